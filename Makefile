@@ -1,0 +1,110 @@
+# A fresh machine needs python3 (3.10 or later, with venv and headers), a C++20 compiler and make; all else comes from
+# PyPI into .venv. Every target sets up what it needs, and does again only what changed.
+#
+#   make demo      four actors, one learner, CartPole (DEMO_ARGS="--actors 8 --seed 1")
+#   make test      lint, types, native tests, Python tests (TEST_ARGS="-k rate_limiter")
+#   make check     ruff, mypy --strict, stubtest
+#   make native    the native tests alone
+#   make sanitize  the native tests under ThreadSanitizer and AddressSanitizer (SANITIZE=full: the long way)
+#   make wheel     a wheel, repaired by auditwheel, tried in a clean environment without a compiler
+#   make bench     the quick benchmarks (BENCH_ARGS)
+#   make stubs     shmreplay/_core.pyi, from the built binding
+#   make format    the Python files, by ruff (C++: .clang-format is for editors; tables there are aligned by hand)
+#   make clean     removes build/ and dist/ (make distclean: .venv as well)
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+DEMO_ARGS ?=
+TEST_ARGS ?=
+BENCH_ARGS ?= --quick
+SANITIZE ?= quick
+
+BIN := .venv/bin
+STAMP := .venv/stamps
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+# the source folder must never stand in for the installed package
+export PYTHONSAFEPATH := 1
+# cmake and ninja are those of .venv, for this file, for scripts and for scikit-build-core
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+CORE := $(wildcard shmreplay/core/*.cc shmreplay/core/*.h shmreplay/binding/*.h) shmreplay/_core.cc CMakeLists.txt
+
+.PHONY: help demo test check native sanitize wheel bench stubs format clean distclean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(STAMP)/installed
+	@$(BIN)/shmreplay demo $(DEMO_ARGS)
+
+test: check native
+	@echo "== python tests"
+	@$(BIN)/python -m pytest $(TEST_ARGS)
+
+check: $(STAMP)/installed $(STAMP)/dev
+	@echo "== ruff, mypy, stubtest"
+	@$(BIN)/ruff check -q .
+	@$(BIN)/python scripts/typing_tree.py build/typing
+	@$(BIN)/python -m mypy --no-error-summary $$(for d in build/typing/shmreplay bench tests scripts; do [ ! -d $$d ] || echo $$d; done)
+	@$(BIN)/python scripts/stubtest.py
+
+native: $(STAMP)/run
+	@echo "== native tests"
+	@scripts/native.sh build/native
+
+sanitize: $(STAMP)/run
+	@scripts/sanitize.sh thread $(SANITIZE)
+	@scripts/sanitize.sh address $(SANITIZE)
+
+wheel: $(STAMP)/dev
+	@scripts/wheel.sh dist
+
+bench: $(STAMP)/installed
+	@env -u PYTHONSAFEPATH $(BIN)/python -m bench $(BENCH_ARGS)
+
+stubs: $(STAMP)/installed
+	@$(BIN)/python -m nanobind.stubgen -q -m shmreplay._core -o shmreplay/_core.pyi
+
+format: $(STAMP)/dev
+	@$(BIN)/ruff check -q --fix .
+	@$(BIN)/ruff format -q .
+
+clean:
+	rm -rf build dist
+
+distclean: clean
+	rm -rf .venv
+
+# --- the virtual environment -----------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@scripts/check_machine.sh "$(PYTHON)"
+	@echo "== creating .venv"
+	@"$(PYTHON)" -m venv .venv
+
+# What building and running need; then what testing and releasing need. Both again only when pyproject.toml changes.
+$(STAMP)/run: pyproject.toml scripts/requirements.py | $(BIN)/python
+	@echo "== installing what the build needs"
+	@mkdir -p $(STAMP)
+	@$(BIN)/python scripts/requirements.py build runtime demo > $(STAMP)/run.txt
+	@$(PIP) install -r $(STAMP)/run.txt
+	@touch $@
+
+$(STAMP)/dev: $(STAMP)/run
+	@echo "== installing what the tests need"
+	@$(BIN)/python scripts/requirements.py test dev > $(STAMP)/dev.txt
+	@$(PIP) install -r $(STAMP)/dev.txt
+	@touch $@
+
+# An editable install: Python files are used where they lie, the core is rebuilt here when one of its files changes.
+$(STAMP)/installed: $(STAMP)/run $(CORE)
+	@echo "== building the core"
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
