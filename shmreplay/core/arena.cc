@@ -1,0 +1,232 @@
+#include "arena.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formatter.h"
+
+namespace shmreplay {
+namespace {
+
+std::atomic<uint64_t> fork_epoch{0};
+
+// Relaxed: the child has one thread when the handler runs.
+void note_fork() { fork_epoch.fetch_add(1, std::memory_order_relaxed); }
+const int fork_handler_installed = pthread_atfork(nullptr, nullptr, note_fork);
+
+std::string hex(uint64_t value) {
+  char text[24];
+  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+template <size_t N>
+std::string bounded(const char (&text)[N]) {
+  return std::string(text, strnlen(text, N));
+}
+
+uint64_t file_bytes(int fd, const char* which) {
+  struct stat st;
+  if (fstat(fd, &st) != 0) {
+    throw AttachError(AttachError::Kind::kSystem, std::string(which) + " segment: fstat: " + strerror(errno));
+  }
+  return static_cast<uint64_t>(st.st_size);
+}
+
+char* map_shared(int fd, uint64_t bytes, const char* which) {
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (p == MAP_FAILED) {
+    throw AttachError(AttachError::Kind::kSystem, std::string(which) + " segment: mmap of " + std::to_string(bytes) +
+                                                      " bytes: " + strerror(errno));
+  }
+  return static_cast<char*>(p);
+}
+
+void expect(bool ok, const std::string& what) {
+  if (!ok) throw AttachError(AttachError::Kind::kLayout, what);
+}
+
+bool region_fits(uint64_t offset, uint64_t element_bytes, uint64_t count, uint64_t total) {
+  return offset <= total && (count == 0 || element_bytes <= (total - offset) / count);
+}
+
+}  // namespace
+
+void corrupt(const char* what) { throw CorruptIndex(what); }
+
+uint64_t namespace_inode(const char* which) {
+  struct stat st;
+  const std::string path = std::string("/proc/self/ns/") + which;
+  return stat(path.c_str(), &st) == 0 ? static_cast<uint64_t>(st.st_ino) : 0;
+}
+
+std::string boot_id() {
+  char text[40] = {};
+  if (FILE* f = fopen("/proc/sys/kernel/random/boot_id", "re")) {
+    if (fscanf(f, "%36s", text) != 1) text[0] = 0;
+    fclose(f);
+  }
+  return text;
+}
+
+Arena::Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation)
+    : session_(session),
+      generation_(generation),
+      pid_(static_cast<uint32_t>(getpid())),
+      // Relaxed: only this process' forks change it.
+      fork_epoch_(fork_epoch.load(std::memory_order_relaxed)) {
+  try {
+    map(index_fd, data_fd);
+    check_header();
+    copy_facts();
+    populate();
+  } catch (...) {
+    if (index_ != nullptr) munmap(index_, index_bytes_);
+    if (data_ != nullptr) munmap(data_, data_bytes_);
+    throw;
+  }
+}
+
+Arena::~Arena() {
+  munmap(index_, index_bytes_);
+  munmap(data_, data_bytes_);
+}
+
+bool Arena::forked() const { return fork_epoch.load(std::memory_order_relaxed) != fork_epoch_; }
+
+void Arena::map(int index_fd, int data_fd) {
+  index_bytes_ = file_bytes(index_fd, "index");
+  data_bytes_ = file_bytes(data_fd, "data");
+  expect(index_bytes_ >= 4096 && data_bytes_ > 0, "index segment: too small to be one of ours (" +
+                                                      std::to_string(index_bytes_) + " bytes); was it truncated?");
+  index_ = map_shared(index_fd, index_bytes_, "index");
+  data_ = map_shared(data_fd, data_bytes_, "data");
+}
+
+void Arena::check_header() const {
+  const Header& h = header();
+  expect(h.magic == kMagic, "index segment: not a shmreplay segment (magic " + hex(h.magic) + ")");
+  // SYNC POINT with Formatter: `ready` is stored last, with release; what it covers is whole when it is seen.
+  expect(h.ready.load(std::memory_order_acquire) == 1, "index segment: its daemon died before it was ready");
+  expect(h.layout_version == kLayoutVersion && h.layout_hash == shmreplay::layout_hash(),
+         "index segment: layout " + std::to_string(h.layout_version) + "/" + hex(h.layout_hash) + ", this build has " +
+             std::to_string(kLayoutVersion) + "/" + hex(shmreplay::layout_hash()) +
+             "; daemon and clients must be of the same shmreplay version and C library");
+  expect(h.index_bytes == index_bytes_ && h.data_bytes == data_bytes_,
+         "segments of " + std::to_string(index_bytes_) + " and " + std::to_string(data_bytes_) +
+             " bytes, the header says " + std::to_string(h.index_bytes) + " and " + std::to_string(h.data_bytes) +
+             "; were they truncated?");
+  expect(bounded(h.boot_id) == boot_id(), "index segment: made before the last boot");
+  expect(h.pid_namespace == namespace_inode("pid"),
+         "index segment: made in another pid namespace; the kernel finds a dead lock owner by its thread id, so daemon "
+         "and clients must share one (docker run --pid=host, or shareProcessNamespace: true in a pod)");
+  if (failed()) {
+    throw AttachError(AttachError::Kind::kFailed, "arena '" + bounded(h.name) + "' is marked failed: its index is damaged");
+  }
+}
+
+void Arena::copy_facts() {
+  const Header& h = header();
+  geometry_ = h.geometry;
+  offsets_ = h.offsets;
+  const Geometry& g = geometry_;
+  const Offsets& o = offsets_;
+  const uint64_t end = index_bytes_;
+  const bool fits =
+      o.end <= end && o.selectors <= o.end && region_fits(o.specs, 1, o.specs_bytes, end) &&
+      region_fits(o.lock, sizeof(LockBlock), 1, end) && region_fits(o.log, sizeof(UndoLog), 1, end) &&
+      region_fits(o.state, sizeof(ArenaState), 1, end) &&
+      region_fits(o.sessions, sizeof(SessionRecord), g.max_sessions, end) &&
+      region_fits(o.streams, sizeof(StreamRecord), g.max_streams, end) &&
+      region_fits(o.sleepers, sizeof(SleepSlot), g.num_sleep_slots, end) &&
+      region_fits(o.calls, sizeof(CallSlot), g.num_call_slots, end) &&
+      region_fits(o.chunks, sizeof(ChunkRecord), g.num_chunks, end) &&
+      region_fits(o.blocks, sizeof(BlockRecord), g.num_blocks, end) &&
+      region_fits(o.columns, sizeof(ColumnRecord), g.num_columns, end) &&
+      region_fits(o.patterns, sizeof(PatternRecord), g.max_patterns, end) &&
+      region_fits(o.tables, sizeof(TableRecord), g.num_tables, end) &&
+      region_fits(o.items, sizeof(ItemRecord), g.total_items, end) &&
+      region_fits(o.links, sizeof(ItemLinks), g.total_items, end) &&
+      region_fits(o.priorities, 8, g.total_items, end) &&
+      region_fits(o.episodes, sizeof(EpisodeRecord), g.total_items, end) && g.num_tables <= kMaxTables &&
+      g.chunk_steps > 0 && g.chunk_bytes > 0 && g.num_chunks <= data_bytes_ / g.chunk_bytes &&
+      uint64_t{g.block_bytes} * g.num_blocks <= data_bytes_ - g.chunk_bytes * g.num_chunks;
+  expect(fits, "index segment: its header is damaged (a region lies outside the segment)");
+  instance_ = bounded(h.instance);
+  name_ = bounded(h.name);
+  specs_.assign(index_ + o.specs, o.specs_bytes);
+  columns_.assign(at<ColumnRecord>(o.columns), at<ColumnRecord>(o.columns) + g.num_columns);
+  for (const ColumnRecord& c : columns_) {
+    expect(c.offset <= g.chunk_bytes && uint64_t{c.row_bytes} * g.chunk_steps <= g.chunk_bytes - c.offset,
+           "index segment: a column lies outside its chunk");
+  }
+  uint64_t selectors = o.selectors;
+  for (uint32_t i = 0; i < g.num_tables; ++i) {
+    TableRecord& r = at<TableRecord>(o.tables)[i];
+    TableFacts t{bounded(r.name), i, r.max_size, r.capacity, r.max_times_sampled, r.slot_bits, r.on_full, r.item_steps,
+                 r.item_base, {r.roles[0], r.roles[1]}, {r.extremes[0], r.extremes[1]}, &r};
+    const SelectorPlacement p = place_selectors(t.max_size, t.roles[kSampler].kind, t.roles[kRemover].kind,
+                                                o.priorities + t.item_base * 8, selectors);
+    selectors = p.end;
+    expect(t.capacity == uint64_t{t.max_size} + 1 && t.item_base % 8 == 0 && t.item_base + t.capacity <= g.total_items &&
+               selectors <= o.end && p.roles[0] == t.roles[0] && p.roles[1] == t.roles[1] &&
+               p.extremes[0] == t.extremes[0] && p.extremes[1] == t.extremes[1],
+           "index segment: the record of table '" + t.name + "' is damaged");
+    tables_.push_back(std::move(t));
+  }
+}
+
+void Arena::populate() const {
+  // First touches inside a hold would cost 1.5 us a page, for everybody. Needs Linux 5.14; before it, touch by hand.
+#ifdef MADV_POPULATE_READ
+  if (madvise(index_, index_bytes_, MADV_POPULATE_READ) == 0) return;
+#endif
+  for (uint64_t at_byte = 0; at_byte < index_bytes_; at_byte += 4096) {
+    reinterpret_cast<std::atomic<char>*>(index_ + at_byte)->load(std::memory_order_relaxed);
+  }
+}
+
+bool Arena::mlock_index() const { return mlock2(index_, index_bytes_, MLOCK_ONFAULT) == 0; }
+
+const TableFacts& Arena::table_of(uint32_t g) const {
+  for (const TableFacts& t : tables_) {
+    if (g >= t.item_base && g - t.item_base < t.capacity) return t;
+  }
+  corrupt("item index belongs to no table");
+}
+
+HeaderReport inspect_header(int index_fd) {
+  HeaderReport report;
+  alignas(Header) char bytes[sizeof(Header)];
+  if (pread(index_fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) return report;
+  const auto* h = reinterpret_cast<const Header*>(bytes);
+  report.magic_ok = h->magic == kMagic;
+  if (!report.magic_ok) return report;
+  report.ready = h->ready.load(std::memory_order_acquire) == 1;
+  report.failed = h->failed.load(std::memory_order_acquire) != 0;
+  report.layout_version = h->layout_version;
+  report.layout_hash = h->layout_hash;
+  report.index_bytes = h->index_bytes;
+  report.data_bytes = h->data_bytes;
+  report.pid_namespace = h->pid_namespace;
+  report.instance = bounded(h->instance);
+  report.name = bounded(h->name);
+  report.boot_id = bounded(h->boot_id);
+  if (report.ready && report.layout_hash == layout_hash() && h->offsets.specs_bytes <= 64u << 20) {
+    report.specs.resize(h->offsets.specs_bytes);
+    const ssize_t got = pread(index_fd, report.specs.data(), report.specs.size(), static_cast<off_t>(h->offsets.specs));
+    report.specs.resize(got < 0 ? 0 : static_cast<size_t>(got));
+  }
+  return report;
+}
+
+void Arena::format(int index_fd, int data_fd, const ArenaSpec& spec, const std::string& instance,
+                   const std::string& name) {
+  Formatter(index_fd, data_fd, spec).run(instance, name);
+}
+
+}  // namespace shmreplay

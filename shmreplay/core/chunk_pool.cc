@@ -1,0 +1,272 @@
+#include "chunk_pool.h"
+
+#include <algorithm>
+
+#include "leases.h"
+
+namespace shmreplay {
+namespace {
+
+constexpr uint32_t kSweepSlice = 64;    // chunks a hold: about 20 log entries each
+
+void append_used(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ArenaState& s = a.state();
+  const Queue used = s.used_chunks.get();
+  hold.set(a.chunk(c).age, {used.tail, kNone});
+  if (used.tail != kNone) hold.set(a.chunk(used.tail).age, {a.chunk(used.tail).age.get().prev, c});
+  hold.set(s.used_chunks, {used.head == kNone ? c : used.head, c});
+  hold.add(s.num_used, 1);
+}
+
+void unlink_used(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ArenaState& s = a.state();
+  const Link at = a.chunk(c).age.get();
+  const Queue used = s.used_chunks.get();
+  if (at.prev != kNone) hold.set(a.chunk(at.prev).age, {a.chunk(at.prev).age.get().prev, at.next});
+  if (at.next != kNone) hold.set(a.chunk(at.next).age, {at.prev, a.chunk(at.next).age.get().next});
+  hold.set(s.used_chunks, {at.prev == kNone ? at.next : used.head, at.next == kNone ? at.prev : used.tail});
+  hold.add(s.num_used, -1);
+}
+
+void append_retired(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ArenaState& s = a.state();
+  const Queue retired = s.retired_chunks.get();
+  hold.set(a.chunk(c).age, {kNone, kNone});
+  if (retired.tail != kNone) hold.set(a.chunk(retired.tail).age, {kNone, c});
+  hold.set(s.retired_chunks, {retired.head == kNone ? c : retired.head, c});
+  hold.add(s.num_retired, 1);
+}
+
+uint32_t pop_retired(Hold& hold) {
+  Arena& a = hold.arena();
+  ArenaState& s = a.state();
+  const Queue retired = s.retired_chunks.get();
+  if (retired.head == kNone) return kNone;
+  const uint32_t next = a.chunk(retired.head).age.get().next;
+  hold.set(s.retired_chunks, {next, next == kNone ? kNone : retired.tail});
+  hold.add(s.num_retired, -1);
+  return retired.head;
+}
+
+// Neighbours in the stream forget a chunk that is no longer used: it will belong to another stream.
+void unlink_stream(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  const Link at = a.chunk(c).stream.get();
+  if (at.prev != kNone) hold.set(a.chunk(at.prev).stream, {a.chunk(at.prev).stream.get().prev, kNone});
+  if (at.next != kNone) hold.set(a.chunk(at.next).stream, {kNone, a.chunk(at.next).stream.get().next});
+  hold.set(a.chunk(c).stream, {kNone, kNone});
+}
+
+void retire_if_unused(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(c);
+  const ChunkRefs refs = r.refs.get();
+  if (refs.items != 0 || refs.windows != 0) return;
+  unlink_used(hold, c);
+  unlink_stream(hold, c);
+  hold.set(r.life, {kChunkRetired, r.life.get().rows, r.life.get().generation});
+  hold.set(r.stamp, a.state().next_retire.get());
+  hold.add(a.state().next_retire, 1);
+  append_retired(hold, c);
+  hold.chunk_retired();
+}
+
+void link_rich(Hold& hold, uint32_t session) {
+  Arena& a = hold.arena();
+  const uint32_t head = a.state().rich_sessions.get();
+  hold.set(a.session(session).rich, {kNone, head});
+  if (head != kNone) hold.set(a.session(head).rich, {session, a.session(head).rich.get().next});
+  hold.set(a.state().rich_sessions, session);
+}
+
+void unlink_rich(Hold& hold, uint32_t session) {
+  Arena& a = hold.arena();
+  const Link at = a.session(session).rich.get();
+  if (at.prev != kNone) hold.set(a.session(at.prev).rich, {a.session(at.prev).rich.get().prev, at.next});
+  if (at.next != kNone) hold.set(a.session(at.next).rich, {at.prev, a.session(at.next).rich.get().next});
+  if (a.state().rich_sessions.get() == session) hold.set(a.state().rich_sessions, at.next);
+  hold.set(a.session(session).rich, {kNone, kNone});
+}
+
+uint32_t pop_free(Hold& hold, Word<Stack>& list) {
+  Arena& a = hold.arena();
+  const Stack free = list.get();
+  if (free.head == kNone || free.count == 0) return kNone;
+  hold.set(list, {a.chunk(free.head).age.get().next, free.count - 1});
+  hold.add(a.state().num_free, -1);
+  return free.head;
+}
+
+uint32_t pop_free_of(Hold& hold, uint32_t session) {
+  if (session == kNone) return kNone;
+  SessionRecord& r = hold.arena().session(session);
+  const uint32_t c = pop_free(hold, r.free_chunks);
+  if (c != kNone && r.free_chunks.get().count == 0) unlink_rich(hold, session);
+  return c;
+}
+
+void push_free(Hold& hold, Word<Stack>& list, uint32_t c) {
+  const Stack free = list.get();
+  hold.set(hold.arena().chunk(c).age, {kNone, free.head});
+  hold.set(list, {c, free.count + 1});
+  hold.add(hold.arena().state().num_free, 1);
+}
+
+void free_blocks_of(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(c);
+  uint32_t b = r.writer.get().first_block;
+  for (uint32_t n = 0; b != kNone; ++n) {
+    if (n >= kMaxChunkBlocks) corrupt("a chunk's block chain does not end");
+    const uint32_t next = a.block(b).link.get().next_of_chunk;
+    hold.set(a.block(b).owner, {kNone, 0});
+    hold.set(a.block(b).link, {kNone, a.state().free_blocks.get()});
+    hold.set(a.state().free_blocks, b);
+    b = next;
+  }
+  hold.set(r.writer, {r.writer.get().session, kNone});
+}
+
+void make_free(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(c);
+  if (r.writer.get().first_block != kNone) free_blocks_of(hold, c);
+  hold.set(r.life, {kChunkFree, 0, r.life.get().generation + 1});
+  const uint32_t writer = r.writer.get().session;
+  if (writer != kNone && a.session(writer).state.get().state == kSessionAlive) {
+    if (a.session(writer).free_chunks.get().count == 0) link_rich(hold, writer);
+    push_free(hold, a.session(writer).free_chunks, c);
+  } else {
+    push_free(hold, a.state().free_chunks, c);
+  }
+}
+
+uint32_t start_use(Hold& hold, uint32_t c, uint32_t session, uint64_t stream_serial, uint32_t previous) {
+  if (c == kNone) return kNone;
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(c);
+  hold.set(r.life, {kChunkUsed, a.geometry().chunk_steps, r.life.get().generation});
+  hold.set(r.stamp, a.state().next_take.get());
+  hold.add(a.state().next_take, 1);
+  hold.set(r.refs, {0, 1});
+  hold.set(r.items, {kNone, 0});
+  hold.set(r.writer, {session, kNone});
+  hold.set(r.stream_serial, stream_serial);
+  hold.set(r.stream, {previous, kNone});
+  if (previous != kNone) hold.set(a.chunk(previous).stream, {a.chunk(previous).stream.get().prev, c});
+  append_used(hold, c);
+  return c;
+}
+
+}  // namespace
+
+uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
+  uint32_t c = pop_free_of(hold, session);
+  if (c == kNone) c = pop_free(hold, hold.arena().state().free_chunks);
+  return start_use(hold, c, session, stream_serial, previous);
+}
+
+uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
+  const uint32_t c = pop_free_of(hold, hold.arena().state().rich_sessions.get());
+  return start_use(hold, c, session, stream_serial, previous);
+}
+
+void add_item_ref(Hold& hold, uint32_t chunk, bool consuming) {
+  ChunkRecord& r = hold.arena().chunk(chunk);
+  const ChunkRefs refs = r.refs.get();
+  hold.set(r.refs, {refs.items + 1, refs.windows});
+  if (consuming) hold.set(r.items, {r.items.get().first, r.items.get().consuming + 1});
+}
+
+void drop_item_ref(Hold& hold, uint32_t chunk, bool consuming) {
+  ChunkRecord& r = hold.arena().chunk(chunk);
+  const ChunkRefs refs = r.refs.get();
+  if (refs.items == 0) corrupt("a chunk lost more item references than it had");
+  hold.set(r.refs, {refs.items - 1, refs.windows});
+  if (consuming) hold.set(r.items, {r.items.get().first, r.items.get().consuming - 1});
+  retire_if_unused(hold, chunk);
+}
+
+void drop_window_ref(Hold& hold, uint32_t chunk) {
+  ChunkRecord& r = hold.arena().chunk(chunk);
+  const ChunkRefs refs = r.refs.get();
+  if (refs.windows == 0) corrupt("a chunk lost more window references than it had");
+  hold.set(r.refs, {refs.items, refs.windows - 1});
+  retire_if_unused(hold, chunk);
+}
+
+Status reclaim(Arena& arena, const Wait& wait, uint32_t& freed) {
+  freed = 0;
+  uint64_t bound = 0, todo = 0;
+  {
+    Hold hold(arena);
+    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+    bound = arena.state().next_retire.get();
+    todo = arena.state().num_retired.get();
+  }
+  if (todo == 0) return Status::kOk;
+  const std::vector<uint32_t> named = named_chunks(arena);
+  while (todo > 0) {
+    Hold hold(arena);
+    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+    for (uint32_t k = 0; k < kSweepSlice && todo > 0; ++k, --todo) {
+      const uint32_t c = pop_retired(hold);
+      if (c == kNone) return Status::kOk;
+      // Retired after the scan began: it may have been named meanwhile. It keeps its place in the queue's order.
+      const bool unsafe = arena.chunk(c).stamp.get() >= bound || std::binary_search(named.begin(), named.end(), c);
+      if (unsafe) {
+        append_retired(hold, c);
+        continue;
+      }
+      make_free(hold, c);
+      ++freed;
+      if (hold.room() < 4 * kMaxChunkBlocks) break;
+    }
+  }
+  return Status::kOk;
+}
+
+bool release_free_chunks(Hold& hold, uint32_t session, uint32_t slice) {
+  Arena& a = hold.arena();
+  for (; slice > 0; --slice) {
+    const uint32_t c = pop_free_of(hold, session);
+    if (c == kNone) return true;
+    push_free(hold, a.state().free_chunks, c);
+  }
+  return a.session(session).free_chunks.get().count == 0;
+}
+
+uint32_t find_evictable(Hold& hold, uint32_t& after, uint32_t limit) {
+  Arena& a = hold.arena();
+  uint32_t c = a.state().used_chunks.get().head;
+  if (after != kNone && a.chunk(after).life.get().state == kChunkUsed) c = a.chunk(after).age.get().next;
+  for (; c != kNone && limit > 0; --limit) {
+    const ChunkRecord& r = a.chunk(c);
+    const ChunkRefs refs = r.refs.get();
+    after = c;
+    if (refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0) return c;
+    c = r.age.get().next;
+  }
+  if (c == kNone) after = kNone;
+  return kNone;
+}
+
+bool take_blocks(Hold& hold, uint32_t chunk, uint32_t count, uint32_t* blocks) {
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(chunk);
+  uint32_t b = a.state().free_blocks.get(), found = 0;
+  for (; b != kNone && found < count; b = a.block(b).link.get().next_free) blocks[found++] = b;
+  if (found < count) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    hold.set(a.block(blocks[i]).owner, {chunk, r.life.get().generation});
+    hold.set(a.block(blocks[i]).link, {r.writer.get().first_block, kNone});
+    hold.set(r.writer, {r.writer.get().session, blocks[i]});
+  }
+  hold.set(a.state().free_blocks, b);
+  return true;
+}
+
+}  // namespace shmreplay

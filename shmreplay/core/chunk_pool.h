@@ -1,0 +1,45 @@
+// Chunks: free -> used -> retired -> free.
+//
+// used: referred to by items or by the window of an open stream. retired: no longer, but a reader may still gather from
+// it. A chunk becomes free again only through reclaim(), which frees what was retired and is named by no lease.
+// Free chunks go back first to the session that wrote them, so that an actor keeps touching the same pages.
+#pragma once
+
+#include "hold.h"
+
+namespace shmreplay {
+
+// Takes a free chunk for `session`: its own first, then one of nobody's. kNone when there is none. The chunk comes
+// with one window reference and behind `previous` in its stream (kNone: the stream's first).
+uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous);
+
+// As take_chunk, from whichever session has free ones.
+uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous);
+
+// References; the last one to go retires the chunk. `consuming`: by a table that never loses an item for want of room.
+void add_item_ref(Hold& hold, uint32_t chunk, bool consuming);
+void drop_item_ref(Hold& hold, uint32_t chunk, bool consuming);
+void drop_window_ref(Hold& hold, uint32_t chunk);
+
+// Log entries that dropping one reference may need.
+inline constexpr uint32_t kDropRefEntries = 16;
+
+// Frees every chunk that is retired now and named by no lease. In slices; the scan itself runs without the lock.
+// `freed` counts them.
+Status reclaim(Arena& arena, const Wait& wait, uint32_t& freed);
+
+// Gives a dead session's free chunks to nobody in particular. One slice; true when none are left.
+bool release_free_chunks(Hold& hold, uint32_t session, uint32_t slice);
+
+// A used chunk that evicting its items would retire, oldest first, among the first `limit` after `after` (kNone: from
+// the oldest on). kNone: none among them; `after` is where the next call goes on, kNone at the end.
+uint32_t find_evictable(Hold& hold, uint32_t& after, uint32_t limit);
+
+// Block heap: fixed-size blocks for bytes that do not fit a row. A block is in use while the chunk in its owner word still
+// has the generation there; all blocks of a chunk are freed when the chunk leaves the retired list.
+// Takes `count` blocks for `chunk`, linked from ChunkRecord::writer.first_block; false and no change if there are too few.
+// A chunk has at most kMaxChunkBlocks in all, so that freeing it fits one hold.
+inline constexpr uint32_t kMaxChunkBlocks = 512;
+bool take_blocks(Hold& hold, uint32_t chunk, uint32_t count, uint32_t* blocks);
+
+}  // namespace shmreplay

@@ -1,0 +1,44 @@
+// The largest and the smallest positive priority of a table, exact at any moment.
+//
+// Two 8-ary trees over the same leaves, the priorities themselves: a node of the one is the largest of its 8 children, of
+// the other the smallest positive (0 where none is). A change climbs only as far as it changes something, which is
+// seldom more than a level.
+#pragma once
+
+#include "hold.h"
+#include "layout.h"
+
+namespace shmreplay {
+
+class Extremes {
+ public:
+  Extremes(Arena& arena, const TreeLayout (&layouts)[2]) noexcept : arena_(arena), layouts_(layouts) {}
+
+  double largest() const noexcept;             // 0 when no priority is positive
+  double smallest_positive() const noexcept;   // +inf when no priority is positive
+
+  // The priority of `slot` was written; the nodes above it follow.
+  void follow(Hold& hold, uint32_t slot);
+
+  // What the nodes above the leaves should be; for rebuild and check.
+  template <class Visit>
+  void recompute(Visit visit) const {
+    for (int which = 0; which < 2; ++which) {
+      uint64_t n = round_up(layouts_[which].num_leaves, 8);
+      for (uint32_t k = 1; k < layouts_[which].num_levels; ++k) {
+        const uint64_t parents = n / 8;
+        for (uint64_t i = 0; i < parents; ++i) visit(level(which, k)[i], of_line(which, k - 1, i));
+        n = round_up(parents, 8);
+      }
+    }
+  }
+
+ private:
+  double of_line(int which, uint32_t k, uint64_t line) const noexcept;
+  Word<double>* level(int which, uint32_t k) const noexcept { return arena_.at<Word<double>>(layouts_[which].level[k]); }
+
+  Arena& arena_;
+  const TreeLayout (&layouts_)[2];
+};
+
+}  // namespace shmreplay

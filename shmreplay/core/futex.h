@@ -1,0 +1,22 @@
+// Sleeping and waking on a 32-bit word of shared memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace shmreplay {
+
+enum class FutexResult { kWoken, kTimedOut, kSignal };
+
+// Sleeps while *word == expected, at most `timeout_ns` (>= 0). kWoken also when the word had changed already.
+FutexResult futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t timeout_ns) noexcept;
+
+void futex_wake(std::atomic<uint32_t>& word, int count) noexcept;
+
+// CLOCK_MONOTONIC in nanoseconds.
+int64_t now_ns() noexcept;
+
+// The same, good to a few milliseconds and a few nanoseconds cheap: for "last insert 31 s ago".
+uint64_t coarse_now_ns() noexcept;
+
+}  // namespace shmreplay

@@ -1,0 +1,140 @@
+#include "gather.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace shmreplay {
+namespace {
+
+constexpr uint32_t kAhead = 8;  // items whose rows are fetched before they are copied
+
+// The sizes that scalars have are copied by one move.
+inline void copy_bytes(char* to, const char* from, size_t bytes) {
+  switch (bytes) {
+    case 1: *to = *from; return;
+    case 4: std::memcpy(to, from, 4); return;
+    case 8: std::memcpy(to, from, 8); return;
+    default: std::memcpy(to, from, bytes);
+  }
+}
+
+// Whether output o of every pick is its whole span, one run, exactly `rows` rows: then a row range is copied as it lies.
+bool is_plain(const PatternCache& patterns, const Pick& p, size_t o, const OutputBuffer& out) {
+  if (p.num_runs != 1 || p.num_steps != out.rows || p.padding.before != 0 || p.padding.after != 0) return false;
+  const PatternOutput& rule = patterns.at(p.pattern).outputs[o];
+  if (rule.trim_end != 0 || rule.num_slices != 1) return false;
+  const Slice& s = patterns.at(p.pattern).slices[rule.first_slice];
+  if (s.step != 1 || s.begin != 0 || (s.anchors & kBeginAtEnd)) return false;
+  return s.anchors & kEndAtEnd ? s.end == 0 : s.end == static_cast<int32_t>(p.num_steps);
+}
+
+// The place of real step `s` of an item; runs are few, and rows are asked for in order mostly.
+struct RunCursor {
+  const Run* runs;
+  uint32_t num_runs, at = 0;
+  uint64_t begin = 0;  // first step of runs[at]
+
+  const Run& find(uint64_t s) {
+    if (s < begin) at = 0, begin = 0;
+    while (s >= begin + runs[at].rows) begin += runs[at++].rows;
+    return runs[at];
+  }
+};
+
+class ItemGather {
+ public:
+  ItemGather(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs)
+      : arena_(arena), pattern_(pattern), pick_(pick), cursor_{runs + pick.first_run, pick.num_runs} {}
+
+  void run(size_t o, OutputBuffer& out, int64_t item) {
+    const PatternOutput& rule = pattern_.outputs[o];
+    const uint64_t positions = uint64_t{pick_.padding.before} + pick_.num_steps + pick_.padding.after;
+    const auto end = static_cast<int64_t>(positions) - rule.trim_end;
+    char* to = out.data + static_cast<size_t>(item) * out.rows * out.row_bytes;
+    uint32_t j = 0, real = 0;
+    pattern_.each_row(o, positions, [&](int64_t position) {
+      if (j == out.rows) return;
+      const int64_t step = position - pick_.padding.before;
+      const bool is_real = step >= 0 && step < static_cast<int64_t>(pick_.num_steps) && position < end;
+      if (is_real) {
+        copy_step(out, static_cast<uint64_t>(step), to);
+        ++real;
+      } else {
+        pad(rule, out, step, to);
+        mark_missing(out, item, j);
+      }
+      to += out.row_bytes;
+      ++j;
+    });
+    for (; j < out.rows; ++j, to += out.row_bytes) {
+      pad(rule, out, static_cast<int64_t>(pick_.num_steps), to);
+      mark_missing(out, item, j);
+    }
+    out.lengths[item] = static_cast<int32_t>(real);
+  }
+
+ private:
+  void copy_step(const OutputBuffer& out, uint64_t step, char* to) {
+    const Run& run = cursor_.find(step);
+    copy_bytes(to, arena_.row(run.chunk, out.column, run.row + static_cast<uint32_t>(step - cursor_.begin)), out.row_bytes);
+  }
+
+  void pad(const PatternOutput& rule, const OutputBuffer& out, int64_t step, char* to) {
+    const int64_t last = static_cast<int64_t>(pick_.num_steps) - 1 - rule.trim_end;
+    if ((rule.flags & kRepeatEdge) && last >= 0) {
+      copy_step(out, static_cast<uint64_t>(std::clamp<int64_t>(step, 0, last)), to);
+    } else {
+      std::memset(to, 0, out.row_bytes);
+    }
+  }
+
+  static void mark_missing(OutputBuffer& out, int64_t item, uint32_t j) {
+    if (out.mask->empty()) out.mask->assign(static_cast<size_t>(out.num_items) * out.rows, 1);
+    (*out.mask)[static_cast<size_t>(item) * out.rows + j] = 0;
+  }
+
+  const Arena& arena_;
+  const Pattern& pattern_;
+  const Pick& pick_;
+  RunCursor cursor_;
+};
+
+void gather_plain(const Arena& arena, const Pick* picks, uint32_t n, const Run* runs, int64_t first, OutputBuffer& out) {
+  const size_t item_bytes = size_t{out.rows} * out.row_bytes;
+  char* to = out.data + static_cast<size_t>(first) * item_bytes;
+  const auto source = [&](uint32_t i) {
+    const Run& run = runs[picks[i].first_run];
+    return arena.row(run.chunk, out.column, run.row);
+  };
+  for (uint32_t i = 0; i < std::min(n, kAhead); ++i) __builtin_prefetch(source(i));
+  for (uint32_t i = 0; i < n; ++i, to += item_bytes) {
+    if (i + kAhead < n) {
+      const char* ahead = source(i + kAhead);
+      for (size_t line = 0; line < std::min<size_t>(item_bytes, 256); line += 64) __builtin_prefetch(ahead + line);
+    }
+    copy_bytes(to, source(i), item_bytes);
+  }
+  std::fill_n(out.lengths + first, n, static_cast<int32_t>(out.rows));
+}
+
+}  // namespace
+
+void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
+            int64_t first, std::vector<OutputBuffer>& outputs) {
+  for (uint32_t i = 0; i < n; ++i) {
+    if (patterns.at(picks[i].pattern).outputs.size() != outputs.size()) corrupt("an item has another structure than its table");
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    OutputBuffer& out = outputs[o];
+    const bool plain = std::all_of(picks, picks + n, [&](const Pick& p) { return is_plain(patterns, p, o, out); });
+    if (plain) {
+      gather_plain(arena, picks, n, runs, first, out);
+      continue;
+    }
+    for (uint32_t i = 0; i < n; ++i) {
+      ItemGather(arena, patterns.at(picks[i].pattern), picks[i], runs).run(o, out, first + i);
+    }
+  }
+}
+
+}  // namespace shmreplay

@@ -1,0 +1,42 @@
+// From chunks to batches: copies the rows that picks name into given buffers, without the lock, under a lease.
+#pragma once
+
+#include <vector>
+
+#include "patterns.h"
+
+namespace shmreplay {
+
+// A run of steps within one chunk.
+struct Run { uint32_t chunk, row, rows; };
+
+// One drawn item, copied out of the index inside the hold.
+struct Pick {
+  int64_t key;
+  double priority, probability;
+  uint64_t episode, table_size;
+  int64_t step, age;
+  Padding padding;
+  uint32_t times_sampled, pattern, num_steps;
+  uint32_t first_run, num_runs;
+};
+
+// Where one output of a batch goes: rows [item, rows, row_bytes], `rows` = 1 for a squeezed one.
+struct OutputBuffer {
+  uint32_t column;
+  uint32_t rows;
+  uint32_t row_bytes;
+  bool squeezed;
+  char* data;
+  // True where a row is real; made by the first item that is not whole (nullptr: all real so far).
+  std::vector<uint8_t>* mask;
+  int64_t num_items;     // in the whole batch: the mask's leading size
+  int32_t* lengths;      // real rows of each item
+};
+
+// Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (or repeat its edge, if its
+// pattern says so), so no byte of an earlier batch shows.
+void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
+            int64_t first, std::vector<OutputBuffer>& outputs);
+
+}  // namespace shmreplay

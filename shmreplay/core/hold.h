@@ -1,0 +1,120 @@
+// One stay inside the arena's lock, all or nothing.
+//
+//   Hold hold(arena);
+//   if (Status s = hold.begin(wait); s != Status::kOk) return s;
+//   hold.set(record.word, value);     // logs the old value, then writes
+//   ...                               // leaving the scope commits, unlocks and wakes
+//
+// Undo log: before a word changes, its offset and old value go to the log and the log's length is stored; storing length
+// 0 is the commit. A holder that dies leaves the log; the next locker writes the old values back, newest first, and the
+// index is byte for byte what it was before the hold. A SIGKILL stops between instructions, so only the compiler's order
+// matters, and signal fences fix it.
+//
+// Inside a hold: allocate nothing, touch no caller's memory, sleep never. The core's one exception, CorruptIndex, rolls the
+// hold back on its way out and marks the segment failed.
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "arena.h"
+#include "fault.h"
+#include "status.h"
+#include "wait.h"
+
+namespace shmreplay {
+
+class Hold {
+ public:
+  explicit Hold(Arena& arena) noexcept : arena_(arena) {}
+  ~Hold();
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  // Takes the lock; rolls back what a dead holder left; checks that this session is still the one that was opened.
+  // kOk, kInterrupted, kLockTimeout, kSessionLost, kForked or kFailed; the lock is held only after kOk. A Wait that is
+  // `try_only` answers kTimeout when the lock is taken.
+  Status begin(const Wait& wait);
+
+  // Commit, unlock, and wake those whom this hold let go on. Idempotent.
+  void end() noexcept;
+
+  template <class T>
+  void set(Word<T>& word, std::type_identity_t<T> value) {
+    const T old = word.get();
+    if (std::memcmp(&old, &value, sizeof(T)) == 0) return;  // by bytes: -0.0 and 0.0 differ
+    if (logged_) log_old(reinterpret_cast<char*>(&word) - arena_.index(), std::countr_zero(sizeof(T)), bits(old));
+    word.put(value);
+    SHMREPLAY_FAULT("hold.word_written");
+  }
+
+  // Adds to a counter.
+  template <class T>
+  void add(Word<T>& word, std::type_identity_t<T> amount) {
+    set(word, static_cast<T>(word.get() + amount));
+  }
+
+  // Log entries left; work that may need more than that belongs in the next hold.
+  uint32_t room() const noexcept { return kLogCapacity - length_; }
+
+  // The limiter of table `index` moved: end() asks whether one of its sleepers can go on.
+  void touch(uint32_t index) noexcept { touched_ |= uint64_t{1} << index; }
+
+  // At end(), everybody who sleeps on either side of table `index`, whatever the limiter says.
+  void wake_all(uint32_t index) noexcept { wake_all_ |= uint64_t{1} << index; }
+
+  // A chunk was retired: end() wakes who waits for one.
+  void chunk_retired() noexcept { chunk_retired_ = true; }
+
+  // Commits what was done so far and writes on without a log. Only for rebuild(), whose flag stands meanwhile.
+  void stop_logging() noexcept;
+
+  Arena& arena() const noexcept { return arena_; }
+
+ private:
+  template <class T>
+  static uint64_t bits(T value) noexcept {
+    uint64_t word = 0;
+    std::memcpy(&word, &value, sizeof(T));
+    return word;
+  }
+  void log_old(uint64_t offset, int log2_bytes, uint64_t old);
+  Status entered(int outcome);
+  bool recover();
+  bool session_is_ours() const;
+  void collect_wakes() noexcept;
+  void roll_back_and_fail() noexcept;
+  void unlock_and_wake() noexcept;
+
+  Arena& arena_;
+  bool held_ = false;
+  bool logged_ = true;
+  bool chunk_retired_ = false;
+  uint32_t length_ = 0;
+  uint64_t touched_ = 0, wake_all_ = 0;
+  uint64_t wake_one_[2] = {0, 0};  // by side: tables of which one sleeper is woken after the unlock
+  int exceptions_ = 0;
+};
+
+// Ends the sleep of everybody who waits for a chunk, if anybody does. Without the lock or with it.
+void wake_chunk_waiters(Arena& arena) noexcept;
+
+// Writes a dead holder's log back, newest first, and stores length 0; dying half-way only repeats it. false: an entry
+// points outside the index, which is then unusable.
+bool roll_back(Arena& arena) noexcept;
+
+inline void Hold::log_old(uint64_t offset, int log2_bytes, uint64_t old) {
+  UndoLog& log = arena_.log();
+  if (length_ >= kLogCapacity) corrupt("a hold outgrew its undo log");
+  log.entries[length_] = {offset << 2 | static_cast<uint64_t>(log2_bytes), old};
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  SHMREPLAY_FAULT("hold.entry_written");
+  ++length_;
+  // Relaxed: nobody reads the log before the mutex has changed hands.
+  log.length.store(length_, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  SHMREPLAY_FAULT("hold.length_stored");
+}
+
+}  // namespace shmreplay

@@ -1,0 +1,93 @@
+#include "leases.h"
+
+#include <algorithm>
+
+namespace shmreplay {
+namespace {
+
+void clear(CallSlot& slot) noexcept {
+  slot.count.store(0, std::memory_order_seq_cst);
+  SHMREPLAY_FAULT("lease.count_cleared");
+  // Release: whoever takes the slot next (acquire, under the lock) does so after this call's last read of its rows.
+  slot.owner.store({0, 0}, std::memory_order_release);
+}
+
+}  // namespace
+
+Status Lease::take(Hold& hold) {
+  const uint32_t n = hold.arena().geometry().num_call_slots;
+  const uint32_t start = (arena_.session_index() == kNone ? 0 : arena_.session_index() * 7) % n;
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t at = (start + i) % n;
+    CallSlot& slot = arena_.call(at);
+    if (slot.owner.load(std::memory_order_acquire).session_plus_1 != 0) continue;
+    slot.count.store(0, std::memory_order_relaxed);  // was 0; nobody scans a slot's names before its count
+    // Relaxed: owners are compared under the lock.
+    slot.owner.store({arena_.session_index() + 1 == 0 ? kNone : arena_.session_index() + 1, arena_.session_generation()},
+                     std::memory_order_relaxed);
+    SHMREPLAY_FAULT("lease.slot_taken");
+    slot_ = at;
+    count_ = 0;
+    return Status::kOk;
+  }
+  return Status::kNoCallSlots;
+}
+
+uint32_t Lease::name(Hold&, uint32_t chunk) {
+  if (count_ > 0 && names_[count_ - 1] == chunk) return count_ - 1;  // neighbours in a batch often share a chunk
+  CallSlot& slot = arena_.call(slot_);
+  slot.names[count_].store(chunk, std::memory_order_relaxed);  // covered by the count
+  names_[count_] = chunk;
+  // SYNC POINT with named_chunks: release, so a count seen there covers its names.
+  slot.count.store(count_ + 1, std::memory_order_release);
+  SHMREPLAY_FAULT("lease.chunk_named");
+  return count_++;
+}
+
+void Lease::drop() noexcept {
+  if (slot_ == kNone) return;
+  clear(arena_.call(slot_));
+  slot_ = kNone;
+  count_ = 0;
+  wake_chunk_waiters(arena_);
+}
+
+std::vector<uint32_t> named_chunks(Arena& arena) {
+  std::vector<uint32_t> names;
+  for (uint32_t i = 0; i < arena.geometry().num_call_slots; ++i) {
+    CallSlot& slot = arena.call(i);
+    // SYNC POINT with Lease::name and clear(): a chunk retired before this scan began was named, if at all, in an earlier
+    // hold, so its count is visible here; a count of 0 stored by a drop orders that reader's copies before our reuse.
+    const uint32_t count = std::min(slot.count.load(std::memory_order_seq_cst), kMaxNames);
+    for (uint32_t k = 0; k < count; ++k) names.push_back(slot.names[k].load(std::memory_order_relaxed));
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+bool session_names_chunks(Arena& arena, uint32_t index, uint32_t generation) noexcept {
+  for (uint32_t i = 0; i < arena.geometry().num_call_slots; ++i) {
+    CallSlot& slot = arena.call(i);
+    const CallOwner owner = slot.owner.load(std::memory_order_acquire);
+    if (owner.session_plus_1 == index + 1 && owner.generation == generation &&
+        slot.count.load(std::memory_order_relaxed) > 0) {  // a hint for an error message
+      return true;
+    }
+  }
+  return false;
+}
+
+bool drop_leases_of(Arena& arena, uint32_t index, uint32_t generation, uint32_t& cursor, uint32_t slice) noexcept {
+  const uint32_t n = arena.geometry().num_call_slots;
+  for (; cursor < n && slice > 0; ++cursor, --slice) {
+    CallSlot& slot = arena.call(cursor);
+    const CallOwner owner = slot.owner.load(std::memory_order_acquire);
+    if (owner.session_plus_1 == index + 1 && owner.generation == generation) clear(slot);
+  }
+  if (cursor < n) return false;
+  wake_chunk_waiters(arena);
+  return true;
+}
+
+}  // namespace shmreplay

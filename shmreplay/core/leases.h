@@ -1,0 +1,52 @@
+// A lease names the chunks that one read in flight will touch, so that nobody reuses them under it.
+//
+// Under the lock: take a call slot, name chunks while they are referred to. Without it: gather, then drop. A slot belongs
+// to one call, not to a thread; names only grow until it is dropped; a retired chunk can never be named anew. So the scan
+// that frees retired chunks needs no lock, and a reader that is stopped withholds its own chunks and no others.
+// Nobody sleeps, for a limiter or for a chunk, while holding one.
+#pragma once
+
+#include <vector>
+
+#include "hold.h"
+
+namespace shmreplay {
+
+class Lease {
+ public:
+  explicit Lease(Arena& arena) noexcept : arena_(arena) {}
+  ~Lease() { drop(); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  // Takes a slot. kNoCallSlots when all are in use.
+  Status take(Hold& hold);
+
+  bool taken() const noexcept { return slot_ != kNone; }
+  uint32_t room() const noexcept { return kMaxNames - count_; }
+
+  // Names a chunk that something still refers to; the caller has checked room(). Returns its place among the names.
+  uint32_t name(Hold& hold, uint32_t chunk);
+
+  uint32_t chunk_at(uint32_t place) const noexcept { return names_[place]; }
+
+  // Gives the names and the slot back and wakes who waits for a chunk. Idempotent; without the lock.
+  void drop() noexcept;
+
+ private:
+  Arena& arena_;
+  uint32_t slot_ = kNone;
+  uint32_t count_ = 0;
+  uint32_t names_[kMaxNames];  // private copy: the gather reads no shared word twice
+};
+
+// Every chunk named by anybody, sorted. Without the lock: see the SYNC POINT in the implementation.
+std::vector<uint32_t> named_chunks(Arena& arena);
+
+// Whether a live lease of session `index` names anything: that session would wait for itself.
+bool session_names_chunks(Arena& arena, uint32_t index, uint32_t generation) noexcept;
+
+// Gives back the slots of a session that is gone. One slice of at most `slice` slots from `cursor` on; true when done.
+bool drop_leases_of(Arena& arena, uint32_t index, uint32_t generation, uint32_t& cursor, uint32_t slice) noexcept;
+
+}  // namespace shmreplay

@@ -1,0 +1,206 @@
+#include "rebuild.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "chunk_pool.h"
+#include "extremes.h"
+#include "item_table.h"
+#include "selectors.h"
+
+namespace shmreplay {
+namespace {
+
+// Clears a tree's or a heap's words so that inserting builds them from nothing.
+void clear_tree(Hold& hold, const TreeLayout& tree, uint32_t from_level) {
+  uint64_t n = round_up(tree.num_leaves, 8);
+  for (uint32_t k = 0; k < tree.num_levels; ++k, n = round_up(n / 8, 8)) {
+    if (k < from_level) continue;
+    for (uint64_t i = 0; i < n; ++i) hold.set(hold.arena().at<Word<double>>(tree.level[k])[i], 0.0);
+  }
+}
+
+class Rebuild {
+ public:
+  explicit Rebuild(Hold& hold) : hold_(hold), a_(hold.arena()) {}
+
+  void run() {
+    clear_patterns();
+    reset_chunks();
+    for (uint32_t i = 0; i < a_.num_tables(); ++i) rebuild_table(a_.table(i));
+    count_windows();
+    list_chunks();
+    hold_.set(a_.state().rebuilding, 0);
+  }
+
+ private:
+  void clear_patterns() {
+    for (uint32_t i = 0; i < a_.geometry().max_patterns; ++i) {
+      hold_.set(a_.pattern(i).usage, {a_.pattern(i).usage.get().generation, 0});
+    }
+  }
+
+  void reset_chunks() {
+    for (uint32_t c = 0; c < a_.geometry().num_chunks; ++c) {
+      hold_.set(a_.chunk(c).refs, {0, 0});
+      hold_.set(a_.chunk(c).items, {kNone, 0});
+    }
+  }
+
+  void clear_table(const TableFacts& t) {
+    TableRecord& r = *t.record;
+    hold_.set(r.order, {kNone, kNone});
+    hold_.set(r.size, 0);
+    hold_.set(r.num_episodes, 0);
+    hold_.set(r.remaining_samples, 0);
+    for (const RoleLayout& role : t.roles) {
+      if (role.kind == kPrioritized) clear_tree(hold_, role.sum, 0);
+    }
+    if (t.prioritized()) {
+      for (const TreeLayout& tree : t.extremes) clear_tree(hold_, tree, 1);
+    }
+  }
+
+  std::vector<uint32_t> live_items(const TableFacts& t) {
+    std::vector<uint32_t> live;
+    for (uint32_t slot = 0; slot < t.capacity; ++slot) {
+      const auto g = static_cast<uint32_t>(t.item_base + slot);
+      if (a_.item(g).seq.get() != 0) live.push_back(g);
+      else hold_.set(a_.priority(g), 0.0);
+    }
+    std::sort(live.begin(), live.end(), [&](uint32_t x, uint32_t y) { return a_.item(x).seq.get() < a_.item(y).seq.get(); });
+    return live;
+  }
+
+  void rebuild_table(const TableFacts& t) {
+    clear_table(t);
+    const std::vector<uint32_t> live = live_items(t);
+    std::unordered_map<uint64_t, uint32_t> episodes;  // id -> record
+    uint32_t next_episode = 0;
+    for (const uint32_t g : live) {
+      add_item(t, g);
+      Word<Tail>& tail = a_.links(g).tail;
+      if (tail.get().episode_slot == kNone) {
+        hold_.add(t.record->num_episodes, 1);
+        continue;
+      }
+      const auto [at, fresh] = episodes.try_emplace(a_.item(g).episode.get(), static_cast<uint32_t>(t.item_base) + next_episode);
+      EpisodeRecord& e = a_.episode(at->second);
+      hold_.set(e.episode, at->first);
+      hold_.set(e.use, {fresh ? 1 : e.use.get().items + 1, kNone});
+      if (fresh) hold_.add(t.record->num_episodes, 1), ++next_episode;
+      hold_.set(tail, {tail.get().remover_pos, at->second});
+    }
+    list_free(t, next_episode);
+    if (t.record->structure_hash.get() != 0) add_pattern_ref(hold_, t.record->structure_pattern.get());
+    hold_.set(t.record->limiter.deletes, t.record->limiter.inserts.get() - t.record->size.get());
+  }
+
+  void add_item(const TableFacts& t, uint32_t g) {
+    ItemRecord& item = a_.item(g);
+    TableRecord& r = *t.record;
+    const Queue order = r.order.get();
+    hold_.set(a_.links(g).order, {order.tail, kNone});
+    if (order.tail != kNone) hold_.set(a_.links(order.tail).order, {a_.links(order.tail).order.get().prev, g});
+    hold_.set(r.order, {order.head == kNone ? g : order.head, g});
+    each_run(a_, item.place.get(), item.extent.get().num_steps,
+             [&](uint32_t chunk, uint32_t, uint32_t) { add_item_ref(hold_, chunk, keeps_items(t)); });
+    ChunkRecord& chunk = a_.chunk(item.place.get().chunk);
+    const ChunkItems in = chunk.items.get();
+    hold_.set(a_.links(g).chunk, {kNone, in.first});
+    if (in.first != kNone) hold_.set(a_.links(in.first).chunk, {g, a_.links(in.first).chunk.get().next});
+    hold_.set(chunk.items, {g, in.consuming});
+    add_pattern_ref(hold_, item.extent.get().pattern);
+    Selector(a_, t, kSampler).insert(hold_, g, a_.priority(g).get());
+    Selector(a_, t, kRemover).insert(hold_, g, a_.priority(g).get());
+    if (t.prioritized()) Extremes(a_, t.extremes).follow(hold_, g - static_cast<uint32_t>(t.item_base));
+    hold_.add(r.size, 1);
+    if (t.consumes()) hold_.add(r.remaining_samples, t.max_times_sampled - item.counted.get().times_sampled);
+  }
+
+  void list_free(const TableFacts& t, uint32_t first_free_episode) {
+    uint32_t items = kNone, episodes = kNone;
+    for (uint32_t slot = t.capacity; slot-- > 0;) {
+      const auto g = static_cast<uint32_t>(t.item_base + slot);
+      if (a_.item(g).seq.get() == 0) {
+        hold_.set(a_.links(g).order, {kNone, items});
+        items = g;
+      }
+      if (slot >= first_free_episode) {
+        hold_.set(a_.episode(g).use, {0, episodes});
+        episodes = g;
+      }
+    }
+    hold_.set(t.record->free_item, items);
+    hold_.set(t.record->free_episode, episodes);
+  }
+
+  void count_windows() {
+    for (uint32_t i = 0; i < a_.geometry().max_streams; ++i) {
+      StreamRecord& s = a_.stream(i);
+      if (s.owner.get().session == kNone) continue;
+      uint32_t c = s.window.get().first;
+      for (uint32_t n = s.size.get().num_chunks; n > 0; --n, c = a_.chunk(c).stream.get().next) {
+        const ChunkRefs refs = a_.chunk(c).refs.get();
+        hold_.set(a_.chunk(c).refs, {refs.items, refs.windows + 1});
+      }
+    }
+  }
+
+  void list_chunks() {
+    std::vector<uint32_t> by_state[3];
+    for (uint32_t c = 0; c < a_.geometry().num_chunks; ++c) {
+      ChunkRecord& r = a_.chunk(c);
+      const ChunkLife life = r.life.get();
+      const ChunkRefs refs = r.refs.get();
+      const bool used = refs.items > 0 || refs.windows > 0;
+      const uint32_t state = used ? kChunkUsed : life.state == kChunkFree ? kChunkFree : kChunkRetired;
+      hold_.set(r.life, {state, life.rows, life.generation});
+      by_state[state].push_back(c);
+    }
+    const auto older = [&](uint32_t x, uint32_t y) { return a_.chunk(x).stamp.get() < a_.chunk(y).stamp.get(); };
+    std::sort(by_state[kChunkUsed].begin(), by_state[kChunkUsed].end(), older);
+    std::sort(by_state[kChunkRetired].begin(), by_state[kChunkRetired].end(), older);
+    for (uint32_t i = 0; i < a_.geometry().max_sessions; ++i) {
+      hold_.set(a_.session(i).free_chunks, {kNone, 0});
+      hold_.set(a_.session(i).rich, {kNone, kNone});
+    }
+    ArenaState& s = a_.state();
+    hold_.set(s.rich_sessions, kNone);
+    link(by_state[kChunkFree], false);
+    link(by_state[kChunkUsed], true);
+    link(by_state[kChunkRetired], false);
+    const auto ends = [](const std::vector<uint32_t>& v) { return v.empty() ? Queue{kNone, kNone} : Queue{v.front(), v.back()}; };
+    hold_.set(s.free_chunks, {ends(by_state[kChunkFree]).head, static_cast<uint32_t>(by_state[kChunkFree].size())});
+    hold_.set(s.used_chunks, ends(by_state[kChunkUsed]));
+    hold_.set(s.retired_chunks, ends(by_state[kChunkRetired]));
+    hold_.set(s.num_free, by_state[kChunkFree].size());
+    hold_.set(s.num_used, by_state[kChunkUsed].size());
+    hold_.set(s.num_retired, by_state[kChunkRetired].size());
+  }
+
+  void link(const std::vector<uint32_t>& chunks, bool both_ways) {
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      const uint32_t prev = both_ways && i > 0 ? chunks[i - 1] : kNone;
+      hold_.set(a_.chunk(chunks[i]).age, {prev, i + 1 < chunks.size() ? chunks[i + 1] : kNone});
+    }
+  }
+
+  Hold& hold_;
+  Arena& a_;
+};
+
+}  // namespace
+
+void rebuild_derived(Hold& hold) { Rebuild(hold).run(); }
+
+Status rebuild(Arena& arena, const Wait& wait) {
+  Hold hold(arena);
+  if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+  hold.set(arena.state().rebuilding, 1);
+  hold.stop_logging();
+  rebuild_derived(hold);
+  return Status::kOk;
+}
+
+}  // namespace shmreplay

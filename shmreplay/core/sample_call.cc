@@ -1,0 +1,186 @@
+#include "sample_call.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "extremes.h"
+#include "futex.h"
+#include "selectors.h"
+
+namespace shmreplay {
+
+SampleCall::SampleCall(Arena& arena) : arena_(arena), lease_(arena), patterns_(arena) {
+  picks_.reserve(kPart);
+  runs_.reserve(kPart + kMaxItemChunks);
+  rows_.reserve(kMaxOutputs);
+}
+
+// Copies the item out and names its chunks. false: no room left in this part; nothing was changed.
+bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double probability, bool count) {
+  const ItemRecord& item = arena_.item(g);
+  const Extent extent = item.extent.get();
+  if (picks_.size() == kPart || runs_.size() >= kPart || lease_.room() < kMaxItemChunks) return false;
+  if (!patterns_.note(hold, extent.pattern)) return false;
+  if (count && t.consumes() && hold.room() < removal_entries(arena_, g)) return false;
+  Pick p{};
+  p.key = key_of(t, g, item.seq.get());
+  p.priority = arena_.priority(g).get();
+  p.probability = probability;
+  p.episode = item.episode.get();
+  p.table_size = t.record->size.get();
+  p.step = item.step.get();
+  p.age = static_cast<int64_t>(t.record->next_insert_no.get() - 1 - item.insert_no.get());
+  p.padding = item.padding.get();
+  p.pattern = extent.pattern;
+  p.num_steps = extent.num_steps;
+  p.first_run = static_cast<uint32_t>(runs_.size());
+  each_run(arena_, item.place.get(), extent.num_steps, [&](uint32_t chunk, uint32_t row, uint32_t rows) {
+    lease_.name(hold, chunk);
+    runs_.push_back({chunk, row, rows});
+  });
+  p.num_runs = static_cast<uint32_t>(runs_.size()) - p.first_run;
+  p.times_sampled = count ? count_sample(hold, t, g) : item.counted.get().times_sampled;
+  picks_.push_back(p);
+  return true;
+}
+
+// What the gather must know of the table, read in the last hold of a part.
+void SampleCall::note_table(const TableFacts& t) {
+  structure_pattern_ = t.record->structure_pattern.get();
+  const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
+  rows_.resize(n);
+  for (uint32_t o = 0; o < n; ++o) rows_[o] = t.record->longest[o].get();
+}
+
+SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const SampleOptions& options, uint32_t from) {
+  const Selector sampler(arena_, t, kSampler);
+  const auto admitted = [&] { return t.record->size.get() > 0 && (!options.count || can_sample(*t.record, 1)); };
+  const uint32_t want = std::min(options.n - from, kGroup);
+  const double* u = options.uniforms + from;
+  if (t.prioritized()) {
+    const double smallest = Extremes(arena_, t.extremes).smallest_positive();
+    const SumTree tree(arena_, t.roles[kSampler].sum);
+    const double total = tree.total();
+    smallest_probability_ =
+        total > 0 ? leaf_weight(smallest, t.record->exponents[kSampler].get()) / total : 1.0 / static_cast<double>(t.record->size.get());
+  }
+  // Where a sample may remove its item, the next draw must see that; else the group descends side by side.
+  const uint32_t together = t.consumes() ? 1 : want;
+  for (uint32_t i = 0; i < want; i += together) {
+    if (!admitted()) return Stop::kNotAdmitted;
+    uint32_t items[kGroup];
+    sampler.pick_group(u + i, together, items);
+    for (uint32_t d = 0; d < together; ++d) __builtin_prefetch(&arena_.item(items[d]), 1);
+    for (uint32_t d = 0; d < together; ++d) {
+      if (d > 0 && !admitted()) return Stop::kNotAdmitted;
+      if (!add_pick(hold, t, items[d], sampler.probability(items[d]), options.count)) return Stop::kPartFull;
+    }
+  }
+  return Stop::kDone;
+}
+
+Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, uint32_t from, const Wait& wait,
+                             Blocked& blocked, Stop& stop) {
+  picks_.clear();
+  runs_.clear();
+  for (;;) {
+    Hold hold(arena_);
+    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    blocked.leave(hold);
+    if (!lease_.taken()) {
+      if (const Status s = lease_.take(hold); s != Status::kOk) return s;
+    }
+    const auto before = picks_.size();
+    stop = draw_group(hold, t, options, from + static_cast<uint32_t>(before));
+    note_table(t);
+    const auto have = from + picks_.size();
+    if (options.count && picks_.size() > before) hold.set(t.record->last_sample_ns, coarse_now_ns());
+    if (stop == Stop::kNotAdmitted && picks_.empty() && (from < options.at_least || from == 0)) {
+      report_ = report(*t.record);
+      blocked.join(hold);
+    }
+    // A group may end for want of log: then the next hold goes on, as long as this one got anywhere.
+    const bool again = stop == Stop::kDone || (stop == Stop::kPartFull && picks_.size() > before && lease_.room() >= kMaxItemChunks &&
+                                               picks_.size() < kPart && runs_.size() < kPart);
+    if (!again || have >= options.n) return Status::kOk;
+    hold.end();
+    patterns_.settle();
+  }
+}
+
+Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) {
+  patterns_.settle();
+  if (rows_.empty()) corrupt("a table has items and no structure");
+  for (uint32_t& rows : rows_) rows = std::max(rows, 1u);
+  const Pattern& structure = patterns_.at(picks_.front().pattern);
+  if (structure.outputs.size() != rows_.size()) corrupt("an item has another structure than its table");
+  for (size_t o = 0; o < rows_.size(); ++o) {
+    if (structure.outputs[o].flags & kSqueezed) rows_[o] = 1;
+    else rows_[o] = std::max(rows_[o], t.item_steps > 1 && structure.names.empty() ? t.item_steps : 0u);
+  }
+  if (!sink.prepare(structure, rows_.data(), first)) return Status::kInterrupted;
+  gather(arena_, patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, sink.outputs());
+  lease_.drop();
+  for (size_t i = 0; i < picks_.size(); ++i) sink.describe(first + static_cast<int64_t>(i), picks_[i]);
+  return Status::kOk;
+}
+
+SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& options, const Wait& wait, BatchSink& sink) {
+  Blocked blocked(arena_, t, kSamples, wait);
+  uint32_t done = 0;
+  const auto end = [&](Status s) {
+    lease_.drop();
+    return SampleResult{s, done, smallest_probability_};
+  };
+  while (done < options.n) {
+    Stop stop;
+    const Status drawn = draw_part(t, options, done, wait, blocked, stop);
+    // What a counted draw took is delivered whatever happened after it: a consumed item must not be lost.
+    if (!picks_.empty()) {
+      if (const Status s = deliver(t, done, sink); s != Status::kOk) return end(s);
+      done += static_cast<uint32_t>(picks_.size());
+      picks_.clear();
+    }
+    lease_.drop();
+    if (drawn != Status::kOk) return end(drawn);
+    if (stop != Stop::kNotAdmitted || done >= options.n) continue;
+    if (done >= options.at_least && done > 0) break;
+    if (!blocked.joined()) continue;
+    if (const Status s = blocked.sleep(); s != Status::kOk) return end(s);
+  }
+  return end(Status::kOk);
+}
+
+SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,
+                             uint32_t* found) {
+  uint32_t done = 0;
+  for (uint32_t i = 0; i < n;) {
+    picks_.clear();
+    runs_.clear();
+    bool full = false;
+    while (i < n && !full) {
+      Hold hold(arena_);
+      if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return {s, done, 0};
+      if (!lease_.taken()) {
+        if (const Status s = lease_.take(hold); s != Status::kOk) return {s, done, 0};
+      }
+      const Selector sampler(arena_, t, kSampler);
+      for (uint32_t k = 0; k < kGroup && i < n; ++k, ++i) {
+        const uint32_t g = find_item(arena_, t, keys[i]);
+        if (g == kNone) continue;
+        full = !add_pick(hold, t, g, sampler.probability(g), false);
+        if (full) break;
+        found[done + picks_.size() - 1] = i;
+      }
+      note_table(t);
+    }
+    if (!picks_.empty()) {
+      if (const Status s = deliver(t, done, sink); s != Status::kOk) return {s, done, 0};
+      done += static_cast<uint32_t>(picks_.size());
+    }
+    lease_.drop();
+  }
+  return {Status::kOk, done, 0};
+}
+
+}  // namespace shmreplay

@@ -1,0 +1,75 @@
+// One call that reads items: sample, or get by keys.
+//
+// In holds of at most kGroup draws it asks the limiter, draws, counts, copies each item's descriptor and names its chunks;
+// after the unlock it gathers, then drops the lease. A call that must wait for the limiter does so with nothing named.
+// What needs more names or runs than one lease has goes in parts.
+#pragma once
+
+#include "blocked.h"
+#include "gather.h"
+#include "item_table.h"
+#include "leases.h"
+
+namespace shmreplay {
+
+// What the caller provides to receive rows; called without the lock.
+class BatchSink {
+ public:
+  virtual ~BatchSink() = default;
+  // Before each part is gathered: outputs for `structure`, each with room for `rows[o]` rows an item. On the first call the
+  // sink makes its buffers; later ones may ask for more rows than before, when items 0 .. done are gathered already.
+  // false ends the call with kInterrupted.
+  virtual bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept = 0;
+  virtual std::vector<OutputBuffer>& outputs() noexcept = 0;
+  // The descriptor of item i of the batch.
+  virtual void describe(int64_t i, const Pick& pick) noexcept = 0;
+};
+
+struct SampleOptions {
+  uint32_t n = 1;
+  uint32_t at_least = 1;      // fewer than n are enough once these are drawn and no more are admitted
+  bool count = true;          // false: a look that needs no permission and moves nothing
+  const double* uniforms = nullptr;  // n of them, in [0, 1)
+};
+
+struct SampleResult {
+  Status status;
+  uint32_t done;              // items in the batch, also when status tells that the rest did not come
+  double smallest_probability;  // of the table's items of positive priority, when the last group was drawn (Prioritized)
+};
+
+// Private scratch of one call at a time; kept and reused by its owner.
+class SampleCall {
+ public:
+  explicit SampleCall(Arena& arena);
+
+  SampleResult sample(const TableFacts& table, const SampleOptions& options, const Wait& wait, BatchSink& sink);
+
+  // The live ones of `keys`, in the order given. `found` gets the index of each in keys.
+  SampleResult get(const TableFacts& table, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,
+                   uint32_t* found);
+
+  LimiterReport last_report() const noexcept { return report_; }
+
+ private:
+  enum class Stop { kDone, kPartFull, kNotAdmitted };
+  Status draw_part(const TableFacts& table, const SampleOptions& options, uint32_t from, const Wait& wait, Blocked& blocked,
+                   Stop& stop);
+  Stop draw_group(Hold& hold, const TableFacts& table, const SampleOptions& options, uint32_t from);
+  bool add_pick(Hold& hold, const TableFacts& table, uint32_t g, double probability, bool count);
+  Status deliver(const TableFacts& table, int64_t first, BatchSink& sink);
+  void note_table(const TableFacts& table);
+
+  static constexpr uint32_t kPart = kMaxNames;
+  Arena& arena_;
+  Lease lease_;
+  PatternCache patterns_;
+  std::vector<Pick> picks_;
+  std::vector<Run> runs_;
+  std::vector<uint32_t> rows_;        // a part's padded lengths, by output
+  uint32_t structure_pattern_ = kNone;
+  double smallest_probability_ = 0;
+  LimiterReport report_{};
+};
+
+}  // namespace shmreplay

@@ -1,0 +1,62 @@
+// The six selectors, as a table's sampler or remover. Named and behaving as Reverb's.
+//
+//   Fifo, Lifo        ends of the table's list in insertion order
+//   Uniform           a dense array of slots, swap-remove
+//   Prioritized       a sum tree over the slots, and a dense array for when every priority is 0
+//   MinHeap, MaxHeap  a 4-ary heap with positions; ties go to the least recently inserted or updated
+//
+// Called by the item table with the item's record complete and `record->size` still the number of items registered here.
+#pragma once
+
+#include "hold.h"
+#include "sum_tree.h"
+
+namespace shmreplay {
+
+class Selector {
+ public:
+  Selector(Arena& arena, const TableFacts& table, Role role) noexcept
+      : arena_(arena), table_(table), role_(role), layout_(table.roles[role]) {}
+
+  void insert(Hold& hold, uint32_t g, double priority);
+  void erase(Hold& hold, uint32_t g);
+  void update(Hold& hold, uint32_t g, double priority);  // the item's priority and touch are the new ones already
+
+  // One item; `u` in [0, 1). The table is not empty.
+  uint32_t pick(double u) const;
+
+  // n <= kGroup independent picks of an index that does not change meanwhile.
+  void pick_group(const double* u, uint32_t n, uint32_t* items) const;
+
+  // With which probability pick() answers g now.
+  double probability(uint32_t g) const noexcept;
+
+  void prefetch(uint32_t g) const noexcept;
+
+ private:
+  bool is_dense() const noexcept { return layout_.kind == kUniform || layout_.kind == kPrioritized; }
+  bool is_heap() const noexcept { return layout_.kind == kMinHeap || layout_.kind == kMaxHeap; }
+  SumTree tree() const noexcept { return SumTree(arena_, layout_.sum); }
+  Word<uint32_t>& dense(uint64_t i) const;
+  HeapNode& node(uint64_t i) const;
+  uint32_t slot(uint32_t g) const noexcept { return g - static_cast<uint32_t>(table_.item_base); }
+  uint32_t pick_dense(double u) const;
+
+  uint32_t position(uint32_t g) const;
+  void set_position(Hold& hold, uint32_t g, uint32_t position);
+
+  struct Entry { double priority; uint64_t touch; uint32_t item; };
+  Entry entry(uint64_t i) const;
+  bool before(const Entry& a, const Entry& b) const noexcept;
+  void put(Hold& hold, uint64_t i, const Entry& e);
+  void sift_up(Hold& hold, uint64_t i, const Entry& e);
+  void sift_down(Hold& hold, uint64_t i, uint64_t n, const Entry& e);
+  void settle(Hold& hold, uint64_t i, uint64_t n, const Entry& e);
+
+  Arena& arena_;
+  const TableFacts& table_;
+  Role role_;
+  const RoleLayout& layout_;
+};
+
+}  // namespace shmreplay

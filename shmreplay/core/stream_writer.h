@@ -1,0 +1,82 @@
+// One writer of one stream: where its next row goes, which rows it still holds, and the items it makes of them.
+//
+// Private to its process; the segment knows only the stream's window of chunks (streams.h). A row is written in place,
+// without the lock: nobody can see it until an item names it. Rows and the item made of them happen together or not at all:
+// a call that fails leaves the open row open.
+#pragma once
+
+#include <vector>
+
+#include "blocked.h"
+#include "item_table.h"
+
+namespace shmreplay {
+
+class StreamWriter {
+ public:
+  // `history`: how many finished steps stay selectable. 0: none behind the row being written (one-step items).
+  StreamWriter(Arena& arena, const TableFacts& table, uint32_t history);
+  ~StreamWriter();
+  StreamWriter(const StreamWriter&) = delete;
+  StreamWriter& operator=(const StreamWriter&) = delete;
+
+  Status open(const Wait& wait);
+  Status close(const Wait& wait);  // idempotent
+  bool is_open() const noexcept { return stream_ != kNone; }
+
+  // A row to write to: the open one, or the next. Waits for a chunk if it must.
+  Status ensure_row(const Wait& wait);
+  uint32_t rows_left() const noexcept { return chunk_ == kNone ? 0 : rows_in_chunk_ - row_; }  // in the current chunk
+  char* cell(uint32_t column) const { return arena_.row(chunk_, column, row_); }
+
+  bool row_is_open() const noexcept { return row_is_open_; }
+  bool has(uint32_t column) const noexcept { return present_[column / 64] >> (column % 64) & 1; }
+  void mark(uint32_t column) noexcept;   // this cell of the row is written
+  bool lacks_any() const noexcept { return num_present_ < arena_.geometry().num_columns; }
+  void finish_row() noexcept;            // it becomes the newest step of the history
+
+  // One-step items of the next `n` rows of the chunk, all columns of which are written. `done` counts the items that
+  // went in; their rows are used up. A negative priority stands for the table's default.
+  Status insert_rows(const TableFacts& table, PreparedPattern& pattern, const double* priorities, uint32_t n,
+                     const Wait& wait, int64_t* keys, uint32_t& done);
+
+  // Steps that an item can be made of now, the open row included.
+  uint32_t num_steps() const noexcept { return num_held_ + (row_is_open_ ? 1 : 0); }
+  uint64_t episode_steps() const noexcept { return episode_steps_; }
+
+  // An item of the newest `length` steps. kHistory if there are fewer; kTooManyChunks; else as insert_rows.
+  Status create_item(const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority, const Wait& wait,
+                     int64_t& key);
+
+  // The open row, if any, is the final step. The next row begins an episode.
+  void end_episode(bool clear_history) noexcept;
+
+ private:
+  Status take_chunk(const Wait& wait);
+  Status try_chunk(const Wait& wait, bool steal, bool& found);
+  Status evict_for_room(const Wait& wait, bool& found);
+  void use_chunk(Hold& hold, uint32_t chunk);
+  Place place_of(uint32_t steps_back) const noexcept;  // 1: the newest
+  Status insert(const TableFacts& table, PreparedPattern& pattern, NewItem* items, const double* priorities, uint32_t n,
+                const Wait& wait, int64_t* keys, uint32_t& done);
+  void begin_row() noexcept;
+
+  Arena& arena_;
+  const TableFacts& table_;
+  uint32_t history_;
+  uint32_t stream_ = kNone;
+  uint64_t serial_ = 0;
+  uint32_t chunk_ = kNone, row_ = 0, rows_in_chunk_ = 0;
+  bool row_is_open_ = false;
+  std::vector<uint64_t> present_;
+  uint32_t num_present_ = 0;
+  std::vector<Place> held_;               // ring of the newest `history_` finished rows
+  uint32_t newest_ = 0, num_held_ = 0;
+  uint64_t episode_steps_ = 0;            // finished steps of this episode
+  uint64_t episode_ = 0;                  // 0 until its first item
+  std::vector<uint32_t> episode_slots_;   // by table
+  struct Noted { uint64_t pattern_hash, positions; };
+  std::vector<Noted> noted_;              // by table: lengths noted last
+};
+
+}  // namespace shmreplay

@@ -1,0 +1,59 @@
+// An 8-ary sum tree of float64 over the slots of one table.
+//
+//   level n   [ s s s s s s s s ]                      one line of 8: their sum is the total
+//   level 1   [ s s s s s s s s ][ ... ]               each s = sum of a line of 8 below
+//   level 0   [ w w w w w w w w ][ w ... ]             leaves: priority ^ exponent, 0 for a free slot
+//
+// Every node is the freshly computed sum of its 8 children, in one fixed order: nothing is ever added to or subtracted
+// from a node, so there is no drift, and the total is 0 exactly when every leaf is. A node and its siblings are one
+// cache line. Draws of a group descend side by side, one level at a time, with prefetch.
+#pragma once
+
+#include "hold.h"
+#include "layout.h"
+
+namespace shmreplay {
+
+class SumTree {
+ public:
+  SumTree(Arena& arena, const TreeLayout& layout) noexcept : arena_(arena), layout_(layout) {}
+
+  double leaf(uint32_t slot) const noexcept { return level(0)[slot].get(); }
+  double total() const noexcept { return sum_line(level(layout_.num_levels - 1)); }
+
+  void set(Hold& hold, uint32_t slot, double weight);
+
+  // For each u in [0, 1): the slot in whose share of the total u falls. Never a leaf of weight 0. total() > 0.
+  void draw(const double* u, uint32_t n, uint32_t* slots) const;
+
+  void prefetch(uint32_t slot) const noexcept;
+
+  // What the nodes above the leaves should be; for rebuild and check. `visit(word, value)` for each node.
+  template <class Visit>
+  void recompute(Visit visit) const {
+    uint64_t n = round_up(layout_.num_leaves, 8);
+    for (uint32_t k = 1; k < layout_.num_levels; ++k) {
+      const uint64_t parents = n / 8;
+      for (uint64_t i = 0; i < parents; ++i) visit(level(k)[i], sum_line(level(k - 1) + 8 * i));
+      n = round_up(parents, 8);
+    }
+  }
+
+  static double sum_line(const Word<double>* line) noexcept {
+    return ((line[0].get() + line[1].get()) + (line[2].get() + line[3].get())) +
+           ((line[4].get() + line[5].get()) + (line[6].get() + line[7].get()));
+  }
+
+ private:
+  Word<double>* level(uint32_t k) const noexcept { return arena_.at<Word<double>>(layout_.level[k]); }
+
+  Arena& arena_;
+  const TreeLayout& layout_;
+};
+
+// The leaf of a priority. Zero stays zero, for exponent 0 too; a positive one stays positive and small enough that 2^32 of
+// them have a finite sum.
+double leaf_weight(double priority, double exponent) noexcept;
+
+
+}  // namespace shmreplay

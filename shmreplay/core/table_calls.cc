@@ -1,0 +1,108 @@
+#include "table_calls.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sum_tree.h"
+
+namespace shmreplay {
+
+uint32_t first_bad_priority(const double* priorities, uint32_t n) noexcept {
+  for (uint32_t i = 0; i < n; ++i) {
+    if (!(priorities[i] >= 0 && priorities[i] <= kMaxPriority)) return i;
+  }
+  return kAllGood;
+}
+
+Status update_priorities(Arena& arena, const TableFacts& t, const int64_t* keys, const double* priorities, uint32_t n,
+                         const Wait& wait, uint32_t& updated) {
+  updated = 0;
+  for (uint32_t first = 0; first < n; first += kGroup) {
+    const uint32_t end = std::min(first + kGroup, n);
+    for (uint32_t i = first; i < end; ++i) prefetch_item(arena, t, keys[i]);
+    Hold hold(arena);
+    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    for (uint32_t i = first; i < end; ++i) {
+      const uint32_t g = find_item(arena, t, keys[i]);
+      if (g == kNone) continue;
+      update_priority(hold, t, g, priorities[i]);
+      ++updated;
+    }
+  }
+  return Status::kOk;
+}
+
+Status delete_items(Arena& arena, const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait,
+                    uint32_t& deleted) {
+  deleted = 0;
+  for (uint32_t i = 0; i < n;) {
+    Hold hold(arena);
+    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    for (uint32_t k = 0; k < kGroup && i < n; ++k, ++i) {
+      const uint32_t g = find_item(arena, t, keys[i]);
+      if (g == kNone) continue;
+      if (k > 0 && hold.room() < removal_entries(arena, g)) break;
+      remove_item(hold, t, g, Removal::kDeleted);
+      ++deleted;
+    }
+  }
+  return Status::kOk;
+}
+
+Status reset_table(Arena& arena, const TableFacts& t, const Wait& wait) {
+  {
+    Hold hold(arena);
+    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    set_flags(hold, t, kResetting, 0);
+  }
+  // enter_table() finishes a reset that it meets; this one is finished by whoever comes first, us included.
+  Hold hold(arena);
+  return enter_table(hold, t, wait);
+}
+
+Status drop_tables(Arena& arena, const Wait& wait) {
+  Hold hold(arena);
+  if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+  for (uint32_t i = 0; i < arena.num_tables(); ++i) set_flags(hold, arena.table(i), kDropped, 0);
+  hold.chunk_retired();  // writers that wait for a chunk look again, and see the flag
+  return Status::kOk;
+}
+
+Status change_limiter(Arena& arena, const TableFacts& t, const LimiterNumbers& numbers, bool rebase, const Wait& wait) {
+  Hold hold(arena);
+  if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+  set_limiter(hold, t, numbers, rebase);
+  return Status::kOk;
+}
+
+Status change_flags(Arena& arena, const TableFacts& t, uint32_t set, uint32_t clear, const Wait& wait) {
+  Hold hold(arena);
+  if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+  set_flags(hold, t, set, clear);
+  return Status::kOk;
+}
+
+std::vector<int64_t> live_keys(const Arena& arena, const TableFacts& t) {
+  std::vector<std::pair<uint64_t, int64_t>> live;
+  for (uint32_t slot = 0; slot < t.capacity; ++slot) {
+    const auto g = static_cast<uint32_t>(t.item_base + slot);
+    const uint64_t seq = arena.item(g).seq.get();
+    if (seq != 0) live.emplace_back(seq, key_of(t, g, seq));
+  }
+  std::sort(live.begin(), live.end());
+  std::vector<int64_t> keys;
+  keys.reserve(live.size());
+  for (const auto& [seq, key] : live) keys.push_back(key);
+  return keys;
+}
+
+bool can_sample_now(const TableFacts& t, uint64_t n) noexcept {
+  const TableRecord& r = *t.record;
+  if (r.size.get() == 0 || !can_sample(r, n)) return false;
+  if (!t.consumes()) return true;
+  if (r.remaining_samples.get() < n) return false;
+  // Items that go with their only sample bring the size down as the call goes on.
+  return t.max_times_sampled > 1 || static_cast<int64_t>(r.size.get() - (n - 1)) >= r.limiter.min_size_to_sample.get();
+}
+
+}  // namespace shmreplay

@@ -1,0 +1,29 @@
+// How long a call may wait, and how it stays in touch with its caller while it does.
+#pragma once
+
+#include <cstdint>
+
+namespace shmreplay {
+
+inline constexpr int64_t kForever = INT64_MAX;
+inline constexpr int64_t kSliceNs = 1'000'000'000;  // sleepers look again every second: it covers a wake that died
+
+// The caller's side of a wait. Every method runs without the arena's lock.
+class Patience {
+ public:
+  virtual ~Patience() = default;
+  // Runs pending signal handlers; true when one raised and the wait must end.
+  virtual bool interrupted() noexcept = 0;
+  // The same hold has lasted `seconds`; `pid` has it.
+  virtual void lock_stuck(uint32_t pid, int64_t seconds) noexcept = 0;
+  // The call has been blocked for `seconds` by a rate limiter or for want of a chunk.
+  virtual void still_blocked(int64_t seconds) noexcept = 0;
+};
+
+struct Wait {
+  int64_t deadline_ns = kForever;  // CLOCK_MONOTONIC; 0: never waits
+  Patience* patience = nullptr;    // nullptr: uninterruptible
+  bool try_only = false;           // not even for the lock: kTimeout instead
+};
+
+}  // namespace shmreplay
