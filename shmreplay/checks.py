@@ -1,0 +1,66 @@
+"""Checks of single arguments, shared by the specifications so that all of them word a refusal in the same way."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+
+import numpy as np
+
+INT32_MAX = 2**31 - 1
+
+
+def check_int(where: str, name: str, value: object, low: int, high: int = INT32_MAX) -> int:
+    """Returns `value` as an int of `low..high`.
+
+    Raises:
+        TypeError: it is not an integer (a bool is not one).
+        ValueError: it is out of range.
+    """
+    expected = f"expected an integer in {low}..{high}"
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{where}: {name} is {value!r}; {expected}")
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # that is what is being found out
+    except TypeError:
+        raise TypeError(f"{where}: {name} is {value!r}; {expected}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{where}: {name} is {number}; {expected}")
+    return number
+
+
+def check_float(where: str, name: str, value: object) -> float:
+    """Returns `value`, a real number that may be infinite but not NaN, as a float.
+
+    Raises:
+        TypeError: it is not a number (a bool or a str is not one).
+        ValueError: it is NaN.
+    """
+    if isinstance(value, (bool, np.bool_, str, bytes)):
+        raise TypeError(f"{where}: {name} is {value!r}; expected a number")
+    try:
+        number = float(value)  # type: ignore[arg-type]  # that is what is being found out
+    except (TypeError, ValueError):
+        raise TypeError(f"{where}: {name} is {value!r}; expected a number") from None
+    if math.isnan(number):
+        raise ValueError(f"{where}: {name} is nan; expected a number")
+    return number
+
+
+def check_choice(where: str, name: str, value: object, choices: Sequence[object]) -> None:
+    """Raises ValueError unless `value` is one of `choices`."""
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{where}: {name} is {value!r}; expected one of {listed}")
+
+
+def wire_field(where: str, wire: object, name: str) -> object:
+    """Returns field `name` of a dict that came over the control socket or out of a segment.
+
+    Raises:
+        ValueError: it is not a dict, or lacks the field.
+    """
+    if not isinstance(wire, dict) or name not in wire:
+        raise ValueError(f"{where}: malformed, expected a map with {name!r}, got {wire!r:.100}")
+    return wire[name]

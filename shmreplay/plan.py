@@ -1,0 +1,352 @@
+"""Plan: how many chunks an arena needs, of how many steps, and what that costs in bytes.
+
+    chunks = sum over tables (ceil(max_size * item_steps * F / chunk_steps))     the items at worst
+           + max_streams * (ceil(history / chunk_steps) + 2)                     steps that open streams hold
+           + reserve                                                             chunks that readers are still gathering
+
+F is 1 where items leave in the order they came; else the harmonic number of `chunk_steps`. Under random removal a chunk
+is free only when its last item has gone, which takes that many times the space: 4.7 times at 64 steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shmreplay import selectors
+from shmreplay.checks import INT32_MAX
+from shmreplay.tables import Table, pack_specs
+
+_CHUNK_BYTES = 64 * 1024
+_ALIGNMENT = 128
+_PRESENCE_BYTES, _PRESENCE_COLUMNS = 8, 64
+_ON_FULL_EVICT, _ON_FULL_WAIT, _ON_FULL_ERROR = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class TableTerm:
+    """What one table adds to its arena.
+
+    Attributes:
+        name: name of the table.
+        max_size: number of items at most.
+        item_steps: steps of the longest item.
+        fragmentation: F; 1.0 where items leave in the order they came, or where `capacity_steps` is given.
+        steps: number of steps to have room for, before F.
+        chunks: number of chunks for them, F included.
+    """
+
+    name: str
+    max_size: int
+    item_steps: int
+    fragmentation: float
+    steps: int
+    chunks: int
+
+
+@dataclass(frozen=True)
+class ArenaSpec:
+    """Sizes of one arena and the tables in it. Made by `plan`.
+
+    Attributes:
+        name: name of the arena.
+        tables: the tables, in the order of their indices in the segment.
+        terms: what each of them adds, in the same order.
+        chunk_steps: steps a chunk.
+        history: steps that an open stream holds for its next item.
+        stream_chunks: chunks for open streams.
+        reserve_chunks: chunks for reads in flight.
+        max_streams: number of open streams at most.
+        max_sessions: number of attached processes at most.
+    """
+
+    name: str
+    tables: tuple[Table, ...]
+    terms: tuple[TableTerm, ...]
+    chunk_steps: int
+    history: int
+    stream_chunks: int
+    reserve_chunks: int
+    max_streams: int
+    max_sessions: int
+
+    @property
+    def capacity_chunks(self) -> int:
+        """Chunks for the items of all tables."""
+        return sum(term.chunks for term in self.terms)
+
+    @property
+    def num_chunks(self) -> int:
+        """All chunks of the arena."""
+        return self.capacity_chunks + self.stream_chunks + self.reserve_chunks
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Bytes of one row of each column, without padding."""
+        return _columns(self.tables)
+
+    def native(self) -> dict[str, Any]:
+        """Returns what the native code lays the segments out by."""
+        return {
+            "columns": [(row_bytes, 0) for row_bytes in self.columns],
+            "chunk_steps": self.chunk_steps,
+            "num_chunks": self.num_chunks,
+            "max_streams": self.max_streams,
+            "max_sessions": self.max_sessions,
+            "specs": pack_specs(self.tables),
+            "tables": [_native_table(table) for table in self.tables],
+        }
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an arena costs, with every term. `str()` of it is a table to read.
+
+    Attributes:
+        name: name of the arena.
+        terms: what each table adds.
+        chunk_steps: steps a chunk.
+        history: steps that an open stream holds for its next item.
+        max_streams: number of open streams at most.
+        stream_chunks: chunks for open streams.
+        reserve_chunks: chunks for reads in flight.
+        num_chunks: all chunks.
+        chunk_bytes: bytes a chunk, alignment included.
+        row_bytes: bytes of one step as the caller gives it.
+        bytes_per_step: bytes of one step in a chunk, alignment included, rounded up.
+        bytes_per_item: `total_bytes` shared out among as many items as the tables hold, rounded up.
+        item_index_bytes: bytes of the index that grow with `max_size`, an item.
+        index_bytes: bytes of the index segment.
+        data_bytes: bytes of the data segment.
+        total_bytes: bytes of shared memory in all.
+    """
+
+    name: str
+    terms: tuple[TableTerm, ...]
+    chunk_steps: int
+    history: int
+    max_streams: int
+    stream_chunks: int
+    reserve_chunks: int
+    num_chunks: int
+    chunk_bytes: int
+    row_bytes: int
+    bytes_per_step: int
+    bytes_per_item: int
+    item_index_bytes: int
+    index_bytes: int
+    data_bytes: int
+    total_bytes: int
+
+    def __str__(self) -> str:
+        """One line a term: what it is, how it comes about, chunks, bytes."""
+        lines = [
+            self._chunk_line(f"table {term.name!r}", _how(term, self.chunk_steps), term.chunks) for term in self.terms
+        ]
+        streams = f"{self.max_streams} streams x (ceil({self.history} / {self.chunk_steps}) + 2)"
+        lines += [
+            self._chunk_line("open streams", streams, self.stream_chunks),
+            self._chunk_line("reserve", "reads in flight", self.reserve_chunks),
+            self._chunk_line("data", f"{self.chunk_bytes} B a chunk", self.num_chunks, self.data_bytes),
+            _line("index", f"{self.item_index_bytes} B an item", "", self.index_bytes),
+            _line("total", f"{self.row_bytes} B a step, {self.bytes_per_item} B an item in all", "", self.total_bytes),
+        ]
+        return "\n".join([f"arena {self.name!r}, {self.chunk_steps} steps a chunk", *lines])
+
+    def _chunk_line(self, name: str, how: str, chunks: int, num_bytes: int | None = None) -> str:
+        return _line(name, how, f"{chunks} chunks", chunks * self.chunk_bytes if num_bytes is None else num_bytes)
+
+
+def plan(tables: Sequence[Table]) -> ArenaSpec:
+    """Sizes the arena that holds `tables`: one table, or several that share their steps.
+
+    `chunk_steps` is what a table gives; else the largest power of two whose chunk is at most 64 KiB, or 1 where items
+    are one step and F would be above 1. That power is then halved until what open streams may hold, three chunks each,
+    is at most half of the steps that the tables have room for: else a small table would be dwarfed by its streams.
+
+    The reserve is an eighth of the tables' chunks, at least 16 and at most 1024. A table's `capacity_steps` takes the
+    place of `max_size * item_steps * F`. Of `max_streams` and `max_sessions` the largest counts.
+
+    Raises:
+        ValueError: no table; two of one name, of different arenas, signatures or `chunk_steps`; or more chunks than an
+            arena can number.
+    """
+    _check_together(tables)
+    given = {table.chunk_steps for table in tables} - {None}
+    chunk_steps = given.pop() or 1 if given else _default_chunk_steps(tables)
+    terms = tuple(_term(table, chunk_steps) for table in tables)
+    history = max(table.item_steps for table in tables)
+    max_streams = max(table.max_streams for table in tables)
+    spec = ArenaSpec(
+        name=tables[0].arena_name,
+        tables=tuple(tables),
+        terms=terms,
+        chunk_steps=chunk_steps,
+        history=history,
+        stream_chunks=max_streams * (_ceil_div(history, chunk_steps) + 2),
+        reserve_chunks=min(max(sum(term.chunks for term in terms) // 8, 16), 1024),
+        max_streams=max_streams,
+        max_sessions=max(table.max_sessions for table in tables),
+    )
+    if spec.num_chunks > INT32_MAX:
+        raise ValueError(
+            f"arena {spec.name!r}: needs {spec.num_chunks} chunks of {chunk_steps} steps; at most {INT32_MAX} can be "
+            "numbered: lower max_size or item_steps, or raise chunk_steps"
+        )
+    return spec
+
+
+def estimate(tables: Sequence[Table]) -> Estimate:
+    """Returns what the arena that `plan(tables)` sizes costs; exact to the page.
+
+    Raises:
+        ValueError: as `plan`.
+    """
+    # Here and not above: sizes and checks do not need the native code.
+    from shmreplay import _core
+
+    spec = plan(tables)
+    return estimate_of(spec, _core.plan_arena(spec.native()))
+
+
+def estimate_of(spec: ArenaSpec, sizes: dict[str, int]) -> Estimate:
+    """Returns the estimate for `spec`, with the sizes in bytes that the native `plan_arena` gave for it."""
+    total = sizes["index_bytes"] + sizes["data_bytes"]
+    return Estimate(
+        name=spec.name,
+        terms=spec.terms,
+        chunk_steps=spec.chunk_steps,
+        history=spec.history,
+        max_streams=spec.max_streams,
+        stream_chunks=spec.stream_chunks,
+        reserve_chunks=spec.reserve_chunks,
+        num_chunks=spec.num_chunks,
+        chunk_bytes=sizes["chunk_bytes"],
+        row_bytes=sum(spec.columns),
+        bytes_per_step=_ceil_div(sizes["chunk_bytes"], spec.chunk_steps),
+        bytes_per_item=_ceil_div(total, sum(table.max_size for table in spec.tables)),
+        item_index_bytes=sizes["item_index_bytes"],
+        index_bytes=sizes["index_bytes"],
+        data_bytes=sizes["data_bytes"],
+        total_bytes=total,
+    )
+
+
+def chunk_bytes(row_bytes: Sequence[int], chunk_steps: int) -> int:
+    """Returns the bytes of a chunk of columns whose rows have `row_bytes` bytes.
+
+    Each column has a block of `chunk_steps` rows, rounded up to 128 bytes. Besides there is a bit a row for every
+    column, in words of 8 bytes, that says whether the row has that column.
+    """
+    words = _ceil_div(len(row_bytes), _PRESENCE_COLUMNS)
+    blocks = [size * chunk_steps for size in row_bytes]
+    return sum(_ceil_div(size, _ALIGNMENT) * _ALIGNMENT for size in [*blocks, words * _PRESENCE_BYTES * chunk_steps])
+
+
+def harmonic(n: int) -> float:
+    """Returns 1 + 1/2 + ... + 1/n."""
+    return math.fsum(1 / i for i in range(1, n + 1))
+
+
+def _check_together(tables: Sequence[Table]) -> None:
+    if not tables:
+        raise ValueError("plan: no tables; expected at least one")
+    first, names = tables[0], set[str]()
+    for table in tables:
+        where = f"arena {first.arena_name!r}"
+        if table.name in names:
+            raise ValueError(f"{where}: two tables {table.name!r}; expected different names")
+        names.add(table.name)
+        if table.arena_name != first.arena_name:
+            raise ValueError(
+                f"{where}: table {table.name!r} names arena {table.arena_name!r}; plan one arena at a time"
+            )
+        # The order of columns counts here, since they are laid out by it.
+        if table.sig != first.sig:
+            different = "; ".join(first.sig.difference(table.sig)) or "the columns come in another order"
+            raise ValueError(
+                f"{where}: tables {first.name!r} and {table.name!r} share their steps and so need one signature: "
+                f"{different}"
+            )
+    sizes = sorted({table.chunk_steps for table in tables if table.chunk_steps is not None})
+    if len(sizes) > 1:
+        raise ValueError(f"arena {first.arena_name!r}: chunk_steps is {sizes[0]} and {sizes[1]}; expected one size")
+
+
+def _default_chunk_steps(tables: Sequence[Table]) -> int:
+    if all(table.item_steps == 1 for table in tables) and any(_fragments(table) for table in tables):
+        return 1
+    columns = _columns(tables)
+    steps = 1
+    while chunk_bytes(columns, 2 * steps) <= _CHUNK_BYTES:
+        steps *= 2
+    streams = max(table.max_streams for table in tables)
+    allowance = max(sum(_capacity_steps(table) for table in tables) // 2, 3 * streams)
+    while 3 * streams * steps > allowance:
+        steps //= 2
+    return steps
+
+
+def _term(table: Table, chunk_steps: int) -> TableTerm:
+    steps = _capacity_steps(table)
+    factor = harmonic(chunk_steps) if _fragments(table) and table.capacity_steps is None else 1.0
+    chunks = _ceil_div(steps, chunk_steps) if factor == 1.0 else math.ceil(steps * factor / chunk_steps)
+    return TableTerm(table.name, table.max_size, table.item_steps, factor, steps, chunks)
+
+
+def _capacity_steps(table: Table) -> int:
+    return table.max_size * table.item_steps if table.capacity_steps is None else table.capacity_steps
+
+
+def _fragments(table: Table) -> bool:
+    """Whether items may leave in another order than they came."""
+    fifo_sampler = isinstance(table.sampler, selectors.Fifo)
+    return not isinstance(table.remover, selectors.Fifo) or (table.consuming and not fifo_sampler)
+
+
+def _columns(tables: Sequence[Table]) -> tuple[int, ...]:
+    return tuple(leaf.spec.row_bytes for leaf in tables[0].sig.leaves)
+
+
+def _native_table(table: Table) -> dict[str, Any]:
+    on_full = {
+        None: _ON_FULL_WAIT if table.consuming else _ON_FULL_EVICT,
+        "wait": _ON_FULL_WAIT,
+        "error": _ON_FULL_ERROR,
+    }
+    return {
+        "name": table.name,
+        "max_size": table.max_size,
+        "sampler": table.sampler.kind,
+        "sampler_exponent": table.sampler.exponent,
+        "remover": table.remover.kind,
+        "remover_exponent": table.remover.exponent,
+        "max_times_sampled": table.max_times_sampled,
+        **table.rate_limiter.numbers(),
+        "on_full": on_full[table.on_full],
+        "item_steps": table.item_steps,
+    }
+
+
+def _how(term: TableTerm, chunk_steps: int) -> str:
+    factor = f" x {term.fragmentation:.2f}" if term.fragmentation != 1.0 else ""
+    return f"{term.max_size} items: {term.steps} steps{factor} / {chunk_steps}"
+
+
+def _line(name: str, how: str, chunks: str, num_bytes: int) -> str:
+    return f"  {name:<24} {how:<48} {chunks:>18} {_readable(num_bytes):>12}"
+
+
+def _readable(num_bytes: int) -> str:
+    size, unit = float(num_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{num_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)

@@ -1,0 +1,262 @@
+"""Table: everything that says how a table behaves, checked when it is written down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Any
+
+import msgpack
+
+from shmreplay import rate_limiters, selectors
+from shmreplay.checks import INT32_MAX, check_choice, check_int, wire_field
+from shmreplay.signature import Signature
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MAX_STEPS = 2**48
+# max_size + 1 item records must be countable in an int32.
+_INTS = {
+    "max_size": (1, INT32_MAX - 1),
+    "max_times_sampled": (0, INT32_MAX),
+    "item_steps": (1, INT32_MAX),
+    "max_streams": (1, INT32_MAX),
+    "max_sessions": (1, INT32_MAX),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to be created: an index of items over the steps of an arena.
+
+    Args:
+        name: letters, digits, `_` and `-`, at most 64: it becomes part of a segment's name.
+        signature: nested dict, list, tuple or named tuple of columns; see `Signature.from_tree`.
+        max_size: number of items at most, 1..2**31 - 2. One more makes the remover delete one.
+        sampler: picks the items that are sampled.
+        remover: picks the items that make room.
+        rate_limiter: how far sampling and inserting may run ahead of each other.
+        max_times_sampled: an item is deleted when it was sampled so often; 0 means never. A table with such a limit
+            *consumes*: it never drops an item for lack of chunks, its writers wait.
+        item: None; the structure of an item comes with windows.
+        item_steps: number of steps of the longest item, to size the arena by.
+        arena: name of the arena that holds the steps; None means one of the table's own name.
+        chunk_steps: steps a chunk; None means by size, see `shmreplay.plan`.
+        capacity_steps: number of steps to have room for; None means what `max_size` items need at worst.
+        on_full: what a writer does that finds no free chunk: "wait", "error" (`ArenaFull`), or None: the writer of a
+            consuming table waits, in any other table the oldest chunk goes with its items.
+        max_streams: number of open writers' streams at most.
+        max_sessions: number of attached processes at most.
+
+    Attributes:
+        sig: the signature, read.
+
+    Raises:
+        TypeError: an argument is of the wrong type, or the signature has a leaf that is no column.
+        ValueError: an argument is out of range, or asks for what is not supported yet.
+    """
+
+    name: str
+    signature: Any = field(compare=False)  # trees may hold arrays, which do not compare; sig does
+    max_size: int
+    _: KW_ONLY
+    sampler: selectors.Selector = field(default_factory=selectors.Uniform)
+    remover: selectors.Selector = field(default_factory=selectors.Fifo)
+    rate_limiter: rate_limiters.RateLimiter = field(default_factory=lambda: rate_limiters.MinSize(1))
+    max_times_sampled: int = 0
+    item: None = None
+    item_steps: int = 1
+    arena: str | None = None
+    chunk_steps: int | None = None
+    capacity_steps: int | None = None
+    on_full: str | None = None
+    max_streams: int = 1024
+    max_sessions: int = 1024
+    sig: Signature = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_name("table", "name", self.name)
+        where = f"table {self.name!r}"
+        for name, (low, high) in _INTS.items():
+            object.__setattr__(self, name, check_int(where, name, getattr(self, name), low, high))
+        _check_part(where, "sampler", self.sampler, selectors.Selector, selectors.Uniform())
+        _check_part(where, "remover", self.remover, selectors.Selector, selectors.Fifo())
+        _check_part(where, "rate_limiter", self.rate_limiter, rate_limiters.RateLimiter, rate_limiters.MinSize(1))
+        if self.item is not None:
+            raise ValueError(f"{where}: item is {self.item!r}, which comes with windows and is not supported yet")
+        self._check_room(where)
+        object.__setattr__(self, "sig", Signature.from_tree(self.signature, self.name))
+
+    def _check_room(self, where: str) -> None:
+        """Checks what sizes the arena."""
+        if self.arena is not None:
+            _check_name(where, "arena", self.arena)
+        check_choice(where, "on_full", self.on_full, (None, "wait", "error"))
+        if self.chunk_steps is not None:
+            object.__setattr__(self, "chunk_steps", check_int(where, "chunk_steps", self.chunk_steps, 1))
+        if self.capacity_steps is not None:
+            steps = check_int(where, "capacity_steps", self.capacity_steps, 1, _MAX_STEPS)
+            if steps < self.item_steps:
+                raise ValueError(
+                    f"{where}: capacity_steps is {steps}; expected at least item_steps, {self.item_steps}, "
+                    "or an item of that length never fits"
+                )
+            object.__setattr__(self, "capacity_steps", steps)
+
+    @classmethod
+    def queue(cls, name: str, signature: Any, max_size: int, **options: Any) -> Table:
+        """Makes a table whose items are sampled once, oldest first; inserting waits while it holds `max_size` items.
+
+        Args:
+            name, signature, max_size: as of `Table`.
+            **options: the others of `Table`, but for the selectors, the rate limiter and `max_times_sampled`.
+
+        Raises:
+            TypeError, ValueError: as `Table`; or one of those four is given.
+        """
+        return cls._consumed("queue", selectors.Fifo(), rate_limiters.Queue, name, signature, max_size, options)
+
+    @classmethod
+    def stack(cls, name: str, signature: Any, max_size: int, **options: Any) -> Table:
+        """Makes a table whose items are sampled once, newest first; inserting waits while it holds `max_size` items.
+
+        Args:
+            name, signature, max_size: as of `Table`.
+            **options: the others of `Table`, but for the selectors, the rate limiter and `max_times_sampled`.
+
+        Raises:
+            TypeError, ValueError: as `Table`; or one of those four is given.
+        """
+        return cls._consumed("stack", selectors.Lifo(), rate_limiters.Stack, name, signature, max_size, options)
+
+    @classmethod
+    def _consumed(
+        cls,
+        maker: str,
+        selector: selectors.Selector,
+        limiter: type[rate_limiters.Queue],
+        name: str,
+        signature: Any,
+        max_size: int,
+        options: dict[str, Any],
+    ) -> Table:
+        fixed = {"sampler", "remover", "rate_limiter", "max_times_sampled"}
+        if clash := sorted(fixed & options.keys()):
+            raise TypeError(f"table {name!r}: Table.{maker} sets {clash[0]} itself; leave it out, or use Table(...)")
+        # Before the limiter sees it, so that the refusal names the table's argument.
+        size = check_int(f"table {name!r}", "max_size", max_size, *_INTS["max_size"])
+        return cls(
+            name,
+            signature,
+            size,
+            sampler=selector,
+            remover=selector,
+            rate_limiter=limiter(size),
+            max_times_sampled=1,
+            **options,
+        )
+
+    @property
+    def consuming(self) -> bool:
+        """Whether items are used up by being sampled."""
+        return self.max_times_sampled > 0
+
+    @property
+    def arena_name(self) -> str:
+        """Name of the arena that holds the table's steps."""
+        return self.name if self.arena is None else self.arena
+
+    def difference(self, other: Table) -> list[str]:
+        """Says where `other`, which is asked for, is not this table, which is there; [] if nowhere.
+
+        The order of a dict's keys in the signature is no difference.
+        """
+        texts = [
+            f"{name}: is {getattr(self, name)!r}, asked for {getattr(other, name)!r}"
+            for name in (part.name for part in fields(self))
+            if name not in ("signature", "sig") and getattr(self, name) != getattr(other, name)
+        ]
+        return texts + self.sig.difference(other.sig)
+
+    def to_wire(self) -> dict[str, object]:
+        """Returns a dict of plain values for msgpack; `from_wire` is its inverse."""
+        wire: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
+        return {
+            **wire,
+            "signature": self.sig.to_wire(),
+            "sampler": self.sampler.to_wire(),
+            "remover": self.remover.to_wire(),
+            "rate_limiter": self.rate_limiter.to_wire(),
+        }
+
+    @classmethod
+    def from_wire(cls, wire: object) -> Table:
+        """Remakes a table from what `to_wire` returned.
+
+        Raises:
+            TypeError, ValueError: malformed, or not a table that `Table` would take.
+        """
+        name, signature, sampler, remover, limiter = (
+            wire_field("table", wire, part) for part in ("name", "signature", "sampler", "remover", "rate_limiter")
+        )
+        _check_name("table", "name", name)
+        plain: dict[str, Any] = {part: wire_field(f"table {name!r}", wire, part) for part in _PLAIN}
+        return cls(
+            **plain,
+            signature=Signature.from_wire(signature, str(name)).specs,
+            sampler=selectors.from_wire(sampler),
+            remover=selectors.from_wire(remover),
+            rate_limiter=rate_limiters.from_wire(limiter),
+        )
+
+
+# Fields that travel as they are.
+_PLAIN = (
+    "name",
+    "max_size",
+    "max_times_sampled",
+    "item_steps",
+    "arena",
+    "chunk_steps",
+    "capacity_steps",
+    "on_full",
+    "max_streams",
+    "max_sessions",
+)
+
+
+def pack_specs(tables: Iterable[Table]) -> bytes:
+    """Returns the msgpack form of an arena's tables that its index segment keeps."""
+    packed: bytes = msgpack.packb([table.to_wire() for table in tables])
+    return packed
+
+
+def unpack_specs(packed: bytes) -> tuple[Table, ...]:
+    """Remakes an arena's tables from what `pack_specs` returned.
+
+    Raises:
+        TypeError, ValueError: malformed.
+    """
+    try:
+        wires = msgpack.unpackb(packed)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ValueError(f"table specs: {len(packed)} bytes that are not msgpack ({error})") from error
+    if not isinstance(wires, list):
+        raise ValueError(f"table specs: expected a list of tables, got {wires!r:.100}")
+    return tuple(Table.from_wire(wire) for wire in wires)
+
+
+def _check_name(where: str, what: str, name: object) -> None:
+    expected = "expected 1 to 64 letters, digits, '_' and '-' (it becomes part of a segment's name)"
+    if not isinstance(name, str):
+        raise TypeError(f"{where}: {what} is {name!r}; {expected}")
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{where}: {what} is {name!r}; {expected}")
+
+
+def _check_part(where: str, name: str, value: object, base: type, example: object) -> None:
+    if isinstance(value, type) and issubclass(value, base):
+        made = f"{value.__name__}(...)"
+        raise TypeError(f"{where}: {name} is the class {value.__name__}; expected an object of it, {made}")
+    if not isinstance(value, base) or type(value) is selectors.Selector:
+        raise TypeError(f"{where}: {name} is {value!r}; expected a {base.__name__} such as {example!r}")

@@ -1,0 +1,177 @@
+"""ArraySpec: the dtypes it takes and those it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from typing import Any
+
+import ml_dtypes
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shmreplay.specs import ArraySpec, dtype_of
+
+NATIVE = [np.dtype(code) for code in "?bBhHiIlLqQefdgFDG"]
+ML = [np.dtype(getattr(ml_dtypes, name)) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4")]
+
+
+class ForeignDtype:
+    """As torch and TensorFlow have them: numpy cannot read it, but its name says what it is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize("dtype", NATIVE + ML, ids=str)
+def test_every_number_dtype_is_kept_as_it_is(dtype: np.dtype[Any]) -> None:
+    spec = ArraySpec((2, 3), dtype)
+    assert spec.dtype == dtype
+    assert spec.row_bytes == 6 * dtype.itemsize
+
+
+@pytest.mark.parametrize(
+    ("given_dtype", "name"),
+    [
+        ("f4", "float32"),
+        (np.uint8, "uint8"),
+        (float, "float64"),
+        (bool, "bool"),
+        ("bfloat16", "bfloat16"),
+        (ml_dtypes.bfloat16, "bfloat16"),
+        (ForeignDtype("torch.float32"), "float32"),
+        (ForeignDtype("torch.bfloat16"), "bfloat16"),
+        (np.dtype("longlong"), "int64"),
+        (np.dtype("f4", metadata={"note": 1}), "float32"),
+    ],
+)
+def test_dtypes_are_taken_in_any_form_that_names_them(given_dtype: object, name: str) -> None:
+    assert ArraySpec((), given_dtype).dtype.name == name
+
+
+def test_aliases_of_a_c_type_are_one_dtype() -> None:
+    assert dtype_of("longlong").num == dtype_of("int64").num
+    assert dtype_of(np.dtype("f4", metadata={"note": 1})).metadata is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"),
+    [
+        (None, 'dtype is None; expected a dtype such as "float32"'),
+        (
+            object,
+            "dtype object cannot be a column: Python objects cannot live in shared memory; use numbers of a fixed",
+        ),
+        ("U5", "cannot be a column: only numbers and booleans of a fixed size can; encode text or bytes as a uint8"),
+        ("S5", "cannot be a column: only numbers and booleans of a fixed size can"),
+        ("V8", "cannot be a column: only numbers and booleans of a fixed size can"),
+        ([("a", "f4")], "cannot be a column: records have no single dtype; make each field a column"),
+        ("M8[s]", "cannot be a column: dates have no number dtype; store them as int64"),
+        ("m8[s]", "cannot be a column: dates have no number dtype"),
+        (">f4", "dtype '>f4' is of foreign byte order; declare the native \"float32\""),
+        ("nonsense", "dtype 'nonsense' is not known to numpy; expected a dtype"),
+        ("float9", "dtype 'float9' is not known to numpy (bfloat16 and its like need the package ml_dtypes)"),
+    ],
+)
+def test_a_dtype_that_cannot_be_shared_is_refused_with_the_reason(dtype: object, text: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)):
+        ArraySpec((), dtype)
+
+
+def test_bfloat16_is_found_by_its_name_where_nobody_has_imported_it() -> None:
+    code = "from shmreplay.specs import ArraySpec; print(ArraySpec((), 'bfloat16').dtype.name)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("bfloat16\n", "")
+
+
+@pytest.mark.parametrize("shape", [4, None, (1.5,), ("4",), [[1]]])
+def test_a_shape_that_is_no_tuple_of_ints_is_a_type_error(shape: Any) -> None:
+    with pytest.raises(TypeError, match=r"shape is .*; expected a tuple of ints, such as \(4,\) or \(\) for a scalar"):
+        ArraySpec(shape, "f4")
+
+
+def test_a_negative_size_is_refused() -> None:
+    with pytest.raises(ValueError, match=re.escape("shape is (3, -1); expected sizes >= 0")):
+        ArraySpec((3, -1), "f4")
+
+
+def test_sizes_become_plain_ints_and_may_be_zero() -> None:
+    sizes: Any = [np.int64(3), 0]
+    spec = ArraySpec(sizes, "f8")
+    assert spec.shape == (3, 0)
+    assert all(type(size) is int for size in spec.shape)
+    assert spec.row_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"cast": "unsafe"}, "cast is 'unsafe'; expected one of 'safe', 'same_kind', 'no'"),
+        ({"per": "row"}, "per is 'row'; expected one of 'step', 'item'"),
+        ({"optional": 1}, "optional is 1; expected one of False, True"),
+        ({"mutable": None}, "mutable is None; expected one of False, True"),
+    ],
+)
+def test_an_unknown_option_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        ArraySpec((), "f4", **options)
+
+
+def test_a_compression_is_none_or_a_name() -> None:
+    with pytest.raises(TypeError, match="compression is 3; expected None or a name"):
+        ArraySpec((), "f4", compression=3)  # type: ignore[arg-type]
+
+
+def test_it_is_frozen_and_equal_by_value() -> None:
+    spec = ArraySpec((4,), "f4")
+    assert spec == ArraySpec([4], np.float32)
+    assert hash(spec) == hash(ArraySpec([4], np.float32))
+    assert spec != ArraySpec((4,), "f4", cast="no")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.shape = ()  # type: ignore[misc]
+
+
+def test_its_text_is_dtype_shape_and_an_unusual_cast() -> None:
+    assert str(ArraySpec((4,), "f4")) == "float32 (4,)"
+    assert str(ArraySpec((), "u1", cast="same_kind")) == "uint8 () cast='same_kind'"
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (ArraySpec((), "f4"), None),
+        (ArraySpec((None, 3), "f4"), "shape=(None, 3); give every size"),  # type: ignore[arg-type]
+        (ArraySpec((), "f4", compression="zstd"), "compression='zstd'; leave it out"),
+        (ArraySpec((), "f4", optional=True), "optional=True; leave it out"),
+        (ArraySpec((), "f4", mutable=True), "mutable=True; leave it out"),
+        (ArraySpec((), "f4", per="item"), "per='item'; leave it out"),
+    ],
+)
+def test_it_says_what_is_not_supported_yet(spec: ArraySpec, text: str | None) -> None:
+    assert spec.unsupported() == text
+
+
+@given(
+    st.lists(st.integers(0, 1000), max_size=5),
+    st.sampled_from(NATIVE + ML),
+    st.sampled_from(["safe", "same_kind", "no"]),
+)
+def test_its_wire_form_goes_through_msgpack_and_back(shape: list[int], dtype: np.dtype[Any], cast: str) -> None:
+    spec = ArraySpec(shape, dtype, cast=cast)
+    assert ArraySpec.from_wire(msgpack.unpackb(msgpack.packb(spec.to_wire()))) == spec
+
+
+def test_a_malformed_wire_form_is_refused() -> None:
+    wire = ArraySpec((), "f4").to_wire()
+    with pytest.raises(ValueError, match="column: malformed, expected a map with 'dtype'"):
+        ArraySpec.from_wire({name: value for name, value in wire.items() if name != "dtype"})
+    with pytest.raises(ValueError, match=re.escape("column: malformed, dtype is [['a', 'f4']]; expected a name")):
+        ArraySpec.from_wire({**wire, "dtype": [["a", "f4"]]})
