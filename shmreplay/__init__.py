@@ -1,0 +1,56 @@
+"""shmreplay: experience replay for one big machine, in shared memory that outlives the processes that use it.
+
+General layout: what daemon and clients share is in `shmreplay`; `shmreplay.daemon` is one process; `shmreplay.clients`
+are the ends that actors and learners hold. The names below are the public ones.
+"""
+
+try:
+    from shmreplay import _core  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"shmreplay's native core could not be loaded ({error}). Install a wheel (pip install shmreplay), or build it from "
+        "a checkout: pip install --no-build-isolation -e . (needs a C++20 compiler). A folder named shmreplay in the "
+        "working directory hides the installed package: run from elsewhere, or set PYTHONSAFEPATH=1."
+    ) from error
+
+from shmreplay import rate_limiters, selectors
+from shmreplay.clients.client import Client, connect
+from shmreplay.clients.server import Server
+from shmreplay.errors import (
+    ArenaFull,
+    DaemonUnavailable,
+    InternalError,
+    LayoutMismatch,
+    RateLimitTimeout,
+    SegmentFailed,
+    SessionLost,
+    ShmReplayError,
+    SignatureMismatch,
+    TableClosed,
+    TableNotFound,
+)
+from shmreplay.specs import ArraySpec
+from shmreplay.tables import Table
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArenaFull",
+    "ArraySpec",
+    "Client",
+    "DaemonUnavailable",
+    "InternalError",
+    "LayoutMismatch",
+    "RateLimitTimeout",
+    "SegmentFailed",
+    "Server",
+    "SessionLost",
+    "ShmReplayError",
+    "SignatureMismatch",
+    "Table",
+    "TableClosed",
+    "TableNotFound",
+    "connect",
+    "rate_limiters",
+    "selectors",
+]

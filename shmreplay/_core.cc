@@ -1,0 +1,187 @@
+// The Python module _core: what the daemon and the clients may do with an arena. The classes behind it are in binding/;
+// they know both Python and the core, and nothing else does.
+#define SHMREPLAY_IMPORT_NUMPY
+#include "binding/python.h"
+
+#include <system_error>
+
+#include "binding/arena_handle.h"
+#include "binding/table_handle.h"
+#include "binding/writer_handle.h"
+#include "robust_lock.h"
+
+using namespace nb::literals;
+
+namespace shmreplay {
+namespace {
+
+TableSpec table_spec(nb::dict d) {
+  TableSpec t;
+  t.name = nb::cast<std::string>(d["name"]);
+  t.max_size = nb::cast<uint32_t>(d["max_size"]);
+  t.sampler = nb::cast<uint32_t>(d["sampler"]);
+  t.sampler_exponent = nb::cast<double>(d["sampler_exponent"]);
+  t.remover = nb::cast<uint32_t>(d["remover"]);
+  t.remover_exponent = nb::cast<double>(d["remover_exponent"]);
+  t.max_times_sampled = nb::cast<uint32_t>(d["max_times_sampled"]);
+  t.samples_per_insert = nb::cast<double>(d["samples_per_insert"]);
+  t.min_size_to_sample = nb::cast<int64_t>(d["min_size_to_sample"]);
+  t.min_diff = nb::cast<double>(d["min_diff"]);
+  t.max_diff = nb::cast<double>(d["max_diff"]);
+  t.count_deletes = nb::cast<bool>(d["count_deletes"]);
+  t.on_full = nb::cast<uint32_t>(d["on_full"]);
+  t.item_steps = nb::cast<uint32_t>(d["item_steps"]);
+  return t;
+}
+
+ArenaSpec arena_spec(nb::dict d) {
+  ArenaSpec s;
+  const nb::object columns = d["columns"], tables = d["tables"];
+  for (nb::handle c : columns) {
+    s.columns.push_back({nb::cast<uint32_t>(c[0]), nb::cast<uint32_t>(c[1])});
+  }
+  s.chunk_steps = nb::cast<uint32_t>(d["chunk_steps"]);
+  s.num_chunks = nb::cast<uint32_t>(d["num_chunks"]);
+  s.max_streams = nb::cast<uint32_t>(d["max_streams"]);
+  s.max_sessions = nb::cast<uint32_t>(d["max_sessions"]);
+  const auto specs = nb::cast<nb::bytes>(d["specs"]);
+  s.specs.assign(specs.c_str(), specs.size());
+  for (nb::handle t : tables) s.tables.push_back(table_spec(nb::cast<nb::dict>(t)));
+  return s;
+}
+
+nb::dict plan(nb::dict native) {
+  const ArenaSpec spec = arena_spec(native);
+  const Plan p = plan_arena(spec);
+  nb::dict d;
+  d["index_bytes"] = p.index_bytes;
+  d["data_bytes"] = p.data_bytes;
+  d["chunk_bytes"] = p.geometry.chunk_bytes;
+  d["item_index_bytes"] = (p.offsets.end - p.offsets.items) / p.geometry.total_items;
+  return d;
+}
+
+nb::dict header(int index_fd) {
+  const HeaderReport h = inspect_header(index_fd);
+  nb::dict d;
+  d["magic_ok"] = h.magic_ok;
+  d["ready"] = h.ready;
+  d["failed"] = h.failed;
+  d["layout_version"] = h.layout_version;
+  d["layout_hash"] = h.layout_hash;
+  d["index_bytes"] = h.index_bytes;
+  d["data_bytes"] = h.data_bytes;
+  d["pid_namespace"] = h.pid_namespace;
+  d["boot_id"] = h.boot_id;
+  d["instance"] = h.instance;
+  d["name"] = h.name;
+  d["specs"] = nb::bytes(h.specs.data(), h.specs.size());
+  return d;
+}
+
+// Exceptions of the core that are not statuses.
+void translate(const std::exception_ptr& p, void*) {
+  try {
+    std::rethrow_exception(p);
+  } catch (const CorruptIndex& e) {
+    PyErr_SetString(error_class("SegmentFailed").ptr(),
+                    (std::string("the arena's index is damaged (") + e.what() +
+                     ") and marked failed; restart the daemon with --discard, or restore a checkpoint").c_str());
+  } catch (const AttachError& e) {
+    PyErr_SetString(error_class(e.kind == AttachError::Kind::kLayout ? "LayoutMismatch" : "SegmentFailed").ptr(), e.what());
+  } catch (const std::system_error& e) {
+    PyErr_SetObject(PyExc_OSError, nb::make_tuple(e.code().value(), e.what()).ptr());
+  }
+}
+
+}  // namespace
+}  // namespace shmreplay
+
+NB_MODULE(_core, m) {
+  using namespace shmreplay;
+  if (_import_array() < 0) throw nb::python_error();
+  nb::register_exception_translator(translate);
+  m.doc() = "Native core of shmreplay. Private: its names and answers change without notice.";
+
+  m.attr("LAYOUT_VERSION") = kLayoutVersion;
+  m.attr("MAX_PRIORITY") = kMaxPriority;
+  m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
+  m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
+  nb::dict status;
+  for (const StatusError& e : kStatusErrors) status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
+  m.attr("STATUS_ERRORS") = status;
+  m.attr("STATUS_TIMEOUT") = static_cast<int>(Status::kTimeout);
+  m.attr("STATUS_INTERRUPTED") = static_cast<int>(Status::kInterrupted);
+  m.attr("STATUS_SESSION_LOST") = static_cast<int>(Status::kSessionLost);
+  m.attr("STATUS_FORKED") = static_cast<int>(Status::kForked);
+  m.attr("STATUS_ARENA_FULL") = static_cast<int>(Status::kArenaFull);
+  m.attr("STATUS_STRUCTURE") = static_cast<int>(Status::kStructure);
+  m.attr("STATUS_HISTORY") = static_cast<int>(Status::kHistory);
+
+  m.def("layout_hash", &layout_hash, "Hash of the segment's layout, the lock and the C library.");
+  m.def("plan_arena", &plan, "native"_a, "Sizes of an arena, in bytes.");
+  m.def("format_arena", [](int index_fd, int data_fd, nb::dict native, const std::string& instance, const std::string& name) {
+    const ArenaSpec spec = arena_spec(native);
+    nb::gil_scoped_release release;
+    Arena::format(index_fd, data_fd, spec, instance, name);
+  }, "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "Lays out an empty arena in two segments of the planned sizes.");
+  m.def("inspect_header", &header, "index_fd"_a, "What the header of an index segment says; never raises for a damaged one.");
+  m.def("prove_robust_lock", &prove_robust_lock, nb::call_guard<nb::gil_scoped_release>(),
+        "Forks a child that dies inside a lock; RuntimeError where its death is not reported.");
+  m.def("process_is_dead", &process_is_dead, "pid"_a, "start_time"_a, "Whether the kernel says that this process has ended.");
+  m.def("process_start_time", &process_start_time, "pid"_a, "Clock ticks since boot; 0 if unreadable.");
+
+  nb::class_<ArenaHandle>(m, "Arena", "A mapped arena. Calls that wait release the GIL and honour signals.")
+      .def(nb::init<int, int, int64_t, uint32_t>(), "index_fd"_a, "data_fd"_a, "session"_a = -1, "generation"_a = 0)
+      .def_prop_ro("instance", [](const ArenaHandle& a) { return a.get().instance(); })
+      .def_prop_ro("name", [](const ArenaHandle& a) { return a.get().name(); })
+      .def_prop_ro("specs", [](const ArenaHandle& a) { const std::string& s = a.get().specs(); return nb::bytes(s.data(), s.size()); })
+      .def_prop_ro("num_tables", [](const ArenaHandle& a) { return a.get().num_tables(); })
+      .def_prop_ro("pid_namespace", [](const ArenaHandle& a) { return a.get().header().pid_namespace; })
+      .def_prop_ro("forked", [](const ArenaHandle& a) { return a.get().forked(); })
+      .def("open_session", &ArenaHandle::open_session, "pid"_a, "start_time"_a, "timeout_s"_a.none() = nb::none())
+      .def("close_session", &ArenaHandle::close_session, "session"_a, "generation"_a, "timeout_s"_a.none() = nb::none())
+      .def("sessions", &ArenaHandle::sessions)
+      .def("drop", &ArenaHandle::drop, "timeout_s"_a.none() = nb::none())
+      .def("lock_holder", &ArenaHandle::lock_holder)
+      .def("check", &ArenaHandle::check, "timeout_s"_a.none() = nb::none())
+      .def("rebuild", &ArenaHandle::rebuild, "timeout_s"_a.none() = nb::none())
+      .def("stats", &ArenaHandle::stats)
+      .def("mlock_index", [](const ArenaHandle& a) { return a.get().mlock_index(); })
+      .def("close", &ArenaHandle::close)
+      .def("table", [](const ArenaHandle& a, uint32_t index) { return new TableHandle(a, index); }, "index"_a, nb::rv_policy::take_ownership);
+
+  nb::class_<TableHandle>(m, "Table", "One table of a mapped arena.")
+      .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none())
+      .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
+      .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none())
+      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "uniforms"_a, "timeout_s"_a.none())
+      .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none())
+      .def("keys", &TableHandle::keys)
+      .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
+      .def("delete", &TableHandle::remove, "keys"_a, "timeout_s"_a.none())
+      .def("reset", &TableHandle::reset, "timeout_s"_a.none() = nb::none())
+      .def("set_rate_limiter", &TableHandle::set_rate_limiter, "samples_per_insert"_a, "min_size_to_sample"_a, "min_diff"_a,
+           "max_diff"_a, "count_deletes"_a, "rebase"_a, "timeout_s"_a.none() = nb::none())
+      .def("pause", &TableHandle::pause, "inserts"_a, "samples"_a, "timeout_s"_a.none() = nb::none())
+      .def("resume", &TableHandle::resume, "timeout_s"_a.none() = nb::none())
+      .def("can_insert", &TableHandle::can_insert, "n"_a)
+      .def("can_sample", &TableHandle::can_sample, "n"_a)
+      .def("info", &TableHandle::info)
+      .def("priority_stats", &TableHandle::priority_stats)
+      .def_prop_ro("size", &TableHandle::size);
+
+  nb::class_<WriterHandle>(m, "Writer", "One stream.")
+      .def(nb::init<const TableHandle&, uint32_t, std::vector<uint32_t>>(), "table"_a, "history"_a, "end_columns"_a)
+      .def("append", &WriterHandle::append, "step"_a.none(), "timeout_s"_a.none())
+      .def("write_open", &WriterHandle::write_open, "arrays"_a, "timeout_s"_a.none())
+      .def("present", &WriterHandle::present)
+      .def("finish_row", &WriterHandle::finish_row)
+      .def("create_item", &WriterHandle::create_item, "length"_a, "priority"_a.none(), "timeout_s"_a.none())
+      .def("end_episode", &WriterHandle::end_episode, "clear_history"_a)
+      .def("close", &WriterHandle::close, "timeout_s"_a.none())
+      .def_prop_ro("row_is_open", &WriterHandle::row_is_open)
+      .def_prop_ro("num_steps", &WriterHandle::num_steps)
+      .def_prop_ro("episode_steps", &WriterHandle::episode_steps)
+      .def_prop_ro("forked", &WriterHandle::forked);
+}

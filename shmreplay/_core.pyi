@@ -1,0 +1,169 @@
+"""
+Native core of shmreplay. Private: its names and answers change without notice.
+"""
+
+from collections.abc import Sequence
+
+
+LAYOUT_VERSION: int = 1
+
+MAX_PRIORITY: float = 1e+280
+
+BAD_PRIORITY: int = -100
+
+NEEDS_END_EPISODE: int = -101
+
+STATUS_ERRORS: dict = ...
+
+STATUS_TIMEOUT: int = 1
+
+STATUS_INTERRUPTED: int = 2
+
+STATUS_SESSION_LOST: int = 4
+
+STATUS_FORKED: int = 5
+
+STATUS_ARENA_FULL: int = 8
+
+STATUS_STRUCTURE: int = 12
+
+STATUS_HISTORY: int = 15
+
+def layout_hash() -> int:
+    """Hash of the segment's layout, the lock and the C library."""
+
+def plan_arena(native: dict) -> dict:
+    """Sizes of an arena, in bytes."""
+
+def format_arena(index_fd: int, data_fd: int, native: dict, instance: str, name: str) -> None:
+    """Lays out an empty arena in two segments of the planned sizes."""
+
+def inspect_header(index_fd: int) -> dict:
+    """
+    What the header of an index segment says; never raises for a damaged one.
+    """
+
+def prove_robust_lock() -> None:
+    """
+    Forks a child that dies inside a lock; RuntimeError where its death is not reported.
+    """
+
+def process_is_dead(pid: int, start_time: int) -> bool:
+    """Whether the kernel says that this process has ended."""
+
+def process_start_time(pid: int) -> int:
+    """Clock ticks since boot; 0 if unreadable."""
+
+class Arena:
+    """A mapped arena. Calls that wait release the GIL and honour signals."""
+
+    def __init__(self, index_fd: int, data_fd: int, session: int = -1, generation: int = 0) -> None: ...
+
+    @property
+    def instance(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def specs(self) -> bytes: ...
+
+    @property
+    def num_tables(self) -> int: ...
+
+    @property
+    def pid_namespace(self) -> int: ...
+
+    @property
+    def forked(self) -> bool: ...
+
+    def open_session(self, pid: int, start_time: int, timeout_s: object | None = None) -> tuple: ...
+
+    def close_session(self, session: int, generation: int, timeout_s: object | None = None) -> bool: ...
+
+    def sessions(self) -> list: ...
+
+    def drop(self, timeout_s: object | None = None) -> None: ...
+
+    def lock_holder(self) -> object: ...
+
+    def check(self, timeout_s: object | None = None) -> list[str]: ...
+
+    def rebuild(self, timeout_s: object | None = None) -> None: ...
+
+    def stats(self) -> dict: ...
+
+    def mlock_index(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def table(self, index: int) -> Table: ...
+
+class Table:
+    """One table of a mapped arena."""
+
+    def bind(self, plan: object, columns: Sequence, canonical: object, canonical_batch: object, observer: object | None) -> None: ...
+
+    def insert(self, step: object | None, priority: object | None, timeout_s: object | None) -> int: ...
+
+    def insert_batch(self, steps: object | None, priorities: object | None, timeout_s: object | None) -> tuple: ...
+
+    def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None) -> tuple: ...
+
+    def get(self, keys: object, timeout_s: object | None) -> tuple: ...
+
+    def keys(self) -> object: ...
+
+    def update_priorities(self, keys: object, priorities: object, timeout_s: object | None) -> tuple: ...
+
+    def delete(self, keys: object, timeout_s: object | None) -> tuple: ...
+
+    def reset(self, timeout_s: object | None = None) -> None: ...
+
+    def set_rate_limiter(self, samples_per_insert: float, min_size_to_sample: int, min_diff: float, max_diff: float, count_deletes: bool, rebase: bool, timeout_s: object | None = None) -> None: ...
+
+    def pause(self, inserts: bool, samples: bool, timeout_s: object | None = None) -> None: ...
+
+    def resume(self, timeout_s: object | None = None) -> None: ...
+
+    def can_insert(self, n: int) -> bool: ...
+
+    def can_sample(self, n: int) -> bool: ...
+
+    def info(self) -> dict: ...
+
+    def priority_stats(self) -> tuple: ...
+
+    @property
+    def size(self) -> int: ...
+
+class Writer:
+    """One stream."""
+
+    def __init__(self, table: Table, history: int, end_columns: Sequence[int]) -> None: ...
+
+    def append(self, step: object | None, timeout_s: object | None) -> int: ...
+
+    def write_open(self, arrays: object, timeout_s: object | None) -> int: ...
+
+    def present(self) -> list[int]: ...
+
+    def finish_row(self) -> None: ...
+
+    def create_item(self, length: int, priority: object | None, timeout_s: object | None) -> int: ...
+
+    def end_episode(self, clear_history: bool) -> None: ...
+
+    def close(self, timeout_s: object | None) -> int: ...
+
+    @property
+    def row_is_open(self) -> bool: ...
+
+    @property
+    def num_steps(self) -> int: ...
+
+    @property
+    def episode_steps(self) -> int: ...
+
+    @property
+    def forked(self) -> bool: ...

@@ -1,0 +1,117 @@
+// _core.Arena: a mapped arena as the daemon and the clients' Python see it.
+#pragma once
+
+#include <memory>
+
+#include "arena.h"
+#include "patience.h"
+#include "rebuild.h"
+#include "sessions.h"
+#include "status_error.h"
+#include "table_calls.h"
+
+namespace shmreplay {
+
+class ArenaHandle {
+ public:
+  ArenaHandle(int index_fd, int data_fd, int64_t session, uint32_t generation)
+      : arena_(std::make_shared<Arena>(index_fd, data_fd, session < 0 ? kNone : static_cast<uint32_t>(session), generation)) {}
+
+  const std::shared_ptr<Arena>& shared() const {
+    if (arena_ == nullptr) raise_error("ShmReplayError", "the arena is closed");
+    return arena_;
+  }
+  Arena& get() const { return *shared(); }
+  std::string where() const { return "arena '" + get().name() + "'"; }
+  void close() { arena_.reset(); }
+
+  // Runs core work that may wait, with the GIL released, and raises what it answers.
+  template <class Work>
+  void run(nb::handle timeout_s, Work work) const {
+    Arena& arena = get();
+    const std::shared_ptr<Arena> keep = arena_;
+    GilPatience patience(nullptr);
+    const Wait wait{deadline_of(timeout_s), &patience};
+    Status status;
+    {
+      nb::gil_scoped_release release;
+      status = work(arena, wait);
+    }
+    raise_status(status, "arena '" + arena.name() + "'");
+  }
+
+  nb::tuple open_session(uint32_t pid, uint64_t start_time, nb::handle timeout_s) const {
+    SessionInfo info{};
+    run(timeout_s, [&](Arena& a, const Wait& w) { return shmreplay::open_session(a, pid, start_time, 0, w, info); });
+    return nb::make_tuple(info.index, info.generation);
+  }
+
+  bool close_session(uint32_t index, uint32_t generation, nb::handle timeout_s) const {
+    bool reaped = false;
+    run(timeout_s, [&](Arena& a, const Wait& w) { return shmreplay::close_session(a, index, generation, w, reaped); });
+    return reaped;
+  }
+
+  nb::list sessions() const {
+    nb::list out;
+    for (const SessionInfo& s : live_sessions(get())) {
+      nb::dict d;
+      d["session"] = s.index;
+      d["generation"] = s.generation;
+      d["pid"] = s.pid;
+      d["start_time"] = s.start_time;
+      out.append(d);
+    }
+    return out;
+  }
+
+  void drop(nb::handle timeout_s) const {
+    run(timeout_s, [](Arena& a, const Wait& w) { return drop_tables(a, w); });
+  }
+
+  nb::object lock_holder() const {
+    const LockBlock& lock = get().lock();
+    // Relaxed: a report.
+    const uint64_t seq = lock.hold_seq.load(std::memory_order_relaxed);
+    if (!(seq & 1)) return nb::none();
+    nb::dict d;
+    d["session"] = lock.session.load(std::memory_order_relaxed);
+    d["pid"] = lock.pid.load(std::memory_order_relaxed);
+    d["hold_seq"] = seq;
+    return d;
+  }
+
+  std::vector<std::string> check(nb::handle timeout_s) const {
+    std::vector<std::string> faults;
+    run(timeout_s, [&](Arena& a, const Wait& w) { return check_invariants(a, w, faults); });
+    return faults;
+  }
+
+  void rebuild(nb::handle timeout_s) const {
+    run(timeout_s, [](Arena& a, const Wait& w) { return shmreplay::rebuild(a, w); });
+  }
+
+  nb::dict stats() const {
+    const Arena& a = get();
+    const ArenaState& s = a.state();
+    nb::dict d;
+    d["num_chunks"] = a.geometry().num_chunks;
+    d["chunk_bytes"] = a.geometry().chunk_bytes;
+    d["chunk_steps"] = a.geometry().chunk_steps;
+    d["free_chunks"] = s.num_free.get();
+    d["used_chunks"] = s.num_used.get();
+    d["retired_chunks"] = s.num_retired.get();
+    d["index_bytes"] = a.index_bytes();
+    d["data_bytes"] = a.data_bytes();
+    d["recoveries"] = a.lock().num_recoveries.load(std::memory_order_relaxed);
+    d["holds"] = a.lock().hold_seq.load(std::memory_order_relaxed) / 2;
+    d["num_sessions"] = live_sessions(a).size();
+    d["failed"] = a.failed();
+    return d;
+  }
+
+ private:
+  std::shared_ptr<Arena> arena_;
+};
+
+}  // namespace shmreplay

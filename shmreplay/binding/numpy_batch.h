@@ -1,0 +1,170 @@
+// A batch under construction: NumPy arrays that the core gathers into.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "python.h"
+#include "sample_call.h"
+#include "step_plan.h"
+
+namespace shmreplay {
+
+inline nb::object new_array(int type_num, npy_intp n) {
+  PyObject* array = PyArray_SimpleNew(1, &n, type_num);
+  if (array == nullptr) throw nb::python_error();
+  return nb::steal(array);
+}
+
+template <class T>
+T* array_data(const nb::object& array) {
+  return static_cast<T*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
+}
+
+// Created with the GIL; prepare() takes it again, the other methods do without.
+class NumpyBatch : public BatchSink {
+ public:
+  NumpyBatch(const StepPlan& plan, uint32_t n)
+      : plan_(plan),
+        n_(n),
+        keys_(new_array(NPY_INT64, n)),
+        priorities_(new_array(NPY_DOUBLE, n)),
+        probabilities_(new_array(NPY_DOUBLE, n)),
+        times_sampled_(new_array(NPY_INT64, n)),
+        table_size_(new_array(NPY_INT64, n)),
+        episodes_(new_array(NPY_INT64, n)),
+        steps_(new_array(NPY_INT64, n)),
+        ages_(new_array(NPY_INT64, n)),
+        to_{array_data<int64_t>(keys_), array_data<double>(priorities_), array_data<double>(probabilities_),
+            array_data<int64_t>(times_sampled_), array_data<int64_t>(table_size_), array_data<int64_t>(episodes_),
+            array_data<int64_t>(steps_), array_data<int64_t>(ages_)} {}
+
+  bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept override {
+    bool same = !outputs_.empty();
+    for (size_t o = 0; same && o < outputs_.size(); ++o) same = rows[o] <= outputs_[o].rows;
+    if (same) return true;
+    nb::gil_scoped_acquire gil;
+    try {
+      return outputs_.empty() ? make_outputs(structure, rows) : widen(rows, static_cast<size_t>(done));
+    } catch (nb::python_error& e) {
+      e.restore();
+    } catch (const std::exception& e) {
+      PyErr_SetString(PyExc_MemoryError, e.what());
+    }
+    return false;
+  }
+
+  std::vector<OutputBuffer>& outputs() noexcept override { return outputs_; }
+
+  void describe(int64_t i, const Pick& p) noexcept override {
+    to_.keys[i] = p.key;
+    to_.priorities[i] = p.priority;
+    to_.probabilities[i] = p.probability;
+    to_.times_sampled[i] = p.times_sampled;
+    to_.table_size[i] = static_cast<int64_t>(p.table_size);
+    to_.episodes[i] = static_cast<int64_t>(p.episode);
+    to_.steps[i] = p.step;
+    to_.ages[i] = p.age;
+  }
+
+  // (names, squeezed flags, columns, data, lengths, masks or None, keys, priorities, probabilities, times_sampled, table_size,
+  // episodes, steps, ages); arrays of n, of which the first `done` count.
+  nb::tuple release() {
+    nb::list columns, squeezed, data, lengths, masks;
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      columns.append(outputs_[o].column);
+      squeezed.append(outputs_[o].squeezed);
+      data.append(data_[o]);
+      lengths.append(lengths_[o]);
+      masks.append(mask_array(o));
+    }
+    return nb::make_tuple(nb::bytes(names_.data(), names_.size()), squeezed, columns, data, lengths, masks, keys_, priorities_,
+                          probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_);
+  }
+
+ private:
+  // Missing rows are rare: masks are made by the first item that has one.
+  nb::object mask_array(size_t o) {
+    if (masks_[o]->empty()) return nb::none();
+    npy_intp dims[2] = {static_cast<npy_intp>(n_), static_cast<npy_intp>(outputs_[o].rows)};
+    PyObject* array = PyArray_SimpleNew(outputs_[o].squeezed ? 1 : 2, dims, NPY_BOOL);
+    if (array == nullptr) throw nb::python_error();
+    std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)), masks_[o]->data(), masks_[o]->size());
+    return nb::steal(array);
+  }
+
+  nb::object make_data(const OutputBuffer& out) const {
+    const PlanColumn& column = plan_.columns()[out.column];
+    std::vector<npy_intp> dims{static_cast<npy_intp>(n_)};
+    if (!out.squeezed) dims.push_back(out.rows);
+    dims.insert(dims.end(), column.shape.begin(), column.shape.end());
+    auto* descr = reinterpret_cast<PyArray_Descr*>(column.descr.ptr());
+    Py_INCREF(descr);  // NewFromDescr steals it
+    PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(), nullptr, nullptr, 0, nullptr);
+    if (array == nullptr) throw nb::python_error();
+    return nb::steal(array);
+  }
+
+  bool make_outputs(const Pattern& structure, const uint32_t* rows) {
+    names_ = structure.names;
+    for (size_t o = 0; o < structure.outputs.size(); ++o) {
+      const uint32_t column = structure.outputs[o].column;
+      if (column >= plan_.columns().size()) corrupt("a pattern names no column");
+      masks_.push_back(std::make_unique<std::vector<uint8_t>>());
+      lengths_.push_back(new_array(NPY_INT32, n_));
+      OutputBuffer out{column, rows[o], static_cast<uint32_t>(plan_.columns()[column].row_bytes),
+                       (structure.outputs[o].flags & kSqueezed) != 0, nullptr, masks_.back().get(), n_,
+                       array_data<int32_t>(lengths_.back())};
+      data_.push_back(make_data(out));
+      out.data = array_data<char>(data_.back());
+      outputs_.push_back(out);
+    }
+    return true;
+  }
+
+  // A longer item came in between two parts of the call: what was gathered moves to wider arrays.
+  bool widen(const uint32_t* rows, size_t done) {
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      OutputBuffer& out = outputs_[o];
+      if (rows[o] <= out.rows) continue;
+      const OutputBuffer old = out;
+      out.rows = rows[o];
+      nb::object wider = make_data(out);
+      out.data = array_data<char>(wider);
+      std::vector<uint8_t> mask(static_cast<size_t>(n_) * out.rows, 1);
+      const size_t old_bytes = size_t{old.rows} * old.row_bytes, new_bytes = size_t{out.rows} * out.row_bytes;
+      for (size_t i = 0; i < done; ++i) {
+        std::memcpy(out.data + i * new_bytes, old.data + i * old_bytes, old_bytes);
+        std::memset(out.data + i * new_bytes + old_bytes, 0, new_bytes - old_bytes);
+        for (uint32_t j = 0; j < out.rows; ++j) {
+          const bool was_real = j < old.rows && (out.mask->empty() || (*out.mask)[i * old.rows + j] != 0);
+          mask[i * out.rows + j] = was_real ? 1 : 0;
+        }
+      }
+      *out.mask = std::move(mask);
+      data_[o] = wider;
+    }
+    return true;
+  }
+
+  const StepPlan& plan_;
+  uint32_t n_;
+  nb::object keys_, priorities_, probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_;
+  struct {
+    int64_t* keys;
+    double* priorities;
+    double* probabilities;
+    int64_t* times_sampled;
+    int64_t* table_size;
+    int64_t* episodes;
+    int64_t* steps;
+    int64_t* ages;
+  } to_;
+  std::string names_;
+  std::vector<OutputBuffer> outputs_;
+  std::vector<nb::object> data_, lengths_;
+  std::vector<std::unique_ptr<std::vector<uint8_t>>> masks_;
+};
+
+}  // namespace shmreplay

@@ -1,0 +1,52 @@
+// How a blocked native call stays a good Python citizen: signals are handled, and an observer hears of long waits.
+#pragma once
+
+#include <cmath>
+
+#include "futex.h"
+#include "python.h"
+#include "wait.h"
+
+namespace shmreplay {
+
+// Entered with the GIL released; takes it for each question.
+class GilPatience : public Patience {
+ public:
+  explicit GilPatience(PyObject* observer) noexcept : observer_(observer) {}
+
+  bool interrupted() noexcept override {
+    nb::gil_scoped_acquire gil;
+    return PyErr_CheckSignals() != 0;  // the handler's exception stays set for the call's end
+  }
+  void lock_stuck(uint32_t pid, int64_t seconds) noexcept override { tell("lock", pid, seconds); }
+  void still_blocked(int64_t seconds) noexcept override { tell("blocked", 0, seconds); }
+
+ private:
+  void tell(const char* what, uint32_t pid, int64_t seconds) noexcept {
+    nb::gil_scoped_acquire gil;
+    if (observer_ == nullptr || observer_ == Py_None) return;
+    PyObject* result = PyObject_CallFunction(observer_, "sIL", what, pid, static_cast<long long>(seconds));
+    if (result == nullptr) PyErr_WriteUnraisable(observer_);  // a report that fails must not end the wait
+    Py_XDECREF(result);
+  }
+
+  PyObject* observer_;  // borrowed from the caller, who holds it over the call
+};
+
+// None waits for ever, 0 never; seconds >= 0.
+inline int64_t deadline_of(nb::handle timeout_s) {
+  if (timeout_s.is_none()) return kForever;
+  const double seconds = PyFloat_AsDouble(timeout_s.ptr());
+  if (seconds == -1.0 && PyErr_Occurred()) throw nb::python_error();
+  if (!(seconds >= 0)) {
+    const nb::str text = nb::repr(timeout_s);
+    throw nb::value_error(("timeout_s is " + std::string(text.c_str()) + "; expected seconds >= 0, or None to wait for ever").c_str());
+  }
+  if (seconds == 0) return 0;
+  if (seconds > 1e9) return kForever;
+  return now_ns() + static_cast<int64_t>(seconds * 1e9);
+}
+
+inline constexpr Wait kTryOnly{0, nullptr, true};
+
+}  // namespace shmreplay

@@ -1,0 +1,58 @@
+// The one table that maps what the core answers to the exceptions of shmreplay.errors.
+#pragma once
+
+#include "python.h"
+#include "status.h"
+
+namespace shmreplay {
+
+struct StatusError {
+  Status status;
+  const char* error;    // class in shmreplay.errors
+  const char* message;
+};
+
+inline constexpr StatusError kStatusErrors[] = {
+    {Status::kTimeout, "RateLimitTimeout", "not admitted in time"},
+    {Status::kClosed, "TableClosed", "the table was dropped"},
+    {Status::kSessionLost, "SessionLost",
+     "this process' session in the arena is gone (its client was closed, or the daemon took it for dead); open the table anew"},
+    {Status::kForked, "SessionLost", "this handle belongs to the parent process; open the table anew"},
+    {Status::kFailed, "SegmentFailed",
+     "the arena's index is damaged and can not be trusted; restart the daemon with --discard, or restore a checkpoint"},
+    {Status::kLockTimeout, "ShmReplayError",
+     "one and the same holder has kept the arena's lock for all of the call's timeout; is that process stopped?"},
+    {Status::kArenaFull, "ArenaFull", "the arena has no free chunk; raise capacity_steps"},
+    {Status::kNoStreams, "ShmReplayError", "all streams of the arena are open; close writers or raise max_streams"},
+    {Status::kNoCallSlots, "ShmReplayError", "all call slots of the arena are in use by reads in flight; raise max_sessions"},
+    {Status::kNoPatterns, "ShmReplayError",
+     "the arena's pattern table is full of trajectory patterns in use; use fewer different selections"},
+    {Status::kStructure, "SignatureMismatch", "the item has another structure than the items of its table"},
+    {Status::kTooManyChunks, "ShmReplayError",
+     "the item spans more chunks than one item may; create the table with larger chunk_steps"},
+    {Status::kNoSessions, "ShmReplayError", "all sessions of the arena are taken; raise max_sessions"},
+    {Status::kHistory, "ValueError", "the writer holds fewer steps than that"},
+};
+
+// A copy of an exception class of shmreplay.errors, or of builtins.
+inline nb::object error_class(const char* name) {
+  const nb::object errors = nb::module_::import_("shmreplay.errors");
+  return nb::hasattr(errors, name) ? errors.attr(name) : nb::module_::import_("builtins").attr(name);
+}
+
+[[noreturn]] inline void raise_error(const char* name, const std::string& message) {
+  PyErr_SetString(error_class(name).ptr(), message.c_str());
+  throw nb::python_error();
+}
+
+// Raises for anything but kOk; kInterrupted lets the signal handler's own exception out.
+inline void raise_status(Status status, const std::string& where) {
+  if (status == Status::kOk) return;
+  if (status == Status::kInterrupted) throw nb::python_error();
+  for (const StatusError& e : kStatusErrors) {
+    if (e.status == status) raise_error(e.error, where + ": " + e.message);
+  }
+  raise_error("InternalError", where + ": unknown status " + std::to_string(static_cast<int>(status)) + "; please report");
+}
+
+}  // namespace shmreplay

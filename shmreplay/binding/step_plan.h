@@ -1,0 +1,224 @@
+// A signature, compiled: how a step given from Python is written into a row by following it once.
+//
+// The fast path takes what needs no judgement: arrays and NumPy scalars of exactly the column's dtype and shape, Python
+// numbers that fit. Anything else is left to the signature's canonical() in Python, which converts it by the column's cast
+// rule or explains what is wrong.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "python.h"
+
+namespace shmreplay {
+
+struct PlanColumn {
+  nb::object descr;          // np.dtype
+  PyTypeObject* scalar_type = nullptr;
+  int type_num = 0;
+  size_t row_bytes = 0;
+  std::vector<npy_intp> shape;
+};
+
+class StepPlan {
+ public:
+  // `plan` as Signature.native_plan(); `columns`: (np.dtype, shape) each; `canonical`: Signature.canonical.
+  StepPlan(nb::handle plan, nb::sequence columns, nb::object canonical) : canonical_(std::move(canonical)) {
+    for (nb::handle c : columns) columns_.push_back(read_column(c));
+    root_ = read_node(plan);
+  }
+
+  const std::vector<PlanColumn>& columns() const { return columns_; }
+  const nb::object& canonical() const { return canonical_; }
+
+  // Writes a whole step; cell(column) says where. false: not by the fast path (cells may be partly written).
+  template <class Cell>
+  bool write(PyObject* step, Cell cell) const {
+    return visit(root_, step, [&](uint32_t column, PyObject* leaf) { return write_leaf(columns_[column], leaf, cell(column)); });
+  }
+
+  // The arrays of a batch of steps, by column (borrowed), if each is contiguous, of the right dtype and shape behind its
+  // leading axis, and all leading axes agree. false: not by the fast path.
+  bool batch(PyObject* steps, std::vector<PyArrayObject*>& arrays, npy_intp& n) const {
+    arrays.assign(columns_.size(), nullptr);
+    n = -1;
+    return visit(root_, steps, [&](uint32_t column, PyObject* leaf) {
+      const PlanColumn& c = columns_[column];
+      if (!is_exact(c, leaf, 1)) return false;
+      auto* array = reinterpret_cast<PyArrayObject*>(leaf);
+      if (n >= 0 && PyArray_DIM(array, 0) != n) return false;
+      n = PyArray_DIM(array, 0);
+      arrays[column] = array;
+      return true;
+    });
+  }
+
+  // Whether `leaf` is a contiguous array of the column's dtype and of its shape behind `leading` axes.
+  static bool is_exact(const PlanColumn& c, PyObject* leaf, int leading) {
+    if (!PyArray_Check(leaf)) return false;
+    auto* array = reinterpret_cast<PyArrayObject*>(leaf);
+    auto* descr = PyArray_DESCR(array);
+    auto* want = reinterpret_cast<PyArray_Descr*>(c.descr.ptr());
+    if (descr != want && !PyArray_EquivTypes(descr, want)) return false;
+    if (PyArray_NDIM(array) != static_cast<int>(c.shape.size()) + leading) return false;
+    for (size_t d = 0; d < c.shape.size(); ++d) {
+      if (PyArray_DIM(array, static_cast<int>(d) + leading) != c.shape[d]) return false;
+    }
+    return PyArray_IS_C_CONTIGUOUS(array) != 0;
+  }
+
+ private:
+  enum class Kind { kLeaf, kDict, kSeq };
+  struct Node {
+    Kind kind;
+    uint32_t column = 0;
+    nb::object type;                 // of a named tuple
+    bool is_list = false;
+    std::vector<nb::object> keys;
+    std::vector<Node> children;
+  };
+
+  static PlanColumn read_column(nb::handle spec) {
+    PlanColumn c;
+    c.descr = nb::borrow(spec[0]);
+    auto* descr = reinterpret_cast<PyArray_Descr*>(c.descr.ptr());
+    c.scalar_type = descr->typeobj;
+    c.type_num = descr->type_num;
+    c.row_bytes = static_cast<size_t>(PyDataType_ELSIZE(descr));
+    const nb::object shape = spec[1];
+    for (nb::handle d : shape) {
+      c.shape.push_back(nb::cast<npy_intp>(d));
+      c.row_bytes *= static_cast<size_t>(c.shape.back());
+    }
+    return c;
+  }
+
+  static Node read_node(nb::handle plan) {
+    const auto kind = nb::cast<std::string>(plan[0]);
+    Node node{};
+    if (kind == "leaf") {
+      node.kind = Kind::kLeaf;
+      node.column = nb::cast<uint32_t>(plan[1]);
+      return node;
+    }
+    node.kind = kind == "dict" ? Kind::kDict : Kind::kSeq;
+    if (node.kind == Kind::kDict) {
+      const nb::object keys = plan[1];
+      for (nb::handle key : keys) node.keys.push_back(nb::borrow(key));
+    } else if (nb::isinstance<nb::str>(plan[1])) {
+      node.is_list = nb::cast<std::string>(plan[1]) == "list";
+    } else {
+      node.type = nb::borrow(plan[1]);
+    }
+    const nb::object children = plan[2];
+    for (nb::handle child : children) node.children.push_back(read_node(child));
+    return node;
+  }
+
+  template <class Leaf>
+  static bool visit(const Node& node, PyObject* value, Leaf leaf) {
+    switch (node.kind) {
+      case Kind::kLeaf: return leaf(node.column, value);
+      case Kind::kDict: return visit_dict(node, value, leaf);
+      default: return visit_seq(node, value, leaf);
+    }
+  }
+
+  template <class Leaf>
+  static bool visit_dict(const Node& node, PyObject* value, Leaf leaf) {
+    if (!PyDict_CheckExact(value) || static_cast<size_t>(PyDict_Size(value)) != node.keys.size()) return false;
+    for (size_t i = 0; i < node.keys.size(); ++i) {
+      PyObject* child = PyDict_GetItemWithError(value, node.keys[i].ptr());
+      if (child == nullptr) {
+        PyErr_Clear();  // a key that can not be compared is one that is not there: canonical() will say so
+        return false;
+      }
+      if (!visit(node.children[i], child, leaf)) return false;
+    }
+    return true;
+  }
+
+  template <class Leaf>
+  static bool visit_seq(const Node& node, PyObject* value, Leaf leaf) {
+    const auto n = static_cast<Py_ssize_t>(node.children.size());
+    if (node.is_list) {
+      if (!PyList_CheckExact(value) || PyList_Size(value) != n) return false;
+    } else {
+      PyObject* want = node.type.is_valid() ? node.type.ptr() : reinterpret_cast<PyObject*>(&PyTuple_Type);
+      if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != want || PyTuple_Size(value) != n) return false;
+    }
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      PyObject* child = node.is_list ? PyList_GetItem(value, i) : PyTuple_GetItem(value, i);
+      if (!visit(node.children[static_cast<size_t>(i)], child, leaf)) return false;
+    }
+    return true;
+  }
+
+  static bool write_leaf(const PlanColumn& c, PyObject* leaf, char* to) {
+    if (is_exact(c, leaf, 0)) {
+      std::memcpy(to, PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf)), c.row_bytes);
+      return true;
+    }
+    if (!c.shape.empty()) return false;
+    if (Py_TYPE(leaf) == c.scalar_type) {  // a NumPy scalar of exactly that dtype
+      PyArray_ScalarAsCtype(leaf, to);
+      return true;
+    }
+    if (PyFloat_CheckExact(leaf)) return write_float(c, PyFloat_AS_DOUBLE(leaf), to);
+    if (PyBool_Check(leaf)) return write_int(c, leaf == Py_True ? 1 : 0, to, true);
+    if (PyLong_CheckExact(leaf)) {
+      int overflow = 0;
+      const long long value = PyLong_AsLongLongAndOverflow(leaf, &overflow);
+      return overflow == 0 && write_int(c, value, to, false);
+    }
+    return false;
+  }
+
+  static bool write_float(const PlanColumn& c, double value, char* to) {
+    if (c.type_num == NPY_DOUBLE) {
+      std::memcpy(to, &value, 8);
+      return true;
+    }
+    if (c.type_num != NPY_FLOAT) return false;
+    const auto narrow = static_cast<float>(value);
+    if (std::isinf(narrow) && !std::isinf(value)) return false;
+    std::memcpy(to, &narrow, 4);
+    return true;
+  }
+
+  template <class T>
+  static bool write_as(long long value, char* to) {
+    if (value < static_cast<long long>(std::numeric_limits<T>::min())) return false;
+    if (value > 0 && static_cast<unsigned long long>(value) > static_cast<unsigned long long>(std::numeric_limits<T>::max())) return false;
+    const auto narrow = static_cast<T>(value);
+    std::memcpy(to, &narrow, sizeof(T));
+    return true;
+  }
+
+  static bool write_int(const PlanColumn& c, long long value, char* to, bool is_bool) {
+    switch (c.type_num) {
+      case NPY_BOOL: return is_bool && write_as<npy_bool>(value, to);
+      case NPY_BYTE: return write_as<npy_byte>(value, to);
+      case NPY_UBYTE: return write_as<npy_ubyte>(value, to);
+      case NPY_SHORT: return write_as<npy_short>(value, to);
+      case NPY_USHORT: return write_as<npy_ushort>(value, to);
+      case NPY_INT: return write_as<npy_int>(value, to);
+      case NPY_UINT: return write_as<npy_uint>(value, to);
+      case NPY_LONG: return write_as<npy_long>(value, to);
+      case NPY_ULONG: return write_as<npy_ulong>(value, to);
+      case NPY_LONGLONG: return write_as<npy_longlong>(value, to);
+      case NPY_ULONGLONG: return write_as<npy_ulonglong>(value, to);
+      case NPY_FLOAT:
+      case NPY_DOUBLE: return write_float(c, static_cast<double>(value), to);
+      default: return false;
+    }
+  }
+
+  std::vector<PlanColumn> columns_;
+  Node root_;
+  nb::object canonical_;
+};
+
+}  // namespace shmreplay

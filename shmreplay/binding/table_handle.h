@@ -1,0 +1,463 @@
+// _core.Table: one table of a mapped arena. Control calls raise; data calls answer status codes beside what was done, so
+// that the Python side can explain a block with its numbers and hand out a partial batch.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "arena_handle.h"
+#include "extremes.h"
+#include "numpy_batch.h"
+#include "step_plan.h"
+#include "stream_writer.h"
+
+namespace shmreplay {
+
+// What table and writer handles share: the mapping, the signature's plan, and the patterns of plain items.
+struct TableContext {
+  std::shared_ptr<Arena> arena;
+  const TableFacts* facts;
+  std::unique_ptr<StepPlan> plan;
+  nb::object canonical_batch = nb::none();  // steps -> (arrays, N)
+  nb::object observer = nb::none();         // (what, pid, seconds) of long waits
+
+  const StepPlan& bound_plan() const {
+    if (plan == nullptr) raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
+    return *plan;
+  }
+
+  // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An absent
+  // column's place is nullptr.
+  std::vector<PyArrayObject*> checked_arrays(const nb::object& list, int leading) const {
+    std::vector<PyArrayObject*> arrays;
+    for (size_t c = 0; c < plan->columns().size(); ++c) {
+      PyObject* leaf = PyList_GetItem(list.ptr(), static_cast<Py_ssize_t>(c));
+      if (leaf == nullptr) throw nb::python_error();
+      if (leaf != Py_None && !StepPlan::is_exact(plan->columns()[c], leaf, leading)) {
+        raise_error("InternalError", "table '" + facts->name + "': column " + std::to_string(c) +
+                                         " was converted to another shape or dtype; please report");
+      }
+      arrays.push_back(leaf == Py_None ? nullptr : reinterpret_cast<PyArrayObject*>(leaf));
+    }
+    return arrays;
+  }
+
+  // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact.
+  void write_step(StreamWriter& writer, nb::handle step) const {
+    if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.cell(column); })) return;
+    const nb::object list = plan->canonical()(step);
+    const std::vector<PyArrayObject*> arrays = checked_arrays(list, 0);
+    for (uint32_t c = 0; c < arrays.size(); ++c) {
+      if (arrays[c] == nullptr) raise_error("InternalError", "table '" + facts->name + "': a whole step lacks a column; please report");
+      std::memcpy(writer.cell(c), PyArray_DATA(arrays[c]), plan->columns()[c].row_bytes);
+    }
+  }
+};
+
+// Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss the
+// newest step.
+inline Pattern whole_step_pattern(uint32_t num_columns, bool squeezed, const std::vector<bool>& lacking) {
+  Pattern p;
+  for (uint32_t c = 0; c < num_columns; ++c) {
+    const bool lacks = !lacking.empty() && lacking[c];
+    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed ? kSqueezed : 0), 1, c, lacks ? 1u : 0u});
+    p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
+  }
+  return p;
+}
+
+inline double priority_of(nb::handle priority) {
+  if (priority.is_none()) return -1.0;
+  const double value = PyFloat_AsDouble(priority.ptr());
+  if (value == -1.0 && PyErr_Occurred()) throw nb::python_error();
+  return value;
+}
+
+class TableHandle {
+ public:
+  // What insert() answers for a priority that is not finite, negative or too large; beyond the core's statuses.
+  static constexpr int64_t kBadPriority = -100;
+
+  TableHandle(const ArenaHandle& arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
+    context_->arena = arena.shared();
+    if (index >= context_->arena->num_tables()) throw nb::index_error("no table of that index in the arena");
+    context_->facts = &context_->arena->table(index);
+  }
+
+  const std::shared_ptr<TableContext>& context() const { return context_; }
+
+  void bind(nb::handle plan, nb::sequence columns, nb::object canonical, nb::object canonical_batch, nb::object observer) {
+    context_->plan = std::make_unique<StepPlan>(plan, columns, std::move(canonical));
+    context_->canonical_batch = std::move(canonical_batch);
+    context_->observer = std::move(observer);
+    if (context_->plan->columns().size() != arena().geometry().num_columns) {
+      raise_error("LayoutMismatch", where() + ": its signature has " + std::to_string(context_->plan->columns().size()) +
+                                        " columns, the arena " + std::to_string(arena().geometry().num_columns));
+    }
+    for (size_t c = 0; c < context_->plan->columns().size(); ++c) {
+      if (context_->plan->columns()[c].row_bytes != arena().columns()[c].row_bytes) {
+        raise_error("LayoutMismatch", where() + ": column " + std::to_string(c) + " has rows of another size in the arena");
+      }
+    }
+    step_pattern_ = std::make_unique<PreparedPattern>(whole_step_pattern(arena().geometry().num_columns, true, {}));
+  }
+
+  // ---- inserting ---------------------------------------------------------------------------------------------------
+
+  // The item's key, or -status, or kBadPriority.
+  int64_t insert(nb::handle step, nb::handle priority, nb::handle timeout_s) {
+    const double p = priority_of(priority);
+    if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return kBadPriority;
+    const int64_t deadline = deadline_of(timeout_s);
+    Loan<StreamWriter> writer(*this, writers_, [&] { return new_writer(); });
+    int64_t key = 0;
+    const Status status = writer.keep_if_usable(insert_with(*writer, step, p, deadline, key));
+    if (status == Status::kInterrupted) throw nb::python_error();
+    return status == Status::kOk ? key : -static_cast<int64_t>(status);
+  }
+
+  // (status, how many went in, keys [N], exception of a signal handler or None, position of the first bad priority or -1);
+  // `priorities` float64 [N] contiguous or None. With a bad priority nothing went in.
+  nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s) {
+    std::vector<PyArrayObject*> arrays;
+    npy_intp n = -1;
+    nb::object converted;
+    if (!context_->bound_plan().batch(steps.ptr(), arrays, n)) {
+      const nb::object pair = context_->canonical_batch(steps);
+      converted = pair[0];
+      n = nb::cast<npy_intp>(pair[1]);
+      arrays = context_->checked_arrays(converted, 1);
+    }
+    const std::vector<double> p = priorities_of(priorities, n);
+    const uint32_t bad = priorities.is_none() ? kAllGood : first_bad_priority(p.data(), static_cast<uint32_t>(n));
+    if (bad != kAllGood) return nb::make_tuple(0, 0, nb::none(), nb::none(), static_cast<int64_t>(bad));
+    std::vector<nb::object> keep;  // the caller's structure may change while the GIL is released
+    for (PyArrayObject* a : arrays) keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(a)));
+    nb::object keys = new_array(NPY_INT64, n);
+    GilPatience patience(context_->observer.ptr());
+    const Wait wait{deadline_of(timeout_s), &patience};
+    Loan<StreamWriter> writer(*this, writers_, [&] { return new_writer(); });
+    uint32_t done = 0;
+    Status status;
+    {
+      nb::gil_scoped_release release;
+      status = insert_rows(*writer, arrays, p, static_cast<uint32_t>(n), wait, array_data<int64_t>(keys), done);
+    }
+    writer.keep_if_usable(status);
+    nb::object raised = status == Status::kInterrupted ? take_raised() : nb::none();
+    return nb::make_tuple(static_cast<int>(status), done, keys, raised, -1);
+  }
+
+  // ---- reading -----------------------------------------------------------------------------------------------------
+
+  // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None);
+  // `uniforms` float64 [n].
+  nb::tuple sample(uint32_t n, uint32_t at_least, bool count, nb::handle uniforms, nb::handle timeout_s) {
+    auto* u = double_array(uniforms, n, "uniforms");
+    NumpyBatch batch(context_->bound_plan(), n);
+    return read(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
+      return call.sample(facts(), {n, at_least, count, u}, wait, batch);
+    });
+  }
+
+  // (status, items, batch or None, indices of the live keys, exception of a signal handler or None); `keys` int64 [n] contiguous.
+  nb::tuple get(nb::handle keys, nb::handle timeout_s) {
+    npy_intp n = 0;
+    const int64_t* k = key_array(keys, n);
+    nb::object found = new_array(NPY_UINT32, n);
+    auto* to = array_data<uint32_t>(found);
+    NumpyBatch batch(context_->bound_plan(), static_cast<uint32_t>(n));
+    nb::tuple result = read(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
+      return call.get(facts(), k, static_cast<uint32_t>(n), wait, batch, to);
+    });
+    return nb::make_tuple(result[0], result[1], result[2], found, result[4]);
+  }
+
+  nb::object keys() const {
+    std::vector<int64_t> keys;
+    {
+      nb::gil_scoped_release release;
+      keys = live_keys(arena(), facts());
+    }
+    nb::object out = new_array(NPY_INT64, static_cast<npy_intp>(keys.size()));
+    if (!keys.empty()) std::memcpy(array_data<int64_t>(out), keys.data(), keys.size() * 8);
+    return out;
+  }
+
+  // ---- changing ----------------------------------------------------------------------------------------------------
+
+  // (status, updated, position of the first bad priority or -1: then nothing was changed).
+  nb::tuple update_priorities(nb::handle keys, nb::handle priorities, nb::handle timeout_s) {
+    npy_intp n = 0;
+    const int64_t* k = key_array(keys, n);
+    const double* p = double_array(priorities, n, "priorities");
+    const uint32_t bad = first_bad_priority(p, static_cast<uint32_t>(n));
+    if (bad != kAllGood) return nb::make_tuple(0, 0, static_cast<int64_t>(bad));
+    uint32_t updated = 0;
+    const Status status = run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
+      return shmreplay::update_priorities(a, facts(), k, p, static_cast<uint32_t>(n), w, updated);
+    });
+    return nb::make_tuple(static_cast<int>(status), updated, -1);
+  }
+
+  nb::tuple remove(nb::handle keys, nb::handle timeout_s) {
+    npy_intp n = 0;
+    const int64_t* k = key_array(keys, n);
+    uint32_t deleted = 0;
+    const Status status = run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
+      return delete_items(a, facts(), k, static_cast<uint32_t>(n), w, deleted);
+    });
+    return nb::make_tuple(static_cast<int>(status), deleted);
+  }
+
+  // ---- control -----------------------------------------------------------------------------------------------------
+
+  void reset(nb::handle timeout_s) {
+    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return reset_table(a, facts(), w); }), where());
+  }
+
+  void set_rate_limiter(double samples_per_insert, int64_t min_size_to_sample, double min_diff, double max_diff,
+                        bool count_deletes, bool rebase, nb::handle timeout_s) {
+    const LimiterNumbers numbers{samples_per_insert, min_diff, max_diff, min_size_to_sample, count_deletes};
+    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_limiter(a, facts(), numbers, rebase, w); }),
+                 where());
+  }
+
+  void pause(bool inserts, bool samples, nb::handle timeout_s) {
+    const uint32_t flags = (inserts ? kPausedInserts : 0u) | (samples ? kPausedSamples : 0u);
+    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_flags(a, facts(), flags, 0, w); }), where());
+  }
+
+  void resume(nb::handle timeout_s) {
+    const uint32_t clear = kPausedInserts | kPausedSamples;
+    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_flags(a, facts(), 0, clear, w); }), where());
+  }
+
+  bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
+  bool can_sample(uint64_t n) const { return can_sample_now(facts(), n); }
+  uint64_t size() const { return facts().record->size.get(); }
+
+  nb::dict info() const {
+    const TableRecord& r = *facts().record;
+    const LimiterReport l = report(r);
+    nb::dict d;
+    d["name"] = facts().name;
+    d["size"] = r.size.get();
+    d["max_size"] = facts().max_size;
+    d["inserts"] = l.inserts;
+    d["samples"] = l.samples;
+    d["deletes"] = l.deletes;
+    d["num_episodes"] = r.num_episodes.get();
+    d["num_deleted_episodes"] = r.num_deleted_episodes.get();
+    d["num_unique_samples"] = r.num_unique_samples.get();
+    d["evicted"] = r.evicted.get();
+    d["evicted_for_room"] = r.evicted_for_room.get();
+    d["samples_per_insert"] = l.samples_per_insert;
+    d["min_size_to_sample"] = l.min_size_to_sample;
+    d["min_diff"] = l.min_diff;
+    d["max_diff"] = l.max_diff;
+    d["difference"] = l.difference();
+    d["paused_inserts"] = (l.flags & kPausedInserts) != 0;
+    d["paused_samples"] = (l.flags & kPausedSamples) != 0;
+    d["is_dropped"] = (l.flags & kDropped) != 0;
+    const char* sides[] = {"inserts", "samples"};
+    for (int side = 0; side < 2; ++side) {
+      const WaitSide& s = r.sides[side];
+      d[(std::string("blocked_") + sides[side]).c_str()] = s.sleepers.get();
+      d[(std::string("blocked_") + sides[side] + "_total").c_str()] = s.blocked_calls.get();
+      d[(std::string("blocked_") + sides[side] + "_s").c_str()] = static_cast<double>(s.blocked_ns.get()) * 1e-9;
+    }
+    d["last_insert_s_ago"] = seconds_since(r.last_insert_ns.get());
+    d["last_sample_s_ago"] = seconds_since(r.last_sample_ns.get());
+    d["bytes"] = arena().state().num_used.get() * arena().geometry().chunk_bytes;
+    return d;
+  }
+
+  // (smallest positive or 0, largest or 0, sum) of the live priorities, read without the lock.
+  nb::tuple priority_stats() const {
+    double smallest = 0, largest = 0, sum = 0;
+    {
+      nb::gil_scoped_release release;
+      for (uint32_t slot = 0; slot < facts().capacity; ++slot) {
+        const double p = arena().priority(static_cast<uint32_t>(facts().item_base + slot)).get();
+        if (p > 0) smallest = smallest == 0 ? p : std::min(smallest, p);
+        largest = std::max(largest, p);
+        sum += p;
+      }
+    }
+    return nb::make_tuple(smallest, largest, sum);
+  }
+
+ private:
+  Arena& arena() const { return *context_->arena; }
+  const TableFacts& facts() const { return *context_->facts; }
+  std::string where() const { return "table '" + facts().name + "'"; }
+
+  static nb::object seconds_since(uint64_t ns) {
+    if (ns == 0) return nb::none();
+    return nb::float_(std::max(0.0, static_cast<double>(static_cast<int64_t>(coarse_now_ns() - ns)) * 1e-9));
+  }
+
+  template <class Work>
+  Status run_for_status(nb::handle timeout_s, Work work) const {
+    GilPatience patience(context_->observer.ptr());
+    const Wait wait{deadline_of(timeout_s), &patience};
+    Status status;
+    {
+      nb::gil_scoped_release release;
+      status = work(arena(), wait);
+    }
+    if (status == Status::kInterrupted) throw nb::python_error();
+    return status;
+  }
+
+  static const int64_t* key_array(nb::handle keys, npy_intp& n) {
+    if (!PyArray_Check(keys.ptr())) throw nb::type_error("keys: expected an int64 array");
+    auto* array = reinterpret_cast<PyArrayObject*>(keys.ptr());
+    if (PyArray_TYPE(array) != NPY_INT64 || PyArray_NDIM(array) != 1 || !PyArray_IS_C_CONTIGUOUS(array)) {
+      throw nb::type_error("keys: expected a contiguous int64 array of one axis");
+    }
+    n = PyArray_DIM(array, 0);
+    return static_cast<const int64_t*>(PyArray_DATA(array));
+  }
+
+  static const double* double_array(nb::handle values, npy_intp n, const char* what) {
+    if (!PyArray_Check(values.ptr())) throw nb::type_error((std::string(what) + ": expected a float64 array").c_str());
+    auto* array = reinterpret_cast<PyArrayObject*>(values.ptr());
+    if (PyArray_TYPE(array) != NPY_DOUBLE || !PyArray_IS_C_CONTIGUOUS(array) || PyArray_SIZE(array) != n) {
+      throw nb::type_error((std::string(what) + ": expected a contiguous float64 array as long as the call's items").c_str());
+    }
+    return static_cast<const double*>(PyArray_DATA(array));
+  }
+
+  std::vector<double> priorities_of(nb::handle priorities, npy_intp n) const {
+    if (priorities.is_none()) return std::vector<double>(static_cast<size_t>(n), -1.0);
+    const npy_intp have = PyArray_Check(priorities.ptr()) ? PyArray_SIZE(reinterpret_cast<PyArrayObject*>(priorities.ptr())) : n;
+    if (have != n) {
+      raise_error("ValueError", where() + ": " + std::to_string(have) + " priorities for " + std::to_string(n) +
+                                    " steps; expected one a step");
+    }
+    const double* p = double_array(priorities, n, "priorities");
+    return {p, p + n};
+  }
+
+  // First with the GIL and without waiting: the common case is over before a release would pay.
+  Status insert_with(StreamWriter& writer, nb::handle step, double priority, int64_t deadline, int64_t& key) {
+    GilPatience patience(context_->observer.ptr());
+    const Wait wait{deadline, &patience};
+    if (!writer.is_open() || writer.rows_left() == 0) {
+      nb::gil_scoped_release release;
+      if (!writer.is_open()) {
+        if (const Status s = writer.open(wait); s != Status::kOk) return s;
+      }
+      if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
+    }
+    context_->write_step(writer, step);
+    uint32_t done = 0;
+    Status status = writer.insert_rows(facts(), *step_pattern_, &priority, 1, kTryOnly, &key, done);
+    if (status == Status::kTimeout) {
+      nb::gil_scoped_release release;
+      status = writer.insert_rows(facts(), *step_pattern_, &priority, 1, wait, &key, done);
+    }
+    return status;
+  }
+
+  Status insert_rows(StreamWriter& writer, const std::vector<PyArrayObject*>& arrays, const std::vector<double>& priorities,
+                     uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) const {
+    if (!writer.is_open()) {
+      if (const Status s = writer.open(wait); s != Status::kOk) return s;
+    }
+    for (done = 0; done < n;) {
+      if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
+      const uint32_t k = std::min(writer.rows_left(), n - done);
+      for (uint32_t c = 0; c < arrays.size(); ++c) {
+        const size_t row_bytes = context_->plan->columns()[c].row_bytes;
+        std::memcpy(writer.cell(c), static_cast<const char*>(PyArray_DATA(arrays[c])) + done * row_bytes, k * row_bytes);
+      }
+      uint32_t went_in = 0;
+      const Status s = writer.insert_rows(facts(), *step_pattern_, priorities.data() + done, k, wait, keys + done, went_in);
+      done += went_in;
+      if (s != Status::kOk) return s;
+    }
+    return Status::kOk;
+  }
+
+  template <class Call>
+  nb::tuple read(NumpyBatch& batch, nb::handle timeout_s, Call call) {
+    GilPatience patience(context_->observer.ptr());
+    const Wait wait{deadline_of(timeout_s), &patience};
+    Loan<SampleCall> scratch(*this, calls_, [&] { return std::make_unique<SampleCall>(arena()); });
+    SampleResult result;
+    {
+      nb::gil_scoped_release release;
+      result = call(*scratch, wait);
+    }
+    scratch.keep_if_usable(result.status);
+    if (result.status == Status::kInterrupted && result.done == 0) throw nb::python_error();
+    // An interrupt with items in hand: they are handed out, and the signal's exception is raised by the caller after them.
+    nb::object raised = nb::none();
+    if (result.status == Status::kInterrupted) raised = take_raised();
+    nb::object parts = result.done > 0 ? nb::object(batch.release()) : nb::none();
+    return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised);
+  }
+
+  static nb::object take_raised() {
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    return value == nullptr ? nb::none() : nb::steal(value);
+  }
+
+  // A writer or scratch out of a pool, for one call: a call that meets no other finds the last one's, its chunk half full
+  // and its patterns decoded. It goes back unless the call's outcome, or an exception of the core, makes it suspect.
+  template <class T>
+  class Loan {
+   public:
+    template <class Make>
+    Loan(TableHandle& table, std::vector<std::unique_ptr<T>>& pool, Make make) : table_(table), pool_(pool) {
+      {
+        std::lock_guard lock(table_.pool_mutex_);
+        if (!pool_.empty()) {
+          thing_ = std::move(pool_.back());
+          pool_.pop_back();
+        }
+      }
+      if (thing_ == nullptr) thing_ = make();
+    }
+    ~Loan() {
+      if (thing_ == nullptr || !usable_) return;
+      std::lock_guard lock(table_.pool_mutex_);
+      pool_.push_back(std::move(thing_));
+    }
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+    T& operator*() const { return *thing_; }
+
+    Status keep_if_usable(Status status) {
+      usable_ = status != Status::kSessionLost && status != Status::kForked && status != Status::kFailed;
+      return status;
+    }
+
+   private:
+    TableHandle& table_;
+    std::vector<std::unique_ptr<T>>& pool_;
+    std::unique_ptr<T> thing_;
+    bool usable_ = true;
+  };
+
+  std::unique_ptr<StreamWriter> new_writer() const {
+    (void)context_->bound_plan();
+    return std::make_unique<StreamWriter>(arena(), facts(), 0);
+  }
+
+  std::shared_ptr<TableContext> context_;
+  std::unique_ptr<PreparedPattern> step_pattern_;
+  std::mutex pool_mutex_;
+  std::vector<std::unique_ptr<StreamWriter>> writers_;
+  std::vector<std::unique_ptr<SampleCall>> calls_;
+};
+
+}  // namespace shmreplay

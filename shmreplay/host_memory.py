@@ -1,0 +1,193 @@
+"""What memory this host still gives: the file system of the segments, free memory, and the limits of the cgroups.
+
+Shared memory that is promised and not there kills the process that touches it first (SIGBUS when the file system is
+full, the OOM killer when memory or a cgroup is), so room is looked for before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shmreplay.errors import ShmReplayError
+
+MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "hugetlbfs", "devtmpfs")
+_UNLIMITED_BYTES = 1 << 62  # cgroup v1 says "no limit" with a number just below 2^63
+
+
+@dataclass(frozen=True)
+class Mount:
+    """The file system that a path lies on, from /proc/self/mountinfo."""
+
+    root: str  # which directory of the file system is mounted there: "/" except for bind mounts and containers
+    point: str
+    kind: str
+    options: str
+
+
+@dataclass(frozen=True)
+class Room:
+    """One bound on memory: how much there is in all, how much is free, and what a user can do about it."""
+
+    name: str
+    total_bytes: int
+    free_bytes: int
+    remedy: str
+
+
+def mounts(proc: str = "/proc") -> list[Mount]:
+    """All mounts of this process, in the order they were made."""
+    found = []
+    for line in _lines(f"{proc}/self/mountinfo"):
+        left, _, right = line.partition(" - ")
+        fields, tail = left.split(" "), right.split(" ")
+        if len(fields) >= 6 and len(tail) >= 3:
+            found.append(Mount(_unescape(fields[3]), _unescape(fields[4]), tail[0], tail[2]))
+    return found
+
+
+def mount_of(directory: str, proc: str = "/proc") -> Mount | None:
+    """The mount that holds the directory: the last made of those with the longest matching mount point."""
+    path = os.path.realpath(directory)
+    holding = [mount for mount in mounts(proc) if os.path.commonpath([path, mount.point]) == mount.point]
+    return max(reversed(holding), key=lambda mount: len(mount.point), default=None)
+
+
+def check_room(needed_bytes: int, directory: str, purpose: str, proc: str = "/proc") -> None:
+    """Raises ShmReplayError unless `needed_bytes` more fit into the directory and into this process' memory limits.
+
+    The error says needed, total and free of the narrowest bound, and what to do. The answer is a forecast: another
+    process may take the memory a moment later, which the reservation itself then finds for the file system.
+    """
+    short = [room for room in rooms(directory, proc) if room.free_bytes < needed_bytes]
+    if short:
+        room = min(short, key=lambda room: room.free_bytes)
+        raise ShmReplayError(
+            f"{purpose} needs {show_bytes(needed_bytes)}, but {room.name} has {show_bytes(room.total_bytes)} in all "
+            f"and {show_bytes(room.free_bytes)} free; {room.remedy}, or plan for less: a smaller max_size, max_streams "
+            "or capacity_steps"
+        )
+
+
+def rooms(directory: str, proc: str = "/proc") -> list[Room]:
+    """Every bound on new segments in the directory. Raises ShmReplayError if it is not on a file system of memory."""
+    mount = mount_of(directory, proc)
+    if mount is not None and mount.kind not in MEMORY_FILE_SYSTEMS:
+        raise ShmReplayError(
+            f"segments cannot lie in {directory}: it is on {mount.kind}, and shared memory needs tmpfs or hugetlbfs; "
+            "choose another directory, such as /dev/shm"
+        )
+    found = [_file_system_room(directory)]
+    if mount is None or mount.kind != "hugetlbfs":  # huge pages are set aside already: other memory does not count
+        found += [*_free_memory(proc), *_cgroup_rooms(proc)]
+    return found
+
+
+def _file_system_room(directory: str) -> Room:
+    status = os.statvfs(directory)
+    return Room(
+        name=f"the file system at {directory}",
+        total_bytes=status.f_blocks * status.f_frsize,
+        free_bytes=status.f_bavail * status.f_frsize,
+        remedy="make it larger (docker run --shm-size=…, an emptyDir with medium: Memory in Kubernetes, "
+        f"mount -o remount,size=… {directory}) or give the daemon a --directory on a larger tmpfs",
+    )
+
+
+def _free_memory(proc: str) -> Iterator[Room]:
+    values = {}
+    for line in _lines(f"{proc}/meminfo"):
+        name, _, rest = line.partition(":")
+        number = rest.split()
+        if number and number[0].isdigit():
+            values[name] = int(number[0]) * 1024
+    if "MemAvailable" in values and "MemTotal" in values:
+        yield Room("this machine's memory", values["MemTotal"], values["MemAvailable"], "free some memory")
+
+
+def _cgroup_rooms(proc: str) -> Iterator[Room]:
+    for line in _lines(f"{proc}/self/cgroup"):
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            yield from _walk_cgroup("cgroup2", "", path, proc)
+        elif "memory" in controllers.split(","):
+            yield from _walk_cgroup("cgroup", "memory", path, proc)
+
+
+def _walk_cgroup(kind: str, controller: str, path: str, proc: str) -> Iterator[Room]:
+    """Every limit from the process' own cgroup up to the root that is visible here."""
+    mount = next(
+        (m for m in mounts(proc) if m.kind == kind and (not controller or controller in m.options.split(","))), None
+    )
+    if mount is None:
+        return
+    top = Path(mount.point)
+    inside = path.removeprefix(mount.root) if mount.root != "/" else path
+    folder = top / inside.lstrip("/")
+    if ".." in folder.parts or not folder.is_dir():  # a container that sees its own cgroup as the root
+        folder = top
+    while True:
+        room = _cgroup_v2_room(folder) if kind == "cgroup2" else _cgroup_v1_room(folder)
+        if room is not None:
+            yield room
+        if folder == top:
+            return
+        folder = folder.parent
+
+
+def _cgroup_v2_room(folder: Path) -> Room | None:
+    return _cgroup_room(folder, "memory.max", "memory.current", ("inactive_file", "active_file"), "MemoryMax=")
+
+
+def _cgroup_v1_room(folder: Path) -> Room | None:
+    reclaimable = ("total_inactive_file", "total_active_file")
+    return _cgroup_room(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", reclaimable, "memory limit")
+
+
+def _cgroup_room(folder: Path, limit_file: str, usage_file: str, cache: tuple[str, str], knob: str) -> Room | None:
+    limit, usage = _number(folder / limit_file), _number(folder / usage_file)
+    if limit is None or usage is None or limit >= _UNLIMITED_BYTES:
+        return None
+    for line in _lines(str(folder / "memory.stat")):  # page cache gives way to new pages, shared memory does not
+        name, _, value = line.partition(" ")
+        if name in cache and value.strip().isdigit():
+            usage -= int(value)
+    return Room(
+        name=f"the cgroup {folder}",
+        total_bytes=limit,
+        free_bytes=max(0, limit - max(0, usage)),
+        remedy=f"raise its {knob} (docker run --memory=…, resources.limits.memory in Kubernetes)",
+    )
+
+
+def _number(path: Path) -> int | None:
+    text = next(iter(_lines(str(path))), "").strip()
+    return int(text) if text.isdigit() else None
+
+
+def _lines(path: str) -> list[str]:
+    """The file's lines; none if it cannot be read, for a bound that this kernel or container hides is no bound here."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def _unescape(field: str) -> str:
+    return field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+
+
+def show_bytes(num_bytes: int) -> str:
+    """A size for people: `512 B`, `63.9 MiB`, `1.5 GiB`."""
+    if num_bytes < 1024:
+        return f"{num_bytes} B"
+    size, unit = float(num_bytes), "B"
+    for unit in ("KiB", "MiB", "GiB", "TiB"):  # noqa: B007
+        size /= 1024
+        if size < 1024:
+            break
+    return f"{size:.1f} {unit}"

@@ -1,0 +1,250 @@
+"""The control protocol between shmreplayd and its clients.
+
+A message is a 4-byte little-endian length and that many bytes of msgpack: one map with str keys. A request names its
+`command`; every answer is one of
+
+    {"ok": True, ...}                                 the command's own fields, file descriptors beside it (SCM_RIGHTS)
+    {"error": class name, "message": text}            the command was refused or failed
+    {"progress": text}                                the command still runs; another answer follows
+
+A connection carries one request at a time, so an answer needs no number. `hello` comes first and carries the version.
+Bytes of the other side are never trusted: length, nesting, key and value types are bounded, no extension type is
+decoded, and pickle is not involved. No data of a table ever travels here.
+"""
+
+from __future__ import annotations
+
+import array
+import importlib.metadata
+import os
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import msgpack
+
+from shmreplay import errors
+from shmreplay.errors import ShmReplayError, remote_error
+
+PROTOCOL_VERSION = 1
+MAX_MESSAGE_BYTES = 16 * 2**20
+MAX_NESTING = 64  # a signature nested 30 dicts deep still fits; deeper is an attack or a mistake
+HEADER_BYTES = 4
+MAX_VALUES = 2**20  # values in one message: 16 MiB of one-byte values would unfold into a gigabyte of objects
+MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
+MAX_TEXT = 4000  # characters of an error
+MAX_FDS = 2  # an arena's index and data segment
+
+_HEADER = struct.Struct("<I")
+_RECEIVE_BYTES = 256 * 2**10
+_FD_BYTES = array.array("i").itemsize
+_PLAIN_ERRORS = (ValueError, TypeError, PermissionError, OSError)
+
+_LIMITS: dict[str, Any] = {"max_array_len": MAX_VALUES, "max_map_len": MAX_VALUES}
+
+Message = dict[str, Any]
+
+
+class ProtocolError(ShmReplayError):
+    """The bytes that came are not a message of this protocol; the connection cannot go on."""
+
+
+def pack(message: Mapping[str, object]) -> bytes:
+    """Returns the message with its header. Raises ValueError if it is longer than MAX_MESSAGE_BYTES."""
+    body: bytes = msgpack.packb(message, use_bin_type=True)
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise ValueError(f"the message has {len(body)} bytes; the control protocol carries at most {MAX_MESSAGE_BYTES}")
+    return _HEADER.pack(len(body)) + body
+
+
+def body_length(header: bytes, limit: int = MAX_MESSAGE_BYTES) -> int:
+    """Returns the length that a header announces. Raises ProtocolError if it exceeds the limit."""
+    length: int = _HEADER.unpack(header)[0]
+    if length > limit:
+        raise ProtocolError(
+            f"a message of {length} bytes was announced, at most {limit} are taken here; "
+            "is the other side another program, or another version of shmreplay?"
+        )
+    return length
+
+
+def unpack(body: bytes) -> Message:
+    """Decodes one message body. Raises ProtocolError on anything but a map of plain values with str keys."""
+    try:
+        message = msgpack.unpackb(body, raw=False, strict_map_key=True, ext_hook=_refuse_extension, **_LIMITS)
+    except ProtocolError:
+        raise
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        reason = str(error) or type(error).__name__
+        raise ProtocolError(f"{len(body)} bytes that are not a msgpack message: {reason}") from error
+    if not isinstance(message, dict):
+        raise ProtocolError(f"a message is a map, got {type(message).__name__}")
+    _check_plain(message)
+    return message
+
+
+def _refuse_extension(code: int, data: bytes) -> NoReturn:
+    raise ProtocolError(f"extension type {code} in a message; none is used by this protocol")
+
+
+def _check_plain(message: Message) -> None:
+    """Walks the message with a stack of its own, so that nesting costs no recursion."""
+    pending: list[tuple[object, int]] = [(message, 1)]
+    num_values = 1
+    while pending:
+        value, depth = pending.pop()
+        if isinstance(value, dict):
+            bad = next((key for key in value if not isinstance(key, str)), None)
+            if bad is not None:
+                raise ProtocolError(f"a map key of type {type(bad).__name__}; keys are str")
+            children: Sequence[object] = list(value.values())
+        elif isinstance(value, list):
+            children = value
+        elif value is None or isinstance(value, (bool, int, float, str, bytes)):
+            continue
+        else:  # msgpack makes its own Timestamp of extension -1 without asking ext_hook
+            raise ProtocolError(f"a value of type {type(value).__name__}; messages hold plain values only")
+        if depth > MAX_NESTING:
+            raise ProtocolError(f"a message nested deeper than {MAX_NESTING} levels")
+        num_values += len(children)
+        if num_values > MAX_VALUES:
+            raise ProtocolError(f"a message of more than {MAX_VALUES} values")
+        pending.extend((child, depth + 1) for child in children)
+
+
+def error_answer(error: BaseException) -> Message:
+    """The answer that tells the other side of an error: its nearest class that both sides know, and its text."""
+    text = str(error)
+    if len(text) > MAX_TEXT:  # it may quote what the other side sent
+        text = f"{text[:MAX_TEXT]}…"
+    for cls in type(error).__mro__:
+        name = cls.__name__
+        if cls in _PLAIN_ERRORS or (issubclass(cls, ShmReplayError) and getattr(errors, name, None) is cls):
+            return {"error": name, "message": text}
+    return {"error": type(error).__name__, "message": text}
+
+
+def raise_answered_error(answer: Message) -> None:
+    """Raises the error of an answer that carries one; returns otherwise."""
+    if "error" in answer:
+        raise remote_error(str(answer["error"]), str(answer.get("message", "")))
+
+
+class Deadline:
+    """A point of the monotonic clock by which something must be over; `None` seconds is never."""
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self.timeout_s = timeout_s
+        self._at = None if timeout_s is None else time.monotonic() + timeout_s
+
+    def remaining_s(self) -> float | None:
+        """Seconds left, never negative; None without a limit."""
+        return None if self._at is None else max(0.0, self._at - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        return self.remaining_s() == 0.0
+
+
+def send_message(sock: socket.socket, message: Mapping[str, object], deadline: Deadline) -> None:
+    """Sends one message. Raises TimeoutError when the other side does not take it in time, OSError when it is gone."""
+    data = memoryview(pack(message))
+    while data:
+        _arm(sock, deadline)
+        data = data[sock.send(data) :]
+
+
+def receive_message(sock: socket.socket, deadline: Deadline, max_fds: int = 0) -> tuple[Message, list[int]]:
+    """Receives one message and up to `max_fds` descriptors sent with it, which the caller must close.
+
+    Raises ConnectionError when the other side has closed, TimeoutError at the deadline, ProtocolError on garbage or
+    when descriptors did not fit into this process (its `ulimit -n` is used up).
+    """
+    fds: list[int] = []
+    try:
+        header = _receive_exactly(sock, HEADER_BYTES, deadline, fds if max_fds else None, max_fds)
+        body = _receive_exactly(sock, body_length(header), deadline, None, 0)
+        return unpack(body), fds
+    except BaseException:
+        close_all(fds)
+        raise
+
+
+def _receive_exactly(
+    sock: socket.socket, num_bytes: int, deadline: Deadline, fds: list[int] | None, max_fds: int
+) -> bytes:
+    received = bytearray()
+    while len(received) < num_bytes:
+        _arm(sock, deadline)
+        wanted = min(num_bytes - len(received), _RECEIVE_BYTES)
+        if fds is None:
+            piece = sock.recv(wanted)
+        else:
+            piece, ancillary, flags, _ = sock.recvmsg(
+                wanted, socket.CMSG_SPACE(max_fds * _FD_BYTES), socket.MSG_CMSG_CLOEXEC
+            )
+            fds.extend(_descriptors(ancillary))
+            if flags & socket.MSG_CTRUNC:
+                raise ProtocolError(
+                    f"{len(fds)} of {max_fds} file descriptors arrived: this process has used up its own "
+                    "(ulimit -n); raise the limit or close files"
+                )
+        if not piece:
+            raise ConnectionResetError("the other side closed the connection")
+        received += piece
+    return bytes(received)
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            found.frombytes(data[: len(data) - len(data) % _FD_BYTES])
+    return list(found)
+
+
+def _arm(sock: socket.socket, deadline: Deadline) -> None:
+    remaining_s = deadline.remaining_s()
+    if remaining_s == 0.0:
+        raise TimeoutError("timed out")
+    sock.settimeout(remaining_s)
+
+
+def close_all(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def socket_path(address: str) -> str:
+    """The socket path of an address, which is a path or `unix:` and a path. Raises ValueError on anything else."""
+    if not isinstance(address, (str, os.PathLike)):
+        raise TypeError(f"address is a {type(address).__name__}; expected the path of a socket as str")
+    path = os.fspath(address)
+    path = path.removeprefix("unix:")
+    if not path or "\0" in path or "://" in path:
+        raise ValueError(f"address {address!r} is not a socket path, such as /run/shmreplay/default.sock")
+    path = os.path.abspath(path)
+    num_bytes = len(os.fsencode(path))
+    if num_bytes > MAX_PATH_BYTES:
+        raise ValueError(f"socket path {path!r}: {num_bytes} bytes; Linux allows {MAX_PATH_BYTES}: use a shorter one")
+    return path
+
+
+def default_socket_paths() -> list[str]:
+    """Where a daemon is looked for when no address is given, best first; a daemon without --socket takes the first."""
+    named = os.environ.get("SHMREPLAY_SOCKET")
+    if named:
+        return [socket_path(named)]
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    own = [os.path.join(runtime, "shmreplay", "default.sock")] if runtime else []
+    return [*own, "/run/shmreplay/default.sock"]
+
+
+def package_version() -> str:
+    """The installed version of shmreplay, such as `0.1.0`."""
+    try:
+        return importlib.metadata.version("shmreplay")
+    except importlib.metadata.PackageNotFoundError:  # used straight from a checkout
+        return "unknown"
