@@ -1,0 +1,1 @@
+"""shmreplayd: the process that owns what outlives any client of shmreplay."""

@@ -1,0 +1,107 @@
+"""Who is at the other end of a connection, by the kernel's word, and whether they may use this daemon."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from dataclasses import dataclass
+
+SO_PEERGROUPS = 59  # <asm-generic/socket.h>; Python has no names for these two
+SO_PEERPIDFD = 77
+GROUPS_BYTES = 1024  # the most that Python asks a socket for
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The process that connected, as it was at that moment."""
+
+    pid: int
+    uid: int
+    gid: int
+    groups: frozenset[int]
+
+    def __str__(self) -> str:
+        return f"pid {self.pid}, uid {self.uid}"
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    """The peer's credentials from the socket; the pid is 0 if this pid namespace does not contain it."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, gid = _CREDENTIALS.unpack(credentials)
+    return Peer(pid, uid, gid, frozenset({gid, *_peer_groups(sock)}))
+
+
+def _peer_groups(sock: socket.socket) -> list[int]:
+    try:
+        packed = sock.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BYTES)
+    except OSError:  # before Linux 4.13, or more than 256 groups: then only the peer's primary group counts
+        return []
+    return list(struct.unpack(f"{len(packed) // 4}I", packed))
+
+
+def open_peer_pidfd(sock: socket.socket, peer: Peer) -> int:
+    """A pidfd of the peer. Raises ProcessLookupError if it has ended.
+
+    SO_PEERPIDFD (Linux 6.5) is the very process that connected. Without it the pid might have been given to another
+    process meanwhile; the caller compares start times.
+    """
+    try:
+        packed = sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return os.pidfd_open(peer.pid)
+    return int(struct.unpack("i", packed)[0])
+
+
+class Access:
+    """The rule of who may connect: the daemon's own user, root, and the members of a group if one is configured."""
+
+    def __init__(self, group_id: int | None = None, group_name: str | None = None) -> None:
+        self._own_uid = os.geteuid()
+        self._group_id = group_id
+        self._group_name = group_name
+        self._pid_namespace = pid_namespace("self")
+
+    def check_credentials(self, peer: Peer) -> None:
+        """Raises PermissionError, with what to do, unless the peer may use this daemon."""
+        if peer.pid == 0:
+            raise PermissionError(self._other_namespace())
+        if peer.uid in (self._own_uid, 0) or (self._group_id is not None and self._group_id in peer.groups):
+            return
+        allowed = f"uid {self._own_uid} and root"
+        remedy = "start shmreplayd with --group NAME and join that group"
+        if self._group_id is not None:
+            allowed += f" and members of group {self._group_name}"
+            remedy = f"join group {self._group_name} (usermod -aG {self._group_name} USER, then log in anew)"
+        raise PermissionError(f"permission denied for {peer}: this shmreplayd serves {allowed}; {remedy}")
+
+    def check_namespace(self, peer: Peer, claimed: object) -> None:
+        """Raises PermissionError unless the peer lives in this daemon's pid namespace.
+
+        `claimed` is the namespace that the peer named in its hello; it counts where /proc does not show another
+        user's. It guards against a mistake in a set-up, not against a liar, who was let in already.
+        """
+        found = pid_namespace(str(peer.pid))
+        if found is None and isinstance(claimed, int):
+            found = claimed
+        if found is not None and self._pid_namespace is not None and found != self._pid_namespace:
+            raise PermissionError(self._other_namespace())
+
+    @staticmethod
+    def _other_namespace() -> str:
+        return (
+            "clients must share the pid namespace of shmreplayd, for the kernel finds the dead owner of a shared "
+            "lock by its thread id; run the container with --pid=host (or --pid=container:NAME), in Kubernetes with "
+            "shareProcessNamespace: true"
+        )
+
+
+def pid_namespace(pid: str) -> int | None:
+    """The inode of a process' pid namespace; None if /proc does not show it."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino
+    except OSError:
+        return None

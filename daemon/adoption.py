@@ -1,0 +1,146 @@
+"""Taking over the arenas that a daemon of this instance left behind when it was killed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from typing import Any
+
+from shmreplay import _core
+from shmreplay.daemon.access import pid_namespace
+from shmreplay.daemon.arena import ManagedArena
+from shmreplay.errors import ShmReplayError
+from shmreplay.segments import SegmentStore, segment_names, set_access
+from shmreplay.tables import unpack_specs
+
+log = logging.getLogger("shmreplayd")
+
+
+class Unfit(Exception):
+    """Why an arena's segments are left alone."""
+
+
+class Adoption:
+    """Looks through the segments of one instance. Its caller holds the instance's lock, so no daemon uses them."""
+
+    def __init__(self, store: SegmentStore, instance: str, group_id: int | None, *, discard: bool) -> None:
+        self._store = store
+        self._instance = instance
+        self._group_id = group_id
+        self._discard = discard
+
+    def adopt_all(self) -> list[ManagedArena]:
+        """Every arena that fits. The others are named in the log and left alone, or removed with `discard`."""
+        adopted = []
+        for arena, kinds in sorted(self._store.arenas(self._instance).items()):
+            try:
+                adopted.append(self._adopt(arena, kinds))
+            except Unfit as error:
+                self._put_aside(arena, str(error))
+            except _Remains:
+                log.info("arena %r: removing what a creation or removal that was killed left behind", arena)
+                self._store.remove_arena(self._instance, arena)
+        return adopted
+
+    def _put_aside(self, arena: str, reason: str) -> None:
+        if not self._discard:
+            log.error("arena %r is not taken over: %s; start with --discard to remove it", arena, reason)
+            return
+        log.warning("arena %r is removed (--discard): %s", arena, reason)
+        self._store.remove_arena(self._instance, arena)
+
+    def _adopt(self, arena: str, kinds: set[str]) -> ManagedArena:
+        names = segment_names(self._instance, arena)
+        fds: list[int] = []
+        try:
+            for kind, name in (("index", names.index), ("data", names.data)):
+                if kind in kinds:
+                    fds.append(self._open(name))
+            if kinds != {"index", "data"}:
+                self._check_remains(fds[0], kinds)
+                raise Unfit(f"its {({'index', 'data'} - kinds).pop()} segment is missing")
+            return self._map(arena, fds[0], fds[1])
+        except BaseException:
+            for fd in fds:
+                os.close(fd)
+            raise
+
+    def _open(self, name: str) -> int:
+        """The segment's descriptor. Raises Unfit unless it is a regular file of ours that others cannot touch."""
+        try:
+            fd = self._store.open(name)
+        except OSError as error:
+            raise Unfit(f"{name} cannot be opened: {error}") from error
+        status = os.fstat(fd)
+        reason = None
+        if not stat.S_ISREG(status.st_mode):
+            reason = "is not a regular file"
+        elif status.st_uid != os.geteuid():
+            reason = f"belongs to uid {status.st_uid}, this daemon runs as {os.geteuid()}"
+        elif status.st_mode & 0o007:
+            reason = f"has mode {stat.S_IMODE(status.st_mode):04o}: open to everybody, so it may have been changed"
+        if reason is not None:
+            os.close(fd)
+            raise Unfit(f"{name} {reason}")
+        return fd
+
+    @staticmethod
+    def _check_remains(fd: int, kinds: set[str]) -> None:
+        """A removal unlinks the index first, a creation makes it first: what each leaves when killed is known."""
+        if kinds == {"data"}:
+            raise _Remains
+        header = _core.inspect_header(fd)
+        if not header["magic_ok"] and _is_blank(fd):
+            raise _Remains
+
+    def _map(self, arena: str, index_fd: int, data_fd: int) -> ManagedArena:
+        header = _core.inspect_header(index_fd)
+        if not header["ready"]:
+            if header["magic_ok"] or (os.fstat(index_fd).st_size > 0 and _is_blank(index_fd)):
+                raise _Remains
+            raise Unfit("its index has no header of shmreplay")
+        self._check_header(header, arena, index_fd, data_fd)
+        try:
+            tables = unpack_specs(header["specs"])
+            managed = ManagedArena(arena, tables, index_fd, data_fd)
+        except (ShmReplayError, ValueError, TypeError) as error:
+            raise Unfit(str(error)) from error
+        for fd in (index_fd, data_fd):
+            set_access(fd, self._group_id)
+        return managed
+
+    def _check_header(self, header: dict[str, Any], arena: str, index_fd: int, data_fd: int) -> None:
+        sizes = (os.fstat(index_fd).st_size, os.fstat(data_fd).st_size)
+        expected: list[tuple[str, object, object]] = [
+            ("magic", header["magic_ok"], True),
+            ("layout version", header["layout_version"], _core.LAYOUT_VERSION),
+            ("layout hash", header["layout_hash"], _core.layout_hash()),
+            ("instance", header["instance"], self._instance),
+            ("arena name", header["name"], arena),
+            ("index size", sizes[0], self._store.round_up(header["index_bytes"])),
+            ("data size", sizes[1], self._store.round_up(header["data_bytes"])),
+            ("boot id", _plain(header["boot_id"]), _boot_id()),
+            ("pid namespace", header["pid_namespace"], pid_namespace("self")),
+        ]
+        for what, found, wanted in expected:
+            if found != wanted:
+                raise Unfit(f"its {what} is {found}, expected {wanted}")
+
+
+class _Remains(Exception):
+    """The segments never became an arena, or are half removed; nobody can be using them."""
+
+
+def _is_blank(fd: int) -> bool:
+    """Whether the segment is empty or begins with a page of zeros, as before it was formatted."""
+    return not any(os.pread(fd, 4096, 0))
+
+
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return _plain(file.read())
+
+
+def _plain(boot_id: str) -> str:
+    return boot_id.strip().replace("-", "")

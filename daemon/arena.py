@@ -1,0 +1,67 @@
+"""One arena as the daemon holds it: two descriptors, one mapping, the specs of its tables."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+
+from shmreplay import _core
+from shmreplay.errors import SegmentFailed
+from shmreplay.tables import Table
+
+log = logging.getLogger("shmreplayd")
+
+
+class ManagedArena:
+    """Owns the descriptors given to it.
+
+    `lock` lets one call after the other wait inside the arena: a stopped lock holder then costs the daemon one thread.
+    """
+
+    def __init__(self, name: str, tables: Sequence[Table], index_fd: int, data_fd: int) -> None:
+        self.name = name
+        self.tables = list(tables)
+        self.fds = (index_fd, data_fd)
+        self.sizes = (os.fstat(index_fd).st_size, os.fstat(data_fd).st_size)
+        self.native = _core.Arena(index_fd, data_fd)
+        self.lock = asyncio.Lock()
+        self.is_locked_in_memory = self.native.mlock_index()
+        self.failure: str | None = None
+
+    def is_usable(self) -> bool:
+        """Whether the mapping may be touched: a segment truncated behind our back ends who touches it with SIGBUS."""
+        for kind, fd, size in zip(("index", "data"), self.fds, self.sizes, strict=True):
+            found = os.fstat(fd).st_size
+            if found != size and self.failure is None:
+                self.failure = (
+                    f"arena {self.name!r} has failed: its {kind} segment has {found} bytes instead of {size}, for "
+                    "another process truncated it; drop its tables and create them anew"
+                )
+                log.error("%s", self.failure)
+        return self.failure is None
+
+    def check_usable(self) -> None:
+        """Raises SegmentFailed if the mapping must not be touched."""
+        if not self.is_usable():
+            raise SegmentFailed(self.failure or "")
+
+    @property
+    def is_unlinked(self) -> bool:
+        """Whether somebody removed a name, as logind does with RemoveIPC=yes: a restarted daemon will not find it."""
+        return any(os.fstat(fd).st_nlink == 0 for fd in self.fds)
+
+    def duplicate_fds(self) -> list[int]:
+        """Descriptors to send: duplicates, so that a drop while they wait for a slow client sends no other file."""
+        first = os.dup(self.fds[0])
+        try:
+            return [first, os.dup(self.fds[1])]
+        except OSError:
+            os.close(first)
+            raise
+
+    def close(self) -> None:
+        """Closes the descriptors. The mapping ends with its last user: a thread may be reading its counters now."""
+        for fd in self.fds:
+            os.close(fd)

@@ -1,0 +1,216 @@
+"""What a client may ask of the daemon, one method a command."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from shmreplay import rate_limiters
+from shmreplay.daemon.access import Peer
+from shmreplay.daemon.arena import ManagedArena
+from shmreplay.daemon.reaper import ClientProcess, Session
+from shmreplay.daemon.registry import OnProgress, Registry
+from shmreplay.daemon.workers import Workers
+from shmreplay.protocol import Message, ProtocolError, package_version
+from shmreplay.tables import Table
+
+
+@dataclass
+class Answer:
+    """The fields of an answer, descriptors to send with it (then closed), and what to do once it has gone out."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    fds: list[int] = field(default_factory=list)
+    after: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The client that asks."""
+
+    peer: Peer
+    watch: Callable[[], ClientProcess]  # raises ProcessLookupError if it has ended
+    on_progress: OnProgress
+
+
+Command = Callable[[Message, Caller], Awaitable[Answer]]
+
+
+class Commands:
+    """The commands that follow hello."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        workers: Workers,
+        instance: str,
+        num_clients: Callable[[], int],
+        stop: Callable[[str], None],
+    ) -> None:
+        self._registry = registry
+        self._workers = workers
+        self._instance = instance
+        self._stop = stop
+        self._started = time.monotonic()
+        self._num_clients = num_clients
+        self._by_name: dict[str, Command] = {
+            "create_tables": self._create_tables,
+            "tables": self._tables,
+            "open": self._open,
+            "detach": self._detach,
+            "drop_table": self._drop_table,
+            "reset": self._reset,
+            "set_rate_limiter": self._set_rate_limiter,
+            "pause": self._pause,
+            "resume": self._resume,
+            "stats": self._stats,
+            "shutdown": self._shutdown,
+        }
+
+    async def run(self, request: Message, caller: Caller) -> Answer:
+        """Carries out one request. Raises what the client is to be told."""
+        command = self._by_name.get(_text(request, "command"))
+        if command is None:
+            raise ProtocolError(
+                f"unknown command {request['command']!r:.100}; this shmreplayd ({package_version()}) knows "
+                f"{', '.join(sorted(self._by_name))}"
+            )
+        return await command(request, caller)
+
+    async def _create_tables(self, request: Message, caller: Caller) -> Answer:
+        wires = request.get("tables")
+        if not isinstance(wires, list) or not wires:
+            raise ValueError("create_tables: expected a list of at least one table")
+        tables = await self._workers.run(lambda: [Table.from_wire(wire) for wire in wires])
+        created = await self._registry.create_tables(tables, caller.on_progress)
+        return Answer({"created": created})
+
+    async def _tables(self, request: Message, caller: Caller) -> Answer:
+        tables = {}
+        for arena in self._registry.arenas:
+            infos = await self._workers.run(_table_infos, arena)
+            for index, (table, info) in enumerate(zip(arena.tables, infos, strict=True)):
+                tables[table.name] = {"spec": table.to_wire(), "arena": arena.name, "index": index, "info": info}
+        return Answer({"tables": tables})
+
+    async def _open(self, request: Message, caller: Caller) -> Answer:
+        arena, index = self._registry.find(_text(request, "table"))
+        session = await self._registry.open_session(arena, caller.watch(), _seconds(request))
+        fields = {
+            "spec": arena.tables[index].to_wire(),
+            "arena": arena.name,
+            "index": index,
+            "session": session.index,
+            "generation": session.generation,
+            "index_bytes": arena.sizes[0],
+            "data_bytes": arena.sizes[1],
+        }
+        return Answer(fields, arena.duplicate_fds())
+
+    async def _detach(self, request: Message, caller: Caller) -> Answer:
+        session = Session(_text(request, "arena"), _integer(request, "session"), _integer(request, "generation"))
+        return Answer({"detached": await self._registry.detach(caller.watch(), session)})
+
+    async def _drop_table(self, request: Message, caller: Caller) -> Answer:
+        await self._registry.drop_table(_text(request, "table"), _seconds(request))
+        return Answer()
+
+    async def _reset(self, request: Message, caller: Caller) -> Answer:
+        await self._registry.on_table(_text(request, "table"), "reset", _seconds(request))
+        return Answer()
+
+    async def _set_rate_limiter(self, request: Message, caller: Caller) -> Answer:
+        numbers = rate_limiters.from_wire(request.get("rate_limiter")).numbers()
+        order = ("samples_per_insert", "min_size_to_sample", "min_diff", "max_diff", "count_deletes")
+        arguments = [numbers[name] for name in order]
+        rebase = _flag(request, "rebase")
+        await self._registry.on_table(
+            _text(request, "table"), "set_rate_limiter", *arguments, rebase, _seconds(request)
+        )
+        return Answer()
+
+    async def _pause(self, request: Message, caller: Caller) -> Answer:
+        inserts, samples = _flag(request, "inserts"), _flag(request, "samples")
+        if not inserts and not samples:
+            raise ValueError("pause: neither inserts nor samples were asked to pause")
+        await self._registry.on_table(_text(request, "table"), "pause", inserts, samples, _seconds(request))
+        return Answer()
+
+    async def _resume(self, request: Message, caller: Caller) -> Answer:
+        await self._registry.on_table(_text(request, "table"), "resume", _seconds(request))
+        return Answer()
+
+    async def _stats(self, request: Message, caller: Caller) -> Answer:
+        arenas = {}
+        for arena in self._registry.arenas:
+            arenas[arena.name] = await self._workers.run(_arena_stats, arena)
+        reaper = self._registry.reaper
+        daemon = {
+            "pid": os.getpid(),
+            "version": package_version(),
+            "instance": self._instance,
+            "uptime_s": time.monotonic() - self._started,
+            "clients": self._num_clients(),
+            "processes": len(reaper.processes),
+            "deaths": reaper.num_deaths,
+        }
+        return Answer({"daemon": daemon, "arenas": arenas})
+
+    async def _shutdown(self, request: Message, caller: Caller) -> Answer:
+        if caller.peer.uid != os.geteuid():
+            raise PermissionError(f"only uid {os.geteuid()}, which runs this shmreplayd, may shut it down")
+        return Answer(after=lambda: self._stop(f"shutdown was asked for by {caller.peer}"))
+
+
+def _table_infos(arena: ManagedArena) -> list[dict[str, Any]]:
+    if not arena.is_usable():
+        return [{} for _ in arena.tables]
+    return [arena.native.table(index).info() for index in range(len(arena.tables))]
+
+
+def _arena_stats(arena: ManagedArena) -> dict[str, Any]:
+    infos = _table_infos(arena)
+    found: dict[str, Any] = {
+        "index_bytes": arena.sizes[0],
+        "data_bytes": arena.sizes[1],
+        "failure": arena.failure,
+        "is_unlinked": arena.is_unlinked,
+        "tables": {table.name: info for table, info in zip(arena.tables, infos, strict=True)},
+    }
+    if arena.is_usable():
+        native = arena.native
+        found.update(stats=native.stats(), sessions=native.sessions(), lock_holder=native.lock_holder())
+    return found
+
+
+def _text(request: Message, name: str) -> str:
+    value = request.get(name)
+    if not isinstance(value, str):
+        raise ProtocolError(f"{name} is {value!r:.100}; expected a str")
+    return value
+
+
+def _integer(request: Message, name: str) -> int:
+    value = request.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ProtocolError(f"{name} is {value!r:.100}; expected an integer")
+    return value
+
+
+def _flag(request: Message, name: str) -> bool:
+    value = request.get(name)
+    if not isinstance(value, bool):
+        raise ProtocolError(f"{name} is {value!r:.100}; expected true or false")
+    return value
+
+
+def _seconds(request: Message) -> float | None:
+    value = request.get("timeout_s")
+    if value is None:
+        return None
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= 0:
+        raise ValueError(f"timeout_s is {value!r:.100}; expected seconds >= 0, or None to wait for ever")
+    return float(value)

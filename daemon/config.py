@@ -1,0 +1,113 @@
+"""What a daemon was told to be: flags today, and the one place where other sources of settings join them."""
+
+from __future__ import annotations
+
+import argparse
+import grp
+import os
+import resource
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shmreplay.errors import ShmReplayError
+from shmreplay.protocol import default_socket_paths, package_version, socket_path
+from shmreplay.segments import check_name
+
+SPARE_FDS = 128  # for segments, pidfds of clients that come next, the log, and Python's own
+FDS_PER_CLIENT = 2  # its socket and its process' pidfd
+
+
+@dataclass(frozen=True)
+class DaemonConfig:
+    """The settings of one daemon; the defaults are those of a system daemon without flags."""
+
+    socket: str
+    instance: str = "default"
+    group_id: int | None = None
+    group_name: str | None = None
+    directory: str | None = None
+    discard: bool = False
+    embedded: bool = False
+    parent_pid: int | None = None
+    ready_fd: int | None = None
+    log_level: str = "INFO"
+    max_clients: int = 1024
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> DaemonConfig:
+    """Reads the command line. Exits with a usage message (code 2) when it does not fit together."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.embedded and options.parent_pid is None:
+        parser.error("--embedded needs --parent-pid: an embedded daemon ends with its parent")
+    try:
+        group_id, group_name = _find_group(options.group)
+        return DaemonConfig(
+            socket=socket_path(options.socket or default_socket_paths()[0]),
+            instance=check_name("instance", options.instance),
+            group_id=group_id,
+            group_name=group_name,
+            directory=options.directory,
+            discard=options.discard,
+            embedded=options.embedded,
+            parent_pid=options.parent_pid,
+            ready_fd=options.ready_fd,
+            log_level=options.log_level or ("WARNING" if options.embedded else "INFO"),
+            max_clients=_raise_fd_limit(),
+        )
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="shmreplayd", description="Owns the tables of shmreplay: shared memory that actors and learners work in."
+    )
+    add = parser.add_argument
+    add("--socket", metavar="PATH", help="control socket (default: $SHMREPLAY_SOCKET, then "
+        "$XDG_RUNTIME_DIR/shmreplay/default.sock, then /run/shmreplay/default.sock)")  # fmt: skip
+    add("--instance", metavar="NAME", default="default", help="names the segments; one daemon an instance")
+    add("--group", metavar="NAME", help="let members of this group connect (mode 0660); otherwise only this user")
+    add("--directory", metavar="DIR", help="keep segments on this tmpfs or hugetlbfs instead of /dev/shm")
+    add("--discard", action="store_true", help="remove segments of this instance that cannot be taken over")
+    add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="default: INFO, embedded: WARNING")
+    add("--version", action="version", version=f"shmreplayd {package_version()}")
+    embedded = parser.add_argument_group("for sr.Server, which starts a daemon of its own")
+    embedded.add_argument("--embedded", action="store_true", help="end, and remove everything, when the parent ends")
+    embedded.add_argument("--parent-pid", type=int, metavar="N", help="the process that started this one")
+    embedded.add_argument("--ready-fd", type=int, metavar="N", help="written to when clients can connect")
+    return parser
+
+
+def _find_group(name: str | None) -> tuple[int | None, str | None]:
+    if name is None:
+        return None, None
+    try:
+        entry = grp.getgrgid(int(name)) if name.isdigit() else grp.getgrnam(name)
+    except KeyError:
+        raise ValueError(f"--group {name}: no such group on this machine (see `getent group`)") from None
+    return entry.gr_gid, entry.gr_name
+
+
+def _raise_fd_limit() -> int:
+    """Takes all descriptors that this process may have, and returns how many clients they suffice for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2**20 if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(8, (wanted - SPARE_FDS) // FDS_PER_CLIENT)
+
+
+def make_socket_directory(config: DaemonConfig) -> bool:
+    """Makes the directory of the socket if it is missing; True if it was made. An embedded daemon's must be new."""
+    directory = os.path.dirname(config.socket)
+    if not config.embedded and os.path.isdir(directory):
+        return False
+    try:
+        os.mkdir(directory, 0o700)
+        if config.group_id is not None:
+            os.chown(directory, -1, config.group_id)
+        os.chmod(directory, 0o700 if config.group_id is None else 0o750)
+    except OSError as error:
+        raise ShmReplayError(f"cannot make the socket's directory: {error}; choose another --socket") from error
+    return True

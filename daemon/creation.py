@@ -1,0 +1,84 @@
+"""Making an arena: room looked for, segments reserved with progress, formatted, or nothing left behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from shmreplay import _core
+from shmreplay.daemon.arena import ManagedArena
+from shmreplay.errors import ShmReplayError
+from shmreplay.host_memory import check_room, show_bytes
+from shmreplay.plan import plan
+from shmreplay.segments import SegmentStore, reserve, segment_names, set_access
+from shmreplay.tables import Table
+
+
+class Creation:
+    """One arena in the making. `run` belongs in a worker thread; the rest may be read from the loop meanwhile."""
+
+    def __init__(
+        self, store: SegmentStore, instance: str, arena: str, tables: Sequence[Table], group_id: int | None
+    ) -> None:
+        self.arena = arena
+        self.is_cancelled = False
+        self._store = store
+        self._instance = instance
+        self.tables = tables
+        self._group_id = group_id
+        self._native = plan(tables).native()
+        sizes = _core.plan_arena(self._native)
+        self._index_bytes = store.round_up(sizes["index_bytes"])
+        self._data_bytes = store.round_up(sizes["data_bytes"])
+        self._reserved_bytes = 0
+
+    @property
+    def total_bytes(self) -> int:
+        return self._index_bytes + self._data_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """What it will still take from the host."""
+        return self.total_bytes - self._reserved_bytes
+
+    def describe(self) -> str:
+        """How far it is, for the client that waits."""
+        return f"arena {self.arena!r}: {show_bytes(self._reserved_bytes)} of {show_bytes(self.total_bytes)} reserved"
+
+    def run(self, promised_bytes: Callable[[], int]) -> ManagedArena:
+        """Makes the arena. `promised_bytes` is what other creations will still take.
+
+        Raises ShmReplayError when there is no room or the name is taken, and then leaves nothing behind.
+        """
+        names = ", ".join(repr(table.name) for table in self.tables)
+        purpose = f"arena {self.arena!r} (table {names})"
+        others = promised_bytes()
+        if others:
+            purpose += f", beside {show_bytes(others)} for arenas that are being created,"
+        check_room(self.total_bytes + others, self._store.directory, purpose)
+        paths = segment_names(self._instance, self.arena)
+        made: list[tuple[str, int]] = []
+        try:
+            for name, num_bytes in ((paths.index, self._index_bytes), (paths.data, self._data_bytes)):
+                fd = self._store.create(name)
+                made.append((name, fd))
+                self._reserve(fd, num_bytes)
+                set_access(fd, self._group_id)
+            index_fd, data_fd = (fd for _, fd in made)
+            _core.format_arena(index_fd, data_fd, self._native, self._instance, self.arena)
+            return ManagedArena(self.arena, self.tables, index_fd, data_fd)
+        except BaseException:
+            for name, fd in made:
+                self._store.unlink(name)
+                os.close(fd)
+            raise
+
+    def _reserve(self, fd: int, num_bytes: int) -> None:
+        before = self._reserved_bytes
+
+        def progress(done: int) -> None:
+            self._reserved_bytes = before + done
+            if self.is_cancelled:
+                raise ShmReplayError(f"arena {self.arena!r} was not created: the daemon is stopping")
+
+        reserve(fd, num_bytes, progress)

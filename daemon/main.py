@@ -1,0 +1,115 @@
+"""The console script shmreplayd: starts the daemon, stops it, cleans up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from shmreplay import _core
+from shmreplay.daemon.access import Access
+from shmreplay.daemon.commands import Commands
+from shmreplay.daemon.config import DaemonConfig, make_socket_directory, parse_arguments
+from shmreplay.daemon.control import ControlServer, ControlSocket
+from shmreplay.daemon.conversation import Host
+from shmreplay.daemon.instance_lock import InstanceLock
+from shmreplay.daemon.parent_watch import watch_parent
+from shmreplay.daemon.registry import Registry
+from shmreplay.daemon.workers import Workers
+from shmreplay.errors import ShmReplayError
+from shmreplay.protocol import package_version
+from shmreplay.segments import SegmentStore
+
+log = logging.getLogger("shmreplayd")
+
+
+class Daemon:
+    """One daemon's life: what it takes at its start is given back at its end, in the opposite order."""
+
+    def __init__(self, config: DaemonConfig, workers: Workers) -> None:
+        self._config = config
+        self._workers = workers
+        self._stopped = asyncio.Event()
+        self._failure: str | None = None
+
+    def stop(self, reason: str) -> None:
+        """Ends `run` soon, and with it all tables."""
+        if not self._stopped.is_set():
+            log.info("stopping: %s", reason)
+            self._stopped.set()
+
+    def fail(self, reason: str) -> None:
+        """Ends `run` soon with an error. The segments stay for the next daemon, as if this one had been killed."""
+        self._failure = reason
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Serves until it is stopped. Raises ShmReplayError or OSError if it cannot start, or fails."""
+        config = self._config
+        self._watch_for_the_end()
+        with contextlib.ExitStack() as taken:
+            store = SegmentStore(config.directory)
+            lock = InstanceLock(store, config.instance)
+            taken.callback(lock.release)
+            if make_socket_directory(config) and config.embedded:
+                taken.callback(os.rmdir, os.path.dirname(config.socket))
+            registry = Registry(store, config.instance, config.group_id, self._workers)
+            await registry.adopt(discard=config.discard)
+            with contextlib.closing(ControlSocket(config.socket, config.group_id)) as control_socket:
+                server = ControlServer(control_socket, lambda num_clients: self._host(registry, num_clients))
+                server.start(self.fail)
+                self._announce()
+                await self._stopped.wait()
+                await server.stop_accepting()
+            if self._failure is not None:
+                raise ShmReplayError(self._failure)
+            await registry.close()
+            await server.close()
+
+    def _watch_for_the_end(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
+        parent = self._config.parent_pid
+        if parent is not None and not watch_parent(parent, lambda: self.stop(f"parent process {parent} has ended")):
+            raise ShmReplayError(f"parent process {parent} has ended already")
+
+    def _host(self, registry: Registry, num_clients: Callable[[], int]) -> Host:
+        config = self._config
+        commands = Commands(registry, self._workers, config.instance, num_clients, self.stop)
+        access = Access(config.group_id, config.group_name)
+        return Host(commands, access, registry.reaper, self._workers, config.instance, config.max_clients, num_clients)
+
+    def _announce(self) -> None:
+        """Clients can connect from now on."""
+        config = self._config
+        log.info("shmreplayd %s, instance %r, listens at %s", package_version(), config.instance, config.socket)
+        if config.ready_fd is not None:
+            os.write(config.ready_fd, b"ready\n")
+            os.close(config.ready_fd)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the daemon. Returns 0 after a clean stop, 1 with one line on stderr if it cannot start."""
+    config = parse_arguments(arguments)
+    line = f"shmreplayd[{config.instance}] %(levelname)s %(message)s"
+    logging.basicConfig(level=config.log_level, stream=sys.stderr, format=line)
+    workers = Workers()
+    try:
+        # Before there is any thread, for it forks.
+        _core.prove_robust_lock()
+        asyncio.run(Daemon(config, workers).run())
+        code = 0
+    except (ShmReplayError, OSError, RuntimeError) as error:
+        print(f"shmreplayd: {error}", file=sys.stderr)
+        code = 1
+    if not workers.close():
+        # A thread still waits for a lock whose holder is stopped. Everything is given back; do not wait for it.
+        logging.shutdown()
+        sys.stderr.flush()
+        os._exit(code)
+    return code

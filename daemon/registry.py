@@ -1,0 +1,282 @@
+"""All arenas and tables of one daemon: created, adopted, opened for clients, dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shmreplay import _core
+from shmreplay.daemon.adoption import Adoption
+from shmreplay.daemon.arena import ManagedArena
+from shmreplay.daemon.creation import Creation
+from shmreplay.daemon.reaper import ClientProcess, Reaper, Session
+from shmreplay.daemon.workers import Workers
+from shmreplay.errors import ShmReplayError, TableNotFound
+from shmreplay.segments import SegmentStore
+from shmreplay.tables import Table
+
+log = logging.getLogger("shmreplayd")
+
+STOP_TIMEOUT_S = 5.0  # for an arena whose lock holder is stopped: it is unlinked all the same
+OnProgress = Callable[[Callable[[], str]], None]  # is given what describes how far it is
+
+
+class Registry:
+    """Lives on the event loop; what waits inside an arena runs on the workers, one call an arena at a time."""
+
+    def __init__(self, store: SegmentStore, instance: str, group_id: int | None, workers: Workers) -> None:
+        self._store = store
+        self._instance = instance
+        self._group_id = group_id
+        self._workers = workers
+        self._arenas: dict[str, ManagedArena] = {}
+        self._creations: dict[Creation, asyncio.Future[ManagedArena]] = {}
+        self._is_closing = False
+        self.reaper = Reaper(self._close_session)
+
+    @property
+    def arenas(self) -> list[ManagedArena]:
+        return list(self._arenas.values())
+
+    def find(self, table: str) -> tuple[ManagedArena, int]:
+        """The arena that holds a table and the table's index in it. Raises TableNotFound, naming those there are."""
+        for arena in self._arenas.values():
+            for index, spec in enumerate(arena.tables):
+                if spec.name == table:
+                    return arena, index
+        names = sorted(spec.name for arena in self._arenas.values() for spec in arena.tables)
+        raise TableNotFound(f"there is no table {table!r}; there are: {', '.join(names) or 'none'}")
+
+    # --- creating ------------------------------------------------------------------------------------------------
+
+    async def create_tables(self, tables: Sequence[Table], on_progress: OnProgress) -> list[str]:
+        """Creates those tables that are not there yet, and returns their names: all of them, or none.
+
+        Raises ValueError with the differences if one exists with other specs, ShmReplayError if there is no room.
+        """
+        created: list[ManagedArena] = []
+        try:
+            for name, group in _by_arena(tables).items():
+                arena = await self._ensure(name, group, on_progress)
+                if arena is not None:
+                    created.append(arena)
+        except BaseException:
+            for arena in created:
+                await self._remove(arena, STOP_TIMEOUT_S)
+            raise
+        return [table.name for arena in created for table in arena.tables]
+
+    async def _ensure(self, name: str, tables: list[Table], on_progress: OnProgress) -> ManagedArena | None:
+        """Creates the arena unless it is there; None if it was."""
+        creation: Creation | None = None
+        while True:
+            other = self._conflicting(name, tables)
+            if other is not None:  # another client is making it: see what comes of that, then look again
+                on_progress(other.describe)
+                await asyncio.wait({self._creations[other]})
+            elif self._is_there(name, tables):
+                return None
+            elif creation is None:
+                creation = await self._workers.run(Creation, self._store, self._instance, name, tables, self._group_id)
+            else:
+                break
+        if self._is_closing:
+            raise ShmReplayError(f"arena {name!r} was not created: the daemon is stopping")
+        on_progress(creation.describe)
+        self._creations[creation] = asyncio.ensure_future(self._create(creation))
+        return await asyncio.shield(self._creations[creation])
+
+    async def _create(self, creation: Creation) -> ManagedArena:
+        """A task of its own: it ends, and its arena is registered, even if the client that asked has gone."""
+        try:
+            arena = await self._workers.run(creation.run, lambda: self._promised(creation))
+            self._arenas[arena.name] = arena
+        finally:
+            del self._creations[creation]
+        self._warn_if_swappable(arena)
+        log.info("%s", creation.describe())
+        return arena
+
+    def _conflicting(self, name: str, tables: list[Table]) -> Creation | None:
+        names = {table.name for table in tables}
+        for creation in self._creations:
+            if creation.arena == name or names & {table.name for table in creation.tables}:
+                return creation
+        return None
+
+    def _promised(self, but: Creation) -> int:
+        return sum(creation.missing_bytes for creation in list(self._creations) if creation is not but)
+
+    def _is_there(self, name: str, tables: list[Table]) -> bool:
+        """Whether exactly these tables exist. Raises ValueError if some of them exist, or with other specs."""
+        for table in tables:
+            for arena in self._arenas.values():
+                for spec in arena.tables:
+                    if spec.name == table.name:
+                        _check_same(spec, table)
+        existing = self._arenas.get(name)
+        if existing is None:
+            return False
+        missing = [table.name for table in tables if table.name not in {spec.name for spec in existing.tables}]
+        if missing:
+            raise ValueError(
+                f"arena {name!r} exists with tables {', '.join(spec.name for spec in existing.tables)}; "
+                f"{', '.join(missing)} cannot be added to it: tables that share an arena are created together"
+            )
+        return True
+
+    # --- adopting ------------------------------------------------------------------------------------------------
+
+    async def adopt(self, *, discard: bool) -> None:
+        """Takes over what a killed daemon of this instance left: arenas, and the sessions in them."""
+        adoption = Adoption(self._store, self._instance, self._group_id, discard=discard)
+        for arena in await self._workers.run(adoption.adopt_all):
+            self._arenas[arena.name] = arena
+            self._warn_if_swappable(arena)
+            num_live = self._adopt_sessions(arena)
+            log.info("arena %r taken over with %d live sessions", arena.name, num_live)
+
+    def _adopt_sessions(self, arena: ManagedArena) -> int:
+        num_live = 0
+        for entry in arena.native.sessions():
+            session = Session(arena.name, entry["session"], entry["generation"])
+            try:
+                process = self.reaper.watch(entry["pid"], entry["start_time"])
+            except ProcessLookupError:
+                self.reaper.reap(session)
+            else:
+                process.sessions.add(session)
+                num_live += 1
+        return num_live
+
+    @staticmethod
+    def _warn_if_swappable(arena: ManagedArena) -> None:
+        if not arena.is_locked_in_memory:
+            log.info("arena %r: its index is not locked in memory (raise LimitMEMLOCK or ulimit -l)", arena.name)
+
+    # --- sessions ------------------------------------------------------------------------------------------------
+
+    async def open_session(self, arena: ManagedArena, process: ClientProcess, timeout_s: float | None) -> Session:
+        """The process' session in the arena: the one it has, or a new one."""
+        async with arena.lock:
+            self._check_present(arena)
+            arena.check_usable()
+            known = process.session_in(arena.name)
+            index, generation = await self._workers.run(_session_for, arena.native, process, known, timeout_s)
+            session = Session(arena.name, index, generation)
+            if known is not None and known != session:  # somebody else reaped it: it is no longer ours to close
+                process.sessions.discard(known)
+            process.sessions.add(session)
+        if process.is_dead:  # it died while we waited, and its death was handled without this session
+            self.reaper.reap(session)
+            raise ProcessLookupError(f"process {process.pid} has ended")
+        return session
+
+    async def detach(self, process: ClientProcess, session: Session) -> bool:
+        """Closes a session at its process' own wish; False if the process does not have it."""
+        if session not in process.sessions:
+            return False
+        process.sessions.discard(session)
+        await self._close_session(session)
+        return True
+
+    async def _close_session(self, session: Session) -> None:
+        arena = self._arenas.get(session.arena)
+        if arena is None:
+            return
+        async with arena.lock:
+            if self._arenas.get(session.arena) is arena and arena.is_usable():
+                await self._workers.run(arena.native.close_session, session.index, session.generation)
+
+    # --- tables --------------------------------------------------------------------------------------------------
+
+    async def on_table(self, table: str, method: str, *arguments: Any) -> None:
+        """Calls a method of the native table that waits for the arena's lock."""
+        arena, index = self.find(table)
+        async with arena.lock:
+            self._check_present(arena)
+            arena.check_usable()
+            await self._workers.run(getattr(arena.native.table(index), method), *arguments)
+        log.info("table %r: %s", table, method)
+
+    async def drop_table(self, table: str, timeout_s: float | None) -> None:
+        """Drops a table: callers blocked in it get TableClosed, its memory is given back.
+
+        Raises ShmReplayError if other tables share its arena.
+        """
+        arena, _ = self.find(table)
+        if len(arena.tables) > 1:
+            others = ", ".join(repr(spec.name) for spec in arena.tables if spec.name != table)
+            raise ShmReplayError(f"table {table!r} shares arena {arena.name!r} with {others} and cannot go alone")
+        await self._remove(arena, timeout_s)
+        log.info("table %r dropped", table)
+
+    async def _remove(self, arena: ManagedArena, timeout_s: float | None) -> None:
+        async with arena.lock:
+            self._check_present(arena)
+            if arena.is_usable():
+                await self._workers.run(arena.native.drop, timeout_s)
+            self._store.remove_arena(self._instance, arena.name)
+            self._let_go(arena)
+
+    def _let_go(self, arena: ManagedArena) -> None:
+        del self._arenas[arena.name]
+        self.reaper.forget_arena(arena.name)
+        arena.close()
+
+    def _check_present(self, arena: ManagedArena) -> None:
+        """Raises TableNotFound if the arena was dropped while this call waited for its lock."""
+        if self._arenas.get(arena.name) is not arena:
+            raise TableNotFound(f"table {arena.tables[0].name!r} was dropped a moment ago")
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Drops everything and gives the memory back, that of arenas that cannot be locked in time as well."""
+        self._is_closing = True
+        for creation in self._creations:
+            creation.is_cancelled = True
+        if self._creations:
+            await asyncio.wait(self._creations.values())
+        self.reaper.close()
+        await asyncio.gather(*(self._close_arena(arena) for arena in self.arenas))
+
+    async def _close_arena(self, arena: ManagedArena) -> None:
+        try:
+            if arena.is_usable():
+                await self._workers.run(arena.native.drop, STOP_TIMEOUT_S)
+        except ShmReplayError as error:
+            log.warning("arena %r: its clients were not told that it ends: %s", arena.name, error)
+        self._store.remove_arena(self._instance, arena.name)
+
+
+def _session_for(
+    native: _core.Arena, process: ClientProcess, known: Session | None, timeout_s: float | None
+) -> tuple[int, int]:
+    if known is not None:
+        for entry in native.sessions():
+            if (entry["session"], entry["generation"]) == (known.index, known.generation):
+                return known.index, known.generation
+    return native.open_session(process.pid, process.start_time, timeout_s)
+
+
+def _by_arena(tables: Sequence[Table]) -> dict[str, list[Table]]:
+    groups: dict[str, list[Table]] = {}
+    names: set[str] = set()
+    for table in tables:
+        if table.name in names:
+            raise ValueError(f"table {table.name!r} is given twice; names of tables are unique")
+        names.add(table.name)
+        groups.setdefault(table.arena_name, []).append(table)
+    return groups
+
+
+def _check_same(existing: Table, wanted: Table) -> None:
+    differences = existing.difference(wanted)
+    if differences:
+        raise ValueError(
+            f"table {wanted.name!r} exists with other specs: {'; '.join(differences)}; "
+            "drop it first, or use the specs it has"
+        )
