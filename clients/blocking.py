@@ -1,0 +1,97 @@
+"""What a blocked call has to say: the texts of timeouts, and the log lines of long waits."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from shmreplay import _core
+
+logger = logging.getLogger("shmreplay")
+
+FIRST_REPORT_S = 10
+LATER_REPORTS_S = 60
+NO_LIMIT = 1e300
+
+
+def explain_inserts(arena: _core.Arena, info: dict[str, Any]) -> str:
+    """Says why an insert is not admitted, with the numbers, and who could end that."""
+    if info["paused_inserts"]:
+        return "inserts are paused; table.resume() or `client.resume` lets them go on"
+    if info["can_insert"]:
+        return _explain_room(arena, info)
+    return (
+        f"the rate limiter: {_counters(info)}; one more insert would make the difference "
+        f"{info['difference'] + info['samples_per_insert']:g}, over max_diff {_bound(info['max_diff'])}, with the table "
+        f"beyond min_size_to_sample {info['min_size_to_sample']}. A sample lets it go on (last one "
+        f"{_ago(info['last_sample_s_ago'])}), or set_rate_limiter(); {_attached(arena)}"
+    )
+
+
+def explain_samples(arena: _core.Arena, info: dict[str, Any]) -> str:
+    """Says why a sample is not admitted, with the numbers, and who could end that."""
+    if info["paused_samples"]:
+        return "samples are paused; table.resume() or `client.resume` lets them go on"
+    size, min_size = info["size"], info["min_size_to_sample"]
+    inserts = f"Inserts let it go on (last one {_ago(info['last_insert_s_ago'])}); {_attached(arena)}"
+    if size < max(min_size, 1):
+        return f"the table has {size} items, fewer than the {max(min_size, 1)} of min_size_to_sample. {inserts}"
+    return (
+        f"the rate limiter: {_counters(info)}; one more sample would make the difference {info['difference'] - 1:g}, "
+        f"under min_diff {_bound(info['min_diff'])}. {inserts}"
+    )
+
+
+def explain_chunks(arena: _core.Arena) -> str:
+    """Says which chunks are where."""
+    stats = arena.stats()
+    return (
+        f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are referred to by items or "
+        f"open writers, {stats['retired_chunks']} are still being read, {stats['free_chunks']} are free"
+    )
+
+
+def _explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
+    return (
+        f"the arena has no room for more steps: {explain_chunks(arena)}. The table's items are not evicted for room; sample "
+        f"or delete some, or create it with a larger capacity_steps or more max_streams; {_attached(arena)}"
+    )
+
+
+def _counters(info: dict[str, Any]) -> str:
+    return (
+        f"{info['inserts']} inserts, {info['deletes']} deletes, {info['samples']} samples, at "
+        f"{info['samples_per_insert']:g} samples per insert: difference {info['difference']:g}"
+    )
+
+
+def _bound(value: float) -> str:
+    return "none" if abs(value) > NO_LIMIT else f"{value:g}"
+
+
+def _ago(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.0f} s ago"
+
+
+def _attached(arena: _core.Arena) -> str:
+    others = len(arena.sessions()) - 1
+    if others <= 0:
+        return "no other process is attached: this one waits for itself"
+    return f"{others} other process{'es are' if others > 1 else ' is'} attached"
+
+
+def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pid: int, seconds: int) -> None:
+    """Logs a long wait: one for oneself after a second, any after ten, then once a minute."""
+    if what == "lock":
+        logger.warning("table %r: process %d has held the arena's lock for %d s in one hold; is it stopped?", name, pid, seconds)
+        return
+    is_due = seconds == FIRST_REPORT_S or (seconds > FIRST_REPORT_S and seconds % LATER_REPORTS_S == 0)
+    is_lone = seconds == 1 and len(arena.sessions()) <= 1
+    if not (is_due or is_lone):
+        return
+    info = {**table.info(), "can_insert": table.can_insert(1)}
+    reasons = [explain(arena, info) for side, explain in _SIDES if info[side]]
+    logger.warning("table %r: blocked for %d s: %s", name, seconds, "; ".join(reasons) or explain_chunks(arena))
+
+
+_SIDES = (("blocked_inserts", explain_inserts), ("blocked_samples", explain_samples))

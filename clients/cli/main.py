@@ -1,0 +1,41 @@
+"""The console script shmreplay: finds the subcommand, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from shmreplay.errors import ShmReplayError
+from shmreplay.protocol import package_version
+
+SUBCOMMANDS = ("demo", "tables", "stats", "plan")
+EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one subcommand. Returns its exit code: 1 after an error that was printed, 130 after a Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="shmreplay", description="Tables of experience replay in shared memory.")
+    parser.add_argument("--version", action="version", version=f"shmreplay {package_version()}")
+    subparsers = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
+    modules = {name: _load(name) for name in SUBCOMMANDS}
+    for module in modules.values():
+        module.add_parser(subparsers)
+    args = parser.parse_args(arguments)
+    try:
+        return int(modules[args.subcommand].run(args))
+    except EXPECTED_ERRORS as error:
+        print(f"shmreplay {args.subcommand}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _load(name: str) -> ModuleType:
+    return importlib.import_module(f"shmreplay.clients.cli.{name}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""Options and output that several subcommands share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+
+def add_daemon_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every subcommand that talks to a daemon."""
+    parser.add_argument("--address", metavar="PATH", help="the daemon's socket (default: where shmreplayd listens)")
+    parser.add_argument(
+        "--timeout", type=float, default=2.0, metavar="S", help="wait so long for a daemon (default: 2)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def format_rows(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A plain text table: the first column to the left, the others, which are numbers, to the right."""
+    lines = [list(header), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

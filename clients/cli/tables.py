@@ -1,0 +1,35 @@
+"""`shmreplay tables`: what tables a daemon has."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from shmreplay.clients.cli.options import add_daemon_options, format_rows
+from shmreplay.clients.client import connect
+
+FIGURES = ("size", "inserts", "samples", "deletes")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the subcommand."""
+    add_daemon_options(subparsers.add_parser("tables", help="list the tables of a daemon"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints one line a table."""
+    with connect(args.address, args.timeout) as client:
+        tables = client.tables()
+    if args.json:
+        plain = {name: {**entry, "spec": entry["spec"].to_wire()} for name, entry in tables.items()}
+        print(json.dumps(plain, indent=2, default=str))
+        return 0
+    if not tables:
+        print("no tables")
+        return 0
+    rows = [
+        (name, entry["spec"].max_size, *(entry.get(figure, "-") for figure in FIGURES), entry["arena"])
+        for name, entry in sorted(tables.items())
+    ]
+    print(format_rows(("table", "max_size", *FIGURES, "arena"), rows))
+    return 0

@@ -1,0 +1,243 @@
+"""connect() and Client: the tables of a daemon, created, looked at, opened and dropped over its control socket."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from shmreplay.clients.attachments import Attachment, Mapping, mappings
+from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
+from shmreplay.errors import DaemonUnavailable, ShmReplayError, TableNotFound
+from shmreplay.protocol import default_socket_paths, socket_path
+from shmreplay.rate_limiters import RateLimiter
+from shmreplay.tables import Table
+
+if TYPE_CHECKING:
+    from shmreplay.clients.table import TableHandle
+
+__all__ = ["Attachment", "Client", "connect"]
+
+DETACH_TIMEOUT_S = 5.0
+
+
+def connect(address: str | None = None, timeout_s: float | None = 10) -> Client:
+    """Connects to a daemon, waiting up to `timeout_s` seconds (None: for ever) for one that is starting.
+
+    Args:
+        address: the path of its socket, `unix:` before it allowed. None looks at `$SHMREPLAY_SOCKET`, then at
+            `$XDG_RUNTIME_DIR/shmreplay/default.sock`, then at `/run/shmreplay/default.sock`.
+        timeout_s: also bounds later waits, when the daemon is being restarted.
+
+    Raises:
+        DaemonUnavailable: nobody answered in time.
+        PermissionError: this user may not connect; the text says who may.
+        ValueError: the address is not a socket path.
+    """
+    client = Client(address, timeout_s)
+    client.connection.connect()
+    return client
+
+
+class Client:
+    """A daemon's tables. Safe to use from threads, after a fork and, pickled, in other processes.
+
+    Making one connects to nobody yet: that happens with the first call, or at once in `connect`. All methods raise
+    DaemonUnavailable when the daemon is gone and does not come back within the client's `timeout_s`, and
+    ShmReplayError after `close`. Handles of tables do not need the daemon for their work.
+    """
+
+    def __init__(self, address: str | None = None, timeout_s: float | None = 10) -> None:
+        paths = default_socket_paths() if address is None else [socket_path(address)]
+        self.connection = Connection(paths, _check_timeout(timeout_s))
+        self._attachments: dict[str, Attachment] = {}
+        self._held: dict[int, Mapping] = {}
+        self._is_closed = False
+
+    @property
+    def address(self) -> str:
+        """The socket's path."""
+        return self.connection.paths[0]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+    # --- tables --------------------------------------------------------------------------------------------------
+
+    def create_tables(self, tables: Iterable[Table], timeout_s: float | None = None) -> None:
+        """Creates the tables that are not there yet: all of them, or none. Reserving memory takes 0.3 s a GiB.
+
+        Raises:
+            ValueError: a table of the name exists with other specs; the text says where they differ.
+            ShmReplayError: there is not enough memory; the text says how much is needed and free, and what to do.
+            RequestTimeout: not finished within `timeout_s` (a TimeoutError); the daemon goes on with it.
+        """
+        tables = list(tables)
+        for table in tables:
+            if not isinstance(table, Table):
+                raise TypeError(f"create_tables: expected shmreplay.Table, got {type(table).__name__}")
+        self._request("create_tables", timeout_s, tables=[table.to_wire() for table in tables])
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """All tables by name: `spec` (a Table), `arena`, and the figures of its info: size, inserts, samples, ..."""
+        found = self._request("tables").fields["tables"]
+        return {
+            name: {**entry["info"], "spec": Table.from_wire(entry["spec"]), "arena": entry["arena"]}
+            for name, entry in found.items()
+        }
+
+    def table(self, name: str, seed: Any = None) -> TableHandle:
+        """A handle to work on a table with. `seed` makes its sampling repeatable.
+
+        Raises:
+            TableNotFound: there is no such table; the text names those there are.
+            LayoutMismatch, SegmentFailed: its memory is not what this version of shmreplay can use.
+        """
+        from shmreplay.clients.table import TableHandle
+
+        return TableHandle(self, name, self._attach(name), seed)
+
+    def drop_table(self, name: str, timeout_s: float | None = None) -> None:
+        """Drops a table and gives its memory back. Callers blocked in it get TableClosed.
+
+        Raises:
+            TableNotFound: there is no such table.
+            ShmReplayError: other tables share its arena, or its lock was not to be had within `timeout_s`.
+        """
+        self._request("drop_table", None, is_repeatable=False, table=name, timeout_s=timeout_s)
+        with mappings().lock:
+            self._forget(name)
+
+    def reset(self, name: str, timeout_s: float | None = None) -> None:
+        """Empties a table. Raises TableNotFound."""
+        self._request("reset", table=name, timeout_s=timeout_s)
+
+    def set_rate_limiter(
+        self, name: str, rate_limiter: RateLimiter, *, rebase: bool = False, timeout_s: float | None = None
+    ) -> None:
+        """Gives a table another rate limiter; `rebase` starts its difference anew in the middle of the new bounds."""
+        wire = rate_limiter.to_wire()
+        self._request("set_rate_limiter", table=name, rate_limiter=wire, rebase=rebase, timeout_s=timeout_s)
+
+    def pause(self, name: str, *, inserts: bool = True, samples: bool = True, timeout_s: float | None = None) -> None:
+        """Lets inserts, samples or both wait, as if the rate limiter did not admit them, until `resume`."""
+        self._request("pause", table=name, inserts=inserts, samples=samples, timeout_s=timeout_s)
+
+    def resume(self, name: str, timeout_s: float | None = None) -> None:
+        """Ends a pause. Does nothing if there is none."""
+        self._request("resume", table=name, timeout_s=timeout_s)
+
+    def checkpoint(self) -> str:
+        """Saves all tables. Not supported yet: raises ShmReplayError."""
+        self._check_open()
+        raise ShmReplayError("checkpoints are not supported yet")
+
+    def stats(self) -> dict[str, Any]:
+        """The daemon's figures: `daemon` and, by name, `arenas` with their counters, sessions and tables."""
+        fields = self._request("stats").fields
+        return {"daemon": fields["daemon"], "arenas": fields["arenas"]}
+
+    def shutdown(self) -> None:
+        """Stops the daemon and with it all tables. Raises PermissionError unless it runs as this user."""
+        self._request("shutdown", is_repeatable=False)
+
+    # --- attaching -----------------------------------------------------------------------------------------------
+
+    def _attach(self, name: str, *, refresh: bool = False) -> Attachment:
+        """The mapped arena of a table, this process' own. `refresh` asks the daemon even if one is known already."""
+        self._check_open()
+        own = mappings()
+        with own.lock:
+            known = self._attachments.get(name)
+            if known is not None and known.fork_count == fork_count() and not refresh:
+                return known
+            try:
+                reply = self._request("open", takes_fds=True, table=name)
+            except TableNotFound:
+                self._forget(name)
+                raise
+            mapping, attachment = own.take(reply)
+            if self._held.get(id(mapping)) is not mapping:
+                mapping.num_users += 1
+                self._held[id(mapping)] = mapping
+            self._attachments[name] = attachment
+            return attachment
+
+    def _forget(self, name: str) -> None:
+        """Lets go of a table that is no more: its memory comes back when the last handle to it has gone."""
+        gone = self._attachments.pop(name, None)
+        if gone is None or any(other.arena is gone.arena for other in self._attachments.values()):
+            return
+        for key, mapping in list(self._held.items()):
+            if mapping.arena is gone.arena:
+                del self._held[key]
+                mappings().release(mapping)
+
+    def _detach_all(self) -> None:
+        own = mappings()
+        with own.lock:
+            for mapping in self._held.values():
+                if own.release(mapping):
+                    self._detach(mapping)
+            self._held = {}
+            self._attachments = {}
+
+    def _detach(self, mapping: Mapping) -> None:
+        fields = {"arena": mapping.name, "session": mapping.session, "generation": mapping.generation}
+        # A daemon that is gone, or cannot lock the arena now, takes the session back when this process ends.
+        with contextlib.suppress(DaemonUnavailable, RequestTimeout, PermissionError):
+            self.connection.request("detach", fields, timeout_s=DETACH_TIMEOUT_S, waits_for_daemon=False)
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Gives this process' sessions back, unless another client of it uses them. Handles raise from now on."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._detach_all()
+        finally:
+            self.connection.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type[Client], tuple[str | None, float | None]]:
+        is_found = len(self.connection.paths) == 1
+        return Client, (self.address if is_found else None, self.connection.timeout_s)
+
+    def __repr__(self) -> str:
+        return f"<shmreplay.Client {self.address}{' closed' if self._is_closed else ''}>"
+
+    def _request(
+        self,
+        command: str,
+        wait_s: float | None = None,
+        *,
+        takes_fds: bool = False,
+        is_repeatable: bool = True,
+        **fields: Any,
+    ) -> Reply:
+        self._check_open()
+        return self.connection.request(
+            command, fields, timeout_s=wait_s, takes_fds=takes_fds, is_repeatable=is_repeatable
+        )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ShmReplayError(f"the client of {self.address} is closed; connect anew")
+
+
+def _check_timeout(timeout_s: float | None) -> float | None:
+    if timeout_s is not None and not timeout_s >= 0:
+        raise ValueError(f"timeout_s is {timeout_s!r}; expected seconds >= 0, or None to wait for ever")
+    return timeout_s

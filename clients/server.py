@@ -1,0 +1,200 @@
+"""Server: a private shmreplayd that lives as long as the process that made it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterable
+from types import TracebackType
+
+from shmreplay.clients.client import Client, connect
+from shmreplay.errors import DaemonUnavailable, ShmReplayError
+from shmreplay.segments import SegmentStore
+from shmreplay.tables import Table
+
+TAIL_BYTES = 4096
+STOP_TIMEOUT_S = 15.0  # longer than the daemon waits for an arena whose lock holder is stopped
+
+
+class Server:
+    """Starts a daemon of its own and creates the tables in it. It ends with this process, however this process ends.
+
+    Args:
+        tables: created before this returns.
+        directory: keep the segments on this tmpfs or hugetlbfs instead of /dev/shm.
+        timeout_s: how long the daemon may take to start; creating the tables is not counted.
+
+    Raises:
+        DaemonUnavailable: the daemon did not start; the text ends with what it said.
+        ShmReplayError, ValueError: the tables cannot be created. The daemon is stopped again.
+
+    Other processes reach it with `shmreplay.connect(server.address)` as long as this one lives. Forked children may use
+    the object but do not own it: closing it there does nothing.
+    """
+
+    def __init__(
+        self,
+        tables: Iterable[Table] = (),
+        *,
+        checkpoint_dir: str | None = None,
+        restore: str | None = None,
+        directory: str | None = None,
+        timeout_s: float = 30.0,
+    ) -> None:
+        if checkpoint_dir is not None or restore is not None:
+            raise ShmReplayError("checkpoints are not supported yet: leave out checkpoint_dir and restore")
+        self._daemon = _Daemon(directory, timeout_s)
+        # Also runs when this object is collected, as in a notebook cell that is run again, and at interpreter exit.
+        self._finalizer = weakref.finalize(self, self._daemon.stop)
+        try:
+            tables = list(tables)
+            if tables:
+                with self.client() as client:
+                    client.create_tables(tables)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def address(self) -> str:
+        """What other processes give to `shmreplay.connect`."""
+        return self._daemon.socket
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process id."""
+        return self._daemon.process.pid
+
+    def client(self) -> Client:
+        """A new client of this server. Raises ShmReplayError after `close`."""
+        if not self._finalizer.alive:
+            raise ShmReplayError("the server is closed")
+        return connect(self.address)
+
+    def log(self) -> str:
+        """The last lines that the daemon wrote."""
+        return self._daemon.log_tail()
+
+    def close(self) -> None:
+        """Stops the daemon, and with it all tables. Callers blocked in them get TableClosed."""
+        self._finalizer()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<shmreplay.Server {self.address}{'' if self._finalizer.alive else ' closed'}>"
+
+
+class _Daemon:
+    """The child process, and what may be left of it."""
+
+    def __init__(self, directory: str | None, timeout_s: float) -> None:
+        self._owner_pid = os.getpid()
+        self._store = SegmentStore(directory)
+        self._instance = f"embedded-{self._owner_pid}-{secrets.token_hex(6)}"
+        # The daemon makes this directory and removes it: had we made it and died, it would stay for ever.
+        self.socket = os.path.join(_socket_root(), f"shmreplay-{secrets.token_hex(6)}", "control.sock")
+        self._log_fd = os.memfd_create("shmreplayd-log")  # no file to be left behind
+        ready, ready_for_child = os.pipe()
+        try:
+            self.process = self._start(directory, ready_for_child)
+        except BaseException:
+            os.close(ready)
+            os.close(self._log_fd)
+            raise
+        finally:
+            os.close(ready_for_child)
+        try:
+            self._wait_until_ready(ready, timeout_s)
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            os.close(ready)
+
+    def _start(self, directory: str | None, ready_fd: int) -> subprocess.Popen[bytes]:
+        if not sys.executable:
+            raise DaemonUnavailable("sys.executable is empty, so no shmreplayd can be started; start one beforehand")
+        command = [sys.executable, "-m", "shmreplay.daemon", "--embedded", "--socket", self.socket]
+        command += ["--instance", self._instance, "--parent-pid", str(os.getpid()), "--ready-fd", str(ready_fd)]
+        if directory is not None:
+            command += ["--directory", directory]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log_fd,
+            stderr=self._log_fd,
+            pass_fds=(ready_fd,),
+            start_new_session=True,  # a Ctrl-C at the terminal is for us; we decide when the daemon ends
+            cwd="/",
+            env=_environment(),
+        )
+
+    def _wait_until_ready(self, ready: int, timeout_s: float) -> None:
+        """The pipe says "ready", or ends when the daemon does."""
+        poll = select.poll()
+        poll.register(ready, select.POLLIN)
+        answered = poll.poll(timeout_s * 1000)
+        if answered and os.read(ready, 64):
+            return
+        if answered:
+            self.process.wait()
+            raise DaemonUnavailable(
+                f"shmreplayd could not start (exit code {self.process.returncode}): {self.log_tail()}"
+            )
+        raise DaemonUnavailable(f"shmreplayd did not start within {timeout_s:g} s; it said: {self.log_tail()}")
+
+    def log_tail(self) -> str:
+        size = os.fstat(self._log_fd).st_size
+        tail = os.pread(self._log_fd, TAIL_BYTES, max(0, size - TAIL_BYTES))
+        return tail.decode("utf-8", "replace").strip() or "nothing"
+
+    def stop(self) -> None:
+        """Ends the daemon and waits for it. Does nothing in a forked child."""
+        if os.getpid() != self._owner_pid:
+            self.process.returncode = 0  # not our child: nothing to wait for, and nothing to warn of
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.returncode != 0:
+            self._remove_remains()
+        os.close(self._log_fd)
+
+    def _remove_remains(self) -> None:
+        """What a daemon that was killed left behind: nobody else will ever adopt this instance."""
+        for arena in self._store.arenas(self._instance):
+            self._store.remove_arena(self._instance, arena)
+        for path in (self._store.path(f"shmreplay.{self._instance}.lock"), self.socket):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(os.path.dirname(self.socket))
+
+
+def _socket_root() -> str:
+    """Where sockets of embedded daemons go: the temporary directory unless its path is too long for a socket's."""
+    root = tempfile.gettempdir()
+    return root if len(os.fsencode(root)) <= 60 else "/tmp"
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the places that we import from: the daemon must be of this very installation."""
+    places = [os.path.abspath(place) for place in sys.path if place]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTHONSAFEPATH": "1"}

@@ -1,0 +1,208 @@
+"""Writer: one stream of steps, and the items made of it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay import _core
+from shmreplay.errors import ShmReplayError, SignatureMismatch
+
+if TYPE_CHECKING:
+    from shmreplay.clients.table import TableHandle
+
+END_COLUMNS = ("terminated", "truncated")
+CLOSE_TIMEOUT_S = 10.0
+NO_KEYS = np.empty(0, np.int64)
+NO_KEYS.flags.writeable = False
+
+
+class Writer:
+    """Steps of one environment, in order. Made by `table.writer()`; a context manager; one call at a time.
+
+    Row t holds observation_t, any state before action t, action_t, and what action t brought: reward, terminated,
+    truncated. The final observation of an episode is one more row that has only some columns: append it with
+    `partial=True`, make the items that end with it, and call `end_episode`.
+    """
+
+    def __init__(self, table: TableHandle, history: int) -> None:
+        self._table = table
+        self._sig = table._sig
+        self._history = history
+        self._end_columns = [
+            leaf.index
+            for leaf in self._sig.leaves
+            if leaf.path.rsplit("/", 1)[-1] in END_COLUMNS and leaf.spec.shape == () and leaf.spec.dtype == np.bool_
+        ]
+        self._native = _core.Writer(table._native, history, self._end_columns)
+        self._is_closed = False
+
+    def append(
+        self, step: Any, partial: bool = False, priority: float | None = None, timeout_s: float | None = None
+    ) -> NDArray[np.int64]:
+        """Appends a step; its values are copied.
+
+        Args:
+            step: values in the table's structure. With `partial`, or while a row is open, columns may be left out.
+            partial: leave the row open: a later append adds columns to it, `create_item` sees it as the newest step, and
+                `end_episode` makes it the final one.
+            priority: of the items that patterns make; there are none yet.
+            timeout_s: seconds to wait for room.
+
+        Returns:
+            int64: keys of the items that patterns made; none yet.
+
+        Raises:
+            SignatureMismatch: a value does not fit, a column is missing or came twice; the row is as before.
+            ShmReplayError: the last step ended its episode and `end_episode` was not called; or the writer is closed.
+            RateLimitTimeout: no room in time.
+        """
+        self._check_open()
+        if partial or self._native.row_is_open:
+            self._append_open(step, partial, timeout_s)
+            return NO_KEYS
+        status = self._native.append(step, timeout_s)
+        if status != 0:
+            self._raise_status(status, "append", timeout_s)
+        return NO_KEYS
+
+    def _append_open(self, step: Any, partial: bool, timeout_s: float | None) -> None:
+        present = set(self._native.present())
+        arrays = self._sig.canonical(step, present=present)
+        if not partial and (missing := [leaf.path for leaf in self._sig.leaves if leaf.index not in present]):
+            raise SignatureMismatch(
+                f"{self._where}, column {missing[0]!r}: missing, and this append would finish the row; give "
+                f"{', '.join(map(repr, missing))} too, or append with partial=True"
+            )
+        status = self._native.write_open(arrays, timeout_s)
+        if status != 0:
+            self._raise_status(status, "append", timeout_s)
+        if not partial:
+            self._native.finish_row()
+
+    def create_item(
+        self,
+        priority: float | None = None,
+        length: int | None = None,
+        trajectory: Any = None,
+        values: Any = None,
+        table: str | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        """Makes an item of the newest `length` steps, an open row included.
+
+        In batches it is `[length, ...]` in every column. Columns that the open row lacks are one row shorter: `.mask` is
+        False there.
+
+        Args:
+            priority: finite, >= 0; None as in `TableHandle.insert`.
+            length: steps, 1 to what the writer holds of this episode, at most its `history`.
+            trajectory, values, table: not supported yet.
+            timeout_s: seconds to wait for the rate limiter.
+
+        Returns:
+            The item's key.
+
+        Raises:
+            RateLimitTimeout: not admitted in time; no item was made, the steps are still there.
+            ValueError: fewer than `length` steps are held; the priority is not finite or negative.
+            SignatureMismatch: the table's items are single steps, made by `insert`.
+        """
+        for name, value in (("trajectory", trajectory), ("values", values), ("table", table)):
+            if value is not None:
+                raise ValueError(f"{self._where}: {name}= comes with trajectories and is not supported yet")
+        self._check_open()
+        if isinstance(length, bool) or not isinstance(length, (int, np.integer)):
+            raise TypeError(f"{self._where}: length is {length!r}; expected a number of steps")
+        if not 1 <= length <= self._native.num_steps:
+            raise ValueError(
+                f"{self._where}: length is {length}, but the writer holds {self._native.num_steps} steps of this episode "
+                f"(history={self._history}); wait for more steps, or make the writer with a longer history"
+            )
+        key = self._native.create_item(int(length), priority, timeout_s)
+        if key > 0:
+            return key
+        if key == _core.BAD_PRIORITY:
+            raise ValueError(f"{self._where}: priority is {priority!r}; priorities must be finite and >= 0")
+        if key == -_core.STATUS_STRUCTURE:
+            raise SignatureMismatch(
+                f"{self._where}: its items are single steps (made by insert); items of several steps have a step axis and "
+                "belong in another table"
+            )
+        self._raise_status(-key, "create_item", timeout_s)
+        raise AssertionError("unreachable")
+
+    def end_episode(
+        self,
+        final_step: Any = None,
+        clear_history: bool = True,
+        priority: float | None = None,
+        timeout_s: float | None = None,
+    ) -> NDArray[np.int64]:
+        """Ends the episode: the next step begins another one.
+
+        Args:
+            final_step: the final observation, and whatever else is known: `append(final_step, partial=True)` first.
+            clear_history: False lets later items reach back into this episode.
+            priority: of the items that patterns make; there are none yet.
+
+        Returns:
+            int64: keys of the items that patterns made; none yet.
+        """
+        self._check_open()
+        if final_step is not None:
+            self.append(final_step, partial=True, priority=priority, timeout_s=timeout_s)
+        self._native.end_episode(clear_history)
+        return NO_KEYS
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Returns when every item made so far is in its table, which is at once: items are not held back."""
+        self._check_open()
+
+    def close(self) -> None:
+        """Ends the stream. Items stay; steps that no item has are given back. Later calls raise ShmReplayError."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._native.forked or self._table._client.is_closed:
+            return  # the stream is the parent's, or went with the client's session
+        status = self._native.close(CLOSE_TIMEOUT_S)
+        if status not in (0, _core.STATUS_SESSION_LOST):
+            self._table._raise_status(status, "close", CLOSE_TIMEOUT_S)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def episode_steps(self) -> int:
+        """Finished steps of the current episode."""
+        return int(self._native.episode_steps)
+
+    @property
+    def _where(self) -> str:
+        return self._table._where
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ShmReplayError(f"{self._where}: the writer is closed; make a new one with table.writer()")
+        self._table._check_open()
+
+    def _raise_status(self, status: int, call: str, timeout_s: float | None) -> None:
+        if status == _core.NEEDS_END_EPISODE:
+            raise ShmReplayError(
+                f"{self._where}: the last step was terminated or truncated; call end_episode(), with the final "
+                "observation if there is one, before the next append"
+            )
+        if status == _core.STATUS_FORKED:
+            raise ShmReplayError(
+                f"{self._where}: this writer belongs to the parent process; make one in the child with table.writer()"
+            )
+        self._table._raise_status(status, call, timeout_s)
