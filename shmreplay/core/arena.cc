@@ -1,5 +1,6 @@
 #include "arena.h"
 
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
@@ -51,7 +52,7 @@ void expect(bool ok, const std::string& what) {
 }
 
 bool region_fits(uint64_t offset, uint64_t element_bytes, uint64_t count, uint64_t total) {
-  return offset <= total && (count == 0 || element_bytes <= (total - offset) / count);
+  return offset % 128 == 0 && offset <= total && (count == 0 || element_bytes <= (total - offset) / count);
 }
 
 }  // namespace
@@ -133,51 +134,68 @@ void Arena::copy_facts() {
   const Header& h = header();
   geometry_ = h.geometry;
   offsets_ = h.offsets;
-  const Geometry& g = geometry_;
   const Offsets& o = offsets_;
-  const uint64_t end = index_bytes_;
-  const bool fits =
-      o.end <= end && o.selectors <= o.end && region_fits(o.specs, 1, o.specs_bytes, end) &&
-      region_fits(o.lock, sizeof(LockBlock), 1, end) && region_fits(o.log, sizeof(UndoLog), 1, end) &&
-      region_fits(o.state, sizeof(ArenaState), 1, end) &&
-      region_fits(o.sessions, sizeof(SessionRecord), g.max_sessions, end) &&
-      region_fits(o.streams, sizeof(StreamRecord), g.max_streams, end) &&
-      region_fits(o.sleepers, sizeof(SleepSlot), g.num_sleep_slots, end) &&
-      region_fits(o.calls, sizeof(CallSlot), g.num_call_slots, end) &&
-      region_fits(o.chunks, sizeof(ChunkRecord), g.num_chunks, end) &&
-      region_fits(o.blocks, sizeof(BlockRecord), g.num_blocks, end) &&
-      region_fits(o.columns, sizeof(ColumnRecord), g.num_columns, end) &&
-      region_fits(o.patterns, sizeof(PatternRecord), g.max_patterns, end) &&
-      region_fits(o.tables, sizeof(TableRecord), g.num_tables, end) &&
-      region_fits(o.items, sizeof(ItemRecord), g.total_items, end) &&
-      region_fits(o.links, sizeof(ItemLinks), g.total_items, end) &&
-      region_fits(o.priorities, 8, g.total_items, end) &&
-      region_fits(o.episodes, sizeof(EpisodeRecord), g.total_items, end) && g.num_tables <= kMaxTables &&
-      g.chunk_steps > 0 && g.chunk_bytes > 0 && g.num_chunks <= data_bytes_ / g.chunk_bytes &&
-      uint64_t{g.block_bytes} * g.num_blocks <= data_bytes_ - g.chunk_bytes * g.num_chunks;
-  expect(fits, "index segment: its header is damaged (a region lies outside the segment)");
+  const char* damaged = "index segment: its header is damaged (a region is not where it was planned)";
+  expect(region_fits(o.specs, 1, o.specs_bytes, index_bytes_) &&
+             region_fits(o.columns, sizeof(ColumnRecord), geometry_.num_columns, index_bytes_) &&
+             region_fits(o.tables, sizeof(TableRecord), geometry_.num_tables, index_bytes_) &&
+             geometry_.num_tables <= kMaxTables,
+         damaged);
   instance_ = bounded(h.instance);
   name_ = bounded(h.name);
   specs_.assign(index_ + o.specs, o.specs_bytes);
-  columns_.assign(at<ColumnRecord>(o.columns), at<ColumnRecord>(o.columns) + g.num_columns);
-  for (const ColumnRecord& c : columns_) {
-    expect(c.offset <= g.chunk_bytes && uint64_t{c.row_bytes} * g.chunk_steps <= g.chunk_bytes - c.offset,
-           "index segment: a column lies outside its chunk");
+  columns_.assign(at<ColumnRecord>(o.columns), at<ColumnRecord>(o.columns) + geometry_.num_columns);
+  // Planning the same arena again must come to the same places: then every boundary is the planner's, not the header's.
+  const Plan plan = plan_again();
+  expect(plan.geometry == geometry_ && plan.offsets == offsets_ && plan.columns == columns_ &&
+             plan.index_bytes == index_bytes_ && plan.data_bytes == data_bytes_,
+         damaged);
+  uint64_t item_base = 0, selectors = o.selectors;
+  for (uint32_t i = 0; i < geometry_.num_tables; ++i) {
+    copy_table(i, item_base, selectors);
+    item_base += round_up(tables_[i].capacity, 8);
   }
-  uint64_t selectors = o.selectors;
+}
+
+Plan Arena::plan_again() const {
+  const Geometry& g = geometry_;
+  ArenaSpec spec;
+  for (const ColumnRecord& c : columns_) spec.columns.push_back({c.row_bytes, c.flags});
+  spec.chunk_steps = g.chunk_steps;
+  spec.num_chunks = g.num_chunks;
+  spec.max_streams = g.max_streams;
+  spec.max_sessions = g.max_sessions;
+  spec.num_blocks = g.num_blocks;
+  spec.block_bytes = g.block_bytes;
+  spec.specs = specs_;
   for (uint32_t i = 0; i < g.num_tables; ++i) {
-    TableRecord& r = at<TableRecord>(o.tables)[i];
-    TableFacts t{bounded(r.name), i, r.max_size, r.capacity, r.max_times_sampled, r.slot_bits, r.on_full, r.item_steps,
-                 r.item_base, {r.roles[0], r.roles[1]}, {r.extremes[0], r.extremes[1]}, &r};
-    const SelectorPlacement p = place_selectors(t.max_size, t.roles[kSampler].kind, t.roles[kRemover].kind,
-                                                o.priorities + t.item_base * 8, selectors);
-    selectors = p.end;
-    expect(t.capacity == uint64_t{t.max_size} + 1 && t.item_base % 8 == 0 && t.item_base + t.capacity <= g.total_items &&
-               selectors <= o.end && p.roles[0] == t.roles[0] && p.roles[1] == t.roles[1] &&
-               p.extremes[0] == t.extremes[0] && p.extremes[1] == t.extremes[1],
-           "index segment: the record of table '" + t.name + "' is damaged");
-    tables_.push_back(std::move(t));
+    const TableRecord& r = at<TableRecord>(offsets_.tables)[i];
+    TableSpec t;
+    t.name = bounded(r.name);
+    t.max_size = r.max_size;
+    t.sampler = r.roles[kSampler].kind;
+    t.remover = r.roles[kRemover].kind;
+    spec.tables.push_back(std::move(t));
   }
+  try {
+    return plan_arena(spec);
+  } catch (const std::invalid_argument& e) {
+    throw AttachError(AttachError::Kind::kLayout, std::string("index segment: its header is damaged (") + e.what() + ")");
+  }
+}
+
+void Arena::copy_table(uint32_t index, uint64_t item_base, uint64_t& selectors) {
+  TableRecord& r = at<TableRecord>(offsets_.tables)[index];
+  TableFacts t{bounded(r.name), index, r.max_size, r.capacity, r.max_times_sampled, r.slot_bits, r.on_full, r.item_steps,
+               r.item_base, {r.roles[0], r.roles[1]}, {r.extremes[0], r.extremes[1]}, &r};
+  const SelectorPlacement p = place_selectors(t.max_size, t.roles[kSampler].kind, t.roles[kRemover].kind,
+                                              offsets_.priorities + item_base * 8, selectors);
+  selectors = p.end;
+  expect(t.capacity == uint64_t{t.max_size} + 1 && t.slot_bits == static_cast<uint32_t>(std::bit_width(t.max_size)) &&
+             t.item_base == item_base && p.roles[0] == t.roles[0] && p.roles[1] == t.roles[1] &&
+             p.extremes[0] == t.extremes[0] && p.extremes[1] == t.extremes[1],
+         "index segment: the record of table '" + t.name + "' is damaged");
+  tables_.push_back(std::move(t));
 }
 
 void Arena::populate() const {

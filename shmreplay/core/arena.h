@@ -131,6 +131,8 @@ class Arena {
   void map(int index_fd, int data_fd);
   void check_header() const;
   void copy_facts();
+  Plan plan_again() const;
+  void copy_table(uint32_t index, uint64_t item_base, uint64_t& selectors);
   void populate() const;
 
   char* index_ = nullptr;

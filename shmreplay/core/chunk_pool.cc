@@ -170,7 +170,8 @@ uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32
 }
 
 uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
-  const uint32_t c = pop_free_of(hold, hold.arena().state().rich_sessions.get());
+  uint32_t c = pop_free_of(hold, hold.arena().state().rich_sessions.get());
+  if (c == kNone) c = pop_free(hold, hold.arena().state().free_chunks);  // freed to nobody since the caller's last look
   return start_use(hold, c, session, stream_serial, previous);
 }
 

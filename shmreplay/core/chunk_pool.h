@@ -13,7 +13,7 @@ namespace shmreplay {
 // with one window reference and behind `previous` in its stream (kNone: the stream's first).
 uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous);
 
-// As take_chunk, from whichever session has free ones.
+// Any free chunk at all: of whichever session has some, or of nobody.
 uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous);
 
 // References; the last one to go retires the chunk. `consuming`: by a table that never loses an item for want of room.

@@ -5,19 +5,19 @@
 
 namespace shmreplay {
 namespace {
+constexpr uint32_t kMaxLines = 128;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 }
 
 // A fresh segment is all zeros, so 0 stands for "none" in the tree of the smallest too.
 double Extremes::of_line(int which, uint32_t k, uint64_t line) const noexcept {
   const Word<double>* p = level(which, k) + 8 * line;
-  double result = 0;
+  double result = which == 0 ? 0 : kInfinity;
   for (int i = 0; i < 8; ++i) {
     const double v = p[i].get();
-    if (which == 0) result = std::max(result, v);
-    if (which == 1 && v > 0) result = result == 0 ? v : std::min(result, v);
+    result = which == 0 ? std::max(result, v) : std::min(result, v > 0 ? v : kInfinity);
   }
-  return result;
+  return result == kInfinity ? 0 : result;
 }
 
 double Extremes::largest() const noexcept { return of_line(0, layouts_[0].num_levels - 1, 0); }
@@ -27,14 +27,21 @@ double Extremes::smallest_positive() const noexcept {
   return v > 0 ? v : kInfinity;
 }
 
-void Extremes::follow(Hold& hold, uint32_t slot) {
+void Extremes::climb(Hold& hold, const uint32_t* lines, uint32_t n) {
   for (int which = 0; which < 2; ++which) {
-    uint64_t i = slot;
-    for (uint32_t k = 1; k < layouts_[which].num_levels; ++k) {
-      i /= 8;
-      const double value = of_line(which, k - 1, i);
-      if (level(which, k)[i].get() == value) break;
-      hold.set(level(which, k)[i], value);
+    uint32_t nodes[kMaxLines];
+    uint32_t left = n;
+    std::copy_n(lines, n, nodes);
+    for (uint32_t k = 1; k < layouts_[which].num_levels && left > 0; ++k) {
+      uint32_t parents = 0;
+      for (uint32_t i = 0; i < left; ++i) {
+        const uint32_t node = nodes[i];
+        const double value = of_line(which, k - 1, node);
+        if (level(which, k)[node].get() == value) continue;
+        hold.set(level(which, k)[node], value);
+        if (parents == 0 || nodes[parents - 1] != node / 8) nodes[parents++] = node / 8;
+      }
+      left = parents;
     }
   }
 }

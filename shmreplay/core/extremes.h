@@ -17,8 +17,13 @@ class Extremes {
   double largest() const noexcept;             // 0 when no priority is positive
   double smallest_positive() const noexcept;   // +inf when no priority is positive
 
-  // The priority of `slot` was written; the nodes above it follow.
-  void follow(Hold& hold, uint32_t slot);
+  // Priorities in these lines of 8 were written; the nodes above follow. `lines` ascends, without repeats.
+  void climb(Hold& hold, const uint32_t* lines, uint32_t n);
+
+  void follow(Hold& hold, uint32_t slot) {
+    const uint32_t line = slot / 8;
+    climb(hold, &line, 1);
+  }
 
   // What the nodes above the leaves should be; for rebuild and check.
   template <class Visit>

@@ -18,14 +18,22 @@ inline void copy_bytes(char* to, const char* from, size_t bytes) {
   }
 }
 
-// Whether output o of every pick is its whole span, one run, exactly `rows` rows: then a row range is copied as it lies.
-bool is_plain(const PatternCache& patterns, const Pick& p, size_t o, const OutputBuffer& out) {
-  if (p.num_runs != 1 || p.num_steps != out.rows || p.padding.before != 0 || p.padding.after != 0) return false;
-  const PatternOutput& rule = patterns.at(p.pattern).outputs[o];
+// Whether output o of that pattern shows a whole span of `steps` steps as it lies: then rows are copied as one range.
+bool is_whole(const Pattern& pattern, size_t o, uint32_t steps) {
+  const PatternOutput& rule = pattern.outputs[o];
   if (rule.trim_end != 0 || rule.num_slices != 1) return false;
-  const Slice& s = patterns.at(p.pattern).slices[rule.first_slice];
+  const Slice& s = pattern.slices[rule.first_slice];
   if (s.step != 1 || s.begin != 0 || (s.anchors & kBeginAtEnd)) return false;
-  return s.anchors & kEndAtEnd ? s.end == 0 : s.end == static_cast<int32_t>(p.num_steps);
+  return s.anchors & kEndAtEnd ? s.end == 0 : s.end == static_cast<int32_t>(steps);
+}
+
+// Whether every pick is one run of the same number of steps without padding, all by one pattern. Most batches are.
+bool are_alike(const Pick* picks, uint32_t n) {
+  const Pick& p = picks[0];
+  if (p.padding.before != 0 || p.padding.after != 0) return false;
+  return std::all_of(picks, picks + n, [&](const Pick& q) {
+    return q.pattern == p.pattern && q.num_runs == 1 && q.num_steps == p.num_steps && q.padding.before == 0 && q.padding.after == 0;
+  });
 }
 
 // The place of real step `s` of an item; runs are few, and rows are asked for in order mostly.
@@ -99,20 +107,22 @@ class ItemGather {
   RunCursor cursor_;
 };
 
-void gather_plain(const Arena& arena, const Pick* picks, uint32_t n, const Run* runs, int64_t first, OutputBuffer& out) {
+void gather_whole(const Arena& arena, const Pick* picks, uint32_t n, const Run* runs, int64_t first, OutputBuffer& out) {
   const size_t item_bytes = size_t{out.rows} * out.row_bytes;
   char* to = out.data + static_cast<size_t>(first) * item_bytes;
   const auto source = [&](uint32_t i) {
     const Run& run = runs[picks[i].first_run];
     return arena.row(run.chunk, out.column, run.row);
   };
-  for (uint32_t i = 0; i < std::min(n, kAhead); ++i) __builtin_prefetch(source(i));
-  for (uint32_t i = 0; i < n; ++i, to += item_bytes) {
-    if (i + kAhead < n) {
-      const char* ahead = source(i + kAhead);
-      for (size_t line = 0; line < std::min<size_t>(item_bytes, 256); line += 64) __builtin_prefetch(ahead + line);
+  const size_t fetched = std::min<size_t>(item_bytes, 512);
+  for (uint32_t i = 0; i < n + kAhead; ++i) {
+    if (i < n) {
+      const char* ahead = source(i);
+      for (size_t line = 0; line < fetched; line += 64) __builtin_prefetch(ahead + line);
     }
-    copy_bytes(to, source(i), item_bytes);
+    if (i < kAhead) continue;
+    copy_bytes(to, source(i - kAhead), item_bytes);
+    to += item_bytes;
   }
   std::fill_n(out.lengths + first, n, static_cast<int32_t>(out.rows));
 }
@@ -124,11 +134,11 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
   for (uint32_t i = 0; i < n; ++i) {
     if (patterns.at(picks[i].pattern).outputs.size() != outputs.size()) corrupt("an item has another structure than its table");
   }
+  const bool alike = are_alike(picks, n);
   for (size_t o = 0; o < outputs.size(); ++o) {
     OutputBuffer& out = outputs[o];
-    const bool plain = std::all_of(picks, picks + n, [&](const Pick& p) { return is_plain(patterns, p, o, out); });
-    if (plain) {
-      gather_plain(arena, picks, n, runs, first, out);
+    if (alike && picks[0].num_steps == out.rows && is_whole(patterns.at(picks[0].pattern), o, out.rows)) {
+      gather_whole(arena, picks, n, runs, first, out);
       continue;
     }
     for (uint32_t i = 0; i < n; ++i) {

@@ -4,6 +4,7 @@
 #include "rate_limiter.h"
 #include "rebuild.h"
 #include "robust_lock.h"
+#include "selectors.h"
 
 namespace shmreplay {
 namespace {
@@ -93,6 +94,7 @@ Status Hold::entered(int outcome) {
   held_ = true;
   exceptions_ = std::uncaught_exceptions();
   length_ = 0;
+  num_deferred_ = deferred_entries_ = 0;
   logged_ = true;
   chunk_retired_ = false;
   touched_ = wake_all_ = wake_one_[0] = wake_one_[1] = 0;
@@ -143,8 +145,22 @@ bool Hold::session_is_ours() const {
   return s.state == kSessionAlive && s.generation == arena_.session_generation();
 }
 
+void Hold::outgrown() { corrupt("a hold outgrew its undo log"); }
+
+void Hold::settle() {
+  const uint32_t n = num_deferred_;
+  num_deferred_ = deferred_entries_ = 0;
+  if (n > 0) settle_trees(*this, deferred_, n);
+}
+
 void Hold::end() noexcept {
   if (!held_) return;
+  try {
+    settle();
+  } catch (const CorruptIndex&) {
+    roll_back_and_fail();
+    return;
+  }
   collect_wakes();
   std::atomic_signal_fence(std::memory_order_seq_cst);
   SHMREPLAY_FAULT("hold.committing");

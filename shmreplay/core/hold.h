@@ -27,7 +27,8 @@ namespace shmreplay {
 
 class Hold {
  public:
-  explicit Hold(Arena& arena) noexcept : arena_(arena) {}
+  explicit Hold(Arena& arena) noexcept
+      : arena_(arena), index_(arena.index()), entries_(arena.log().entries), log_length_(&arena.log().length) {}
   ~Hold();
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
@@ -41,10 +42,10 @@ class Hold {
   void end() noexcept;
 
   template <class T>
-  void set(Word<T>& word, std::type_identity_t<T> value) {
-    const T old = word.get();
-    if (std::memcmp(&old, &value, sizeof(T)) == 0) return;  // by bytes: -0.0 and 0.0 differ
-    if (logged_) log_old(reinterpret_cast<char*>(&word) - arena_.index(), std::countr_zero(sizeof(T)), bits(old));
+  [[gnu::always_inline]] void set(Word<T>& word, std::type_identity_t<T> value) {
+    const uint64_t old = bits(word.get());
+    if (old == bits(value)) return;  // by bytes: -0.0 and 0.0 differ
+    log_old(reinterpret_cast<char*>(&word) - index_, std::countr_zero(sizeof(T)), old);
     word.put(value);
     SHMREPLAY_FAULT("hold.word_written");
   }
@@ -55,8 +56,32 @@ class Hold {
     set(word, static_cast<T>(word.get() + amount));
   }
 
+  // Logs every word of a record at once, so that put() may write them. For records of which most words change.
+  template <class Record>
+  void save(Record& record) {
+    static_assert(sizeof(Record) % 8 == 0 && alignof(Record) >= 8);
+    save_words(reinterpret_cast<char*>(&record) - index_, sizeof(Record) / 8);
+  }
+
+  // Writes a word of a record that was saved in this hold.
+  template <class T>
+  void put(Word<T>& word, std::type_identity_t<T> value) {
+    check_saved(reinterpret_cast<char*>(&word) - index_);
+    word.put(value);
+    SHMREPLAY_FAULT("hold.word_put");
+  }
+
+  // The leaf of item g in the trees of its table changed: the nodes above it follow at settle(), at the latest when the
+  // hold ends, those of neighbours once for all.
+  void defer(uint32_t g, uint32_t entries);
+  void settle();
+  bool is_settled() const noexcept { return num_deferred_ == 0; }
+
   // Log entries left; work that may need more than that belongs in the next hold.
-  uint32_t room() const noexcept { return kLogCapacity - length_; }
+  uint32_t room() const noexcept {
+    const uint32_t spoken_for = length_ + deferred_entries_;
+    return spoken_for < kLogCapacity ? kLogCapacity - spoken_for : 0;
+  }
 
   // The limiter of table `index` moved: end() asks whether one of its sleepers can go on.
   void touch(uint32_t index) noexcept { touched_ |= uint64_t{1} << index; }
@@ -80,6 +105,8 @@ class Hold {
     return word;
   }
   void log_old(uint64_t offset, int log2_bytes, uint64_t old);
+  void save_words(uint64_t offset, uint32_t num_words);
+  void check_saved(uint64_t offset) const;
   Status entered(int outcome);
   bool recover();
   bool session_is_ours() const;
@@ -87,7 +114,12 @@ class Hold {
   void roll_back_and_fail() noexcept;
   void unlock_and_wake() noexcept;
 
+  void outgrown();
+
   Arena& arena_;
+  char* const index_;
+  LogEntry* const entries_;
+  std::atomic<uint64_t>* const log_length_;
   bool held_ = false;
   bool logged_ = true;
   bool chunk_retired_ = false;
@@ -95,6 +127,9 @@ class Hold {
   uint64_t touched_ = 0, wake_all_ = 0;
   uint64_t wake_one_[2] = {0, 0};  // by side: tables of which one sleeper is woken after the unlock
   int exceptions_ = 0;
+  static constexpr uint32_t kMaxDeferred = 128;
+  uint32_t num_deferred_ = 0, deferred_entries_ = 0;
+  uint32_t deferred_[kMaxDeferred];
 };
 
 // Ends the sleep of everybody who waits for a chunk, if anybody does. Without the lock or with it.
@@ -104,17 +139,49 @@ void wake_chunk_waiters(Arena& arena) noexcept;
 // points outside the index, which is then unusable.
 bool roll_back(Arena& arena) noexcept;
 
-inline void Hold::log_old(uint64_t offset, int log2_bytes, uint64_t old) {
-  UndoLog& log = arena_.log();
-  if (length_ >= kLogCapacity) corrupt("a hold outgrew its undo log");
-  log.entries[length_] = {offset << 2 | static_cast<uint64_t>(log2_bytes), old};
+[[gnu::always_inline]] inline void Hold::log_old(uint64_t offset, int log2_bytes, uint64_t old) {
+  if (!logged_) [[unlikely]] return;
+  if (length_ == kLogCapacity) [[unlikely]] outgrown();
+  entries_[length_] = {offset << 2 | static_cast<uint64_t>(log2_bytes), old};
   std::atomic_signal_fence(std::memory_order_seq_cst);
   SHMREPLAY_FAULT("hold.entry_written");
   ++length_;
   // Relaxed: nobody reads the log before the mutex has changed hands.
-  log.length.store(length_, std::memory_order_relaxed);
+  log_length_->store(length_, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   SHMREPLAY_FAULT("hold.length_stored");
+}
+
+inline void Hold::save_words(uint64_t offset, uint32_t num_words) {
+  if (!logged_) return;
+  if (length_ + num_words > kLogCapacity) outgrown();
+  for (uint32_t i = 0; i < num_words; ++i) {
+    const uint64_t at = offset + 8 * i;
+    entries_[length_ + i] = {at << 2 | 3, reinterpret_cast<std::atomic<uint64_t>*>(index_ + at)->load(std::memory_order_relaxed)};
+  }
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  SHMREPLAY_FAULT("hold.record_saved");
+  length_ += num_words;
+  log_length_->store(length_, std::memory_order_relaxed);  // relaxed: as in log_old
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  SHMREPLAY_FAULT("hold.length_stored");
+}
+
+// A word put without having been saved would survive a roll-back: fault builds look.
+inline void Hold::check_saved([[maybe_unused]] uint64_t offset) const {
+#ifdef SHMREPLAY_FAULTS
+  if (!logged_) return;
+  for (uint32_t i = length_; i-- > 0;) {
+    if (entries_[i].where >> 2 == offset / 8 * 8) return;
+  }
+  corrupt("a word was put without having been saved");
+#endif
+}
+
+inline void Hold::defer(uint32_t g, uint32_t entries) {
+  if (num_deferred_ == kMaxDeferred) settle();
+  deferred_[num_deferred_++] = g;
+  deferred_entries_ += entries;
 }
 
 }  // namespace shmreplay

@@ -38,7 +38,7 @@ uint32_t pop_slot(Hold& hold, const TableFacts& t) {
 void append_order(Hold& hold, const TableFacts& t, uint32_t g) {
   Arena& a = hold.arena();
   const Queue order = t.record->order.get();
-  hold.set(a.links(g).order, {order.tail, kNone});
+  hold.put(a.links(g).order, {order.tail, kNone});
   if (order.tail != kNone) hold.set(a.links(order.tail).order, {a.links(order.tail).order.get().prev, g});
   hold.set(t.record->order, {order.head == kNone ? g : order.head, g});
 }
@@ -56,7 +56,7 @@ void link_chunk(Hold& hold, uint32_t g, uint32_t chunk) {
   Arena& a = hold.arena();
   ChunkRecord& r = a.chunk(chunk);
   const ChunkItems items = r.items.get();
-  hold.set(a.links(g).chunk, {kNone, items.first});
+  hold.put(a.links(g).chunk, {kNone, items.first});
   if (items.first != kNone) hold.set(a.links(items.first).chunk, {g, a.links(items.first).chunk.get().next});
   hold.set(r.items, {g, items.consuming});
 }
@@ -130,14 +130,15 @@ void touch_item(Hold& hold, const TableFacts& t, uint32_t g) {
 void write_record(Hold& hold, const TableFacts& t, uint32_t g, uint64_t seq, const NewItem& item, uint64_t episode) {
   Arena& a = hold.arena();
   ItemRecord& r = a.item(g);
-  hold.set(r.seq, seq);
-  hold.set(r.counted, {0, r.counted.get().sampler_pos});
-  hold.set(r.place, item.place);
-  hold.set(r.extent, {item.num_steps, item.pattern});
-  hold.set(r.padding, item.padding);
-  hold.set(r.episode, episode);
-  hold.set(r.step, item.step);
-  hold.set(r.insert_no, t.record->next_insert_no.get());
+  hold.save(r);
+  hold.put(r.seq, seq);
+  hold.put(r.counted, {0, 0});
+  hold.put(r.place, item.place);
+  hold.put(r.extent, {item.num_steps, item.pattern});
+  hold.put(r.padding, item.padding);
+  hold.put(r.episode, episode);
+  hold.put(r.step, item.step);
+  hold.put(r.insert_no, t.record->next_insert_no.get());
   hold.add(t.record->next_insert_no, 1);
   touch_item(hold, t, g);
   hold.set(a.priority(g), item.priority);
@@ -148,6 +149,7 @@ void evict_overflow(Hold& hold, const TableFacts& t) {
   if (r.size.get() <= t.max_size) return;
   const Selector remover(hold.arena(), t, kRemover);
   const bool random = t.roles[kRemover].kind == kUniform || t.roles[kRemover].kind == kPrioritized;
+  if (t.roles[kRemover].kind == kPrioritized) hold.settle();
   remove_item(hold, t, remover.pick(random ? next_uniform(hold, r.remover_rng) : 0), Removal::kEvicted);
 }
 
@@ -175,8 +177,9 @@ Inserted insert_item(Hold& hold, const TableFacts& t, const NewItem& item) {
   const uint64_t seq = next_seq(hold, t);
   const uint64_t episode = item.episode == 0 ? seq : item.episode;
   write_record(hold, t, g, seq, item, episode);
+  hold.save(a.links(g));
   const uint32_t episode_slot = count_episode(hold, t, item, episode);
-  hold.set(a.links(g).tail, {a.links(g).tail.get().remover_pos, episode_slot});
+  hold.put(a.links(g).tail, {0, episode_slot});
   append_order(hold, t, g);
   const bool keep = keeps_items(t);
   uint32_t num_chunks = 0;
@@ -189,7 +192,6 @@ Inserted insert_item(Hold& hold, const TableFacts& t, const NewItem& item) {
   add_pattern_ref(hold, item.pattern);
   Selector(a, t, kSampler).insert(hold, g, item.priority);
   Selector(a, t, kRemover).insert(hold, g, item.priority);
-  if (t.prioritized()) Extremes(a, t.extremes).follow(hold, g - static_cast<uint32_t>(t.item_base));
   hold.add(r.size, 1);
   if (t.consumes()) hold.add(r.remaining_samples, t.max_times_sampled);
   evict_overflow(hold, t);
@@ -206,7 +208,6 @@ void remove_item(Hold& hold, const TableFacts& t, uint32_t g, Removal why) {
   Selector(a, t, kSampler).erase(hold, g);
   Selector(a, t, kRemover).erase(hold, g);
   hold.set(a.priority(g), 0.0);
-  if (t.prioritized()) Extremes(a, t.extremes).follow(hold, g - static_cast<uint32_t>(t.item_base));
   unlink_order(hold, t, g);
   unlink_chunk(hold, g, item.place.get().chunk);
   const bool keep = keeps_items(t);
@@ -238,22 +239,25 @@ void update_priority(Hold& hold, const TableFacts& t, uint32_t g, double priorit
   touch_item(hold, t, g);
   Selector(a, t, kSampler).update(hold, g, priority);
   Selector(a, t, kRemover).update(hold, g, priority);
-  if (t.prioritized()) Extremes(a, t.extremes).follow(hold, g - static_cast<uint32_t>(t.item_base));
 }
 
 uint32_t count_sample(Hold& hold, const TableFacts& t, uint32_t g) {
   TableRecord& r = *t.record;
   Word<Counted>& counted = hold.arena().item(g).counted;
-  const uint32_t times = counted.get().times_sampled + 1;
-  hold.set(counted, {times, counted.get().sampler_pos});
+  const Counted before = counted.get();
+  const uint32_t times = before.times_sampled + 1;
+  hold.set(counted, {times, before.sampler_pos});
   if (times == 1) hold.add(r.num_unique_samples, 1);
-  hold.add(r.limiter.samples, 1);
   if (t.consumes()) {
     hold.add(r.remaining_samples, -1);
     if (times >= t.max_times_sampled) remove_item(hold, t, g, Removal::kConsumed);
   }
-  hold.touch(t.index);
   return times;
+}
+
+void count_samples(Hold& hold, const TableFacts& t, uint32_t n) {
+  hold.add(t.record->limiter.samples, n);
+  hold.touch(t.index);
 }
 
 Status admit_structure(Hold& hold, const TableFacts& t, const PreparedPattern& p) {
@@ -275,9 +279,10 @@ void note_lengths(Hold& hold, const TableFacts& t, const Pattern& pattern, uint6
   }
 }
 
-double default_priority(const Arena& arena, const TableFacts& t) noexcept {
+double default_priority(Hold& hold, const TableFacts& t) {
   if (!t.prioritized()) return 1.0;
-  const double largest = Extremes(const_cast<Arena&>(arena), t.extremes).largest();
+  hold.settle();
+  const double largest = Extremes(hold.arena(), t.extremes).largest();
   return largest > 0 ? largest : 1.0;
 }
 

@@ -43,8 +43,11 @@ void remove_item(Hold& hold, const TableFacts& table, uint32_t g, Removal why);
 
 void update_priority(Hold& hold, const TableFacts& table, uint32_t g, double priority);
 
-// Counts one sample of the item; removes it if that was the last allowed. Returns its times_sampled.
+// Counts one sample of the item, not yet for the limiter; removes it if that was the last allowed. Its times_sampled.
 uint32_t count_sample(Hold& hold, const TableFacts& table, uint32_t g);
+
+// Counts n samples for the limiter: S. Once for a group of draws, in the same hold.
+void count_samples(Hold& hold, const TableFacts& table, uint32_t n);
 
 // The table's structure must be the pattern's; the first item fixes it.
 Status admit_structure(Hold& hold, const TableFacts& table, const PreparedPattern& prepared);
@@ -53,7 +56,7 @@ Status admit_structure(Hold& hold, const TableFacts& table, const PreparedPatter
 void note_lengths(Hold& hold, const TableFacts& table, const Pattern& pattern, uint64_t positions);
 
 // The priority of an item inserted without one: the largest live one if positive, else 1 (Prioritized); else 1.
-double default_priority(const Arena& arena, const TableFacts& table) noexcept;
+double default_priority(Hold& hold, const TableFacts& table);
 
 // Log entries that removing item g may need at most.
 uint32_t removal_entries(const Arena& arena, uint32_t g);

@@ -69,11 +69,13 @@ struct Geometry {
   uint64_t total_items;
   uint64_t chunk_bytes;      // bytes
   uint64_t presence_offset;  // bytes, from the chunk's start
+  bool operator==(const Geometry&) const = default;
 };
 
 struct Offsets {  // bytes from the index segment's start, each a multiple of 128
   uint64_t specs, specs_bytes, lock, log, state, sessions, streams, sleepers, calls, chunks, blocks, columns, patterns,
       tables, items, links, priorities, episodes, selectors, end;
+  bool operator==(const Offsets&) const = default;
 };
 
 struct Header {
@@ -203,6 +205,7 @@ struct ColumnRecord {
   uint64_t offset;     // bytes, from the chunk's start, a multiple of 128
   uint32_t row_bytes;
   uint32_t flags;
+  bool operator==(const ColumnRecord&) const = default;
 };
 
 // ---- patterns ----------------------------------------------------------------------------------------------------
@@ -371,7 +374,8 @@ struct Plan {
   uint64_t index_bytes, data_bytes;  // whole pages
 };
 
-// Sizes and offsets of an arena. Throws std::invalid_argument naming what is out of range.
+// Sizes and offsets of an arena. Throws std::invalid_argument naming what is out of range. Attaching plans again and
+// refuses a segment that lies otherwise, so whatever changes a number here needs another kLayoutVersion.
 Plan plan_arena(const ArenaSpec& spec);
 
 struct SelectorPlacement {

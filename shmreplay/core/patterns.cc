@@ -137,8 +137,11 @@ bool PatternCache::note(Hold&, uint32_t record) {
   const PatternRecord& r = arena_.pattern(record);
   Entry& e = entries_[record];
   const uint32_t generation = r.usage.get().generation;
-  if (e.known && e.generation == generation) return true;
-  if (num_raw_ == kPending) return false;
+  if (e.part != 0 && e.generation == generation) {
+    e.part = part_;
+    return true;
+  }
+  if (num_raw_ == kPending || e.part == part_) return false;
   Raw& raw = raw_[num_raw_++];
   raw.record = record;
   raw.num_outputs = r.size.get().num_outputs;
@@ -147,7 +150,7 @@ bool PatternCache::note(Hold&, uint32_t record) {
   if (raw.blob_bytes > kPatternWords * 8) corrupt("a pattern's size");
   for (uint32_t i = 0; i < (raw.blob_bytes + 7) / 8; ++i) raw.words[i] = r.blob[i].get();
   e.generation = generation;
-  e.known = true;
+  e.part = part_;
   return true;
 }
 

@@ -80,7 +80,10 @@ void drop_pattern_ref(Hold& hold, uint32_t record);
 class PatternCache {
  public:
   explicit PatternCache(Arena& arena);
-  // false: too many new ones at once; settle() first.
+  // What was noted before is needed no more: its records may show other patterns from now on.
+  void begin_part() noexcept { ++part_; }
+  // false: too many new ones at once, settle() first; or the record was given to another pattern since this part noted it,
+  // which has to wait for the next part.
   bool note(Hold& hold, uint32_t record);
   void settle();
   const Pattern& at(uint32_t record) const { return *entries_[record].pattern; }
@@ -89,7 +92,7 @@ class PatternCache {
   static constexpr uint32_t kPending = 8;
   struct Entry {
     uint32_t generation = 0;
-    bool known = false;
+    uint32_t part = 0;  // that noted it last; 0: none yet
     std::unique_ptr<Pattern> pattern;
   };
   struct Raw {
@@ -100,6 +103,7 @@ class PatternCache {
   std::vector<Entry> entries_;
   std::unique_ptr<Raw[]> raw_;
   uint32_t num_raw_ = 0;
+  uint32_t part_ = 1;
 };
 
 }  // namespace shmreplay

@@ -30,6 +30,7 @@ class Rebuild {
     for (uint32_t i = 0; i < a_.num_tables(); ++i) rebuild_table(a_.table(i));
     count_windows();
     list_chunks();
+    hold_.settle();
     hold_.set(a_.state().rebuilding, 0);
   }
 
@@ -113,7 +114,6 @@ class Rebuild {
     add_pattern_ref(hold_, item.extent.get().pattern);
     Selector(a_, t, kSampler).insert(hold_, g, a_.priority(g).get());
     Selector(a_, t, kRemover).insert(hold_, g, a_.priority(g).get());
-    if (t.prioritized()) Extremes(a_, t.extremes).follow(hold_, g - static_cast<uint32_t>(t.item_base));
     hold_.add(r.size, 1);
     if (t.consumes()) hold_.add(r.remaining_samples, t.max_times_sampled - item.counted.get().times_sampled);
   }

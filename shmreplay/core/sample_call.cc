@@ -52,29 +52,45 @@ void SampleCall::note_table(const TableFacts& t) {
   for (uint32_t o = 0; o < n; ++o) rows_[o] = t.record->longest[o].get();
 }
 
+// How many draws of `want` the limiter admits now.
+uint32_t SampleCall::admitted(const TableFacts& t, const SampleOptions& options, uint32_t want) {
+  if (t.record->size.get() == 0) return 0;
+  if (!options.count) return want;
+  uint32_t n = 0;
+  while (n < want && can_sample(*t.record, n + 1)) ++n;
+  return n;
+}
+
+void SampleCall::note_smallest(const TableFacts& t) {
+  if (!t.prioritized() || t.record->size.get() == 0) return;
+  const double total = SumTree(arena_, t.roles[kSampler].sum).total();
+  const double smallest = Extremes(arena_, t.extremes).smallest_positive();
+  smallest_probability_ = total > 0 ? leaf_weight(smallest, t.record->exponents[kSampler].get()) / total
+                                    : 1.0 / static_cast<double>(t.record->size.get());
+}
+
 SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const SampleOptions& options, uint32_t from) {
   const Selector sampler(arena_, t, kSampler);
-  const auto admitted = [&] { return t.record->size.get() > 0 && (!options.count || can_sample(*t.record, 1)); };
   const uint32_t want = std::min(options.n - from, kGroup);
   const double* u = options.uniforms + from;
-  if (t.prioritized()) {
-    const double smallest = Extremes(arena_, t.extremes).smallest_positive();
-    const SumTree tree(arena_, t.roles[kSampler].sum);
-    const double total = tree.total();
-    smallest_probability_ =
-        total > 0 ? leaf_weight(smallest, t.record->exponents[kSampler].get()) / total : 1.0 / static_cast<double>(t.record->size.get());
-  }
+  note_smallest(t);
   // Where a sample may remove its item, the next draw must see that; else the group descends side by side.
-  const uint32_t together = t.consumes() ? 1 : want;
-  for (uint32_t i = 0; i < want; i += together) {
-    if (!admitted()) return Stop::kNotAdmitted;
+  const uint32_t most = t.consumes() ? 1 : want;
+  for (uint32_t i = 0; i < want;) {
+    const uint32_t together = admitted(t, options, std::min(most, want - i));
+    if (together == 0) return Stop::kNotAdmitted;
     uint32_t items[kGroup];
+    hold.settle();
     sampler.pick_group(u + i, together, items);
-    for (uint32_t d = 0; d < together; ++d) __builtin_prefetch(&arena_.item(items[d]), 1);
     for (uint32_t d = 0; d < together; ++d) {
-      if (d > 0 && !admitted()) return Stop::kNotAdmitted;
-      if (!add_pick(hold, t, items[d], sampler.probability(items[d]), options.count)) return Stop::kPartFull;
+      __builtin_prefetch(&arena_.item(items[d]), 1);
+      __builtin_prefetch(&arena_.priority(items[d]));
     }
+    uint32_t drawn = 0;
+    while (drawn < together && add_pick(hold, t, items[drawn], sampler.probability(items[drawn]), options.count)) ++drawn;
+    if (options.count && drawn > 0) count_samples(hold, t, drawn);
+    if (drawn < together) return Stop::kPartFull;
+    i += together;
   }
   return Stop::kDone;
 }
@@ -83,6 +99,7 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
                              Blocked& blocked, Stop& stop) {
   picks_.clear();
   runs_.clear();
+  patterns_.begin_part();
   for (;;) {
     Hold hold(arena_);
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
@@ -157,6 +174,7 @@ SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t 
   for (uint32_t i = 0; i < n;) {
     picks_.clear();
     runs_.clear();
+    patterns_.begin_part();
     bool full = false;
     while (i < n && !full) {
       Hold hold(arena_);

@@ -56,6 +56,8 @@ class SampleCall {
   Status draw_part(const TableFacts& table, const SampleOptions& options, uint32_t from, const Wait& wait, Blocked& blocked,
                    Stop& stop);
   Stop draw_group(Hold& hold, const TableFacts& table, const SampleOptions& options, uint32_t from);
+  static uint32_t admitted(const TableFacts& table, const SampleOptions& options, uint32_t want);
+  void note_smallest(const TableFacts& table);
   bool add_pick(Hold& hold, const TableFacts& table, uint32_t g, double probability, bool count);
   Status deliver(const TableFacts& table, int64_t first, BatchSink& sink);
   void note_table(const TableFacts& table);

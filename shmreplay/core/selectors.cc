@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "extremes.h"
+
 namespace shmreplay {
 namespace {
 constexpr uint64_t kArity = 4;
+constexpr uint32_t kMaxSettled = 128;
 }
 
 Word<uint32_t>& Selector::dense(uint64_t i) const {
@@ -31,15 +34,20 @@ void Selector::set_position(Hold& hold, uint32_t g, uint32_t position) {
   }
 }
 
+void Selector::set_leaf(Hold& hold, uint32_t g, double weight) {
+  tree().set_leaf(hold, slot(g), weight);
+  // Beside the nodes of this tree those of the extremes, which follow the sampler's.
+  const uint32_t levels = layout_.sum.num_levels + (role_ == kSampler ? 2 * table_.extremes[0].num_levels : 0);
+  hold.defer(g, levels);
+}
+
 void Selector::insert(Hold& hold, uint32_t g, double priority) {
   const uint64_t n = table_.record->size.get();
   if (is_dense()) {
     hold.set(dense(n), slot(g));
     set_position(hold, g, static_cast<uint32_t>(n));
   }
-  if (layout_.kind == kPrioritized) {
-    tree().set(hold, slot(g), leaf_weight(priority, table_.record->exponents[role_].get()));
-  }
+  if (layout_.kind == kPrioritized) set_leaf(hold, g, leaf_weight(priority, table_.record->exponents[role_].get()));
   if (is_heap()) sift_up(hold, n, {priority, arena_.links(g).touch.get(), g});
 }
 
@@ -52,7 +60,7 @@ void Selector::erase(Hold& hold, uint32_t g) {
     hold.set(dense(at), moved);
     set_position(hold, static_cast<uint32_t>(table_.item_base) + moved, at);
   }
-  if (layout_.kind == kPrioritized) tree().set(hold, slot(g), 0);
+  if (layout_.kind == kPrioritized) set_leaf(hold, g, 0);
   if (is_heap()) {
     const uint32_t at = position(g);
     if (at > last) corrupt("a heap's position is out of range");
@@ -61,9 +69,7 @@ void Selector::erase(Hold& hold, uint32_t g) {
 }
 
 void Selector::update(Hold& hold, uint32_t g, double priority) {
-  if (layout_.kind == kPrioritized) {
-    tree().set(hold, slot(g), leaf_weight(priority, table_.record->exponents[role_].get()));
-  }
+  if (layout_.kind == kPrioritized) set_leaf(hold, g, leaf_weight(priority, table_.record->exponents[role_].get()));
   if (is_heap()) settle(hold, position(g), table_.record->size.get(), {priority, arena_.links(g).touch.get(), g});
 }
 
@@ -165,6 +171,24 @@ void Selector::settle(Hold& hold, uint64_t i, uint64_t n, const Entry& e) {
     sift_up(hold, i, e);
   } else {
     sift_down(hold, i, n, e);
+  }
+}
+
+void settle_trees(Hold& hold, uint32_t* items, uint32_t n) {
+  Arena& arena = hold.arena();
+  std::sort(items, items + n);
+  for (uint32_t i = 0; i < n;) {
+    const TableFacts& t = arena.table_of(items[i]);
+    const auto base = static_cast<uint32_t>(t.item_base);
+    uint32_t lines[kMaxSettled], num_lines = 0;  // lines of 8 leaves, ascending
+    for (; i < n && num_lines < kMaxSettled && items[i] - base < t.capacity; ++i) {
+      const uint32_t line = (items[i] - base) / 8;
+      if (num_lines == 0 || lines[num_lines - 1] != line) lines[num_lines++] = line;
+    }
+    for (const RoleLayout& role : t.roles) {
+      if (role.kind == kPrioritized) SumTree(arena, role.sum).climb(hold, lines, num_lines);
+    }
+    if (t.prioritized()) Extremes(arena, t.extremes).climb(hold, lines, num_lines);
   }
 }
 

@@ -22,7 +22,7 @@ class Selector {
   void erase(Hold& hold, uint32_t g);
   void update(Hold& hold, uint32_t g, double priority);  // the item's priority and touch are the new ones already
 
-  // One item; `u` in [0, 1). The table is not empty.
+  // One item; `u` in [0, 1). The table is not empty, and the hold is settled.
   uint32_t pick(double u) const;
 
   // n <= kGroup independent picks of an index that does not change meanwhile.
@@ -36,6 +36,7 @@ class Selector {
  private:
   bool is_dense() const noexcept { return layout_.kind == kUniform || layout_.kind == kPrioritized; }
   bool is_heap() const noexcept { return layout_.kind == kMinHeap || layout_.kind == kMaxHeap; }
+  void set_leaf(Hold& hold, uint32_t g, double weight);
   SumTree tree() const noexcept { return SumTree(arena_, layout_.sum); }
   Word<uint32_t>& dense(uint64_t i) const;
   HeapNode& node(uint64_t i) const;
@@ -58,5 +59,8 @@ class Selector {
   Role role_;
   const RoleLayout& layout_;
 };
+
+// Brings the nodes above the deferred items' leaves up to date, in every tree of their tables, each node once. Sorts `items`.
+void settle_trees(Hold& hold, uint32_t* items, uint32_t n);
 
 }  // namespace shmreplay

@@ -126,7 +126,8 @@ Status StreamWriter::take_chunk(const Wait& wait) {
       Status status = reap_dead_sessions(arena_, wait, n);
       again = n > 0;
       if (status == Status::kOk && !again) status = reclaim(arena_, wait, n);
-      again |= n > 0;
+      // Others may have reclaimed since our look and taken less than they freed; nobody would wake us for the rest.
+      again |= n > 0 || arena_.state().num_free.get() > 0;
       return status;
     });
     if (s != Status::kOk) return s;
@@ -188,10 +189,12 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     if (const Status s = admit_structure(hold, t, p); s != Status::kOk) return s;
     blocked.leave(hold);
     const uint32_t before = done;
+    // Once a hold: the first newcomer at that priority keeps it the largest for the others.
+    const double fallback = default_priority(hold, t);
     for (; done < n && done - before < kInsertGroup && can_insert(*t.record, 1); ++done) {
       if (done > before && hold.room() < insert_entries(t, chunks) + p.blob.size()) break;
       NewItem& item = items[done];
-      item.priority = priorities[done] < 0 ? default_priority(arena_, t) : priorities[done];
+      item.priority = priorities[done] < 0 ? fallback : priorities[done];
       item.pattern = p.record;
       const uint64_t positions = uint64_t{item.padding.before} + item.num_steps + item.padding.after;
       if (noted_[t.index].pattern_hash != p.hash || noted_[t.index].positions != positions) {

@@ -1,5 +1,7 @@
 #include "streams.h"
 
+#include <algorithm>
+
 #include "chunk_pool.h"
 
 namespace shmreplay {
@@ -66,9 +68,10 @@ bool close_streams_of(Hold& hold, uint32_t session, uint32_t generation, uint32_
     if (slice == 0 || looked == kScan) return false;
     const StreamOwner owner = a.stream(cursor).owner.get();
     if (owner.session != session || owner.generation != generation) continue;
-    const uint32_t chunks = a.stream(cursor).size.get().num_chunks;
+    // A stream without a chunk costs its record's words all the same.
+    const uint32_t cost = std::max(a.stream(cursor).size.get().num_chunks, 1u);
     if (!close_stream(hold, cursor, slice)) return false;
-    slice -= chunks < slice ? chunks : slice;
+    slice -= std::min(cost, slice);
   }
   return true;
 }

@@ -2,27 +2,30 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace shmreplay {
 namespace {
 
-// Which child the remaining mass r falls into; r becomes the mass within it. Rounding may leave r at or beyond the sum of
-// the line: then the last child that is not 0.
-uint32_t pick_child(const Word<double>* line, double& r) noexcept {
-  uint32_t last = 0;
-  double rest = r;
-  for (uint32_t i = 0; i < 8; ++i) {
-    const double w = line[i].get();
-    if (w <= 0) continue;
-    if (rest < w) {
-      r = rest;
-      return i;
-    }
-    rest -= w;
-    last = i;
+constexpr uint32_t kMaxLines = 128;
+
+// Which child the remaining mass r falls into; r becomes the mass within it. Without branches: the children before it are
+// those whose running sum is at most r. A child of weight 0 adds nothing to the sum, so it is never the first beyond r.
+// Rounding may leave r at or beyond the sum of the line: then the last child that is not 0.
+inline uint32_t pick_child(const Word<double>* line, double& r) noexcept {
+  double w[8], sums[9];
+  std::memcpy(w, line, sizeof w);  // under the lock nobody writes it
+  sums[0] = 0;
+  for (int i = 0; i < 8; ++i) sums[i + 1] = sums[i] + w[i];
+  uint32_t child = 0;
+  for (int i = 1; i <= 8; ++i) child += sums[i] <= r ? 1 : 0;
+  if (child < 8) [[likely]] {
+    r -= sums[child];
+    return child;
   }
-  r = std::nextafter(line[last].get(), 0.0);
-  return last;
+  for (child = 7; child > 0 && !(line[child].get() > 0);) --child;
+  r = std::nextafter(line[child].get(), 0.0);
+  return child;
 }
 
 }  // namespace
@@ -33,13 +36,17 @@ double leaf_weight(double priority, double exponent) noexcept {
   return std::clamp(w, 1e-290, 1e290);
 }
 
-void SumTree::set(Hold& hold, uint32_t slot, double weight) {
-  uint64_t i = slot;
-  hold.set(level(0)[i], weight);
+void SumTree::climb(Hold& hold, const uint32_t* lines, uint32_t n) {
+  uint32_t nodes[kMaxLines];
+  std::copy_n(lines, n, nodes);
   for (uint32_t k = 1; k < layout_.num_levels; ++k) {
-    const uint64_t parent = i / 8;
-    hold.set(level(k)[parent], sum_line(level(k - 1) + 8 * parent));
-    i = parent;
+    uint32_t parents = 0;
+    for (uint32_t i = 0; i < n; ++i) {
+      const uint32_t node = nodes[i];
+      hold.set(level(k)[node], sum_line(level(k - 1) + 8 * uint64_t{node}));
+      if (parents == 0 || nodes[parents - 1] != node / 8) nodes[parents++] = node / 8;
+    }
+    n = parents;
   }
 }
 

@@ -21,7 +21,16 @@ class SumTree {
   double leaf(uint32_t slot) const noexcept { return level(0)[slot].get(); }
   double total() const noexcept { return sum_line(level(layout_.num_levels - 1)); }
 
-  void set(Hold& hold, uint32_t slot, double weight);
+  void set_leaf(Hold& hold, uint32_t slot, double weight) { hold.set(level(0)[slot], weight); }
+
+  // The nodes above these lines of 8 leaves follow them. `lines` ascends, without repeats.
+  void climb(Hold& hold, const uint32_t* lines, uint32_t n);
+
+  void set(Hold& hold, uint32_t slot, double weight) {
+    set_leaf(hold, slot, weight);
+    const uint32_t line = slot / 8;
+    climb(hold, &line, 1);
+  }
 
   // For each u in [0, 1): the slot in whose share of the total u falls. Never a leaf of weight 0. total() > 0.
   void draw(const double* u, uint32_t n, uint32_t* slots) const;
