@@ -107,7 +107,7 @@ def fail_for_leftovers(segments_before: set[str], children_before: set[int], see
     for process in alive:
         process.kill()  # a child of ours; the next run shall not meet it
     for name in sorted(segments() - segments_before):
-        if is_used_elsewhere(name):
+        if is_used_elsewhere(name) or not (SHM / name).exists():
             continue
         left.append(f"segment {name}" + (f", first seen after {seen[name]}" if name in seen else ""))
     if left:

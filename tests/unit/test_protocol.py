@@ -117,7 +117,12 @@ def test_a_message_too_long_to_send_is_refused_before_sending() -> None:
 
 def test_messages_cross_a_socket_whatever_the_pieces(pair: Pair) -> None:
     messages: list[dict[str, Any]] = [{"n": 1}, {"big": bytes(3 * 2**20)}, {"text": "ä" * 1000}]
-    sender = threading.Thread(target=lambda: [send_message(pair[0], m, Deadline(30.0)) for m in messages])
+
+    def send_all() -> None:
+        for message in messages:
+            send_message(pair[0], message, Deadline(30.0))
+
+    sender = threading.Thread(target=send_all)
     sender.start()
     received = [receive_message(pair[1], Deadline(30.0))[0] for _ in messages]
     sender.join()

@@ -44,6 +44,21 @@ def test_names_hold_both_parts_between_dots() -> None:
     assert segments.lock_name("a") == "shmreplay.a.lock"
 
 
+def test_an_embedded_instance_names_its_parent() -> None:
+    assert segments.embedded_parent(segments.embedded_instance(42, "c0ffee")) == 42
+    assert segments.embedded_parent("default") is None
+    assert segments.embedded_parent("embedded-x-c0ffee") is None
+
+
+def test_instances_are_found_by_their_locks(store: SegmentStore, instance: str) -> None:
+    os.close(store.create(segments.lock_name(instance)))
+    os.close(store.create(segment_names("unit-other", "lock").index))
+    assert instance in store.locked_instances()
+    assert "unit-other" not in store.locked_instances()
+    store.unlink(segments.lock_name(instance))
+    store.remove_arena("unit-other", "lock")
+
+
 @pytest.mark.parametrize("name", ["", "a.b", "a/b", "..", "ä", "a b", "x" * 65, "a\n"])
 def test_a_name_that_could_be_mistaken_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="instance name"):

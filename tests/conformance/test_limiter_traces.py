@@ -1,0 +1,76 @@
+"""What rate limiters admit, as dm-reverb answered: can_insert(n) and can_sample(n) after every operation."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmreplay as sr
+from shmreplay.clients.batch import Batch
+from shmreplay.clients.table import TableHandle
+from tests.conformance.traces import Trace, load, table_of, trace_id
+from tests.tables import TableMaker
+
+COUNTS = (1, 2, 3, 7)  # the n of the recorded verdicts
+
+# Some of the recorded limiters have bounds below min_size_to_sample * samples_per_insert, and their makers are warned.
+pytestmark = pytest.mark.filterwarnings("ignore:SampleToInsertRatio:UserWarning")
+
+
+def do(table: TableHandle, op: str, last: Batch | None) -> Batch | None:
+    """Does one operation, which must be admitted at once; returns the batch sampled last."""
+    if op == "insert":
+        table.insert({"value": 0}, timeout_s=0)
+    elif op == "sample":
+        return table.sample(1, timeout_s=0)
+    elif op == "delete_last_sampled":
+        table.delete([] if last is None else last.keys)
+    elif op == "reset":
+        table.reset()
+    else:
+        assert op == "start", op
+    return last
+
+
+def samples_left(table: TableHandle, max_times_sampled: int) -> float:
+    """How many samples the live items allow."""
+    times = table.get(table.keys()).times_sampled
+    return float(np.sum(max_times_sampled - times)) if max_times_sampled > 0 else np.inf
+
+
+def verdicts(table: TableHandle) -> dict[str, Any]:
+    return {
+        "can_insert": [table.can_insert(n) for n in COUNTS],
+        "can_sample": [table.can_sample(n) for n in COUNTS],
+        "size": len(table),
+    }
+
+
+@pytest.mark.parametrize("trace", load("limiters.json"), ids=trace_id)
+def test_limiters_answer_as_recorded(make_table: TableMaker, trace: Trace) -> None:
+    """Except that can_sample(n) is False, whatever was recorded, when the items do not allow n more samples.
+
+    dm-reverb looks at the limiter alone: of two items that may be sampled once each it says that one can have three.
+    """
+    table = table_of(trace, make_table)
+    last: Batch | None = None
+    for number, op in enumerate(trace["ops"]):
+        last = do(table, op["op"], last)
+        left = samples_left(table, trace["table"]["max_times_sampled"])
+        expected = {
+            "can_insert": op["can_insert"],
+            "can_sample": [can and n <= left for n, can in zip(COUNTS, op["can_sample"], strict=True)],
+            "size": op["size"],
+        }
+        assert (number, verdicts(table)) == (number, expected)
+
+
+def test_can_sample_is_false_for_more_samples_than_the_items_allow(make_table: TableMaker) -> None:
+    """Where dm-reverb says True, sample(3) would wait; so it does here, and hands out the two that there are."""
+    table = make_table(signature={"value": np.int64(0)}, sampler=sr.selectors.Fifo(), max_times_sampled=1)
+    for value in range(2):
+        table.insert({"value": value})
+    assert [table.can_sample(n) for n in (1, 2, 3)] == [True, True, False]
+    with pytest.raises(sr.RateLimitTimeout) as raised:
+        table.sample(3, timeout_s=0)
+    assert raised.value.batch.data["value"].tolist() == [0, 1]

@@ -1,0 +1,56 @@
+// Kills a process at every named point of an operation, one point a time, and looks at what it left.
+//
+// The child attaches, sets up, arms the k-th point and performs the operation on the shared mapping; k = 1, 2, ... until it
+// gets through. After each death the parent takes the lock, which rolls back, and the index must be byte for byte what it
+// was at the border of two holds: the words change at commits and nowhere else.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include "fixtures.h"
+
+namespace shmreplay::test {
+
+// Sets up in the child, unarmed, and answers what is to be done under fire. Nothing of it is destroyed afterwards.
+using Operation = std::function<std::function<void()>(Arena& arena)>;
+
+class CrashLab {
+ public:
+  explicit CrashLab(const ArenaSpec& spec);
+
+  // Filled by the test before run().
+  World world;
+
+  enum class Holds { kOne, kMany, kUnlogged };
+
+  // Performs the operation until it survives; checks everything after each death.
+  void run(const char* name, Holds holds, const Operation& operation);
+
+  // As run(), and the process that takes the lock after each of some deaths is killed at every point of its roll-back.
+  void run_with_deaths_in_recovery(const char* name, const Operation& operation);
+
+  // One child that performs the operation armed with k (0: not armed). Whether it was killed.
+  bool perform(const Operation& operation, int64_t k);
+
+  // Takes the lock, as anybody would next.
+  void recover();
+
+  void save();     // the index as it is now
+  void restore();  // as it was saved
+
+  static void print_totals();
+
+ private:
+  // Every word that a hold can write; futex words, call slots and clocks read as 0, for they are not undone.
+  std::string words();
+  void listen_to(const Operation& operation);
+  void check_after_death(int64_t k);
+
+  SessionInfo child_;
+  std::string saved_;
+  std::vector<const char*> points_;  // that the operation passes, in order
+};
+
+}  // namespace shmreplay::test

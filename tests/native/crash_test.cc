@@ -1,0 +1,330 @@
+// SIGKILL at every named point of every operation: see crash.h.
+#include <csignal>
+
+#include "chunk_pool.h"
+#include "crash.h"
+#include "item_table.h"
+#include "rate_limiter.h"
+#include "rebuild.h"
+#include "streams.h"
+
+namespace shmreplay::test {
+namespace {
+
+using Holds = CrashLab::Holds;
+
+// A table of trees and a heap, a queue, a table of dense arrays; chunks of two steps, so that most items cross borders.
+ArenaSpec lab_spec() {
+  TableSpec heaps = open_table("heaps", 8, kMaxHeap, kLifo);
+  heaps.max_times_sampled = 2;
+  ArenaSpec s = arena_of({open_table("trees", 8, kPrioritized, kMinHeap), queue_table("queue", 8),
+                          open_table("dense", 5, kUniform, kUniform), heaps}, 2, 24);
+  s.max_streams = 6;
+  s.max_sessions = 4;
+  s.num_blocks = 6;
+  s.block_bytes = 128;
+  return s;
+}
+
+// A lab in which every table has items and a stream of the parent is open.
+class Lab : public CrashLab {
+ public:
+  explicit Lab(int items = 4) : CrashLab(lab_spec()), actor_(world.arena, world.table(0), 6, 100) {
+    for (int i = 0; i < items; ++i) {
+      actor_.append();
+      keys.push_back(actor_.create(std::min(actor_.writer.num_steps(), 3u), 1.0 + i % 3));
+      for (uint32_t t = 1; t < 4; ++t) actor_.create_in(world.table(t), 1, i);
+    }
+  }
+  std::vector<int64_t> keys;  // of the first table
+
+ private:
+  Actor actor_;
+};
+
+// The child's own writer with `steps` steps behind it; lives until the child ends.
+Actor& writer_of(Arena& arena, uint32_t table, uint32_t steps) {
+  auto* actor = new Actor(arena, arena.table(table), 8, 1000);
+  for (uint32_t i = 0; i < steps; ++i) actor->append();
+  return *actor;
+}
+
+Operation creates(uint32_t table, uint32_t length, double priority) {
+  return [=](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, table, length);
+    return [=, &actor] { actor.create(length, priority); };
+  };
+}
+
+Operation inserts_step(uint32_t table) {
+  return [=](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, table, 0);
+    CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+    write_row(actor.writer, arena, 1000);
+    return [=, &actor] {
+      int64_t key = 0;
+      CHECK_EQ(actor.try_insert(0.5, kNow, key), Status::kOk);
+    };
+  };
+}
+
+Operation samples(uint32_t table, uint32_t n, bool count = true) {
+  return [=](Arena& arena) -> std::function<void()> {
+    auto* learner = new Learner(arena, 5);
+    auto* batch = new Batch(arena, n);
+    return [=, &arena] { CHECK_EQ(learner->sample(arena.table(table), n, *batch, kNow, count).status, Status::kOk); };
+  };
+}
+
+// One call in one hold of the arena.
+template <class Act>
+Operation in_a_hold(Act act) {
+  return [=](Arena& arena) -> std::function<void()> {
+    return [=, &arena] {
+      Hold hold(arena);
+      CHECK_EQ(hold.begin(kNow), Status::kOk);
+      act(hold, arena);
+    };
+  };
+}
+
+template <class Act>
+Operation call(Act act) {
+  return [=](Arena& arena) -> std::function<void()> { return [=, &arena] { act(arena); }; };
+}
+
+}  // namespace
+
+TEST(an_insert_happens_whole_or_not_at_all) {
+  for (const uint32_t table : {0u, 2u, 3u}) Lab().run("insert", Holds::kOne, creates(table, 1, 1.5));
+  Lab(0).run("first insert, which fixes the structure", Holds::kOne, creates(0, 1, 1.5));
+  Lab(0).run("one-step insert", Holds::kOne, inserts_step(0));
+  Lab().run("insert at the default priority", Holds::kOne, creates(0, 2, -1));
+}
+
+TEST(an_insert_of_an_item_of_several_chunks_happens_whole_or_not_at_all) {
+  Lab().run("insert of seven steps", Holds::kOne, creates(0, 7, 1.5));
+}
+
+TEST(an_insert_with_its_eviction_happens_whole_or_not_at_all) {
+  for (const uint32_t table : {0u, 2u}) Lab(8).run("insert with eviction", Holds::kOne, creates(table, 3, 1.5));
+  Lab(8).run("insert whose newcomer is evicted", Holds::kOne, creates(0, 3, 0.1));
+  Lab lab;  // what is evicted retires its chunks
+  {
+    Actor gone(lab.world.arena, lab.world.table(0), 2, 500);
+    for (int i = 0; i < 8; ++i) gone.append(), gone.create(1, 0.5);
+  }
+  lab.run("insert that retires a chunk", Holds::kOne, creates(0, 3, 1.5));
+}
+
+TEST(a_new_pattern_is_interned_whole_or_not_at_all) {
+  Lab().run("insert of a new pattern", Holds::kOne, [](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, 0, 3);
+    Pattern p = whole_pattern(arena);
+    for (Slice& s : p.slices) s = {0, 0, 2, kEndAtEnd};
+    auto* prepared = new PreparedPattern(p);
+    return [=, &actor, &arena] {
+      int64_t key = 0;
+      CHECK_EQ(actor.writer.create_item(arena.table(0), *prepared, 3, 1, kNow, key), Status::kOk);
+    };
+  });
+}
+
+TEST(a_group_of_draws_happens_whole_or_not_at_all) {
+  Lab().run("sample", Holds::kOne, samples(0, 5));
+  Lab().run("sample of dense arrays", Holds::kOne, samples(2, 5));
+  Lab().run("look", Holds::kOne, samples(0, 5, false));
+  Lab().run("sample of two groups", Holds::kMany, samples(0, 20));
+}
+
+TEST(a_consuming_draw_and_its_deletions_happen_whole_or_not_at_all) {
+  Lab().run("consume", Holds::kOne, samples(1, 2));
+  Lab().run("sample twice and consume", Holds::kOne, samples(3, 5));
+  Lab lab(0);
+  {
+    Actor gone(lab.world.arena, lab.world.table(1), 0, 500);
+    for (int i = 0; i < 6; ++i) gone.insert();
+  }
+  lab.run("consume all, and their chunks retire", Holds::kOne, samples(1, 6));
+}
+
+TEST(getting_by_keys_changes_nothing) {
+  Lab lab;
+  lab.run("get", Holds::kOne, [keys = lab.keys](Arena& arena) -> std::function<void()> {
+    auto* batch = new Batch(arena, 4);
+    auto* reader = new SampleCall(arena);
+    return [=, &arena] {
+      uint32_t found[4];
+      CHECK_EQ(reader->get(arena.table(0), keys.data(), 4, kNow, *batch, found).done, 4u);
+    };
+  });
+}
+
+TEST(a_group_of_updates_happens_whole_or_not_at_all) {
+  Lab lab(8);
+  lab.run("update", Holds::kOne, call([keys = lab.keys](Arena& arena) {
+    const double priorities[] = {5, 0, 3, 0.1};
+    uint32_t n = 0;
+    CHECK_EQ(update_priorities(arena, arena.table(0), keys.data() + 3, priorities, 4, kNow, n), Status::kOk);
+  }));
+}
+
+TEST(a_group_of_deletions_happens_whole_or_not_at_all) {
+  Lab lab(8);
+  lab.run("delete", Holds::kOne, call([keys = lab.keys](Arena& arena) {
+    uint32_t n = 0;
+    CHECK_EQ(delete_items(arena, arena.table(0), keys.data() + 2, 5, kNow, n), Status::kOk);
+    CHECK_EQ(n, 5u);
+  }));
+}
+
+TEST(a_reset_goes_slice_by_slice_and_each_is_whole) {
+  Lab(8).run("reset", Holds::kMany, call([](Arena& arena) { CHECK_EQ(reset_table(arena, arena.table(0), kNow), Status::kOk); }));
+  Lab(6).run("reset of a queue", Holds::kMany, call([](Arena& arena) { CHECK_EQ(reset_table(arena, arena.table(1), kNow), Status::kOk); }));
+}
+
+TEST(a_stream_opens_grows_and_closes_whole_or_not_at_all) {
+  Lab().run("open", Holds::kOne, [](Arena& arena) -> std::function<void()> {
+    auto* writer = new StreamWriter(arena, arena.table(0), 5);
+    return [=] { CHECK_EQ(writer->open(kNow), Status::kOk); };
+  });
+  for (const uint32_t steps : {0u, 4u, 12u}) {  // an empty window, a growing one, one that lets its oldest chunk go
+    Lab().run("take a chunk", Holds::kOne, [=](Arena& arena) -> std::function<void()> {
+      Actor& actor = writer_of(arena, 0, steps);
+      return [&] { CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk); };
+    });
+  }
+  Lab().run("close", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, 0, 8);
+    return [&] { CHECK_EQ(actor.writer.close(kNow), Status::kOk); };
+  });
+}
+
+TEST(chunks_are_reclaimed_slice_by_slice_and_each_is_whole) {
+  Lab lab;
+  {
+    Actor gone(lab.world.arena, lab.world.table(0), 8, 500);
+    for (int i = 0; i < 8; ++i) gone.append();
+    Hold hold(lab.world.arena);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
+    uint32_t blocks[3];
+    CHECK(take_blocks(hold, lab.world.arena.state().used_chunks.get().tail, 3, blocks));
+  }
+  lab.run("reclaim", Holds::kMany, call([](Arena& arena) {
+    uint32_t freed = 0;
+    CHECK_EQ(reclaim(arena, kNow, freed), Status::kOk);
+    CHECK(freed >= 4);
+  }));
+}
+
+TEST(blocks_are_taken_whole_or_not_at_all) {
+  Lab().run("take blocks", Holds::kOne, in_a_hold([](Hold& hold, Arena& arena) {
+    uint32_t blocks[4];
+    CHECK(take_blocks(hold, arena.state().used_chunks.get().head, 4, blocks));
+  }));
+}
+
+TEST(eviction_for_room_goes_hold_by_hold_and_each_is_whole) {
+  Lab lab(8);
+  Actor hoarder(lab.world.arena, lab.world.table(0), 40, 500);
+  while (lab.world.arena.state().num_free.get() > 0) hoarder.append();
+  lab.run("evict for room", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, 0, 0);
+    return [&arena, &actor] {
+      uint32_t n = 0;
+      const int64_t key = live_keys(arena, arena.table(1))[0];
+      CHECK_EQ(delete_items(arena, arena.table(1), &key, 1, kNow, n), Status::kOk);
+      const Status s = actor.writer.ensure_row(kNow);
+      CHECK(s == Status::kOk || s == Status::kTimeout);
+    };
+  });
+  Lab roomy(0);
+  {
+    Actor gone(roomy.world.arena, roomy.world.table(2), 2, 500);
+    for (int i = 0; i < 5; ++i) gone.append(), gone.append(), gone.create(2);
+  }
+  Actor rest(roomy.world.arena, roomy.world.table(0), 60, 900);
+  while (roomy.world.arena.state().num_free.get() > 0) rest.append();
+  roomy.run("evict the oldest chunk", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, 2, 0);
+    return [&actor] { CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk); };
+  });
+}
+
+TEST(a_session_opens_and_is_reaped_slice_by_slice_and_each_is_whole) {
+  Lab().run("open a session", Holds::kOne, call([](Arena& arena) {
+    SessionInfo info{};
+    CHECK_EQ(open_session(arena, 77, 88, 0, kNow, info), Status::kOk);
+  }));
+  Lab lab;
+  const auto other = lab.world.client();
+  auto* gone = new Actor(*other, other->table(0), 8, 500);  // never closed: its process is dead
+  for (int i = 0; i < 8; ++i) gone->append();
+  {
+    Hold hold(*other);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
+    auto* lease = new Lease(*other);
+    CHECK_EQ(lease->take(hold), Status::kOk);
+    lease->name(hold, 3);
+    (new Blocked(*other, other->table(1), kSamples, kNow))->join(hold);
+  }
+  lab.run("reap", Holds::kMany, call([index = other->session_index(), generation = other->session_generation()](Arena& arena) {
+    bool reaped = false;
+    CHECK_EQ(close_session(arena, index, generation, kNow, reaped), Status::kOk);
+    CHECK(reaped);
+  }));
+}
+
+TEST(a_sleeper_joins_and_leaves_whole_or_not_at_all) {
+  Lab lab;
+  lab.run("join and leave", Holds::kMany, call([](Arena& arena) {
+    Blocked blocked(arena, arena.table(1), kSamples, kNow);
+    Hold hold(arena);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
+    blocked.join(hold);
+    hold.end();
+    CHECK_EQ(blocked.sleep(), Status::kTimeout);
+  }));
+  Lab(8).run("a full queue's insert times out", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, 1, 1);
+    return [&] {
+      int64_t key = 0;
+      CHECK_EQ(actor.writer.create_item(arena.table(1), actor.span, 1, 1, kNow, key), Status::kTimeout);
+    };
+  });
+}
+
+TEST(a_lease_is_taken_and_dropped_without_a_trace_in_the_words) {
+  Lab().run("lease", Holds::kOne, call([](Arena& arena) {
+    Lease lease(arena);
+    Hold hold(arena);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
+    CHECK_EQ(lease.take(hold), Status::kOk);
+    for (uint32_t c = 0; c < 3; ++c) lease.name(hold, c);
+    hold.end();
+    lease.drop();
+  }));
+}
+
+TEST(limiters_and_flags_change_whole_or_not_at_all) {
+  Lab().run("limiter", Holds::kOne, call([](Arena& arena) {
+    CHECK_EQ(change_limiter(arena, arena.table(0), {2.5, -1, 30, 3, true}, true, kNow), Status::kOk);
+  }));
+  Lab().run("pause", Holds::kOne, call([](Arena& arena) {
+    CHECK_EQ(change_flags(arena, arena.table(0), kPausedInserts | kPausedSamples, 0, kNow), Status::kOk);
+  }));
+  Lab().run("drop", Holds::kOne, call([](Arena& arena) { CHECK_EQ(drop_tables(arena, kNow), Status::kOk); }));
+}
+
+TEST(a_rebuild_that_dies_is_begun_anew_by_the_next_locker) {
+  Lab(6).run("rebuild", Holds::kUnlogged, call([](Arena& arena) { CHECK_EQ(rebuild(arena, kNow), Status::kOk); }));
+}
+
+TEST(a_roll_back_that_dies_is_repeated_by_the_next_locker) {
+  Lab(8).run_with_deaths_in_recovery("insert with eviction", creates(0, 3, 1.5));
+  Lab lab;
+  lab.run_with_deaths_in_recovery("consume", samples(1, 2));
+  CrashLab::print_totals();
+}
+
+}  // namespace shmreplay::test

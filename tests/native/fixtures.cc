@@ -1,0 +1,351 @@
+#include "fixtures.h"
+
+#include <cfloat>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "rebuild.h"
+
+namespace shmreplay::test {
+
+// ---- specs -------------------------------------------------------------------------------------------------------
+
+TableSpec open_table(const std::string& name, uint32_t max_size, uint32_t sampler, uint32_t remover) {
+  TableSpec t;
+  t.name = name;
+  t.max_size = max_size;
+  t.sampler = sampler;
+  t.remover = remover;
+  t.min_diff = -DBL_MAX;
+  t.max_diff = DBL_MAX;
+  return t;
+}
+
+TableSpec queue_table(const std::string& name, uint32_t max_size) {
+  TableSpec t = open_table(name, max_size, kFifo, kFifo);
+  t.max_times_sampled = 1;
+  t.min_diff = 0;
+  t.max_diff = max_size;
+  t.count_deletes = true;
+  return t;
+}
+
+ArenaSpec arena_of(std::vector<TableSpec> tables, uint32_t chunk_steps, uint32_t num_chunks) {
+  ArenaSpec s;
+  s.columns = {{8, 0}, {24, 0}, {3, 0}};
+  s.chunk_steps = chunk_steps;
+  s.num_chunks = num_chunks;
+  s.max_streams = 16;
+  s.max_sessions = 8;
+  s.specs = "opaque";
+  s.tables = std::move(tables);
+  return s;
+}
+
+// ---- arenas ------------------------------------------------------------------------------------------------------
+
+Segments::Segments(const ArenaSpec& spec) {
+  const Plan plan = plan_arena(spec);
+  index_fd = memfd_create("index", MFD_CLOEXEC);
+  data_fd = memfd_create("data", MFD_CLOEXEC);
+  CHECK(index_fd >= 0 && data_fd >= 0);
+  CHECK_EQ(ftruncate(index_fd, static_cast<off_t>(plan.index_bytes)), 0);
+  CHECK_EQ(ftruncate(data_fd, static_cast<off_t>(plan.data_bytes)), 0);
+  Arena::format(index_fd, data_fd, spec, "native", "tests");
+}
+
+Segments::~Segments() {
+  close(index_fd);
+  close(data_fd);
+}
+
+std::unique_ptr<Arena> Segments::attach(uint32_t session, uint32_t generation) const {
+  return std::make_unique<Arena>(index_fd, data_fd, session, generation);
+}
+
+SessionInfo open_own_session(Arena& daemon) {
+  const auto pid = static_cast<uint32_t>(getpid());
+  SessionInfo info{};
+  CHECK_EQ(open_session(daemon, pid, process_start_time(pid), 0, kWhatever, info), Status::kOk);
+  return info;
+}
+
+World::World(const ArenaSpec& spec) : segments(spec), daemon(segments.attach()), own(client()), arena(*own) {}
+
+std::unique_ptr<Arena> World::client() {
+  const SessionInfo info = open_own_session(*daemon);
+  return segments.attach(info.index, info.generation);
+}
+
+void check_healthy(Arena& arena) {
+  std::vector<std::string> faults;
+  CHECK_EQ(check_invariants(arena, kWhatever, faults), Status::kOk);
+  if (!faults.empty()) fail(__FILE__, __LINE__, "the arena is not healthy: " + faults.front());
+}
+
+uint64_t live_items(const TableFacts& table) { return table.record->size.get(); }
+
+// ---- rows and patterns -------------------------------------------------------------------------------------------
+
+void fill_cell(char* to, uint32_t row_bytes, uint64_t serial) {
+  for (uint32_t at = 0; at < row_bytes; at += 8) {
+    std::memcpy(to + at, &serial, row_bytes - at < 8 ? row_bytes - at : 8);
+  }
+}
+
+bool cell_shows(const char* cell, uint32_t row_bytes, uint64_t serial) {
+  for (uint32_t at = 0; at < row_bytes; at += 8) {
+    if (std::memcmp(cell + at, &serial, row_bytes - at < 8 ? row_bytes - at : 8) != 0) return false;
+  }
+  return true;
+}
+
+void write_row(StreamWriter& writer, Arena& arena, uint64_t serial) {
+  for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
+    fill_cell(writer.cell(c), arena.columns()[c].row_bytes, serial);
+    writer.mark(c);
+  }
+}
+
+Slice whole_span() { return {0, 0, 1, kEndAtEnd}; }
+
+Slice from_to(int32_t begin, int32_t end, int32_t step) { return {begin, end, step, 0}; }
+
+Pattern one_step_pattern(const Arena& arena) {
+  Pattern p;
+  for (uint16_t c = 0; c < arena.geometry().num_columns; ++c) {
+    p.outputs.push_back({c, kSqueezed, 1, c, 0});
+    p.slices.push_back(from_to(0, 1));
+  }
+  return p;
+}
+
+Pattern whole_pattern(const Arena& arena) {
+  Pattern p;
+  for (uint16_t c = 0; c < arena.geometry().num_columns; ++c) {
+    p.outputs.push_back({c, 0, 1, c, 0});
+    p.slices.push_back(whole_span());
+  }
+  return p;
+}
+
+// ---- callers -----------------------------------------------------------------------------------------------------
+
+Actor::Actor(Arena& arena, const TableFacts& table, uint32_t history, uint64_t first_serial)
+    : writer(arena, table, history),
+      step(one_step_pattern(arena)),
+      span(whole_pattern(arena)),
+      arena_(arena),
+      table_(table),
+      serial_(first_serial) {
+  CHECK_EQ(writer.open(kWhatever), Status::kOk);
+}
+
+Status Actor::try_insert(double priority, const Wait& wait, int64_t& key) {
+  if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
+  if (!writer.row_is_open()) write_row(writer, arena_, serial_);
+  uint32_t done = 0;
+  const Status s = writer.insert_rows(table_, step, &priority, 1, wait, &key, done);
+  if (s == Status::kOk) ++serial_;
+  return s;
+}
+
+int64_t Actor::insert(double priority) {
+  int64_t key = 0;
+  CHECK_EQ(try_insert(priority, kNow, key), Status::kOk);
+  return key;
+}
+
+void Actor::append() {
+  CHECK_EQ(writer.ensure_row(kWhatever), Status::kOk);
+  write_row(writer, arena_, serial_++);
+  writer.finish_row();
+}
+
+int64_t Actor::create_in(const TableFacts& table, uint32_t length, double priority) {
+  int64_t key = 0;
+  CHECK_EQ(writer.create_item(table, span, length, priority, kNow, key), Status::kOk);
+  return key;
+}
+
+int64_t Actor::create(uint32_t length, double priority) { return create_in(table_, length, priority); }
+
+Batch::Batch(const Arena& arena, int64_t num_items)
+    : picks(static_cast<size_t>(num_items)), arena_(arena), num_items_(num_items) {}
+
+void Batch::grow(size_t o, uint32_t rows, int64_t filled) {
+  OutputBuffer& out = outputs_[o];
+  const size_t item = size_t{rows} * out.row_bytes, old_item = size_t{out.rows} * out.row_bytes;
+  std::vector<char> data(static_cast<size_t>(num_items_) * item, 0);
+  std::vector<uint8_t> mask(static_cast<size_t>(num_items_) * rows, 1);
+  for (size_t i = 0; i < static_cast<size_t>(filled); ++i) {
+    std::memcpy(data.data() + i * item, data_[o].data() + i * old_item, old_item);
+    for (uint32_t j = 0; j < rows; ++j) {
+      mask[i * rows + j] = j < out.rows && (masks_[o].empty() || masks_[o][i * out.rows + j] != 0) ? 1 : 0;
+    }
+  }
+  if (filled > 0) masks_[o] = mask;
+  data_[o] = std::move(data);
+  out.rows = rows;
+  out.data = data_[o].data();
+}
+
+bool Batch::prepare(const Pattern& structure, const uint32_t* rows, int64_t filled) noexcept {
+  if (refuses) return false;
+  const size_t n = structure.outputs.size();
+  if (outputs_.empty()) {
+    data_.resize(n);
+    masks_.resize(n);
+    lengths_.assign(n, std::vector<int32_t>(static_cast<size_t>(num_items_), -1));
+    for (size_t o = 0; o < n; ++o) {
+      const PatternOutput& rule = structure.outputs[o];
+      outputs_.push_back({rule.column, 0, arena_.columns()[rule.column].row_bytes, (rule.flags & kSqueezed) != 0, nullptr,
+                          &masks_[o], num_items_, lengths_[o].data()});
+    }
+  }
+  for (size_t o = 0; o < n; ++o) {
+    if (rows[o] > outputs_[o].rows) grow(o, rows[o], filled);
+  }
+  done_ = filled;
+  return true;
+}
+
+const char* Batch::cell(size_t o, int64_t item, uint32_t row) const {
+  const OutputBuffer& out = outputs_[o];
+  return data_[o].data() + (static_cast<size_t>(item) * out.rows + row) * out.row_bytes;
+}
+
+uint64_t Batch::serial(int64_t item, uint32_t row) const {
+  uint64_t s;
+  std::memcpy(&s, cell(0, item, row), 8);
+  return s;
+}
+
+bool Batch::real(size_t o, int64_t item, uint32_t row) const {
+  return masks_[o].empty() || masks_[o][static_cast<size_t>(item) * outputs_[o].rows + row] != 0;
+}
+
+void Batch::check_rows() const {
+  for (int64_t i = 0; i < num_items_; ++i) {
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      for (uint32_t j = 0; j < outputs_[o].rows; ++j) {
+        if (!real(o, i, j)) continue;
+        if (cell_shows(cell(o, i, j), outputs_[o].row_bytes, serial(i, j))) continue;
+        fail(__FILE__, __LINE__, "item " + shown(i) + ", output " + shown(o) + ", row " + shown(j) + " is torn");
+      }
+    }
+  }
+}
+
+SampleResult Learner::sample(const TableFacts& table, uint32_t n, Batch& batch, const Wait& wait, bool count,
+                             uint32_t at_least) {
+  std::vector<double> uniforms(n);
+  for (double& u : uniforms) u = random_.uniform();
+  const SampleOptions options{n, at_least == UINT32_MAX ? n : at_least, count, uniforms.data()};
+  return call.sample(table, options, wait, batch);
+}
+
+Pick Learner::draw(const TableFacts& table, bool count) {
+  Batch batch(arena_, 1);
+  CHECK_EQ(sample(table, 1, batch, kNow, count).status, Status::kOk);
+  return batch.picks[0];
+}
+
+bool Listener::interrupted() noexcept {
+  ++asked;
+  return interrupt;
+}
+
+void Listener::lock_stuck(uint32_t pid, int64_t seconds) noexcept {
+  stuck_pid = pid;
+  stuck_seconds = seconds;
+}
+
+// ---- processes and threads ---------------------------------------------------------------------------------------
+
+Child::Child(const std::function<void()>& body) {
+  const pid_t parent = getpid();
+  pid_ = fork();
+  CHECK(pid_ >= 0);
+  if (pid_ != 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(2);
+  int code = 0;
+  try {
+    body();
+  } catch (const std::exception& e) {
+    fprintf(stderr, "\n    in a child: %s\n", e.what());
+    code = 1;
+  }
+  _exit(code);
+}
+
+Child::~Child() {
+  if (reaped_) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+int Child::wait() {
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+  reaped_ = true;
+  return status;
+}
+
+void Child::join() {
+  const int status = wait();
+  CHECK(WIFEXITED(status));
+  CHECK_EQ(WEXITSTATUS(status), 0);
+}
+
+bool Child::killed() {
+  const int status = wait();
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return true;
+  CHECK(WIFEXITED(status));
+  CHECK_EQ(WEXITSTATUS(status), 0);
+  return false;
+}
+
+void Child::stop() {
+  send(SIGSTOP);
+  int status = 0;
+  CHECK_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+  CHECK(WIFSTOPPED(status));
+}
+
+void Child::send(int signal) const { CHECK_EQ(kill(pid_, signal), 0); }
+
+void run_threads(const std::vector<std::function<void()>>& bodies) {
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (const auto& body : bodies) {
+    threads.emplace_back([&] {
+      try {
+        body();
+      } catch (...) {
+        const std::lock_guard<std::mutex> guard(mutex);
+        if (first == nullptr) first = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+void until(const std::function<bool()>& condition) {
+  while (!condition()) sched_yield();
+}
+
+uint32_t sleepers(const TableFacts& table, Side side) { return table.record->sides[side].sleepers.get(); }
+
+}  // namespace shmreplay::test

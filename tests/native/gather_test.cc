@@ -1,0 +1,221 @@
+#include "gather.h"
+
+#include <algorithm>
+
+#include "fixtures.h"
+
+namespace shmreplay::test {
+namespace {
+
+// Items of one stream whose step t shows serial 1 + t, gathered by any pattern.
+class Scene {
+ public:
+  explicit Scene(uint32_t chunk_steps = 4, uint32_t num_steps = 40)
+      : world_(arena_of({open_table("a", 100)}, chunk_steps, 64)), actor_(world_.arena, world_.table(), num_steps), cache_(world_.arena) {
+    for (uint32_t i = 0; i < num_steps; ++i) actor_.append();
+  }
+
+  // Steps [first, first + steps) with that padding, for the next gather.
+  void pick(const Pattern& pattern, uint32_t first, uint32_t steps, Padding padding = {0, 0}) {
+    Pick p{};
+    p.num_steps = steps;
+    p.padding = padding;
+    p.pattern = intern(pattern);
+    p.first_run = static_cast<uint32_t>(runs_.size());
+    each_run(world_.arena, place(first), steps, [&](uint32_t chunk, uint32_t row, uint32_t rows) { runs_.push_back({chunk, row, rows}); });
+    p.num_runs = static_cast<uint32_t>(runs_.size()) - p.first_run;
+    picks_.push_back(p);
+    steps_.push_back(first);
+  }
+
+  // Gathers into buffers full of rubbish; item i of the batch is pick i.
+  Batch& run(uint32_t rows) {
+    batch_ = std::make_unique<Batch>(world_.arena, static_cast<int64_t>(picks_.size()));
+    const Pattern& structure = cache_.at(picks_[0].pattern);
+    std::vector<uint32_t> wanted(structure.outputs.size(), rows);
+    for (size_t o = 0; o < wanted.size(); ++o) {
+      if (structure.outputs[o].flags & kSqueezed) wanted[o] = 1;
+    }
+    CHECK(batch_->prepare(structure, wanted.data(), 0));
+    for (OutputBuffer& out : batch_->outputs()) {
+      std::fill_n(out.data, picks_.size() * out.rows * out.row_bytes, '\x5a');
+    }
+    gather(world_.arena, cache_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), 0, batch_->outputs());
+    return *batch_;
+  }
+
+  // The batch is what a plain loop over positions gives.
+  void check(uint32_t rows) {
+    Batch& batch = run(rows);
+    for (size_t i = 0; i < picks_.size(); ++i) {
+      const Pattern& pattern = cache_.at(picks_[i].pattern);
+      for (size_t o = 0; o < pattern.outputs.size(); ++o) check_output(batch, i, pattern, o);
+    }
+  }
+
+  const Arena& arena() const { return world_.arena; }
+
+ private:
+  uint32_t intern(const Pattern& pattern) {
+    PreparedPattern prepared(pattern);
+    Hold hold(world_.arena);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
+    CHECK_EQ(intern_pattern(hold, prepared), Status::kOk);
+    CHECK(cache_.note(hold, prepared.record));
+    hold.end();
+    cache_.settle();
+    return prepared.record;
+  }
+
+  Place place(uint32_t step) const {
+    uint32_t chunk = world_.arena.stream(0).window.get().first;
+    const uint32_t rows = world_.arena.geometry().chunk_steps;
+    for (; step >= rows; step -= rows) chunk = world_.arena.chunk(chunk).stream.get().next;
+    return {chunk, step};
+  }
+
+  void check_output(const Batch& batch, size_t i, const Pattern& pattern, size_t o) const {
+    const Pick& p = picks_[i];
+    const PatternOutput& rule = pattern.outputs[o];
+    const auto steps = static_cast<int64_t>(p.num_steps), before = static_cast<int64_t>(p.padding.before);
+    const int64_t positions = before + steps + p.padding.after;
+    uint32_t row = 0, real = 0;
+    const auto expect = [&](int64_t position) {
+      if (row == batch.rows(o)) return;
+      const int64_t step = position - before;
+      const bool is_real = step >= 0 && step < steps && position < positions - rule.trim_end;
+      const int64_t last = steps - 1 - rule.trim_end;
+      uint64_t serial = 0;  // padding shows zeros ...
+      if (is_real) serial = 1 + steps_[i] + static_cast<uint64_t>(step);
+      else if ((rule.flags & kRepeatEdge) && last >= 0) serial = 1 + steps_[i] + static_cast<uint64_t>(std::clamp<int64_t>(step, 0, last));
+      CHECK(cell_shows(batch.cell(o, static_cast<int64_t>(i), row), world_.arena.columns()[rule.column].row_bytes, serial));
+      CHECK_EQ(batch.real(o, static_cast<int64_t>(i), row), is_real);
+      real += is_real ? 1 : 0;
+      ++row;
+    };
+    pattern.each_row(o, static_cast<uint64_t>(positions), expect);
+    while (row < batch.rows(o)) expect(positions + 1'000'000);  // ... behind the last row too
+    CHECK_EQ(batch.length(o, static_cast<int64_t>(i)), static_cast<int32_t>(real));
+  }
+
+  World world_;
+  Actor actor_;
+  PatternCache cache_;
+  std::vector<Pick> picks_;
+  std::vector<Run> runs_;
+  std::vector<uint64_t> steps_;
+  std::unique_ptr<Batch> batch_;
+};
+
+Pattern with(std::vector<Slice> slices, uint16_t flags = 0, uint32_t trim_end = 0) {
+  Pattern p;
+  const auto n = static_cast<uint32_t>(slices.size());
+  for (uint16_t c = 0; c < 3; ++c) p.outputs.push_back({c, flags, n, 0, trim_end});
+  p.slices = std::move(slices);
+  return p;
+}
+
+}  // namespace
+
+TEST(items_of_one_step_are_copied_squeezed) {
+  Scene s;
+  for (uint32_t i = 0; i < 40; ++i) s.pick(one_step_pattern(s.arena()), i, 1);
+  s.check(1);
+  CHECK_EQ(s.run(1).serial(17), 18u);
+}
+
+TEST(whole_items_within_a_chunk_are_copied_as_they_lie) {
+  Scene s;
+  for (uint32_t i = 0; i < 10; ++i) s.pick(whole_pattern(s.arena()), 4 * i, 4);
+  s.check(4);
+}
+
+TEST(items_that_cross_chunk_borders_look_like_any_other) {
+  for (const uint32_t chunk_steps : {1u, 3u, 4u, 64u}) {
+    Scene s(chunk_steps);
+    for (uint32_t i = 0; i < 20; ++i) s.pick(whole_pattern(s.arena()), i, 15);
+    s.check(15);
+  }
+}
+
+TEST(items_shorter_than_the_batch_are_padded_with_zeros_behind) {
+  Scene s;
+  for (uint32_t i = 1; i <= 8; ++i) s.pick(whole_pattern(s.arena()), i, i);
+  s.check(8);
+}
+
+TEST(missing_steps_before_and_after_are_padding) {
+  Scene s;
+  s.pick(whole_pattern(s.arena()), 5, 3, {2, 0});
+  s.pick(whole_pattern(s.arena()), 5, 3, {0, 2});
+  s.pick(whole_pattern(s.arena()), 5, 1, {2, 2});
+  s.check(5);
+}
+
+TEST(padding_can_repeat_the_nearest_real_step) {
+  Scene s;
+  const Pattern repeat = with({whole_span()}, kRepeatEdge);
+  s.pick(repeat, 5, 3, {2, 0});
+  s.pick(repeat, 5, 3, {0, 2});
+  s.pick(repeat, 5, 2);
+  s.check(5);
+  CHECK_EQ(s.run(5).serial(0, 0), 6u);
+  CHECK_EQ(s.run(5).serial(1, 4), 8u);
+}
+
+TEST(an_output_may_lack_the_final_steps) {
+  Scene s;
+  for (const uint16_t flags : {uint16_t{0}, kRepeatEdge}) {
+    for (const uint32_t trim : {1u, 2u, 5u, 9u}) s.pick(with({whole_span()}, flags, trim), 3, 5);
+  }
+  s.check(6);
+}
+
+TEST(strided_reversed_and_repeated_slices_are_gathered_row_by_row) {
+  Scene s;
+  s.pick(with({{0, 0, 2, kEndAtEnd}}), 1, 9);
+  s.pick(with({{-1, -1, -1, kBeginAtEnd}}), 1, 9);
+  s.pick(with({from_to(2, 4), from_to(2, 4), from_to(0, 1)}), 1, 9);
+  s.pick(with({{-3, 0, 1, kBeginAtEnd | kEndAtEnd}}), 1, 9);
+  s.pick(with({from_to(-2, 3)}), 1, 9);
+  s.check(9);
+}
+
+TEST(outputs_may_show_columns_in_another_order_and_more_than_once) {
+  Scene s;
+  Pattern p;
+  p.outputs = {{2, 0, 1, 0, 0}, {0, kSqueezed, 1, 1, 0}, {0, 0, 1, 0, 1}, {1, 0, 1, 2, 0}};
+  p.slices = {whole_span(), from_to(0, 1), {-2, 0, 1, kBeginAtEnd | kEndAtEnd}};
+  for (uint32_t i = 0; i < 12; ++i) s.pick(p, 2 * i, 6);
+  s.check(6);
+}
+
+TEST(any_mixture_of_items_and_patterns_is_what_a_plain_loop_gives) {
+  Random random(seed());
+  for (int round = 0; round < 60; ++round) {
+    Scene s(1 + static_cast<uint32_t>(random.below(9)));
+    const Slice slices[] = {whole_span(), from_to(0, 3), {-2, 0, 1, kBeginAtEnd | kEndAtEnd}, {-1, -1, -2, kBeginAtEnd}, from_to(-1, 4, 2)};
+    std::vector<Pattern> patterns;
+    for (int i = 0; i < 4; ++i) {
+      patterns.push_back(with({slices[random.below(5)], slices[random.below(5)]}, random.chance(0.3) ? kRepeatEdge : 0,
+                              static_cast<uint32_t>(random.below(3))));
+    }
+    for (int i = 0; i < 30; ++i) {
+      const auto steps = 1 + static_cast<uint32_t>(random.below(15));
+      const Padding padding{static_cast<uint32_t>(random.below(3)), static_cast<uint32_t>(random.below(3))};
+      s.pick(patterns[random.below(4)], static_cast<uint32_t>(random.below(40 - steps)), steps, padding);
+    }
+    s.check(1 + static_cast<uint32_t>(random.below(30)));
+  }
+}
+
+TEST(an_item_of_another_structure_than_the_batch_is_corruption) {
+  Scene s;
+  s.pick(whole_pattern(s.arena()), 0, 2);
+  Pattern narrow = whole_pattern(s.arena());
+  narrow.outputs.pop_back();
+  s.pick(narrow, 0, 2);
+  CHECK_THROWS(CorruptIndex, "another structure than its table", s.run(2));
+}
+
+}  // namespace shmreplay::test

@@ -1,0 +1,428 @@
+#include "stream_writer.h"
+
+#include <csignal>
+
+#include "fixtures.h"
+#include "rate_limiter.h"
+
+namespace shmreplay::test {
+namespace {
+
+const Wait kTry{kForever, nullptr, true};
+
+// The rows of that item, by their serials.
+std::vector<uint64_t> serials(World& w, int64_t key, uint32_t table = 0) {
+  SampleCall call(w.arena);
+  Batch batch(w.arena, 1);
+  uint32_t found = kNone;
+  CHECK_EQ(call.get(w.table(table), &key, 1, kNow, batch, &found).done, 1u);
+  batch.check_rows();
+  std::vector<uint64_t> rows;
+  for (uint32_t row = 0; row < batch.rows(0); ++row) {
+    if (batch.real(0, 0, row)) rows.push_back(batch.serial(0, row));
+  }
+  return rows;
+}
+
+std::vector<uint64_t> from_to_serial(uint64_t first, uint64_t last) {
+  std::vector<uint64_t> rows;
+  for (uint64_t s = first; s <= last; ++s) rows.push_back(s);
+  return rows;
+}
+
+uint64_t evicted_for_room(World& w, uint32_t table = 0) { return w.table(table).record->evicted_for_room.get(); }
+
+ArenaSpec one_table(TableSpec table, uint32_t chunk_steps, uint32_t num_chunks) { return arena_of({std::move(table)}, chunk_steps, num_chunks); }
+
+TableSpec with_on_full(TableSpec t, uint32_t on_full) {
+  t.on_full = on_full;
+  return t;
+}
+
+}  // namespace
+
+TEST(items_of_any_length_cross_chunk_borders_unseen) {
+  for (const uint32_t chunk_steps : {1u, 3u, 8u}) {
+    World w(one_table(open_table("a", 1000), chunk_steps, 200));
+    Actor actor(w.arena, w.table(), 10);
+    for (uint64_t t = 1; t <= 40; ++t) {
+      actor.append();
+      for (uint32_t length = 1; length <= std::min<uint64_t>(t, 10); ++length) {
+        CHECK_EQ(serials(w, actor.create(length)), from_to_serial(t - length + 1, t));
+      }
+    }
+    check_healthy(w.arena);
+  }
+}
+
+TEST(the_window_holds_the_history_and_the_row_being_written_and_no_more) {
+  for (const uint32_t chunk_steps : {1u, 3u, 8u}) {
+    for (const uint32_t history : {0u, 1u, 3u, 8u, 9u, 17u}) {
+      World w(one_table(open_table("a", 10), chunk_steps, 100));
+      Actor actor(w.arena, w.table(), history);
+      for (int i = 0; i < 60; ++i) actor.append();
+      CHECK_EQ(w.arena.stream(0).size.get().num_chunks, (history + chunk_steps - 1) / chunk_steps + 1);
+      CHECK_EQ(actor.writer.num_steps(), history);
+      check_healthy(w.arena);
+    }
+  }
+}
+
+TEST(an_item_longer_than_the_history_is_refused) {
+  World w(one_table(open_table("a", 10), 4, 20));
+  Actor actor(w.arena, w.table(), 3);
+  int64_t key = 0;
+  CHECK_EQ(actor.writer.create_item(w.table(), actor.span, 1, 1, kNow, key), Status::kHistory);
+  for (int i = 0; i < 5; ++i) actor.append();
+  CHECK_EQ(actor.writer.create_item(w.table(), actor.span, 4, 1, kNow, key), Status::kHistory);
+  CHECK_EQ(actor.writer.create_item(w.table(), actor.span, 0, 1, kNow, key), Status::kHistory);
+  CHECK_EQ(serials(w, actor.create(3)), from_to_serial(3, 5));
+}
+
+TEST(the_open_row_is_the_newest_step) {
+  World w(one_table(open_table("a", 10), 4, 20));
+  Actor actor(w.arena, w.table(), 3);
+  for (int i = 0; i < 4; ++i) actor.append();
+  CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+  CHECK(!actor.writer.row_is_open());
+  write_row(actor.writer, w.arena, 5);
+  CHECK(actor.writer.row_is_open() && actor.writer.has(0) && !actor.writer.lacks_any());
+  CHECK_EQ(actor.writer.num_steps(), 4u);
+  CHECK_EQ(serials(w, actor.create(4)), from_to_serial(2, 5));
+  actor.writer.finish_row();
+  CHECK_EQ(actor.writer.num_steps(), 3u);
+  CHECK_EQ(actor.writer.episode_steps(), 5u);
+}
+
+TEST(the_presence_bits_say_which_columns_a_row_has) {
+  World w(one_table(open_table("a", 10), 4, 20));
+  Actor actor(w.arena, w.table(), 3);
+  actor.append();
+  CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+  fill_cell(actor.writer.cell(1), 24, 9);
+  actor.writer.mark(1);
+  CHECK(actor.writer.lacks_any() && actor.writer.has(1) && !actor.writer.has(0));
+  actor.writer.end_episode(false);  // the open row is the final step
+  const uint32_t chunk = w.arena.stream(0).window.get().first;
+  CHECK_EQ(w.arena.presence(chunk, 0, 0).load(), 0b111u);
+  CHECK_EQ(w.arena.presence(chunk, 1, 0).load(), 0b010u);
+  CHECK_EQ(actor.writer.num_steps(), 2u);
+}
+
+TEST(an_episodes_end_forgets_its_steps_only_if_asked_to) {
+  World w(one_table(open_table("a", 10), 4, 20));
+  Actor actor(w.arena, w.table(), 8);
+  for (int i = 0; i < 3; ++i) actor.append();
+  actor.writer.end_episode(false);
+  CHECK_EQ(actor.writer.num_steps(), 3u);
+  CHECK_EQ(actor.writer.episode_steps(), 0u);
+  actor.append();
+  CHECK_EQ(serials(w, actor.create(4)), from_to_serial(1, 4));
+  actor.writer.end_episode(true);
+  CHECK_EQ(actor.writer.num_steps(), 0u);
+}
+
+TEST(a_run_of_rows_becomes_items_in_their_order) {
+  World w(one_table(open_table("a", 500, kPrioritized), 128, 8));
+  Actor actor(w.arena, w.table());
+  std::vector<int64_t> keys(100, 0);
+  const std::vector<double> priorities(100, -1);
+  CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+  CHECK(actor.writer.rows_left() >= 100);
+  for (uint32_t i = 0; i < 100; ++i) {
+    for (uint32_t c = 0; c < 3; ++c) {
+      const uint32_t bytes = w.arena.columns()[c].row_bytes;
+      fill_cell(actor.writer.cell(c) + i * bytes, bytes, i + 1);
+    }
+  }
+  uint32_t done = 0;
+  CHECK_EQ(actor.writer.insert_rows(w.table(), actor.step, priorities.data(), 100, kNow, keys.data(), done), Status::kOk);
+  CHECK_EQ(done, 100u);
+  CHECK_EQ(actor.writer.rows_left(), 28u);
+  for (uint64_t i = 0; i < 100; ++i) CHECK_EQ(serials(w, keys[i]), from_to_serial(i + 1, i + 1));
+  CHECK_EQ(w.arena.priority(find_item(w.arena, w.table(), keys[99])).get(), 1.0);
+  check_healthy(w.arena);
+}
+
+TEST(a_run_of_rows_that_the_limiter_stops_says_how_many_went_in) {
+  World w(one_table(queue_table("q", 10), 64, 8));
+  Actor actor(w.arena, w.table());
+  std::vector<int64_t> keys(40, 0);
+  const std::vector<double> priorities(40, 1);
+  const auto run = [&](const Wait& wait) {
+    uint32_t done = 77;
+    CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+    CHECK_EQ(actor.writer.insert_rows(w.table(), actor.step, priorities.data(), 40, wait, keys.data(), done), Status::kTimeout);
+    return done;
+  };
+  CHECK_EQ(run(kNow), 10u);
+  CHECK_EQ(run(kNow), 0u);
+  CHECK_EQ(run(kTry), 0u);
+  CHECK_EQ(live_items(w.table()), 10u);
+  CHECK_EQ(sleepers(w.table(), kInserts), 0u);
+  check_healthy(w.arena);
+}
+
+TEST(when_chunks_run_out_the_oldest_chunk_goes_with_its_items) {
+  World w(one_table(open_table("a", 1000), 4, 6));
+  Actor actor(w.arena, w.table());
+  std::vector<int64_t> keys;
+  for (int i = 0; i < 24; ++i) keys.push_back(actor.insert());
+  CHECK_EQ(evicted_for_room(w), 0u);
+  keys.push_back(actor.insert());
+  CHECK_EQ(evicted_for_room(w), 4u);
+  for (size_t i = 0; i < keys.size(); ++i) CHECK_EQ(find_item(w.arena, w.table(), keys[i]) == kNone, i < 4);
+  for (int i = 0; i < 1000; ++i) actor.insert();
+  CHECK_EQ(live_items(w.table()) + evicted_for_room(w), 1025u);
+  check_healthy(w.arena);
+}
+
+TEST(items_of_a_consuming_table_are_never_evicted_for_room) {
+  World w(arena_of({open_table("a", 1000), queue_table("q", 1000)}, 4, 6));
+  Actor a(w.arena, w.table(0)), q(w.arena, w.table(1));
+  for (int i = 0; i < 12; ++i) q.insert();
+  for (int i = 0; i < 200; ++i) a.insert();
+  CHECK_EQ(live_items(w.table(1)), 12u);
+  CHECK_EQ(evicted_for_room(w, 1), 0u);
+  CHECK(evicted_for_room(w, 0) > 0);
+  // The queue's writer may take the other table's room, and then it must wait.
+  int64_t key = 0;
+  Status s = Status::kOk;
+  for (int i = 0; i < 50 && s == Status::kOk; ++i) s = q.try_insert(1, kNow, key);
+  CHECK_EQ(s, Status::kTimeout);
+  check_healthy(w.arena);
+}
+
+TEST(a_table_that_does_not_evict_says_that_the_arena_is_full) {
+  World w(one_table(with_on_full(open_table("a", 1000), kOnFullError), 4, 3));
+  Actor actor(w.arena, w.table());
+  for (int i = 0; i < 12; ++i) actor.insert();
+  int64_t key = 0;
+  CHECK_EQ(actor.try_insert(1, kWhatever, key), Status::kArenaFull);
+  CHECK_EQ(live_items(w.table()), 12u);
+  CHECK_EQ(reset_table(w.arena, w.table(), kNow), Status::kOk);
+  actor.insert();
+  check_healthy(w.arena);
+}
+
+TEST(a_writer_that_waits_for_a_chunk_gets_the_one_that_a_consumer_empties) {
+  World w(one_table(queue_table("q", 1000), 4, 4));
+  const auto writer = [&] {
+    Actor actor(w.arena, w.table());
+    int64_t key = 0;
+    for (int i = 0; i < 300; ++i) CHECK_EQ(actor.try_insert(1, kWhatever, key), Status::kOk);
+  };
+  const auto consumer = [&] {
+    until([&] { return w.arena.state().chunk_waiters.load() != 0; });
+    Learner learner(w.arena);
+    uint64_t next = 1;
+    while (next <= 300) {
+      Batch batch(w.arena, 7);
+      const SampleResult r = learner.sample(w.table(), 7, batch, kWhatever, true, 1);
+      CHECK_EQ(r.status, Status::kOk);
+      batch.check_rows();
+      for (uint32_t i = 0; i < r.done; ++i) CHECK_EQ(batch.serial(i), next++);
+    }
+  };
+  run_threads({writer, consumer});
+  check_healthy(w.arena);
+}
+
+TEST(a_writer_that_waits_for_a_chunk_reaps_the_dead_that_hold_them) {
+  World w(one_table(queue_table("q", 1000), 4, 4));
+  Child child([&] {
+    const SessionInfo info = open_own_session(*w.segments.attach());
+    const auto arena = w.segments.attach(info.index, info.generation);
+    Actor actor(*arena, arena->table(0), 12);
+    for (int i = 0; i < 16; ++i) actor.append();
+    raise(SIGKILL);
+  });
+  CHECK(child.killed());
+  CHECK_EQ(w.arena.state().num_free.get(), 0u);
+  Actor actor(w.arena, w.table());
+  int64_t key = 0;
+  CHECK_EQ(actor.try_insert(1, kWhatever, key), Status::kOk);
+  check_healthy(w.arena);
+}
+
+TEST(a_writer_that_waits_for_a_chunk_is_woken_when_a_stream_closes_over_items_that_can_go) {
+  World w(one_table(open_table("a", 1000), 4, 3));
+  Actor closing(w.arena, w.table(), 8);
+  for (int i = 0; i < 12; ++i) closing.append();
+  closing.create(8);
+  const auto writer = [&] {
+    StreamWriter waiting(w.arena, w.table(), 0);
+    CHECK_EQ(waiting.open(kWhatever), Status::kOk);
+    CHECK_EQ(waiting.ensure_row(kWhatever), Status::kOk);
+  };
+  const auto closer = [&] {
+    until([&] { return w.arena.state().chunk_waiters.load() != 0; });
+    CHECK_EQ(closing.writer.close(kWhatever), Status::kOk);
+    CHECK_EQ(w.arena.state().chunk_waiters.load(), 0u);
+  };
+  run_threads({writer, closer});
+  check_healthy(w.arena);
+}
+
+// The chunk's items of the queue go; those of the table that evicts stay, and may be evicted for the waiting writer.
+TEST(a_writer_that_waits_for_a_chunk_is_woken_when_the_last_item_that_must_stay_is_consumed) {
+  World w(arena_of({open_table("a", 1000), queue_table("q", 1000)}, 4, 3));
+  Actor actor(w.arena, w.table(), 1);  // its window keeps the second and the third chunk
+  for (int i = 0; i < 12; ++i) {
+    actor.append();
+    actor.create(1);
+    if (i < 4) actor.create_in(w.table(1), 1);
+  }
+  const auto writer = [&] {
+    StreamWriter waiting(w.arena, w.table(), 0);
+    CHECK_EQ(waiting.open(kWhatever), Status::kOk);
+    CHECK_EQ(waiting.ensure_row(kWhatever), Status::kOk);
+  };
+  const auto consumer = [&] {
+    until([&] { return w.arena.state().chunk_waiters.load() != 0; });
+    Learner learner(w.arena);
+    for (int i = 0; i < 4; ++i) learner.draw(w.table(1));
+    CHECK_EQ(w.arena.state().chunk_waiters.load(), 0u);
+  };
+  run_threads({writer, consumer});
+  check_healthy(w.arena);
+}
+
+TEST(a_writer_that_waits_for_a_chunk_is_told_that_the_table_was_dropped) {
+  World w(one_table(queue_table("q", 1000), 4, 2));
+  const auto writer = [&] {
+    Actor actor(w.arena, w.table());
+    int64_t key = 0;
+    for (int i = 0; i < 8; ++i) actor.insert();
+    CHECK_EQ(actor.try_insert(1, kWhatever, key), Status::kClosed);
+  };
+  const auto dropper = [&] {
+    until([&] { return w.arena.state().chunk_waiters.load() != 0; });
+    CHECK_EQ(drop_tables(*w.daemon, kWhatever), Status::kOk);
+  };
+  run_threads({writer, dropper});
+}
+
+TEST(without_patience_a_full_arena_is_a_timeout_and_the_call_may_be_repeated) {
+  World w(one_table(queue_table("q", 1000), 4, 2));
+  Actor actor(w.arena, w.table());
+  int64_t key = 0;
+  for (int i = 0; i < 8; ++i) actor.insert();
+  CHECK_EQ(actor.try_insert(1, kTry, key), Status::kTimeout);
+  CHECK_EQ(actor.try_insert(1, kNow, key), Status::kTimeout);
+  Learner learner(w.arena);
+  for (int i = 0; i < 4; ++i) learner.draw(w.table());
+  CHECK_EQ(serials(w, actor.insert()), from_to_serial(9, 9));
+}
+
+TEST(a_stopped_reader_withholds_its_own_chunks_and_no_others) {
+  World w(one_table(open_table("a", 12), 4, 6));
+  Actor actor(w.arena, w.table());
+  for (int i = 0; i < 12; ++i) actor.insert();
+  Lease lease(w.arena);
+  uint32_t named;
+  {
+    Hold hold(w.arena);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
+    CHECK_EQ(lease.take(hold), Status::kOk);
+    named = w.arena.state().used_chunks.get().head;
+    lease.name(hold, named);
+  }
+  const uint32_t generation = w.arena.chunk(named).life.get().generation;
+  for (int i = 0; i < 1000; ++i) actor.insert();
+  CHECK_EQ(w.arena.chunk(named).life.get().generation, generation);
+  CHECK_EQ(evicted_for_room(w), 0u);
+  uint64_t first;
+  std::memcpy(&first, w.arena.row(named, 0, 0), 8);
+  CHECK_EQ(first, 1u);  // the reader still sees what it named
+  lease.drop();
+  for (int i = 0; i < 100; ++i) actor.insert();
+  CHECK(w.arena.chunk(named).life.get().generation > generation);
+  check_healthy(w.arena);
+}
+
+TEST(an_item_of_more_chunks_than_a_hold_can_log_is_refused) {
+  World w(one_table(open_table("a", 10), 1, 500));
+  Actor actor(w.arena, w.table(), kMaxItemChunks + 5);
+  for (uint32_t i = 0; i < kMaxItemChunks + 5; ++i) actor.append();
+  int64_t key = 0;
+  CHECK_EQ(actor.writer.create_item(w.table(), actor.span, kMaxItemChunks + 1, 1, kNow, key), Status::kTooManyChunks);
+  CHECK_EQ(serials(w, actor.create(kMaxItemChunks)).size(), kMaxItemChunks);
+}
+
+// The largest hold there is: a new pattern as large as a record, an item of the most chunks, and a victim of as many, all of
+// whose chunks retire with it, in a table that keeps its items.
+TEST(the_largest_insert_fits_the_log) {
+  for (const uint32_t kind : {kPrioritized, kMinHeap}) {
+    TableSpec table = with_on_full(open_table("a", 1, kind, kFifo), kOnFullError);
+    World w(one_table(table, 1, 1000));
+    Actor actor(w.arena, w.table(), kMaxItemChunks);
+    for (int round = 0; round < 3; ++round) {
+      for (uint32_t i = 0; i < 2 * kMaxItemChunks; ++i) actor.append();  // the last item's chunks leave the window
+      Pattern large = whole_pattern(w.arena);
+      large.outputs.assign(200, {0, 0, 1, 0, 0});
+      large.slices.assign(50, from_to(round, round + 1));
+      PreparedPattern pattern(large);
+      int64_t key = 0;
+      CHECK_EQ(actor.writer.create_item(w.table(), pattern, kMaxItemChunks, 1, kNow, key), Status::kOk);
+      CHECK_EQ(live_items(w.table()), 1u);
+    }
+    check_healthy(w.arena);
+  }
+}
+
+TEST(closing_twice_is_closing_once_and_retires_what_nobody_needs) {
+  World w(one_table(open_table("a", 10), 4, 20));
+  Actor actor(w.arena, w.table(), 40);
+  for (int i = 0; i < 40; ++i) actor.append();
+  CHECK_EQ(actor.writer.close(kNow), Status::kOk);
+  CHECK(!actor.writer.is_open());
+  CHECK_EQ(actor.writer.close(kNow), Status::kOk);
+  CHECK_EQ(w.arena.state().num_retired.get(), 10u);
+  check_healthy(w.arena);
+}
+
+TEST(a_writer_closes_with_its_scope) {
+  World w(one_table(open_table("a", 10), 4, 20));
+  {
+    Actor actor(w.arena, w.table(), 4);
+    actor.append();
+  }
+  CHECK_EQ(w.arena.state().num_used.get(), 0u);
+}
+
+TEST(a_writer_of_a_damaged_index_can_still_be_destroyed) {
+  World w(one_table(open_table("a", 10), 4, 20));
+  {
+    Actor actor(w.arena, w.table(), 4);
+    actor.append();
+    poke(w.arena.stream(0).window, {77, 77});
+  }
+  CHECK(w.arena.failed());
+}
+
+TEST(a_reaped_session_can_not_write_on) {
+  World w(one_table(open_table("a", 10), 4, 20));
+  Actor actor(w.arena, w.table());
+  actor.insert();
+  bool reaped = false;
+  CHECK_EQ(close_session(*w.daemon, w.arena.session_index(), w.arena.session_generation(), kNow, reaped), Status::kOk);
+  int64_t key = 0;
+  CHECK_EQ(actor.try_insert(1, kNow, key), Status::kSessionLost);
+  CHECK_EQ(live_items(w.table()), 1u);
+}
+
+TEST(when_every_stream_is_open_a_writer_can_not_open) {
+  World w(one_table(open_table("a", 10), 4, 40));
+  std::vector<std::unique_ptr<StreamWriter>> writers;
+  for (int i = 0; i < 16; ++i) {
+    writers.push_back(std::make_unique<StreamWriter>(w.arena, w.table(), 0));
+    CHECK_EQ(writers.back()->open(kNow), Status::kOk);
+  }
+  StreamWriter late(w.arena, w.table(), 0);
+  CHECK_EQ(late.open(kNow), Status::kNoStreams);
+  writers.pop_back();
+  CHECK_EQ(late.open(kNow), Status::kOk);
+}
+
+}  // namespace shmreplay::test

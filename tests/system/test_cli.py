@@ -1,0 +1,130 @@
+"""The console script shmreplay: what it prints, its exit codes, one clear line for every error."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import shmreplay as sr
+from tests.system.conftest import DaemonProcess, Script, eventually, is_asleep, table
+
+MODULE = "shmreplay.clients.cli.main"
+
+
+def shmreplay(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", MODULE, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    ran = shmreplay("--version")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"shmreplay {sr.__version__}\n", "")
+
+
+def test_without_a_subcommand_there_is_a_usage_error() -> None:
+    ran = shmreplay()
+    assert ran.returncode == 2
+    assert "COMMAND" in ran.stderr
+
+
+def test_tables_are_listed(daemon: DaemonProcess) -> None:
+    arguments = ("tables", "--address", daemon.socket)
+    assert shmreplay(*arguments).stdout == "no tables\n"
+    with daemon.connect() as client:
+        client.create_tables([table("replay"), table("b", max_size=7, arena="shared")])
+    ran = shmreplay(*arguments)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert [line.split() for line in ran.stdout.splitlines()] == [
+        ["table", "max_size", "size", "inserts", "samples", "deletes", "arena"],
+        ["b", "7", "0", "0", "0", "0", "shared"],
+        ["replay", "1000", "0", "0", "0", "0", "replay"],
+    ]
+    listed = json.loads(shmreplay(*arguments, "--json").stdout)
+    assert listed["b"]["arena"] == "shared"
+    assert listed["b"]["spec"]["max_size"] == 7
+
+
+def test_stats_are_shown(daemon: DaemonProcess) -> None:
+    arguments = ("stats", "--address", daemon.socket)
+    with daemon.connect() as client:
+        client.create_tables([table("replay")])
+        client._attach("replay")
+        ran = shmreplay(*arguments)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    first, header, row = ran.stdout.splitlines()
+    assert f"pid {daemon.pid}, instance {daemon.instance}" in first
+    assert "2 clients, 1 attached processes, 0 deaths seen" in first
+    assert header.split() == ["arena", "tables", "memory", "sessions", "state"]
+    assert row.split()[:2] == ["replay", "1"]
+    assert row.split()[-2:] == ["1", "healthy"]
+    shown = json.loads(shmreplay(*arguments, "--json").stdout)
+    assert shown["daemon"]["pid"] == daemon.pid
+    assert shown["arenas"]["replay"]["index_bytes"] > 0
+
+
+@pytest.mark.parametrize("subcommand", ["tables", "stats"])
+def test_without_a_daemon_there_is_one_clear_line(subcommand: str, tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "none.sock")
+    ran = shmreplay(subcommand, "--address", path, "--timeout", "0")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert len(ran.stderr.splitlines()) == 1
+    assert ran.stderr.startswith(f"shmreplay {subcommand}: no shmreplayd answered ({path}: No such file or directory)")
+
+
+def test_a_plan_shows_every_term() -> None:
+    ran = shmreplay("plan", "--max-size", "100000", "--column", "observation=uint8[84, 84]", "--column", "action=int64")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    for part in ("arena 'table'", "100000 items", "open streams", "reserve", "index", "total", "7064 B a step"):
+        assert part in ran.stdout
+    found = json.loads(shmreplay("plan", "--max-size", "10", "--column", "a=float32", "--json").stdout)
+    assert found["total_bytes"] == found["index_bytes"] + found["data_bytes"]
+    assert found["row_bytes"] == 4
+
+
+def test_a_plan_of_another_remover_needs_more() -> None:
+    def total(*options: str) -> int:
+        ran = shmreplay(
+            "plan", "--max-size", "100000", "--column", "a=float32[100]", "--item-steps", "4", "--json", *options
+        )
+        return int(json.loads(ran.stdout)["total_bytes"])
+
+    assert total("--remover", "uniform") > 2 * total()
+    assert total("--capacity-steps", "1000") < total()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--max-size", "0", "--column", "a=int64"], "max_size is 0; expected an integer in 1.."),
+        (["--max-size", "9", "--column", "a"], "--column a: expected NAME=DTYPE or NAME=DTYPE[SHAPE]"),
+        (["--max-size", "9", "--column", "a=nothing"], "nothing"),
+        (["--max-size", "9", "--column", "a=object"], "object"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_one_clear_line(arguments: list[str], reason: str) -> None:
+    ran = shmreplay("plan", *arguments)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert reason in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_a_ctrl_c_ends_it_with_code_130(daemon: DaemonProcess, run_script: Callable[..., Script]) -> None:
+    daemon.signal(signal.SIGSTOP)
+    script = run_script(
+        f"import sys\nfrom {MODULE} import main\nprint('waiting', flush=True)\nsys.exit(main(sys.argv[1:]))",
+        "tables",
+        "--address",
+        daemon.socket,
+        "--timeout",
+        "1000",
+    )
+    script.line()
+    eventually(lambda: is_asleep(script.pid))
+    os.kill(script.pid, signal.SIGINT)
+    assert script.finish() == (130, "", "")
+    daemon.signal(signal.SIGCONT)

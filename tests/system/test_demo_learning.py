@@ -1,0 +1,110 @@
+"""What the demo's actors write and its learner reads: the targets are those of the episodes that were played."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import shmreplay as sr
+from shmreplay.clients.demo.actor import Actor, finish_episode, write_step
+from shmreplay.clients.demo.learner import GAMMA, Learner, NStep
+from shmreplay.clients.demo.q_network import QNetwork
+from shmreplay.clients.demo.tables import N_STEP, REPLAY, WEIGHTS, demo_tables
+from shmreplay.clients.demo.weights import fetch, publish
+from shmreplay.clients.writer import Writer
+
+pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
+
+
+@pytest.fixture
+def client() -> Iterator[sr.Client]:
+    with sr.Server(demo_tables(num_actors=1)) as server, server.client() as client:
+        yield client
+
+
+class Episode:
+    """A random episode, and what the target of each of its steps must be, worked out the slow way."""
+
+    def __init__(self, length: int, terminates: bool, rng: np.random.Generator) -> None:
+        self.observations = rng.normal(size=(length + 1, 4)).astype(np.float32)
+        self.actions = rng.integers(2, size=length)
+        self.rewards = rng.normal(size=length).astype(np.float32)
+        self.terminates = terminates
+
+    def write(self, writer: Writer) -> None:
+        for t, action in enumerate(self.actions):
+            is_last = t == len(self.actions) - 1
+            step = {
+                "observation": self.observations[t],
+                "action": action,
+                "reward": self.rewards[t],
+                "terminated": is_last and self.terminates,
+                "truncated": is_last and not self.terminates,
+            }
+            write_step(writer, step)
+        finish_episode(writer, self.observations[-1])
+
+    def target(self, t: int) -> tuple[int, float, float, np.ndarray]:
+        """Action, return, discount and last observation of the item that starts at step t."""
+        last = min(t + N_STEP, len(self.actions))
+        value = sum(GAMMA**k * float(reward) for k, reward in enumerate(self.rewards[t:last]))
+        has_ended = self.terminates and last == len(self.actions)
+        return int(self.actions[t]), value, 0.0 if has_ended else GAMMA ** (last - t), self.observations[last]
+
+
+def test_targets_are_those_of_the_episodes(client: sr.Client, rng: np.random.Generator) -> None:
+    episodes = [Episode(length, ends, rng) for length in (1, 2, 3, 4, 5, 11) for ends in (True, False)]
+    replay = client.table(REPLAY)
+    with replay.writer(history=N_STEP + 1) as writer:
+        for episode in episodes:
+            episode.write(writer)
+    parts = NStep.of(replay.get(replay.keys()))
+    expected = {
+        episode.observations[t].tobytes(): episode.target(t)
+        for episode in episodes
+        for t in range(len(episode.actions))
+    }
+    assert len(parts.action) == len(expected) == 2 * 26, "each step is the first of one item"
+    for i in range(len(parts.action)):
+        action, value, discount, last_observation = expected[parts.observation[i].tobytes()]
+        assert parts.action[i] == action
+        np.testing.assert_allclose(parts.returns[i], value, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(parts.discounts[i], discount, rtol=1e-6)
+        np.testing.assert_array_equal(parts.last_observation[i], last_observation)
+
+
+def test_learning_brings_the_errors_of_a_batch_down(client: sr.Client, rng: np.random.Generator) -> None:
+    replay = client.table(REPLAY)
+    with replay.writer(history=N_STEP + 1) as writer:
+        for _ in range(5):
+            Episode(10, True, rng).write(writer)
+    learner = Learner(rng)
+    batch = replay.get(replay.keys())
+    first = np.abs(learner.update(batch)).mean()
+    for _ in range(200):
+        last = np.abs(learner.update(batch)).mean()
+    assert last < 0.5 * first
+
+
+def test_the_newest_weights_are_fetched(client: sr.Client, rng: np.random.Generator) -> None:
+    table = client.table(WEIGHTS)
+    network, other = QNetwork(rng), QNetwork(rng)
+    observations = rng.normal(size=(3, 4)).astype(np.float32)
+    for _ in range(100):
+        network.parameters["bias2"] += np.float32(1)
+        publish(network, table)
+    assert len(table) == 1
+    fetch(other, table)
+    np.testing.assert_array_equal(other(observations), network(observations))
+
+
+def test_an_actor_writes_an_item_for_each_step_it_plays(client: sr.Client, rng: np.random.Generator) -> None:
+    publish(QNetwork(rng), client.table(WEIGHTS))
+    actor = Actor(client, num_actors=1, seed=np.random.SeedSequence(5))
+    replay = client.table(REPLAY)
+    with replay.writer(history=N_STEP + 1) as writer:
+        num_steps = sum(actor.play_episode(writer) for _ in range(3))  # CartPole pays 1 a step
+    assert len(replay) == num_steps
+    batch = replay.get(replay.keys())
+    assert len(np.unique(batch.episodes)) == 3
+    assert batch.data["terminated"].any(axis=1).sum() >= 3

@@ -1,0 +1,70 @@
+"""The demo's display: what is shown of returns and counters, as lines where there is no terminal."""
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from shmreplay.clients.demo import progress
+from shmreplay.clients.demo.progress import NUM_EPISODES, Progress, Rates
+from shmreplay.clients.info import TableInfo
+
+
+def table_info(**counters: int) -> TableInfo:
+    """Of a table with the demo's limiter, otherwise empty."""
+    zeros = {part.name: 0 for part in dataclasses.fields(TableInfo)}
+    info = {**zeros, "name": "replay", "samples_per_insert": 8.0, "min_size_to_sample": 1000, "max_size": 50_000}
+    return TableInfo(**{**info, **counters})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def output() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def shown(output: io.StringIO) -> Progress:
+    return Progress("title", Console(file=output, soft_wrap=True))
+
+
+def test_it_is_solved_when_the_mean_of_twenty_episodes_passes_the_goal(shown: Progress) -> None:
+    shown.add([500.0] * (NUM_EPISODES - 1))
+    assert not shown.is_solved, "nineteen episodes are not enough"
+    shown.add([500.0])
+    assert shown.is_solved
+    shown.add([195.0] * NUM_EPISODES)
+    assert (shown.mean_return, shown.is_solved) == (195.0, False), "the bar has to be passed"
+    assert shown.num_episodes == 2 * NUM_EPISODES
+
+
+def test_a_line_has_every_figure(shown: Progress, output: io.StringIO) -> None:
+    shown.add([10.0, 20.0])
+    shown.show(table_info(inserts=3000, samples=15_980, size=2990))
+    line = output.getvalue()
+    assert "mean return 15.0" in line
+    assert "samples per insert 7.99 (asked for 8)" in line
+    assert "table size 2,990 of 50,000" in line
+    assert line.count("\n") == 1
+
+
+def test_lines_come_one_at_a_time_but_the_last_one_always_does(
+    shown: Progress, output: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 3600.0)
+    for _ in range(5):
+        shown.show(table_info())
+    assert output.getvalue().count("\n") == 1
+    shown.show(table_info(), is_last=True)
+    assert output.getvalue().count("\n") == 2
+
+
+def test_rates_are_those_of_the_last_seconds() -> None:
+    rates = Rates()
+    rates.add(0.0, table_info())
+    assert (rates.inserts, rates.samples) == (0.0, 0.0)
+    rates.add(1.0, table_info(inserts=100, samples=800))
+    assert (rates.inserts, rates.samples) == (100.0, 800.0)
+    rates.add(2.0, table_info(inserts=100, samples=800))
+    rates.add(3.0, table_info(inserts=100, samples=900))
+    assert (rates.inserts, rates.samples) == (0.0, 50.0)
