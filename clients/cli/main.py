@@ -17,6 +17,13 @@ EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one subcommand. Returns its exit code: 1 after an error that was printed, 130 after a Ctrl-C."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:  # also while subcommands are still being imported
+        return 130
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="shmreplay", description="Tables of experience replay in shared memory.")
     parser.add_argument("--version", action="version", version=f"shmreplay {package_version()}")
     subparsers = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
@@ -29,8 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EXPECTED_ERRORS as error:
         print(f"shmreplay {args.subcommand}: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
 
 
 def _load(name: str) -> ModuleType:

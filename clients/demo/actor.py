@@ -1,0 +1,98 @@
+"""An actor: steps an environment, and writes what happens into the replay table."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import gymnasium
+import numpy as np
+
+import shmreplay as sr
+from shmreplay.clients.demo.q_network import Array, QNetwork
+from shmreplay.clients.demo.tables import N_STEP, REPLAY, WEIGHTS
+from shmreplay.clients.demo.weights import fetch
+from shmreplay.clients.writer import Writer
+
+FETCH_EVERY = 25  # steps
+EXPLORE_STEPS = 10_000  # of all actors together, over which epsilon falls from 1 to FINAL_EPSILON
+FINAL_EPSILON = 0.02
+
+
+def act(address: str, index: int, num_actors: int, seed: int) -> Iterator[float]:
+    """Plays until the tables are closed. Yields the return of each episode."""
+    with contextlib.suppress(sr.TableClosed), sr.connect(address) as client:
+        actor = Actor(client, num_actors, np.random.SeedSequence((seed, index)))
+        # A writer is one stream of steps: one for each environment.
+        with client.table(REPLAY).writer(history=N_STEP + 1) as writer:
+            while True:
+                yield actor.play_episode(writer)
+
+
+class Actor:
+    """An environment and a policy: the newest network, epsilon-greedy."""
+
+    def __init__(self, client: sr.Client, num_actors: int, seed: np.random.SeedSequence) -> None:
+        self._env = gymnasium.make("CartPole-v1")
+        self._env.reset(seed=int(seed.generate_state(1)[0]))
+        self._rng = np.random.default_rng(seed)
+        self._network = QNetwork(self._rng)
+        self._weights = client.table(WEIGHTS)
+        self._epsilon_fall = (1.0 - FINAL_EPSILON) * num_actors / EXPLORE_STEPS
+        self._epsilon = 1.0
+        self._num_steps = 0
+
+    def play_episode(self, writer: Writer) -> float:
+        """Plays and writes one episode; returns the sum of its rewards."""
+        observation, _ = self._env.reset()
+        episode_return = 0.0
+        is_over = False
+        while not is_over:
+            action = self._choose(observation)
+            next_observation, reward, terminated, truncated, _ = self._env.step(action)
+            step = {
+                "observation": observation,
+                "action": action,
+                "reward": reward,
+                "terminated": terminated,
+                "truncated": truncated,
+            }
+            write_step(writer, step)
+            episode_return += float(reward)
+            observation = next_observation
+            is_over = terminated or truncated
+        finish_episode(writer, observation)
+        return episode_return
+
+    def _choose(self, observation: Array) -> int:
+        if self._num_steps % FETCH_EVERY == 0:
+            fetch(self._network, self._weights)
+        self._num_steps += 1
+        self._epsilon = max(FINAL_EPSILON, self._epsilon - self._epsilon_fall)
+        if self._rng.random() < self._epsilon:
+            return int(self._rng.integers(2))
+        return int(self._network(observation[np.newaxis])[0].argmax())
+
+
+def write_step(writer: Writer, step: dict[str, object]) -> None:
+    """Appends a row, and makes the item of the n steps before it: n rewards, and this row for its observation.
+
+    The item enters with the largest priority in the table, so that it is soon seen once. After that the learner says
+    what it is worth.
+    """
+    writer.append(step)
+    if writer.episode_steps > N_STEP:
+        writer.create_item(length=N_STEP + 1)
+
+
+def finish_episode(writer: Writer, final_observation: Array) -> None:
+    """Appends the final observation and makes the items that reach it, the later the shorter.
+
+    It is stored whichever way the episode ended. After a truncation (a time limit) the learner needs it: the pole still
+    stood, more rewards would have come, so the target goes on with the value of this observation. After a termination
+    there is nothing to come, and the learner ignores it. Taking one for the other is the classic mistake.
+    """
+    writer.append({"observation": final_observation}, partial=True)
+    for length in range(min(N_STEP, writer.episode_steps) + 1, 1, -1):
+        writer.create_item(length=length)
+    writer.end_episode()

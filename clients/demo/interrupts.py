@@ -1,0 +1,35 @@
+"""Interrupts: Ctrl-C and SIGTERM, noted for whoever asks."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType, TracebackType
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """While the context lasts, a signal is noted and raises nothing, so that it cuts nothing off half-way.
+
+    Once one was noted, that stays so after the context: a second Ctrl-C does not disturb the end.
+
+    Attributes:
+        exit_code: 128 + the signal's number, as shells have it; 0 as long as none came.
+    """
+
+    def __init__(self) -> None:
+        self.exit_code = 0
+
+    def __enter__(self) -> Interrupts:
+        self._before = {number: signal.signal(number, self._note) for number in NUMBERS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.exit_code == 0:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.exit_code = 128 + number

@@ -1,0 +1,124 @@
+"""Progress: how the training stands, as a live panel on a terminal and as lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from shmreplay.clients.info import TableInfo
+
+GOAL = 195.0  # the return at which CartPole is held to be solved
+NUM_EPISODES = 20  # that the mean is taken over
+PANEL_EVERY_S, LINE_EVERY_S = 0.1, 1.0
+RATE_WINDOW_S = 2.0
+WIDTH = 60
+
+
+class Progress:
+    """Takes in episode returns and the replay table's counters, and shows them.
+
+    Attributes:
+        num_episodes: finished so far.
+    """
+
+    def __init__(self, title: str, console: Console) -> None:
+        self.num_episodes = 0
+        self._title = title
+        self._console = console
+        self._returns: deque[float] = deque(maxlen=NUM_EPISODES)
+        self._started = time.monotonic()
+        self._rates = Rates()
+        self._next_show = 0.0
+        self._live = Live(console=console, auto_refresh=False) if console.is_interactive else None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since it was made."""
+        return time.monotonic() - self._started
+
+    @property
+    def mean_return(self) -> float:
+        """Of the last episodes; 0 before the first."""
+        return sum(self._returns) / max(1, len(self._returns))
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the mean of the last 20 episodes has passed the bar."""
+        return len(self._returns) == NUM_EPISODES and self.mean_return > GOAL
+
+    def add(self, episode_returns: list[float]) -> None:
+        """Takes in episodes that have ended."""
+        self.num_episodes += len(episode_returns)
+        self._returns.extend(episode_returns)
+
+    def show(self, info: TableInfo, is_last: bool = False) -> None:
+        """Shows where things stand, unless it did so just now and more is to come."""
+        if self.elapsed_s < self._next_show and not is_last:
+            return
+        self._next_show = self.elapsed_s + (PANEL_EVERY_S if self._live else LINE_EVERY_S)
+        self._rates.add(self.elapsed_s, info)
+        if self._live:
+            self._live.update(self._panel(info), refresh=True)
+        else:
+            figures = "  ".join(f"{name} {value}" for name, value in self._figures(info).items())
+            self._console.print(f"{self.elapsed_s:5.1f} s  {figures}", soft_wrap=True, highlight=False)
+
+    def _figures(self, info: TableInfo) -> dict[str, str]:
+        # The limiter holds samples = (inserts - min_size_to_sample) * samples_per_insert, within its error_buffer.
+        ratio = info.samples / max(1, info.inserts - info.min_size_to_sample)
+        return {
+            "mean return": f"{self.mean_return:.1f}",
+            "inserts/s": f"{self._rates.inserts:,.0f}",
+            "samples/s": f"{self._rates.samples:,.0f}",
+            "samples per insert": f"{ratio:.2f} (asked for {info.samples_per_insert:g})",
+            "table size": f"{info.size:,} of {info.max_size:,}",
+        }
+
+    def _panel(self, info: TableInfo) -> Panel:
+        grid = Table.grid(padding=(0, 2))
+        for name, value in self._figures(info).items():
+            grid.add_row(name, value)
+        grid.add_row(f"towards {GOAL:g}", ProgressBar(total=GOAL, completed=min(self.mean_return, GOAL), width=30))
+        grid.add_row("episodes", f"{self.num_episodes:,}")
+        grid.add_row("time", f"{self.elapsed_s:.1f} s")
+        return Panel(grid, title=self._title, width=WIDTH)
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+
+class Rates:
+    """Inserts and samples a second over the last seconds.
+
+    Attributes:
+        inserts, samples: 0 until there is something to compare with.
+    """
+
+    def __init__(self) -> None:
+        self.inserts = self.samples = 0.0
+        self._seen: deque[tuple[float, int, int]] = deque()
+
+    def add(self, now_s: float, info: TableInfo) -> None:
+        """Takes in the table's counters at `now_s`."""
+        self._seen.append((now_s, info.inserts, info.samples))
+        while len(self._seen) > 2 and now_s - self._seen[0][0] > RATE_WINDOW_S:
+            self._seen.popleft()
+        before_s, inserts, samples = self._seen[0]
+        if now_s > before_s:
+            self.inserts = (info.inserts - inserts) / (now_s - before_s)
+            self.samples = (info.samples - samples) / (now_s - before_s)

@@ -1,0 +1,43 @@
+"""The two tables where actors and learner meet."""
+
+from __future__ import annotations
+
+import shmreplay as sr
+from shmreplay.clients.demo.q_network import QNetwork
+
+N_STEP = 3  # rewards in a target
+REPLAY, WEIGHTS = "replay", "weights"
+
+# Row t: an observation, the action taken there, and what that action brought. The next observation is not stored beside
+# it: it is the observation of row t + 1. The final observation of an episode is one more row, which has nothing else.
+STEP = {
+    "observation": sr.ArraySpec((4,), "float32"),
+    "action": sr.ArraySpec((), "int64"),
+    "reward": sr.ArraySpec((), "float32"),
+    "terminated": sr.ArraySpec((), "bool"),
+    "truncated": sr.ArraySpec((), "bool"),
+}
+
+
+def demo_tables(num_actors: int) -> list[sr.Table]:
+    """Experience from the actors to the learner, and weights back."""
+    return [
+        sr.Table(
+            REPLAY,
+            STEP,
+            max_size=50_000,
+            # n steps and the observation after them. Items overlap and share these steps, so that there are hardly more
+            # steps than items. By itself the arena would have room for items that share none: 4 times as many.
+            item_steps=N_STEP + 1,
+            capacity_steps=60_000,
+            sampler=sr.selectors.Prioritized(priority_exponent=0.6),
+            remover=sr.selectors.Fifo(),
+            # An item is sampled 8 times on average: whoever runs ahead of that, actors or learner, waits for the other.
+            rate_limiter=sr.rate_limiters.SampleToInsertRatio(
+                samples_per_insert=8, min_size_to_sample=1_000, error_buffer=1_000
+            ),
+            max_streams=num_actors,
+        ),
+        # One item: inserting the new one removes the old one, and who samples gets the newest.
+        sr.Table(WEIGHTS, QNetwork.signature(), max_size=1, max_streams=1),
+    ]
