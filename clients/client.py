@@ -116,7 +116,7 @@ class Client:
         self._request("reset", table=name, timeout_s=timeout_s)
 
     def set_rate_limiter(
-        self, name: str, rate_limiter: RateLimiter, *, rebase: bool = False, timeout_s: float | None = None
+        self, name: str, rate_limiter: RateLimiter, *, rebase: bool = True, timeout_s: float | None = None
     ) -> None:
         """Gives a table another rate limiter; `rebase` starts its difference anew in the middle of the new bounds."""
         wire = rate_limiter.to_wire()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import grp
+import logging
 import os
 import pwd
 import socket
@@ -30,9 +31,10 @@ from shmreplay.protocol import (
 )
 
 SILENCE_S = 30.0  # a daemon that works on a request says so every second; one that says nothing so long is stopped
+LOG_AFTER_S = 10.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.1
-# What a daemon that is starting or stopping looks like.
-_RETRIED = (FileNotFoundError, ConnectionError, BlockingIOError)
+
+logger = logging.getLogger("shmreplay")
 
 _fork_count = 0
 _guard = threading.Lock()
@@ -168,7 +170,7 @@ class Connection:
             with contextlib.suppress(ConnectionError, ProtocolError):
                 return receive_message(sock, Deadline(1.0))
             raise
-        progress = ""
+        progress, started, is_logged = "", time.monotonic(), False
         while True:
             answer, fds = self._in_time(
                 lambda limit: receive_message(sock, limit, MAX_FDS if takes_fds else 0), deadline, message, progress
@@ -176,6 +178,9 @@ class Connection:
             if "progress" not in answer:
                 return answer, fds
             progress = str(answer["progress"])
+            if not is_logged and time.monotonic() - started > LOG_AFTER_S:
+                is_logged = True
+                logger.warning("%s has waited %g s for the daemon: %s", message["command"], LOG_AFTER_S, progress)
 
     def _in_time(self, step: Callable[[Deadline], Any], deadline: Deadline, message: Message, progress: str) -> Any:
         remaining_s = deadline.remaining_s()
@@ -208,7 +213,7 @@ class Connection:
 
     def _connect(self, deadline: Deadline) -> tuple[socket.socket, Message]:
         """Waits for a daemon that is starting: no event tells when a socket begins to listen, so it is tried again."""
-        pause_s = FIRST_PAUSE_S
+        pause_s, was_denied = FIRST_PAUSE_S, False
         while True:
             failures: dict[str, OSError] = {}
             for path in self.paths:
@@ -216,7 +221,7 @@ class Connection:
                     sock, hello = self._try_path(path, deadline)
                 except DaemonUnavailable:
                     raise
-                except (*_RETRIED, PermissionError) as error:
+                except OSError as error:  # nothing there, nobody listening, no place in its queue, not for us
                     failures[path] = error
                     continue
                 self.paths = [path]
@@ -225,8 +230,10 @@ class Connection:
                     raise_answered_error(hello)
                 return sock, hello
             denied = next((path for path, error in failures.items() if isinstance(error, PermissionError)), None)
-            if denied is not None:
+            # Once is not enough: a daemon that is starting binds its socket first and opens it to its group next.
+            if denied is not None and (was_denied or deadline.is_over):
                 raise PermissionError(_why_denied(denied)) from failures[denied]
+            was_denied = denied is not None
             if deadline.is_over:
                 raise self._unavailable(failures, deadline)
             remaining_s = deadline.remaining_s()

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from shmreplay.clients.client import Client, connect
 from shmreplay.errors import DaemonUnavailable, ShmReplayError
-from shmreplay.segments import SegmentStore
+from shmreplay.segments import SegmentStore, embedded_instance, lock_name
 from shmreplay.tables import Table
 
 TAIL_BYTES = 4096
@@ -28,7 +28,7 @@ class Server:
 
     Args:
         tables: created before this returns.
-        directory: keep the segments on this tmpfs or hugetlbfs instead of /dev/shm.
+        directory: keep the segments on this tmpfs instead of /dev/shm.
         timeout_s: how long the daemon may take to start; creating the tables is not counted.
 
     Raises:
@@ -104,7 +104,7 @@ class _Daemon:
     def __init__(self, directory: str | None, timeout_s: float) -> None:
         self._owner_pid = os.getpid()
         self._store = SegmentStore(directory)
-        self._instance = f"embedded-{self._owner_pid}-{secrets.token_hex(6)}"
+        self._instance = embedded_instance(self._owner_pid, secrets.token_hex(6))
         # The daemon makes this directory and removes it: had we made it and died, it would stay for ever.
         self.socket = os.path.join(_socket_root(), f"shmreplay-{secrets.token_hex(6)}", "control.sock")
         self._log_fd = os.memfd_create("shmreplayd-log")  # no file to be left behind
@@ -181,7 +181,7 @@ class _Daemon:
         """What a daemon that was killed left behind: nobody else will ever adopt this instance."""
         for arena in self._store.arenas(self._instance):
             self._store.remove_arena(self._instance, arena)
-        for path in (self._store.path(f"shmreplay.{self._instance}.lock"), self.socket):
+        for path in (self._store.path(lock_name(self._instance)), self.socket):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         with contextlib.suppress(FileNotFoundError):

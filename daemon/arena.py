@@ -47,6 +47,13 @@ class ManagedArena:
         if not self.is_usable():
             raise SegmentFailed(self.failure or "")
 
+    def describe_wait(self) -> str:
+        """What a call on this arena waits for."""
+        holder = self.native.lock_holder() if self.is_usable() else None
+        if not isinstance(holder, dict):
+            return f"waiting for earlier calls on arena {self.name!r}"
+        return f"waiting for the lock of arena {self.name!r}, held by process {holder['pid']}; is it stopped?"
+
     @property
     def is_unlinked(self) -> bool:
         """Whether somebody removed a name, as logind does with RemoveIPC=yes: a restarted daemon will not find it."""

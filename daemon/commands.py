@@ -18,7 +18,7 @@ from shmreplay.protocol import Message, ProtocolError, package_version
 from shmreplay.tables import Table
 
 
-@dataclass
+@dataclass(frozen=True)
 class Answer:
     """The fields of an answer, descriptors to send with it (then closed), and what to do once it has gone out."""
 
@@ -98,6 +98,7 @@ class Commands:
 
     async def _open(self, request: Message, caller: Caller) -> Answer:
         arena, index = self._registry.find(_text(request, "table"))
+        caller.on_progress(arena.describe_wait)
         session = await self._registry.open_session(arena, caller.watch(), _seconds(request))
         fields = {
             "spec": arena.tables[index].to_wire(),
@@ -115,32 +116,37 @@ class Commands:
         return Answer({"detached": await self._registry.detach(caller.watch(), session)})
 
     async def _drop_table(self, request: Message, caller: Caller) -> Answer:
-        await self._registry.drop_table(_text(request, "table"), _seconds(request))
+        table, timeout_s = _text(request, "table"), _seconds(request)
+        arena, _ = self._registry.find(table)
+        caller.on_progress(arena.describe_wait)
+        await self._registry.drop_table(table, timeout_s)
         return Answer()
 
     async def _reset(self, request: Message, caller: Caller) -> Answer:
-        await self._registry.on_table(_text(request, "table"), "reset", _seconds(request))
-        return Answer()
+        return await self._on_table(request, caller, "reset")
 
     async def _set_rate_limiter(self, request: Message, caller: Caller) -> Answer:
         numbers = rate_limiters.from_wire(request.get("rate_limiter")).numbers()
         order = ("samples_per_insert", "min_size_to_sample", "min_diff", "max_diff", "count_deletes")
         arguments = [numbers[name] for name in order]
         rebase = _flag(request, "rebase")
-        await self._registry.on_table(
-            _text(request, "table"), "set_rate_limiter", *arguments, rebase, _seconds(request)
-        )
-        return Answer()
+        return await self._on_table(request, caller, "set_rate_limiter", *arguments, rebase)
 
     async def _pause(self, request: Message, caller: Caller) -> Answer:
         inserts, samples = _flag(request, "inserts"), _flag(request, "samples")
         if not inserts and not samples:
             raise ValueError("pause: neither inserts nor samples were asked to pause")
-        await self._registry.on_table(_text(request, "table"), "pause", inserts, samples, _seconds(request))
-        return Answer()
+        return await self._on_table(request, caller, "pause", inserts, samples)
 
     async def _resume(self, request: Message, caller: Caller) -> Answer:
-        await self._registry.on_table(_text(request, "table"), "resume", _seconds(request))
+        return await self._on_table(request, caller, "resume")
+
+    async def _on_table(self, request: Message, caller: Caller, method: str, *arguments: Any) -> Answer:
+        """Calls a method of the native table that waits for the arena's lock."""
+        timeout_s = _seconds(request)
+        arena, index = self._registry.find(_text(request, "table"))
+        caller.on_progress(arena.describe_wait)
+        await self._registry.on_table(arena, index, method, *arguments, timeout_s)
         return Answer()
 
     async def _stats(self, request: Message, caller: Caller) -> Answer:

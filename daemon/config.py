@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         "$XDG_RUNTIME_DIR/shmreplay/default.sock, then /run/shmreplay/default.sock)")  # fmt: skip
     add("--instance", metavar="NAME", default="default", help="names the segments; one daemon an instance")
     add("--group", metavar="NAME", help="let members of this group connect (mode 0660); otherwise only this user")
-    add("--directory", metavar="DIR", help="keep segments on this tmpfs or hugetlbfs instead of /dev/shm")
+    add("--directory", metavar="DIR", help="keep segments on this tmpfs instead of /dev/shm")
     add("--discard", action="store_true", help="remove segments of this instance that cannot be taken over")
     add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="default: INFO, embedded: WARNING")
     add("--version", action="version", version=f"shmreplayd {package_version()}")

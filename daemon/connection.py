@@ -8,11 +8,12 @@ from __future__ import annotations
 import array
 import asyncio
 import socket
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
+from shmreplay.daemon.bounded_wait import within
 from shmreplay.daemon.workers import Workers
-from shmreplay.protocol import HEADER_BYTES, Message, body_length, pack, unpack
+from shmreplay.protocol import HEADER_BYTES, Message, body_length, unpack
 
 Result = TypeVar("Result")
 
@@ -58,9 +59,9 @@ class Connection:
             received += piece
         return bytes(received)
 
-    async def send(self, message: Mapping[str, object], fds: Sequence[int] = ()) -> None:
-        """Sends one message, with descriptors beside its first byte. Raises Dropped if the client does not take it."""
-        await self._within(self._timeout_s, self._send_all(memoryview(pack(message)), fds), "did not take its answer")
+    async def send(self, packed: bytes, fds: Sequence[int] = ()) -> None:
+        """Sends one packed message, descriptors beside its first byte. Raises Dropped if it is not taken."""
+        await self._within(self._timeout_s, self._send_all(memoryview(packed), fds), "did not take its answer")
 
     async def _send_all(self, data: memoryview, fds: Sequence[int]) -> None:
         if fds:
@@ -77,16 +78,21 @@ class Connection:
 
     async def _writable(self) -> None:
         future: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_writer(self.sock, lambda: future.done() or future.set_result(None))
+
+        def writable() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        self._loop.add_writer(self.sock, writable)
         try:
             await future
         finally:
             self._loop.remove_writer(self.sock)
 
-    async def _within(self, timeout_s: float | None, work: Awaitable[Result], failing: str) -> Result:
+    async def _within(self, timeout_s: float | None, work: Coroutine[Any, Any, Result], failing: str) -> Result:
         try:
-            return await asyncio.wait_for(work, timeout_s)
-        except asyncio.TimeoutError:
+            return await within(timeout_s, work)
+        except TimeoutError:
             raise Dropped(f"{failing} for {timeout_s:g} s") from None
         except OSError as error:
             raise Dropped(f"lost: {error}") from error

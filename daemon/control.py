@@ -10,6 +10,7 @@ import socket
 import stat
 from collections.abc import Callable
 
+from shmreplay.daemon.bounded_wait import within
 from shmreplay.daemon.conversation import Conversation, Host
 from shmreplay.errors import ShmReplayError
 
@@ -111,12 +112,17 @@ class ControlServer:
     async def _wait_for_an_end(self) -> None:
         self._one_ended.clear()
         try:
-            await asyncio.wait_for(self._one_ended.wait(), 1.0)
-        except asyncio.TimeoutError:
+            await within(1.0, self._one_ended.wait())
+        except TimeoutError:
             log.debug("no client has left; trying to accept again, for descriptors are freed elsewhere too")
 
     def _begin(self, sock: socket.socket) -> None:
-        conversation = Conversation(self._host, sock)
+        try:
+            conversation = Conversation(self._host, sock)
+        except OSError as error:
+            log.warning("a client left before it could be asked who it is: %s", error)
+            sock.close()
+            return
         task = asyncio.ensure_future(conversation.run())
         self._conversations[task] = conversation
         task.add_done_callback(self._ended)

@@ -23,6 +23,7 @@ from shmreplay.protocol import (
     ProtocolError,
     close_all,
     error_answer,
+    pack,
     package_version,
 )
 
@@ -31,6 +32,8 @@ log = logging.getLogger("shmreplayd")
 HELLO_BYTES = 4096  # before hello, nobody may make us hold more
 PROGRESS_S = 1.0  # a client hears at least so often that its request is being worked on
 EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)  # of commands; any other one is our own fault
+
+Work = tuple[bytes, Answer]  # the packed answer, and what goes with it
 
 
 @dataclass
@@ -46,7 +49,7 @@ class Host:
     num_clients: Callable[[], int]
     message_timeout_s: float = MESSAGE_TIMEOUT_S
     incarnation: str = field(default_factory=lambda: os.urandom(8).hex())
-    abandoned: set[asyncio.Task[Answer]] = field(default_factory=set)  # work whose client has left
+    abandoned: set[asyncio.Task[Work]] = field(default_factory=set)  # work whose client has left
 
 
 class Conversation:
@@ -76,7 +79,7 @@ class Conversation:
 
     async def _refuse(self, error: Exception) -> None:
         try:
-            await self._connection.send(error_answer(error))
+            await self._connection.send(pack(error_answer(error)))
         except Dropped as reason:
             log.debug("%s did not hear why: %s", self._peer, reason)
 
@@ -84,7 +87,7 @@ class Conversation:
         hello = await self._connection.receive(HELLO_BYTES, self._host.message_timeout_s)
         if hello is None:
             return
-        await self._connection.send(self._greet(hello))
+        await self._connection.send(pack(self._greet(hello)))
         while not self.is_last:
             request = await self._connection.receive(MAX_MESSAGE_BYTES)
             if request is None:
@@ -124,12 +127,20 @@ class Conversation:
         }
 
     def _find_start_time(self, hello: Message) -> int:
-        """The kernel's word; the client's own only where hidepid hides it from us."""
+        """The kernel's word; the client's own only where hidepid hides it from us.
+
+        Raises PermissionError if the two differ: whoever has the pid now is not who connected.
+        """
         claimed = hello.get("start_time")
+        if not isinstance(claimed, int) or not 0 <= claimed < 2**63:
+            claimed = 0
         found = _core.process_start_time(self._peer.pid)
-        if found:
-            return found
-        return claimed if isinstance(claimed, int) and 0 <= claimed < 2**63 else 0
+        if found and claimed and found != claimed:
+            raise PermissionError(
+                f"process {self._peer.pid} says that it started at tick {claimed}, the kernel says {found}: it has "
+                "ended and another one has its pid, or it lives in another time namespace, which clients must share"
+            )
+        return found or claimed
 
     async def _answer(self, request: Message) -> None:
         """Carries out a request and answers it, with word of its progress while it takes long."""
@@ -137,45 +148,52 @@ class Conversation:
         work = asyncio.ensure_future(self._carry_out(request))
         try:
             while not (await asyncio.wait({work}, timeout=PROGRESS_S))[0]:
-                await self._connection.send({"progress": self._describe()})
+                await self._connection.send(pack({"progress": self._describe()}))
         except BaseException:
             self._abandon(work)
             raise
-        answer = work.result()
+        packed, answer = work.result()
         try:
-            await self._connection.send(answer.fields, answer.fds)
+            await self._connection.send(packed, answer.fds)
         finally:
             close_all(answer.fds)
         if answer.after is not None:
             answer.after()
 
-    async def _carry_out(self, request: Message) -> Answer:
+    async def _carry_out(self, request: Message) -> Work:
         """The command's answer, or its error as one."""
         caller = Caller(self._peer, self._watch, self._set_progress)
         try:
             answer = await self._host.commands.run(request, caller)
+            return pack({"ok": True, **answer.fields}), answer
         except EXPECTED_ERRORS as error:
-            return Answer(error_answer(error))
+            return pack(error_answer(error)), Answer()
         except Exception as error:  # our own fault must not end the daemon for everybody else
             log.exception("a command of %s failed", self._peer)
-            return Answer(error_answer(error))
-        answer.fields["ok"] = True
-        return answer
+            return pack(error_answer(error)), Answer()
 
     def _watch(self) -> ClientProcess:
+        """The client's process, watched. Raises ProcessLookupError if it has ended.
+
+        A session without a start time would be taken for dead by the first who can read one.
+        """
+        if not self._start_time:
+            raise PermissionError(
+                f"the start time of process {self._peer.pid} is not to be seen by either side: mount /proc for both"
+            )
         pidfd = open_peer_pidfd(self._connection.sock, self._peer)
         return self._host.reaper.watch(self._peer.pid, self._start_time, pidfd)
 
     def _set_progress(self, describe: Callable[[], str]) -> None:
         self._describe = describe
 
-    def _abandon(self, work: asyncio.Task[Answer]) -> None:
+    def _abandon(self, work: asyncio.Task[Work]) -> None:
         """The client has left. The work goes on, for half a creation helps nobody, but its descriptors are not sent."""
         self._host.abandoned.add(work)
 
-        def ended(work: asyncio.Task[Answer]) -> None:
+        def ended(work: asyncio.Task[Work]) -> None:
             self._host.abandoned.discard(work)
             if not work.cancelled():
-                close_all(work.result().fds)
+                close_all(work.result()[1].fds)
 
         work.add_done_callback(ended)

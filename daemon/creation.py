@@ -30,6 +30,11 @@ class Creation:
         sizes = _core.plan_arena(self._native)
         self._index_bytes = store.round_up(sizes["index_bytes"])
         self._data_bytes = store.round_up(sizes["data_bytes"])
+        if (self._index_bytes, self._data_bytes) != (sizes["index_bytes"], sizes["data_bytes"]):
+            raise ShmReplayError(
+                f"arena {arena!r} cannot lie in {store.directory}: its pages are larger than the 4 KiB that segments "
+                "are planned in; huge pages come later, use a tmpfs"
+            )
         self._reserved_bytes = 0
 
     @property

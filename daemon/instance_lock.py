@@ -14,15 +14,18 @@ from shmreplay.segments import SegmentStore, lock_name
 
 
 class InstanceLock:
-    """Takes the lock of an instance. Raises ShmReplayError that names the holder if another daemon has it."""
+    """Takes the lock of an instance. Raises ShmReplayError that names the holder if another daemon has it.
 
-    def __init__(self, store: SegmentStore, instance: str) -> None:
+    The file says who holds it, in its first line, and where its socket is, in its second.
+    """
+
+    def __init__(self, store: SegmentStore, instance: str, socket: str = "") -> None:
         self.instance = instance
         self.path = store.path(lock_name(instance))
         self._fd = self._acquire()
         os.fchmod(self._fd, 0o600)
         os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(self._fd, os.fsencode(f"{os.getpid()}\n{socket}\n"), 0)
 
     def _acquire(self) -> int:
         while True:
@@ -30,7 +33,7 @@ class InstanceLock:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                holder = os.pread(fd, 4096, 0).decode("utf-8", "replace").partition("\n")[0] or "unknown"
                 os.close(fd)
                 raise ShmReplayError(
                     f"instance {self.instance!r} has a daemon already, pid {holder} (it holds {self.path}); "

@@ -19,6 +19,7 @@ from shmreplay.daemon.conversation import Host
 from shmreplay.daemon.instance_lock import InstanceLock
 from shmreplay.daemon.parent_watch import watch_parent
 from shmreplay.daemon.registry import Registry
+from shmreplay.daemon.remains import remove_remains
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
@@ -53,10 +54,12 @@ class Daemon:
         self._watch_for_the_end()
         with contextlib.ExitStack() as taken:
             store = SegmentStore(config.directory)
-            lock = InstanceLock(store, config.instance)
+            lock = InstanceLock(store, config.instance, config.socket)
             taken.callback(lock.release)
             if make_socket_directory(config) and config.embedded:
                 taken.callback(os.rmdir, os.path.dirname(config.socket))
+            if config.embedded:
+                remove_remains(store)
             registry = Registry(store, config.instance, config.group_id, self._workers)
             await registry.adopt(discard=config.discard)
             with contextlib.closing(ControlSocket(config.socket, config.group_id)) as control_socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,15 +57,19 @@ class Registry:
 
         Raises ValueError with the differences if one exists with other specs, ShmReplayError if there is no room.
         """
+        groups = _by_arena(tables)
+        for name, group in groups.items():
+            self._is_there(name, group)  # what cannot be is refused before anything is made
         created: list[ManagedArena] = []
         try:
-            for name, group in _by_arena(tables).items():
+            for name, group in groups.items():
                 arena = await self._ensure(name, group, on_progress)
                 if arena is not None:
                     created.append(arena)
         except BaseException:
             for arena in created:
-                await self._remove(arena, STOP_TIMEOUT_S)
+                with contextlib.suppress(TableNotFound):  # somebody dropped it meanwhile
+                    await self._remove(arena, STOP_TIMEOUT_S)
             raise
         return [table.name for arena in created for table in arena.tables]
 
@@ -192,14 +197,13 @@ class Registry:
 
     # --- tables --------------------------------------------------------------------------------------------------
 
-    async def on_table(self, table: str, method: str, *arguments: Any) -> None:
+    async def on_table(self, arena: ManagedArena, index: int, method: str, *arguments: Any) -> None:
         """Calls a method of the native table that waits for the arena's lock."""
-        arena, index = self.find(table)
         async with arena.lock:
             self._check_present(arena)
             arena.check_usable()
             await self._workers.run(getattr(arena.native.table(index), method), *arguments)
-        log.info("table %r: %s", table, method)
+        log.info("table %r: %s", arena.tables[index].name, method)
 
     async def drop_table(self, table: str, timeout_s: float | None) -> None:
         """Drops a table: callers blocked in it get TableClosed, its memory is given back.
@@ -247,7 +251,7 @@ class Registry:
         try:
             if arena.is_usable():
                 await self._workers.run(arena.native.drop, STOP_TIMEOUT_S)
-        except ShmReplayError as error:
+        except (ShmReplayError, OSError, RuntimeError) as error:
             log.warning("arena %r: its clients were not told that it ends: %s", arena.name, error)
         self._store.remove_arena(self._instance, arena.name)
 

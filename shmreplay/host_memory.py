@@ -76,7 +76,7 @@ def rooms(directory: str, proc: str = "/proc") -> list[Room]:
     mount = mount_of(directory, proc)
     if mount is not None and mount.kind not in MEMORY_FILE_SYSTEMS:
         raise ShmReplayError(
-            f"segments cannot lie in {directory}: it is on {mount.kind}, and shared memory needs tmpfs or hugetlbfs; "
+            f"segments cannot lie in {directory}: it is on {mount.kind}, and shared memory needs a tmpfs; "
             "choose another directory, such as /dev/shm"
         )
     found = [_file_system_room(directory)]

@@ -15,7 +15,6 @@ decoded, and pickle is not involved. No data of a table ever travels here.
 from __future__ import annotations
 
 import array
-import importlib.metadata
 import os
 import socket
 import struct
@@ -25,6 +24,7 @@ from typing import Any, NoReturn
 
 import msgpack
 
+import shmreplay
 from shmreplay import errors
 from shmreplay.errors import ShmReplayError, remote_error
 
@@ -243,8 +243,5 @@ def default_socket_paths() -> list[str]:
 
 
 def package_version() -> str:
-    """The installed version of shmreplay, such as `0.1.0`."""
-    try:
-        return importlib.metadata.version("shmreplay")
-    except importlib.metadata.PackageNotFoundError:  # used straight from a checkout
-        return "unknown"
+    """The version of shmreplay on this side, such as `0.1.0`."""
+    return shmreplay.__version__

@@ -24,6 +24,7 @@ SHARED_MEMORY = "/dev/shm"  # where Linux keeps the objects of shm_open
 SLICE_BYTES = 256 * 2**20  # reserved in one call: an eighth of a second, after which a cancel or a signal is heard
 _PREFIX = "shmreplay"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_EMBEDDED = re.compile(r"embedded-([0-9]{1,9})-[0-9a-f]+")
 
 Progress = Callable[[int], None]  # called with the bytes reserved so far; what it raises ends the reservation
 
@@ -54,6 +55,17 @@ def lock_name(instance: str) -> str:
     return f"{_PREFIX}.{check_name('instance', instance)}.lock"
 
 
+def embedded_instance(parent_pid: int, token: str) -> str:
+    """The name of the instance of a daemon that lives as long as the process that started it."""
+    return f"embedded-{parent_pid}-{token}"
+
+
+def embedded_parent(instance: str) -> int | None:
+    """The pid in such a name; None if the instance has another name."""
+    match = _EMBEDDED.fullmatch(instance)
+    return int(match[1]) if match else None
+
+
 class SegmentStore:
     """The place where one daemon's segments lie: /dev/shm through posix_ipc, or a directory on another tmpfs."""
 
@@ -61,7 +73,7 @@ class SegmentStore:
         self.directory = os.path.realpath(directory) if directory else SHARED_MEMORY
         self._is_posix = directory is None
         if not os.path.isdir(self.directory):
-            remedy = "mount a tmpfs there" if directory is None else "create it on a tmpfs or hugetlbfs"
+            remedy = "mount a tmpfs there" if directory is None else "create it on a tmpfs"
             raise ShmReplayError(f"the directory for segments {self.directory} does not exist; {remedy}")
 
     def path(self, name: str) -> str:
@@ -109,6 +121,11 @@ class SegmentStore:
             if len(parts) == 4 and parts[0] == _PREFIX and parts[1] == instance and parts[3] in ("index", "data"):
                 found.setdefault(parts[2], set()).add(parts[3])
         return found
+
+    def locked_instances(self) -> list[str]:
+        """The instances whose lock file is here, whether or not a daemon holds it."""
+        parts = [file_name.split(".") for file_name in os.listdir(self.directory)]
+        return [part[1] for part in parts if len(part) == 3 and part[0] == _PREFIX and part[2] == "lock"]
 
     def remove_arena(self, instance: str, arena: str) -> None:
         """Unlinks both segments, the index first: a data segment alone can then only be the rest of a removal."""
