@@ -69,8 +69,9 @@ wheel: $(STAMP)/dev
 bench: $(STAMP)/installed
 	@env -u PYTHONSAFEPATH $(BIN)/python -m bench $(BENCH_ARGS)
 
-stubs: $(STAMP)/installed
-	@$(BIN)/python -m nanobind.stubgen -q -m shmreplay._core -o shmreplay/_core.pyi
+stubs: $(STAMP)/installed $(STAMP)/dev
+	@$(BIN)/python scripts/stubs.py
+	@$(BIN)/ruff check -q --fix shmreplay/_core.pyi
 
 format: $(STAMP)/dev
 	@$(BIN)/ruff check -q --fix .

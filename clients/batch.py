@@ -36,15 +36,16 @@ class Batch:
     """B items, in the order drawn.
 
     Attributes:
-        data: the table's structure with an array a leaf: `[B, ...]` for one-step items, `[B, L, ...]` for items of up to
-            L steps, of the column's dtype. Rows that an item does not have are 0.
+        data: the table's structure with an array a leaf, of the column's dtype: `[B, ...]` for one-step items,
+            `[B, L, ...]` for items of up to L steps. Rows that an item does not have are 0.
         keys: int64 `[B]`, for `update_priorities`, `delete` and `get`.
         priorities: float64 `[B]`, when drawn.
         probabilities: float64 `[B]`: with which each was drawn; 1 for Fifo, Lifo and heaps.
         times_sampled: int64 `[B]`, this draw included.
         table_size: int64 `[B]`: items in the table when each was drawn, itself included.
         episodes: int64 `[B]`: equal for items of one episode, of whatever writer.
-        steps: int64 `[B]`: index in its episode of each item's first step.
+        steps: int64 `[B]`: index in its episode of each item's first step; negative if it reaches back over the
+            episode's start (`end_episode(clear_history=False)`).
         ages: int64 `[B]`: inserts into the table since each item's own.
     """
 
@@ -62,6 +63,15 @@ class Batch:
         self.episodes: NDArray[np.int64] = native.episodes[:done]
         self.steps: NDArray[np.int64] = native.steps[:done]
         self.ages: NDArray[np.int64] = native.ages[:done]
+
+    @classmethod
+    def empty(cls, signature: Signature) -> Batch:
+        """A batch of no items; its columns have no step axis."""
+        data = [np.empty((0, *leaf.spec.shape), leaf.spec.dtype) for leaf in signature.leaves]
+        lengths = [np.empty(0, np.int32) for _ in data]
+        ints, floats = np.empty(0, np.int64), np.empty(0, np.float64)
+        head = (b"", [True] * len(data), list(range(len(data))), data, lengths, [None] * len(data))
+        return cls(NativeBatch(*head, ints, floats, floats, ints, ints, ints, ints, ints), 0, signature, 0.0)
 
     def __len__(self) -> int:
         return self._done

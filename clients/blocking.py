@@ -19,12 +19,12 @@ def explain_inserts(arena: _core.Arena, info: dict[str, Any]) -> str:
     if info["paused_inserts"]:
         return "inserts are paused; table.resume() or `client.resume` lets them go on"
     if info["can_insert"]:
-        return _explain_room(arena, info)
+        return explain_room(arena, info)
     return (
         f"the rate limiter: {_counters(info)}; one more insert would make the difference "
-        f"{info['difference'] + info['samples_per_insert']:g}, over max_diff {_bound(info['max_diff'])}, with the table "
-        f"beyond min_size_to_sample {info['min_size_to_sample']}. A sample lets it go on (last one "
-        f"{_ago(info['last_sample_s_ago'])}), or set_rate_limiter(); {_attached(arena)}"
+        f"{info['difference'] + info['samples_per_insert']:g}, over max_diff {_bound(info['max_diff'])}, with the "
+        f"table beyond min_size_to_sample {info['min_size_to_sample']}. A sample lets it go on "
+        f"(last one {_ago(info['last_sample_s_ago'])}), or set_rate_limiter(); {_attached(arena)}"
     )
 
 
@@ -42,19 +42,26 @@ def explain_samples(arena: _core.Arena, info: dict[str, Any]) -> str:
     )
 
 
+def explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
+    """Says why a step finds no chunk, and who could end that."""
+    return (
+        f"the arena has no room for more steps: {explain_chunks(arena)}. The table's items are not evicted for room; "
+        f"sample or delete some, or create it with a larger capacity_steps or more max_streams; {_attached(arena)}"
+    )
+
+
+def explain_looks(arena: _core.Arena, info: dict[str, Any]) -> str:
+    """Says why a look, which needs no admission, has nothing to see."""
+    last = _ago(info["last_insert_s_ago"])
+    return f"the table is empty. An insert lets it go on (last one {last}); {_attached(arena)}"
+
+
 def explain_chunks(arena: _core.Arena) -> str:
     """Says which chunks are where."""
     stats = arena.stats()
     return (
-        f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are referred to by items or "
-        f"open writers, {stats['retired_chunks']} are still being read, {stats['free_chunks']} are free"
-    )
-
-
-def _explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
-    return (
-        f"the arena has no room for more steps: {explain_chunks(arena)}. The table's items are not evicted for room; sample "
-        f"or delete some, or create it with a larger capacity_steps or more max_streams; {_attached(arena)}"
+        f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are referred to by "
+        f"items or open writers, {stats['retired_chunks']} are still being read, {stats['free_chunks']} are free"
     )
 
 
@@ -76,14 +83,16 @@ def _ago(seconds: float | None) -> str:
 def _attached(arena: _core.Arena) -> str:
     others = len(arena.sessions()) - 1
     if others <= 0:
-        return "no other process is attached: this one waits for itself"
+        return "no other process is attached yet: so far this one waits for itself"
     return f"{others} other process{'es are' if others > 1 else ' is'} attached"
 
 
 def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pid: int, seconds: int) -> None:
     """Logs a long wait: one for oneself after a second, any after ten, then once a minute."""
     if what == "lock":
-        logger.warning("table %r: process %d has held the arena's lock for %d s in one hold; is it stopped?", name, pid, seconds)
+        logger.warning(
+            "table %r: process %d has held the arena's lock for %d s in one hold; is it stopped?", name, pid, seconds
+        )
         return
     is_due = seconds == FIRST_REPORT_S or (seconds > FIRST_REPORT_S and seconds % LATER_REPORTS_S == 0)
     is_lone = seconds == 1 and len(arena.sessions()) <= 1
@@ -91,7 +100,25 @@ def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pi
         return
     info = {**table.info(), "can_insert": table.can_insert(1)}
     reasons = [explain(arena, info) for side, explain in _SIDES if info[side]]
-    logger.warning("table %r: blocked for %d s: %s", name, seconds, "; ".join(reasons) or explain_chunks(arena))
+    if not reasons:  # nobody waits for the limiter: it is a chunk that is wanted, or an item to look at
+        reasons = [explain_chunks(arena) if info["size"] > 0 else explain_looks(arena, info)]
+    logger.warning("table %r: blocked for %d s: %s", name, seconds, "; ".join(reasons))
+
+
+def report_eviction(arena: _core.Arena, table: _core.Table, name: str) -> None:
+    """Warns that items are evicted before the table is full, and says what room it would take."""
+    stats, info = arena.stats(), table.info()
+    have = stats["num_chunks"] * stats["chunk_steps"]
+    needed = -(-have * info["max_size"] // max(info["size"], 1))
+    logger.warning(
+        "table %r: its steps do not fit: at %d of %d items the oldest are evicted for room. Its items span more steps "
+        "than planned for, or overlap less: create it with capacity_steps=%d or so. Said once; "
+        "info().evicted_for_room counts",
+        name,
+        info["size"],
+        info["max_size"],
+        needed,
+    )
 
 
 _SIDES = (("blocked_inserts", explain_inserts), ("blocked_samples", explain_samples))

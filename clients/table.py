@@ -5,14 +5,22 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core, errors
+from shmreplay.clients.arrays import check_count, float_array, key_array
 from shmreplay.clients.batch import Batch, NativeBatch
-from shmreplay.clients.blocking import explain_inserts, explain_samples, report_wait
+from shmreplay.clients.blocking import (
+    explain_inserts,
+    explain_looks,
+    explain_room,
+    explain_samples,
+    report_eviction,
+    report_wait,
+)
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.randomness import Randomness
 from shmreplay.clients.writer import Writer
@@ -25,7 +33,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("shmreplay")
 
-MAX_BATCH = 2**31 - 1
 LEAVE_TO_TRAJECTORIES = "comes with trajectories and is not supported yet"
 
 
@@ -48,10 +55,19 @@ class TableHandle:
         self._spec = attachment.table
         self._sig = attachment.table.sig
         self._native = attachment.arena.table(attachment.index)
-        arena, name, control = self._arena, self._name, self._arena.table(attachment.index)
+        client, arena, name, control = self._client, self._arena, self._name, self._arena.table(attachment.index)
+
+        warned = set[str]()
 
         def observe(what: str, pid: int, seconds: int) -> None:
-            report_wait(arena, control, name, what, pid, seconds)
+            if what == "waiting":
+                if client.is_closed:
+                    _raise_closed(name)  # ends the wait
+            elif what != "evicted":
+                report_wait(arena, control, name, what, pid, seconds)
+            elif what not in warned:
+                warned.add(what)
+                report_eviction(arena, control, name)
 
         self._native.bind(
             self._sig.native_plan(),
@@ -92,7 +108,7 @@ class TableHandle:
         """
         while True:
             if self._client.is_closed:
-                self._raise_closed()
+                _raise_closed(self._name)
             key = self._native.insert(step, priority, timeout_s)
             if key > 0:
                 return key
@@ -114,25 +130,25 @@ class TableHandle:
             int64 `[N]`: the keys.
 
         Raises:
-            RateLimitTimeout: not all were admitted in time; `.keys` are those of the first ones, which went in.
+            RateLimitTimeout: not all were admitted in time; `.keys` are those of the first ones, which went in. So
+                it is with whatever else ends the call half-way, KeyboardInterrupt among it.
             SignatureMismatch, ValueError, ArenaFull: as `insert`; with the first two nothing was inserted.
         """
-        values = None if priorities is None else self._float_array(priorities, "priorities")
+        values = None if priorities is None else float_array(self._where, "priorities", priorities)
         while True:
             self._check_open()
+            keys: NDArray[np.int64]
             status, done, keys, raised, bad = self._native.insert_batch(steps, values, timeout_s)
             if bad >= 0 and values is not None:
                 raise ValueError(f"{self._where}: priorities[{bad}] is {values[bad]}; {_EXPECTED_PRIORITY}")
             if raised is not None:
-                raise raised
+                _raise_with(raised, keys=keys[:done])
             if status == 0:
                 return keys
             if done > 0 or not self._recover(status):
                 self._raise_status(status, "insert_batch", timeout_s, keys=keys[:done])
 
-    def writer(
-        self, history: int | None = None, patterns: list[Any] | None = None, commit_every: int = 1
-    ) -> Writer:
+    def writer(self, history: int | None = None, patterns: list[Any] | None = None, commit_every: int = 1) -> Writer:
         """A writer of one stream of steps, for items of more than one step. Use it as a context manager.
 
         Args:
@@ -144,7 +160,7 @@ class TableHandle:
             raise ValueError(f"{self._where}: patterns= {LEAVE_TO_TRAJECTORIES}; call create_item(length=...)")
         if commit_every != 1:
             raise ValueError(f"{self._where}: commit_every is {commit_every!r}; other than 1 is not supported yet")
-        steps = self._spec.item_steps if history is None else _count(self._where, "history", history)
+        steps = self._spec.item_steps if history is None else check_count(self._where, "history", history)
         self._check_open()
         self._refresh_after_fork()
         return Writer(self, steps)
@@ -175,16 +191,15 @@ class TableHandle:
 
         Raises:
             RateLimitTimeout: not all were admitted in time. Its `.batch` has those that were drawn, or is None: on a
-                table that consumes its items they are nowhere else.
+                table that consumes its items they are nowhere else. Whatever else ends the call half-way,
+                KeyboardInterrupt among it, carries them too.
             ValueError: n or at_least is out of range.
         """
-        n = _count(self._where, "n", n)
-        enough = n if at_least is None else _count(self._where, "at_least", at_least, n)
+        n = check_count(self._where, "n", n)
+        enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
         for name, value in (("pad_to", pad_to), ("columns", columns), ("out", out), ("time_major", time_major or None)):
             if value is not None:
                 raise ValueError(f"{self._where}: {name}= {LEAVE_TO_TRAJECTORIES}")
-        if not count and timeout_s is None and self._native.size == 0:
-            raise ValueError(f"{self._where}: sample(count=False) of an empty table would never return; insert first")
         while True:
             self._check_open()
             uniforms = self._random.uniforms(n)
@@ -192,10 +207,10 @@ class TableHandle:
             batch = None if parts is None else Batch(NativeBatch(*parts), done, self._sig, smallest)
             if status == 0 and batch is not None:
                 return batch
-            if raised is not None and batch is not None:
-                self._raise_with_batch(raised, batch)
+            if raised is not None:
+                _raise_with(raised, batch=batch)
             if done > 0 or not self._recover(status):
-                self._raise_status(status, "sample", timeout_s, batch=batch, asked=n)
+                self._raise_status(status, "sample" if count else _LOOK, timeout_s, batch=batch, asked=n)
 
     def get(self, keys: ArrayLike, timeout_s: float | None = None) -> Batch:
         """The live ones of the items, in the order given; moves no counter. An empty batch if none is left.
@@ -203,14 +218,14 @@ class TableHandle:
         Raises:
             TypeError: the keys are not int64.
         """
-        wanted = self._key_array(keys)
+        wanted = key_array(self._where, keys)
         while True:
             self._check_open()
             status, done, parts, _, raised = self._native.get(wanted, timeout_s)
             if raised is not None:
                 raise raised
             if status == 0:
-                return self._empty_batch() if parts is None else Batch(NativeBatch(*parts), done, self._sig, 0.0)
+                return Batch.empty(self._sig) if parts is None else Batch(NativeBatch(*parts), done, self._sig, 0.0)
             if not self._recover(status):
                 self._raise_status(status, "get", timeout_s)
 
@@ -218,7 +233,7 @@ class TableHandle:
         """Keys of the live items in insertion order, int64. Read without the lock: each was live during the call."""
         self._check_open()
         self._refresh_after_fork()
-        return self._native.keys()
+        return cast(NDArray[np.int64], self._native.keys())
 
     # --- changing ------------------------------------------------------------------------------------------------
 
@@ -236,8 +251,8 @@ class TableHandle:
             ValueError: a priority is not finite or negative (nothing was changed), or there are not as many as keys.
             TypeError: the keys are not int64.
         """
-        wanted = self._key_array(keys)
-        values = self._float_array(priorities, "priorities")
+        wanted = key_array(self._where, keys)
+        values = float_array(self._where, "priorities", priorities)
         if len(values) != len(wanted):
             raise ValueError(f"{self._where}: {len(values)} priorities for {len(wanted)} keys; expected one a key")
         while True:
@@ -253,7 +268,7 @@ class TableHandle:
 
     def delete(self, keys: ArrayLike, timeout_s: float | None = None) -> int:
         """Deletes items; keys of items that are gone are skipped. Returns how many were still there."""
-        wanted = self._key_array(keys)
+        wanted = key_array(self._where, keys)
         while True:
             self._check_open()
             status, deleted = self._native.delete(wanted, timeout_s)
@@ -275,7 +290,8 @@ class TableHandle:
         """
         if not isinstance(limiter, RateLimiter):
             raise TypeError(f"{self._where}: expected a rate limiter of shmreplay.rate_limiters, got {limiter!r}")
-        self._control().set_rate_limiter(**limiter.numbers(), rebase=rebase, timeout_s=timeout_s)
+        numbers: dict[str, Any] = limiter.numbers()
+        self._control().set_rate_limiter(**numbers, rebase=rebase, timeout_s=timeout_s)
 
     def pause(self, inserts: bool = True, samples: bool = True, timeout_s: float | None = None) -> None:
         """Lets inserts, samples or both wait, as if the rate limiter did not admit them, until `resume`."""
@@ -296,11 +312,11 @@ class TableHandle:
 
     def can_insert(self, n: int = 1) -> bool:
         """Whether the rate limiter would admit n inserts now."""
-        return bool(self._control().can_insert(_count(self._where, "n", n)))
+        return bool(self._control().can_insert(check_count(self._where, "n", n)))
 
     def can_sample(self, n: int = 1) -> bool:
-        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by what `max_times_sampled` leaves."""
-        return bool(self._control().can_sample(_count(self._where, "n", n)))
+        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by `max_times_sampled`."""
+        return bool(self._control().can_sample(check_count(self._where, "n", n)))
 
     def estimate(self) -> Estimate:
         """Every term of the memory that the table's arena takes."""
@@ -330,16 +346,15 @@ class TableHandle:
     def _where(self) -> str:
         return f"table {self._name!r}"
 
-    def _raise_closed(self) -> NoReturn:
-        raise errors.ShmReplayError(f"{self._where}: its client is closed; connect anew")
-
     def _check_open(self) -> None:
         if self._client.is_closed:
-            self._raise_closed()
+            _raise_closed(self._name)
 
     def _control(self) -> _core.Table:
         self._check_open()
         self._refresh_after_fork()
+        if self._native.dropped:
+            raise errors.TableClosed(f"{self._where}: the table was dropped")
         return self._native
 
     def _refresh_after_fork(self) -> None:
@@ -360,82 +375,51 @@ class TableHandle:
     def _raise_status(self, status: int, call: str, timeout_s: float | None, asked: int = 0, **parts: Any) -> NoReturn:
         """Raises what a native status stands for, with the numbers that explain a block."""
         if status == _core.STATUS_SESSION_LOST and self._client.is_closed:
-            self._raise_closed()
+            _raise_closed(self._name)
         if status == _core.STATUS_INTERRUPTED:
             raise KeyboardInterrupt
         if status == _core.STATUS_TIMEOUT:
             self._raise_timeout(call, timeout_s, asked, parts)
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or ValueError
-        extra = {"keys": parts["keys"]} if status == _core.STATUS_ARENA_FULL and "keys" in parts else {}
-        raise error(f"{self._where}: {call}: {message}", **extra)
+        _raise_with(error(f"{self._where}: {call}: {message}"), **parts)
 
     def _raise_timeout(self, call: str, timeout_s: float | None, asked: int, parts: dict[str, Any]) -> NoReturn:
         info = {**self._native.info(), "can_insert": self._native.can_insert(1)}
-        explain = explain_samples if call == "sample" else explain_inserts
+        # Steps alone wait for nothing but room; those that are items at once may wait for either.
+        reasons = {"sample": explain_samples, _LOOK: explain_looks, "append": explain_room}
+        reason = reasons.get(call, explain_inserts)(self._arena, info)
         done = ""
         if (batch := parts.get("batch")) is not None:
             done = f" after {len(batch)} of {asked} items, which are in the error's .batch"
         if (keys := parts.get("keys")) is not None and len(keys) > 0:
             done = f" after {len(keys)} items, whose keys are in the error's .keys"
         raise errors.RateLimitTimeout(
-            f"{self._where}: {call} was not admitted within {timeout_s} s{done}: {explain(self._arena, info)}", **parts
+            f"{self._where}: {call} not admitted within {timeout_s} s{done}: {reason}", **parts
         )
-
-    def _raise_with_batch(self, raised: BaseException, batch: Batch) -> NoReturn:
-        # A consumed item must not be lost to a signal: the exception of its handler carries what was drawn.
-        raised.batch = batch  # type: ignore[attr-defined]
-        raise raised
-
-    def _key_array(self, keys: ArrayLike) -> NDArray[np.int64]:
-        array = np.asarray(keys)
-        if array.size == 0:
-            return np.empty(0, np.int64)
-        if array.dtype != np.int64:
-            raise TypeError(f"{self._where}: keys have dtype {array.dtype}; expected int64, as batch.keys and insert give them")
-        return np.ascontiguousarray(array).reshape(-1)
-
-    def _float_array(self, values: ArrayLike, what: str) -> NDArray[np.float64]:
-        try:
-            array = np.asarray(values)
-        except (TypeError, RuntimeError, ValueError) as error:
-            raise TypeError(
-                f"{self._where}: {what} can not be read as an array ({error}); expected real numbers in host memory"
-            ) from error
-        if array.dtype.kind not in "fiub":
-            # Extension floats (bfloat16) say so by converting; complex numbers and objects do not.
-            if not np.can_cast(array.dtype, np.float64, "same_kind"):
-                raise TypeError(f"{self._where}: {what} have dtype {array.dtype}; expected real numbers")
-        return np.ascontiguousarray(array, np.float64).reshape(-1)
 
     def _warn_if_stale(self, updated: int, asked: int) -> None:
         if updated > 0 or asked == 0 or self._warned_stale:
             return
         self._warned_stale = True
         warnings.warn(
-            f"{self._where}: update_priorities hit none of {asked} items; they are gone by now, or the keys are another "
-            "table's. Said once.",
+            f"{self._where}: update_priorities hit none of {asked} items; they are gone by now, or the keys are of "
+            "another table. Said once.",
             stacklevel=3,
         )
 
-    def _empty_batch(self) -> Batch:
-        columns = range(len(self._sig.leaves))
-        empty = [np.empty((0, *leaf.spec.shape), leaf.spec.dtype) for leaf in self._sig.leaves]
-        ints, floats = np.empty(0, np.int64), np.empty(0, np.float64)
-        lengths = [np.empty(0, np.int32) for _ in columns]
-        native = NativeBatch(
-            b"", [True] * len(empty), list(columns), empty, lengths, [None] * len(empty), ints, floats, floats, ints, ints,
-            ints, ints, ints,
-        )
-        return Batch(native, 0, self._sig, 0.0)
 
-
+_LOOK = "sample(count=False)"
 _EXPECTED_PRIORITY = f"priorities must be finite, >= 0 and at most {_core.MAX_PRIORITY:g}"
 
 
-def _count(where: str, name: str, value: int, high: int = MAX_BATCH) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{where}: {name} is {value!r}; expected an integer")
-    if not 1 <= value <= high:
-        raise ValueError(f"{where}: {name} is {value}; expected 1 to {high}")
-    return int(value)
+def _raise_closed(name: str) -> NoReturn:
+    raise errors.ShmReplayError(f"table {name!r}: its client is closed; connect anew")
+
+
+def _raise_with(error: BaseException, **parts: Any) -> NoReturn:
+    """Raises an error that carries what was done before it: a consumed item must not be lost, whatever ends a call."""
+    for name, value in parts.items():
+        if value is not None:
+            setattr(error, name, value)
+    raise error

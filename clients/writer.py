@@ -47,8 +47,8 @@ class Writer:
 
         Args:
             step: values in the table's structure. With `partial`, or while a row is open, columns may be left out.
-            partial: leave the row open: a later append adds columns to it, `create_item` sees it as the newest step, and
-                `end_episode` makes it the final one.
+            partial: leave the row open: a later append adds columns to it, `create_item` sees it as the newest step,
+                and `end_episode` makes it the final one.
             priority: of the items that patterns make; there are none yet.
             timeout_s: seconds to wait for room.
 
@@ -94,8 +94,8 @@ class Writer:
     ) -> int:
         """Makes an item of the newest `length` steps, an open row included.
 
-        In batches it is `[length, ...]` in every column. Columns that the open row lacks are one row shorter: `.mask` is
-        False there.
+        In batches it is `[length, ...]` in every column. Columns that the open row lacks are one row shorter: `.mask`
+        is False there.
 
         Args:
             priority: finite, >= 0; None as in `TableHandle.insert`.
@@ -109,7 +109,8 @@ class Writer:
         Raises:
             RateLimitTimeout: not admitted in time; no item was made, the steps are still there.
             ValueError: fewer than `length` steps are held; the priority is not finite or negative.
-            SignatureMismatch: the table's items are single steps, made by `insert`.
+            SignatureMismatch: the table's items are single steps, made by `insert`; or the item would reach back over
+                the end of an episode (`end_episode(clear_history=False)`) whose last step lacks a column.
         """
         for name, value in (("trajectory", trajectory), ("values", values), ("table", table)):
             if value is not None:
@@ -119,18 +120,25 @@ class Writer:
             raise TypeError(f"{self._where}: length is {length!r}; expected a number of steps")
         if not 1 <= length <= self._native.num_steps:
             raise ValueError(
-                f"{self._where}: length is {length}, but the writer holds {self._native.num_steps} steps of this episode "
-                f"(history={self._history}); wait for more steps, or make the writer with a longer history"
+                f"{self._where}: length is {length}, but the writer holds {self._native.num_steps} steps of this "
+                f"episode (history={self._history}); wait for more steps, or make the writer with a longer history"
             )
         key = self._native.create_item(int(length), priority, timeout_s)
         if key > 0:
             return key
         if key == _core.BAD_PRIORITY:
             raise ValueError(f"{self._where}: priority is {priority!r}; priorities must be finite and >= 0")
+        if key == _core.LACKS_COLUMN:
+            allowed = self._native.num_whole + (1 if self._native.row_is_open else 0)
+            raise SignatureMismatch(
+                f"{self._where}: length is {length}, but one of these steps has no column for a part of the signature: "
+                "the final step of an episode that end_episode(clear_history=False) kept. Only the newest step of an "
+                f"item may lack columns, and only before end_episode(); expected a length of at most {allowed}"
+            )
         if key == -_core.STATUS_STRUCTURE:
             raise SignatureMismatch(
-                f"{self._where}: its items are single steps (made by insert); items of several steps have a step axis and "
-                "belong in another table"
+                f"{self._where}: its items are single steps (made by insert); items of several steps have a step "
+                "axis and belong in another table"
             )
         self._raise_status(-key, "create_item", timeout_s)
         raise AssertionError("unreachable")
@@ -155,7 +163,9 @@ class Writer:
         self._check_open()
         if final_step is not None:
             self.append(final_step, partial=True, priority=priority, timeout_s=timeout_s)
-        self._native.end_episode(clear_history)
+        status = self._native.end_episode(clear_history)
+        if status != 0:
+            self._raise_status(status, "end_episode", timeout_s)
         return NO_KEYS
 
     def flush(self, timeout_s: float | None = None) -> None:

@@ -4,18 +4,24 @@ General layout: what daemon and clients share is in `shmreplay`; `shmreplay.daem
 are the ends that actors and learners hold. The names below are the public ones.
 """
 
+import numpy as _numpy  # noqa: F401  (first: what keeps numpy from loading is not the core's fault)
+
 try:
     from shmreplay import _core  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f"shmreplay's native core could not be loaded ({error}). Install a wheel (pip install shmreplay), or build it from "
-        "a checkout: pip install --no-build-isolation -e . (needs a C++20 compiler). A folder named shmreplay in the "
-        "working directory hides the installed package: run from elsewhere, or set PYTHONSAFEPATH=1."
+        f"shmreplay's native core could not be loaded ({error}). Install a wheel (pip install shmreplay), or build it "
+        "from a checkout: pip install --no-build-isolation -e . (needs a C++20 compiler). A folder named shmreplay in "
+        "the working directory hides the installed package: run from elsewhere, or set PYTHONSAFEPATH=1."
     ) from error
 
 from shmreplay import rate_limiters, selectors
+from shmreplay.clients.batch import Batch
 from shmreplay.clients.client import Client, connect
+from shmreplay.clients.info import TableInfo
 from shmreplay.clients.server import Server
+from shmreplay.clients.table import TableHandle
+from shmreplay.clients.writer import Writer
 from shmreplay.errors import (
     ArenaFull,
     DaemonUnavailable,
@@ -37,6 +43,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArenaFull",
     "ArraySpec",
+    "Batch",
     "Client",
     "DaemonUnavailable",
     "InternalError",
@@ -49,7 +56,10 @@ __all__ = [
     "SignatureMismatch",
     "Table",
     "TableClosed",
+    "TableHandle",
+    "TableInfo",
     "TableNotFound",
+    "Writer",
     "connect",
     "rate_limiters",
     "selectors",

@@ -107,6 +107,7 @@ NB_MODULE(_core, m) {
   m.attr("MAX_PRIORITY") = kMaxPriority;
   m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
   m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
+  m.attr("LACKS_COLUMN") = WriterHandle::kLacksColumn;
   nb::dict status;
   for (const StatusError& e : kStatusErrors) status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
   m.attr("STATUS_ERRORS") = status;
@@ -169,6 +170,7 @@ NB_MODULE(_core, m) {
       .def("can_sample", &TableHandle::can_sample, "n"_a)
       .def("info", &TableHandle::info)
       .def("priority_stats", &TableHandle::priority_stats)
+      .def_prop_ro("dropped", &TableHandle::dropped)
       .def_prop_ro("size", &TableHandle::size);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")
@@ -182,6 +184,7 @@ NB_MODULE(_core, m) {
       .def("close", &WriterHandle::close, "timeout_s"_a.none())
       .def_prop_ro("row_is_open", &WriterHandle::row_is_open)
       .def_prop_ro("num_steps", &WriterHandle::num_steps)
+      .def_prop_ro("num_whole", &WriterHandle::num_whole)
       .def_prop_ro("episode_steps", &WriterHandle::episode_steps)
       .def_prop_ro("forked", &WriterHandle::forked);
 }

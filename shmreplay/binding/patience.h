@@ -1,10 +1,12 @@
-// How a blocked native call stays a good Python citizen: signals are handled, and an observer hears of long waits.
+// How a blocked native call stays a good Python citizen: signals are handled, and an observer, a Python callable, hears of
+// long waits and may end them.
 #pragma once
 
 #include <cmath>
 
 #include "futex.h"
 #include "python.h"
+#include "status_error.h"
 #include "wait.h"
 
 namespace shmreplay {
@@ -16,16 +18,25 @@ class GilPatience : public Patience {
 
   bool interrupted() noexcept override {
     nb::gil_scoped_acquire gil;
-    return PyErr_CheckSignals() != 0;  // the handler's exception stays set for the call's end
+    if (PyErr_CheckSignals() != 0) return true;  // the handler's exception stays set for the call's end
+    if (observer_ == nullptr || observer_ == Py_None) return false;
+    PyObject* result = ask("waiting", 0, 0);  // raises when nobody wants the call's outcome any more
+    Py_XDECREF(result);
+    return result == nullptr;
   }
   void lock_stuck(uint32_t pid, int64_t seconds) noexcept override { tell("lock", pid, seconds); }
   void still_blocked(int64_t seconds) noexcept override { tell("blocked", 0, seconds); }
+  void evicted_for_room() noexcept override { tell("evicted", 0, 0); }
 
  private:
+  PyObject* ask(const char* what, uint32_t pid, int64_t seconds) noexcept {
+    return PyObject_CallFunction(observer_, "sIL", what, pid, static_cast<long long>(seconds));
+  }
+
   void tell(const char* what, uint32_t pid, int64_t seconds) noexcept {
     nb::gil_scoped_acquire gil;
     if (observer_ == nullptr || observer_ == Py_None) return;
-    PyObject* result = PyObject_CallFunction(observer_, "sIL", what, pid, static_cast<long long>(seconds));
+    PyObject* result = ask(what, pid, seconds);
     if (result == nullptr) PyErr_WriteUnraisable(observer_);  // a report that fails must not end the wait
     Py_XDECREF(result);
   }
@@ -37,10 +48,12 @@ class GilPatience : public Patience {
 inline int64_t deadline_of(nb::handle timeout_s) {
   if (timeout_s.is_none()) return kForever;
   const double seconds = PyFloat_AsDouble(timeout_s.ptr());
-  if (seconds == -1.0 && PyErr_Occurred()) throw nb::python_error();
   if (!(seconds >= 0)) {
+    const bool is_number = !(seconds == -1.0 && PyErr_Occurred());
+    PyErr_Clear();
     const nb::str text = nb::repr(timeout_s);
-    throw nb::value_error(("timeout_s is " + std::string(text.c_str()) + "; expected seconds >= 0, or None to wait for ever").c_str());
+    raise_error(is_number ? "ValueError" : "TypeError",
+                "timeout_s is " + std::string(text.c_str()) + "; expected seconds >= 0, or None to wait for ever");
   }
   if (seconds == 0) return 0;
   if (seconds > 1e9) return kForever;

@@ -67,11 +67,16 @@ inline Pattern whole_step_pattern(uint32_t num_columns, bool squeezed, const std
   return p;
 }
 
-inline double priority_of(nb::handle priority) {
+// -1 for None, which stands for the table's default. An int that no float holds becomes infinite, which no table takes.
+inline double priority_of(nb::handle priority, const TableFacts& facts) {
   if (priority.is_none()) return -1.0;
   const double value = PyFloat_AsDouble(priority.ptr());
-  if (value == -1.0 && PyErr_Occurred()) throw nb::python_error();
-  return value;
+  if (value != -1.0 || !PyErr_Occurred()) return value;
+  const bool overflowed = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
+  PyErr_Clear();
+  if (overflowed) return HUGE_VAL;
+  const nb::str text = nb::repr(priority);
+  raise_error("TypeError", "table '" + facts.name + "': priority is " + text.c_str() + "; expected a number, or None");
 }
 
 class TableHandle {
@@ -107,7 +112,8 @@ class TableHandle {
 
   // The item's key, or -status, or kBadPriority.
   int64_t insert(nb::handle step, nb::handle priority, nb::handle timeout_s) {
-    const double p = priority_of(priority);
+    if (arena().forked()) return -static_cast<int64_t>(Status::kForked);  // the pooled rows are the parent's
+    const double p = priority_of(priority, facts());
     if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return kBadPriority;
     const int64_t deadline = deadline_of(timeout_s);
     Loan<StreamWriter> writer(*this, writers_, [&] { return new_writer(); });
@@ -120,6 +126,7 @@ class TableHandle {
   // (status, how many went in, keys [N], exception of a signal handler or None, position of the first bad priority or -1);
   // `priorities` float64 [N] contiguous or None. With a bad priority nothing went in.
   nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s) {
+    if (arena().forked()) return nb::make_tuple(static_cast<int>(Status::kForked), 0, nb::none(), nb::none(), -1);
     std::vector<PyArrayObject*> arrays;
     npy_intp n = -1;
     nb::object converted;
@@ -237,6 +244,7 @@ class TableHandle {
   bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
   bool can_sample(uint64_t n) const { return can_sample_now(facts(), n); }
   uint64_t size() const { return facts().record->size.get(); }
+  bool dropped() const { return (facts().record->flags.get() & kDropped) != 0; }
 
   nb::dict info() const {
     const TableRecord& r = *facts().record;

@@ -11,6 +11,7 @@ namespace shmreplay {
 class WriterHandle {
  public:
   static constexpr int kNeedsEndEpisode = -101;  // what append() answers behind a row that ended its episode
+  static constexpr int kLacksColumn = -102;      // what create_item() answers when a finished step lacks a column
 
   // `end_columns`: bool columns of shape () that end an episode when true.
   WriterHandle(const TableHandle& table, uint32_t history, std::vector<uint32_t> end_columns)
@@ -56,12 +57,14 @@ class WriterHandle {
     writer_.finish_row();
   }
 
-  // An item of the newest `length` steps, the open row included. Its key, or -status, or kBadPriority.
+  // An item of the newest `length` steps, the open row included. Its key, or -status, or kBadPriority, or kLacksColumn:
+  // a row that ended an episode may lack columns, and only as the item's last step can they be left out.
   int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(*this);
-    const double p = priority_of(priority);
+    const double p = priority_of(priority, *context_->facts);
     if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return TableHandle::kBadPriority;
     if (length == 0 || length > writer_.num_steps()) return -static_cast<int64_t>(Status::kHistory);
+    if (length - (writer_.row_is_open() ? 1 : 0) > writer_.num_whole()) return kLacksColumn;
     PreparedPattern& pattern = span_pattern();
     int64_t key = 0;
     Status status = writer_.create_item(*context_->facts, pattern, length, p, kTryOnly, key);
@@ -75,10 +78,13 @@ class WriterHandle {
     return status == Status::kOk ? key : -static_cast<int64_t>(status);
   }
 
-  void end_episode(bool clear_history) {
+  // 0 or a status.
+  int end_episode(bool clear_history) {
     const Busy busy(*this);
+    if (forked()) return static_cast<int>(Status::kForked);
     writer_.end_episode(clear_history);
     ended_ = false;
+    return 0;
   }
 
   int close(nb::handle timeout_s) {
@@ -96,6 +102,7 @@ class WriterHandle {
 
   bool row_is_open() const { return writer_.row_is_open(); }
   uint32_t num_steps() const { return writer_.num_steps(); }
+  uint32_t num_whole() const { return writer_.num_whole(); }
   uint64_t episode_steps() const { return writer_.episode_steps(); }
   bool forked() const { return context_->arena->forked(); }
 

@@ -7,7 +7,7 @@
 
 namespace shmreplay {
 namespace {
-constexpr int64_t kUncountedSliceNs = 10'000'000;  // without a sleep slot nobody knows whom to wake
+constexpr int64_t kUncountedSliceNs = 10'000'000;  // who is not counted is not woken
 constexpr int64_t kLeaveTimeoutNs = 5 * kSliceNs;
 }  // namespace
 
@@ -44,6 +44,7 @@ void Blocked::join(Hold& hold) {
     hold.add(side.blocked_calls, 1);
   }
   waiting_ = true;
+  if (!asks_limiter_) return;
   slot_ = s.free_sleepers.get();
   if (slot_ == kNone) return;
   SleepSlot& slot = arena_.sleeper(slot_);
@@ -67,24 +68,30 @@ void Blocked::leave(Hold& hold) {
   hold.touch(table_.index);
 }
 
+bool Blocked::worth_a_look() const noexcept {
+  if (asks_limiter_) return !counted_ || can_go_on(*table_.record, side_);
+  return table_.record->size.get() > 0 || (table_.record->flags.get() & (kDropped | kResetting)) != 0;
+}
+
 Status Blocked::sleep() {
   WaitSide& side = table_.record->sides[side_];
   const int64_t slice = counted_ ? kSliceNs : kUncountedSliceNs;
   for (;;) {
     const Status s = sleep_slice(side.futex, seen_, slice, started_ns_, wait_);
     if (s != Status::kOk) return s;
-    if (side.futex.load(std::memory_order_seq_cst) != seen_ || worth_a_look() || !counted_) return Status::kOk;
+    if (side.futex.load(std::memory_order_seq_cst) != seen_ || worth_a_look()) return Status::kOk;
   }
 }
 
 Status sleep_slice(std::atomic<uint32_t>& futex, uint32_t seen, int64_t slice_ns, int64_t since_ns, const Wait& wait) {
   const int64_t left = wait.deadline_ns == kForever ? kForever : wait.deadline_ns - now_ns();
-  if (left <= 0) return Status::kTimeout;
+  if (left <= 0 || wait.try_only) return Status::kTimeout;
+  const int64_t seconds_before = (now_ns() - since_ns) / kSliceNs;
   const FutexResult r = futex_wait(futex, seen, std::min(slice_ns, left));
   if (wait.patience != nullptr && r != FutexResult::kWoken) {
     if (wait.patience->interrupted()) return Status::kInterrupted;
     const int64_t seconds = (now_ns() - since_ns) / kSliceNs;
-    if (r == FutexResult::kTimedOut && seconds > 0) wait.patience->still_blocked(seconds);
+    if (seconds > seconds_before) wait.patience->still_blocked(seconds);  // once a second, however short the slices are
   }
   return Status::kOk;
 }

@@ -16,8 +16,9 @@ Status enter_table(Hold& hold, const TableFacts& table, const Wait& wait);
 
 class Blocked {
  public:
-  Blocked(Arena& arena, const TableFacts& table, Side side, const Wait& wait) noexcept
-      : arena_(arena), table_(table), side_(side), wait_(wait) {}
+  // `asks_limiter` false: the call waits for an item and for nothing else. Nobody wakes it, it looks every 10 ms.
+  Blocked(Arena& arena, const TableFacts& table, Side side, const Wait& wait, bool asks_limiter = true) noexcept
+      : arena_(arena), table_(table), side_(side), wait_(wait), asks_limiter_(asks_limiter) {}
   ~Blocked();  // leaves, taking the lock if it must
   Blocked(const Blocked&) = delete;
   Blocked& operator=(const Blocked&) = delete;
@@ -33,12 +34,13 @@ class Blocked {
   Status sleep();
 
  private:
-  bool worth_a_look() const noexcept { return can_go_on(*table_.record, side_); }
+  bool worth_a_look() const noexcept;
 
   Arena& arena_;
   const TableFacts& table_;
   Side side_;
   Wait wait_;
+  bool asks_limiter_;
   bool waiting_ = false;  // join() was called and leave() was not
   bool counted_ = false;  // ... and there was a sleep slot
   uint32_t slot_ = kNone;
@@ -55,7 +57,7 @@ template <class Scan>
 Status wait_for_chunk(Arena& arena, const Wait& wait, int64_t since_ns, Scan scan);
 
 // One sleep on a futex word within a wait: ends by a wake, after a slice, at the deadline (kTimeout) or by a signal whose
-// handler raised (kInterrupted).
+// handler raised (kInterrupted). A wait that is `try_only` does not sleep (kTimeout).
 Status sleep_slice(std::atomic<uint32_t>& futex, uint32_t seen, int64_t slice_ns, int64_t since_ns, const Wait& wait);
 
 template <class Scan>

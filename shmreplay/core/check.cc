@@ -24,6 +24,7 @@ class Check {
     for (uint32_t i = 0; i < a_.num_tables(); ++i) check_table(a_.table(i));
     check_streams();
     check_chunks();
+    check_blocks();
     check_patterns();
     check_sleepers();
   }
@@ -191,6 +192,9 @@ class Check {
       expect(used == (r.life.get().state == kChunkUsed), at + "is used without references, or the other way round");
       if (!used) continue;
       equal(at + "references of tables that keep items", r.items.get().consuming, consuming_[c]);
+      const Link stream = r.stream.get();
+      expect(stream.next == kNone || a_.chunk(stream.next).stream.get().prev == c, at + "its neighbour in the stream does not know it");
+      expect(stream.prev == kNone || a_.chunk(stream.prev).stream.get().next == c, at + "its neighbour in the stream does not know it");
       uint32_t n = 0, prev = kNone;
       for (uint32_t g = r.items.get().first; g != kNone && n <= begin_here_[c]; g = a_.links(g).chunk.get().next, ++n) {
         expect(a_.item(g).place.get().chunk == c && a_.links(g).chunk.get().prev == prev, at + "its list of items");
@@ -209,7 +213,18 @@ class Check {
     return n;
   }
 
+  void check_used_order() {
+    const Queue used = a_.state().used_chunks.get();
+    uint32_t prev = kNone, n = 0;
+    for (uint32_t c = used.head; c != kNone && n <= a_.geometry().num_chunks; prev = c, c = a_.chunk(c).age.get().next, ++n) {
+      expect(a_.chunk(c).age.get().prev == prev, "the used list's backward link of chunk " + std::to_string(c));
+      expect(prev == kNone || a_.chunk(prev).stamp.get() < a_.chunk(c).stamp.get(), "used chunks are not in the order taken");
+    }
+    expect(used.tail == prev, "the used list's tail");
+  }
+
   void check_chunk_lists() {
+    check_used_order();
     const ArenaState& s = a_.state();
     uint64_t free = walk(s.free_chunks.get().head, kChunkFree, "free");
     equal("free chunks of nobody", free, s.free_chunks.get().count);
@@ -228,6 +243,23 @@ class Check {
     equal("free + used + retired", s.num_free.get() + s.num_used.get() + s.num_retired.get(), a_.geometry().num_chunks);
   }
 
+  void check_blocks() {
+    uint32_t owned = 0, free = 0;
+    for (uint32_t c = 0; c < a_.geometry().num_chunks; ++c) {
+      const ChunkRecord& r = a_.chunk(c);
+      for (uint32_t b = r.writer.get().first_block; b != kNone && owned <= a_.geometry().num_blocks; b = a_.block(b).link.get().next_of_chunk) {
+        const BlockOwner owner = a_.block(b).owner.get();
+        expect(owner.chunk == c && owner.generation == r.life.get().generation, "a block in the chain of chunk " + std::to_string(c) + " is another's");
+        ++owned;
+      }
+    }
+    for (uint32_t b = a_.state().free_blocks.get(); b != kNone && free <= a_.geometry().num_blocks; b = a_.block(b).link.get().next_free) {
+      expect(a_.block(b).owner.get().chunk == kNone, "a free block has an owner");
+      ++free;
+    }
+    equal("owned and free blocks", owned + free, a_.geometry().num_blocks);
+  }
+
   void check_patterns() {
     for (uint32_t i = 0; i < a_.geometry().max_patterns; ++i) {
       equal("references to pattern " + std::to_string(i), a_.pattern(i).usage.get().refs, pattern_refs_[i]);
@@ -236,10 +268,16 @@ class Check {
 
   void check_sleepers() {
     std::unordered_map<uint32_t, uint32_t> sleepers;
-    for (uint32_t i = 0; i < a_.geometry().num_sleep_slots; ++i) {
+    const uint32_t num_slots = a_.geometry().num_sleep_slots;
+    uint32_t taken = 0, free = 0;
+    for (uint32_t i = 0; i < num_slots; ++i) {
       const SleeperOwner owner = a_.sleeper(i).owner.get();
-      if (owner.session != kNone) ++sleepers[owner.where];
+      if (owner.session == kNone) continue;
+      ++sleepers[owner.where];
+      ++taken;
     }
+    for (uint32_t i = a_.state().free_sleepers.get(); i != kNone && free <= num_slots; i = a_.sleeper(i).next_free.get()) ++free;
+    equal("free sleep slots", free, num_slots - taken);
     for (uint32_t i = 0; i < a_.num_tables(); ++i) {
       for (uint32_t side = 0; side < 2; ++side) {
         equal("sleepers of table '" + a_.table(i).name + "'", a_.table(i).record->sides[side].sleepers.get(), sleepers[i << 1 | side]);

@@ -74,6 +74,17 @@ void retire_if_unused(Hold& hold, uint32_t c) {
   hold.chunk_retired();
 }
 
+// Whether evicting its items would retire it.
+bool is_evictable(const ChunkRecord& r) noexcept {
+  const ChunkRefs refs = r.refs.get();
+  return refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0;
+}
+
+// Who waits for a chunk may take it from its items now.
+void note_evictable(Hold& hold, const ChunkRecord& r) noexcept {
+  if (is_evictable(r)) hold.chunk_retired();
+}
+
 void link_rich(Hold& hold, uint32_t session) {
   Arena& a = hold.arena();
   const uint32_t head = a.state().rich_sessions.get();
@@ -187,7 +198,10 @@ void drop_item_ref(Hold& hold, uint32_t chunk, bool consuming) {
   const ChunkRefs refs = r.refs.get();
   if (refs.items == 0) corrupt("a chunk lost more item references than it had");
   hold.set(r.refs, {refs.items - 1, refs.windows});
-  if (consuming) hold.set(r.items, {r.items.get().first, r.items.get().consuming - 1});
+  if (consuming) {
+    hold.set(r.items, {r.items.get().first, r.items.get().consuming - 1});
+    note_evictable(hold, r);
+  }
   retire_if_unused(hold, chunk);
 }
 
@@ -196,6 +210,7 @@ void drop_window_ref(Hold& hold, uint32_t chunk) {
   const ChunkRefs refs = r.refs.get();
   if (refs.windows == 0) corrupt("a chunk lost more window references than it had");
   hold.set(r.refs, {refs.items, refs.windows - 1});
+  note_evictable(hold, r);
   retire_if_unused(hold, chunk);
 }
 
@@ -246,9 +261,8 @@ uint32_t find_evictable(Hold& hold, uint32_t& after, uint32_t limit) {
   if (after != kNone && a.chunk(after).life.get().state == kChunkUsed) c = a.chunk(after).age.get().next;
   for (; c != kNone && limit > 0; --limit) {
     const ChunkRecord& r = a.chunk(c);
-    const ChunkRefs refs = r.refs.get();
     after = c;
-    if (refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0) return c;
+    if (is_evictable(r)) return c;
     c = r.age.get().next;
   }
   if (c == kNone) after = kNone;

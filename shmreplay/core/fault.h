@@ -19,6 +19,9 @@ int64_t passed() noexcept;
 // The name of the point passed last; tests report it.
 const char* last_name() noexcept;
 
+// Called with the name of every point that this thread passes, before it kills; nullptr: nobody listens.
+void listen(void (*heard)(const char* name)) noexcept;
+
 void point(const char* name) noexcept;
 
 }  // namespace shmreplay::fault

@@ -52,7 +52,7 @@ class Hold {
 
   // Adds to a counter.
   template <class T>
-  void add(Word<T>& word, std::type_identity_t<T> amount) {
+  [[gnu::always_inline]] void add(Word<T>& word, std::type_identity_t<T> amount) {
     set(word, static_cast<T>(word.get() + amount));
   }
 
@@ -89,7 +89,7 @@ class Hold {
   // At end(), everybody who sleeps on either side of table `index`, whatever the limiter says.
   void wake_all(uint32_t index) noexcept { wake_all_ |= uint64_t{1} << index; }
 
-  // A chunk was retired: end() wakes who waits for one.
+  // A chunk was retired, or is left to items that may be evicted: end() wakes who waits for one.
   void chunk_retired() noexcept { chunk_retired_ = true; }
 
   // Commits what was done so far and writes on without a log. Only for rebuild(), whose flag stands meanwhile.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "chunk_pool.h"
 #include "extremes.h"
@@ -20,6 +22,35 @@ void clear_tree(Hold& hold, const TreeLayout& tree, uint32_t from_level) {
   }
 }
 
+// Which record counts which episode of one table: the one that its items name, for their writer remembers it too; any
+// other only where that one is damaged.
+class Episodes {
+ public:
+  explicit Episodes(const TableFacts& t) : base_(static_cast<uint32_t>(t.item_base)), taken_(t.capacity, false) {}
+
+  // Its record, and whether it is the first item of that episode.
+  std::pair<uint32_t, bool> record_of(uint64_t id, uint32_t named) {
+    const auto [at, fresh] = records_.try_emplace(id, named);
+    if (fresh) {
+      if (named - base_ >= taken_.size() || has(named)) at->second = spare();
+      taken_[at->second - base_] = true;
+    }
+    return {at->second, fresh};
+  }
+
+  bool has(uint32_t record) const { return taken_[record - base_]; }
+
+ private:
+  uint32_t spare() {
+    while (taken_[next_]) ++next_;  // there are as many records as items
+    return base_ + next_;
+  }
+
+  uint32_t base_, next_ = 0;
+  std::vector<bool> taken_;
+  std::unordered_map<uint64_t, uint32_t> records_;
+};
+
 class Rebuild {
  public:
   explicit Rebuild(Hold& hold) : hold_(hold), a_(hold.arena()) {}
@@ -30,6 +61,9 @@ class Rebuild {
     for (uint32_t i = 0; i < a_.num_tables(); ++i) rebuild_table(a_.table(i));
     count_windows();
     list_chunks();
+    list_blocks();
+    list_free_streams();
+    count_sleepers();
     hold_.settle();
     hold_.set(a_.state().rebuilding, 0);
   }
@@ -75,24 +109,23 @@ class Rebuild {
 
   void rebuild_table(const TableFacts& t) {
     clear_table(t);
-    const std::vector<uint32_t> live = live_items(t);
-    std::unordered_map<uint64_t, uint32_t> episodes;  // id -> record
-    uint32_t next_episode = 0;
-    for (const uint32_t g : live) {
+    Episodes episodes(t);
+    for (const uint32_t g : live_items(t)) {
       add_item(t, g);
       Word<Tail>& tail = a_.links(g).tail;
       if (tail.get().episode_slot == kNone) {
         hold_.add(t.record->num_episodes, 1);
         continue;
       }
-      const auto [at, fresh] = episodes.try_emplace(a_.item(g).episode.get(), static_cast<uint32_t>(t.item_base) + next_episode);
-      EpisodeRecord& e = a_.episode(at->second);
-      hold_.set(e.episode, at->first);
+      const uint64_t id = a_.item(g).episode.get();
+      const auto [slot, fresh] = episodes.record_of(id, tail.get().episode_slot);
+      EpisodeRecord& e = a_.episode(slot);
+      hold_.set(e.episode, id);
       hold_.set(e.use, {fresh ? 1 : e.use.get().items + 1, kNone});
-      if (fresh) hold_.add(t.record->num_episodes, 1), ++next_episode;
-      hold_.set(tail, {tail.get().remover_pos, at->second});
+      if (fresh) hold_.add(t.record->num_episodes, 1);
+      hold_.set(tail, {tail.get().remover_pos, slot});
     }
-    list_free(t, next_episode);
+    list_free(t, episodes);
     if (t.record->structure_hash.get() != 0) add_pattern_ref(hold_, t.record->structure_pattern.get());
     hold_.set(t.record->limiter.deletes, t.record->limiter.inserts.get() - t.record->size.get());
   }
@@ -118,7 +151,7 @@ class Rebuild {
     if (t.consumes()) hold_.add(r.remaining_samples, t.max_times_sampled - item.counted.get().times_sampled);
   }
 
-  void list_free(const TableFacts& t, uint32_t first_free_episode) {
+  void list_free(const TableFacts& t, const Episodes& in_use) {
     uint32_t items = kNone, episodes = kNone;
     for (uint32_t slot = t.capacity; slot-- > 0;) {
       const auto g = static_cast<uint32_t>(t.item_base + slot);
@@ -126,7 +159,7 @@ class Rebuild {
         hold_.set(a_.links(g).order, {kNone, items});
         items = g;
       }
-      if (slot >= first_free_episode) {
+      if (!in_use.has(g)) {
         hold_.set(a_.episode(g).use, {0, episodes});
         episodes = g;
       }
@@ -156,6 +189,7 @@ class Rebuild {
       const bool used = refs.items > 0 || refs.windows > 0;
       const uint32_t state = used ? kChunkUsed : life.state == kChunkFree ? kChunkFree : kChunkRetired;
       hold_.set(r.life, {state, life.rows, life.generation});
+      if (!used) unlink_stream(c);
       by_state[state].push_back(c);
     }
     const auto older = [&](uint32_t x, uint32_t y) { return a_.chunk(x).stamp.get() < a_.chunk(y).stamp.get(); };
@@ -177,6 +211,67 @@ class Rebuild {
     hold_.set(s.num_free, by_state[kChunkFree].size());
     hold_.set(s.num_used, by_state[kChunkUsed].size());
     hold_.set(s.num_retired, by_state[kChunkRetired].size());
+  }
+
+  // Neighbours forget a chunk that is not used: it will belong to another stream. They go first, so that a rebuild that
+  // dies in between finds them again.
+  void unlink_stream(uint32_t c) {
+    const Link at = a_.chunk(c).stream.get();
+    if (at.prev != kNone && a_.chunk(at.prev).stream.get().next == c) {
+      hold_.set(a_.chunk(at.prev).stream, {a_.chunk(at.prev).stream.get().prev, kNone});
+    }
+    if (at.next != kNone && a_.chunk(at.next).stream.get().prev == c) {
+      hold_.set(a_.chunk(at.next).stream, {kNone, a_.chunk(at.next).stream.get().next});
+    }
+    hold_.set(a_.chunk(c).stream, {kNone, kNone});
+  }
+
+  // A block is in use while its chunk has the generation that its owner word says.
+  void list_blocks() {
+    for (uint32_t c = 0; c < a_.geometry().num_chunks; ++c) {
+      hold_.set(a_.chunk(c).writer, {a_.chunk(c).writer.get().session, kNone});
+    }
+    uint32_t free = kNone;
+    for (uint32_t b = a_.geometry().num_blocks; b-- > 0;) {
+      const BlockOwner owner = a_.block(b).owner.get();
+      if (owner.chunk < a_.geometry().num_chunks && a_.chunk(owner.chunk).life.get().generation == owner.generation) {
+        ChunkRecord& chunk = a_.chunk(owner.chunk);
+        hold_.set(a_.block(b).link, {chunk.writer.get().first_block, kNone});
+        hold_.set(chunk.writer, {chunk.writer.get().session, b});
+      } else {
+        hold_.set(a_.block(b).owner, {kNone, 0});
+        hold_.set(a_.block(b).link, {kNone, free});
+        free = b;
+      }
+    }
+    hold_.set(a_.state().free_blocks, free);
+  }
+
+  void list_free_streams() {
+    uint32_t free = kNone;
+    for (uint32_t i = a_.geometry().max_streams; i-- > 0;) {
+      if (a_.stream(i).owner.get().session != kNone) continue;
+      hold_.set(a_.stream(i).owner, {kNone, free});
+      free = i;
+    }
+    hold_.set(a_.state().free_streams, free);
+  }
+
+  void count_sleepers() {
+    for (uint32_t i = 0; i < a_.num_tables(); ++i) {
+      for (WaitSide& side : a_.table(i).record->sides) hold_.set(side.sleepers, 0);
+    }
+    uint32_t free = kNone;
+    for (uint32_t i = a_.geometry().num_sleep_slots; i-- > 0;) {
+      const SleeperOwner owner = a_.sleeper(i).owner.get();
+      if (owner.session != kNone) {
+        hold_.add(a_.table(owner.where >> 1).record->sides[owner.where & 1].sleepers, 1);
+      } else {
+        hold_.set(a_.sleeper(i).next_free, free);
+        free = i;
+      }
+    }
+    hold_.set(a_.state().free_sleepers, free);
   }
 
   void link(const std::vector<uint32_t>& chunks, bool both_ways) {

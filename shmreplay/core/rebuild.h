@@ -1,7 +1,8 @@
 // Making everything derived anew, and checking everything.
 //
-// Records tell the truth: items (with priorities and touch counters), chunks' life, stamps and stream links, streams,
-// sessions. Derived from them: lists, trees, heaps, dense arrays, references, episode counts, free lists, D. Restore and
+// Records tell the truth: items (with priorities and touch counters), chunks' life, stamps and stream links, owners of
+// blocks, streams and sleep slots, sessions. Derived from them: lists, trees, heaps, dense arrays, references, episode
+// counts, free lists, sleepers, D. Restore and
 // `shmreplay check --repair` rebuild; a dead holder does not need it, the undo log serves it.
 #pragma once
 

@@ -112,6 +112,7 @@ void RobustLock::unlock(LockBlock& block) noexcept {
   block.hold_seq.store(block.hold_seq.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   SHMREPLAY_FAULT("lock.leaving");
   pthread_mutex_unlock(&block.mutex);
+  SHMREPLAY_FAULT("lock.left");
 }
 
 void prove_robust_lock() {

@@ -143,7 +143,7 @@ Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) 
 }
 
 SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& options, const Wait& wait, BatchSink& sink) {
-  Blocked blocked(arena_, t, kSamples, wait);
+  Blocked blocked(arena_, t, kSamples, wait, options.count);
   uint32_t done = 0;
   const auto end = [&](Status s) {
     lease_.drop();

@@ -33,8 +33,13 @@ StreamWriter::StreamWriter(Arena& arena, const TableFacts& table, uint32_t histo
       noted_(arena.num_tables(), Noted{0, 0}) {}
 
 StreamWriter::~StreamWriter() {
-  // What this can not close (the lock is stuck, the process forked) is closed with the session.
-  if (is_open() && !arena_.forked()) close({now_ns() + kCloseTimeoutNs, nullptr});
+  if (!is_open() || arena_.forked()) return;
+  try {
+    // What this can not close (the lock is stuck, the process forked) is closed with the session.
+    close({now_ns() + kCloseTimeoutNs, nullptr});
+  } catch (const CorruptIndex&) {
+    // Its hold has marked the segment failed: the next call of anybody says so, a destructor can not.
+  }
 }
 
 Status StreamWriter::open(const Wait& wait) {
@@ -119,7 +124,10 @@ Status StreamWriter::take_chunk(const Wait& wait) {
     if (freed > 0) continue;
     if (const Status s = try_chunk(wait, true, found); s != Status::kOk || found) return s;
     if (const Status s = evict_for_room(wait, found); s != Status::kOk) return s;
-    if (found) continue;
+    if (found) {
+      if (wait.patience != nullptr) wait.patience->evicted_for_room();
+      continue;
+    }
     if (table_.on_full == kOnFullError) return Status::kArenaFull;
     const Status s = wait_for_chunk(arena_, wait, since, [&](bool& again) {
       uint32_t n = 0;
@@ -164,6 +172,7 @@ void StreamWriter::finish_row() noexcept {
     newest_ = newest_ + 1 == history_ ? 0 : newest_ + 1;
     held_[newest_] = {chunk_, row_};
     num_held_ = std::min(num_held_ + 1, history_);
+    num_whole_ = lacks_any() ? 0 : std::min(num_whole_ + 1, history_);
   }
   ++row_;
   ++episode_steps_;
@@ -188,6 +197,8 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     if (const Status s = intern_pattern(hold, p); s != Status::kOk) return s;
     if (const Status s = admit_structure(hold, t, p); s != Status::kOk) return s;
     blocked.leave(hold);
+    // A large pattern that was new and an insert of the largest size do not fit one log: the insert gets the next.
+    if (hold.room() < insert_entries(t, chunks) + kMaxOutputs) continue;
     const uint32_t before = done;
     // Once a hold: the first newcomer at that priority keeps it the largest for the others.
     const double fallback = default_priority(hold, t);

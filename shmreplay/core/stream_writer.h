@@ -5,6 +5,7 @@
 // a call that fails leaves the open row open.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "blocked.h"
@@ -44,6 +45,9 @@ class StreamWriter {
   uint32_t num_steps() const noexcept { return num_held_ + (row_is_open_ ? 1 : 0); }
   uint64_t episode_steps() const noexcept { return episode_steps_; }
 
+  // How many of the newest finished steps have every column: an item may not select what a step lacks.
+  uint32_t num_whole() const noexcept { return std::min(num_whole_, num_held_); }
+
   // An item of the newest `length` steps. kHistory if there are fewer; kTooManyChunks; else as insert_rows.
   Status create_item(const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority, const Wait& wait,
                      int64_t& key);
@@ -72,6 +76,7 @@ class StreamWriter {
   uint32_t num_present_ = 0;
   std::vector<Place> held_;               // ring of the newest `history_` finished rows
   uint32_t newest_ = 0, num_held_ = 0;
+  uint32_t num_whole_ = 0;                // finished rows behind the last one that lacks a column, up to `history_`
   uint64_t episode_steps_ = 0;            // finished steps of this episode
   uint64_t episode_ = 0;                  // 0 until its first item
   std::vector<uint32_t> episode_slots_;   // by table

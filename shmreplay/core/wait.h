@@ -18,6 +18,8 @@ class Patience {
   virtual void lock_stuck(uint32_t pid, int64_t seconds) noexcept = 0;
   // The call has been blocked for `seconds` by a rate limiter or for want of a chunk.
   virtual void still_blocked(int64_t seconds) noexcept = 0;
+  // The oldest chunk's items had to go for want of room. Told again and again while that lasts.
+  virtual void evicted_for_room() noexcept {}
 };
 
 struct Wait {

@@ -1,0 +1,59 @@
+"""python -m bench: runs the workloads and prints their answers. See README.md."""
+
+import argparse
+import pathlib
+import shlex
+import sys
+from collections.abc import Sequence
+
+from bench import machine
+from bench.measure import Answer, measure
+from bench.report import Report, lines
+from bench.size import FULL, QUICK, SMOKE, Size
+from bench.workload import Workload
+from bench.workloads import all_workloads
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
+    chosen = [w for w in all_workloads() if not options.only or any(part in w.name for part in options.only)]
+    if not chosen:
+        names = ", ".join(w.name for w in all_workloads())
+        print(f"no workload's name has {' or '.join(options.only)} in it; there are {names}", file=sys.stderr)
+        return 2
+    facts = machine.facts()
+    facts["load before"] = machine.load()
+    answers = []
+    for workload in chosen:
+        answer, facts["measured on"] = run(workload, options.size)
+        answers.append(answer)
+        print("\n".join(lines(answers[-1])), end="\n\n", flush=True)
+    facts["load after"] = machine.load()
+    print(", ".join(f"{name}: {value}" for name, value in facts.items()))
+    if options.json is not None:
+        command = shlex.join(["python", "-m", "bench", *arguments])
+        report = Report(command, options.note, options.size, facts, tuple(answers))
+        options.json.write_text(report.to_json(), encoding="utf-8")
+    return 0
+
+
+def run(workload: Workload, size: Size) -> tuple[Answer, str]:
+    """Sets a workload up on all cores, measures it on one, and says on which."""
+    with workload.open(size) as contenders, machine.one_core() as core:
+        return measure(workload, size, contenders), "any core" if core is None else f"core {core}"
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="python -m bench", description="shmreplay beside its physical limits, in one run.")
+    sizes = p.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", dest="size", action="store_const", const=QUICK, help="100,000 items, few repeats")
+    sizes.add_argument("--smoke", dest="size", action="store_const", const=SMOKE, help="whether it runs; no times")
+    p.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all numbers there")
+    p.add_argument("--only", action="append", default=[], metavar="PART", help="workloads with this in their names")
+    p.add_argument("--note", default="", metavar="TEXT", help="kept in the JSON: what a reader should know of this run")
+    p.set_defaults(size=FULL)
+    return p
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

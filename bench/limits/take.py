@@ -1,0 +1,32 @@
+"""What it costs a learner to pick rows of arrays that are its own, by the fastest call that NumPy has for it."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.contender import Contender
+from bench.limits.shared_memory import warm
+
+
+def take(column_bytes: Sequence[int], places: int, rows: NDArray[np.int64]) -> Contender:
+    """np.take(out=, mode="clip") of `rows`, int64 `[sets, batch]`, a set a call, from a warm array a column."""
+    arrays = [warm((places, num_bytes), "uint8") for num_bytes in column_bytes]
+    out = [np.zeros((rows.shape[1], num_bytes), np.uint8) for num_bytes in column_bytes]
+    pairs: list[tuple[NDArray[Any], NDArray[Any]]] = list(zip(arrays, out, strict=True))
+    at = 0
+
+    def run(n: int) -> int:
+        nonlocal at
+        sets = [rows[(at + i) % len(rows)] for i in range(n)]
+        at = (at + n) % len(rows)
+        start = time.monotonic_ns()
+        for chosen in sets:
+            for array, to in pairs:
+                np.take(array, chosen, axis=0, out=to, mode="clip")
+        return time.monotonic_ns() - start
+
+    arrays_of = "one array" if len(arrays) == 1 else f"{len(arrays)} arrays"
+    return Contender(f"np.take(out=) of the rows from {arrays_of}", "limit", run)

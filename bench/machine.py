@@ -1,0 +1,82 @@
+"""The machine: what it is, for the record, and one core of it to run on."""
+
+import contextlib
+import importlib.metadata
+import os
+import pathlib
+import platform
+import subprocess
+from collections.abc import Iterator
+
+import numpy as np
+
+from bench.limits.native import compiler_version
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SHMEM_HUGE_PAGES = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+
+
+def facts() -> dict[str, str]:
+    """What a reader needs to judge the numbers or repeat the run."""
+    return {
+        "processor": processor(),
+        "cores": str(os.cpu_count()),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "huge pages in shared memory": chosen(SHMEM_HUGE_PAGES),
+        "libc": " ".join(platform.libc_ver()),
+        "compiler of the limits": compiler_version(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "shmreplay": importlib.metadata.version("shmreplay"),
+        "commit": commit(),
+    }
+
+
+def load() -> str:
+    """How many tasks ran or wanted to, on average over the last minute: above 1, others were at work as well."""
+    return f"{os.getloadavg()[0]:.1f}"
+
+
+def processor() -> str:
+    for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def chosen(setting: pathlib.Path) -> str:
+    """The word in brackets of a kernel setting such as `always [never]`."""
+    if not setting.exists():
+        return "unknown"
+    return setting.read_text(encoding="utf-8").partition("[")[2].partition("]")[0]
+
+
+def commit() -> str:
+    """The commit of the working tree, and whether files differ from it; "unknown" without git."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.stdout.strip() + (" with changes" if status.stdout else "")
+
+
+@contextlib.contextmanager
+def one_core() -> Iterator[int | None]:
+    """Keeps this thread on one core, the last of those it may use; yields which, None if that is not allowed here.
+
+    What was started before, as the daemon, keeps all cores.
+    """
+    allowed = os.sched_getaffinity(0)
+    core = max(allowed)
+    try:
+        os.sched_setaffinity(0, {core})
+    except OSError:  # a container's rules
+        yield None
+        return
+    try:
+        yield core
+    finally:
+        os.sched_setaffinity(0, allowed)

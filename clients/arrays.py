@@ -1,0 +1,50 @@
+"""Checks of what callers pass beside steps: counts, keys, priorities."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+MAX_BATCH = 2**31 - 1
+
+
+def check_count(where: str, name: str, value: int, high: int = MAX_BATCH) -> int:
+    """Returns value if it is an integer in 1..high.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{where}: {name} is {value!r}; expected an integer")
+    if not 1 <= value <= high:
+        raise ValueError(f"{where}: {name} is {value}; expected 1 to {high}")
+    return int(value)
+
+
+def key_array(where: str, keys: ArrayLike) -> NDArray[np.int64]:
+    """Returns the keys as a contiguous int64 array of one axis. Raises TypeError for another dtype."""
+    array = np.asarray(keys)
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    if array.dtype != np.int64:
+        raise TypeError(f"{where}: keys have dtype {array.dtype}; expected int64, as batch.keys and insert give them")
+    return np.ascontiguousarray(array).reshape(-1)
+
+
+def float_array(where: str, what: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Returns real numbers, of whatever dtype and in host memory, as a contiguous float64 array of one axis.
+
+    Raises:
+        TypeError: they can not be read as an array, or are not real numbers.
+    """
+    try:
+        array = np.asarray(values)
+    except (TypeError, RuntimeError, ValueError) as error:
+        raise TypeError(
+            f"{where}: {what} can not be read as an array ({error}); expected real numbers in host memory"
+        ) from error
+    # Extension floats (bfloat16) are of no kind that numpy knows, but convert; complex numbers and objects do not.
+    if array.dtype.kind not in "fiub" and not np.can_cast(array.dtype, np.float64, "same_kind"):
+        raise TypeError(f"{where}: {what} have dtype {array.dtype}; expected real numbers")
+    return np.ascontiguousarray(array, np.float64).reshape(-1)

@@ -1,0 +1,33 @@
+"""Write shmreplay/_core.pyi from the built binding.
+
+usage: stubs.py
+
+nanobind names containers without what they hold; mypy --strict wants it said, so "anything" is said.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+CONTENTS = {"dict": "dict[Any, Any]", "tuple": "tuple[Any, ...]", "list": "list[Any]", "Sequence": "Sequence[Any]"}
+BARE = re.compile(r"(: |-> |\[)(dict|tuple|list|Sequence)\b(?!\[)")
+
+
+def complete(stub: str) -> str:
+    """The stub with every bare container given its contents."""
+    completed = BARE.sub(lambda match: match[1] + CONTENTS[match[2]], stub)
+    if completed == stub:
+        return stub
+    first_code = re.search(r"^(?:from|import|class|def|\w+:)", completed, re.MULTILINE)
+    at = first_code.start() if first_code else 0
+    return f"{completed[:at]}from typing import Any\n{completed[at:]}"
+
+
+if __name__ == "__main__":
+    target = ROOT / "shmreplay" / "_core.pyi"
+    subprocess.run(
+        [sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "shmreplay._core", "-o", str(target)], check=True, cwd="/"
+    )
+    target.write_text(complete(target.read_text(encoding="utf-8")), encoding="utf-8")
