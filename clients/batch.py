@@ -106,7 +106,9 @@ class Batch:
         if normalise not in ("batch", "table", None):
             raise ValueError(f"weights: normalise is {normalise!r}; expected 'batch', 'table' or None")
         weights = np.asarray((self.table_size * self.probabilities) ** -float(beta), np.float64)
-        if normalise == "batch" and len(weights) > 0:
+        if len(weights) == 0:
+            return weights
+        if normalise == "batch":
             weights /= weights.max()
         if normalise == "table":
             weights /= (self.table_size * self._table_probability()) ** -float(beta)

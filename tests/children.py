@@ -33,6 +33,23 @@ class Child:
 
     def receive(self) -> Any:
         """The next thing that it sends."""
+        kind, value = self._next()
+        assert kind == "said", f"child {self.pid} ended and returned {value!r}"
+        return value
+
+    def send(self, value: object = None) -> None:
+        """Lets its `pipe.recv()` return."""
+        self.pipe.send(value)
+
+    def result(self) -> Any:
+        """What `work` returned, once the process has ended."""
+        kind, value = self._next()
+        assert kind == "returned", f"child {self.pid} goes on and says {value!r}"
+        self._process.join(WAIT_S)
+        assert self._process.exitcode == 0
+        return value
+
+    def _next(self) -> tuple[str, Any]:
         if not self.pipe.poll(WAIT_S):
             pytest.fail(f"child {self.pid} says nothing")
         try:
@@ -42,18 +59,7 @@ class Child:
             pytest.fail(f"child {self.pid} ended with code {self._process.exitcode}")
         if kind == "failed":
             pytest.fail(f"child {self.pid} failed:\n{value}")
-        return value
-
-    def send(self, value: object = None) -> None:
-        """Lets its `pipe.recv()` return."""
-        self.pipe.send(value)
-
-    def result(self) -> Any:
-        """What `work` returned, once the process has ended."""
-        value = self.receive()
-        self._process.join(WAIT_S)
-        assert self._process.exitcode == 0
-        return value
+        return kind, value
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)

@@ -162,7 +162,8 @@ class StepPlan {
       return true;
     }
     if (!c.shape.empty()) return false;
-    if (Py_TYPE(leaf) == c.scalar_type) {  // a NumPy scalar of exactly that dtype
+    // A NumPy scalar of exactly that dtype. Those of extension types (bfloat16) keep their value where NumPy does not look.
+    if (Py_TYPE(leaf) == c.scalar_type && c.type_num < NPY_USERDEF) {
       PyArray_ScalarAsCtype(leaf, to);
       return true;
     }

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = pytest.mark.timeout(900)  # the first of these tests waits for the compiler
 VERSION = importlib.metadata.version("shmreplay")
 
 
