@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.item_structure import unflatten_outputs
 from shmreplay.signature import Signature
 
 Normalise = Literal["batch", "table"] | None
@@ -119,7 +120,9 @@ class Batch:
         return self._smallest_probability if self._smallest_probability > 0 else float(self.probabilities.min())
 
     def _structured(self, values: Sequence[NDArray[Any]]) -> Any:
-        return self._signature.unflatten([value[: self._done] for value in values])
+        counted = [value[: self._done] for value in values]
+        names = self._native.names
+        return unflatten_outputs(names, counted) if names else self._signature.unflatten(counted)
 
     def __repr__(self) -> str:
         return f"<Batch of {self._done} items of table {self._signature.table_name!r}>"

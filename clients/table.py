@@ -23,10 +23,12 @@ from shmreplay.clients.blocking import (
 )
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.randomness import Randomness
-from shmreplay.clients.writer import Writer
+from shmreplay.clients.writer import Rule, Writer
+from shmreplay.patterns import Pattern
 from shmreplay.plan import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter
-from shmreplay.tables import Table
+from shmreplay.tables import Table, unpack_specs
+from shmreplay.windows import Window
 
 if TYPE_CHECKING:
     from shmreplay.clients.client import Attachment, Client
@@ -53,6 +55,7 @@ class TableHandle:
     def _bind(self, attachment: Attachment) -> None:
         self._arena = attachment.arena
         self._spec = attachment.table
+        self._index = attachment.index
         self._sig = attachment.table.sig
         self._native = attachment.arena.table(attachment.index)
         client, arena, name, control = self._client, self._arena, self._name, self._arena.table(attachment.index)
@@ -152,18 +155,43 @@ class TableHandle:
         """A writer of one stream of steps, for items of more than one step. Use it as a context manager.
 
         Args:
-            history: steps that an item can reach back, the newest included; None: the table's `item_steps`.
-            patterns: not supported yet.
+            history: steps that an item can reach back, the newest included; None: what the patterns and the table's
+                `item_steps` need.
+            patterns: windows (`sr.NStep(3)`, `sr.Sequence(80, 40)`, ...) and `sr.Pattern`s that make items by themselves.
             commit_every: 1.
         """
-        if patterns:
-            raise ValueError(f"{self._where}: patterns= {LEAVE_TO_TRAJECTORIES}; call create_item(length=...)")
         if commit_every != 1:
             raise ValueError(f"{self._where}: commit_every is {commit_every!r}; other than 1 is not supported yet")
-        steps = self._spec.item_steps if history is None else check_count(self._where, "history", history)
+        rules = self._rules(patterns)
+        wanted = max([self._spec.item_steps, *(rule.num_steps(self._sig) for rule in rules)])
+        steps = wanted if history is None else check_count(self._where, "history", history)
+        for rule in rules:
+            if rule.num_steps(self._sig) > steps:
+                raise ValueError(
+                    f"{self._where}: history is {steps}, but a pattern reaches over {rule.num_steps(self._sig)} steps; raise "
+                    "history to that, or leave it out"
+                )
         self._check_open()
         self._refresh_after_fork()
-        return Writer(self, steps)
+        return Writer(self, steps, rules)
+
+    def _rules(self, patterns: list[Any] | None) -> list[Rule]:
+        rules = list(patterns or [])
+        for rule in rules:
+            if not isinstance(rule, (Window, Pattern)):
+                raise TypeError(f"{self._where}: patterns= has {rule!r}; expected windows and patterns, such as sr.NStep(3)")
+        return rules
+
+    def _table_index(self, name: str | None) -> int:
+        """Index in the arena of the table of that name; None: this one's."""
+        if name is None or name == self._name:
+            return self._index
+        for index, table in enumerate(unpack_specs(self._arena.specs)):
+            if table.name == name:
+                return index
+        raise errors.TableNotFound(
+            f"{self._where}: no table {name!r} over the same steps; create both with the same arena= to feed them together"
+        )
 
     # --- sampling ------------------------------------------------------------------------------------------------
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay import _core
+from shmreplay import _core, structure
+from shmreplay.clients.history import expired, history_of, missing, read_trajectory
 from shmreplay.errors import ShmReplayError, SignatureMismatch
+from shmreplay.patterns import Pattern
+from shmreplay.windows import REACH_HISTORY, Window
 
 if TYPE_CHECKING:
     from shmreplay.clients.table import TableHandle
+
+Rule: TypeAlias = Window | Pattern
 
 END_COLUMNS = ("terminated", "truncated")
 CLOSE_TIMEOUT_S = 10.0
@@ -28,16 +35,25 @@ class Writer:
     `partial=True`, make the items that end with it, and call `end_episode`.
     """
 
-    def __init__(self, table: TableHandle, history: int) -> None:
+    def __init__(self, table: TableHandle, history: int, rules: Sequence[Rule] = ()) -> None:
         self._table = table
         self._sig = table._sig
         self._history = history
+        self._selections: dict[Any, int] = {}
         self._end_columns = [
             leaf.index
             for leaf in self._sig.leaves
             if leaf.path.rsplit("/", 1)[-1] in END_COLUMNS and leaf.spec.shape == () and leaf.spec.dtype == np.bool_
         ]
-        self._native = _core.Writer(table._native, history, self._end_columns)
+        truncated = [c for c in self._end_columns if self._sig.leaves[c].path.rsplit("/", 1)[-1] == "truncated"]
+        self._native = _core.Writer(
+            table._native,
+            history,
+            self._end_columns,
+            truncated[0] if truncated else -1,
+            [rule.native(self._sig, table._table_index(rule.table), self._where) for rule in rules],
+            any(getattr(rule, "across_episodes", False) for rule in rules),
+        )
         self._is_closed = False
 
     def append(
@@ -49,27 +65,26 @@ class Writer:
             step: values in the table's structure. With `partial`, or while a row is open, columns may be left out.
             partial: leave the row open: a later append adds columns to it, `create_item` sees it as the newest step,
                 and `end_episode` makes it the final one.
-            priority: of the items that patterns make; there are none yet.
-            timeout_s: seconds to wait for room.
+            priority: of the items that windows and patterns make, where these do not say; None as in
+                `TableHandle.insert`.
+            timeout_s: seconds to wait for room, and for the rate limiters of the items' tables.
 
         Returns:
-            int64: keys of the items that patterns made; none yet.
+            int64: keys of the items that windows and patterns made, in their order.
 
         Raises:
             SignatureMismatch: a value does not fit, a column is missing or came twice; the row is as before.
             ShmReplayError: the last step ended its episode and `end_episode` was not called; or the writer is closed.
-            RateLimitTimeout: no room in time.
+            RateLimitTimeout: not admitted in time: neither the row nor its items went in; the call may be repeated.
         """
         self._check_open()
         if partial or self._native.row_is_open:
-            self._append_open(step, partial, timeout_s)
-            return NO_KEYS
-        status = self._native.append(step, timeout_s)
-        if status != 0:
-            self._raise_status(status, "append", timeout_s)
-        return NO_KEYS
+            return self._append_open(step, partial, priority, timeout_s)
+        return self._keys(self._native.append(step, priority, timeout_s), "append", timeout_s)
 
-    def _append_open(self, step: Any, partial: bool, timeout_s: float | None) -> None:
+    def _append_open(
+        self, step: Any, partial: bool, priority: float | None, timeout_s: float | None
+    ) -> NDArray[np.int64]:
         present = set(self._native.present())
         arrays = self._sig.canonical(step, present=present)
         if not partial and (missing := [leaf.path for leaf in self._sig.leaves if leaf.index not in present]):
@@ -77,11 +92,21 @@ class Writer:
                 f"{self._where}, column {missing[0]!r}: missing, and this append would finish the row; give "
                 f"{', '.join(map(repr, missing))} too, or append with partial=True"
             )
-        status = self._native.write_open(arrays, timeout_s)
-        if status != 0:
-            self._raise_status(status, "append", timeout_s)
-        if not partial:
-            self._native.finish_row()
+        return self._keys(self._native.write_open(arrays, not partial, priority, timeout_s), "append", timeout_s)
+
+    def _keys(self, answer: Any, call: str, timeout_s: float | None) -> NDArray[np.int64]:
+        """What a native call that makes items answered: their keys, or the exception that its status stands for."""
+        if isinstance(answer, np.ndarray):
+            return answer
+        if isinstance(answer, tuple):
+            _, step, column = answer
+            raise SignatureMismatch(
+                f"{self._where}: {call}: an item selects column {self._sig.leaves[column].path!r} of step {step} of the "
+                "stream, which was appended without it; append whole steps, or select other ones"
+            )
+        if answer != 0:
+            self._raise_status(answer, call, timeout_s)
+        return NO_KEYS
 
     def create_item(
         self,
@@ -100,7 +125,11 @@ class Writer:
         Args:
             priority: finite, >= 0; None as in `TableHandle.insert`.
             length: steps, 1 to what the writer holds of this episode, at most its `history`.
-            trajectory, values, table: not supported yet.
+            trajectory: instead of `length`: a nested dict, list or tuple of selections, such as
+                `{"stack": writer.history["observation"][-4:], "action": writer.history["action"][-1]}`; an int has no step
+                axis. Every selected step must have its column.
+            table: name of the table that gets the item, one of the writer's arena; None: the writer's own.
+            values: not supported yet.
             timeout_s: seconds to wait for the rate limiter.
 
         Returns:
@@ -112,9 +141,14 @@ class Writer:
             SignatureMismatch: the table's items are single steps, made by `insert`; or the item would reach back over
                 the end of an episode (`end_episode(clear_history=False)`) whose last step lacks a column.
         """
-        for name, value in (("trajectory", trajectory), ("values", values), ("table", table)):
-            if value is not None:
-                raise ValueError(f"{self._where}: {name}= comes with trajectories and is not supported yet")
+        if values is not None:
+            raise ValueError(f"{self._where}: values= comes with per-item columns and is not supported yet")
+        if trajectory is not None:
+            if length is not None:
+                raise ValueError(f"{self._where}: length= and trajectory= are both given; expected one of them")
+            return self._create_selected(trajectory, table, priority, timeout_s)
+        if table is not None and table != self._table.name:
+            raise ValueError(f"{self._where}: table={table!r} goes with trajectory=; length= makes items of its own table")
         self._check_open()
         if isinstance(length, bool) or not isinstance(length, (int, np.integer)):
             raise TypeError(f"{self._where}: length is {length!r}; expected a number of steps")
@@ -143,6 +177,46 @@ class Writer:
         self._raise_status(-key, "create_item", timeout_s)
         raise AssertionError("unreachable")
 
+    def _create_selected(
+        self, trajectory: Any, table: str | None, priority: float | None, timeout_s: float | None
+    ) -> int:
+        newest = int(self._native.oldest_step + self._native.num_steps - 1)
+        node, outputs = read_trajectory(trajectory, self._where, newest)
+        names: bytes = msgpack.packb(structure.to_wire(node))
+        identity = (names, tuple(outputs), table)
+        if (selection := self._selections.get(identity)) is None:
+            rule = self._selection_rule(names, outputs, self._table._table_index(table))
+            selection = self._selections[identity] = self._native.add_selection(rule)
+        key = self._native.create_selected(selection, priority, timeout_s)
+        if isinstance(key, int) and key > 0:
+            return key
+        if key == _core.BAD_PRIORITY:
+            raise ValueError(f"{self._where}: priority is {priority!r}; priorities must be finite and >= 0")
+        if key == -_core.STATUS_HISTORY:
+            oldest = int(self._native.oldest_step)
+            first = newest + min(min(begin, end + 1) for _, _, _, slices in outputs for begin, end, _ in slices)
+            raise expired(self._where, self._sig.leaves[outputs[0][0]].path, first, oldest)
+        self._keys(key if isinstance(key, tuple) else -key, "create_item", timeout_s)
+        raise AssertionError("unreachable")
+
+    @staticmethod
+    def _selection_rule(names: bytes, outputs: list[tuple[Any, ...]], table: int) -> dict[str, Any]:
+        ranges = [piece for _, _, _, slices in outputs for piece in slices]
+        return {
+            "table": table,
+            "lo": min(min(begin, end + 1) if step < 0 else begin for begin, end, step in ranges),
+            "hi": max(begin + 1 if step < 0 else end for begin, end, step in ranges),
+            "period": 1,
+            "at_start": 0,
+            "at_end": 0,
+            "reach": REACH_HISTORY,
+            "is_strict": True,
+            "names": names,
+            "outputs": outputs,
+            "conditions": [],
+            "priority": (0, 0.0, 0),
+        }
+
     def end_episode(
         self,
         final_step: Any = None,
@@ -155,18 +229,42 @@ class Writer:
         Args:
             final_step: the final observation, and whatever else is known: `append(final_step, partial=True)` first.
             clear_history: False lets later items reach back into this episode.
-            priority: of the items that patterns make; there are none yet.
+            priority, timeout_s: as in `append`. A call that timed out goes on where it was when it is repeated, without
+                its `final_step`.
 
         Returns:
-            int64: keys of the items that patterns made; none yet.
+            int64: keys of the items that windows and patterns made.
+
+        Raises:
+            ShmReplayError: the episode was truncated, a window looks at its last step's next one, and there is no final
+                step.
+            RateLimitTimeout, SignatureMismatch: as in `append`.
         """
         self._check_open()
-        if final_step is not None:
+        before = self._native.present()
+        if final_step is not None and not self._native.is_ending:
             self.append(final_step, partial=True, priority=priority, timeout_s=timeout_s)
-        status = self._native.end_episode(clear_history)
-        if status != 0:
-            self._raise_status(status, "end_episode", timeout_s)
-        return NO_KEYS
+        try:
+            return self._keys(self._native.end_episode(clear_history, priority, timeout_s), "end_episode", timeout_s)
+        except BaseException:
+            if not self._native.is_ending:
+                self._native.restore_row(before)  # so that the call can be repeated as it was
+            raise
+
+    @property
+    def history(self) -> Any:
+        """The steps that the writer holds, in the signature's structure: `writer.history["observation"][-4:]`."""
+        self._check_open()
+        return history_of(self)
+
+    def _cell(self, step: int, column: int) -> NDArray[Any]:
+        path = self._sig.leaves[column].path
+        if step < self._native.oldest_step:
+            raise expired(self._where, path, step, self._native.oldest_step)
+        value = self._native.read_cell(step, column)
+        if value is None:
+            raise missing(self._where, path, step)
+        return cast(NDArray[Any], value)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Returns when every item made so far is in its table, which is at once: items are not held back."""
@@ -210,6 +308,11 @@ class Writer:
             raise ShmReplayError(
                 f"{self._where}: the last step was terminated or truncated; call end_episode(), with the final "
                 "observation if there is one, before the next append"
+            )
+        if status == _core.NEEDS_FINAL_STEP:
+            raise ShmReplayError(
+                f"{self._where}: the episode was truncated, so its last step's next observation counts: give it, "
+                "end_episode(final_step={...})"
             )
         if status == _core.STATUS_FORKED:
             raise ShmReplayError(

@@ -35,8 +35,12 @@ from shmreplay.errors import (
     TableClosed,
     TableNotFound,
 )
+from shmreplay.patterns import Pattern, when
+from shmreplay.priorities import sequence_priority, td_priority
 from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table
+from shmreplay.targets import n_step_targets
+from shmreplay.windows import Episode, NStep, Sequence, Transition, Unroll, Window
 
 __version__ = "0.1.0"
 
@@ -46,10 +50,14 @@ __all__ = [
     "Batch",
     "Client",
     "DaemonUnavailable",
+    "Episode",
     "InternalError",
     "LayoutMismatch",
+    "NStep",
+    "Pattern",
     "RateLimitTimeout",
     "SegmentFailed",
+    "Sequence",
     "Server",
     "SessionLost",
     "ShmReplayError",
@@ -59,8 +67,15 @@ __all__ = [
     "TableHandle",
     "TableInfo",
     "TableNotFound",
+    "Transition",
+    "Unroll",
+    "Window",
     "Writer",
     "connect",
+    "n_step_targets",
     "rate_limiters",
     "selectors",
+    "sequence_priority",
+    "td_priority",
+    "when",
 ]

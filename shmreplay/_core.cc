@@ -107,6 +107,8 @@ NB_MODULE(_core, m) {
   m.attr("MAX_PRIORITY") = kMaxPriority;
   m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
   m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
+  m.attr("NEEDS_FINAL_STEP") = WriterHandle::kNeedsFinalStep;
+  m.attr("STATUS_MISSING_CELL") = static_cast<int>(Status::kMissingCell);
   m.attr("LACKS_COLUMN") = WriterHandle::kLacksColumn;
   nb::dict status;
   for (const StatusError& e : kStatusErrors) status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
@@ -174,14 +176,20 @@ NB_MODULE(_core, m) {
       .def_prop_ro("size", &TableHandle::size);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")
-      .def(nb::init<const TableHandle&, uint32_t, std::vector<uint32_t>>(), "table"_a, "history"_a, "end_columns"_a)
-      .def("append", &WriterHandle::append, "step"_a.none(), "timeout_s"_a.none())
-      .def("write_open", &WriterHandle::write_open, "arrays"_a, "timeout_s"_a.none())
+      .def(nb::init<const TableHandle&, uint32_t, std::vector<uint32_t>, int, nb::list, bool>(), "table"_a, "history"_a,
+           "end_columns"_a, "truncated"_a, "rules"_a, "across_episodes"_a)
+      .def("append", &WriterHandle::append, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
+      .def("write_open", &WriterHandle::write_open, "arrays"_a, "finish"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("present", &WriterHandle::present)
-      .def("finish_row", &WriterHandle::finish_row)
+      .def("add_selection", &WriterHandle::add_selection, "rule"_a)
+      .def("create_selected", &WriterHandle::create_selected, "selection"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("create_item", &WriterHandle::create_item, "length"_a, "priority"_a.none(), "timeout_s"_a.none())
-      .def("end_episode", &WriterHandle::end_episode, "clear_history"_a)
+      .def("end_episode", &WriterHandle::end_episode, "clear_history"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("close", &WriterHandle::close, "timeout_s"_a.none())
+      .def("read_cell", &WriterHandle::read_cell, "step"_a, "column"_a)
+      .def("restore_row", &WriterHandle::restore_row, "columns"_a)
+      .def_prop_ro("is_ending", &WriterHandle::is_ending)
+      .def_prop_ro("oldest_step", &WriterHandle::oldest_step)
       .def_prop_ro("row_is_open", &WriterHandle::row_is_open)
       .def_prop_ro("num_steps", &WriterHandle::num_steps)
       .def_prop_ro("num_whole", &WriterHandle::num_whole)

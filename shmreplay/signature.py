@@ -75,6 +75,14 @@ class Signature:
         """The nested structure with each column's ArraySpec as its leaf."""
         return self.unflatten([leaf.spec for leaf in self.leaves])
 
+    def part(self, path: str) -> structure.Node | None:
+        """Returns the part at a path of keys and field names, a column or several; None if there is none."""
+        return structure.find(self._root, path)
+
+    def top_names(self) -> tuple[str, ...]:
+        """Keys or field names of the outermost level; empty if that has none."""
+        return () if isinstance(self._root, structure.LeafNode) else self._root.names
+
     def native_plan(self) -> structure.NativePlan:
         """Returns the structure as the native code walks it.
 

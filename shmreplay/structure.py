@@ -128,6 +128,24 @@ def unflatten(node: Node, values: Sequence[object]) -> Any:
     return node.kind._make(children)
 
 
+def leaf_indices(node: Node) -> Iterator[int]:
+    """Yields the column numbers of a node's leaves, depth first."""
+    if isinstance(node, LeafNode):
+        yield node.index
+        return
+    for child in node.children:
+        yield from leaf_indices(child)
+
+
+def find(node: Node, path: str) -> Node | None:
+    """Returns the node at a path such as `observation/camera`, by keys and field names; None if there is none."""
+    for name in path.split("/"):
+        if isinstance(node, LeafNode) or name not in node.names:
+            return None
+        node = node.children[node.names.index(name)]
+    return node
+
+
 def native_plan(node: Node) -> NativePlan:
     """Returns the structure as tuples that the native code walks."""
     if isinstance(node, LeafNode):

@@ -31,7 +31,9 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kTooManyChunks, "ShmReplayError",
      "the item spans more chunks than one item may; create the table with larger chunk_steps"},
     {Status::kNoSessions, "ShmReplayError", "all sessions of the arena are taken; raise max_sessions"},
-    {Status::kHistory, "ValueError", "the writer holds fewer steps than that"},
+    {Status::kHistory, "ValueError", "the writer holds fewer steps than that; make it with a longer history"},
+    {Status::kMissingCell, "SignatureMismatch", "an item selects what a step lacks"},
+    {Status::kBadPriority, "ValueError", "a rule read a priority from the data that is not finite or negative"},
 };
 
 // A copy of an exception class of shmreplay.errors, or of builtins.

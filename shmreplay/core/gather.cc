@@ -57,13 +57,13 @@ class ItemGather {
   void run(size_t o, OutputBuffer& out, int64_t item) {
     const PatternOutput& rule = pattern_.outputs[o];
     const uint64_t positions = uint64_t{pick_.padding.before} + pick_.num_steps + pick_.padding.after;
-    const auto end = static_cast<int64_t>(positions) - rule.trim_end;
+    const int64_t end = static_cast<int64_t>(pick_.num_steps) - rule.trim_end;
     char* to = out.data + static_cast<size_t>(item) * out.rows * out.row_bytes;
     uint32_t j = 0, real = 0;
     pattern_.each_row(o, positions, [&](int64_t position) {
       if (j == out.rows) return;
       const int64_t step = position - pick_.padding.before;
-      const bool is_real = step >= 0 && step < static_cast<int64_t>(pick_.num_steps) && position < end;
+      const bool is_real = step >= 0 && step < end;
       if (is_real) {
         copy_step(out, static_cast<uint64_t>(step), to);
         ++real;
@@ -88,9 +88,8 @@ class ItemGather {
   }
 
   void pad(const PatternOutput& rule, const OutputBuffer& out, int64_t step, char* to) {
-    const int64_t last = static_cast<int64_t>(pick_.num_steps) - 1 - rule.trim_end;
-    if ((rule.flags & kRepeatEdge) && last >= 0) {
-      copy_step(out, static_cast<uint64_t>(std::clamp<int64_t>(step, 0, last)), to);
+    if ((rule.flags & kRepeatStart) && step < 0 && rule.trim_end < pick_.num_steps) {
+      copy_step(out, 0, to);
     } else {
       std::memset(to, 0, out.row_bytes);
     }

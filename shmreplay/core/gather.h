@@ -34,7 +34,7 @@ struct OutputBuffer {
   int32_t* lengths;      // real rows of each item
 };
 
-// Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (or repeat its edge, if its
+// Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they repeat its first step, if its
 // pattern says so), so no byte of an earlier batch shows.
 void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
             int64_t first, std::vector<OutputBuffer>& outputs);

@@ -2,8 +2,8 @@
 //
 // Per output a column and slices over the *padded span*: positions 0 .. before + num_steps + after - 1, of which those
 // outside the real steps are missing (padding). Each end of a slice is anchored at the start or the end of the padded span,
-// so one rule serves spans of any length. A squeezed output has exactly one row and no step axis. `trim_end` positions at the
-// end are missing for that output alone: a final step that lacks the column.
+// so one rule serves spans of any length. A squeezed output has exactly one row and no step axis. The last
+// `trim_end` real steps are missing for that output alone: a final step that lacks the column.
 //
 // Patterns are interned: equal rules share one record, counted by items. A record nobody refers to stays, for the next item
 // of that rule, until another pattern needs its place; its generation tells readers.
@@ -25,12 +25,12 @@ inline constexpr uint32_t kBeginAtEnd = 1, kEndAtEnd = 2;
 
 struct PatternOutput {
   uint16_t column;
-  uint16_t flags;            // kSqueezed | kRepeatEdge
+  uint16_t flags;            // kSqueezed | kRepeatStart
   uint32_t num_slices;
   uint32_t first_slice;
   uint32_t trim_end;
 };
-inline constexpr uint16_t kSqueezed = 1, kRepeatEdge = 2;  // kRepeatEdge: padding repeats the nearest real step, else 0
+inline constexpr uint16_t kSqueezed = 1, kRepeatStart = 2;  // kRepeatStart: padding before the span repeats its first step
 
 struct Pattern {
   std::vector<PatternOutput> outputs;

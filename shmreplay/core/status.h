@@ -20,6 +20,8 @@ enum class Status : int {
   kTooManyChunks = 13,  // the item spans more chunks than one hold can log
   kNoSessions = 14,     // max_sessions are attached
   kHistory = 15,        // fewer steps than asked for are held
+  kMissingCell = 16,    // an item selects what a step lacks
+  kBadPriority = 17,    // a rule read a priority from the data that is not finite, negative or too large
 };
 
 }  // namespace shmreplay

@@ -1,6 +1,8 @@
 #include "stream_writer.h"
 
 #include <algorithm>
+#include <bit>
+#include <optional>
 
 #include "chunk_pool.h"
 #include "futex.h"
@@ -29,6 +31,7 @@ StreamWriter::StreamWriter(Arena& arena, const TableFacts& table, uint32_t histo
       history_(history),
       present_(arena.geometry().presence_words, 0),
       held_(std::max(history, 1u)),
+      held_present_(size_t{std::max(history, 1u)} * arena.geometry().presence_words, 0),
       episode_slots_(arena.num_tables(), kNone),
       noted_(arena.num_tables(), Noted{0, 0}) {}
 
@@ -162,6 +165,13 @@ void StreamWriter::mark(uint32_t column) noexcept {
   ++num_present_;
 }
 
+void StreamWriter::restore_row(const std::vector<uint64_t>& present) noexcept {
+  present_ = present;
+  num_present_ = 0;
+  for (const uint64_t word : present_) num_present_ += static_cast<uint32_t>(std::popcount(word));
+  row_is_open_ = num_present_ > 0;
+}
+
 void StreamWriter::finish_row() noexcept {
   for (uint32_t w = 0; w < present_.size(); ++w) {
     // Relaxed: read only by who holds an item of this row, behind the lock.
@@ -169,22 +179,29 @@ void StreamWriter::finish_row() noexcept {
   }
   row_is_open_ = false;
   if (history_ > 0) {
-    newest_ = newest_ + 1 == history_ ? 0 : newest_ + 1;
-    held_[newest_] = {chunk_, row_};
+    const uint64_t at = finished_ % history_;
+    held_[at] = {chunk_, row_};
+    std::copy(present_.begin(), present_.end(), held_present_.begin() + static_cast<ptrdiff_t>(at * present_.size()));
     num_held_ = std::min(num_held_ + 1, history_);
     num_whole_ = lacks_any() ? 0 : std::min(num_whole_ + 1, history_);
   }
   ++row_;
+  ++finished_;
   ++episode_steps_;
 }
 
-Place StreamWriter::place_of(uint32_t steps_back) const noexcept {
-  if (row_is_open_) {
-    if (steps_back == 1) return {chunk_, row_};
-    --steps_back;
-  }
-  const uint32_t at = newest_ + history_ - (steps_back - 1);
-  return held_[at >= history_ ? at - history_ : at];
+Place StreamWriter::place_of(uint64_t step) const noexcept {
+  return step == finished_ ? Place{chunk_, row_} : held_[step % held_.size()];
+}
+
+bool StreamWriter::has(uint64_t step, uint32_t column) const noexcept {
+  if (step == finished_) return has(column);
+  return held_present_[(step % held_.size()) * present_.size() + column / 64] >> (column % 64) & 1;
+}
+
+const char* StreamWriter::cell(uint64_t step, uint32_t column) const {
+  const Place at = place_of(step);
+  return arena_.row(at.chunk, column, at.row);
 }
 
 Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* items, const double* priorities, uint32_t n,
@@ -207,11 +224,7 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
       NewItem& item = items[done];
       item.priority = priorities[done] < 0 ? fallback : priorities[done];
       item.pattern = p.record;
-      const uint64_t positions = uint64_t{item.padding.before} + item.num_steps + item.padding.after;
-      if (noted_[t.index].pattern_hash != p.hash || noted_[t.index].positions != positions) {
-        note_lengths(hold, t, p.pattern, positions);
-        noted_[t.index] = {p.hash, positions};
-      }
+      note_insert(hold, t, p, item);
       const Inserted in = insert_item(hold, t, item);
       keys[done] = in.key;
       if (!item.own_episode) {
@@ -259,19 +272,116 @@ Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const 
   return Status::kOk;
 }
 
+void StreamWriter::note_insert(Hold& hold, const TableFacts& t, const PreparedPattern& p, const NewItem& item) {
+  const uint64_t positions = uint64_t{item.padding.before} + item.num_steps + item.padding.after;
+  if (noted_[t.index].pattern_hash == p.hash && noted_[t.index].positions == positions) return;
+  note_lengths(hold, t, p.pattern, positions);
+  noted_[t.index] = {p.hash, positions};
+}
+
 Status StreamWriter::create_item(const TableFacts& t, PreparedPattern& p, uint32_t length, double priority,
                                  const Wait& wait, int64_t& key) {
   if (length == 0 || length > num_steps()) return Status::kHistory;
-  NewItem item;
-  item.place = place_of(length);
-  item.num_steps = length;
-  item.episode = episode_;
-  item.episode_slot = episode_slots_[t.index];
-  item.step = static_cast<int64_t>(episode_steps_ + (row_is_open_ ? 1 : 0)) - length;
-  const uint32_t per_chunk = arena_.geometry().chunk_steps;
-  if ((item.place.row + length + per_chunk - 1) / per_chunk > kMaxItemChunks) return Status::kTooManyChunks;
+  DueItem due{t.index, &p, finished_ + (row_is_open_ ? 1 : 0) - length, length, {0, 0}, priority};
   uint32_t done = 0;
-  return insert(t, p, &item, &priority, 1, wait, &key, done);
+  return insert_due(&due, 1, wait, &key, done);
+}
+
+NewItem StreamWriter::item_of(const DueItem& due) const {
+  NewItem item;
+  item.priority = due.priority;
+  item.place = place_of(due.first);
+  item.num_steps = due.num_steps;
+  item.padding = due.padding;
+  item.episode = episode_;
+  item.episode_slot = episode_slots_[due.table];
+  item.step = static_cast<int64_t>(due.first) - static_cast<int64_t>(episode_start());
+  return item;
+}
+
+// Whether the limiters of all tables concerned admit all of it; else the first that does not.
+bool StreamWriter::admits(const DueItem* due, uint32_t n, uint32_t& blocking) const {
+  for (uint32_t i = 0; i < n; ++i) {
+    uint32_t same = 0;
+    for (uint32_t j = 0; j < n; ++j) same += due[j].table == due[i].table ? 1 : 0;
+    blocking = due[i].table;
+    if (!can_insert(*arena_.table(blocking).record, same)) return false;
+  }
+  return true;
+}
+
+Status StreamWriter::enter_tables(Hold& hold, const DueItem* due, uint32_t n, const Wait& wait) const {
+  for (uint32_t i = 0;;) {
+    if (const Status s = enter_table(hold, arena_.table(due[i].table), wait); s != Status::kOk) return s;
+    // The lock is held; the other tables may still be dropped or in the middle of a reset.
+    for (i = 0; i < n && (arena_.table(due[i].table).record->flags.get() & (kDropped | kResetting)) == 0;) ++i;
+    if (i == n) return Status::kOk;
+    hold.end();
+  }
+}
+
+int64_t StreamWriter::put_in(Hold& hold, const DueItem& due) {
+  const TableFacts& t = arena_.table(due.table);
+  NewItem item = item_of(due);
+  if (item.priority < 0) item.priority = default_priority(hold, t);
+  item.pattern = due.pattern->record;
+  note_insert(hold, t, *due.pattern, item);
+  const Inserted in = insert_item(hold, t, item);
+  episode_ = in.episode;
+  episode_slots_[due.table] = in.episode_slot;
+  hold.set(t.record->last_insert_ns, coarse_now_ns());
+  return in.key;
+}
+
+// How many of the due items fit one hold's log, and what they need of it. 0: the first spans too many chunks.
+uint32_t StreamWriter::group_size(const DueItem* due, uint32_t n, uint32_t& entries) const {
+  entries = 0;
+  uint32_t size = 0;
+  for (; size < std::min(n, kInsertGroup); ++size) {
+    const Place at = place_of(due[size].first);
+    if ((uint64_t{at.row} + due[size].num_steps - 1) / arena_.geometry().chunk_steps >= kMaxItemChunks) break;
+    const uint32_t more = insert_entries(arena_.table(due[size].table), count_chunks(arena_, at, due[size].num_steps));
+    if (size > 0 && entries + more + kMaxOutputs > kLogCapacity) break;
+    entries += more;
+  }
+  return size;
+}
+
+Status StreamWriter::insert_group(DueItem* due, uint32_t n, uint32_t entries, const Wait& wait, int64_t* keys) {
+  std::optional<Blocked> blocked;
+  uint32_t blocking = kNone;
+  for (;;) {
+    Hold hold(arena_);
+    if (const Status s = enter_tables(hold, due, n, wait); s != Status::kOk) return s;
+    if (blocked) blocked->leave(hold);
+    for (uint32_t i = 0; i < n; ++i) {
+      if (const Status s = intern_pattern(hold, *due[i].pattern); s != Status::kOk) return s;
+      if (const Status s = admit_structure(hold, arena_.table(due[i].table), *due[i].pattern); s != Status::kOk) return s;
+    }
+    // A large pattern that was new and inserts of the largest size do not fit one log: the inserts get the next.
+    if (hold.room() < entries) continue;
+    const uint32_t before = blocking;
+    if (admits(due, n, blocking)) {
+      for (uint32_t i = 0; i < n; ++i) keys[i] = put_in(hold, due[i]);
+      return Status::kOk;
+    }
+    if (wait.try_only) return Status::kTimeout;
+    if (!blocked || before != blocking) blocked.emplace(arena_, arena_.table(blocking), kInserts, wait);
+    blocked->join(hold);
+    hold.end();
+    if (const Status s = blocked->sleep(); s != Status::kOk) return s;
+  }
+}
+
+Status StreamWriter::insert_due(DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
+  for (done = 0; done < n;) {
+    uint32_t entries = 0;
+    const uint32_t size = group_size(due + done, n - done, entries);
+    if (size == 0) return Status::kTooManyChunks;
+    if (const Status s = insert_group(due + done, size, entries, wait, keys + done); s != Status::kOk) return s;
+    done += size;
+  }
+  return Status::kOk;
 }
 
 void StreamWriter::end_episode(bool clear_history) noexcept {

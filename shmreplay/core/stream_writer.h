@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "blocked.h"
-#include "item_table.h"
+#include "item_rules.h"
 
 namespace shmreplay {
 
-class StreamWriter {
+class StreamWriter : public StreamView {
  public:
   // `history`: how many finished steps stay selectable. 0: none behind the row being written (one-step items).
   StreamWriter(Arena& arena, const TableFacts& table, uint32_t history);
-  ~StreamWriter();
+  ~StreamWriter() override;
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
 
@@ -35,6 +35,9 @@ class StreamWriter {
   void mark(uint32_t column) noexcept;   // this cell of the row is written
   bool lacks_any() const noexcept { return num_present_ < arena_.geometry().num_columns; }
   void finish_row() noexcept;            // it becomes the newest step of the history
+  const std::vector<uint64_t>& present() const noexcept { return present_; }
+  // The open row's columns are these again, none: no row is open. For a call that failed after it had written.
+  void restore_row(const std::vector<uint64_t>& present) noexcept;
 
   // One-step items of the next `n` rows of the chunk, all columns of which are written. `done` counts the items that
   // went in; their rows are used up. A negative priority stands for the table's default.
@@ -52,15 +55,35 @@ class StreamWriter {
   Status create_item(const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority, const Wait& wait,
                      int64_t& key);
 
+  // The items that rules found due, of the row being written and steps before it. Those that fit one hold go in all or none;
+  // `done` counts.
+  Status insert_due(DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done);
+
   // The open row, if any, is the final step. The next row begins an episode.
   void end_episode(bool clear_history) noexcept;
+
+  // StreamView: the newest step is the row being written.
+  uint64_t newest() const noexcept override { return finished_ - (newest_is_finished_ ? 1 : 0); }
+  uint64_t oldest_held() const noexcept override { return finished_ - num_held_; }
+  uint64_t episode_start() const noexcept override { return finished_ - episode_steps_; }
+  bool has(uint64_t step, uint32_t column) const noexcept override;
+  const char* cell(uint64_t step, uint32_t column) const override;
+  // Whether newest() is the last finished step: at the end of an episode without an open row.
+  void look_at_finished(bool yes) noexcept { newest_is_finished_ = yes; }
 
  private:
   Status take_chunk(const Wait& wait);
   Status try_chunk(const Wait& wait, bool steal, bool& found);
   Status evict_for_room(const Wait& wait, bool& found);
   void use_chunk(Hold& hold, uint32_t chunk);
-  Place place_of(uint32_t steps_back) const noexcept;  // 1: the newest
+  Place place_of(uint64_t step) const noexcept;
+  bool admits(const DueItem* due, uint32_t n, uint32_t& blocking) const;
+  Status enter_tables(Hold& hold, const DueItem* due, uint32_t n, const Wait& wait) const;
+  uint32_t group_size(const DueItem* due, uint32_t n, uint32_t& entries) const;
+  Status insert_group(DueItem* due, uint32_t n, uint32_t entries, const Wait& wait, int64_t* keys);
+  int64_t put_in(Hold& hold, const DueItem& due);
+  NewItem item_of(const DueItem& due) const;
+  void note_insert(Hold& hold, const TableFacts& table, const PreparedPattern& pattern, const NewItem& item);
   Status insert(const TableFacts& table, PreparedPattern& pattern, NewItem* items, const double* priorities, uint32_t n,
                 const Wait& wait, int64_t* keys, uint32_t& done);
   void begin_row() noexcept;
@@ -74,8 +97,11 @@ class StreamWriter {
   bool row_is_open_ = false;
   std::vector<uint64_t> present_;
   uint32_t num_present_ = 0;
-  std::vector<Place> held_;               // ring of the newest `history_` finished rows
-  uint32_t newest_ = 0, num_held_ = 0;
+  uint64_t finished_ = 0;                 // rows finished since the stream's start: the number of the next one
+  bool newest_is_finished_ = false;
+  std::vector<Place> held_;               // ring of the newest `history_` finished rows, by number
+  std::vector<uint64_t> held_present_;    // and which columns they have
+  uint32_t num_held_ = 0;
   uint32_t num_whole_ = 0;                // finished rows behind the last one that lacks a column, up to `history_`
   uint64_t episode_steps_ = 0;            // finished steps of this episode
   uint64_t episode_ = 0;                  // 0 until its first item

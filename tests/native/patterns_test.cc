@@ -129,7 +129,7 @@ TEST(the_structure_is_names_columns_and_squeezing_and_not_which_rows) {
   };
   const uint64_t base = structure("x", 1, 0, 0);
   CHECK_EQ(structure("x", 1, 0, 5), base);
-  CHECK_EQ(structure("x", 1, kRepeatEdge, 0), base);
+  CHECK_EQ(structure("x", 1, kRepeatStart, 0), base);
   CHECK(structure("y", 1, 0, 0) != base);
   CHECK(structure("x", 2, 0, 0) != base);
   CHECK(structure("x", 1, kSqueezed, 0) != base);

@@ -1,0 +1,145 @@
+"""History: the steps that a writer still holds, and selections of them for hand-made items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay import structure
+from shmreplay.errors import ShmReplayError, SignatureMismatch
+
+if TYPE_CHECKING:
+    from shmreplay.clients.writer import Writer
+
+
+class Selection:
+    """Steps of one column: what `writer.history["observation"][-4:]` gives, and `create_item(trajectory=)` takes.
+
+    It names steps, not places: it stays the same while the writer goes on, and expires when a step leaves the history.
+    """
+
+    def __init__(self, writer: Writer, column: int, steps: tuple[int, ...], is_squeezed: bool) -> None:
+        self.column = column
+        self.steps = steps
+        self.is_squeezed = is_squeezed
+        self._writer = writer
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of `numpy()`: the step axis first, unless an int selected one step."""
+        shape = self._writer._sig.leaves[self.column].spec.shape
+        return tuple(shape) if self.is_squeezed else (len(self.steps), *shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The column's."""
+        return self._writer._sig.leaves[self.column].spec.dtype
+
+    def numpy(self) -> NDArray[Any]:
+        """A copy of the selected values.
+
+        Raises:
+            ShmReplayError: a step has left the history.
+            SignatureMismatch: a step lacks the column.
+        """
+        rows = [self._writer._cell(step, self.column) for step in self.steps]
+        return rows[0] if self.is_squeezed else np.stack(rows) if rows else np.empty(self.shape, self.dtype)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.numpy(), dtype)
+
+    def __len__(self) -> int:
+        if self.is_squeezed:
+            raise TypeError("a selection of one step by an int has no step axis and no len()")
+        return len(self.steps)
+
+    def __repr__(self) -> str:
+        return f"<steps {list(self.steps)} of column {self._writer._sig.leaves[self.column].path!r}>"
+
+
+class ColumnHistory:
+    """The held steps of one column, oldest first, an open row last. Index it as a list: ints, slices, lists of ints."""
+
+    def __init__(self, writer: Writer, column: int) -> None:
+        self._writer = writer
+        self._column = column
+
+    def __len__(self) -> int:
+        return int(self._writer._native.num_steps)
+
+    def __getitem__(self, index: int | slice | Iterable[int]) -> Selection:
+        n = len(self)
+        first = int(self._writer._native.oldest_step)
+        if isinstance(index, slice):
+            chosen = tuple(range(n)[index])
+            return Selection(self._writer, self._column, tuple(first + i for i in chosen), False)
+        if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
+            return Selection(self._writer, self._column, (first + self._place(int(index), n),), True)
+        places = [self._place(int(i), n) for i in index]  # type: ignore[union-attr]
+        return Selection(self._writer, self._column, tuple(first + i for i in places), False)
+
+    def _place(self, index: int, n: int) -> int:
+        if not -n <= index < n:
+            path = self._writer._sig.leaves[self._column].path
+            raise IndexError(
+                f"{self._writer._where}: history of column {path!r}: index {index} is out of range; {n} steps are held "
+                f"(history={self._writer._history})"
+            )
+        return index % n
+
+    def __repr__(self) -> str:
+        return f"<history of {len(self)} steps of column {self._writer._sig.leaves[self._column].path!r}>"
+
+
+def history_of(writer: Writer) -> Any:
+    """The history of every column, in the signature's structure."""
+    return writer._sig.unflatten([ColumnHistory(writer, leaf.index) for leaf in writer._sig.leaves])
+
+
+def read_trajectory(trajectory: object, where: str, newest: int) -> tuple[structure.Node, list[tuple[Any, ...]]]:
+    """Returns the structure of a trajectory, and its outputs as the core reads them: steps counted from the newest.
+
+    Raises:
+        TypeError: a leaf is no selection of a history.
+        ValueError: it, or a selection in it, is empty.
+    """
+    outputs: list[tuple[Any, ...]] = []
+
+    def add_leaf(leaf: object, path: str) -> int:
+        if not isinstance(leaf, Selection):
+            raise TypeError(
+                f"{where}: trajectory {path!r} is a {type(leaf).__name__}; expected a selection such as "
+                "writer.history['observation'][-4:]"
+            )
+        if not leaf.steps:
+            raise ValueError(f"{where}: trajectory {path!r} selects no step; expected at least one")
+        slices = tuple(_slices([step - newest for step in leaf.steps]))
+        outputs.append((leaf.column, leaf.is_squeezed, False, slices))
+        return len(outputs) - 1
+
+    return structure.parse(trajectory, add_leaf, where), outputs
+
+
+def _slices(offsets: list[int]) -> Iterable[tuple[int, int, int]]:
+    """The offsets as one slice if they are evenly spaced, else one by one."""
+    if len(offsets) > 1:
+        step = offsets[1] - offsets[0]
+        if step != 0 and all(b - a == step for a, b in zip(offsets, offsets[1:], strict=False)):
+            return [(offsets[0], offsets[-1] + (1 if step > 0 else -1), step)]
+    return [(offset, offset + 1, 1) for offset in offsets]
+
+
+def expired(where: str, path: str, step: int, oldest: int) -> ShmReplayError:
+    """The error for a step that has left the history."""
+    return ShmReplayError(
+        f"{where}: step {step} of column {path!r} has left the writer's history, which begins at step {oldest}; select anew, "
+        "or make the writer with a longer history"
+    )
+
+
+def missing(where: str, path: str, step: int) -> SignatureMismatch:
+    """The error for a step that lacks the column."""
+    return SignatureMismatch(f"{where}: step {step} lacks column {path!r}; it was appended without it")

@@ -1,0 +1,62 @@
+"""ItemStructure: what a batch of items looks like when it is not the signature itself."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from shmreplay import structure
+from shmreplay.errors import SignatureMismatch
+from shmreplay.signature import Signature
+
+
+@dataclass(frozen=True)
+class Selected:
+    """An output, and the part of the signature that it shows: a column's path, or a prefix of several."""
+
+    name: str
+    source: str
+
+
+@dataclass(frozen=True)
+class ItemStructure:
+    """A dict of outputs, each a part of the signature.
+
+    Attributes:
+        columns: by output, the signature's columns that it shows, in order.
+        names: how the outputs nest, as msgpack: what a segment keeps with its patterns.
+    """
+
+    columns: tuple[tuple[int, ...], ...]
+    names: bytes
+
+    @classmethod
+    def of(cls, signature: Signature, outputs: Iterable[Selected]) -> ItemStructure:
+        """Raises SignatureMismatch for a source that is not there; the text names those there are."""
+        outputs = list(outputs)
+        parts = [signature.part(output.source) for output in outputs]
+        for output, part in zip(outputs, parts, strict=True):
+            if part is None:
+                raise SignatureMismatch(
+                    f"table {signature.table_name!r}: output {output.name!r} wants column {output.source!r}; the signature "
+                    f"has {', '.join(leaf.path for leaf in signature.leaves)}"
+                )
+        columns = tuple(tuple(structure.leaf_indices(part)) for part in parts if part is not None)
+        tree = structure.DictNode(tuple(output.name for output in outputs), tuple(part for part in parts if part is not None))
+        packed: bytes = msgpack.packb(structure.to_wire(tree))
+        return cls(columns, packed)
+
+
+@functools.lru_cache(maxsize=256)
+def _node_of(names: bytes) -> structure.Node:
+    return structure.from_wire(msgpack.unpackb(names), itertools.count())
+
+
+def unflatten_outputs(names: bytes, values: Sequence[object]) -> Any:
+    """Returns the nested structure that `names` describes, with `values[i]` for output i."""
+    return structure.unflatten(_node_of(names), values)

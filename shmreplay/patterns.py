@@ -1,0 +1,205 @@
+"""Patterns: Reverb's structured writer. A rule looked at after each step, with conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shmreplay.checks import check_int
+from shmreplay.item_structure import ItemStructure, Selected
+from shmreplay.priorities import PriorityRule, read_priority, scalar_column
+from shmreplay.signature import Signature
+from shmreplay.windows import FAR, REACH_HISTORY
+
+STEP_INDEX, STEPS_SINCE_APPLIED, END_OF_EPISODE, DATA = range(4)
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Made with `when`: what must hold at the newest step."""
+
+    kind: int
+    compare: str
+    value: float
+    modulo: int = 0
+    column: str | None = None
+
+    def native(self, signature: Signature, where: str) -> tuple[int, int, int, float, int]:
+        """The condition as the core reads it."""
+        column = 0 if self.column is None else scalar_column(self.column, signature, f"{where}: when.data")
+        return (self.kind, COMPARISONS.index(self.compare), self.modulo, float(self.value), column)
+
+
+class _Term:
+    """Left side of a condition: compare it."""
+
+    __hash__ = None  # type: ignore[assignment]  # == makes a condition
+
+    def __init__(self, kind: int, column: str | None = None, modulo: int = 0) -> None:
+        self._kind, self._column, self._modulo = kind, column, modulo
+
+    def __mod__(self, modulo: int) -> _Term:
+        return _Term(self._kind, self._column, check_int("when", "modulus", modulo, 1, FAR))
+
+    def _condition(self, compare: str, value: float) -> Condition:
+        if self._modulo and value < 0:
+            raise ValueError(f"when: a remainder is compared with {value!r}; expected a number >= 0")
+        return Condition(self._kind, compare, value, self._modulo, self._column)
+
+    def __eq__(self, value: object) -> Condition:  # type: ignore[override]
+        return self._condition("==", value)  # type: ignore[arg-type]
+
+    def __ne__(self, value: object) -> Condition:  # type: ignore[override]
+        return self._condition("!=", value)  # type: ignore[arg-type]
+
+    def __lt__(self, value: float) -> Condition:
+        return self._condition("<", value)
+
+    def __le__(self, value: float) -> Condition:
+        return self._condition("<=", value)
+
+    def __gt__(self, value: float) -> Condition:
+        return self._condition(">", value)
+
+    def __ge__(self, value: float) -> Condition:
+        return self._condition(">=", value)
+
+
+class _Data:
+    """`when.data["column"]`: the newest step's value of a scalar column."""
+
+    def __getitem__(self, column: str) -> _Term:
+        return _Term(DATA, column)
+
+
+class when:  # noqa: N801  (reads as a word: sr.when.step_index >= 3)
+    """Conditions of a pattern.
+
+    `step_index` counts the steps of the episode from 0; `steps_since_applied` every step since the pattern last made an
+    item, over episodes' ends; `end_of_episode` makes the pattern be looked at when the episode ends; `data["column"]` is a
+    scalar of the newest step. `%` may come before a comparison.
+    """
+
+    step_index = _Term(STEP_INDEX)
+    steps_since_applied = _Term(STEPS_SINCE_APPLIED)
+    end_of_episode = Condition(END_OF_EPISODE, "==", 1.0)
+    data = _Data()
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A column as a pattern's `select` sees it: index it with negative ints or slices; -1 is the newest step."""
+
+    column: str
+
+    def __getitem__(self, index: int | slice) -> Selection:
+        return Selection(self.column, index)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Steps of a column, counted from the newest, which is -1."""
+
+    column: str
+    index: int | slice
+
+    def offsets(self, where: str) -> tuple[int, int, int, bool]:
+        """Returns begin, end and step from the newest step (0), and whether it is one step without a step axis."""
+        if isinstance(self.index, int) and not isinstance(self.index, bool):
+            if self.index >= 0:
+                raise ValueError(f"{where}: {self.column}[{self.index}]; steps count from the newest, -1: expected a negative one")
+            return self.index + 1, self.index + 2, 1, True
+        if not isinstance(self.index, slice):
+            raise TypeError(f"{where}: {self.column}[{self.index!r}]; expected a negative int or a slice")
+        return (*self._slice_offsets(self.index, where), False)
+
+    def _slice_offsets(self, index: slice, where: str) -> tuple[int, int, int]:
+        shown = f"{where}: {self.column}[{index.start}:{index.stop}:{index.step}]"
+        step = 1 if index.step is None else index.step
+        stop = 0 if index.stop is None else index.stop
+        if index.start is None or index.start >= 0:
+            raise ValueError(f"{shown}; expected a negative start: steps count from the newest, -1")
+        if (index.stop is not None and index.stop >= 0) or stop <= index.start:
+            raise ValueError(f"{shown}; expected a negative stop behind the start, or none")
+        if step <= 0:
+            raise ValueError(f"{shown}; expected a positive step")
+        return index.start + 1, stop + 1, step
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A rule that makes an item after a step, if its conditions hold and its steps are there.
+
+    Args:
+        select: `{"x": step["a"][-3:], "last": step["b"][-1]}` by a function of the step, or with `(column, index)` pairs for
+            values: `{"x": ("a", slice(-3, None))}`.
+        table: name of the table that gets the items; None: the writer's own.
+        conditions: made with `sr.when`; all must hold.
+        priority: None (the call's), a float, a scalar column's name, or `td_priority(...)`.
+
+    Raises:
+        TypeError, ValueError: the selection is malformed; the text names the column.
+    """
+
+    select: Callable[[Any], Mapping[str, Selection]] | Mapping[str, Any]
+    table: str | None = None
+    conditions: Sequence[Condition] = ()
+    priority: PriorityRule = None
+
+    def __post_init__(self) -> None:
+        for condition in self.conditions:
+            if not isinstance(condition, Condition):
+                raise TypeError(f"pattern: condition {condition!r}; expected one made with sr.when, such as when.step_index >= 3")
+        for name, selection in self.selections().items():
+            selection.offsets(f"pattern: output {name!r}")
+
+    def selections(self) -> dict[str, Selection]:
+        """The outputs, read."""
+        chosen = self.select(_Step()) if callable(self.select) else self.select
+        if not isinstance(chosen, Mapping) or not chosen:
+            raise ValueError("pattern: select gives no outputs; expected a dict such as {'x': step['a'][-3:]}")
+        return {str(name): _as_selection(name, value) for name, value in chosen.items()}
+
+    def native(self, signature: Signature, table: int, where: str) -> dict[str, Any]:
+        """The rule as the core reads it."""
+        chosen = self.selections()
+        structure = ItemStructure.of(signature, [Selected(name, s.column) for name, s in chosen.items()])
+        ranges = [selection.offsets(f"{where}: output {name!r}") for name, selection in chosen.items()]
+        outputs = [
+            (column, is_squeezed, False, [(begin, end, step)])
+            for (begin, end, step, is_squeezed), columns in zip(ranges, structure.columns, strict=True)
+            for column in columns
+        ]
+        return {
+            "table": table,
+            "lo": min(begin for begin, _, _, _ in ranges),
+            "hi": max(end for _, end, _, _ in ranges),
+            "period": 1,
+            "at_start": 0,
+            "at_end": 0,
+            "reach": REACH_HISTORY,
+            "is_strict": False,
+            "names": structure.names,
+            "outputs": outputs,
+            "conditions": [condition.native(signature, where) for condition in self.conditions],
+            "priority": read_priority(self.priority, signature, where),
+        }
+
+    def num_steps(self, signature: Signature) -> int:
+        """Steps that a writer must hold for it, the newest included."""
+        return 1 - min(selection.offsets("pattern")[0] for selection in self.selections().values())
+
+
+class _Step:
+    def __getitem__(self, column: str) -> Reference:
+        return Reference(column)
+
+
+def _as_selection(name: object, value: object) -> Selection:
+    if isinstance(value, Selection):
+        return value
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
+        return Selection(value[0], value[1])
+    raise TypeError(f"pattern: output {name!r} is {value!r}; expected step['column'][-3:], or ('column', index)")

@@ -1,0 +1,251 @@
+"""Windows: rules by which the steps of an episode become items around reference steps.
+
+Drawn for a window of steps r - 1 .. r + 2 (`{"x": (-1, 3)}`) over an episode of six steps 0 .. 5, reference steps in brackets:
+
+    at_start="skip"      first item at r = 1:   0 [1] 2  3
+    at_start="zeros"     first item at r = 0:   .  [0] 1  2      mask False at the dot, padding 0 ("short" is the same)
+    at_start="repeat"    first item at r = 0:   0' [0] 1  2      mask False, the first step again
+    at_end="skip"        last item at r = 3:    2 [3] 4  5
+    at_end="shorten"     also at r = 4, 5:      3 [4] 5     and   4 [5]          shown padded, mask False behind
+    at_end="pad"         also at r = 4, 5:      3 [4] 5  .  and   4 [5] .  .     (columns that move with the end: missing)
+    at_end="shift"       with period=4, for r = 4 that does not fit:  2 [3] 4  5
+
+The final row of an episode, which has only some columns, is seen by windows but is never a reference step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from shmreplay.checks import check_choice, check_int
+from shmreplay.errors import SignatureMismatch
+from shmreplay.item_structure import ItemStructure, Selected
+from shmreplay.priorities import PriorityRule, read_priority
+from shmreplay.signature import Signature
+
+AtStart: TypeAlias = Literal["skip", "short", "repeat", "zeros"]
+AtEnd: TypeAlias = Literal["skip", "shorten", "pad", "shift"]
+AT_START = ("skip", "short", "repeat", "zeros")
+AT_END = ("skip", "shorten", "pad", "shift")
+REACH_EPISODE, REACH_HISTORY, REACH_WHOLE_EPISODE = 0, 1, 2
+FAR = 2**24
+
+# One step (no step axis) or steps a .. b - 1 from the reference step; first another column's name, if not the output's.
+Steps: TypeAlias = int | tuple[int, int] | tuple[str, int] | tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Steps around each reference step of an episode, as one item.
+
+    Args:
+        columns: output name to steps, counted from the reference step: an int is one step without a step axis, `(a, b)`
+            steps a .. b - 1, `("column", a, b)` or `("column", a)` those of another column. A range of another column that
+            reaches the window's end moves with it when the end is shortened: an n-step's next observation.
+        at_start: what lies before the episode: "skip" makes no item, "short" and "zeros" pad with 0, "repeat" with the
+            first step. See the drawing above.
+        at_end: what lies behind it: "skip", "shorten", "pad", "shift".
+        period: every so many steps one is a reference step, from the episode's first on.
+        burn_in: that many steps before every range that begins at the reference step.
+        across_episodes: reach over an episode's ends.
+        priority: None (the call's), a float, the name of a scalar column, or `td_priority(...)`.
+        table: name of the table that gets the items; None: the writer's own.
+        rest: steps of every outermost column of the signature that `columns` does not name; None: they are left out.
+        optional: outputs that are left out where the signature lacks their column.
+        is_whole_episode: the item is the whole episode, whatever the steps say; made when it ends.
+
+    Raises:
+        TypeError, ValueError: malformed; the text names the output.
+    """
+
+    columns: Mapping[str, Steps]
+    at_start: AtStart = "skip"
+    at_end: AtEnd = "skip"
+    period: int = 1
+    burn_in: int = 0
+    across_episodes: bool = False
+    priority: PriorityRule = None
+    table: str | None = None
+    rest: Steps | None = None
+    optional: frozenset[str] = frozenset()
+    is_whole_episode: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("window", "at_start", self.at_start, AT_START)
+        check_choice("window", "at_end", self.at_end, AT_END)
+        object.__setattr__(self, "period", check_int("window", "period", self.period, 1, FAR))
+        object.__setattr__(self, "burn_in", check_int("window", "burn_in", self.burn_in, 0, FAR))
+        if not isinstance(self.columns, Mapping) or not (self.columns or self.rest is not None):
+            raise ValueError("window: columns is empty; expected at least one output, such as {'observation': (0, 4)}")
+        object.__setattr__(self, "columns", {name: _check_steps(name, steps) for name, steps in self.columns.items()})
+
+    def parts(self, signature: Signature) -> list[_Part]:
+        """The outputs over that signature, in its order, those of other names behind."""
+        rest = {} if self.rest is None else dict.fromkeys(signature.top_names(), self.rest)
+        if self.rest is not None and not rest:
+            raise SignatureMismatch(
+                f"table {signature.table_name!r}: windows name columns; its signature is no dict or named tuple"
+            )
+        parts = [_read_part(name, steps, self.burn_in) for name, steps in {**rest, **self.columns}.items()]
+        return [part for part in parts if part.name not in self.optional or signature.part(part.source) is not None]
+
+    def structure(self, signature: Signature) -> ItemStructure:
+        """What items of it look like. Raises SignatureMismatch for a column that is not there."""
+        return ItemStructure.of(signature, [Selected(part.name, part.source) for part in self.parts(signature)])
+
+    def native(self, signature: Signature, table: int, where: str) -> dict[str, Any]:
+        """The rule as the core reads it."""
+        parts = self.parts(signature)
+        structure = self.structure(signature)
+        lo, hi = min(part.begin for part in parts), max(part.end for part in parts)
+        outputs = [
+            (column, part.is_squeezed, part.is_renamed and part.end == hi, [(part.begin, part.end, 1)])
+            for part, columns in zip(parts, structure.columns, strict=True)
+            for column in columns
+        ]
+        return {
+            "table": table,
+            "lo": lo,
+            "hi": hi,
+            "period": self.period,
+            "at_start": AT_START.index(self.at_start),
+            "at_end": AT_END.index(self.at_end),
+            "reach": self._reach(),
+            "is_strict": True,
+            "names": structure.names,
+            "outputs": outputs,
+            "conditions": [],
+            "priority": read_priority(self.priority, signature, where),
+        }
+
+    def _reach(self) -> int:
+        if self.is_whole_episode:
+            return REACH_WHOLE_EPISODE
+        return REACH_HISTORY if self.across_episodes else REACH_EPISODE
+
+    def num_steps(self, signature: Signature) -> int:
+        """Steps that a writer must hold for it, the newest included; 1 for whole episodes, whose length is not known."""
+        if self.is_whole_episode:
+            return 1
+        parts = self.parts(signature)
+        return max(max(part.end for part in parts), 1) - min(0, min(part.begin for part in parts))
+
+
+@dataclass(frozen=True)
+class _Part:
+    name: str
+    source: str
+    begin: int
+    end: int
+    is_squeezed: bool
+    is_renamed: bool
+
+
+def _check_steps(name: object, steps: object) -> Steps:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"window: the output {name!r} has no name; expected a str")
+    where = f"window: output {name!r}"
+    match steps:
+        case bool():
+            pass
+        case int() | (str(), int()):
+            return steps
+        case (int(begin), int(end)) | (str(), int(begin), int(end)):
+            if begin >= end:
+                raise ValueError(f"{where}: steps {begin} to {end} are none; expected the first below the end")
+            return steps
+    raise TypeError(f"{where}: {steps!r}; expected an int, (first, end), ('column', step) or ('column', first, end)")
+
+
+def _read_part(name: str, steps: Steps, burn_in: int) -> _Part:
+    source, *numbers = steps if isinstance(steps, tuple) and isinstance(steps[0], str) else (name, *_numbers(steps))
+    begin = int(numbers[0])
+    if len(numbers) == 1:
+        return _Part(name, str(source), begin, begin + 1, True, source != name)
+    begin = begin - burn_in if begin == 0 else begin
+    return _Part(name, str(source), begin, int(numbers[1]), False, source != name)
+
+
+def _numbers(steps: Steps) -> tuple[Any, ...]:
+    return steps if isinstance(steps, tuple) else (steps,)
+
+
+SUMMED = ("reward", "terminated", "truncated")
+
+
+def Transition(next: tuple[str, ...] = ("observation",), **options: Any) -> Window:  # noqa: A002, N802  (as a class)
+    """One step, every column under its own name, and `next_observation`: `[B, ...]` each.
+
+    The last transition of an episode has the final row for its next step; without one it is missing (mask False), which
+    only a terminated episode may leave so.
+
+    Args:
+        next: columns whose next step is shown, as `next_<name>`.
+        **options: `priority` and `table` of `Window`.
+    """
+    return NStep(1, next=next, **options)
+
+
+def NStep(  # noqa: N802
+    n: int,
+    stack: Mapping[str, int] | None = None,
+    next: tuple[str, ...] = ("observation",),  # noqa: A002
+    summed: tuple[str, ...] = SUMMED,
+    at_start: AtStart = "repeat",
+    **options: Any,
+) -> Window:
+    """A step and what the n next ones brought; shorter at an episode's end, where its next step moves along.
+
+    Args:
+        n: steps, >= 1. With n = 1 it is `Transition()`.
+        stack: frames to show of a column: `{"observation": 4}` gives `[B, 4, ...]`, of the next step as well.
+        next: columns whose step n later is shown, as `next_<name>`.
+        summed: columns that are shown for all n steps, `[B, n]`, where the signature has them: see `n_step_targets`.
+        at_start: what a stack shows before the episode: "repeat" or "zeros".
+        **options: `priority` and `table` of `Window`.
+    """
+    n = check_int("NStep", "n", n, 1, FAR)
+    stack = dict(stack or {})
+    for name, frames in stack.items():
+        check_int(f"NStep, stack of {name!r}", "frames", frames, 1, FAR)
+    columns: dict[str, Steps] = {name: (1 - frames, 1) for name, frames in stack.items()}
+    if n > 1:
+        columns.update({name: (0, n) for name in summed})
+    for name in next:
+        frames = stack.get(name)
+        columns[f"next_{name}"] = (name, n) if frames is None else (name, n - frames + 1, n + 1)
+    return Window(columns, at_start, "shorten", rest=0, optional=frozenset(summed), **options)
+
+
+def Sequence(  # noqa: N802
+    length: int,
+    period: int = 1,
+    burn_in: int = 0,
+    at_start: AtStart = "short",
+    at_end: AtEnd = "pad",
+    **options: Any,
+) -> Window:
+    """`length` steps of every column, `[B, burn_in + length, ...]`, beginning every `period` steps.
+
+    Args:
+        length: training steps.
+        period: from one sequence's first training step to the next one's.
+        burn_in: steps before them, to warm a recurrent state up; missing ones are masked.
+        at_start, at_end: as of `Window`; by default nothing is dropped and what is missing is masked.
+        **options: `priority` and `table` of `Window`.
+    """
+    length = check_int("Sequence", "length", length, 1, FAR)
+    return Window({}, at_start, at_end, period, burn_in, rest=(0, length), **options)
+
+
+def Episode(**options: Any) -> Window:  # noqa: N802
+    """The whole episode as one item, made when it ends; the writer's `history` must hold it."""
+    return Window({}, rest=(0, 1), is_whole_episode=True, **options)
+
+
+def Unroll(T: int, bootstrap: tuple[str, ...] = ("observation",), **options: Any) -> Window:  # noqa: N802, N803
+    """T steps of every column, one behind the other, and T + 1 of those in `bootstrap`; the last one of an episode padded."""
+    T = check_int("Unroll", "T", T, 1, FAR)  # noqa: N806
+    return Window({name: (0, T + 1) for name in bootstrap}, "skip", "pad", T, rest=(0, T), **options)
