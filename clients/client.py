@@ -147,12 +147,12 @@ class Client:
     # --- attaching -----------------------------------------------------------------------------------------------
 
     def _attach(self, name: str, *, refresh: bool = False) -> Attachment:
-        """The mapped arena of a table, this process' own. `refresh` asks the daemon even if one is known already."""
+        """The mapped arena of a table, this process' own. `refresh` asks the daemon even if the known one serves."""
         self._check_open()
         own = mappings()
         with own.lock:
             known = self._attachments.get(name)
-            if known is not None and known.fork_count == fork_count() and not refresh:
+            if known is not None and not refresh and self._serves(known):
                 return known
             try:
                 reply = self._request("open", takes_fds=True, table=name)
@@ -160,11 +160,20 @@ class Client:
                 self._forget(name)
                 raise
             mapping, attachment = own.take(reply)
+            if known is not None and known.arena is not attachment.arena:
+                self._forget(name)
             if self._held.get(id(mapping)) is not mapping:
                 mapping.num_users += 1
                 self._held[id(mapping)] = mapping
             self._attachments[name] = attachment
             return attachment
+
+    def _serves(self, known: Attachment) -> bool:
+        """Whether it can be worked with: of this process, its table not dropped, its session not taken back."""
+        if known.fork_count != fork_count() or known.arena.table(known.index).dropped:
+            return False
+        own = [(held.session, held.generation) for held in self._held.values() if held.arena is known.arena]
+        return any((entry["session"], entry["generation"]) in own for entry in known.arena.sessions())
 
     def _forget(self, name: str) -> None:
         """Lets go of a table that is no more: its memory comes back when the last handle to it has gone."""

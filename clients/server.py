@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Iterable
 from types import TracebackType
 
+from shmreplay.abandoned import remove_abandoned
 from shmreplay.clients.client import Client, connect
 from shmreplay.errors import DaemonUnavailable, ShmReplayError
 from shmreplay.segments import SegmentStore, embedded_instance, lock_name
@@ -108,6 +109,7 @@ class _Daemon:
         # The daemon makes this directory and removes it: had we made it and died, it would stay for ever.
         self.socket = os.path.join(_socket_root(), f"shmreplay-{secrets.token_hex(6)}", "control.sock")
         self._log_fd = os.memfd_create("shmreplayd-log")  # no file to be left behind
+        self._last_words: str | None = None  # what the log ended with, once its descriptor is closed
         ready, ready_for_child = os.pipe()
         try:
             self.process = self._start(directory, ready_for_child)
@@ -158,6 +160,8 @@ class _Daemon:
         raise DaemonUnavailable(f"shmreplayd did not start within {timeout_s:g} s; it said: {self.log_tail()}")
 
     def log_tail(self) -> str:
+        if self._last_words is not None:
+            return self._last_words
         size = os.fstat(self._log_fd).st_size
         tail = os.pread(self._log_fd, TAIL_BYTES, max(0, size - TAIL_BYTES))
         return tail.decode("utf-8", "replace").strip() or "nothing"
@@ -175,12 +179,12 @@ class _Daemon:
             self.process.wait()
         if self.process.returncode != 0:
             self._remove_remains()
+        self._last_words = self.log_tail()
         os.close(self._log_fd)
 
     def _remove_remains(self) -> None:
         """What a daemon that was killed left behind: nobody else will ever adopt this instance."""
-        for arena in self._store.arenas(self._instance):
-            self._store.remove_arena(self._instance, arena)
+        remove_abandoned(self._store, self._instance)
         for path in (self._store.path(lock_name(self._instance)), self.socket):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)

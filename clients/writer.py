@@ -85,6 +85,11 @@ class Writer:
     def _append_open(
         self, step: Any, partial: bool, priority: float | None, timeout_s: float | None
     ) -> NDArray[np.int64]:
+        if self._native.forked:
+            self._raise_status(_core.STATUS_FORKED, "append", timeout_s)
+        # A row behind the end may only be the final one, which stays open until end_episode.
+        if not partial and self._native.needs_end_episode:
+            self._raise_status(_core.NEEDS_END_EPISODE, "append", timeout_s)
         present = set(self._native.present())
         arrays = self._sig.canonical(step, present=present)
         if not partial and (missing := [leaf.path for leaf in self._sig.leaves if leaf.index not in present]):

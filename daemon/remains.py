@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 
+from shmreplay.abandoned import remove_abandoned
 from shmreplay.daemon.instance_lock import InstanceLock
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments import SegmentStore, embedded_parent, lock_name
@@ -44,8 +45,7 @@ def _remove(store: SegmentStore, instance: str) -> None:
         log.debug("left alone: %s", error)
         return
     try:
-        for arena in store.arenas(instance):
-            store.remove_arena(instance, arena)
+        remove_abandoned(store, instance)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(socket)
             os.rmdir(os.path.dirname(socket))

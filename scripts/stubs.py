@@ -27,7 +27,6 @@ def complete(stub: str) -> str:
 
 if __name__ == "__main__":
     target = ROOT / "shmreplay" / "_core.pyi"
-    subprocess.run(
-        [sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "shmreplay._core", "-o", str(target)], check=True, cwd="/"
-    )
+    stubgen = [sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "shmreplay._core", "-o", str(target)]
+    subprocess.run(stubgen, check=True)
     target.write_text(complete(target.read_text(encoding="utf-8")), encoding="utf-8")

@@ -26,9 +26,9 @@ def readme_example(readme: pathlib.Path) -> str:
     raise SystemExit(f"{readme} has no ```python block that imports shmreplay; the quick start must be one")
 
 
-def segments() -> set[str]:
-    """Names of the shared-memory objects of shmreplay on this machine."""
-    return {name for name in os.listdir("/dev/shm") if name.startswith("shmreplay.")}
+def segments_of(pid: int) -> list[str]:
+    """Names of the shared-memory objects that an embedded server of that process made and left."""
+    return sorted(name for name in os.listdir("/dev/shm") if name.startswith(f"shmreplay.embedded-{pid}-"))
 
 
 def bare_environment(bin_folder: pathlib.Path) -> dict[str, str]:
@@ -45,7 +45,6 @@ def bare_environment(bin_folder: pathlib.Path) -> dict[str, str]:
 
 def try_wheel(wheel: pathlib.Path, readme: pathlib.Path) -> None:
     """Raise CalledProcessError, TimeoutExpired or SystemExit at the first thing that fails."""
-    before = segments()
     with tempfile.TemporaryDirectory(prefix="shmreplay-wheel-") as folder:
         home = pathlib.Path(folder)
         venv.create(home / "venv", with_pip=True)
@@ -54,19 +53,25 @@ def try_wheel(wheel: pathlib.Path, readme: pathlib.Path) -> None:
         example = home / "example.py"
         example.write_text(readme_example(readme), encoding="utf-8")
 
-        def run(*command: str) -> None:
+        def run(*command: str) -> int:
+            """Run a command to its end; the pid that it had."""
             print("+", *command, flush=True)
-            subprocess.run(
-                command, cwd=home, env=env, stdin=subprocess.DEVNULL, check=True, timeout=EXAMPLE_TIMEOUT_S
-            )
+            with subprocess.Popen(command, cwd=home, env=env, stdin=subprocess.DEVNULL) as process:
+                try:
+                    status = process.wait(EXAMPLE_TIMEOUT_S)
+                finally:
+                    process.kill()  # nothing to an ended process; without it a hung one would be waited for again
+            if status != 0:
+                raise subprocess.CalledProcessError(status, command)
+            return process.pid
 
         python = str(bin_folder / "python")
         run(python, "-m", "pip", "install", "-qq", "--only-binary=:all:", str(wheel.resolve()))
         run(str(bin_folder / "shmreplayd"), "--version")
         run(str(bin_folder / "shmreplay"), "--version")
-        run(python, str(example))
-    if left := segments() - before:
-        raise SystemExit(f"left in /dev/shm by the README's example: {', '.join(sorted(left))}")
+        pid = run(python, str(example))
+    if left := segments_of(pid):
+        raise SystemExit(f"left in /dev/shm by the README's example: {', '.join(left)}")
 
 
 if __name__ == "__main__":

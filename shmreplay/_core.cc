@@ -101,6 +101,7 @@ NB_MODULE(_core, m) {
   using namespace shmreplay;
   if (_import_array() < 0) throw nb::python_error();
   nb::register_exception_translator(translate);
+  nb::set_leak_warnings(false);  // a thread that is in a call when Python ends keeps its handles: no fault of the user's
   m.doc() = "Native core of shmreplay. Private: its names and answers change without notice.";
 
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
@@ -125,11 +126,11 @@ NB_MODULE(_core, m) {
   m.def("plan_arena", &plan, "native"_a, "Sizes of an arena, in bytes.");
   m.def("format_arena", [](int index_fd, int data_fd, nb::dict native, const std::string& instance, const std::string& name) {
     const ArenaSpec spec = arena_spec(native);
-    nb::gil_scoped_release release;
+    const GilRelease release;
     Arena::format(index_fd, data_fd, spec, instance, name);
   }, "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "Lays out an empty arena in two segments of the planned sizes.");
   m.def("inspect_header", &header, "index_fd"_a, "What the header of an index segment says; never raises for a damaged one.");
-  m.def("prove_robust_lock", &prove_robust_lock, nb::call_guard<nb::gil_scoped_release>(),
+  m.def("prove_robust_lock", &prove_robust_lock, nb::call_guard<GilRelease>(),
         "Forks a child that dies inside a lock; RuntimeError where its death is not reported.");
   m.def("process_is_dead", &process_is_dead, "pid"_a, "start_time"_a, "Whether the kernel says that this process has ended.");
   m.def("process_start_time", &process_start_time, "pid"_a, "Clock ticks since boot; 0 if unreadable.");
@@ -191,6 +192,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("is_ending", &WriterHandle::is_ending)
       .def_prop_ro("oldest_step", &WriterHandle::oldest_step)
       .def_prop_ro("row_is_open", &WriterHandle::row_is_open)
+      .def_prop_ro("needs_end_episode", &WriterHandle::needs_end_episode)
       .def_prop_ro("num_steps", &WriterHandle::num_steps)
       .def_prop_ro("num_whole", &WriterHandle::num_whole)
       .def_prop_ro("episode_steps", &WriterHandle::episode_steps)

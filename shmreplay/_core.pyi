@@ -165,6 +165,9 @@ class Writer:
     def row_is_open(self) -> bool: ...
 
     @property
+    def needs_end_episode(self) -> bool: ...
+
+    @property
     def num_steps(self) -> int: ...
 
     @property

@@ -87,9 +87,27 @@ def numbers(batch: Batch) -> NDArray[np.int64]:
     return data["n"]
 
 
+def spans(batch: Batch) -> list[list[int]]:
+    """The numbers of each item's steps, after a look at every byte, mask and length; no step may lack a column."""
+    data, mask, lengths = (by_path(tree) for tree in (batch.data, batch.mask, batch.lengths))
+    real = mask["n"]
+    for path in PATHS:
+        expected = columns_of(data["n"])[path]
+        expected[~real] = 0
+        np.testing.assert_array_equal(data[path], expected)
+        np.testing.assert_array_equal(mask[path], real)
+        np.testing.assert_array_equal(lengths[path], real.sum(1))
+    return [row[has].tolist() for row, has in zip(data["n"], real, strict=True)]
+
+
 def values(table: TableHandle) -> list[int]:
     """The numbers of a table's live items, oldest first, after a look at every byte."""
-    return [int(n) for n in numbers(table.get(table.keys()))]
+    return [int(n) for n in numbers(live(table))]
+
+
+def live(table: TableHandle) -> Batch:
+    """A table's live items, oldest first."""
+    return table.get(table.keys())
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -34,7 +34,7 @@ class ArenaHandle {
     const Wait wait{deadline_of(timeout_s), &patience};
     Status status;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       status = work(arena, wait);
     }
     raise_status(status, "arena '" + arena.name() + "'");

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "gil.h"
 #include "python.h"
 #include "sample_call.h"
 #include "step_plan.h"
@@ -44,7 +45,7 @@ class NumpyBatch : public BatchSink {
     bool same = !outputs_.empty();
     for (size_t o = 0; same && o < outputs_.size(); ++o) same = rows[o] <= outputs_[o].rows;
     if (same) return true;
-    nb::gil_scoped_acquire gil;
+    const GilAcquire gil;
     try {
       return outputs_.empty() ? make_outputs(structure, rows) : widen(rows, static_cast<size_t>(done));
     } catch (nb::python_error& e) {

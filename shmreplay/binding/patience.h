@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "futex.h"
+#include "gil.h"
 #include "python.h"
 #include "status_error.h"
 #include "wait.h"
@@ -17,8 +18,8 @@ class GilPatience : public Patience {
   explicit GilPatience(PyObject* observer) noexcept : observer_(observer) {}
 
   bool interrupted() noexcept override {
-    nb::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() != 0) return true;  // the handler's exception stays set for the call's end
+    const GilAcquire gil;
+    if (outlive_interpreter(&PyErr_CheckSignals) != 0) return true;  // the handler's exception stays set for the call's end
     if (observer_ == nullptr || observer_ == Py_None) return false;
     PyObject* result = ask("waiting", 0, 0);  // raises when nobody wants the call's outcome any more
     Py_XDECREF(result);
@@ -30,11 +31,12 @@ class GilPatience : public Patience {
 
  private:
   PyObject* ask(const char* what, uint32_t pid, int64_t seconds) noexcept {
-    return PyObject_CallFunction(observer_, "sIL", what, pid, static_cast<long long>(seconds));
+    return outlive_interpreter(
+        [&] { return PyObject_CallFunction(observer_, "sIL", what, pid, static_cast<long long>(seconds)); });
   }
 
   void tell(const char* what, uint32_t pid, int64_t seconds) noexcept {
-    nb::gil_scoped_acquire gil;
+    const GilAcquire gil;
     if (observer_ == nullptr || observer_ == Py_None) return;
     PyObject* result = ask(what, pid, seconds);
     if (result == nullptr) PyErr_WriteUnraisable(observer_);  // a report that fails must not end the wait

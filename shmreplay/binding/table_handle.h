@@ -8,6 +8,7 @@
 
 #include "arena_handle.h"
 #include "extremes.h"
+#include "long_work.h"
 #include "numpy_batch.h"
 #include "step_plan.h"
 #include "stream_writer.h"
@@ -46,7 +47,7 @@ struct TableContext {
   // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact.
   void write_step(StreamWriter& writer, nb::handle step) const {
     if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.cell(column); })) return;
-    const nb::object list = plan->canonical()(step);
+    const nb::object list = outlive_interpreter([&] { return plan->canonical()(step); });
     const std::vector<PyArrayObject*> arrays = checked_arrays(list, 0);
     for (uint32_t c = 0; c < arrays.size(); ++c) {
       if (arrays[c] == nullptr) raise_error("InternalError", "table '" + facts->name + "': a whole step lacks a column; please report");
@@ -131,7 +132,7 @@ class TableHandle {
     npy_intp n = -1;
     nb::object converted;
     if (!context_->bound_plan().batch(steps.ptr(), arrays, n)) {
-      const nb::object pair = context_->canonical_batch(steps);
+      const nb::object pair = outlive_interpreter([&] { return context_->canonical_batch(steps); });
       converted = pair[0];
       n = nb::cast<npy_intp>(pair[1]);
       arrays = context_->checked_arrays(converted, 1);
@@ -148,10 +149,11 @@ class TableHandle {
     uint32_t done = 0;
     Status status;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       status = insert_rows(*writer, arrays, p, static_cast<uint32_t>(n), wait, array_data<int64_t>(keys), done);
     }
     writer.keep_if_usable(status);
+    status = handle_signals(status);
     nb::object raised = status == Status::kInterrupted ? take_raised() : nb::none();
     return nb::make_tuple(static_cast<int>(status), done, keys, raised, -1);
   }
@@ -170,13 +172,13 @@ class TableHandle {
 
   // (status, items, batch or None, indices of the live keys, exception of a signal handler or None); `keys` int64 [n] contiguous.
   nb::tuple get(nb::handle keys, nb::handle timeout_s) {
-    npy_intp n = 0;
-    const int64_t* k = key_array(keys, n);
+    const std::vector<int64_t> k = keys_of(keys);
+    const auto n = static_cast<uint32_t>(k.size());
     nb::object found = new_array(NPY_UINT32, n);
     auto* to = array_data<uint32_t>(found);
-    NumpyBatch batch(context_->bound_plan(), static_cast<uint32_t>(n));
+    NumpyBatch batch(context_->bound_plan(), n);
     nb::tuple result = read(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.get(facts(), k, static_cast<uint32_t>(n), wait, batch, to);
+      return call.get(facts(), k.data(), n, wait, batch, to);
     });
     return nb::make_tuple(result[0], result[1], result[2], found, result[4]);
   }
@@ -184,7 +186,7 @@ class TableHandle {
   nb::object keys() const {
     std::vector<int64_t> keys;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       keys = live_keys(arena(), facts());
     }
     nb::object out = new_array(NPY_INT64, static_cast<npy_intp>(keys.size()));
@@ -196,24 +198,24 @@ class TableHandle {
 
   // (status, updated, position of the first bad priority or -1: then nothing was changed).
   nb::tuple update_priorities(nb::handle keys, nb::handle priorities, nb::handle timeout_s) {
-    npy_intp n = 0;
-    const int64_t* k = key_array(keys, n);
-    const double* p = double_array(priorities, n, "priorities");
-    const uint32_t bad = first_bad_priority(p, static_cast<uint32_t>(n));
+    const std::vector<int64_t> k = keys_of(keys);
+    const auto n = static_cast<uint32_t>(k.size());
+    const double* given = double_array(priorities, n, "priorities");
+    const std::vector<double> p(given, given + n);  // what was checked is what is written, whatever another thread does
+    const uint32_t bad = first_bad_priority(p.data(), n);
     if (bad != kAllGood) return nb::make_tuple(0, 0, static_cast<int64_t>(bad));
     uint32_t updated = 0;
     const Status status = run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
-      return shmreplay::update_priorities(a, facts(), k, p, static_cast<uint32_t>(n), w, updated);
+      return shmreplay::update_priorities(a, facts(), k.data(), p.data(), n, w, updated);
     });
     return nb::make_tuple(static_cast<int>(status), updated, -1);
   }
 
   nb::tuple remove(nb::handle keys, nb::handle timeout_s) {
-    npy_intp n = 0;
-    const int64_t* k = key_array(keys, n);
+    const std::vector<int64_t> k = keys_of(keys);
     uint32_t deleted = 0;
     const Status status = run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
-      return delete_items(a, facts(), k, static_cast<uint32_t>(n), w, deleted);
+      return delete_items(a, facts(), k.data(), static_cast<uint32_t>(k.size()), w, deleted);
     });
     return nb::make_tuple(static_cast<int>(status), deleted);
   }
@@ -286,7 +288,7 @@ class TableHandle {
   nb::tuple priority_stats() const {
     double smallest = 0, largest = 0, sum = 0;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       for (uint32_t slot = 0; slot < facts().capacity; ++slot) {
         const double p = arena().priority(static_cast<uint32_t>(facts().item_base + slot)).get();
         if (p > 0) smallest = smallest == 0 ? p : std::min(smallest, p);
@@ -313,21 +315,22 @@ class TableHandle {
     const Wait wait{deadline_of(timeout_s), &patience};
     Status status;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       status = work(arena(), wait);
     }
     if (status == Status::kInterrupted) throw nb::python_error();
     return status;
   }
 
-  static const int64_t* key_array(nb::handle keys, npy_intp& n) {
+  // A copy: inside a hold nobody's memory but our own is read (rule 2).
+  static std::vector<int64_t> keys_of(nb::handle keys) {
     if (!PyArray_Check(keys.ptr())) throw nb::type_error("keys: expected an int64 array");
     auto* array = reinterpret_cast<PyArrayObject*>(keys.ptr());
     if (PyArray_TYPE(array) != NPY_INT64 || PyArray_NDIM(array) != 1 || !PyArray_IS_C_CONTIGUOUS(array)) {
       throw nb::type_error("keys: expected a contiguous int64 array of one axis");
     }
-    n = PyArray_DIM(array, 0);
-    return static_cast<const int64_t*>(PyArray_DATA(array));
+    const auto* data = static_cast<const int64_t*>(PyArray_DATA(array));
+    return {data, data + PyArray_DIM(array, 0)};
   }
 
   static const double* double_array(nb::handle values, npy_intp n, const char* what) {
@@ -355,7 +358,7 @@ class TableHandle {
     GilPatience patience(context_->observer.ptr());
     const Wait wait{deadline, &patience};
     if (!writer.is_open() || writer.rows_left() == 0) {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       if (!writer.is_open()) {
         if (const Status s = writer.open(wait); s != Status::kOk) return s;
       }
@@ -365,7 +368,7 @@ class TableHandle {
     uint32_t done = 0;
     Status status = writer.insert_rows(facts(), *step_pattern_, &priority, 1, kTryOnly, &key, done);
     if (status == Status::kTimeout) {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       status = writer.insert_rows(facts(), *step_pattern_, &priority, 1, wait, &key, done);
     }
     return status;
@@ -376,6 +379,7 @@ class TableHandle {
     if (!writer.is_open()) {
       if (const Status s = writer.open(wait); s != Status::kOk) return s;
     }
+    LongWork work(wait);
     for (done = 0; done < n;) {
       if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
       const uint32_t k = std::min(writer.rows_left(), n - done);
@@ -387,6 +391,7 @@ class TableHandle {
       const Status s = writer.insert_rows(facts(), *step_pattern_, priorities.data() + done, k, wait, keys + done, went_in);
       done += went_in;
       if (s != Status::kOk) return s;
+      if (done < n && work.interrupted(went_in)) return Status::kInterrupted;
     }
     return Status::kOk;
   }
@@ -398,16 +403,23 @@ class TableHandle {
     Loan<SampleCall> scratch(*this, calls_, [&] { return std::make_unique<SampleCall>(arena()); });
     SampleResult result;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       result = call(*scratch, wait);
     }
     scratch.keep_if_usable(result.status);
+    result.status = handle_signals(result.status);
     if (result.status == Status::kInterrupted && result.done == 0) throw nb::python_error();
     // An interrupt with items in hand: they are handed out, and the signal's exception is raised by the caller after them.
     nb::object raised = nb::none();
     if (result.status == Status::kInterrupted) raised = take_raised();
     nb::object parts = result.done > 0 ? nb::object(batch.release()) : nb::none();
     return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised);
+  }
+
+  // A signal that came during a call that went well is handled now: one instruction later Python would raise its exception
+  // without what the call did, and a consumed item would be lost.
+  static Status handle_signals(Status status) {
+    return status == Status::kOk && outlive_interpreter(&PyErr_CheckSignals) != 0 ? Status::kInterrupted : status;
   }
 
   static nb::object take_raised() {

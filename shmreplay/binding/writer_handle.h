@@ -79,7 +79,7 @@ class WriterHandle {
     if (status == Status::kTimeout) {
       GilPatience patience(context_->observer.ptr());
       const Wait wait{deadline_of(timeout_s), &patience};
-      nb::gil_scoped_release release;
+      const GilRelease release;
       status = writer_.create_item(*context_->facts, pattern, length, p, wait, key);
     }
     if (status == Status::kInterrupted) throw nb::python_error();
@@ -143,7 +143,7 @@ class WriterHandle {
     const Wait wait{deadline_of(timeout_s), &patience};
     Status status;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       status = writer_.close(wait);
     }
     if (status == Status::kInterrupted) throw nb::python_error();
@@ -176,6 +176,7 @@ class WriterHandle {
   bool is_ending() const { return ending_; }
   uint64_t oldest_step() const { return writer_.oldest_held(); }
   bool row_is_open() const { return writer_.row_is_open(); }
+  bool needs_end_episode() const { return ended_; }
   uint32_t num_steps() const { return writer_.num_steps(); }
   uint32_t num_whole() const { return writer_.num_whole(); }
   uint64_t episode_steps() const { return writer_.episode_steps(); }
@@ -206,7 +207,7 @@ class WriterHandle {
     const Wait wait{deadline_of(timeout_s), &patience};
     Status status = Status::kOk;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       if (!writer_.is_open()) status = writer_.open(wait);
       if (status == Status::kOk) status = writer_.ensure_row(wait);
     }

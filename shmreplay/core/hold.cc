@@ -118,7 +118,7 @@ bool Hold::recover() {
     try {
       logged_ = false;
       rebuild_derived(*this);
-    } catch (const CorruptIndex&) {
+    } catch (const std::exception&) {  // no memory for it either: the lock must not be left behind
       whole = false;
     }
   }

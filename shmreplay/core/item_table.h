@@ -35,8 +35,8 @@ int64_t key_of(const TableFacts& table, uint32_t g, uint64_t seq) noexcept;
 // The live item of that key, or kNone.
 uint32_t find_item(const Arena& arena, const TableFacts& table, int64_t key) noexcept;
 
-// Inserts, then evicts what the remover picks while the table is over max_size, then counts the insert. The limiter was
-// asked before. May evict the newcomer.
+// Inserts, then evicts the one item that the remover picks if the table is over max_size, then counts the insert. The
+// limiter was asked before. May evict the newcomer.
 Inserted insert_item(Hold& hold, const TableFacts& table, const NewItem& item);
 
 void remove_item(Hold& hold, const TableFacts& table, uint32_t g, Removal why);

@@ -6,6 +6,10 @@
 namespace shmreplay {
 namespace {
 
+// Beyond any machine, and below where a sum of bytes here would wrap.
+constexpr uint64_t kMaxDataBytes = uint64_t{1} << 48;
+constexpr char kTooMuchData[] = "an arena has at most 2^48 bytes of data";
+
 constexpr uint64_t mix(uint64_t hash, uint64_t value) {
   for (int i = 0; i < 8; ++i) hash = (hash ^ (value >> (8 * i) & 0xff)) * 0x100000001b3;
   return hash;
@@ -24,7 +28,7 @@ void require(bool ok, const char* what) {
 }
 
 void check_spec(const ArenaSpec& s) {
-  require(!s.columns.empty() && s.columns.size() <= 4096, "an arena has 1 to 4096 columns");
+  require(!s.columns.empty() && s.columns.size() <= kMaxColumns, "an arena has 1 to 125 columns; join some into arrays");
   require(s.chunk_steps >= 1 && s.chunk_steps <= 1u << 24, "chunk_steps must be in 1 .. 2^24");
   require(s.num_chunks >= 1 && s.num_chunks < kNone, "num_chunks must be in 1 .. 2^32 - 2");
   require(s.max_streams >= 1 && s.max_streams < kNone, "max_streams must be in 1 .. 2^32 - 2");
@@ -42,6 +46,7 @@ void place_columns(const ArenaSpec& s, Plan& plan) {
   for (const ColumnSpec& c : s.columns) {
     plan.columns.push_back({at, c.row_bytes, c.flags});
     at = round_up(at + uint64_t{c.row_bytes} * s.chunk_steps, 128);
+    require(at <= kMaxDataBytes, kTooMuchData);
   }
   Geometry& g = plan.geometry;
   g.presence_offset = at;
@@ -123,6 +128,7 @@ Plan plan_arena(const ArenaSpec& spec) {
   for (const TableSpec& t : spec.tables) g.total_items += round_up(uint64_t{t.max_size} + 1, 8);
   require(g.total_items < kNone, "the tables of one arena hold fewer than 2^32 - 1 items together");
   place_columns(spec, plan);
+  require(g.chunk_bytes <= kMaxDataBytes / g.num_chunks, kTooMuchData);
 
   Offsets& o = plan.offsets;
   uint64_t at = round_up(sizeof(Header), 4096);

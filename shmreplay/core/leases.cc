@@ -2,15 +2,28 @@
 
 #include <algorithm>
 
+#include "blocked.h"
+#include "futex.h"
+#include "sessions.h"
+
 namespace shmreplay {
 namespace {
+
+// Calls of no session, the daemon's, stand under kNone, which is no session's number either.
+CallOwner owner_of(const Arena& arena) noexcept {
+  const uint32_t session = arena.session_index();
+  return {session == kNone ? kNone : session + 1, arena.session_generation()};
+}
 
 void clear(CallSlot& slot) noexcept {
   slot.count.store(0, std::memory_order_seq_cst);
   SHMREPLAY_FAULT("lease.count_cleared");
-  // Release: whoever takes the slot next (acquire, under the lock) does so after this call's last read of its rows.
-  slot.owner.store({0, 0}, std::memory_order_release);
+  // Whoever takes the slot next (acquire, under the lock) does so after this call's last read of its rows.
+  // SYNC POINT with wait_for_call_slot: seq_cst, before wake_chunk_waiters loads chunk_waiters.
+  slot.owner.store({0, 0}, std::memory_order_seq_cst);
 }
+
+bool is_free(const CallSlot& slot, std::memory_order order) noexcept { return slot.owner.load(order).session_plus_1 == 0; }
 
 }  // namespace
 
@@ -20,17 +33,31 @@ Status Lease::take(Hold& hold) {
   for (uint32_t i = 0; i < n; ++i) {
     const uint32_t at = (start + i) % n;
     CallSlot& slot = arena_.call(at);
-    if (slot.owner.load(std::memory_order_acquire).session_plus_1 != 0) continue;
+    if (!is_free(slot, std::memory_order_acquire)) continue;
     slot.count.store(0, std::memory_order_relaxed);  // was 0; nobody scans a slot's names before its count
     // Relaxed: owners are compared under the lock.
-    slot.owner.store({arena_.session_index() + 1 == 0 ? kNone : arena_.session_index() + 1, arena_.session_generation()},
-                     std::memory_order_relaxed);
+    slot.owner.store(owner_of(arena_), std::memory_order_relaxed);
     SHMREPLAY_FAULT("lease.slot_taken");
     slot_ = at;
     count_ = 0;
     return Status::kOk;
   }
   return Status::kNoCallSlots;
+}
+
+Status wait_for_call_slot(Arena& arena, const Wait& wait) {
+  if (wait.deadline_ns == 0) return Status::kNoCallSlots;
+  const Status status = wait_for_chunk(arena, wait, now_ns(), [&arena, &wait](bool& found) {
+    for (uint32_t i = 0; i < arena.geometry().num_call_slots && !found; ++i) {
+      found = is_free(arena.call(i), std::memory_order_seq_cst);  // SYNC POINT with clear()
+    }
+    if (found) return Status::kOk;
+    uint32_t reaped = 0;
+    const Status s = reap_dead_sessions(arena, wait, reaped);
+    found = reaped > 0;
+    return s;
+  });
+  return status == Status::kTimeout ? Status::kNoCallSlots : status;
 }
 
 uint32_t Lease::name(Hold&, uint32_t chunk) {
@@ -46,7 +73,10 @@ uint32_t Lease::name(Hold&, uint32_t chunk) {
 
 void Lease::drop() noexcept {
   if (slot_ == kNone) return;
-  clear(arena_.call(slot_));
+  CallSlot& slot = arena_.call(slot_);
+  // A session that was taken back has lost its slots: by now this one may be another call's.
+  const CallOwner owner = slot.owner.load(std::memory_order_acquire), own = owner_of(arena_);
+  if (owner.session_plus_1 == own.session_plus_1 && owner.generation == own.generation) clear(slot);
   slot_ = kNone;
   count_ = 0;
   wake_chunk_waiters(arena_);

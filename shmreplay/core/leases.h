@@ -19,7 +19,7 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Takes a slot. kNoCallSlots when all are in use.
+  // Takes a slot. kNoCallSlots when all are in use: then leave the hold and wait_for_call_slot().
   Status take(Hold& hold);
 
   bool taken() const noexcept { return slot_ != kNone; }
@@ -39,6 +39,10 @@ class Lease {
   uint32_t count_ = 0;
   uint32_t names_[kMaxNames];  // private copy: the gather reads no shared word twice
 };
+
+// Until a slot may be free: kOk. More processes than slots may be reading when they outnumber the cores and are taken off
+// them in the middle of a gather. kNoCallSlots at the deadline; kInterrupted. Never while holding a lease.
+Status wait_for_call_slot(Arena& arena, const Wait& wait);
 
 // Every chunk named by anybody, sorted. Without the lock: see the SYNC POINT in the implementation.
 std::vector<uint32_t> named_chunks(Arena& arena);

@@ -16,6 +16,21 @@ uint64_t hash_text(uint64_t hash, const std::string& text) noexcept {
   return mix(hash, text.size());
 }
 
+static_assert(kMaxColumns * (sizeof(PatternOutput) + sizeof(Slice)) + 8 <= kPatternWords * 8);
+
+// The elements' bytes one behind the other; both answer the place behind them. An empty vector has no data to point at.
+template <class T>
+char* put_all(char* to, const std::vector<T>& elements) noexcept {
+  if (!elements.empty()) std::memcpy(to, elements.data(), elements.size() * sizeof(T));
+  return to + elements.size() * sizeof(T);
+}
+
+template <class T>
+const char* get_all(const char* from, std::vector<T>& elements) noexcept {
+  if (!elements.empty()) std::memcpy(elements.data(), from, elements.size() * sizeof(T));
+  return from + elements.size() * sizeof(T);
+}
+
 // 0 means "never used" in a record.
 uint64_t nonzero(uint64_t hash) noexcept { return hash == 0 ? 1 : hash; }
 
@@ -55,10 +70,8 @@ std::vector<uint64_t> Pattern::encode() const {
   }
   std::vector<uint64_t> words((bytes + 7) / 8, 0);
   char* at = reinterpret_cast<char*>(words.data());
-  std::memcpy(at, outputs.data(), outputs.size() * sizeof(PatternOutput));
-  at += outputs.size() * sizeof(PatternOutput);
-  std::memcpy(at, slices.data(), slices.size() * sizeof(Slice));
-  at += slices.size() * sizeof(Slice);
+  at = put_all(at, outputs);
+  at = put_all(at, slices);
   const uint64_t length = names.size();
   std::memcpy(at, &length, 8);
   std::memcpy(at + 8, names.data(), names.size());
@@ -72,10 +85,8 @@ Pattern Pattern::decode(const uint64_t* words, uint32_t num_outputs, uint32_t nu
   p.outputs.resize(num_outputs);
   p.slices.resize(num_slices);
   const char* at = reinterpret_cast<const char*>(words);
-  std::memcpy(p.outputs.data(), at, num_outputs * sizeof(PatternOutput));
-  at += num_outputs * sizeof(PatternOutput);
-  std::memcpy(p.slices.data(), at, num_slices * sizeof(Slice));
-  at += num_slices * sizeof(Slice);
+  at = get_all(at, p.outputs);
+  at = get_all(at, p.slices);
   uint64_t length;
   std::memcpy(&length, at, 8);
   if (length > blob_bytes - fixed) corrupt("a pattern's names");
@@ -155,11 +166,13 @@ bool PatternCache::note(Hold&, uint32_t record) {
 }
 
 void PatternCache::settle() {
-  for (; num_raw_ > 0; --num_raw_) {
-    const Raw& raw = raw_[num_raw_ - 1];
+  // The oldest first: a call that ended early may have left one of a record that shows another pattern since.
+  for (uint32_t i = 0; i < num_raw_; ++i) {
+    const Raw& raw = raw_[i];
     entries_[raw.record].pattern =
         std::make_unique<Pattern>(Pattern::decode(raw.words, raw.num_outputs, raw.num_slices, raw.blob_bytes));
   }
+  num_raw_ = 0;
 }
 
 }  // namespace shmreplay

@@ -5,9 +5,25 @@
 
 #include "extremes.h"
 #include "futex.h"
+#include "long_work.h"
 #include "selectors.h"
 
 namespace shmreplay {
+namespace {
+
+// Whatever ends a call, an exception among it: what it named is given back.
+class DropAtEnd {
+ public:
+  explicit DropAtEnd(Lease& lease) noexcept : lease_(lease) {}
+  ~DropAtEnd() { lease_.drop(); }
+  DropAtEnd(const DropAtEnd&) = delete;
+  DropAtEnd& operator=(const DropAtEnd&) = delete;
+
+ private:
+  Lease& lease_;
+};
+
+}  // namespace
 
 SampleCall::SampleCall(Arena& arena) : arena_(arena), lease_(arena), patterns_(arena) {
   picks_.reserve(kPart);
@@ -144,12 +160,12 @@ Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) 
 
 SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& options, const Wait& wait, BatchSink& sink) {
   Blocked blocked(arena_, t, kSamples, wait, options.count);
+  const DropAtEnd drop_at_end(lease_);
   uint32_t done = 0;
-  const auto end = [&](Status s) {
-    lease_.drop();
-    return SampleResult{s, done, smallest_probability_};
-  };
+  const auto end = [&](Status s) { return SampleResult{s, done, smallest_probability_}; };
+  LongWork work(wait);
   while (done < options.n) {
+    const uint32_t before = done;
     Stop stop;
     const Status drawn = draw_part(t, options, done, wait, blocked, stop);
     // What a counted draw took is delivered whatever happened after it: a consumed item must not be lost.
@@ -159,8 +175,14 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
       picks_.clear();
     }
     lease_.drop();
+    if (drawn == Status::kNoCallSlots) {
+      if (const Status s = wait_for_call_slot(arena_, wait); s != Status::kOk) return end(s);
+      continue;
+    }
     if (drawn != Status::kOk) return end(drawn);
-    if (stop != Stop::kNotAdmitted || done >= options.n) continue;
+    if (done >= options.n) break;
+    if (work.interrupted(done - before)) return end(Status::kInterrupted);
+    if (stop != Stop::kNotAdmitted) continue;
     if (done >= options.at_least && done > 0) break;
     if (!blocked.joined()) continue;
     if (const Status s = blocked.sleep(); s != Status::kOk) return end(s);
@@ -170,6 +192,7 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
 
 SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,
                              uint32_t* found) {
+  const DropAtEnd drop_at_end(lease_);
   uint32_t done = 0;
   for (uint32_t i = 0; i < n;) {
     picks_.clear();
@@ -179,8 +202,10 @@ SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t 
     while (i < n && !full) {
       Hold hold(arena_);
       if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return {s, done, 0};
-      if (!lease_.taken()) {
-        if (const Status s = lease_.take(hold); s != Status::kOk) return {s, done, 0};
+      if (!lease_.taken() && lease_.take(hold) == Status::kNoCallSlots) {
+        hold.end();
+        if (const Status s = wait_for_call_slot(arena_, wait); s != Status::kOk) return {s, done, 0};
+        continue;
       }
       const Selector sampler(arena_, t, kSampler);
       for (uint32_t k = 0; k < kGroup && i < n; ++k, ++i) {

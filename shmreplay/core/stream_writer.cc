@@ -220,7 +220,7 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     // Once a hold: the first newcomer at that priority keeps it the largest for the others.
     const double fallback = default_priority(hold, t);
     for (; done < n && done - before < kInsertGroup && can_insert(*t.record, 1); ++done) {
-      if (done > before && hold.room() < insert_entries(t, chunks) + p.blob.size()) break;
+      if (done > before && hold.room() < insert_entries(t, chunks) + kMaxOutputs) break;
       NewItem& item = items[done];
       item.priority = priorities[done] < 0 ? fallback : priorities[done];
       item.pattern = p.record;

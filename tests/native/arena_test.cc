@@ -61,6 +61,10 @@ TEST(another_pid_namespace_is_refused_with_what_to_do) {
   expect_refused([](Header& h) { h.pid_namespace ^= 1; }, "docker run --pid=host");
 }
 
+TEST(another_time_namespace_is_refused) {
+  expect_refused([](Header& h) { h.time_namespace ^= 1; }, "time namespace");
+}
+
 TEST(truncated_segments_are_refused) {
   Segments segments(small());
   const off_t whole = lseek(segments.data_fd, 0, SEEK_END);

@@ -31,6 +31,9 @@ class CrashLab {
   // As run(), and the process that takes the lock after each of some deaths is killed at every point of its roll-back.
   void run_with_deaths_in_recovery(const char* name, const Operation& operation);
 
+  // As above, of an operation that can not be rolled back but is finished by whoever takes the lock.
+  void run_with_deaths_in_rebuild(const char* name, const Operation& operation);
+
   // One child that performs the operation armed with k (0: not armed). Whether it was killed.
   bool perform(const Operation& operation, int64_t k);
 
@@ -44,13 +47,15 @@ class CrashLab {
 
  private:
   // Every word that a hold can write; futex words, call slots and clocks read as 0, for they are not undone.
-  std::string words();
-  void listen_to(const Operation& operation);
-  void check_after_death(int64_t k);
+  const std::string& words();
+  std::string words_before(const Operation& operation);
+  std::vector<const char*> points_of(const Operation& operation);  // by name, in order
+  static const char* last_point();                                 // that the last child passed
+  void check_after_death(const std::string& death);
+  bool die_in_recovery(const char* name, const Operation& operation, int64_t k, int64_t j, const std::string& expected);
 
   SessionInfo child_;
-  std::string saved_;
-  std::vector<const char*> points_;  // that the operation passes, in order
+  std::string saved_, words_;
 };
 
 }  // namespace shmreplay::test

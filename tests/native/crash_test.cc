@@ -258,16 +258,21 @@ TEST(a_session_opens_and_is_reaped_slice_by_slice_and_each_is_whole) {
   }));
   Lab lab;
   const auto other = lab.world.client();
-  auto* gone = new Actor(*other, other->table(0), 8, 500);  // never closed: its process is dead
-  for (int i = 0; i < 8; ++i) gone->append();
-  {
-    Hold hold(*other);
+  Child gone([&] {
+    const auto arena = lab.world.segments.attach(other->session_index(), other->session_generation());
+    Actor actor(*arena, arena->table(0), 8, 500);
+    for (int i = 0; i < 8; ++i) actor.append();
+    Lease lease(*arena);
+    Blocked blocked(*arena, arena->table(1), kSamples, kNow);
+    Hold hold(*arena);
     CHECK_EQ(hold.begin(kNow), Status::kOk);
-    auto* lease = new Lease(*other);
-    CHECK_EQ(lease->take(hold), Status::kOk);
-    lease->name(hold, 3);
-    (new Blocked(*other, other->table(1), kSamples, kNow))->join(hold);
-  }
+    CHECK_EQ(lease.take(hold), Status::kOk);
+    lease.name(hold, 3);
+    blocked.join(hold);
+    hold.end();
+    raise(SIGKILL);
+  });
+  CHECK(gone.killed());
   lab.run("reap", Holds::kMany, call([index = other->session_index(), generation = other->session_generation()](Arena& arena) {
     bool reaped = false;
     CHECK_EQ(close_session(arena, index, generation, kNow, reaped), Status::kOk);
@@ -317,7 +322,9 @@ TEST(limiters_and_flags_change_whole_or_not_at_all) {
 }
 
 TEST(a_rebuild_that_dies_is_begun_anew_by_the_next_locker) {
-  Lab(6).run("rebuild", Holds::kUnlogged, call([](Arena& arena) { CHECK_EQ(rebuild(arena, kNow), Status::kOk); }));
+  const Operation rebuilds = call([](Arena& arena) { CHECK_EQ(rebuild(arena, kNow), Status::kOk); });
+  Lab(6).run("rebuild", Holds::kUnlogged, rebuilds);
+  Lab(6).run_with_deaths_in_rebuild("rebuild", rebuilds);
 }
 
 TEST(a_roll_back_that_dies_is_repeated_by_the_next_locker) {

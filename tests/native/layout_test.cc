@@ -13,7 +13,7 @@ std::vector<uint64_t> region_starts(const Offsets& o) {
 ArenaSpec random_spec(Random& random) {
   ArenaSpec s = arena_of({}, 1 + static_cast<uint32_t>(random.below(70)), 1 + static_cast<uint32_t>(random.below(50)));
   s.columns.clear();
-  for (uint64_t n = 1 + random.below(130); n > 0; --n) s.columns.push_back({static_cast<uint32_t>(random.below(200)), 0});
+  for (uint64_t n = 1 + random.below(kMaxColumns); n > 0; --n) s.columns.push_back({static_cast<uint32_t>(random.below(200)), 0});
   s.num_blocks = static_cast<uint32_t>(random.below(20));
   s.block_bytes = 128 * static_cast<uint32_t>(random.below(4));
   for (uint64_t n = 1 + random.below(4); n > 0; --n) {
@@ -164,7 +164,7 @@ TEST(a_spec_out_of_range_is_refused_with_its_range) {
   const ArenaSpec good = arena_of({open_table("a", 10)});
   ArenaSpec s = good;
   s.columns.clear();
-  expect_refused(s, "1 to 4096 columns");
+  expect_refused(s, "1 to 125 columns");
   s = good, s.chunk_steps = 0;
   expect_refused(s, "chunk_steps must be in 1 .. 2^24");
   s = good, s.num_chunks = 0;

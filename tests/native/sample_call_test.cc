@@ -295,7 +295,7 @@ TEST(more_patterns_than_a_cache_takes_at_once_need_more_holds_and_nothing_else) 
   for (int64_t i = 0; i < 30; ++i) CHECK_EQ(batch.serial(i), static_cast<uint64_t>(i) + 1);
 }
 
-TEST(without_a_free_call_slot_the_call_is_refused) {
+TEST(without_a_free_call_slot_a_call_that_never_waits_is_refused) {
   World w(arena_of({open_table("a", 8)}));
   Actor actor(w.arena, w.table());
   insert(actor, 3);
@@ -335,6 +335,41 @@ TEST(a_sleeping_call_has_nothing_named_and_wakes_with_an_insert) {
   };
   run_threads({learner, actor});
   CHECK_EQ(live_items(w.table()), 0u);
+}
+
+TEST(a_long_call_asks_now_and_then_whether_it_is_interrupted) {
+  World w(arena_of({open_table("a", 8)}));
+  Actor actor(w.arena, w.table());
+  insert(actor, 3);
+  Listener listener;
+  listener.interrupt = true;
+  // A batch without end: only the question ends it.
+  class Endless final : public BatchSink {
+   public:
+    explicit Endless(Batch& batch) : batch_(batch) {}
+    bool prepare(const Pattern& structure, const uint32_t* rows, int64_t) noexcept override { return batch_.prepare(structure, rows, 0); }
+    std::vector<OutputBuffer>& outputs() noexcept override {
+      shifted_ = batch_.outputs();
+      for (OutputBuffer& out : shifted_) {
+        out.data -= first * out.rows * out.row_bytes;  // every part comes to the same place
+        out.lengths -= first;
+      }
+      return shifted_;
+    }
+    void describe(int64_t i, const Pick&) noexcept override { first = i + 1; }
+    int64_t first = 0;
+
+   private:
+    Batch& batch_;
+    std::vector<OutputBuffer> shifted_;
+  };
+  Batch batch(w.arena, 2048);
+  Endless sink(batch);
+  const std::vector<double> uniforms(1u << 28, 0.5);
+  SampleCall call(w.arena);
+  const SampleResult r = call.sample(w.table(), {1u << 28, 1u << 28, true, uniforms.data()}, {kForever, &listener}, sink);
+  CHECK_EQ(r.status, Status::kInterrupted);
+  CHECK(r.done > 0);
 }
 
 }  // namespace shmreplay::test

@@ -128,13 +128,14 @@ TEST(reaping_takes_back_streams_leases_sleepers_and_free_chunks) {
     {
       Hold hold(*arena);
       CHECK_EQ(hold.begin(kNow), Status::kOk);
-      Lease* leaked = new Lease(*arena);
-      CHECK_EQ(leaked->take(hold), Status::kOk);
-      leaked->name(hold, 0);
-      Blocked* blocked = new Blocked(*arena, arena->table(0), kSamples, kNow);
-      blocked->join(hold);
+      Lease lease(*arena);
+      CHECK_EQ(lease.take(hold), Status::kOk);
+      lease.name(hold, 0);
+      Blocked blocked(*arena, arena->table(0), kSamples, kNow);
+      blocked.join(hold);
+      hold.end();
+      raise(SIGKILL);
     }
-    raise(SIGKILL);
   });
   CHECK(child.killed());
   CHECK_EQ(sleepers(t, kSamples), 1u);
@@ -148,10 +149,13 @@ TEST(reaping_takes_back_streams_leases_sleepers_and_free_chunks) {
 TEST(a_reaper_that_died_half_way_is_followed_by_another) {
   World w(small());
   const auto other = w.client();
-  {
-    Actor* actor = new Actor(*other, other->table(0), 8);  // left open, as by a dead process
-    for (int i = 0; i < 12; ++i) actor->append();
-  }
+  Child child([&] {
+    const auto arena = w.segments.attach(other->session_index(), other->session_generation());
+    Actor actor(*arena, arena->table(0), 8);
+    for (int i = 0; i < 12; ++i) actor.append();
+    raise(SIGKILL);
+  });
+  CHECK(child.killed());
   {
     Hold hold(*w.daemon);
     CHECK_EQ(hold.begin(kNow), Status::kOk);

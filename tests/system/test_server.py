@@ -27,6 +27,17 @@ server = sr.Server(tables=[sr.Table("replay", {"x": np.zeros(3, np.float32)}, 10
 print(server.pid, server.address, flush=True)
 """
 
+WAIT_FOR_AN_ITEM = """
+import sys
+import shmreplay as sr
+table = sr.connect(sys.argv[1]).table("replay")
+print("up", flush=True)
+try:
+    table.sample(1)
+except sr.TableClosed as error:
+    print(error, flush=True)
+"""
+
 
 def serve(run: Run, source: str = "input()") -> tuple[Script, int, str]:
     """A process with a server, the daemon's pid and address."""
@@ -240,6 +251,35 @@ def test_the_next_server_removes_what_one_left_that_was_killed_with_its_parent(r
     assert not os.path.exists(os.path.dirname(address))
 
 
+def test_closing_frees_those_who_wait_in_the_tables_of_a_daemon_that_was_killed(run_script: Run) -> None:
+    server = sr.Server(tables=[table()])
+    actor = run_script(WAIT_FOR_AN_ITEM, server.address)
+    assert actor.line() == "up"
+    with server.client() as client:
+        handle = client.table("replay")
+        eventually(lambda: handle.info().blocked_samples == 1)
+    os.kill(server.pid, signal.SIGKILL)
+    wait_for_end(server.pid)
+    server.close()
+    assert actor.finish()[:2] == (0, "table 'replay': sample: the table was dropped\n")
+
+
+def test_the_next_server_frees_those_who_wait_in_what_one_left_that_was_killed_with_its_parent(run_script: Run) -> None:
+    script, pid, address = serve(run_script)
+    actor = run_script(WAIT_FOR_AN_ITEM, address)
+    assert actor.line() == "up"
+    with sr.connect(address) as client:
+        handle = client.table("replay")
+        eventually(lambda: handle.info().blocked_samples == 1)
+    os.kill(pid, signal.SIGSTOP)  # or it would clean up when its parent dies
+    os.kill(script.pid, signal.SIGKILL)
+    script.finish()
+    os.kill(pid, signal.SIGKILL)
+    wait_for_end(pid)
+    with sr.Server():
+        assert actor.finish()[:2] == (0, "table 'replay': sample: the table was dropped\n")
+
+
 def test_a_server_leaves_those_of_the_living_alone(run_script: Run) -> None:
     script, pid, address = serve(run_script)
     os.kill(pid, signal.SIGKILL)
@@ -258,6 +298,7 @@ def test_its_log_can_be_read() -> None:
             raw.sock.sendall(b"no message")
             assert raw.is_dropped()
         assert f"refused pid {os.getpid()}" in server.log()
+    assert f"refused pid {os.getpid()}" in server.log()  # also when it is closed
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])

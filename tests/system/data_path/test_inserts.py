@@ -99,7 +99,7 @@ def test_any_nesting_comes_back_in_its_own_classes(make_table: TableMaker) -> No
 
 def test_the_callers_arrays_stay_the_callers(make_table: TableMaker) -> None:
     table = make_table(signature=SMALL)
-    mine = {"x": np.array([1, 2, 3], np.float32), "n": np.int64(7)}
+    mine: dict[str, Any] = {"x": np.array([1, 2, 3], np.float32), "n": np.int64(7)}
     before = copy.deepcopy(mine)
     table.insert(mine)
     assert mine.keys() == before.keys()
@@ -189,7 +189,10 @@ def test_a_batch_needs_one_leading_axis_of_all_columns(make_table: TableMaker) -
     for bad, text in (
         ({"x": np.zeros((2, 3), np.float32), "n": np.zeros(3, np.int64)}, "column 'x' has 2 rows and column 'n' has 3"),
         ({"x": X, "n": 1}, "column 'n': expected int64 (N,), got the Python int 1; a batch has a leading axis"),
-        ({"x": np.zeros((2, 4), np.float32), "n": np.zeros(2, np.int64)}, "expected float32 (2, 3), got float32 (2, 4)"),
+        (
+            {"x": np.zeros((2, 4), np.float32), "n": np.zeros(2, np.int64)},
+            "expected float32 (2, 3), got float32 (2, 4)",
+        ),
         ({"x": np.zeros((2, 3)), "n": np.zeros(2, np.int64)}, "expected float32 (2, 3), got float64 (2, 3)"),
     ):
         with pytest.raises(sr.SignatureMismatch) as raised:
@@ -329,7 +332,8 @@ def test_a_batch_is_as_good_as_its_steps_one_by_one(
 def test_a_batch_of_no_steps_does_nothing(make_table: TableMaker) -> None:
     table = make_table()
     keys = table.insert_batch(steps([]), [])
-    assert (keys.dtype, keys.tolist()) == (np.int64, [])
+    assert keys.dtype == np.int64
+    assert len(keys) == 0
     assert table.info().inserts == 0
 
 

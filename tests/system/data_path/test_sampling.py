@@ -79,7 +79,7 @@ def test_at_least_takes_what_is_admitted_and_no_less(make_table: TableMaker) -> 
     table.insert_batch(steps(range(5)))
     assert len(table.sample(8, at_least=2, timeout_s=0)) == 5
     table.insert(step(5))
-    with pytest.raises(sr.RateLimitTimeout, match="after 1 of 8 items, which are in the error's .batch") as raised:
+    with pytest.raises(sr.RateLimitTimeout, match=r"after 1 of 8 items, which are in the error's \.batch") as raised:
         table.sample(8, at_least=2, timeout_s=0)
     assert len(raised.value.batch) == 1
     with pytest.raises(sr.RateLimitTimeout) as raised:
@@ -91,10 +91,11 @@ def test_at_least_takes_what_is_admitted_and_no_less(make_table: TableMaker) -> 
 
 def test_options_that_are_not_there_yet_say_so(make_table: TableMaker) -> None:
     table = filled(make_table, 3)
-    for options in ({"pad_to": 3}, {"columns": ["n"]}, {"out": {}}, {"time_major": True}):
+    later: list[dict[str, Any]] = [{"pad_to": 3}, {"columns": ["n"]}, {"out": {}}, {"time_major": True}]
+    for options in later:
         [name] = options
         with pytest.raises(ValueError, match=f"{name}= comes with trajectories and is not supported yet"):
-            table.sample(1, **options)  # type: ignore[arg-type]
+            table.sample(1, **options)
 
 
 # --- which, and what a batch says of them ----------------------------------------------------------------------------
@@ -193,8 +194,8 @@ def test_the_tables_largest_weight_is_that_of_its_smallest_positive_priority(mak
 def test_weights_of_uniform_draws_are_one(make_table: TableMaker) -> None:
     for sampler in (sr.selectors.Uniform(), sr.selectors.Prioritized(0.0)):
         batch = filled(make_table, 5, sampler=sampler).sample(20)
-        for normalise in ("batch", "table", None):
-            np.testing.assert_allclose(batch.weights(0.7, normalise), np.ones(20), rtol=1e-12)  # type: ignore[arg-type]
+        for found in (batch.weights(0.7, "batch"), batch.weights(0.7, "table"), batch.weights(0.7, None)):
+            np.testing.assert_allclose(found, np.ones(20), rtol=1e-12)
 
 
 # --- looks -----------------------------------------------------------------------------------------------------------
@@ -219,7 +220,9 @@ def test_a_look_at_an_empty_table_times_out_and_says_that_it_is_empty(make_table
     table = make_table(rate_limiter=sr.rate_limiters.MinSize(10))
     with pytest.raises(sr.RateLimitTimeout) as raised:
         table.sample(2, count=False, timeout_s=0)
-    assert "sample(count=False) not admitted within 0 s: the table is empty. An insert lets it go on" in str(raised.value)
+    assert "sample(count=False) not admitted within 0 s: the table is empty. An insert lets it go on" in str(
+        raised.value
+    )
     table.insert(step(3))  # far from the ten that a counted sample needs
     assert numbers(table.sample(2, count=False, timeout_s=0)).tolist() == [3, 3]
 
@@ -244,7 +247,11 @@ def test_get_gives_the_live_ones_in_the_order_asked_for(make_table: TableMaker) 
 def test_keys_of_another_dtype_are_a_type_error(make_table: TableMaker) -> None:
     table = filled(make_table, 4, sampler=PRIORITIZED)
     keys = table.keys()
-    for bad, dtype in ((keys.astype(np.int32), "int32"), (keys.astype(float), "float64"), (keys.astype(np.uint64), "uint64")):
+    for bad, dtype in (
+        (keys.astype(np.int32), "int32"),
+        (keys.astype(float), "float64"),
+        (keys.astype(np.uint64), "uint64"),
+    ):
         text = f"keys have dtype {dtype}; expected int64, as batch.keys and insert give them"
         with pytest.raises(TypeError, match=text):
             table.update_priorities(bad, np.ones(4))
@@ -290,9 +297,14 @@ def test_priorities_that_are_none_change_nothing(make_table: TableMaker) -> None
     ):
         with pytest.raises(ValueError, match=text):
             table.update_priorities(keys, bad)
-    for bad, dtype in ((np.ones(4, complex), "complex128"), (["a"] * 4, "<U1"), ([None] * 4, "object")):
+    no_numbers: list[tuple[Any, str]] = [
+        (np.ones(4, complex), "complex128"),
+        (["a"] * 4, "<U1"),
+        ([None] * 4, "object"),
+    ]
+    for none, dtype in no_numbers:
         with pytest.raises(TypeError, match=f"priorities have dtype {dtype}; expected real numbers"):
-            table.update_priorities(keys, bad)
+            table.update_priorities(keys, none)
     assert table.get(keys).priorities.tolist() == [1, 2, 3, 4]
     assert table.info().sum_priority == 10
 

@@ -15,6 +15,7 @@ from tests.tables import TableMaker, eventually, step, steps, values
 Fork = Callable[[Work], Child]
 WIDTH = 1000
 SIGNATURE = {"n": sr.ArraySpec((), "int64"), "row": sr.ArraySpec((WIDTH,), "float32")}
+BATCHES = 800  # that each sampler looks at
 PER_WRITER = 2**20  # all numbers below 2**24, which float32 holds exactly
 
 
@@ -31,7 +32,7 @@ def torn(data: Any, mask: Any) -> int:
 
 
 def hunt(table: TableHandle, fork: Fork, write: Callable[[int, np.random.Generator], None], seed: int) -> None:
-    """Eight writers write until four samplers have seen enough. `write(first, rng)` writes some rows from `first` on."""
+    """Eight writers write until four samplers have seen enough. `write(first, rng)` writes rows from `first` on."""
 
     def write_on(pipe: Any, writer: int) -> int:
         rng, at = np.random.default_rng([seed, writer]), 0
@@ -42,7 +43,7 @@ def hunt(table: TableHandle, fork: Fork, write: Callable[[int, np.random.Generat
 
     def sample(pipe: Any) -> tuple[int, set[int]]:
         found, writers = 0, set()
-        for _ in range(300):
+        for _ in range(BATCHES):
             batch = table.sample(32)
             found += torn(batch.data, batch.mask)
             writers |= set((batch.data["n"] // PER_WRITER).reshape(-1).tolist())
@@ -54,7 +55,7 @@ def hunt(table: TableHandle, fork: Fork, write: Callable[[int, np.random.Generat
     for child in writers:
         child.send()
     written = sum(child.result() for child in writers)
-    print(f"{written} rows written, {4 * 300 * 32} looked at, {table._arena.stats()['num_chunks']} chunks")
+    print(f"{written} rows written, {4 * BATCHES * 32} looked at, {table._arena.stats()['num_chunks']} chunks")
     assert [found for found, _ in results] == [0] * 4
     assert written > 20 * table.spec.max_size  # it was overwritten again and again
     assert len(set.union(*(writers for _, writers in results))) > 1
@@ -125,7 +126,7 @@ def test_a_row_that_no_item_names_is_not_there(make_table: TableMaker, fork: For
 
 
 def test_a_stopped_reader_holds_up_nobody(make_table: TableMaker, fork: Fork, rng: np.random.Generator) -> None:
-    """Samplers are stopped at random moments, in the middle of a gather too; writers run through the arena many times."""
+    """Samplers are stopped at random, in the middle of a gather too; a writer runs through the arena many times."""
     table = make_table(32, chunk_steps=2, capacity_steps=32, max_streams=4)
     table.insert_batch(steps(range(32)))
 
@@ -145,3 +146,41 @@ def test_a_stopped_reader_holds_up_nobody(make_table: TableMaker, fork: Fork, rn
         table.insert_batch(steps(range(n, n + 500)))
         assert values(table) == list(range(n + 500 - len(table), n + 500))
         child.kill()
+
+
+def test_readers_that_are_stopped_in_their_gathers_keep_others_waiting_but_in_no_error(
+    make_table: TableMaker, fork: Fork
+) -> None:
+    """More reads in flight than the arena has slots for, as when processes far outnumber cores: others wait for one."""
+    table = make_table(64, signature={"row": sr.ArraySpec((8 * WIDTH,), "float32")}, max_sessions=256)
+    table.insert_batch({"row": np.zeros((64, 8 * WIDTH), np.float32)})
+
+    def sample(pipe: Any) -> None:
+        table.sample(1)
+        pipe.send()
+        while True:
+            table.sample(256)
+
+    stopped: list[Child] = []
+    refused = ""
+    while not refused:
+        assert len(stopped) < 250
+        child = fork(sample)
+        child.receive()
+        before = table.info().samples
+        eventually(lambda: table.info().samples > before)  # noqa: B023  # called here
+        child.signal(signal.SIGSTOP)
+        if table._arena.lock_holder() is not None:
+            child.kill()
+            continue
+        stopped.append(child)
+        try:
+            table.sample(1, timeout_s=0)
+        except sr.ShmReplayError as error:
+            refused = str(error)
+    assert "all call slots of the arena are in use by reads in flight; raise max_sessions" in refused
+    waiting = fork(lambda pipe: len(table.sample(300)))
+    assert not waiting.has_something()
+    for child in stopped[::2]:
+        child.kill()
+    assert waiting.result() == 300

@@ -57,7 +57,7 @@ def test_an_insert_in_one_process_wakes_a_sample_in_another(make_table: TableMak
     table = make_table()
 
     def sampler(pipe: Any) -> list[int]:
-        return numbers(table.sample(2)).tolist()
+        return [int(n) for n in numbers(table.sample(2))]
 
     children = [fork(sampler) for _ in range(3)]
     until_blocked(table, samples=3)
@@ -155,7 +155,8 @@ def test_a_blocked_insert_says_what_is_missing_and_who_is_there(make_table: Tabl
     assert raised.value.keys is not None
     assert len(raised.value.keys) == 0
     assert str(raised.value) == (
-        f"table {table.name!r}: insert_batch not admitted within 0 s: the rate limiter: 3 inserts, 0 deletes, 0 samples, "
+        f"table {table.name!r}: insert_batch not admitted within 0 s: the rate limiter: 3 inserts, 0 deletes, 0 "
+        "samples, "
         "at 1 samples per insert: difference 3; one more insert would make the difference 4, over max_diff 3, with the "
         "table beyond min_size_to_sample 1. A sample lets it go on (last one never), or set_rate_limiter(); 1 other "
         "process is attached"
@@ -166,7 +167,7 @@ def test_a_blocked_insert_says_what_is_missing_and_who_is_there(make_table: Tabl
 
 def test_a_batch_that_is_admitted_in_part_gives_the_keys_that_went_in(make_table: TableMaker) -> None:
     table = make_table(rate_limiter=RateLimiter(1.0, 1, -FOREVER, 3.0))
-    with pytest.raises(sr.RateLimitTimeout, match="after 3 items, whose keys are in the error's .keys") as raised:
+    with pytest.raises(sr.RateLimitTimeout, match=r"after 3 items, whose keys are in the error's \.keys") as raised:
         table.insert_batch(steps(range(5)), timeout_s=0)
     assert raised.value.keys is not None
     assert raised.value.keys.tolist() == table.keys().tolist()
@@ -183,7 +184,8 @@ def test_long_waits_are_logged_to_those_who_wait_for_themselves(
     assert outcome == [1]
     [record] = caplog.records
     assert record.getMessage().startswith(
-        f"table {table.name!r}: blocked for 1 s: the table has 0 items, fewer than the 3 of min_size_to_sample. Inserts "
+        f"table {table.name!r}: blocked for 1 s: the table has 0 items, fewer than the 3 of min_size_to_sample. "
+        "Inserts "
         "let it go on (last one never); no other process is attached"
     )
 
@@ -238,7 +240,12 @@ def test_a_handled_signal_does_not_end_a_wait(make_table: TableMaker, fork: Fork
 
     def work(pipe: Any) -> tuple[list[int], int]:
         seen: list[int] = []
-        signal.signal(signal.SIGUSR1, lambda number, frame: (seen.append(number), pipe.send()))
+
+        def handle(number: int, frame: object) -> None:
+            seen.append(number)
+            pipe.send()
+
+        signal.signal(signal.SIGUSR1, handle)
         return numbers(table.sample(1)).tolist(), len(seen)
 
     child = fork(work)
@@ -282,7 +289,7 @@ def test_another_limiter_lets_blocked_callers_look_again(make_table: TableMaker)
         until_blocked(table, samples=1)
         table.set_rate_limiter(sr.rate_limiters.MinSize(1))
     assert outcome == [[1, 1]]
-    with pytest.raises(TypeError, match="expected a rate limiter of shmreplay.rate_limiters, got 3"):
+    with pytest.raises(TypeError, match=r"expected a rate limiter of shmreplay\.rate_limiters, got 3"):
         table.set_rate_limiter(3)  # type: ignore[arg-type]
 
 

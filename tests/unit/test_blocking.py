@@ -1,0 +1,168 @@
+"""The texts of blocked calls: thing, numbers, bound, and who could end the wait."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from shmreplay.clients import blocking
+
+INFO: dict[str, Any] = {
+    "paused_inserts": False,
+    "paused_samples": False,
+    "can_insert": False,
+    "inserts": 12,
+    "deletes": 2,
+    "samples": 30,
+    "samples_per_insert": 2.5,
+    "difference": 0.0,
+    "min_diff": -1.5,
+    "max_diff": 1.5,
+    "min_size_to_sample": 5,
+    "size": 10,
+    "max_size": 40,
+    "last_insert_s_ago": 3.4,
+    "last_sample_s_ago": None,
+    "blocked_inserts": 0,
+    "blocked_samples": 0,
+}
+
+
+class Arena:
+    """As much of an arena as the texts need."""
+
+    def __init__(self, num_sessions: int = 1) -> None:
+        self._num_sessions = num_sessions
+
+    def sessions(self) -> list[dict[str, int]]:
+        return [{}] * self._num_sessions
+
+    def stats(self) -> dict[str, int]:
+        return {"num_chunks": 10, "chunk_steps": 4, "used_chunks": 7, "retired_chunks": 2, "free_chunks": 1}
+
+
+class Table:
+    """As much of a native table as reports need."""
+
+    def __init__(self, **changes: Any) -> None:
+        self._info = {**INFO, **changes}
+
+    def info(self) -> dict[str, Any]:
+        return self._info
+
+    def can_insert(self, n: int) -> bool:
+        assert n == 1
+        return bool(self._info["can_insert"])
+
+
+def insert_text(num_sessions: int = 1, **changes: Any) -> str:
+    return blocking.explain_inserts(Arena(num_sessions), {**INFO, **changes})  # type: ignore[arg-type]
+
+
+def sample_text(num_sessions: int = 1, **changes: Any) -> str:
+    return blocking.explain_samples(Arena(num_sessions), {**INFO, **changes})  # type: ignore[arg-type]
+
+
+def test_a_blocked_insert_gives_the_limiters_numbers() -> None:
+    assert insert_text() == (
+        "the rate limiter: 12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert: difference 0; one more insert "
+        "would make the difference 2.5, over max_diff 1.5, with the table beyond min_size_to_sample 5. A sample lets "
+        "it "
+        "go on (last one never), or set_rate_limiter(); no other process is attached yet: so far this one waits for "
+        "itself"
+    )
+
+
+def test_a_blocked_sample_gives_the_limiters_numbers() -> None:
+    assert sample_text(3, difference=-1.0) == (
+        "the rate limiter: 12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert: difference -1; one more "
+        "sample "
+        "would make the difference -2, under min_diff -1.5. Inserts let it go on (last one 3 s ago); 2 other processes "
+        "are attached"
+    )
+
+
+def test_a_sample_of_too_small_a_table_says_how_many_are_missing() -> None:
+    assert sample_text(2, size=4) == (
+        "the table has 4 items, fewer than the 5 of min_size_to_sample. Inserts let it go on (last one 3 s ago); 1 "
+        "other "
+        "process is attached"
+    )
+
+
+def test_pauses_come_before_anything_else() -> None:
+    assert insert_text(paused_inserts=True, can_insert=True).startswith("inserts are paused; table.resume()")
+    assert sample_text(paused_samples=True, size=0).startswith("samples are paused; table.resume()")
+    assert "paused" not in insert_text(paused_samples=True) + sample_text(paused_inserts=True)
+
+
+def test_an_insert_that_the_limiter_admits_waits_for_room() -> None:
+    assert insert_text(2, can_insert=True) == (
+        "the arena has no room for more steps: of 10 chunks of 4 steps 7 are referred to by items or open writers, 2 "
+        "are "
+        "still being read, 1 are free. The table's items are not evicted for room; sample or delete some, or create it "
+        "with a larger capacity_steps or more max_streams; 1 other process is attached"
+    )
+
+
+def test_a_bound_that_is_none_is_called_none() -> None:
+    assert "under min_diff none" in sample_text(min_diff=-1.7e308)
+    assert "over max_diff none" in insert_text(max_diff=1.7e308)
+
+
+def test_a_look_at_an_empty_table_says_so() -> None:
+    assert blocking.explain_looks(Arena(1), {**INFO, "last_insert_s_ago": None}) == (  # type: ignore[arg-type]
+        "the table is empty. An insert lets it go on (last one never); no other process is attached yet: so far this "
+        "one "
+        "waits for itself"
+    )
+
+
+def reports(
+    caplog: pytest.LogCaptureFixture, what: str, seconds: list[int], num_sessions: int, table: Table
+) -> list[str]:
+    """What is logged when a call waits so many seconds, one after the other."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "shmreplay"):
+        for second in seconds:
+            blocking.report_wait(Arena(num_sessions), table, "replay", what, 77, second)  # type: ignore[arg-type]
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_long_waits_are_logged_after_ten_seconds_and_then_every_minute(caplog: pytest.LogCaptureFixture) -> None:
+    texts = reports(caplog, "blocked", list(range(1, 200)), 2, Table(blocked_samples=1))
+    assert [text.partition(": blocked for ")[2].partition(" s: ")[0] for text in texts] == ["10", "60", "120", "180"]
+    assert texts[0].startswith("table 'replay': blocked for 10 s: the rate limiter: 12 inserts")
+
+
+def test_who_is_alone_is_told_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    [text] = reports(caplog, "blocked", [1, 2, 3], 1, Table(blocked_inserts=1))
+    assert text.startswith("table 'replay': blocked for 1 s: the rate limiter")
+    assert "this one waits for itself" in text
+
+
+def test_a_report_names_the_side_that_waits(caplog: pytest.LogCaptureFixture) -> None:
+    [both] = reports(caplog, "blocked", [10], 2, Table(blocked_inserts=2, blocked_samples=1, size=0))
+    assert "one more insert would make" in both
+    assert "the table has 0 items" in both
+    [chunk] = reports(caplog, "blocked", [10], 2, Table(can_insert=True))
+    assert chunk.startswith("table 'replay': blocked for 10 s: of 10 chunks of 4 steps 7 are referred to")
+    [look] = reports(caplog, "blocked", [10], 2, Table(size=0))
+    assert look.startswith("table 'replay': blocked for 10 s: the table is empty.")
+
+
+def test_a_lock_that_one_process_keeps_is_logged_with_its_pid(caplog: pytest.LogCaptureFixture) -> None:
+    assert reports(caplog, "lock", [1, 2], 2, Table()) == [
+        f"table 'replay': process 77 has held the arena's lock for {seconds} s in one hold; is it stopped?"
+        for seconds in (1, 2)
+    ]
+
+
+def test_evictions_for_room_are_told_with_the_capacity_that_it_would_take(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "shmreplay"):
+        blocking.report_eviction(Arena(), Table(), "replay")  # type: ignore[arg-type]
+    [record] = caplog.records
+    assert record.getMessage().startswith(
+        "table 'replay': its steps do not fit: at 10 of 40 items the oldest are evicted"
+    )
+    assert "create it with capacity_steps=160 or so" in record.getMessage()  # 40 steps hold 10 items, so 160 hold 40
