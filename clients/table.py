@@ -155,6 +155,9 @@ class TableHandle:
             history: steps that an item can reach back, the newest included; None: the table's `item_steps`.
             patterns: not supported yet.
             commit_every: 1.
+
+        Raises:
+            ValueError: the arena has no room for such a history.
         """
         if patterns:
             raise ValueError(f"{self._where}: patterns= {LEAVE_TO_TRAJECTORIES}; call create_item(length=...)")
@@ -163,6 +166,14 @@ class TableHandle:
         steps = self._spec.item_steps if history is None else check_count(self._where, "history", history)
         self._check_open()
         self._refresh_after_fork()
+        stats = self._arena.stats()
+        # Two chunks more: one begun, and the next, which is taken before the oldest is given back.
+        most = (stats["num_chunks"] - 2) * stats["chunk_steps"]
+        if steps > most:
+            raise ValueError(
+                f"{self._where}: history is {steps}, but the arena has room for {most} steps of a writer: it would "
+                "wait for itself; create the table with a larger capacity_steps, or keep less"
+            )
         return Writer(self, steps)
 
     # --- sampling ------------------------------------------------------------------------------------------------
