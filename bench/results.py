@@ -28,7 +28,7 @@ def head(report: Report) -> Iterator[str]:
     repeats = f"{size.repeats} times for {size.repeat_s * 1e3:g} ms"
     yield f"Each limit was measured {repeats}, each time beside a repeat of ours; a pair during which the kernel"
     yield "gave the core to another task was measured anew. *ours / this* is the ratio within the pairs. Medians, with"
-    yield "the least and the most in brackets. A limit does a part of the work, so a ratio above 1 is what the rest costs."
+    yield "the least and the most in brackets. A limit does a part of the work; a ratio above 1 is what the rest costs."
     yield ""
     yield "| | |"
     yield "|---|---|"

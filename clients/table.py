@@ -23,12 +23,11 @@ from shmreplay.clients.blocking import (
 )
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.randomness import Randomness
-from shmreplay.clients.writer import Rule, Writer
-from shmreplay.patterns import Pattern
+from shmreplay.clients.rules import check_history, read_rules, steps_needed
+from shmreplay.clients.writer import Writer
 from shmreplay.plan import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter
 from shmreplay.tables import Table, unpack_specs
-from shmreplay.windows import Window
 
 if TYPE_CHECKING:
     from shmreplay.clients.client import Attachment, Client
@@ -157,30 +156,27 @@ class TableHandle:
         Args:
             history: steps that an item can reach back, the newest included; None: what the patterns and the table's
                 `item_steps` need.
-            patterns: windows (`sr.NStep(3)`, `sr.Sequence(80, 40)`, ...) and `sr.Pattern`s that make items by themselves.
+            patterns: windows (`sr.NStep(3)`, `sr.Sequence(80, 40)`, ...) and `sr.Pattern`s that make items by
+                themselves.
             commit_every: 1.
+
+        Raises:
+            ValueError: the arena has no room for such a history, or a pattern reaches further back.
+            TypeError, SignatureMismatch: a pattern is none, or names a column that is not there.
+            TableNotFound: a pattern's table is not one over the same steps.
         """
         if commit_every != 1:
             raise ValueError(f"{self._where}: commit_every is {commit_every!r}; other than 1 is not supported yet")
-        rules = self._rules(patterns)
-        wanted = max([self._spec.item_steps, *(rule.num_steps(self._sig) for rule in rules)])
-        steps = wanted if history is None else check_count(self._where, "history", history)
-        for rule in rules:
-            if rule.num_steps(self._sig) > steps:
-                raise ValueError(
-                    f"{self._where}: history is {steps}, but a pattern reaches over {rule.num_steps(self._sig)} steps; raise "
-                    "history to that, or leave it out"
-                )
         self._check_open()
         self._refresh_after_fork()
+        rules = read_rules(patterns, self._where)
+        wanted = max(self._spec.item_steps, steps_needed(rules, self._sig))
+        steps = wanted if history is None else check_count(self._where, "history", history)
+        stats = self._arena.stats()
+        # Two chunks more: one begun, and the next, which is taken before the oldest is given back.
+        room = (stats["num_chunks"] - 2) * stats["chunk_steps"]
+        check_history(steps, rules, self._sig, room, self._where)
         return Writer(self, steps, rules)
-
-    def _rules(self, patterns: list[Any] | None) -> list[Rule]:
-        rules = list(patterns or [])
-        for rule in rules:
-            if not isinstance(rule, (Window, Pattern)):
-                raise TypeError(f"{self._where}: patterns= has {rule!r}; expected windows and patterns, such as sr.NStep(3)")
-        return rules
 
     def _table_index(self, name: str | None) -> int:
         """Index in the arena of the table of that name; None: this one's."""
@@ -190,7 +186,7 @@ class TableHandle:
             if table.name == name:
                 return index
         raise errors.TableNotFound(
-            f"{self._where}: no table {name!r} over the same steps; create both with the same arena= to feed them together"
+            f"{self._where}: no table {name!r} over the same steps; create both with the same arena= to feed both"
         )
 
     # --- sampling ------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgpack
 import numpy as np
@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from shmreplay import _core, structure
 from shmreplay.clients.history import expired, history_of, missing, read_trajectory
+from shmreplay.clients.rules import Rule
 from shmreplay.errors import ShmReplayError, SignatureMismatch
-from shmreplay.patterns import Pattern
-from shmreplay.windows import REACH_HISTORY, Window
+from shmreplay.windows import REACH_HISTORY
 
 if TYPE_CHECKING:
     from shmreplay.clients.table import TableHandle
-
-Rule: TypeAlias = Window | Pattern
 
 END_COLUMNS = ("terminated", "truncated")
 CLOSE_TIMEOUT_S = 10.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.contender import Contender
 from bench.limits.native import load_with_python
-from bench.limits.shared_memory import warm
+from bench.limits.shared_memory import Addresses, warm
 
 
 def dict_copy(steps: list[dict[str, Any]], column_bytes: Sequence[int], places: int) -> Contender:
@@ -17,9 +17,8 @@ def dict_copy(steps: list[dict[str, Any]], column_bytes: Sequence[int], places: 
     """
     library = load_with_python("dict_copy")
     library.copy_dicts.restype = ctypes.c_uint64
-    columns = [warm((places, num_bytes), "uint8") for num_bytes in column_bytes]
-    pointers = (ctypes.c_void_p * len(columns))(*(column.ctypes.data for column in columns))
-    sizes = (ctypes.c_uint64 * len(columns))(*column_bytes)
+    columns = Addresses([warm((places, num_bytes), "uint8") for num_bytes in column_bytes])
+    sizes = (ctypes.c_uint64 * len(column_bytes))(*column_bytes)
     keys = tuple(steps[0])
     at = 0
 
@@ -27,11 +26,11 @@ def dict_copy(steps: list[dict[str, Any]], column_bytes: Sequence[int], places: 
         nonlocal at
         numbers = [ctypes.c_uint64(i) for i in (places, at, n)]
         start = time.monotonic_ns()
-        done = library.copy_dicts(ctypes.py_object(steps), ctypes.py_object(keys), pointers, sizes, *numbers)
+        done = library.copy_dicts(ctypes.py_object(steps), ctypes.py_object(keys), columns.pointers, sizes, *numbers)
         took = time.monotonic_ns() - start
         if done != n:
             raise KeyError(f"a step lacks one of the keys {keys}")
-        at = (at + n) % len(columns[0])
+        at = (at + n) % places
         return took
 
     return Contender("dict of five columns copied by a bare C function", "limit", run)

@@ -1,32 +1,35 @@
-"""What it costs to pick the rows themselves, when each is one piece and memory is asked for them ahead of time."""
+"""What it costs to pick the rows themselves, when memory is asked for them ahead of time."""
 
 import ctypes
 import time
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.contender import Contender
 from bench.limits.native import load
-from bench.limits.shared_memory import warm
+from bench.limits.shared_memory import Addresses, warm
+from bench.limits.take import arrays
 
 
-def gather(row_bytes: int, places: int, rows: NDArray[np.int64]) -> Contender:
-    """`rows`, int64 `[sets, batch]`, a set a call, from one warm shared array by C++ that prefetches."""
+def gather(column_bytes: Sequence[int], places: int, rows: NDArray[np.int64]) -> Contender:
+    """`rows`, int64 `[sets, batch]`, a set a call, from one warm shared array a column, by C++ that prefetches."""
     library = load("gather")
-    array = warm((places, row_bytes), "uint8")
-    out = np.zeros((rows.shape[1], row_bytes), np.uint8)
+    columns = Addresses([warm((places, num_bytes), "uint8") for num_bytes in column_bytes])
+    out = Addresses([np.zeros((rows.shape[1], num_bytes), np.uint8) for num_bytes in column_bytes])
+    sizes = (ctypes.c_uint64 * len(column_bytes))(*column_bytes)
     rows = np.ascontiguousarray(rows)
+    picked = rows.ctypes.data_as(ctypes.c_void_p)
     at = 0
 
     def run(n: int) -> int:
         nonlocal at
-        sizes = [ctypes.c_uint64(i) for i in (*rows.shape, at, n)]
-        to, source, picked = (ctypes.c_void_p(a.ctypes.data) for a in (out, array, rows))
+        numbers = [ctypes.c_uint64(i) for i in (len(sizes), *rows.shape, at, n)]
         start = time.monotonic_ns()
-        library.gather_rows(to, source, ctypes.c_uint64(row_bytes), picked, *sizes)
+        library.gather_rows(out.pointers, columns.pointers, sizes, numbers[0], picked, *numbers[1:])
         took = time.monotonic_ns() - start
         at = (at + n) % len(rows)
         return took
 
-    return Contender("C++ gather of the rows from one array, prefetched", "limit", run)
+    return Contender(f"C++ gather of the rows from {arrays(len(sizes))}, prefetched", "limit", run)

@@ -1,6 +1,8 @@
 """Memory of the kind that the library's segments are made of: shared, of the kernel's tmpfs, without a name."""
 
+import ctypes
 import mmap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,3 +21,11 @@ def warm(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     array = fresh(shape, dtype)
     array[...] = 0
     return array
+
+
+class Addresses:
+    """Where arrays lie, for C: `pointers` is a `char* const*`. Keeps the arrays."""
+
+    def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
+        self.arrays = arrays
+        self.pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))

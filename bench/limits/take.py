@@ -13,9 +13,9 @@ from bench.limits.shared_memory import warm
 
 def take(column_bytes: Sequence[int], places: int, rows: NDArray[np.int64]) -> Contender:
     """np.take(out=, mode="clip") of `rows`, int64 `[sets, batch]`, a set a call, from a warm array a column."""
-    arrays = [warm((places, num_bytes), "uint8") for num_bytes in column_bytes]
+    columns = [warm((places, num_bytes), "uint8") for num_bytes in column_bytes]
     out = [np.zeros((rows.shape[1], num_bytes), np.uint8) for num_bytes in column_bytes]
-    pairs: list[tuple[NDArray[Any], NDArray[Any]]] = list(zip(arrays, out, strict=True))
+    pairs: list[tuple[NDArray[Any], NDArray[Any]]] = list(zip(columns, out, strict=True))
     at = 0
 
     def run(n: int) -> int:
@@ -28,5 +28,9 @@ def take(column_bytes: Sequence[int], places: int, rows: NDArray[np.int64]) -> C
                 np.take(array, chosen, axis=0, out=to, mode="clip")
         return time.monotonic_ns() - start
 
-    arrays_of = "one array" if len(arrays) == 1 else f"{len(arrays)} arrays"
-    return Contender(f"np.take(out=) of the rows from {arrays_of}", "limit", run)
+    return Contender(f"np.take(out=) of the rows from {arrays(len(columns))}", "limit", run)
+
+
+def arrays(n: int) -> str:
+    """How many, for a name."""
+    return "one array" if n == 1 else f"{n} arrays"

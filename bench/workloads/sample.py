@@ -36,7 +36,8 @@ def contenders(size: Size, sampler: str) -> Iterator[list[Contender]]:
             memcpy_warm(packed, 4),
             take([STEP_BYTES], size.items, rows),
             take(COLUMN_BYTES, size.items, rows),
-            gather(STEP_BYTES, size.items, rows),
+            gather([STEP_BYTES], size.items, rows),
+            gather(COLUMN_BYTES, size.items, rows),
         ]
         if sampler == "prioritised":
             limits.append(BareSumTree(size.items, EXPONENT, rng).draws(rng.random((NUM_SETS, BATCH))))

@@ -1,20 +1,18 @@
 // Giving the GIL away over native work, and taking it again.
 //
 // Python before 3.14 ends a thread that wants the GIL back while the interpreter shuts down by unwinding its stack, which
-// in C++ frames is std::terminate: a daemon thread in sample() would abort its process at exit. So at exit, before the
-// interpreter begins to go, threads that come out of native work are parked instead; they end with the process.
+// in C++ frames is std::terminate: a daemon thread in sample() would abort its process at exit. So the unwinding is caught
+// where it would enter them, and the thread sleeps until the process is gone.
 #pragma once
 
 #include <cxxabi.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include "python.h"
 
 namespace shmreplay {
 
-// Runs work that takes the GIL, outright or by running Python code, which gives it up and takes it back now and then. Where
-// Python ends the thread meanwhile, the unwinding stops here, and the thread sleeps until the process is gone.
+// Runs work that takes the GIL, outright or by running Python code, which gives it up and takes it back now and then.
 template <class Work>
 auto outlive_interpreter(Work work) {
   try {

@@ -343,7 +343,7 @@ TEST(a_long_call_asks_now_and_then_whether_it_is_interrupted) {
   insert(actor, 3);
   Listener listener;
   listener.interrupt = true;
-  // A batch without end: only the question ends it.
+  constexpr uint32_t kLong = 1u << 23;  // draws: far more than a tenth of a second
   class Endless final : public BatchSink {
    public:
     explicit Endless(Batch& batch) : batch_(batch) {}
@@ -365,9 +365,9 @@ TEST(a_long_call_asks_now_and_then_whether_it_is_interrupted) {
   };
   Batch batch(w.arena, 2048);
   Endless sink(batch);
-  const std::vector<double> uniforms(1u << 28, 0.5);
+  const std::vector<double> uniforms(kLong, 0.5);
   SampleCall call(w.arena);
-  const SampleResult r = call.sample(w.table(), {1u << 28, 1u << 28, true, uniforms.data()}, {kForever, &listener}, sink);
+  const SampleResult r = call.sample(w.table(), {kLong, kLong, true, uniforms.data()}, {kForever, &listener}, sink);
   CHECK_EQ(r.status, Status::kInterrupted);
   CHECK(r.done > 0);
 }

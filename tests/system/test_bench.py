@@ -13,14 +13,28 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+GATHERS = ("C++ gather of the rows from one", "C++ gather of the rows from 5")
 # workload -> what is measured beside ours
 LIMITS = {
     "insert_batch_uniform": {"robust lock", "memcpy into warm", "memcpy into fresh"},
     "insert_batch_prioritised": {"robust lock", "memcpy into warm", "memcpy into fresh"},
     "insert_step_uniform": {"robust lock", "memcpy into warm", "memcpy into fresh", "dict of five"},
     "insert_step_prioritised": {"robust lock", "memcpy into warm", "memcpy into fresh", "dict of five"},
-    "sample_uniform": {"robust lock", "memcpy into warm", "one array", "5 arrays", "C++ gather"},
-    "sample_prioritised": {"robust lock", "memcpy into warm", "one array", "5 arrays", "C++ gather", "bare sum tree"},
+    "sample_uniform": {
+        "robust lock",
+        "memcpy into warm",
+        "take(out=) of the rows from one",
+        "take(out=) of the rows from 5",
+        *GATHERS,
+    },
+    "sample_prioritised": {
+        "robust lock",
+        "memcpy into warm",
+        "take(out=) of the rows from one",
+        "take(out=) of the rows from 5",
+        *GATHERS,
+        "bare sum tree",
+    },
     "update_priorities": {"robust lock", "bare sum tree"},
 }
 FACTS = {"processor", "cores", "kernel", "python", "numpy", "shmreplay", "commit", "measured on", "load after"}

@@ -11,7 +11,7 @@ from tests.system.conftest import Script
 Run = Callable[..., Script]
 pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 
-# Modules are taken down when the interpreter lets no other thread have the GIL any more: then a call that waits is woken.
+# Modules are taken down when no other thread gets the GIL any more: it is then that a call that waits is woken.
 TAKE_AND_RETURN_TOO_LATE = """
 import os, sys, threading, time
 import shmreplay as sr

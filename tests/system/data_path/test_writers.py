@@ -217,14 +217,15 @@ def test_all_streams_open_is_an_error_that_says_what_to_do(make_table: TableMake
 
 def test_what_writers_can_not_do_yet_says_so(make_table: TableMaker) -> None:
     table = make_table(item_steps=2)
-    with pytest.raises(ValueError, match=r"patterns= .*not supported yet"):
+    with pytest.raises(TypeError, match=r"patterns= has 1; expected windows and patterns, such as sr.NStep\(3\)"):
         table.writer(patterns=[1])
     with pytest.raises(ValueError, match="commit_every is 3; other than 1 is not supported yet"):
         table.writer(commit_every=3)
     with table.writer() as writer:
         writer.append(step(1))
-        later: list[dict[str, Any]] = [{"trajectory": {}}, {"values": {}}, {"table": "other"}]
-        for options in later:
-            [name] = options
-            with pytest.raises(ValueError, match=f"{name}= comes with trajectories and is not supported yet"):
-                writer.create_item(length=1, **options)
+        with pytest.raises(ValueError, match="values= comes with per-item columns and is not supported yet"):
+            writer.create_item(length=1, values={})
+        with pytest.raises(ValueError, match="length= and trajectory= are both given"):
+            writer.create_item(length=1, trajectory={})
+        with pytest.raises(ValueError, match="table='other' goes with trajectory="):
+            writer.create_item(length=1, table="other")
