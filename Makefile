@@ -1,7 +1,7 @@
 # A fresh machine needs python3 (3.10 or later, with venv and headers), a C++20 compiler and make; all else comes from
 # PyPI into .venv. Every target sets up what it needs, and does again only what changed.
 #
-#   make demo      four actors, one learner, CartPole (DEMO_ARGS="--actors 8 --seed 1")
+#   make demo      four actors, one learner, CartPole (make demo DEMO_ARGS="--actors 8 --seed 1")
 #   make test      lint, types, native tests, Python tests (TEST_ARGS="-k rate_limiter")
 #   make check     ruff, mypy --strict, stubtest
 #   make native    the native tests alone
@@ -52,7 +52,7 @@ check: $(STAMP)/installed $(STAMP)/dev
 	@echo "== ruff, mypy, stubtest"
 	@$(BIN)/ruff check -q .
 	@$(BIN)/python scripts/typing_tree.py build/typing
-	@$(BIN)/python -m mypy --no-error-summary $$(for d in build/typing/shmreplay bench tests scripts; do [ ! -d $$d ] || echo $$d; done)
+	@$(BIN)/python -m mypy --no-error-summary $$(for d in build/typing/shmreplay bench tests scripts examples; do [ ! -d $$d ] || echo $$d; done)
 	@$(BIN)/python scripts/stubtest.py
 
 native: $(STAMP)/run
@@ -106,6 +106,6 @@ $(STAMP)/dev: $(STAMP)/run
 
 # An editable install: Python files are used where they lie, the core is rebuilt here when one of its files changes.
 $(STAMP)/installed: $(STAMP)/run $(CORE)
-	@echo "== building the core"
+	@echo "== building the core (one to three minutes)"
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@

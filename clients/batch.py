@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.checks import check_float
 from shmreplay.item_structure import unflatten_outputs
 from shmreplay.signature import Signature
 
@@ -101,18 +102,20 @@ class Batch:
 
         Raises:
             ValueError: beta is not finite or negative; unknown `normalise`.
+            TypeError: beta is no number.
         """
+        beta = check_float("weights", "beta", beta)
         if not (np.isfinite(beta) and beta >= 0):
             raise ValueError(f"weights: beta is {beta!r}; expected a finite number >= 0")
         if normalise not in ("batch", "table", None):
             raise ValueError(f"weights: normalise is {normalise!r}; expected 'batch', 'table' or None")
-        weights = np.asarray((self.table_size * self.probabilities) ** -float(beta), np.float64)
+        weights = np.asarray((self.table_size * self.probabilities) ** -beta, np.float64)
         if len(weights) == 0:
             return weights
         if normalise == "batch":
             weights /= weights.max()
         if normalise == "table":
-            weights /= (self.table_size * self._table_probability()) ** -float(beta)
+            weights /= (self.table_size * self._table_probability()) ** -beta
         return weights
 
     def _table_probability(self) -> float:

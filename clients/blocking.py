@@ -44,9 +44,12 @@ def explain_samples(arena: _core.Arena, info: dict[str, Any]) -> str:
 
 def explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
     """Says why a step finds no chunk, and who could end that."""
+    remedy = "The table's items are not evicted for room; sample or delete some, or create it with"
+    if not _has_items(arena):
+        remedy = "Close a writer, or create the table with"
     return (
-        f"the arena has no room for more steps: {explain_chunks(arena)}. The table's items are not evicted for room; "
-        f"sample or delete some, or create it with a larger capacity_steps or more max_streams; {_attached(arena)}"
+        f"the arena has no room for more steps: {explain_chunks(arena)}. {remedy} a larger capacity_steps or more "
+        f"max_streams; {_attached(arena)}"
     )
 
 
@@ -59,10 +62,15 @@ def explain_looks(arena: _core.Arena, info: dict[str, Any]) -> str:
 def explain_chunks(arena: _core.Arena) -> str:
     """Says which chunks are where."""
     stats = arena.stats()
+    holders = "referred to by items or open writers" if _has_items(arena) else "held by open writers, none by items"
     return (
-        f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are referred to by "
-        f"items or open writers, {stats['retired_chunks']} are still being read, {stats['free_chunks']} are free"
+        f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are {holders}, "
+        f"{stats['retired_chunks']} are still being read, {stats['free_chunks']} are free"
     )
+
+
+def _has_items(arena: _core.Arena) -> bool:
+    return any(arena.table(index).size > 0 for index in range(arena.num_tables))
 
 
 def _counters(info: dict[str, Any]) -> str:
@@ -83,7 +91,7 @@ def _ago(seconds: float | None) -> str:
 def _attached(arena: _core.Arena) -> str:
     others = len(arena.sessions()) - 1
     if others <= 0:
-        return "no other process is attached yet: so far this one waits for itself"
+        return "no other process has attached; only a thread of this one could end the wait"
     return f"{others} other process{'es are' if others > 1 else ' is'} attached"
 
 

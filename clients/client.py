@@ -11,8 +11,8 @@ from shmreplay.clients.attachments import Attachment, Mapping, mappings
 from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
 from shmreplay.errors import DaemonUnavailable, ShmReplayError, TableNotFound
 from shmreplay.protocol import default_socket_paths, socket_path
-from shmreplay.rate_limiters import RateLimiter
-from shmreplay.tables import Table
+from shmreplay.rate_limiters import RateLimiter, check_limiter
+from shmreplay.tables import Table, warn_if_never_sampled
 
 if TYPE_CHECKING:
     from shmreplay.clients.table import TableHandle
@@ -34,6 +34,7 @@ def connect(address: str | None = None, timeout_s: float | None = 10) -> Client:
         DaemonUnavailable: nobody answered in time.
         PermissionError: this user may not connect; the text says who may.
         ValueError: the address is not a socket path.
+        TypeError: it is no str.
     """
     client = Client(address, timeout_s)
     client.connection.connect()
@@ -74,11 +75,9 @@ class Client:
             ValueError: a table of the name exists with other specs; the text says where they differ.
             ShmReplayError: there is not enough memory; the text says how much is needed and free, and what to do.
             RequestTimeout: not finished within `timeout_s` (a TimeoutError); the daemon goes on with it.
+            TypeError: `tables` is no list of Tables.
         """
-        tables = list(tables)
-        for table in tables:
-            if not isinstance(table, Table):
-                raise TypeError(f"create_tables: expected shmreplay.Table, got {type(table).__name__}")
+        tables = check_tables("create_tables", tables)
         self._request("create_tables", timeout_s, tables=[table.to_wire() for table in tables])
 
     def tables(self) -> dict[str, dict[str, Any]]:
@@ -98,6 +97,7 @@ class Client:
         """
         from shmreplay.clients.table import TableHandle
 
+        _check_name(name)
         return TableHandle(self, name, self._attach(name), seed)
 
     def drop_table(self, name: str, timeout_s: float | None = None) -> None:
@@ -107,27 +107,39 @@ class Client:
             TableNotFound: there is no such table.
             ShmReplayError: other tables share its arena, or its lock was not to be had within `timeout_s`.
         """
+        _check_name(name)
         self._request("drop_table", None, is_repeatable=False, table=name, timeout_s=timeout_s)
         with mappings().lock:
             self._forget(name)
 
     def reset(self, name: str, timeout_s: float | None = None) -> None:
         """Empties a table. Raises TableNotFound."""
+        _check_name(name)
         self._request("reset", table=name, timeout_s=timeout_s)
 
     def set_rate_limiter(
         self, name: str, rate_limiter: RateLimiter, *, rebase: bool = True, timeout_s: float | None = None
     ) -> None:
-        """Gives a table another rate limiter; `rebase` starts its difference anew in the middle of the new bounds."""
+        """Gives a table another rate limiter; `rebase` starts its difference anew in the middle of the new bounds.
+
+        Warns:
+            UserWarning: its `min_size_to_sample` is more than the table's `max_size`.
+        """
+        _check_name(name)
+        check_limiter(f"table {name!r}", rate_limiter)
         wire = rate_limiter.to_wire()
         self._request("set_rate_limiter", table=name, rate_limiter=wire, rebase=rebase, timeout_s=timeout_s)
+        if (table := self.tables().get(name)) is not None:
+            warn_if_never_sampled(name, table["spec"].max_size, rate_limiter, stacklevel=2)
 
     def pause(self, name: str, *, inserts: bool = True, samples: bool = True, timeout_s: float | None = None) -> None:
         """Lets inserts, samples or both wait, as if the rate limiter did not admit them, until `resume`."""
+        _check_name(name)
         self._request("pause", table=name, inserts=inserts, samples=samples, timeout_s=timeout_s)
 
     def resume(self, name: str, timeout_s: float | None = None) -> None:
         """Ends a pause. Does nothing if there is none."""
+        _check_name(name)
         self._request("resume", table=name, timeout_s=timeout_s)
 
     def checkpoint(self) -> str:
@@ -195,6 +207,8 @@ class Client:
             self._attachments = {}
 
     def _detach(self, mapping: Mapping) -> None:
+        if not mapping.arena.end_calls(DETACH_TIMEOUT_S):
+            return  # a thread is still at work on rows; the session ends with this process
         fields = {"arena": mapping.name, "session": mapping.session, "generation": mapping.generation}
         # A daemon that is gone, or cannot lock the arena now, takes the session back when this process ends.
         with contextlib.suppress(DaemonUnavailable, RequestTimeout, PermissionError):
@@ -237,6 +251,8 @@ class Client:
         **fields: Any,
     ) -> Reply:
         self._check_open()
+        _check_timeout(wait_s)
+        _check_timeout(fields.get("timeout_s"))
         return self.connection.request(
             command, fields, timeout_s=wait_s, takes_fds=takes_fds, is_repeatable=is_repeatable
         )
@@ -244,6 +260,22 @@ class Client:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ShmReplayError(f"the client of {self.address} is closed; connect anew")
+
+
+def check_tables(where: str, tables: Iterable[Table]) -> list[Table]:
+    """Returns the tables as a list. Raises TypeError for anything else than Tables in an iterable."""
+    if isinstance(tables, Table):
+        raise TypeError(f"{where}: expected a list of Tables, got a Table; write [table]")
+    found = list(tables)
+    for table in found:
+        if not isinstance(table, Table):
+            raise TypeError(f"{where}: expected shmreplay.Table, got {type(table).__name__}")
+    return found
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the table's name is {name!r}; expected a str")
 
 
 def _check_timeout(timeout_s: float | None) -> float | None:

@@ -24,6 +24,7 @@ from shmreplay.protocol import (
     Deadline,
     Message,
     ProtocolError,
+    is_embedded_socket,
     package_version,
     raise_answered_error,
     receive_message,
@@ -234,6 +235,9 @@ class Connection:
             if denied is not None and (was_denied or deadline.is_over):
                 raise PermissionError(_why_denied(denied)) from failures[denied]
             was_denied = denied is not None
+            for path in failures:
+                if is_embedded_socket(path) and not os.path.lexists(os.path.dirname(path)):
+                    raise DaemonUnavailable(f"the sr.Server at this address has ended ({path})") from failures[path]
             if deadline.is_over:
                 raise self._unavailable(failures, deadline)
             remaining_s = deadline.remaining_s()

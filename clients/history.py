@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +51,8 @@ class Selection:
         return rows[0] if self.is_squeezed else np.stack(rows) if rows else np.empty(self.shape, self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError(f"{self!r}: its steps are not one array; numpy(copy=False) can not be had")
         return np.asarray(self.numpy(), dtype)
 
     def __len__(self) -> int:
@@ -76,19 +80,30 @@ class ColumnHistory:
         if isinstance(index, slice):
             chosen = tuple(range(n)[index])
             return Selection(self._writer, self._column, tuple(first + i for i in chosen), False)
-        if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
-            return Selection(self._writer, self._column, (first + self._place(int(index), n),), True)
-        places = [self._place(int(i), n) for i in index]  # type: ignore[union-attr]
-        return Selection(self._writer, self._column, tuple(first + i for i in places), False)
+        if hasattr(index, "__index__"):
+            return Selection(self._writer, self._column, (first + self._place(index, n),), True)
+        if isinstance(index, (str, bytes, dict)) or not isinstance(index, Iterable):
+            raise TypeError(f"{self._where}: index {index!r}; expected an int, a slice or a list of ints")
+        steps = tuple(first + self._place(place, n) for place in index)
+        return Selection(self._writer, self._column, steps, False)
 
-    def _place(self, index: int, n: int) -> int:
-        if not -n <= index < n:
-            path = self._writer._sig.leaves[self._column].path
+    def _place(self, index: object, n: int) -> int:
+        try:
+            place = operator.index(index)  # type: ignore[arg-type]  # that is what is being found out
+        except TypeError:
+            place = None
+        if place is None or isinstance(index, (bool, np.bool_)):
+            raise TypeError(f"{self._where}: index {index!r}; expected an int, a slice or a list of ints")
+        if not -n <= place < n:
             raise IndexError(
-                f"{self._writer._where}: history of column {path!r}: index {index} is out of range; {n} steps are held "
-                f"(history={self._writer._history})"
+                f"{self._where}: index {place} is out of range; {n} steps are held (history={self._writer._history})"
             )
-        return index % n
+        return place % n
+
+    @property
+    def _where(self) -> str:
+        path = self._writer._sig.leaves[self._column].path
+        return f"{self._writer._where}: history of column {path!r}"
 
     def __repr__(self) -> str:
         return f"<history of {len(self)} steps of column {self._writer._sig.leaves[self._column].path!r}>"
@@ -99,23 +114,36 @@ def history_of(writer: Writer) -> Any:
     return writer._sig.unflatten([ColumnHistory(writer, leaf.index) for leaf in writer._sig.leaves])
 
 
-def read_trajectory(trajectory: object, where: str, newest: int) -> tuple[structure.Node, list[tuple[Any, ...]]]:
+# Begin, end and step of a slice; column, whether squeezed, whether it moves with a window's end, slices of an output.
+Slice: TypeAlias = tuple[int, int, int]
+Output: TypeAlias = tuple[int, bool, bool, tuple[Slice, ...]]
+
+
+def read_trajectory(trajectory: object, writer: Writer) -> tuple[structure.Node, list[Output]]:
     """Returns the structure of a trajectory, and its outputs as the core reads them: steps counted from the newest.
 
     Raises:
         TypeError: a leaf is no selection of a history.
-        ValueError: it, or a selection in it, is empty.
+        ValueError: it, or a selection in it, is empty; or a selection is of another writer's history.
+        ShmReplayError: a selected step has left the history.
     """
-    outputs: list[tuple[Any, ...]] = []
+    where = f"{writer._where}, trajectory"
+    oldest = int(writer._native.oldest_step)
+    newest = oldest + int(writer._native.num_steps) - 1
+    outputs: list[Output] = []
 
     def add_leaf(leaf: object, path: str) -> int:
         if not isinstance(leaf, Selection):
             raise TypeError(
-                f"{where}: trajectory {path!r} is a {type(leaf).__name__}; expected a selection such as "
+                f"{where}: {path!r} is a {type(leaf).__name__}; expected a selection such as "
                 "writer.history['observation'][-4:]"
             )
+        if leaf._writer is not writer:
+            raise ValueError(f"{where}: {path!r} is of another writer's history; an item has steps of one stream")
         if not leaf.steps:
-            raise ValueError(f"{where}: trajectory {path!r} selects no step; expected at least one")
+            raise ValueError(f"{where}: {path!r} selects no step; expected at least one")
+        if (first := min(leaf.steps)) < oldest:
+            raise expired(writer._where, writer._sig.leaves[leaf.column].path, first, oldest)
         slices = tuple(_slices([step - newest for step in leaf.steps]))
         outputs.append((leaf.column, leaf.is_squeezed, False, slices))
         return len(outputs) - 1
@@ -123,11 +151,11 @@ def read_trajectory(trajectory: object, where: str, newest: int) -> tuple[struct
     return structure.parse(trajectory, add_leaf, where), outputs
 
 
-def _slices(offsets: list[int]) -> Iterable[tuple[int, int, int]]:
+def _slices(offsets: list[int]) -> list[Slice]:
     """The offsets as one slice if they are evenly spaced, else one by one."""
     if len(offsets) > 1:
         step = offsets[1] - offsets[0]
-        if step != 0 and all(b - a == step for a, b in zip(offsets, offsets[1:], strict=False)):
+        if step != 0 and all(b - a == step for a, b in itertools.pairwise(offsets)):
             return [(offsets[0], offsets[-1] + (1 if step > 0 else -1), step)]
     return [(offset, offset + 1, 1) for offset in offsets]
 
@@ -135,8 +163,8 @@ def _slices(offsets: list[int]) -> Iterable[tuple[int, int, int]]:
 def expired(where: str, path: str, step: int, oldest: int) -> ShmReplayError:
     """The error for a step that has left the history."""
     return ShmReplayError(
-        f"{where}: step {step} of column {path!r} has left the writer's history, which begins at step {oldest}; select anew, "
-        "or make the writer with a longer history"
+        f"{where}: step {step} of column {path!r} has left the writer's history, which begins at step {oldest}; "
+        "select anew, or make the writer with a longer history"
     )
 
 

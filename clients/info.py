@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from dataclasses import dataclass, fields
 
 from shmreplay import _core
@@ -21,7 +23,8 @@ class TableInfo:
         num_unique_samples: items that were sampled at least once.
         evicted: items that the remover took when the table was over max_size, or that went for room.
         evicted_for_room: those of them that went because the arena had no free chunk.
-        samples_per_insert, min_size_to_sample, min_diff, max_diff: the rate limiter now.
+        samples_per_insert, min_size_to_sample, min_diff, max_diff: the rate limiter now; a bound that
+            is none is infinite.
         difference: inserts * samples_per_insert - samples (+ what a rebase added), which it keeps within the bounds.
         paused_inserts, paused_samples: whether that side is paused.
         blocked_inserts, blocked_samples: callers waiting now.
@@ -71,4 +74,7 @@ class TableInfo:
         found = table.info()
         low, high, total = table.priority_stats()
         found.update(min_priority=low, max_priority=high, sum_priority=total)
+        # The segment keeps the largest finite numbers where there is no bound.
+        found["min_diff"] = -math.inf if found["min_diff"] <= -sys.float_info.max else found["min_diff"]
+        found["max_diff"] = math.inf if found["max_diff"] >= sys.float_info.max else found["max_diff"]
         return cls(**{f.name: found[f.name] for f in fields(cls)})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
+from shmreplay.errors import SignatureMismatch
 from shmreplay.patterns import Pattern
 from shmreplay.signature import Signature
+from shmreplay.tables import Table
 from shmreplay.windows import Window
 
 Rule: TypeAlias = Window | Pattern
@@ -27,11 +29,28 @@ def steps_needed(rules: Sequence[Rule], signature: Signature) -> int:
     return max((rule.num_steps(signature) for rule in rules), default=1)
 
 
+def check_structure(rule: Mapping[str, Any], table: Table, signature: Signature, where: str) -> None:
+    """Raises SignatureMismatch if the rule, as the core reads it, makes other items than the table's `item` says."""
+    if table.item is None:
+        return
+    declared = table.item.native(signature, 0, where)
+    if _structure(rule) != _structure(declared):
+        raise SignatureMismatch(
+            f"{where}: makes items of another structure than table {table.name!r} declares; its item is {table.item!r}"
+        )
+
+
+def _structure(rule: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Names, and of every output the column and whether it has no step axis."""
+    return (rule["names"], [output[:2] for output in rule["outputs"]])
+
+
 def check_history(history: int, rules: Sequence[Rule], signature: Signature, room: int, where: str) -> None:
     """Raises ValueError if the history is shorter than a rule needs, or longer than the arena has room for."""
     if (needed := steps_needed(rules, signature)) > history:
         raise ValueError(
-            f"{where}: history is {history}, but a pattern reaches over {needed} steps; raise it to that, or leave it out"
+            f"{where}: history is {history}, but a pattern reaches over {needed} steps; raise it to that, or "
+            "leave it out"
         )
     if history > room:
         raise ValueError(

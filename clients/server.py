@@ -13,10 +13,12 @@ import tempfile
 import weakref
 from collections.abc import Iterable
 from types import TracebackType
+from typing import NoReturn
 
 from shmreplay.abandoned import remove_abandoned
-from shmreplay.clients.client import Client, connect
+from shmreplay.clients.client import Client, check_tables, connect
 from shmreplay.errors import DaemonUnavailable, ShmReplayError
+from shmreplay.protocol import embedded_socket_path
 from shmreplay.segments import SegmentStore, embedded_instance, lock_name
 from shmreplay.tables import Table
 
@@ -35,6 +37,7 @@ class Server:
     Raises:
         DaemonUnavailable: the daemon did not start; the text ends with what it said.
         ShmReplayError, ValueError: the tables cannot be created. The daemon is stopped again.
+        TypeError: `tables` is no list of Tables.
 
     Other processes reach it with `shmreplay.connect(server.address)` as long as this one lives. Forked children may use
     the object but do not own it: closing it there does nothing.
@@ -51,11 +54,11 @@ class Server:
     ) -> None:
         if checkpoint_dir is not None or restore is not None:
             raise ShmReplayError("checkpoints are not supported yet: leave out checkpoint_dir and restore")
+        tables = check_tables("Server", tables)
         self._daemon = _Daemon(directory, timeout_s)
         # Also runs when this object is collected, as in a notebook cell that is run again, and at interpreter exit.
         self._finalizer = weakref.finalize(self, self._daemon.stop)
         try:
-            tables = list(tables)
             if tables:
                 with self.client() as client:
                     client.create_tables(tables)
@@ -95,6 +98,9 @@ class Server:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Server can not be pickled; pass server.address, or server.client()")
+
     def __repr__(self) -> str:
         return f"<shmreplay.Server {self.address}{'' if self._finalizer.alive else ' closed'}>"
 
@@ -107,7 +113,7 @@ class _Daemon:
         self._store = SegmentStore(directory)
         self._instance = embedded_instance(self._owner_pid, secrets.token_hex(6))
         # The daemon makes this directory and removes it: had we made it and died, it would stay for ever.
-        self.socket = os.path.join(_socket_root(), f"shmreplay-{secrets.token_hex(6)}", "control.sock")
+        self.socket = embedded_socket_path(_socket_root(), secrets.token_hex(6))
         self._log_fd = os.memfd_create("shmreplayd-log")  # no file to be left behind
         self._last_words: str | None = None  # what the log ended with, once its descriptor is closed
         ready, ready_for_child = os.pipe()

@@ -26,8 +26,8 @@ from shmreplay.clients.randomness import Randomness
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
 from shmreplay.clients.writer import Writer
 from shmreplay.plan import Estimate, estimate
-from shmreplay.rate_limiters import RateLimiter
-from shmreplay.tables import Table, unpack_specs
+from shmreplay.rate_limiters import RateLimiter, check_limiter
+from shmreplay.tables import Table, unpack_specs, warn_if_never_sampled
 
 if TYPE_CHECKING:
     from shmreplay.clients.client import Attachment, Client
@@ -104,10 +104,12 @@ class TableHandle:
 
         Raises:
             RateLimitTimeout: not admitted in time; nothing was inserted.
-            SignatureMismatch: the step does not fit; the text names the column.
-            ValueError: the priority is not finite or negative.
+            SignatureMismatch: the step does not fit; the text names the column. Or the table's items are spans.
+            ValueError: the priority is not finite or negative; or the table was declared with `item_steps` > 1.
             ArenaFull: no room, and the table says `on_full="error"`.
         """
+        if self._spec.item_steps > 1:
+            self._refuse_single_steps("insert")
         while True:
             if self._client.is_closed:
                 _raise_closed(self._name)
@@ -136,6 +138,8 @@ class TableHandle:
                 it is with whatever else ends the call half-way, KeyboardInterrupt among it.
             SignatureMismatch, ValueError, ArenaFull: as `insert`; with the first two nothing was inserted.
         """
+        if self._spec.item_steps > 1:
+            self._refuse_single_steps("insert_batch")
         values = None if priorities is None else float_array(self._where, "priorities", priorities)
         while True:
             self._check_open()
@@ -157,19 +161,21 @@ class TableHandle:
             history: steps that an item can reach back, the newest included; None: what the patterns and the table's
                 `item_steps` need.
             patterns: windows (`sr.NStep(3)`, `sr.Sequence(80, 40)`, ...) and `sr.Pattern`s that make items by
-                themselves.
+                themselves. None: the table's `item`, if it has one; []: none.
             commit_every: 1.
 
         Raises:
             ValueError: the arena has no room for such a history, or a pattern reaches further back.
-            TypeError, SignatureMismatch: a pattern is none, or names a column that is not there.
+            TypeError, SignatureMismatch: a pattern is none, names a column that is not there, or makes other items than
+                its table's `item` says.
             TableNotFound: a pattern's table is not one over the same steps.
         """
         if commit_every != 1:
             raise ValueError(f"{self._where}: commit_every is {commit_every!r}; other than 1 is not supported yet")
         self._check_open()
         self._refresh_after_fork()
-        rules = read_rules(patterns, self._where)
+        declared = [] if self._spec.item is None else [self._spec.item]
+        rules = read_rules(declared if patterns is None else patterns, self._where)
         wanted = max(self._spec.item_steps, steps_needed(rules, self._sig))
         steps = wanted if history is None else check_count(self._where, "history", history)
         stats = self._arena.stats()
@@ -213,6 +219,12 @@ class TableHandle:
             count: False draws without asking the limiter, and moves no counter and deletes nothing: a look.
             pad_to, columns, out, time_major: not supported yet.
 
+        Returns:
+            Up to n items, in the order drawn. `.data` has the table's structure with an array a column:
+            `[B, *shape]` for one-step items, `[B, L, *shape]` for items of up to L steps, padded with 0 where `.mask`
+            is False; items of windows and trajectories have the structure that these give them. `.keys`,
+            `.priorities`, `.probabilities` and the rest are `[B]`: see `Batch`.
+
         Raises:
             RateLimitTimeout: not all were admitted in time. Its `.batch` has those that were drawn, or is None: on a
                 table that consumes its items they are nowhere else. Whatever else ends the call half-way,
@@ -239,6 +251,13 @@ class TableHandle:
     def get(self, keys: ArrayLike, timeout_s: float | None = None) -> Batch:
         """The live ones of the items, in the order given; moves no counter. An empty batch if none is left.
 
+        Args:
+            keys: int64 `[K]`, as `batch.keys`.
+            timeout_s: seconds to wait for the arena's lock.
+
+        Returns:
+            A batch of B <= K items, shaped as by `sample`.
+
         Raises:
             TypeError: the keys are not int64.
         """
@@ -254,7 +273,10 @@ class TableHandle:
                 self._raise_status(status, "get", timeout_s)
 
     def keys(self) -> NDArray[np.int64]:
-        """Keys of the live items in insertion order, int64. Read without the lock: each was live during the call."""
+        """Keys of the live items in insertion order, int64 `[len(table)]`.
+
+        Read without the lock: each was live at some moment of the call.
+        """
         self._check_open()
         self._refresh_after_fork()
         return cast(NDArray[np.int64], self._native.keys())
@@ -278,7 +300,10 @@ class TableHandle:
         wanted = key_array(self._where, keys)
         values = float_array(self._where, "priorities", priorities)
         if len(values) != len(wanted):
-            raise ValueError(f"{self._where}: {len(values)} priorities for {len(wanted)} keys; expected one a key")
+            raise ValueError(
+                f"{self._where}: priorities have shape {tuple(np.shape(priorities))}, which is {len(values)} for "
+                f"{len(wanted)} keys; expected one a key, [{len(wanted)}] or [{len(wanted)}, 1]"
+            )
         while True:
             self._check_open()
             status, updated, bad = self._native.update_priorities(wanted, values, timeout_s)
@@ -291,7 +316,18 @@ class TableHandle:
                 self._raise_status(status, "update_priorities", timeout_s)
 
     def delete(self, keys: ArrayLike, timeout_s: float | None = None) -> int:
-        """Deletes items; keys of items that are gone are skipped. Returns how many were still there."""
+        """Deletes items; keys of items that are gone are skipped.
+
+        Args:
+            keys: int64 `[K]`, as `batch.keys`.
+            timeout_s: seconds to wait for the arena's lock.
+
+        Returns:
+            How many were still there.
+
+        Raises:
+            TypeError: the keys are not int64.
+        """
         wanted = key_array(self._where, keys)
         while True:
             self._check_open()
@@ -302,7 +338,11 @@ class TableHandle:
                 self._raise_status(status, "delete", timeout_s)
 
     def reset(self, timeout_s: float | None = None) -> None:
-        """Deletes all items and zeroes the counters. Inserts that wait for the rate limiter go on."""
+        """Deletes all items and zeroes the counters. Inserts that wait for the rate limiter go on.
+
+        Raises:
+            RateLimitTimeout: the arena's lock was not to be had within `timeout_s`.
+        """
         self._control().reset(timeout_s)
 
     def set_rate_limiter(self, limiter: RateLimiter, rebase: bool = True, timeout_s: float | None = None) -> None:
@@ -311,18 +351,33 @@ class TableHandle:
         Args:
             rebase: start the difference anew in the middle of the new bounds. False leaves the counters to speak: a
                 change late in a run may then block one side until the other has caught up.
+
+        Warns:
+            UserWarning: its `min_size_to_sample` is more than the table's `max_size`.
+
+        Raises:
+            TypeError: it is no rate limiter.
+            RateLimitTimeout: the arena's lock was not to be had within `timeout_s`.
         """
-        if not isinstance(limiter, RateLimiter):
-            raise TypeError(f"{self._where}: expected a rate limiter of shmreplay.rate_limiters, got {limiter!r}")
+        check_limiter(self._where, limiter)
         numbers: dict[str, Any] = limiter.numbers()
         self._control().set_rate_limiter(**numbers, rebase=rebase, timeout_s=timeout_s)
+        warn_if_never_sampled(self._name, self._spec.max_size, limiter, stacklevel=2)
 
     def pause(self, inserts: bool = True, samples: bool = True, timeout_s: float | None = None) -> None:
-        """Lets inserts, samples or both wait, as if the rate limiter did not admit them, until `resume`."""
+        """Lets inserts, samples or both wait, as if the rate limiter did not admit them, until `resume`.
+
+        Raises:
+            RateLimitTimeout: the arena's lock was not to be had within `timeout_s`.
+        """
         self._control().pause(inserts, samples, timeout_s)
 
     def resume(self, timeout_s: float | None = None) -> None:
-        """Ends a pause. Does nothing if there is none."""
+        """Ends a pause. Does nothing if there is none.
+
+        Raises:
+            RateLimitTimeout: the arena's lock was not to be had within `timeout_s`.
+        """
         self._control().resume(timeout_s)
 
     # --- looking -------------------------------------------------------------------------------------------------
@@ -343,8 +398,8 @@ class TableHandle:
         return bool(self._control().can_sample(check_count(self._where, "n", n)))
 
     def estimate(self) -> Estimate:
-        """Every term of the memory that the table's arena takes."""
-        return estimate([self._spec])
+        """Every term of the memory that the table's arena takes, with all tables that share it."""
+        return estimate(unpack_specs(self._arena.specs))
 
     @property
     def name(self) -> str:
@@ -378,7 +433,7 @@ class TableHandle:
         self._check_open()
         self._refresh_after_fork()
         if self._native.dropped:
-            raise errors.TableClosed(f"{self._where}: the table was dropped")
+            raise errors.TableClosed(f"{self._where}: the table was dropped, or its server was closed")
         return self._native
 
     def _refresh_after_fork(self) -> None:
@@ -404,9 +459,23 @@ class TableHandle:
             raise KeyboardInterrupt
         if status == _core.STATUS_TIMEOUT:
             self._raise_timeout(call, timeout_s, asked, parts)
+        if status == _core.STATUS_STRUCTURE and call in _INSERTS:
+            raise errors.SignatureMismatch(
+                f"{self._where}: its items are spans, trajectories or windows (made by a writer); {call} makes "
+                "single-step items, which have no step axis and belong in another table"
+            )
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or ValueError
         _raise_with(error(f"{self._where}: {call}: {message}"), **parts)
+
+    def _refuse_single_steps(self, call: str) -> NoReturn:
+        self._control()  # a table that is gone has that to say first
+        declared, remedy = f"item_steps={self._spec.item_steps}", "table.writer() and create_item(length=...)"
+        if self._spec.item is not None:
+            declared, remedy = "item=, a window", "table.writer() and append(...)"
+        raise ValueError(
+            f"{self._where}: {call} makes single-step items, but the table was declared with {declared}; use {remedy}"
+        )
 
     def _raise_timeout(self, call: str, timeout_s: float | None, asked: int, parts: dict[str, Any]) -> NoReturn:
         info = {**self._native.info(), "can_insert": self._native.can_insert(1)}
@@ -433,6 +502,7 @@ class TableHandle:
         )
 
 
+_INSERTS = ("insert", "insert_batch")
 _LOOK = "sample(count=False)"
 _EXPECTED_PRIORITY = f"priorities must be finite, >= 0 and at most {_core.MAX_PRIORITY:g}"
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core, structure
-from shmreplay.clients.history import expired, history_of, missing, read_trajectory
-from shmreplay.clients.rules import Rule
-from shmreplay.errors import ShmReplayError, SignatureMismatch
+from shmreplay.clients.blocking import explain_inserts
+from shmreplay.clients.history import Output, expired, history_of, missing, read_trajectory
+from shmreplay.clients.rules import Rule, check_structure
+from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
+from shmreplay.tables import unpack_specs
 from shmreplay.windows import REACH_HISTORY
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 END_COLUMNS = ("terminated", "truncated")
 CLOSE_TIMEOUT_S = 10.0
+MAX_SELECTIONS = 256  # kept ready by a writer; the oldest is made anew when it comes again
 NO_KEYS = np.empty(0, np.int64)
 NO_KEYS.flags.writeable = False
 
@@ -37,7 +40,9 @@ class Writer:
         self._table = table
         self._sig = table._sig
         self._history = history
-        self._selections: dict[Any, int] = {}
+        self._rules = rules
+        self._specs = unpack_specs(table._arena.specs)
+        self._selections: dict[tuple[bytes, tuple[Output, ...], str | None], int] = {}
         self._end_columns = [
             leaf.index
             for leaf in self._sig.leaves
@@ -49,10 +54,16 @@ class Writer:
             history,
             self._end_columns,
             truncated[0] if truncated else -1,
-            [rule.native(self._sig, table._table_index(rule.table), self._where) for rule in rules],
+            [self._native_rule(rule) for rule in rules],
             any(getattr(rule, "across_episodes", False) for rule in rules),
         )
         self._is_closed = False
+
+    def _native_rule(self, rule: Rule) -> dict[str, Any]:
+        index = self._table._table_index(rule.table)
+        native = rule.native(self._sig, index, self._where)
+        check_structure(native, self._specs[index], self._sig, f"{self._where}: pattern")
+        return native
 
     def append(
         self, step: Any, partial: bool = False, priority: float | None = None, timeout_s: float | None = None
@@ -74,6 +85,8 @@ class Writer:
             SignatureMismatch: a value does not fit, a column is missing or came twice; the row is as before.
             ShmReplayError: the last step ended its episode and `end_episode` was not called; or the writer is closed.
             RateLimitTimeout: not admitted in time: neither the row nor its items went in; the call may be repeated.
+                Items of several tables go in together; only what no rate limiter could admit at once (more items than a
+                queue has room for) goes in bit by bit, and the repeated call then goes on with the rest.
         """
         self._check_open()
         if partial or self._native.row_is_open:
@@ -85,6 +98,8 @@ class Writer:
     ) -> NDArray[np.int64]:
         if self._native.forked:
             self._raise_status(_core.STATUS_FORKED, "append", timeout_s)
+        if self._native.is_unfinished:
+            return self._keys(self._native.go_on(timeout_s), "append", timeout_s)
         # A row behind the end may only be the final one, which stays open until end_episode.
         if not partial and self._native.needs_end_episode:
             self._raise_status(_core.NEEDS_END_EPISODE, "append", timeout_s)
@@ -104,8 +119,8 @@ class Writer:
         if isinstance(answer, tuple):
             _, step, column = answer
             raise SignatureMismatch(
-                f"{self._where}: {call}: an item selects column {self._sig.leaves[column].path!r} of step {step} of the "
-                "stream, which was appended without it; append whole steps, or select other ones"
+                f"{self._where}: {call}: an item selects column {self._sig.leaves[column].path!r} of step {step} of "
+                "the stream, which was appended without it; append whole steps, or select other ones"
             )
         if answer != 0:
             self._raise_status(answer, call, timeout_s)
@@ -129,8 +144,8 @@ class Writer:
             priority: finite, >= 0; None as in `TableHandle.insert`.
             length: steps, 1 to what the writer holds of this episode, at most its `history`.
             trajectory: instead of `length`: a nested dict, list or tuple of selections, such as
-                `{"stack": writer.history["observation"][-4:], "action": writer.history["action"][-1]}`; an int has no step
-                axis. Every selected step must have its column.
+                `{"stack": writer.history["observation"][-4:], "action": writer.history["action"][-1]}`; an int has no
+                step axis. Every selected step must have its column.
             table: name of the table that gets the item, one of the writer's arena; None: the writer's own.
             values: not supported yet.
             timeout_s: seconds to wait for the rate limiter.
@@ -140,9 +155,13 @@ class Writer:
 
         Raises:
             RateLimitTimeout: not admitted in time; no item was made, the steps are still there.
-            ValueError: fewer than `length` steps are held; the priority is not finite or negative.
-            SignatureMismatch: the table's items are single steps, made by `insert`; or the item would reach back over
-                the end of an episode (`end_episode(clear_history=False)`) whose last step lacks a column.
+            ValueError: fewer than `length` steps are held, or it is more than the table's `item_steps` where these are
+                declared as more than 1; the priority is not finite or negative.
+            TypeError: neither `length` nor `trajectory` is given.
+            ShmReplayError: a selected step has left the history.
+            TypeError, ValueError: a trajectory's leaf is no selection, selects no step, or is another writer's.
+            SignatureMismatch: the table's items have another structure; a selected step lacks the column; or the
+                item would reach back over the end of an episode (`end_episode(clear_history=False)`) whose last step lacks a column.
         """
         if values is not None:
             raise ValueError(f"{self._where}: values= comes with per-item columns and is not supported yet")
@@ -151,16 +170,17 @@ class Writer:
                 raise ValueError(f"{self._where}: length= and trajectory= are both given; expected one of them")
             return self._create_selected(trajectory, table, priority, timeout_s)
         if table is not None and table != self._table.name:
-            raise ValueError(f"{self._where}: table={table!r} goes with trajectory=; length= makes items of its own table")
+            raise ValueError(
+                f"{self._where}: table={table!r} goes with trajectory=; length= makes items of its own table"
+            )
         self._check_open()
-        if isinstance(length, bool) or not isinstance(length, (int, np.integer)):
-            raise TypeError(f"{self._where}: length is {length!r}; expected a number of steps")
-        if not 1 <= length <= self._native.num_steps:
+        length = self._check_length(length)
+        if length > self._native.num_steps:
             raise ValueError(
                 f"{self._where}: length is {length}, but the writer holds {self._native.num_steps} steps of this "
                 f"episode (history={self._history}); wait for more steps, or make the writer with a longer history"
             )
-        key = self._native.create_item(int(length), priority, timeout_s)
+        key = self._native.create_item(length, priority, timeout_s)
         if key > 0:
             return key
         if key == _core.BAD_PRIORITY:
@@ -172,6 +192,8 @@ class Writer:
                 "the final step of an episode that end_episode(clear_history=False) kept. Only the newest step of an "
                 f"item may lack columns, and only before end_episode(); expected a length of at most {allowed}"
             )
+        if key == _core.UNFINISHED:
+            self._raise_status(key, "create_item", timeout_s)
         if key == -_core.STATUS_STRUCTURE:
             raise SignatureMismatch(
                 f"{self._where}: its items are single steps (made by insert); items of several steps have a step "
@@ -180,42 +202,66 @@ class Writer:
         self._raise_status(-key, "create_item", timeout_s)
         raise AssertionError("unreachable")
 
+    def _check_length(self, length: object) -> int:
+        if length is None:
+            raise TypeError(
+                f"{self._where}: create_item has no length; pass length=..., or trajectory=... (its first argument is "
+                "the priority)"
+            )
+        if isinstance(length, bool) or not isinstance(length, (int, np.integer)):
+            raise TypeError(f"{self._where}: length is {length!r}; expected a number of steps")
+        declared = self._table.spec.item_steps
+        if length > declared > 1:
+            raise ValueError(f"length is {length}; {self._where} was declared with item_steps={declared}")
+        if length < 1:
+            raise ValueError(f"{self._where}: length is {length}; expected 1 to {self._history}")
+        return int(length)
+
     def _create_selected(
         self, trajectory: Any, table: str | None, priority: float | None, timeout_s: float | None
     ) -> int:
-        newest = int(self._native.oldest_step + self._native.num_steps - 1)
-        node, outputs = read_trajectory(trajectory, self._where, newest)
-        names: bytes = msgpack.packb(structure.to_wire(node))
-        identity = (names, tuple(outputs), table)
-        if (selection := self._selections.get(identity)) is None:
-            rule = self._selection_rule(names, outputs, self._table._table_index(table))
-            selection = self._selections[identity] = self._native.add_selection(rule)
+        self._check_open()
+        node, outputs = read_trajectory(trajectory, self)
+        selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), table)
         key = self._native.create_selected(selection, priority, timeout_s)
         if isinstance(key, int) and key > 0:
             return key
         if key == _core.BAD_PRIORITY:
             raise ValueError(f"{self._where}: priority is {priority!r}; priorities must be finite and >= 0")
-        if key == -_core.STATUS_HISTORY:
-            oldest = int(self._native.oldest_step)
-            first = newest + min(min(begin, end + 1) for _, _, _, slices in outputs for begin, end, _ in slices)
-            raise expired(self._where, self._sig.leaves[outputs[0][0]].path, first, oldest)
-        self._keys(key if isinstance(key, tuple) else -key, "create_item", timeout_s)
+        self._keys(-key if isinstance(key, int) and key != _core.UNFINISHED else key, "create_item", timeout_s)
         raise AssertionError("unreachable")
 
+    def _selection(self, names: bytes, outputs: tuple[Output, ...], table: str | None) -> int:
+        """The number of a selection in the core, where it is made if it is not there."""
+        identity = (names, outputs, table)
+        if (number := self._selections.get(identity)) is not None:
+            return number
+        index = self._table._table_index(table)
+        rule = self._selection_rule(names, outputs, index)
+        check_structure(rule, self._specs[index], self._sig, f"{self._where}: trajectory")
+        is_full = len(self._selections) == MAX_SELECTIONS
+        oldest = next(iter(self._selections), identity)
+        number = self._selections[oldest] if is_full else len(self._selections)
+        self._native.set_selection(number, rule)
+        if is_full:
+            del self._selections[oldest]
+        self._selections[identity] = number
+        return number
+
     @staticmethod
-    def _selection_rule(names: bytes, outputs: list[tuple[Any, ...]], table: int) -> dict[str, Any]:
+    def _selection_rule(names: bytes, outputs: tuple[Output, ...], table: int) -> dict[str, Any]:
         ranges = [piece for _, _, _, slices in outputs for piece in slices]
         return {
             "table": table,
-            "lo": min(min(begin, end + 1) if step < 0 else begin for begin, end, step in ranges),
-            "hi": max(begin + 1 if step < 0 else end for begin, end, step in ranges),
+            "lo": min(begin if step > 0 else end + 1 for begin, end, step in ranges),
+            "hi": max(end if step > 0 else begin + 1 for begin, end, step in ranges),
             "period": 1,
             "at_start": 0,
             "at_end": 0,
             "reach": REACH_HISTORY,
             "is_strict": True,
             "names": names,
-            "outputs": outputs,
+            "outputs": list(outputs),
             "conditions": [],
             "priority": (0, 0.0, 0),
         }
@@ -261,6 +307,9 @@ class Writer:
         return history_of(self)
 
     def _cell(self, step: int, column: int) -> NDArray[Any]:
+        self._check_open()
+        if self._native.forked:
+            self._raise_status(_core.STATUS_FORKED, "history", None)
         path = self._sig.leaves[column].path
         if step < self._native.oldest_step:
             raise expired(self._where, path, step, self._native.oldest_step)
@@ -283,6 +332,12 @@ class Writer:
         status = self._native.close(CLOSE_TIMEOUT_S)
         if status not in (0, _core.STATUS_SESSION_LOST):
             self._table._raise_status(status, "close", CLOSE_TIMEOUT_S)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self._where}: a writer can not be pickled, it is a stream of one process; pickle the client and call "
+            f"client.table({self._table.name!r}).writer() there"
+        )
 
     def __enter__(self) -> Writer:
         return self
@@ -317,8 +372,28 @@ class Writer:
                 f"{self._where}: the episode was truncated, so its last step's next observation counts: give it, "
                 "end_episode(final_step={...})"
             )
+        if status == _core.UNFINISHED:
+            raise ShmReplayError(
+                f"{self._where}: {call}: some items of an append or end_episode that failed are in; repeat "
+                "that call first"
+            )
+        if status == _core.STATUS_HISTORY and self._rules:
+            raise ValueError(
+                f"{self._where}: {call}: the episode is longer than the writer's history of {self._history} steps, and "
+                "an item of a whole episode needs all of it; end the episode, or make the writer with a longer history"
+            )
+        if status == _core.STATUS_TIMEOUT and (index := self._native.blocking_table) >= 0:
+            self._raise_blocked(index, call, timeout_s)
         if status == _core.STATUS_FORKED:
             raise ShmReplayError(
                 f"{self._where}: this writer belongs to the parent process; make one in the child with table.writer()"
             )
         self._table._raise_status(status, call, timeout_s)
+
+    def _raise_blocked(self, index: int, call: str, timeout_s: float | None) -> NoReturn:
+        """Raises for an item that a rate limiter did not admit, which may be another table's."""
+        arena = self._table._arena
+        reason = explain_inserts(arena, {**arena.table(index).info(), "can_insert": False})
+        raise RateLimitTimeout(
+            f"table {self._specs[index].name!r}: {call} not admitted within {timeout_s} s: {reason}"
+        )

@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="shmreplayd", description="Owns the tables of shmreplay: shared memory that actors and learners work in."
     )
     add = parser.add_argument
-    add("--socket", metavar="PATH", help="control socket (default: $SHMREPLAY_SOCKET, then "
+    add("--socket", "--address", metavar="PATH", help="control socket (default: $SHMREPLAY_SOCKET, then "
         "$XDG_RUNTIME_DIR/shmreplay/default.sock, then /run/shmreplay/default.sock)")  # fmt: skip
     add("--instance", metavar="NAME", default="default", help="names the segments; one daemon an instance")
     add("--group", metavar="NAME", help="let members of this group connect (mode 0660); otherwise only this user")

@@ -4,15 +4,22 @@ General layout: what daemon and clients share is in `shmreplay`; `shmreplay.daem
 are the ends that actors and learners hold. The names below are the public ones.
 """
 
+import pathlib as _pathlib
+
 import numpy as _numpy  # noqa: F401  (first: what keeps numpy from loading is not the core's fault)
 
 try:
     from shmreplay import _core  # noqa: F401
 except ImportError as error:
+    _folder = _pathlib.Path(__file__).resolve().parent
+    if error.name == __name__ and (_folder.parent / "pyproject.toml").exists() and not list(_folder.glob("_core*.so")):
+        raise ImportError(
+            f"the source folder {_folder} hides the installed shmreplay: run from outside of {_folder.parent}, with "
+            "scripts that lie outside of it too, or set PYTHONSAFEPATH=1 (or python -P; Python 3.11 or later)"
+        ) from error
     raise ImportError(
         f"shmreplay's native core could not be loaded ({error}). Install a wheel (pip install shmreplay), or build it "
-        "from a checkout: pip install --no-build-isolation -e . (needs a C++20 compiler). A folder named shmreplay in "
-        "the working directory hides the installed package: run from elsewhere, or set PYTHONSAFEPATH=1."
+        "from a checkout: pip install --no-build-isolation -e . (needs a C++20 compiler)."
     ) from error
 
 from shmreplay import rate_limiters, selectors

@@ -109,6 +109,7 @@ NB_MODULE(_core, m) {
   m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
   m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
   m.attr("NEEDS_FINAL_STEP") = WriterHandle::kNeedsFinalStep;
+  m.attr("UNFINISHED") = WriterHandle::kUnfinished;
   m.attr("STATUS_MISSING_CELL") = static_cast<int>(Status::kMissingCell);
   m.attr("LACKS_COLUMN") = WriterHandle::kLacksColumn;
   nb::dict status;
@@ -146,6 +147,7 @@ NB_MODULE(_core, m) {
       .def("open_session", &ArenaHandle::open_session, "pid"_a, "start_time"_a, "timeout_s"_a.none() = nb::none())
       .def("close_session", &ArenaHandle::close_session, "session"_a, "generation"_a, "timeout_s"_a.none() = nb::none())
       .def("sessions", &ArenaHandle::sessions)
+      .def("end_calls", &ArenaHandle::end_calls, "timeout_s"_a)
       .def("drop", &ArenaHandle::drop, "timeout_s"_a.none() = nb::none())
       .def("lock_holder", &ArenaHandle::lock_holder)
       .def("check", &ArenaHandle::check, "timeout_s"_a.none() = nb::none())
@@ -181,8 +183,9 @@ NB_MODULE(_core, m) {
            "end_columns"_a, "truncated"_a, "rules"_a, "across_episodes"_a)
       .def("append", &WriterHandle::append, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("write_open", &WriterHandle::write_open, "arrays"_a, "finish"_a, "priority"_a.none(), "timeout_s"_a.none())
+      .def("go_on", &WriterHandle::go_on, "timeout_s"_a.none())
       .def("present", &WriterHandle::present)
-      .def("add_selection", &WriterHandle::add_selection, "rule"_a)
+      .def("set_selection", &WriterHandle::set_selection, "number"_a, "rule"_a)
       .def("create_selected", &WriterHandle::create_selected, "selection"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("create_item", &WriterHandle::create_item, "length"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("end_episode", &WriterHandle::end_episode, "clear_history"_a, "priority"_a.none(), "timeout_s"_a.none())
@@ -190,6 +193,8 @@ NB_MODULE(_core, m) {
       .def("read_cell", &WriterHandle::read_cell, "step"_a, "column"_a)
       .def("restore_row", &WriterHandle::restore_row, "columns"_a)
       .def_prop_ro("is_ending", &WriterHandle::is_ending)
+      .def_prop_ro("is_unfinished", &WriterHandle::is_unfinished)
+      .def_prop_ro("blocking_table", &WriterHandle::blocking_table)
       .def_prop_ro("oldest_step", &WriterHandle::oldest_step)
       .def_prop_ro("row_is_open", &WriterHandle::row_is_open)
       .def_prop_ro("needs_end_episode", &WriterHandle::needs_end_episode)

@@ -19,15 +19,17 @@ from shmreplay.structure import DictNode, LeafNode, Node, SeqNode, child_paths, 
 Array = npt.NDArray[Any]
 
 
-class _Missing:
+class Missing:
     """Stands for a column that a step does not bring."""
 
 
-MISSING: Final = _Missing()
+MISSING: Final = Missing()
+IS_NONE: Final = Missing()  # the same, said with None
 
 
 def flatten(node: Node, step: object, where: str, path: str = "") -> list[object]:
-    """Returns the leaf values of `step` in column order, `MISSING` where a dict lacks the key or the value is None.
+    """Returns the leaf values of `step` in column order, `MISSING` where a dict lacks the key, `IS_NONE` where
+    the value is None.
 
     Lists and tuples stand for each other; a named tuple may be of any class with the same fields.
 
@@ -35,7 +37,7 @@ def flatten(node: Node, step: object, where: str, path: str = "") -> list[object
         SignatureMismatch: a dict has unknown keys, or the step is built otherwise than the signature.
     """
     if isinstance(node, LeafNode):
-        return [MISSING if step is None else step]
+        return [IS_NONE if step is None else step]
     if step is MISSING or step is None:
         parts: list[object] = [MISSING] * len(node.children)
     elif isinstance(node, DictNode):
@@ -83,9 +85,10 @@ def column_array(value: object, leaf: Leaf, where: str, batch: int | None) -> Ar
     at = f"{where}, column {leaf.path!r}"
     spec = leaf.spec
     expected = expected_text(spec, batch)
-    if value is MISSING:
+    if isinstance(value, Missing):
+        what = "is None" if value is IS_NONE else "missing from the step"
         raise SignatureMismatch(
-            f"{at}: missing from the step; expected {expected}; only a partial append may leave a column out"
+            f"{at}: {what}; expected {expected}; only a partial append may leave a column out"
         )
     if isinstance(value, np.generic) or not isinstance(value, (bool, int, float, complex)):
         # A numpy scalar is a 0-d array, also np.float64, which is a Python float besides.
@@ -106,8 +109,9 @@ def leading_axis(value: object, leaf: Leaf, where: str) -> int:
     """
     at = f"{where}, column {leaf.path!r}"
     expected = f"{leaf.spec.dtype.name} {_lead_text('N', leaf.spec)}"
-    if value is MISSING:
-        raise SignatureMismatch(f"{at}: missing from the batch; expected {expected}")
+    if isinstance(value, Missing):
+        what = "is None" if value is IS_NONE else "missing from the batch"
+        raise SignatureMismatch(f"{at}: {what}; expected {expected}")
     shape = getattr(value, "shape", None)
     if shape is None:
         shape = () if isinstance(value, (bool, int, float, complex)) else _as_array(value, at, expected).shape

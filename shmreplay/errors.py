@@ -39,7 +39,7 @@ class TableNotFound(ShmReplayError, LookupError):
 
 
 class TableClosed(ShmReplayError):
-    """The table was dropped, maybe while a call was waiting on it."""
+    """The table was dropped, or its server was closed, maybe while a call was waiting on it."""
 
 
 class SignatureMismatch(ShmReplayError, ValueError):
@@ -47,7 +47,9 @@ class SignatureMismatch(ShmReplayError, ValueError):
 
 
 class ArenaFull(ShmReplayError):
-    """No chunk became free for new steps within `timeout_s`, or at once where the table says `on_full="error"`.
+    """No chunk is free for new steps, and the table says `on_full="error"`: raised at once, without a wait.
+
+    In tables that wait for room instead, a wait of more than `timeout_s` ends in RateLimitTimeout.
 
     Attributes:
         keys: int64 array `[k]` with the keys of the items that were inserted before the arena was full, or None.

@@ -43,11 +43,13 @@ class ItemStructure:
         for output, part in zip(outputs, parts, strict=True):
             if part is None:
                 raise SignatureMismatch(
-                    f"table {signature.table_name!r}: output {output.name!r} wants column {output.source!r}; the signature "
-                    f"has {', '.join(leaf.path for leaf in signature.leaves)}"
+                    f"table {signature.table_name!r}: output {output.name!r} wants column {output.source!r}; the "
+                    f"signature has {', '.join(leaf.path for leaf in signature.leaves)}"
                 )
         columns = tuple(tuple(structure.leaf_indices(part)) for part in parts if part is not None)
-        tree = structure.DictNode(tuple(output.name for output in outputs), tuple(part for part in parts if part is not None))
+        tree = structure.DictNode(
+            tuple(output.name for output in outputs), tuple(part for part in parts if part is not None)
+        )
         packed: bytes = msgpack.packb(structure.to_wire(tree))
         return cls(columns, packed)
 

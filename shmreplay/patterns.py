@@ -78,7 +78,7 @@ class when:  # noqa: N801  (reads as a word: sr.when.step_index >= 3)
     """Conditions of a pattern.
 
     `step_index` counts the steps of the episode from 0; `steps_since_applied` every step since the pattern last made an
-    item, over episodes' ends; `end_of_episode` makes the pattern be looked at when the episode ends; `data["column"]` is a
+    item, over episodes' ends; `end_of_episode` makes the pattern be looked at when the episode ends; `data["x"]` is a
     scalar of the newest step. `%` may come before a comparison.
     """
 
@@ -109,7 +109,9 @@ class Selection:
         """Returns begin, end and step from the newest step (0), and whether it is one step without a step axis."""
         if isinstance(self.index, int) and not isinstance(self.index, bool):
             if self.index >= 0:
-                raise ValueError(f"{where}: {self.column}[{self.index}]; steps count from the newest, -1: expected a negative one")
+                raise ValueError(
+                    f"{where}: {self.column}[{self.index}]; steps count from the newest, -1: expected a negative one"
+                )
             return self.index + 1, self.index + 2, 1, True
         if not isinstance(self.index, slice):
             raise TypeError(f"{where}: {self.column}[{self.index!r}]; expected a negative int or a slice")
@@ -133,8 +135,8 @@ class Pattern:
     """A rule that makes an item after a step, if its conditions hold and its steps are there.
 
     Args:
-        select: `{"x": step["a"][-3:], "last": step["b"][-1]}` by a function of the step, or with `(column, index)` pairs for
-            values: `{"x": ("a", slice(-3, None))}`.
+        select: `{"x": step["a"][-3:], "last": step["b"][-1]}` by a function of the step, or with `(column, index)`
+            pairs for values: `{"x": ("a", slice(-3, None))}`.
         table: name of the table that gets the items; None: the writer's own.
         conditions: made with `sr.when`; all must hold.
         priority: None (the call's), a float, a scalar column's name, or `td_priority(...)`.
@@ -151,7 +153,9 @@ class Pattern:
     def __post_init__(self) -> None:
         for condition in self.conditions:
             if not isinstance(condition, Condition):
-                raise TypeError(f"pattern: condition {condition!r}; expected one made with sr.when, such as when.step_index >= 3")
+                raise TypeError(
+                    f"pattern: condition {condition!r}; expected one made with sr.when, such as when.step_index >= 3"
+                )
         for name, selection in self.selections().items():
             selection.offsets(f"pattern: output {name!r}")
 

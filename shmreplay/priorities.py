@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,8 @@ PriorityRule: TypeAlias = float | str | TdPriority | None
 
 
 def td_priority(column: str, eta: float = 0.9) -> TdPriority:
-    """The priority `eta * max |d| + (1 - eta) * mean |d|` over an item's steps of a scalar column (R2D2, Kapturowski 2019).
+    """The priority `eta * max |d| + (1 - eta) * mean |d|` over an item's steps of a scalar column (R2D2,
+    Kapturowski 2019).
 
     Raises:
         ValueError: eta is not in 0..1.
@@ -80,6 +81,19 @@ def read_priority(rule: PriorityRule, signature: Signature, where: str) -> tuple
     return (CONSTANT, value, 0)
 
 
+def priority_to_wire(rule: PriorityRule) -> object:
+    """Returns the rule as plain values for msgpack; `priority_from_wire` is its inverse."""
+    return ["td", rule.column, rule.eta] if isinstance(rule, TdPriority) else rule
+
+
+def priority_from_wire(wire: Any) -> PriorityRule:
+    """Remakes a rule from what `priority_to_wire` returned. What is none is found by `read_priority`."""
+    match wire:
+        case ["td", str(column), float(eta)]:
+            return td_priority(column, eta)
+    return cast(PriorityRule, wire)
+
+
 def scalar_column(path: str, signature: Signature, where: str) -> int:
     """Returns the number of a scalar column of a real dtype.
 
@@ -89,8 +103,12 @@ def scalar_column(path: str, signature: Signature, where: str) -> int:
     part = signature.part(path)
     if not isinstance(part, structure.LeafNode):
         names = ", ".join(leaf.path for leaf in signature.leaves)
-        raise SignatureMismatch(f"{where}: no column {path!r}; the signature of table {signature.table_name!r} has {names}")
+        raise SignatureMismatch(
+            f"{where}: no column {path!r}; the signature of table {signature.table_name!r} has {names}"
+        )
     spec = signature.leaves[part.index].spec
     if spec.shape != () or spec.dtype.kind not in "biuf" or spec.dtype == np.float16 or spec.dtype.itemsize > 8:
-        raise SignatureMismatch(f"{where}: column {path!r} is {spec}; expected a scalar of bool, integer, float32 or float64")
+        raise SignatureMismatch(
+            f"{where}: column {path!r} is {spec}; expected a scalar of bool, integer, float32 or float64"
+        )
     return part.index

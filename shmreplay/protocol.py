@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import array
 import os
+import re
 import socket
 import struct
 import time
@@ -33,6 +34,8 @@ MAX_MESSAGE_BYTES = 16 * 2**20
 MAX_NESTING = 64  # a signature nested 30 dicts deep still fits; deeper is an attack or a mistake
 HEADER_BYTES = 4
 MAX_VALUES = 2**20  # values in one message: 16 MiB of one-byte values would unfold into a gigabyte of objects
+_HOST_AND_PORT = re.compile(r"[\w.-]*:\d+|\[[0-9a-fA-F:]+\]:\d+")
+_EMBEDDED_SOCKET = re.compile(r"/shmreplay-[0-9a-f]{12}/control\.sock$")
 MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 MAX_TEXT = 4000  # characters of an error
 MAX_FDS = 2  # an arena's index and data segment
@@ -225,11 +228,28 @@ def socket_path(address: str) -> str:
     path = path.removeprefix("unix:")
     if not path or "\0" in path or "://" in path:
         raise ValueError(f"address {address!r} is not a socket path, such as /run/shmreplay/default.sock")
+    if _HOST_AND_PORT.fullmatch(path):
+        raise ValueError(
+            f"address {address!r} looks like host:port; shmreplay has no network protocol: give a socket path such as "
+            "server.address"
+        )
     path = os.path.abspath(path)
+    if os.path.isdir(path):
+        raise ValueError(f"address {address!r} is a directory; give the path of the socket in it")
     num_bytes = len(os.fsencode(path))
     if num_bytes > MAX_PATH_BYTES:
         raise ValueError(f"socket path {path!r}: {num_bytes} bytes; Linux allows {MAX_PATH_BYTES}: use a shorter one")
     return path
+
+
+def embedded_socket_path(root: str, token: str) -> str:
+    """The socket of an embedded daemon, in a directory of its own: `token` is 12 hexadecimal digits, new each time."""
+    return os.path.join(root, f"shmreplay-{token}", "control.sock")
+
+
+def is_embedded_socket(path: str) -> bool:
+    """Whether it is the socket of an embedded daemon, whose directory exists as long as the daemon serves."""
+    return _EMBEDDED_SOCKET.search(path) is not None
 
 
 def default_socket_paths() -> list[str]:

@@ -124,8 +124,8 @@ class SampleToInsertRatio(RateLimiter):
 
     Raises:
         TypeError: an argument is not a number, or `error_buffer` neither a number nor a pair.
-        ValueError: a number is out of range; `error_buffer` is narrower than `2 * max(1, samples_per_insert)` in all
-            or does not reach down to the difference at `min_size_to_sample`: no sample might ever be admitted.
+        ValueError: a number is out of range; `error_buffer` is less than `max(1, samples_per_insert)`, twice that as a
+            pair, or does not reach down to the difference at `min_size_to_sample`: no sample might ever be admitted.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class SampleToInsertRatio(RateLimiter):
         where = "SampleToInsertRatio"
         ratio = check_float(where, "samples_per_insert", samples_per_insert)
         start = check_int(where, "min_size_to_sample", min_size_to_sample, 1) * ratio
-        low, high = _bounds(where, start, error_buffer)
+        low, high = _bounds(where, start, max(1.0, ratio), error_buffer)
         super().__init__(ratio, min_size_to_sample, low, high)
         self._check_reach()
         if self.max_diff < self._start:
@@ -210,6 +210,12 @@ class Stack(Queue):
     """As `Queue`, for Lifo selectors; `Table.stack` sets all of it."""
 
 
+def check_limiter(where: str, limiter: object) -> None:
+    """Raises TypeError unless it is a rate limiter."""
+    if not isinstance(limiter, RateLimiter):
+        raise TypeError(f"{where}: expected a rate limiter of shmreplay.rate_limiters, got {limiter!r}")
+
+
 def from_wire(wire: object) -> RateLimiter:
     """Remakes a rate limiter from what its `to_wire` returned.
 
@@ -234,11 +240,14 @@ def from_wire(wire: object) -> RateLimiter:
     raise ValueError(f"rate limiter: unknown kind {kind!r}; expected a limiter of shmreplay.rate_limiters")
 
 
-def _bounds(where: str, start: float, error_buffer: object) -> tuple[float, float]:
+def _bounds(where: str, start: float, smallest: float, error_buffer: object) -> tuple[float, float]:
     if not isinstance(error_buffer, (tuple, list)):
         error = check_float(where, "error_buffer", error_buffer)
-        if error < 0:
-            raise ValueError(f"{where}: error_buffer is {error}; expected a number >= 0 or (min_diff, max_diff)")
+        if error < smallest:
+            raise ValueError(
+                f"{where}: error_buffer is {error_buffer}; expected at least {smallest:g} (max(1, samples_per_insert)), "
+                "or (min_diff, max_diff)"
+            )
         return start - error, start + error
     if len(error_buffer) != 2:
         raise ValueError(f"{where}: error_buffer is {error_buffer!r}; expected a number or (min_diff, max_diff)")

@@ -9,7 +9,7 @@ from typing import Any
 
 from shmreplay import conversion, structure
 from shmreplay.checks import wire_field
-from shmreplay.conversion import MISSING, Array
+from shmreplay.conversion import Array, Missing
 from shmreplay.errors import SignatureMismatch
 from shmreplay.leaves import Leaf, as_spec
 from shmreplay.specs import ArraySpec
@@ -111,7 +111,7 @@ class Signature:
         """
         values = conversion.flatten(self._root, tree, self._where)
         for leaf, value in zip(self.leaves, values, strict=True):
-            if value is MISSING:
+            if isinstance(value, Missing):
                 raise SignatureMismatch(f"{self._where}, column {leaf.path!r}: missing; every column is needed here")
         return values
 
@@ -138,11 +138,12 @@ class Signature:
         arrays: list[Array | None] = []
         values = conversion.flatten(self._root, step, self._where)
         for leaf, value in zip(self.leaves, values, strict=True):
-            if value is MISSING and present is not None:
+            if isinstance(value, Missing) and present is not None:
                 arrays.append(None)
             elif present is not None and leaf.index in present:
                 raise SignatureMismatch(
-                    f"{self._where}, column {leaf.path!r}: the open row has it already; give each column once a row"
+                    f"{self._where}, column {leaf.path!r}: the open row has it already; give each column once a row. "
+                    "If it was the final observation, call end_episode() first"
                 )
             else:
                 arrays.append(conversion.column_array(value, leaf, self._where, batch))

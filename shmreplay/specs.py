@@ -13,6 +13,7 @@ import numpy as np
 from shmreplay.checks import check_choice, wire_field
 
 CASTS = ("safe", "same_kind", "no")
+_MAX_ROW_BYTES = 2**32
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ArraySpec:
 
     Raises:
         TypeError: `shape` is not a tuple of ints, or `dtype` names no dtype that shared memory can hold.
-        ValueError: a negative dimension, or an option that is none of those above.
+        ValueError: a negative dimension, a row of 4 GiB or more, or an option that is none of those above.
 
     What is not supported yet can be written down here and is refused by the signature, which knows the column's name.
     """
@@ -74,6 +75,11 @@ class ArraySpec:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        if None not in self.shape and self.row_bytes >= _MAX_ROW_BYTES:
+            raise ValueError(
+                f"{where}: a row of {self.dtype.name} {self.shape} has {self.row_bytes} bytes; expected less than "
+                "4 GiB: divide it into several columns or steps"
+            )
 
     @property
     def row_bytes(self) -> int:

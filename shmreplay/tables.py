@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
@@ -12,9 +13,11 @@ import msgpack
 from shmreplay import rate_limiters, selectors
 from shmreplay.checks import INT32_MAX, check_choice, check_int, wire_field
 from shmreplay.signature import Signature
+from shmreplay.windows import Window
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_STEPS = 2**48
+_MAX_CHUNK_STEPS = 2**24
 # max_size + 1 item records must be countable in an int32.
 _INTS = {
     "max_size": (1, INT32_MAX - 1),
@@ -38,10 +41,11 @@ class Table:
         rate_limiter: how far sampling and inserting may run ahead of each other.
         max_times_sampled: an item is deleted when it was sampled so often; 0 means never. A table with such a limit
             *consumes*: it never drops an item for lack of chunks, its writers wait.
-        item: None; the structure of an item comes with windows.
-        item_steps: number of steps of the longest item, to size the arena by.
+        item: the window whose items these are, such as `sr.NStep(3)`: what a writer makes when it is given no patterns,
+            and the structure that every item must have. None: the first item's is everybody's.
+        item_steps: number of steps of the longest item, to size the arena by; 1 stands for what `item` reaches over.
         arena: name of the arena that holds the steps; None means one of the table's own name.
-        chunk_steps: steps a chunk; None means by size, see `shmreplay.plan`.
+        chunk_steps: steps a chunk, at most 2**24; None means by size, see `shmreplay.plan`.
         capacity_steps: number of steps to have room for; None means what `max_size` items need at worst.
         on_full: what a writer does that finds no free chunk: "wait", "error" (`ArenaFull`), or None: the writer of a
             consuming table waits, in any other table the oldest chunk goes with its items.
@@ -51,9 +55,13 @@ class Table:
     Attributes:
         sig: the signature, read.
 
+    Warns:
+        UserWarning: the rate limiter's `min_size_to_sample` is more than `max_size`: sampling never starts.
+
     Raises:
         TypeError: an argument is of the wrong type, or the signature has a leaf that is no column.
         ValueError: an argument is out of range, or asks for what is not supported yet.
+        SignatureMismatch: `item` names a column that is not there.
     """
 
     name: str
@@ -64,7 +72,7 @@ class Table:
     remover: selectors.Selector = field(default_factory=selectors.Fifo)
     rate_limiter: rate_limiters.RateLimiter = field(default_factory=lambda: rate_limiters.MinSize(1))
     max_times_sampled: int = 0
-    item: None = None
+    item: Window | None = None
     item_steps: int = 1
     arena: str | None = None
     chunk_steps: int | None = None
@@ -82,10 +90,26 @@ class Table:
         _check_part(where, "sampler", self.sampler, selectors.Selector, selectors.Uniform())
         _check_part(where, "remover", self.remover, selectors.Selector, selectors.Fifo())
         _check_part(where, "rate_limiter", self.rate_limiter, rate_limiters.RateLimiter, rate_limiters.MinSize(1))
-        if self.item is not None:
-            raise ValueError(f"{where}: item is {self.item!r}, which comes with windows and is not supported yet")
-        self._check_room(where)
         object.__setattr__(self, "sig", Signature.from_tree(self.signature, self.name))
+        if self.item is not None:
+            self._check_item(where, self.item)
+        self._check_room(where)
+        warn_if_never_sampled(self.name, self.max_size, self.rate_limiter, stacklevel=3)
+
+    def _check_item(self, where: str, item: object) -> None:
+        """Checks the window, and that the table's items are as long as it needs."""
+        if not isinstance(item, Window):
+            raise TypeError(f"{where}: item is {item!r}; expected a window such as sr.NStep(3), or None")
+        if item.table not in (None, self.name):
+            raise ValueError(f"{where}: item is a window of table {item.table!r}; expected one of no table, or of this one")
+        item.native(self.sig, 0, f"{where}: item")
+        steps = item.num_steps(self.sig)
+        if self.item_steps == 1:
+            object.__setattr__(self, "item_steps", steps)
+        if item.is_whole_episode and self.item_steps == 1:
+            raise ValueError(f"{where}: item is a whole episode; give item_steps, the steps of the longest with its final one")
+        if self.item_steps < steps:
+            raise ValueError(f"{where}: item_steps is {self.item_steps}, but item reaches over {steps} steps; leave it out")
 
     def _check_room(self, where: str) -> None:
         """Checks what sizes the arena."""
@@ -93,7 +117,7 @@ class Table:
             _check_name(where, "arena", self.arena)
         check_choice(where, "on_full", self.on_full, (None, "wait", "error"))
         if self.chunk_steps is not None:
-            object.__setattr__(self, "chunk_steps", check_int(where, "chunk_steps", self.chunk_steps, 1))
+            object.__setattr__(self, "chunk_steps", check_int(where, "chunk_steps", self.chunk_steps, 1, _MAX_CHUNK_STEPS))
         if self.capacity_steps is not None:
             steps = check_int(where, "capacity_steps", self.capacity_steps, 1, _MAX_STEPS)
             if steps < self.item_steps:
@@ -183,6 +207,7 @@ class Table:
         wire: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
         return {
             **wire,
+            "item": None if self.item is None else self.item.to_wire(),
             "signature": self.sig.to_wire(),
             "sampler": self.sampler.to_wire(),
             "remover": self.remover.to_wire(),
@@ -201,13 +226,17 @@ class Table:
         )
         _check_name("table", "name", name)
         plain: dict[str, Any] = {part: wire_field(f"table {name!r}", wire, part) for part in _PLAIN}
-        return cls(
+        item = wire_field(f"table {name!r}", wire, "item")
+        table = cls(
             **plain,
             signature=Signature.from_wire(signature, str(name)).specs,
+            item=None if item is None else Window.from_wire(item),
             sampler=selectors.from_wire(sampler),
             remover=selectors.from_wire(remover),
-            rate_limiter=rate_limiters.from_wire(limiter),
         )
+        # Behind the checks, for one of them warns: whoever made the table was warned, its readers need not be.
+        object.__setattr__(table, "rate_limiter", rate_limiters.from_wire(limiter))
+        return table
 
 
 # Fields that travel as they are.
@@ -244,6 +273,16 @@ def unpack_specs(packed: bytes) -> tuple[Table, ...]:
     if not isinstance(wires, list):
         raise ValueError(f"table specs: expected a list of tables, got {wires!r:.100}")
     return tuple(Table.from_wire(wire) for wire in wires)
+
+
+def warn_if_never_sampled(name: str, max_size: int, limiter: rate_limiters.RateLimiter, stacklevel: int) -> None:
+    """Warns of a limiter that waits for more items than the table can hold; `stacklevel` counts from the caller."""
+    if limiter.min_size_to_sample > max_size:
+        warnings.warn(
+            f"table {name!r}: min_size_to_sample is {limiter.min_size_to_sample}, more than max_size {max_size}: "
+            "sampling never starts",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _check_name(where: str, what: str, name: object) -> None:

@@ -48,7 +48,9 @@ def n_step_targets(
     powers = gamma ** np.arange(rewards.shape[1], dtype=np.float64)
     num_steps = real.sum(axis=1)
     returns = np.where(real, rewards.astype(np.float64), 0.0) @ powers
-    ended = _with_steps(batch.data[terminated]).astype(np.bool_) & real if terminated in batch.data else np.zeros_like(real)
+    ended = (
+        _with_steps(batch.data[terminated]).astype(np.bool_) & real if terminated in batch.data else np.zeros_like(real)
+    )
     discounts = np.where(ended.any(axis=1), 0.0, np.float64(gamma) ** num_steps)
     return NStepTargets(returns, discounts, num_steps.astype(np.int64))
 

@@ -1,13 +1,14 @@
 """Windows: rules by which the steps of an episode become items around reference steps.
 
-Drawn for a window of steps r - 1 .. r + 2 (`{"x": (-1, 3)}`) over an episode of six steps 0 .. 5, reference steps in brackets:
+Drawn for a window of steps r - 1 .. r + 2 (`{"x": (-1, 3)}`) over an episode of six steps 0 .. 5, reference steps in
+brackets:
 
     at_start="skip"      first item at r = 1:   0 [1] 2  3
     at_start="zeros"     first item at r = 0:   .  [0] 1  2      mask False at the dot, padding 0 ("short" is the same)
     at_start="repeat"    first item at r = 0:   0' [0] 1  2      mask False, the first step again
     at_end="skip"        last item at r = 3:    2 [3] 4  5
     at_end="shorten"     also at r = 4, 5:      3 [4] 5     and   4 [5]          shown padded, mask False behind
-    at_end="pad"         also at r = 4, 5:      3 [4] 5  .  and   4 [5] .  .     (columns that move with the end: missing)
+    at_end="pad"         also at r = 4, 5:      3 [4] 5  .  and   4 [5] .  .
     at_end="shift"       with period=4, for r = 4 that does not fit:  2 [3] 4  5
 
 The final row of an episode, which has only some columns, is seen by windows but is never a reference step.
@@ -19,17 +20,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from shmreplay.checks import check_choice, check_int
+from shmreplay.checks import check_choice, check_int, wire_field
 from shmreplay.errors import SignatureMismatch
 from shmreplay.item_structure import ItemStructure, Selected
-from shmreplay.priorities import PriorityRule, read_priority
+from shmreplay.priorities import PriorityRule, priority_from_wire, priority_to_wire, read_priority
 from shmreplay.signature import Signature
 
 AtStart: TypeAlias = Literal["skip", "short", "repeat", "zeros"]
 AtEnd: TypeAlias = Literal["skip", "shorten", "pad", "shift"]
 AT_START = ("skip", "short", "repeat", "zeros")
 AT_END = ("skip", "shorten", "pad", "shift")
-REACH_EPISODE, REACH_HISTORY, REACH_WHOLE_EPISODE = 0, 1, 2
+REACH_EPISODE, REACH_HISTORY, REACH_WHOLE_EPISODE, REACH_STRETCH = range(4)
 FAR = 2**24
 
 # One step (no step axis) or steps a .. b - 1 from the reference step; first another column's name, if not the output's.
@@ -42,14 +43,15 @@ class Window:
 
     Args:
         columns: output name to steps, counted from the reference step: an int is one step without a step axis, `(a, b)`
-            steps a .. b - 1, `("column", a, b)` or `("column", a)` those of another column. A range of another column that
-            reaches the window's end moves with it when the end is shortened: an n-step's next observation.
+            steps a .. b - 1, `("column", a, b)` or `("column", a)` those of another column. A range of another column
+            that reaches the window's end moves with it when the end is shortened: an n-step's next observation.
         at_start: what lies before the episode: "skip" makes no item, "short" and "zeros" pad with 0, "repeat" with the
             first step. See the drawing above.
         at_end: what lies behind it: "skip", "shorten", "pad", "shift".
         period: every so many steps one is a reference step, from the episode's first on.
         burn_in: that many steps before every range that begins at the reference step.
-        across_episodes: reach over an episode's ends.
+        across_episodes: all that comes until the history is cleared is taken for one episode: `end_episode` with
+            `clear_history=False` ends none, and a step behind a terminated or truncated one needs no `end_episode`.
         priority: None (the call's), a float, the name of a scalar column, or `td_priority(...)`.
         table: name of the table that gets the items; None: the writer's own.
         rest: steps of every outermost column of the signature that `columns` does not name; None: they are left out.
@@ -59,6 +61,10 @@ class Window:
     Raises:
         TypeError, ValueError: malformed; the text names the output.
     """
+
+    # A Table with such an item can be hashed, like any other.
+    def __hash__(self) -> int:
+        return hash((tuple(self.columns), self.at_start, self.at_end, self.period, self.burn_in))
 
     columns: Mapping[str, Steps]
     at_start: AtStart = "skip"
@@ -80,6 +86,10 @@ class Window:
         if not isinstance(self.columns, Mapping) or not (self.columns or self.rest is not None):
             raise ValueError("window: columns is empty; expected at least one output, such as {'observation': (0, 4)}")
         object.__setattr__(self, "columns", {name: _check_steps(name, steps) for name, steps in self.columns.items()})
+        if self.rest is not None:
+            object.__setattr__(self, "rest", _check_steps("rest", self.rest))
+        if not (self.table is None or isinstance(self.table, str)):
+            raise TypeError(f"window: table is {self.table!r}; expected a table's name, or None")
 
     def parts(self, signature: Signature) -> list[_Part]:
         """The outputs over that signature, in its order, those of other names behind."""
@@ -123,14 +133,56 @@ class Window:
     def _reach(self) -> int:
         if self.is_whole_episode:
             return REACH_WHOLE_EPISODE
-        return REACH_HISTORY if self.across_episodes else REACH_EPISODE
+        return REACH_STRETCH if self.across_episodes else REACH_EPISODE
 
     def num_steps(self, signature: Signature) -> int:
-        """Steps that a writer must hold for it, the newest included; 1 for whole episodes, whose length is not known."""
+        """Steps that a writer must hold for it, the newest included; 1 for whole episodes, of unknown length."""
         if self.is_whole_episode:
             return 1
         parts = self.parts(signature)
         return max(max(part.end for part in parts), 1) - min(0, min(part.begin for part in parts))
+
+    def to_wire(self) -> dict[str, object]:
+        """Returns a dict of plain values for msgpack; `from_wire` is its inverse."""
+        plain: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
+        columns = [[name, _steps_to_wire(steps)] for name, steps in self.columns.items()]
+        rest = None if self.rest is None else _steps_to_wire(self.rest)
+        priority = priority_to_wire(self.priority)
+        return {**plain, "columns": columns, "rest": rest, "optional": sorted(self.optional), "priority": priority}
+
+    @classmethod
+    def from_wire(cls, wire: object) -> Window:
+        """Remakes a window from what `to_wire` returned.
+
+        Raises:
+            TypeError, ValueError: malformed, or not a window that `Window` would take.
+        """
+        plain: dict[str, Any] = {name: wire_field("window", wire, name) for name in _PLAIN}
+        columns, rest, optional = (wire_field("window", wire, name) for name in ("columns", "rest", "optional"))
+        if not (isinstance(columns, list) and isinstance(optional, list)):
+            raise ValueError(f"window: malformed {wire!r:.100}")
+        if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in columns):
+            raise ValueError(f"window: malformed columns {columns!r:.100}")
+        return cls(
+            {name: _steps_from_wire(steps) for name, steps in columns},
+            **plain,
+            priority=priority_from_wire(wire_field("window", wire, "priority")),
+            rest=_steps_from_wire(rest),
+            optional=frozenset(str(name) for name in optional),
+        )
+
+
+# Fields that travel as they are.
+_PLAIN = ("at_start", "at_end", "period", "burn_in", "across_episodes", "table", "is_whole_episode")
+
+
+def _steps_to_wire(steps: Steps) -> object:
+    return list(steps) if isinstance(steps, tuple) else steps
+
+
+def _steps_from_wire(wire: Any) -> Any:
+    """Unchecked: `Window` looks at it."""
+    return tuple(wire) if isinstance(wire, list) else wire
 
 
 @dataclass(frozen=True)
@@ -150,13 +202,23 @@ def _check_steps(name: object, steps: object) -> Steps:
     match steps:
         case bool():
             pass
-        case int() | (str(), int()):
-            return steps
-        case (int(begin), int(end)) | (str(), int(begin), int(end)):
-            if begin >= end:
-                raise ValueError(f"{where}: steps {begin} to {end} are none; expected the first below the end")
-            return steps
+        case int(step):
+            return step
+        case (str(column), int(step)):
+            return (column, step)
+        case (int(begin), int(end)):
+            return _check_range(begin, end, where)
+        case (str(column), int(begin), int(end)):
+            return (column, *_check_range(begin, end, where))
     raise TypeError(f"{where}: {steps!r}; expected an int, (first, end), ('column', step) or ('column', first, end)")
+
+
+def _check_range(begin: int, end: int, where: str) -> tuple[int, int]:
+    if begin >= end:
+        raise ValueError(f"{where}: steps {begin} to {end} are none; expected the first below the end")
+    if max(abs(begin), abs(end)) > FAR:
+        raise ValueError(f"{where}: steps {begin} to {end} are too far away; expected at most {FAR} steps")
+    return (begin, end)
 
 
 def _read_part(name: str, steps: Steps, burn_in: int) -> _Part:
@@ -175,7 +237,7 @@ def _numbers(steps: Steps) -> tuple[Any, ...]:
 SUMMED = ("reward", "terminated", "truncated")
 
 
-def Transition(next: tuple[str, ...] = ("observation",), **options: Any) -> Window:  # noqa: A002, N802  (as a class)
+def Transition(next: tuple[str, ...] = ("observation",), **options: Any) -> Window:  # noqa: N802  (as a class)
     """One step, every column under its own name, and `next_observation`: `[B, ...]` each.
 
     The last transition of an episode has the final row for its next step; without one it is missing (mask False), which
@@ -191,7 +253,7 @@ def Transition(next: tuple[str, ...] = ("observation",), **options: Any) -> Wind
 def NStep(  # noqa: N802
     n: int,
     stack: Mapping[str, int] | None = None,
-    next: tuple[str, ...] = ("observation",),  # noqa: A002
+    next: tuple[str, ...] = ("observation",),
     summed: tuple[str, ...] = SUMMED,
     at_start: AtStart = "repeat",
     **options: Any,
@@ -212,10 +274,9 @@ def NStep(  # noqa: N802
         check_int(f"NStep, stack of {name!r}", "frames", frames, 1, FAR)
     columns: dict[str, Steps] = {name: (1 - frames, 1) for name, frames in stack.items()}
     if n > 1:
-        columns.update({name: (0, n) for name in summed})
+        columns.update(dict.fromkeys(summed, (0, n)))
     for name in next:
-        frames = stack.get(name)
-        columns[f"next_{name}"] = (name, n) if frames is None else (name, n - frames + 1, n + 1)
+        columns[f"next_{name}"] = (name, n - stack[name] + 1, n + 1) if name in stack else (name, n)
     return Window(columns, at_start, "shorten", rest=0, optional=frozenset(summed), **options)
 
 
@@ -246,6 +307,14 @@ def Episode(**options: Any) -> Window:  # noqa: N802
 
 
 def Unroll(T: int, bootstrap: tuple[str, ...] = ("observation",), **options: Any) -> Window:  # noqa: N802, N803
-    """T steps of every column, one behind the other, and T + 1 of those in `bootstrap`; the last one of an episode padded."""
+    """T steps of every column, one unroll behind the other, and T + 1 of those in `bootstrap`.
+
+    The last one of an episode is padded.
+
+    Args:
+        T: steps, >= 1.
+        bootstrap: columns that are shown one step further.
+        **options: `priority` and `table` of `Window`.
+    """
     T = check_int("Unroll", "T", T, 1, FAR)  # noqa: N806
-    return Window({name: (0, T + 1) for name in bootstrap}, "skip", "pad", T, rest=(0, T), **options)
+    return Window(dict.fromkeys(bootstrap, (0, T + 1)), "skip", "pad", T, rest=(0, T), **options)

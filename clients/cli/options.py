@@ -8,7 +8,10 @@ from collections.abc import Sequence
 
 def add_daemon_options(parser: argparse.ArgumentParser) -> None:
     """The options of every subcommand that talks to a daemon."""
-    parser.add_argument("--address", metavar="PATH", help="the daemon's socket (default: where shmreplayd listens)")
+    # shmreplayd calls it --socket, connect() an address; both programs take both.
+    parser.add_argument(
+        "--address", "--socket", metavar="PATH", help="the daemon's socket (default: where shmreplayd listens)"
+    )
     parser.add_argument(
         "--timeout", type=float, default=2.0, metavar="S", help="wait so long for a daemon (default: 2)"
     )

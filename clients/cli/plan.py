@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import re
@@ -33,12 +34,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add = parser.add_argument
     add("--column", action="append", required=True, metavar="NAME=DTYPE[SHAPE]", help="one for each column of a step")
-    add("--max-size", type=int, required=True, metavar="N", help="items at most")
-    add("--item-steps", type=int, default=1, metavar="N", help="steps of the longest item (default: 1)")
+    add("--max-size", type=_parse_count, required=True, metavar="N", help="items at most")
+    add("--item-steps", type=_parse_count, default=1, metavar="N", help="steps of the longest item (default: 1)")
     add("--remover", choices=sorted(_REMOVERS), default="fifo", help="any but fifo needs more room (default: fifo)")
-    add("--chunk-steps", type=int, metavar="N", help="steps a chunk (default: by size)")
-    add("--capacity-steps", type=int, metavar="N", help="steps to have room for (default: what max-size items need)")
-    add("--max-streams", type=int, default=1024, metavar="N", help="open writers' streams at most (default: 1024)")
+    add("--chunk-steps", type=_parse_count, metavar="N", help="steps a chunk (default: by size)")
+    add(
+        "--capacity-steps",
+        type=_parse_count,
+        metavar="N",
+        help="steps to have room for (default: what max-size items need)",
+    )
+    add(
+        "--max-streams",
+        type=_parse_count,
+        default=1024,
+        metavar="N",
+        help="open writers' streams at most (default: 1024)",
+    )
     add("--json", action="store_true", help="print JSON")
 
 
@@ -59,9 +71,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _parse_count(text: str) -> int:
+    """Reads 1000000, 1_000_000 or 1e6."""
+    try:
+        return int(text)
+    except ValueError:
+        with contextlib.suppress(ValueError):
+            if (number := float(text)).is_integer():
+                return int(number)
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number; expected one such as 1000000, 1_000_000 or 1e6")
+
+
 def _parse_column(text: str) -> tuple[str, ArraySpec]:
     match = _COLUMN.fullmatch(text)
     if match is None:
         raise ValueError(f"--column {text}: expected NAME=DTYPE or NAME=DTYPE[SHAPE], such as image=uint8[84,84]")
     shape = tuple(int(size) for size in (match["shape"] or "").split(",") if size.strip())
-    return match["name"], ArraySpec(shape, match["dtype"])
+    try:
+        return match["name"], ArraySpec(shape, match["dtype"])
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"--column {text}: {error}") from None

@@ -24,7 +24,7 @@ def act(address: str, index: int, num_actors: int, seed: int) -> Iterator[float]
     with contextlib.suppress(sr.TableClosed), sr.connect(address) as client:
         actor = Actor(client, num_actors, np.random.SeedSequence((seed, index)))
         # A writer is one stream of steps: one for each environment.
-        with client.table(REPLAY).writer(history=N_STEP + 1) as writer:
+        with client.table(REPLAY).writer(patterns=[sr.NStep(N_STEP)]) as writer:
             while True:
                 yield actor.play_episode(writer)
 
@@ -57,11 +57,17 @@ class Actor:
                 "terminated": terminated,
                 "truncated": truncated,
             }
-            write_step(writer, step)
+            # Besides the row, this makes the item of the step n steps ago. It enters with the largest priority in the
+            # table, so that it is soon seen once; after that the learner says what it is worth.
+            writer.append(step)
             episode_return += float(reward)
             observation = next_observation
             is_over = terminated or truncated
-        finish_episode(writer, observation)
+        # The final observation is stored whichever way the episode ended. After a truncation (a time limit) the learner
+        # needs it: the pole still stood, more rewards would have come, so the target goes on with the value of this
+        # observation. After a termination there is nothing to come, and the learner ignores it. Taking one for the
+        # other is the classic mistake.
+        writer.end_episode({"observation": observation})
         return episode_return
 
     def _choose(self, observation: Array) -> int:
@@ -72,27 +78,3 @@ class Actor:
         if self._rng.random() < self._epsilon:
             return int(self._rng.integers(2))
         return int(self._network(observation[np.newaxis])[0].argmax())
-
-
-def write_step(writer: Writer, step: dict[str, object]) -> None:
-    """Appends a row, and makes the item of the n steps before it: n rewards, and this row for its observation.
-
-    The item enters with the largest priority in the table, so that it is soon seen once. After that the learner says
-    what it is worth.
-    """
-    writer.append(step)
-    if writer.episode_steps > N_STEP:
-        writer.create_item(length=N_STEP + 1)
-
-
-def finish_episode(writer: Writer, final_observation: Array) -> None:
-    """Appends the final observation and makes the items that reach it, the later the shorter.
-
-    It is stored whichever way the episode ended. After a truncation (a time limit) the learner needs it: the pole still
-    stood, more rewards would have come, so the target goes on with the value of this observation. After a termination
-    there is nothing to come, and the learner ignores it. Taking one for the other is the classic mistake.
-    """
-    writer.append({"observation": final_observation}, partial=True)
-    for length in range(min(N_STEP, writer.episode_steps) + 1, 1, -1):
-        writer.create_item(length=length)
-    writer.end_episode()

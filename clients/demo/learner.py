@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import shmreplay as sr
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.demo.adam import Adam
 from shmreplay.clients.demo.q_network import Array, QNetwork
-from shmreplay.clients.demo.tables import N_STEP, REPLAY, WEIGHTS
+from shmreplay.clients.demo.tables import REPLAY, WEIGHTS
 from shmreplay.clients.demo.weights import publish
 
 BATCH_SIZE = 64
@@ -54,15 +52,18 @@ class Learner:
     def update(self, batch: Batch) -> Array:
         """One step of gradient descent. Returns the TD errors before it, `[B]`."""
         rows = np.arange(len(batch))
-        parts = NStep.of(batch)
-        targets = parts.returns + parts.discounts * self._values(parts.last_observation)
-        td_errors = self.online(parts.observation)[rows, parts.action] - targets
+        observations, actions = batch.data["observation"], batch.data["action"]
+        # Where the episode ended sooner than n steps later, the sums are of what there was, and the next observation is
+        # the final one. A discount is 0 after a termination, and only then: a truncated future goes on.
+        returns, discounts, _ = sr.n_step_targets(batch, GAMMA)
+        targets = returns + discounts * self._values(batch.data["next_observation"])
+        td_errors: Array = (self.online(observations)[rows, actions] - targets).astype(np.float32)
         # Prioritised sampling shows some items more often than they come; the weights make up for it in the loss.
         # Huber loss: its gradient is the error, cut off at 1.
         loss_gradient = batch.weights(BETA) * np.clip(td_errors, -1, 1) / len(batch)
         output_gradient = np.zeros((len(batch), 2), np.float32)
-        output_gradient[rows, parts.action] = loss_gradient
-        self._adam.step(self.online.gradients(parts.observation, output_gradient))
+        output_gradient[rows, actions] = loss_gradient
+        self._adam.step(self.online.gradients(observations, output_gradient))
         return td_errors
 
     def _values(self, observations: Array) -> Array:
@@ -70,39 +71,3 @@ class Learner:
         actions = self.online(observations).argmax(axis=1)
         values: Array = self.target(observations)[np.arange(len(actions)), actions]
         return values
-
-
-class NStep(NamedTuple):
-    """What an n-step target is made of. All `[B]`, the observations `[B, 4]`.
-
-    Attributes:
-        observation, action: the item's first row.
-        returns: discounted sum of its rewards, float32.
-        discounts: what the value of `last_observation` counts: gamma ** number of rewards, 0 after a termination.
-        last_observation: the one after the last reward.
-    """
-
-    observation: Array
-    action: NDArray[np.int64]
-    returns: Array
-    discounts: Array
-    last_observation: Array
-
-    @classmethod
-    def of(cls, batch: Batch) -> NStep:
-        """Reads items of n + 1 rows, or fewer where the episode ended: columns are `[B, n + 1, ...]`.
-
-        The last row of an item is there for its observation. Its reward and its end, if it has them, are the next
-        action's, hence the `[:, :-1]`. What an item lacks is padding: zeros, and `batch.mask` is False there.
-        """
-        observations = batch.data["observation"]
-        rewards, terminated = batch.data["reward"][:, :-1], batch.data["terminated"][:, :-1]
-        num_rewards = batch.lengths["observation"] - 1
-        return cls(
-            observation=observations[:, 0],
-            action=batch.data["action"][:, 0],
-            returns=rewards @ (GAMMA ** np.arange(N_STEP, dtype=np.float32)),
-            # Only termination ends the future. `truncated` is not asked: the episode was cut off, its future was not.
-            discounts=np.where(terminated.any(axis=1), 0, GAMMA**num_rewards).astype(np.float32),
-            last_observation=observations[np.arange(len(batch)), num_rewards],
-        )

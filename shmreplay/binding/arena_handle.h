@@ -65,6 +65,13 @@ class ArenaHandle {
     return out;
   }
 
+  // Before the session is given back: no call that touches rows begins any more. Whether those under way ended in time.
+  bool end_calls(double timeout_s) const {
+    const std::shared_ptr<Arena> keep = shared();
+    const GilRelease release;
+    return keep->calls().end_all(now_ns() + static_cast<int64_t>(timeout_s * 1e9));
+  }
+
   void drop(nb::handle timeout_s) const {
     run(timeout_s, [](Arena& a, const Wait& w) { return drop_tables(a, w); });
   }

@@ -50,6 +50,8 @@ class NumpyBatch : public BatchSink {
       return outputs_.empty() ? make_outputs(structure, rows) : widen(rows, static_cast<size_t>(done));
     } catch (nb::python_error& e) {
       e.restore();
+    } catch (const CorruptIndex& e) {
+      PyErr_SetString(PyExc_RuntimeError, e.what());
     } catch (const std::exception& e) {
       PyErr_SetString(PyExc_MemoryError, e.what());
     }
@@ -101,7 +103,7 @@ class NumpyBatch : public BatchSink {
     if (!out.squeezed) dims.push_back(out.rows);
     dims.insert(dims.end(), column.shape.begin(), column.shape.end());
     auto* descr = reinterpret_cast<PyArray_Descr*>(column.descr.ptr());
-    Py_INCREF(descr);  // NewFromDescr steals it
+    Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
     PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(), nullptr, nullptr, 0, nullptr);
     if (array == nullptr) throw nb::python_error();
     return nb::steal(array);

@@ -14,7 +14,7 @@ struct StatusError {
 
 inline constexpr StatusError kStatusErrors[] = {
     {Status::kTimeout, "RateLimitTimeout", "not admitted in time"},
-    {Status::kClosed, "TableClosed", "the table was dropped"},
+    {Status::kClosed, "TableClosed", "the table was dropped, or its server was closed"},
     {Status::kSessionLost, "SessionLost",
      "this process' session in the arena is gone (its client was closed, or the daemon took it for dead); open the table anew"},
     {Status::kForked, "SessionLost", "this handle belongs to the parent process; open the table anew"},

@@ -167,7 +167,7 @@ class StepPlan {
       PyArray_ScalarAsCtype(leaf, to);
       return true;
     }
-    if (PyFloat_CheckExact(leaf)) return write_float(c, PyFloat_AS_DOUBLE(leaf), to);
+    if (PyFloat_CheckExact(leaf)) return write_float(c, PyFloat_AsDouble(leaf), to);
     if (PyBool_Check(leaf)) return write_int(c, leaf == Py_True ? 1 : 0, to, true);
     if (PyLong_CheckExact(leaf)) {
       int overflow = 0;

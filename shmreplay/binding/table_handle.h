@@ -91,6 +91,11 @@ class TableHandle {
     context_->facts = &context_->arena->table(index);
   }
 
+  ~TableHandle() {
+    const GilRelease release;  // closing streams may wait for the lock
+    writers_.clear();
+  }
+
   const std::shared_ptr<TableContext>& context() const { return context_; }
 
   void bind(nb::handle plan, nb::sequence columns, nb::object canonical, nb::object canonical_batch, nb::object observer) {
@@ -114,6 +119,8 @@ class TableHandle {
   // The item's key, or -status, or kBadPriority.
   int64_t insert(nb::handle step, nb::handle priority, nb::handle timeout_s) {
     if (arena().forked()) return -static_cast<int64_t>(Status::kForked);  // the pooled rows are the parent's
+    const CallInFlight call(arena().calls());
+    if (!call.begun()) return -static_cast<int64_t>(Status::kSessionLost);
     const double p = priority_of(priority, facts());
     if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return kBadPriority;
     const int64_t deadline = deadline_of(timeout_s);
@@ -128,6 +135,8 @@ class TableHandle {
   // `priorities` float64 [N] contiguous or None. With a bad priority nothing went in.
   nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s) {
     if (arena().forked()) return nb::make_tuple(static_cast<int>(Status::kForked), 0, nb::none(), nb::none(), -1);
+    const CallInFlight call(arena().calls());
+    if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), 0, nb::none(), nb::none(), -1);
     std::vector<PyArrayObject*> arrays;
     npy_intp n = -1;
     nb::object converted;
@@ -401,10 +410,16 @@ class TableHandle {
     GilPatience patience(context_->observer.ptr());
     const Wait wait{deadline_of(timeout_s), &patience};
     Loan<SampleCall> scratch(*this, calls_, [&] { return std::make_unique<SampleCall>(arena()); });
-    SampleResult result;
+    SampleResult result{Status::kSessionLost, 0, 0};
     {
+      const CallInFlight in_flight(arena().calls());
       const GilRelease release;
-      result = call(*scratch, wait);
+      try {
+        if (in_flight.begun()) result = call(*scratch, wait);
+      } catch (const CorruptIndex&) {
+        arena().mark_failed();  // damage seen by a gather, outside any hold
+        throw;
+      }
     }
     scratch.keep_if_usable(result.status);
     result.status = handle_signals(result.status);
@@ -432,7 +447,7 @@ class TableHandle {
   }
 
   // A writer or scratch out of a pool, for one call: a call that meets no other finds the last one's, its chunk half full
-  // and its patterns decoded. It goes back unless the call's outcome, or an exception of the core, makes it suspect.
+  // and its patterns decoded. It goes back unless the call's outcome makes it suspect.
   template <class T>
   class Loan {
    public:

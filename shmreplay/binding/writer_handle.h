@@ -13,8 +13,8 @@ class WriterHandle {
  public:
   static constexpr int kNeedsEndEpisode = -101;  // what append() answers behind a row that ended its episode
   static constexpr int kLacksColumn = -102;      // what create_item() answers when a finished step lacks a column
-
   static constexpr int kNeedsFinalStep = -103;   // what end_episode() answers when a truncated episode lacks its final step
+  static constexpr int kUnfinished = -104;       // some items of an append() or end_episode() are in: that goes first
 
   // `end_columns`: bool columns of shape () that end an episode when true; `truncated`: that of them, or -1, after which
   // windows that look at the next step need a final one. `rules`: see read_rule; an episode's items cross nothing else.
@@ -27,24 +27,35 @@ class WriterHandle {
         writer_(*context_->arena, *context_->facts, history) {
     for (const PlanColumn& c : context_->bound_plan().columns()) formats_.push_back(number_format(c));
     for (nb::handle rule : rules) rules_.push_back(read_rule(nb::cast<nb::dict>(rule)));
+    for (ItemRule& rule : rules_) rule.prepare();
+  }
+
+  ~WriterHandle() {
+    const GilRelease release;  // closing may wait for the lock
+    writer_.give_up();
   }
 
   // Writes and finishes a whole row, with the items that rules make of it: all of that or nothing. Their keys (int64), or a
-  // status, or kNeedsEndEpisode, or (status, step, column) of a missing cell.
+  // status, or kNeedsEndEpisode, or (status, step, column) of a missing cell. More items than one hold can take go in by
+  // several: if some are in when the call fails, go_on() has to finish it before anything else (kUnfinished).
   nb::object append(nb::handle step, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(*this);
-    if (ended_ && !across_episodes_) return nb::int_(kNeedsEndEpisode);
+    if (unfinished_ != Unfinished::kNothing) return nb::int_(kUnfinished);
+    if (needs_end_episode()) return nb::int_(kNeedsEndEpisode);
+    const double p = call_priority(priority);
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     const std::vector<uint64_t> before = writer_.present();
     context_->write_step(writer_, step);
     for (uint32_t c = 0; c < context_->plan->columns().size(); ++c) writer_.mark(c);
-    return finish_with_items(before, priority, timeout_s);
+    return finish_with_items(before, p, timeout_s);
   }
 
   // Writes the columns that `arrays` has (None: absent) into the open row, beginning one if need be; it stays open.
   // With `finish` it is finished with its items, as in append().
   nb::object write_open(nb::object arrays, bool finish, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(*this);
+    if (unfinished_ != Unfinished::kNothing) return nb::int_(kUnfinished);
+    const double p = call_priority(priority);
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     const std::vector<uint64_t> before = writer_.present();
     const std::vector<PyArrayObject*> rows = context_->checked_arrays(arrays, 0);
@@ -53,7 +64,14 @@ class WriterHandle {
       std::memcpy(writer_.cell(c), PyArray_DATA(rows[c]), context_->plan->columns()[c].row_bytes);
       writer_.mark(c);
     }
-    return finish ? finish_with_items(before, priority, timeout_s) : nb::object(nb::int_(0));
+    return finish ? finish_with_items(before, p, timeout_s) : nb::object(nb::int_(0));
+  }
+
+  // Puts in what is left of the items of an append() that failed half-way. Answers as that.
+  nb::object go_on(nb::handle timeout_s) {
+    const Busy busy(*this);
+    if (unfinished_ != Unfinished::kAppend) return nb::int_(kUnfinished);
+    return put_items_and_finish({}, timeout_s);
   }
 
   // Columns that the open row has; empty when none is open.
@@ -69,6 +87,7 @@ class WriterHandle {
   // a row that ended an episode may lack columns, and only as the item's last step can they be left out.
   int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(*this);
+    if (unfinished_ != Unfinished::kNothing) return kUnfinished;
     const double p = priority_of(priority, *context_->facts);
     if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return TableHandle::kBadPriority;
     if (length == 0 || length > writer_.num_steps()) return -static_cast<int64_t>(Status::kHistory);
@@ -86,21 +105,24 @@ class WriterHandle {
     return status == Status::kOk ? key : -static_cast<int64_t>(status);
   }
 
-  // A selection for create_selected(): a rule whose reference is the newest step. Its number.
-  uint32_t add_selection(nb::dict rule) {
-    selections_.push_back(read_rule(rule));
-    return static_cast<uint32_t>(selections_.size() - 1);
+  // A selection for create_selected(), a rule whose reference is the newest step, at a number up to how many there are.
+  void set_selection(uint32_t number, nb::dict rule) {
+    const Busy busy(*this);
+    ItemRule read = read_rule(rule);
+    read.prepare();
+    if (number >= selections_.size()) selections_.resize(number + 1);
+    selections_[number] = std::move(read);
   }
 
   // An item by that selection. Its key, -status, kBadPriority, or (status, step, column) of a missing cell.
   nb::object create_selected(uint32_t selection, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(*this);
     if (forked()) return nb::int_(-static_cast<int>(Status::kForked));
+    if (unfinished_ != Unfinished::kNothing) return nb::int_(kUnfinished);
     const double p = priority_of(priority, *context_->facts);
     if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return nb::int_(TableHandle::kBadPriority);
     if (writer_.num_steps() == 0) return nb::int_(-static_cast<int>(Status::kHistory));
-    due_.clear();
-    due_done_ = 0;
+    begin_look();
     ItemRule::Missing missing{};
     writer_.look_at_finished(!writer_.row_is_open());
     Status s = selections_.at(selection).on_demand(writer_, formats_, due_, missing);
@@ -119,22 +141,22 @@ class WriterHandle {
   nb::object end_episode(bool clear_history, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(*this);
     if (forked()) return nb::int_(static_cast<int>(Status::kForked));
-    if (!ending_) {
-      nb::object refusal = find_due_at_end(priority);
+    if (unfinished_ == Unfinished::kAppend) return nb::int_(kUnfinished);
+    if (unfinished_ == Unfinished::kNothing) {
+      nb::object refusal = find_due_at_end(clear_history, call_priority(priority));
       if (!refusal.is_none()) return refusal;
     }
-    const Status s = insert_due(timeout_s, end_keys_.data());
+    const Status s = insert_due(timeout_s, keys_.data());
+    unfinished_ = s != Status::kOk && due_done_ > 0 ? Unfinished::kEnd : Unfinished::kNothing;
     if (s != Status::kOk) {
+      if (due_done_ == 0) forget();
       if (s == Status::kInterrupted) throw nb::python_error();
-      if (due_done_ == 0) stop_ending();
       return nb::int_(static_cast<int>(s));
     }
     for (ItemRule& rule : rules_) rule.applied();
-    nb::object keys = key_array(end_keys_);
-    stop_ending();
-    writer_.end_episode(clear_history);
+    writer_.end_episode(clears_);
     ended_ = truncated_now_ = false;
-    return keys;
+    return key_array();
   }
 
   int close(nb::handle timeout_s) {
@@ -159,7 +181,7 @@ class WriterHandle {
     if (!writer_.has(step, column)) return nb::none();
     const PlanColumn& c = context_->plan->columns()[column];
     auto* descr = reinterpret_cast<PyArray_Descr*>(c.descr.ptr());
-    Py_INCREF(descr);  // NewFromDescr steals it
+    Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
     PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(c.shape.size()),
                                            const_cast<npy_intp*>(c.shape.data()), nullptr, nullptr, 0, nullptr);
     if (array == nullptr) throw nb::python_error();
@@ -173,10 +195,13 @@ class WriterHandle {
     writer_.restore_row(present);
   }
 
-  bool is_ending() const { return ending_; }
+  bool is_ending() const { return unfinished_ == Unfinished::kEnd; }
+  bool is_unfinished() const { return unfinished_ != Unfinished::kNothing; }
+  // Index of the table whose limiter did not admit the call that timed out, or -1.
+  int blocking_table() const { return writer_.blocking_table() == kNone ? -1 : static_cast<int>(writer_.blocking_table()); }
   uint64_t oldest_step() const { return writer_.oldest_held(); }
   bool row_is_open() const { return writer_.row_is_open(); }
-  bool needs_end_episode() const { return ended_; }
+  bool needs_end_episode() const { return ended_ && !across_episodes_; }
   uint32_t num_steps() const { return writer_.num_steps(); }
   uint32_t num_whole() const { return writer_.num_whole(); }
   uint64_t episode_steps() const { return writer_.episode_steps(); }
@@ -186,7 +211,7 @@ class WriterHandle {
   // A writer belongs to one call at a time.
   class Busy {
    public:
-    explicit Busy(WriterHandle& w) : w_(w) {
+    explicit Busy(WriterHandle& w) : w_(w), call_(w.context_->arena->calls()) {
       if (w_.busy_.test_and_set(std::memory_order_acquire)) {  // SYNC POINT with ~Busy: one call's rows, then the next's
         raise_error("ShmReplayError", "table '" + w_.context_->facts->name +
                                           "': the writer is in use by another thread; give each thread a writer of its own");
@@ -196,8 +221,12 @@ class WriterHandle {
     Busy(const Busy&) = delete;
     Busy& operator=(const Busy&) = delete;
 
+    // Whether the session is still there to be written under.
+    bool begun() const noexcept { return call_.begun(); }
+
    private:
     WriterHandle& w_;
+    CallInFlight call_;
   };
 
   Status ensure_row(nb::handle timeout_s) {
@@ -215,17 +244,19 @@ class WriterHandle {
     return status;
   }
 
+  // Terminated wins over truncated: what comes behind it does not count.
   void note_end() {
+    bool truncated = false, terminated = false;
     for (const uint32_t c : end_columns_) {
-      const bool is_true = writer_.has(c) && *writer_.cell(c) != 0;
-      ended_ |= is_true;
-      if (static_cast<int>(c) == truncated_) truncated_now_ = is_true;
+      if (writer_.has(c) && *writer_.cell(c) != 0) (static_cast<int>(c) == truncated_ ? truncated : terminated) = true;
     }
+    ended_ |= truncated || terminated;
+    truncated_now_ = truncated && !terminated;
   }
 
-  static nb::object key_array(const std::vector<int64_t>& keys) {
-    nb::object array = new_array(NPY_INT64, static_cast<npy_intp>(keys.size()));
-    if (!keys.empty()) std::memcpy(array_data<int64_t>(array), keys.data(), keys.size() * sizeof(int64_t));
+  nb::object key_array() const {
+    nb::object array = new_array(NPY_INT64, static_cast<npy_intp>(keys_.size()));
+    if (!keys_.empty()) std::memcpy(array_data<int64_t>(array), keys_.data(), keys_.size() * sizeof(int64_t));
     return array;
   }
 
@@ -233,14 +264,30 @@ class WriterHandle {
     return nb::make_tuple(static_cast<int>(status), missing.step, missing.column);
   }
 
-  void use_call_priority(nb::handle priority) {
+  double call_priority(nb::handle priority) const {
     const double p = priority_of(priority, *context_->facts);
     if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) {
       const nb::str text = nb::repr(priority);
       raise_error("ValueError", "table '" + context_->facts->name + "': priority is " + text.c_str() +
                                     "; priorities must be finite and >= 0");
     }
-    for (DueItem& due : due_) due.priority = due.priority < 0 ? p : due.priority;
+    return p;
+  }
+
+  // The look is over: its items are due, at the call's priority where their rules do not say.
+  void take_due(double priority) {
+    for (DueItem& due : due_) due.priority = due.priority < 0 ? priority : due.priority;
+    keys_.assign(due_.size(), 0);
+  }
+
+  void begin_look() {
+    due_.clear();
+    due_done_ = 0;
+  }
+
+  void forget() {
+    for (ItemRule& rule : rules_) rule.forget();
+    due_.clear();
   }
 
   // What is left of due_, first without waiting.
@@ -259,59 +306,59 @@ class WriterHandle {
     return status;
   }
 
-  nb::object finish_with_items(const std::vector<uint64_t>& before, nb::handle priority, nb::handle timeout_s) {
-    due_.clear();
-    due_done_ = 0;
+  nb::object finish_with_items(const std::vector<uint64_t>& before, double priority, nb::handle timeout_s) {
+    begin_look();
     ItemRule::Missing missing{};
     Status s = Status::kOk;
     for (size_t i = 0; i < rules_.size() && s == Status::kOk; ++i) s = rules_[i].on_step(writer_, formats_, due_, missing);
-    std::vector<int64_t> keys(due_.size());
-    if (s == Status::kOk) {
-      if (!due_.empty()) use_call_priority(priority);
-      s = insert_due(timeout_s, keys.data());
-    }
     if (s != Status::kOk) {
-      for (ItemRule& rule : rules_) rule.forget();
+      forget();
       writer_.restore_row(before);
-      if (s == Status::kInterrupted) throw nb::python_error();
       return s == Status::kMissingCell ? missing_cell(s, missing) : nb::object(nb::int_(static_cast<int>(s)));
+    }
+    take_due(priority);
+    return put_items_and_finish(before, timeout_s);
+  }
+
+  nb::object put_items_and_finish(const std::vector<uint64_t>& before, nb::handle timeout_s) {
+    const Status s = insert_due(timeout_s, keys_.data());
+    unfinished_ = s != Status::kOk && due_done_ > 0 ? Unfinished::kAppend : Unfinished::kNothing;
+    if (s != Status::kOk) {
+      if (due_done_ == 0) {
+        forget();
+        writer_.restore_row(before);
+      }
+      if (s == Status::kInterrupted) throw nb::python_error();
+      return nb::int_(static_cast<int>(s));
     }
     for (ItemRule& rule : rules_) rule.applied();
     note_end();
     writer_.finish_row();
-    return rules_.empty() ? nb::object(nb::int_(0)) : key_array(keys);
+    return rules_.empty() ? nb::object(nb::int_(0)) : key_array();
   }
 
   // None, or what end_episode() has to answer instead.
-  nb::object find_due_at_end(nb::handle priority) {
+  nb::object find_due_at_end(bool clear_history, double priority) {
     const bool has_final = writer_.row_is_open();
-    if (truncated_now_ && !has_final && std::any_of(rules_.begin(), rules_.end(), [](const ItemRule& r) { return r.wants_final(); })) {
-      return nb::int_(kNeedsFinalStep);
-    }
-    due_.clear();
-    due_done_ = 0;
+    const auto wants_final = [&](const ItemRule& r) { return r.wants_final() && (clear_history || r.reach != Reach::kStretch); };
+    if (truncated_now_ && !has_final && std::any_of(rules_.begin(), rules_.end(), wants_final)) return nb::int_(kNeedsFinalStep);
+    begin_look();
     ItemRule::Missing missing{};
     Status s = Status::kOk;
     writer_.look_at_finished(!has_final);
     if (writer_.num_steps() > 0) {
-      for (size_t i = 0; i < rules_.size() && s == Status::kOk; ++i) s = rules_[i].on_end(writer_, has_final, formats_, due_, missing);
+      for (size_t i = 0; i < rules_.size() && s == Status::kOk; ++i) {
+        s = rules_[i].on_end(writer_, has_final, clear_history, formats_, due_, missing);
+      }
     }
     writer_.look_at_finished(false);
     if (s != Status::kOk) {
-      for (ItemRule& rule : rules_) rule.forget();
-      due_.clear();
+      forget();
       return s == Status::kMissingCell ? missing_cell(s, missing) : nb::object(nb::int_(static_cast<int>(s)));
     }
-    if (!due_.empty()) use_call_priority(priority);
-    end_keys_.assign(due_.size(), 0);
-    ending_ = true;
+    take_due(priority);
+    clears_ = clear_history;
     return nb::none();
-  }
-
-  void stop_ending() {
-    ending_ = false;
-    due_.clear();
-    due_done_ = 0;
   }
 
   PreparedPattern& span_pattern() {
@@ -336,8 +383,10 @@ class WriterHandle {
   std::vector<ItemRule> rules_, selections_;
   std::vector<DueItem> due_;              // of the look under way
   uint32_t due_done_ = 0;
-  bool ending_ = false;                   // end_episode() began and has items left
-  std::vector<int64_t> end_keys_;
+  std::vector<int64_t> keys_;             // of due_
+  enum class Unfinished { kNothing, kAppend, kEnd };
+  Unfinished unfinished_ = Unfinished::kNothing;  // what failed when some of its items were in
+  bool clears_ = true;                    // whether the end under way clears the history
   bool truncated_now_ = false;            // the last finished row's
   std::map<std::vector<bool>, std::unique_ptr<PreparedPattern>> patterns_;
   bool ended_ = false;

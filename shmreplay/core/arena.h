@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "calls_in_flight.h"
 #include "layout.h"
 
 namespace shmreplay {
@@ -122,6 +123,9 @@ class Arena {
   void mark_failed() const { header().failed.store(1, std::memory_order_release); }
   bool mlock_index() const;
 
+  // Of this mapping: see calls_in_flight.h.
+  CallsInFlight& calls() const noexcept { return calls_; }
+
  private:
   template <class T>
   T& element(uint64_t offset, uint64_t i, uint64_t n) const {
@@ -145,6 +149,7 @@ class Arena {
   std::vector<TableFacts> tables_;
   uint32_t session_, generation_, pid_;
   uint64_t fork_epoch_;
+  mutable CallsInFlight calls_;
 };
 
 // What a header says, for a daemon that decides whether to adopt a segment. Never throws for a damaged one.

@@ -1,5 +1,6 @@
 #include "formatter.h"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -85,9 +86,11 @@ void Formatter::write_state() {
   const Geometry& g = plan_.geometry;
   RobustLock::init(*at<LockBlock>(plan_.offsets.lock));
   auto& s = *at<ArenaState>(plan_.offsets.state);
-  // A key holds the low bits of seq. Beginning at random makes keys of two lives of a name differ; beginning low keeps
-  // sorted keys in insertion order until those bits wrap.
-  s.next_seq.put(1 + random_word() % (1u << 20));
+  // A key holds the low bits of seq. Beginning at random makes keys of two lives of a name, and of two arenas, differ;
+  // beginning in the lowest sixteenth keeps sorted keys in insertion order until those bits wrap.
+  uint32_t slot_bits = 1;
+  for (const TableSpec& t : spec_.tables) slot_bits = std::max(slot_bits, static_cast<uint32_t>(std::bit_width(t.max_size)));
+  s.next_seq.put(1 + random_word() % (uint64_t{1} << (63 - kShardBits - slot_bits - 4)));
   s.next_stream_serial.put(1);
   s.next_take.put(1);
   s.next_retire.put(1);

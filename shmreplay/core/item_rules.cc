@@ -45,6 +45,10 @@ bool ItemRule::asks_end() const noexcept {
   return std::any_of(conditions.begin(), conditions.end(), [](const Condition& c) { return c.kind == ConditionKind::kEndOfEpisode; });
 }
 
+uint64_t ItemRule::start_of(const StreamView& stream) const noexcept {
+  return reach == Reach::kStretch ? stream.stretch_start() : stream.episode_start();
+}
+
 bool ItemRule::wants_final() const noexcept {
   return std::any_of(outputs.begin(), outputs.end(), [](const RuleOutput& o) { return o.moves; });
 }
@@ -73,8 +77,11 @@ bool ItemRule::holds(const StreamView& stream, bool at_episode_end, const std::v
 Status ItemRule::on_step(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due,
                          Missing& missing) {
   const uint64_t t = stream.newest();
-  if (reach == Reach::kWholeEpisode || asks_end()) return Status::kOk;
-  const uint64_t start = stream.episode_start();
+  if (reach == Reach::kWholeEpisode) {  // said while the episode can still be ended, not when its start is gone
+    return t - stream.episode_start() < stream.history() ? Status::kOk : Status::kHistory;
+  }
+  if (asks_end()) return Status::kOk;
+  const uint64_t start = start_of(stream);
   const int64_t reference = static_cast<int64_t>(t) - (trigger() - 1);
   if (reference < static_cast<int64_t>(start)) return Status::kOk;
   const auto r = static_cast<uint64_t>(reference);
@@ -90,10 +97,19 @@ Status ItemRule::on_demand(const StreamView& stream, const std::vector<NumberFor
   return make(stream, {t, static_cast<uint64_t>(end), 0, false}, formats, due, missing);
 }
 
-Status ItemRule::on_end(const StreamView& stream, bool has_final, const std::vector<NumberFormat>& formats,
+Status ItemRule::on_end(const StreamView& stream, bool has_final, bool clears, const std::vector<NumberFormat>& formats,
                         std::vector<DueItem>& due, Missing& missing) {
-  const uint64_t start = stream.episode_start(), t = stream.newest();
+  const uint64_t start = start_of(stream), t = stream.newest();
   if (t + 1 <= start) return Status::kOk;
+  if (reach == Reach::kStretch && !clears) {
+    if (!has_final) return Status::kOk;
+    for (const RuleOutput& o : outputs) {  // else every window over this row would fail, and the stream with it
+      if (stream.has(t, o.column)) continue;
+      missing = {t, o.column};
+      return Status::kMissingCell;
+    }
+    return on_step(stream, formats, due, missing);
+  }
   if (reach == Reach::kHistory) {
     const bool is_new = has_final;  // a finished step was looked at when it was finished
     if (!(is_new || asks_end()) || !holds(stream, true, formats)) return Status::kOk;
@@ -122,7 +138,7 @@ Status ItemRule::on_end(const StreamView& stream, bool has_final, const std::vec
 // A window that the episode's end cuts, or that the final row completes.
 Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r, const std::vector<NumberFormat>& formats,
                             std::vector<DueItem>& due, Missing& missing, bool& stop) {
-  const uint64_t start = stream.episode_start(), rows_end = stream.newest() + 1;
+  const uint64_t start = start_of(stream), rows_end = stream.newest() + 1;
   // Where the window looks for a next step and none was given, one is taken to be there that lacks every column.
   const uint64_t end = rows_end + (wants_final() && !has_final ? 1 : 0);
   const uint64_t full = r + static_cast<uint64_t>(hi);
@@ -148,7 +164,7 @@ Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r
 
 Status ItemRule::make(const StreamView& stream, const Span& span, const std::vector<NumberFormat>& formats,
                       std::vector<DueItem>& due, Missing& missing) {
-  const uint64_t bound = reach == Reach::kHistory ? stream.oldest_held() : stream.episode_start();
+  const uint64_t bound = reach == Reach::kHistory ? stream.oldest_held() : start_of(stream);
   const int64_t origin = static_cast<int64_t>(span.reference) + lo;
   uint32_t before = 0;
   auto first = origin;

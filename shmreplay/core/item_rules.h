@@ -4,7 +4,8 @@
 // A rule is told of every finished step and of the episode's end, and answers with the items that are due. A window takes
 // steps r + lo .. r + hi - 1 around each reference step r (every `period` steps of an episode, never its final row); what
 // lies before the episode's start or behind its end is skipped, padded, shortened or shifted as the rule says. A pattern has
-// the newest step for reference, may reach back over an episode's start while the history holds, and has conditions.
+// the newest step for reference, may reach back over an episode's start while the history holds, and has conditions. To a
+// window across episodes all that came since the history was last cleared is one stretch, with the ends of an episode.
 #pragma once
 
 #include <map>
@@ -18,7 +19,7 @@ namespace shmreplay {
 
 enum class AtStart : uint32_t { kSkip = 0, kShort = 1, kRepeat = 2, kZeros = 3 };
 enum class AtEnd : uint32_t { kSkip = 0, kShorten = 1, kPad = 2, kShift = 3 };
-enum class Reach : uint32_t { kEpisode = 0, kHistory = 1, kWholeEpisode = 2 };
+enum class Reach : uint32_t { kEpisode = 0, kHistory = 1, kWholeEpisode = 2, kStretch = 3 };
 
 struct RuleSlice { int32_t begin, end, step; };  // offsets from the reference step, end exclusive
 
@@ -59,6 +60,8 @@ class StreamView {
   virtual uint64_t newest() const noexcept = 0;         // the step just finished, or the open row at the episode's end
   virtual uint64_t oldest_held() const noexcept = 0;
   virtual uint64_t episode_start() const noexcept = 0;
+  virtual uint64_t stretch_start() const noexcept = 0;  // the first step since the history was last cleared
+  virtual uint64_t history() const noexcept = 0;        // finished steps that are held at most
   virtual bool has(uint64_t step, uint32_t column) const noexcept = 0;
   virtual const char* cell(uint64_t step, uint32_t column) const = 0;
 };
@@ -90,15 +93,19 @@ class ItemRule {
   // Steps a writer must hold for this rule.
   uint32_t history() const noexcept;
 
-  // The outcome of a look: kOk, or kMissingCell with what was missing.
+  // Makes its pattern now, so that no look throws. std::length_error if that is too large for a record.
+  void prepare() { prepared({}); }
+
+  // The outcome of a look: kOk, or kMissingCell with what was missing; kHistory when the history can not hold what it needs.
   struct Missing { uint64_t step; uint16_t column; };
 
   // A step was finished. Adds the item that is due, if any.
   Status on_step(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing);
 
-  // The episode ends. `has_final`: the newest row is its final one, which may lack columns and is no reference step.
-  Status on_end(const StreamView& stream, bool has_final, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due,
-                Missing& missing);
+  // The episode ends. `has_final`: the newest row is its final one, which may lack columns and is no reference step; `clears`:
+  // the stretch ends with it, else its final row is a step like any other to a window across episodes.
+  Status on_end(const StreamView& stream, bool has_final, bool clears, const std::vector<NumberFormat>& formats,
+                std::vector<DueItem>& due, Missing& missing);
 
   // An item of the newest step, now; every cell that it selects must be there.
   Status on_demand(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing);
@@ -125,6 +132,7 @@ class ItemRule {
                       Missing& missing) const;
   bool holds(const StreamView& stream, bool at_episode_end, const std::vector<NumberFormat>& formats) const;
   int64_t trigger() const noexcept { return hi > 1 ? hi : 1; }
+  uint64_t start_of(const StreamView& stream) const noexcept;  // of what its reference steps are counted in
   bool asks_end() const noexcept;
   PreparedPattern& prepared(const std::vector<bool>& lacking);
   double priority_of(const StreamView& stream, uint64_t first, uint64_t end, uint64_t reference,

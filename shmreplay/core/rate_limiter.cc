@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <cmath>
 
 namespace shmreplay {
 namespace {
@@ -36,6 +37,16 @@ bool can_insert(const TableRecord& t, uint64_t n) noexcept {
   if (t.flags.get() & kPausedInserts) return false;
   if (live(l) + static_cast<int64_t>(n) <= l.min_size_to_sample.get()) return true;
   return difference_after(l, static_cast<double>(n), 0) <= l.max_diff.get();
+}
+
+uint64_t largest_burst(const TableRecord& t) noexcept {
+  const Limiter& l = t.limiter;
+  const double spi = l.samples_per_insert.get(), low = l.min_diff.get(), high = l.max_diff.get();
+  if (high == DBL_MAX || low == -DBL_MAX || spi <= 0) return UINT64_MAX;
+  // Samples come one by one: where they stop short of min_diff, that is by less than one.
+  const bool whole = spi == std::floor(spi) && low + l.offset.get() == std::floor(low + l.offset.get());
+  const double most = std::floor((high - low - (whole ? 0 : 1)) / spi);
+  return most >= 1 ? static_cast<uint64_t>(std::min(most, 1e15)) : 1;
 }
 
 bool can_go_on(const TableRecord& t, Side side) noexcept {

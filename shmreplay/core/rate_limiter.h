@@ -32,6 +32,9 @@ struct LimiterReport {
 bool can_sample(const TableRecord& t, uint64_t n) noexcept;
 bool can_insert(const TableRecord& t, uint64_t n) noexcept;
 
+// How many inserts a limiter can admit at once when sampling has caught up, at least 1: more would wait for ever.
+uint64_t largest_burst(const TableRecord& t) noexcept;
+
 // Whether one more call of that side would be admitted, or has to be told that the table is gone.
 bool can_go_on(const TableRecord& t, Side side) noexcept;
 

@@ -141,17 +141,34 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
   }
 }
 
-Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) {
+// Asks the sink for room for items of the structure of pattern `record`, as long as the table's longest.
+Status SampleCall::make_room(const TableFacts& t, uint32_t record, int64_t first, BatchSink& sink) {
   patterns_.settle();
   if (rows_.empty()) corrupt("a table has items and no structure");
-  for (uint32_t& rows : rows_) rows = std::max(rows, 1u);
-  const Pattern& structure = patterns_.at(picks_.front().pattern);
+  const Pattern& structure = patterns_.at(record);
   if (structure.outputs.size() != rows_.size()) corrupt("an item has another structure than its table");
+  const uint32_t at_least = t.item_steps > 1 && structure.names.empty() ? t.item_steps : 1;
   for (size_t o = 0; o < rows_.size(); ++o) {
-    if (structure.outputs[o].flags & kSqueezed) rows_[o] = 1;
-    else rows_[o] = std::max(rows_[o], t.item_steps > 1 && structure.names.empty() ? t.item_steps : 0u);
+    rows_[o] = structure.outputs[o].flags & kSqueezed ? 1 : std::max(rows_[o], at_least);
   }
-  if (!sink.prepare(structure, rows_.data(), first)) return Status::kInterrupted;
+  return sink.prepare(structure, rows_.data(), first) ? Status::kOk : Status::kInterrupted;
+}
+
+// Where a draw removes its item, want of memory must show before it: afterwards the item would be nowhere.
+Status SampleCall::make_room_early(const TableFacts& t, const Wait& wait, BatchSink& sink) {
+  patterns_.begin_part();
+  {
+    Hold hold(arena_);
+    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    if (t.record->structure_hash.get() == 0) return Status::kOk;  // no item yet
+    note_table(t);
+    if (!patterns_.note(hold, structure_pattern_)) return Status::kOk;
+  }
+  return make_room(t, structure_pattern_, 0, sink);
+}
+
+Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) {
+  if (const Status s = make_room(t, picks_.front().pattern, first, sink); s != Status::kOk) return s;
   gather(arena_, patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, sink.outputs());
   lease_.drop();
   for (size_t i = 0; i < picks_.size(); ++i) sink.describe(first + static_cast<int64_t>(i), picks_[i]);
@@ -163,6 +180,9 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
   const DropAtEnd drop_at_end(lease_);
   uint32_t done = 0;
   const auto end = [&](Status s) { return SampleResult{s, done, smallest_probability_}; };
+  if (options.count && t.consumes()) {
+    if (const Status s = make_room_early(t, wait, sink); s != Status::kOk) return end(s);
+  }
   LongWork work(wait);
   while (done < options.n) {
     const uint32_t before = done;

@@ -59,6 +59,8 @@ class SampleCall {
   static uint32_t admitted(const TableFacts& table, const SampleOptions& options, uint32_t want);
   void note_smallest(const TableFacts& table);
   bool add_pick(Hold& hold, const TableFacts& table, uint32_t g, double probability, bool count);
+  Status make_room(const TableFacts& table, uint32_t record, int64_t first, BatchSink& sink);
+  Status make_room_early(const TableFacts& table, const Wait& wait, BatchSink& sink);
   Status deliver(const TableFacts& table, int64_t first, BatchSink& sink);
   void note_table(const TableFacts& table);
 

@@ -35,7 +35,9 @@ StreamWriter::StreamWriter(Arena& arena, const TableFacts& table, uint32_t histo
       episode_slots_(arena.num_tables(), kNone),
       noted_(arena.num_tables(), Noted{0, 0}) {}
 
-StreamWriter::~StreamWriter() {
+StreamWriter::~StreamWriter() { give_up(); }
+
+void StreamWriter::give_up() noexcept {
   if (!is_open() || arena_.forked()) return;
   try {
     // What this can not close (the lock is stuck, the process forked) is closed with the session.
@@ -139,6 +141,9 @@ Status StreamWriter::take_chunk(const Wait& wait) {
       if (status == Status::kOk && !again) status = reclaim(arena_, wait, n);
       // Others may have reclaimed since our look and taken less than they freed; nobody would wake us for the rest.
       again |= n > 0 || arena_.state().num_free.get() > 0;
+      // What became evictable since, or that the table is gone, no chunk's wake tells of.
+      if (status == Status::kOk && !again) status = evict_for_room(wait, again);
+      again |= (table_.record->flags.get() & kDropped) != 0;
       return status;
     });
     if (s != Status::kOk) return s;
@@ -333,14 +338,30 @@ int64_t StreamWriter::put_in(Hold& hold, const DueItem& due) {
   return in.key;
 }
 
-// How many of the due items fit one hold's log, and what they need of it. 0: the first spans too many chunks.
+// Whether every item has its table's structure, as far as that is known: looked at before any goes in.
+bool StreamWriter::structures_fit(const DueItem* due, uint32_t n) const noexcept {
+  for (uint32_t i = 0; i < n; ++i) {
+    uint64_t structure = arena_.table(due[i].table).record->structure_hash.get();
+    for (uint32_t j = 0; structure == 0; ++j) {
+      if (due[j].table == due[i].table) structure = due[j].pattern->structure;  // at the latest its own
+    }
+    if (structure != due[i].pattern->structure) return false;
+  }
+  return true;
+}
+
+// How many of the due items go in with one hold: what its log has room for, and of a table what its limiter can ever admit
+// at once. `entries` is what they need of the log. 0: the first spans too many chunks.
 uint32_t StreamWriter::group_size(const DueItem* due, uint32_t n, uint32_t& entries) const {
   entries = 0;
   uint32_t size = 0;
   for (; size < std::min(n, kInsertGroup); ++size) {
+    const auto same = std::count_if(due, due + size, [&](const DueItem& d) { return d.table == due[size].table; });
+    if (size > 0 && static_cast<uint64_t>(same) >= largest_burst(*arena_.table(due[size].table).record)) break;
     const Place at = place_of(due[size].first);
     if ((uint64_t{at.row} + due[size].num_steps - 1) / arena_.geometry().chunk_steps >= kMaxItemChunks) break;
-    const uint32_t more = insert_entries(arena_.table(due[size].table), count_chunks(arena_, at, due[size].num_steps));
+    const uint32_t more = insert_entries(arena_.table(due[size].table), count_chunks(arena_, at, due[size].num_steps)) +
+                          static_cast<uint32_t>(due[size].pattern->pattern.outputs.size());  // lengths noted
     if (size > 0 && entries + more + kMaxOutputs > kLogCapacity) break;
     entries += more;
   }
@@ -354,17 +375,20 @@ Status StreamWriter::insert_group(DueItem* due, uint32_t n, uint32_t entries, co
     Hold hold(arena_);
     if (const Status s = enter_tables(hold, due, n, wait); s != Status::kOk) return s;
     if (blocked) blocked->leave(hold);
-    for (uint32_t i = 0; i < n; ++i) {
-      if (const Status s = intern_pattern(hold, *due[i].pattern); s != Status::kOk) return s;
-      if (const Status s = admit_structure(hold, arena_.table(due[i].table), *due[i].pattern); s != Status::kOk) return s;
+    uint32_t known = 0;
+    for (; known < n && hold.room() >= kPatternWords + kMaxOutputs; ++known) {
+      PreparedPattern& pattern = *due[known].pattern;
+      if (const Status s = intern_pattern(hold, pattern); s != Status::kOk) return s;
+      if (const Status s = admit_structure(hold, arena_.table(due[known].table), pattern); s != Status::kOk) return s;
     }
-    // A large pattern that was new and inserts of the largest size do not fit one log: the inserts get the next.
-    if (hold.room() < entries) continue;
+    // Large patterns that were new and inserts of the largest size do not fit one log: the rest gets the next.
+    if (known < n || hold.room() < entries) continue;
     const uint32_t before = blocking;
     if (admits(due, n, blocking)) {
       for (uint32_t i = 0; i < n; ++i) keys[i] = put_in(hold, due[i]);
       return Status::kOk;
     }
+    blocking_table_ = blocking;
     if (wait.try_only) return Status::kTimeout;
     if (!blocked || before != blocking) blocked.emplace(arena_, arena_.table(blocking), kInserts, wait);
     blocked->join(hold);
@@ -374,7 +398,10 @@ Status StreamWriter::insert_group(DueItem* due, uint32_t n, uint32_t entries, co
 }
 
 Status StreamWriter::insert_due(DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
-  for (done = 0; done < n;) {
+  done = 0;
+  blocking_table_ = kNone;
+  if (!structures_fit(due, n)) return Status::kStructure;
+  while (done < n) {
     uint32_t entries = 0;
     const uint32_t size = group_size(due + done, n - done, entries);
     if (size == 0) return Status::kTooManyChunks;
@@ -386,7 +413,10 @@ Status StreamWriter::insert_due(DueItem* due, uint32_t n, const Wait& wait, int6
 
 void StreamWriter::end_episode(bool clear_history) noexcept {
   if (row_is_open_) finish_row();
-  if (clear_history) num_held_ = 0;
+  if (clear_history) {
+    num_held_ = 0;
+    stretch_start_ = finished_;
+  }
   episode_steps_ = 0;
   episode_ = 0;
   std::fill(episode_slots_.begin(), episode_slots_.end(), kNone);

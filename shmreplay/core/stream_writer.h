@@ -23,6 +23,7 @@ class StreamWriter : public StreamView {
 
   Status open(const Wait& wait);
   Status close(const Wait& wait);  // idempotent
+  void give_up() noexcept;         // closes if it can; what the destructor does
   bool is_open() const noexcept { return stream_ != kNone; }
 
   // A row to write to: the open one, or the next. Waits for a chunk if it must.
@@ -56,7 +57,8 @@ class StreamWriter : public StreamView {
                      int64_t& key);
 
   // The items that rules found due, of the row being written and steps before it. Those that fit one hold go in all or none;
-  // `done` counts.
+  // `done` counts. kTimeout: blocking_table() is the index of the one whose limiter did not admit, or kNone.
+  uint32_t blocking_table() const noexcept { return blocking_table_; }
   Status insert_due(DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done);
 
   // The open row, if any, is the final step. The next row begins an episode.
@@ -66,6 +68,8 @@ class StreamWriter : public StreamView {
   uint64_t newest() const noexcept override { return finished_ - (newest_is_finished_ ? 1 : 0); }
   uint64_t oldest_held() const noexcept override { return finished_ - num_held_; }
   uint64_t episode_start() const noexcept override { return finished_ - episode_steps_; }
+  uint64_t stretch_start() const noexcept override { return stretch_start_; }
+  uint64_t history() const noexcept override { return history_; }
   bool has(uint64_t step, uint32_t column) const noexcept override;
   const char* cell(uint64_t step, uint32_t column) const override;
   // Whether newest() is the last finished step: at the end of an episode without an open row.
@@ -79,6 +83,7 @@ class StreamWriter : public StreamView {
   Place place_of(uint64_t step) const noexcept;
   bool admits(const DueItem* due, uint32_t n, uint32_t& blocking) const;
   Status enter_tables(Hold& hold, const DueItem* due, uint32_t n, const Wait& wait) const;
+  bool structures_fit(const DueItem* due, uint32_t n) const noexcept;
   uint32_t group_size(const DueItem* due, uint32_t n, uint32_t& entries) const;
   Status insert_group(DueItem* due, uint32_t n, uint32_t entries, const Wait& wait, int64_t* keys);
   int64_t put_in(Hold& hold, const DueItem& due);
@@ -99,6 +104,7 @@ class StreamWriter : public StreamView {
   uint32_t num_present_ = 0;
   uint64_t finished_ = 0;                 // rows finished since the stream's start: the number of the next one
   bool newest_is_finished_ = false;
+  uint64_t stretch_start_ = 0;            // the first step since the history was cleared
   std::vector<Place> held_;               // ring of the newest `history_` finished rows, by number
   std::vector<uint64_t> held_present_;    // and which columns they have
   uint32_t num_held_ = 0;
@@ -108,6 +114,7 @@ class StreamWriter : public StreamView {
   std::vector<uint32_t> episode_slots_;   // by table
   struct Noted { uint64_t pattern_hash, positions; };
   std::vector<Noted> noted_;              // by table: lengths noted last
+  uint32_t blocking_table_ = kNone;
 };
 
 }  // namespace shmreplay

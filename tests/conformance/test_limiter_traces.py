@@ -13,8 +13,12 @@ from tests.tables import TableMaker
 
 COUNTS = (1, 2, 3, 7)  # the n of the recorded verdicts
 
-# Some of the recorded limiters have bounds below min_size_to_sample * samples_per_insert, and their makers are warned.
-pytestmark = pytest.mark.filterwarnings("ignore:SampleToInsertRatio:UserWarning")
+# Some of the recorded limiters have bounds below min_size_to_sample * samples_per_insert, some wait for more items than
+# the table may have, and their makers are warned.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:SampleToInsertRatio:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*sampling never starts:UserWarning"),
+]
 
 
 def do(table: TableHandle, op: str, last: Batch | None) -> Batch | None:

@@ -111,7 +111,6 @@ class TableMachine(RuleBasedStateMachine):
         self._given: list[int] = []  # every key ever given
         self._episodes: dict[object, int] = {}
         self._n = 0
-        self._longest = self.item_steps
 
     def _start(self, config: Config) -> None:
         note(f"{config}")
@@ -173,7 +172,6 @@ class TableMachine(RuleBasedStateMachine):
     def _append(self, key: int, rows: tuple[Row, ...], priority: float | None, episode: object, at: int) -> None:
         assert key not in self._given
         self._given.append(key)
-        self._longest = max(self._longest, len(rows))
         self.plain.append(key, rows, priority, episode, at)
 
     def _explains(self, error: object) -> bool:
@@ -234,7 +232,7 @@ class TableMachine(RuleBasedStateMachine):
         for item, episode in zip(items, batch.episodes.tolist(), strict=True):
             assert self._episodes.setdefault(item.episode, episode) == episode
         assert len(set(self._episodes.values())) == len(self._episodes)
-        ns = np.zeros((len(items), self._longest), np.int64)
+        ns = np.zeros((len(items), self.item_steps), np.int64)
         for i, item in enumerate(items):
             ns[i, : len(item.rows)] = [row.n for row in item.rows]
         for path in PATHS:

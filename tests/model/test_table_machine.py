@@ -89,7 +89,7 @@ class SpansMachine(TableMachine):
         self.writer.close()
         self._new_writer(history)
 
-    @rule(count=st.integers(1, 60), length=st.integers(1, 6), priority=st.none() | PRIORITIES)
+    @rule(count=st.integers(1, 60), length=st.integers(1, 4), priority=st.none() | PRIORITIES)
     def write_on(self, count: int, length: int, priority: float | None) -> None:
         """Step after step, and an item of the newest ones with each."""
         for _ in range(count):
@@ -117,6 +117,10 @@ class SpansMachine(TableMachine):
 
     @rule(length=st.integers(1, 6), priority=st.none() | PRIORITIES)
     def create_item(self, length: int, priority: float | None) -> None:
+        if length > self.item_steps:
+            with pytest.raises(ValueError, match=f"length is {length}; .* was declared with item_steps=4"):
+                self.writer.create_item(priority, length=length, timeout_s=0)
+            return
         if length > self.pen.num_steps:
             expected = f"length is {length}, but the writer holds {self.pen.num_steps} steps"
             with pytest.raises(ValueError, match=expected):

@@ -128,6 +128,23 @@ TEST(actors_and_learners_in_lockstep_never_lose_a_wake) {
   CHECK_EQ(w.table().record->limiter.samples.get(), 2 * n);
 }
 
+// Two sleep, one insert wakes one, and that one leaves without it: its leaving bumps the word for the other.
+TEST(a_call_that_leaves_without_what_it_was_woken_for_bumps_the_word_again) {
+  World w(queue_of(4));
+  Blocked first(w.arena, w.table(), kSamples, kNow), second(w.arena, w.table(), kSamples, kNow);
+  join(w.arena, first);
+  join(w.arena, second);
+  const std::atomic<uint32_t>& futex = w.table().record->sides[kSamples].futex;
+  insert(w.arena, 1);
+  CHECK_EQ(futex.load(), 1u);
+  {
+    Hold hold(w.arena);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
+    first.leave(hold);
+  }
+  CHECK_EQ(futex.load(), 2u);
+}
+
 // The one that is woken gives up at the same moment: its leaving asks the question again.
 TEST(a_call_that_times_out_hands_its_permission_on) {
   World w(queue_of(4));

@@ -158,7 +158,6 @@ TEST(a_run_of_rows_that_the_limiter_stops_says_how_many_went_in) {
   check_healthy(w.arena);
 }
 
-// The chunk's items of the queue go; those of the table that evicts stay, and may be evicted for the waiting writer.
 TEST(an_item_of_more_chunks_than_a_hold_can_log_is_refused) {
   World w(one_table(open_table("a", 10), 1, 500));
   Actor actor(w.arena, w.table(), kMaxItemChunks + 5);

@@ -19,9 +19,14 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A wheel of the sources as they are, made in the build folder that the editable install filled: seconds."""
+    """A wheel of the sources as they are. It takes minutes the first time, seconds when little has changed since.
+
+    Its build folder is its own: that of the editable install may have been filled by an isolated build, whose paths to
+    cmake and nanobind are gone by now.
+    """
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    build += ["-C", f"build-dir={ROOT / 'build' / 'wheel-of-tests'}", str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = folder.glob("shmreplay-*.whl")

@@ -81,3 +81,18 @@ def test_a_missing_core_explains_itself_with_a_command(
     last_words = done.stderr[done.stderr.rindex("ImportError: ") :]
     assert "native core could not be loaded" in last_words
     assert "pip install" in last_words
+
+
+def test_a_clone_that_hides_the_installed_package_says_only_that(
+    run_clean: Run, clean_venv: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    (package,) = (clean_venv / "lib").glob("python*/site-packages/shmreplay")
+    shutil.copytree(package, tmp_path / "shmreplay", ignore=shutil.ignore_patterns("*.so"))
+    (tmp_path / "pyproject.toml").touch()
+    done = run_clean("python", "-c", "import shmreplay", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: the source folder {tmp_path / 'shmreplay'} hides the installed shmreplay: run from outside of "
+        f"{tmp_path}, with scripts that lie outside of it too, or set PYTHONSAFEPATH=1 (or python -P; Python 3.11 or "
+        "later)"
+    )

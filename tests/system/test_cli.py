@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 import shmreplay as sr
-from tests.system.conftest import DaemonProcess, Script, eventually, is_asleep, table
+from tests.system.conftest import DaemonProcess, Script, StartDaemon, eventually, is_asleep, table
 
 MODULE = "shmreplay.clients.cli.main"
 
@@ -102,8 +102,8 @@ def test_a_plan_of_another_remover_needs_more() -> None:
     [
         (["--max-size", "0", "--column", "a=int64"], "max_size is 0; expected an integer in 1.."),
         (["--max-size", "9", "--column", "a"], "--column a: expected NAME=DTYPE or NAME=DTYPE[SHAPE]"),
-        (["--max-size", "9", "--column", "a=nothing"], "nothing"),
-        (["--max-size", "9", "--column", "a=object"], "object"),
+        (["--max-size", "9", "--column", "a=nothing"], "--column a=nothing: dtype 'nothing' is not known to numpy"),
+        (["--max-size", "9", "--column", "a=object"], "--column a=object: dtype object cannot be a column"),
     ],
 )
 def test_a_plan_that_cannot_be_is_one_clear_line(arguments: list[str], reason: str) -> None:
@@ -111,6 +111,30 @@ def test_a_plan_that_cannot_be_is_one_clear_line(arguments: list[str], reason: s
     assert (ran.returncode, ran.stdout) == (1, "")
     assert reason in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("size", ["1e6", "1_000_000", "1000000.0"])
+def test_a_count_may_be_written_as_people_write_it(size: str) -> None:
+    options = ("--column", "a=int64", "--json")
+    assert shmreplay("plan", "--max-size", size, *options).stdout == (
+        shmreplay("plan", "--max-size", "1000000", *options).stdout
+    )
+
+
+@pytest.mark.parametrize("size", ["1.5", "many", "inf", "nan"])
+def test_a_count_that_is_no_whole_number_is_a_usage_error(size: str) -> None:
+    ran = shmreplay("plan", "--max-size", size, "--column", "a=int64")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert f"argument --max-size: {size!r} is no whole number; expected one such as 1000000, 1_000_000 or" in ran.stderr
+
+
+def test_the_daemons_socket_is_named_alike_in_both_programs(make_daemon: StartDaemon) -> None:
+    daemon = make_daemon()
+    wanted, daemon.socket = daemon.socket, daemon.socket + ".other"
+    daemon.start("--address", wanted)  # behind DaemonProcess' own --socket; the last one counts
+    daemon.socket = wanted
+    for option in ("--address", "--socket"):
+        assert shmreplay("tables", option, wanted).stdout == "no tables\n"
 
 
 def test_a_ctrl_c_ends_it_with_code_130(daemon: DaemonProcess, run_script: Callable[..., Script]) -> None:

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -135,8 +136,32 @@ def test_checkpoints_come_later(client: sr.Client) -> None:
 def test_only_tables_can_be_created(client: sr.Client) -> None:
     with pytest.raises(TypeError, match=r"expected shmreplay.Table, got str"):
         client.create_tables(["replay"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"create_tables: expected a list of Tables, got a Table; write \[table\]"):
+        client.create_tables(table())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one table"):
         client.create_tables([])
+
+
+def test_arguments_of_other_types_are_refused_before_the_daemon_hears_of_them(client: sr.Client) -> None:
+    limiter = sr.rate_limiters.MinSize(1)
+    calls: list[Callable[[Any], object]] = [
+        client.table,
+        client.drop_table,
+        client.reset,
+        client.pause,
+        client.resume,
+        lambda name: client.set_rate_limiter(name, limiter),
+    ]
+    for call in calls:
+        for name in (None, 3):
+            with pytest.raises(TypeError, match=f"the table's name is {name}; expected a str"):
+                call(name)
+    with pytest.raises(TypeError, match=r"table 'a': expected a rate limiter of shmreplay.rate_limiters, got 'x'"):
+        client.set_rate_limiter("a", "x")  # type: ignore[arg-type]
+    for timed in (client.create_tables, lambda tables, timeout_s: client.drop_table("a", timeout_s)):
+        with pytest.raises(ValueError, match="timeout_s is -1; expected seconds >= 0"):
+            timed([table()], timeout_s=-1)
+    assert client.tables() == {}
 
 
 @pytest.mark.parametrize("timeout_s", [-1, float("nan")])

@@ -48,20 +48,32 @@ def test_its_python_runs_as_written(block: str, tmp_path: pathlib.Path) -> None:
     assert run_python(str(file)) == ""
 
 
-def test_its_example_computes_the_targets_of_the_episode(tmp_path: pathlib.Path) -> None:
+def episodes(rng: np.random.Generator) -> list[tuple[np.ndarray, list[float]]]:
+    """Observations, the final one included, and rewards of the example's episodes."""
+    found = []
+    for length in (20, 2):
+        drawn = [(rng.normal(size=4).astype("float32"), rng.normal()) for _ in range(length)]
+        found.append((np.array([*(o for o, _ in drawn), rng.normal(size=4).astype("float32")]), [r for _, r in drawn]))
+    return found
+
+
+def test_its_example_computes_the_targets_of_its_episodes(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "readme.py"
     file.write_text(BLOCKS[0], encoding="utf-8")
     seen = runpy.run_path(str(file))
-    batch, lengths = seen["batch"], seen["num_rewards"] + 1
-    assert set(np.unique(lengths)) <= {2, 3, 4}
-    assert seen["has_future"].all(), "the episode was cut off, it did not terminate"
-    rows = np.arange(len(batch))
-    np.testing.assert_array_equal(seen["next_observation"], batch.data["observation"][rows, lengths - 1])
-    # An item of fewer than 4 rows is one of the last ones: it ends with the final observation, after 20 steps.
-    assert ((batch.steps + lengths == 21) | (lengths == 4)).all()
-    for i in rows:
-        rewards = batch.data["reward"][i, : lengths[i] - 1]
-        np.testing.assert_allclose(seen["returns"][i], sum(0.99**k * r for k, r in enumerate(rewards)), rtol=1e-5)
+    expected = {}
+    for observations, rewards in episodes(np.random.default_rng(0)):
+        for t in range(len(rewards)):
+            last = min(t + 3, len(rewards))
+            value = sum(0.99**k * reward for k, reward in enumerate(rewards[t:last]))
+            expected[observations[t].tobytes()] = (value, last - t, observations[last])
+    data = seen["batch"].data
+    for i in range(64):
+        value, num_steps, next_observation = expected[data["observation"][i].tobytes()]
+        np.testing.assert_allclose(seen["returns"][i], value, rtol=1e-5)
+        assert seen["num_steps"][i] == num_steps
+        np.testing.assert_allclose(seen["discounts"][i], 0.99**num_steps)  # cut off, not terminated
+        np.testing.assert_array_equal(data["next_observation"][i], next_observation)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

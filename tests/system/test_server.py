@@ -222,6 +222,33 @@ def test_tables_that_cannot_be_created_end_it_again() -> None:
         sr.Server(tables=[table(max_size=2**31 - 2, item_steps=1000)])
 
 
+def test_a_table_that_is_in_no_list_is_refused_before_a_daemon_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **options: pytest.fail("a daemon was started"))
+    with pytest.raises(TypeError, match=r"Server: expected a list of Tables, got a Table; write \[table\]"):
+        sr.Server(table())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Server: expected shmreplay.Table, got str"):
+        sr.Server(["replay"])  # type: ignore[list-item]
+
+
+def test_it_is_not_pickled_but_its_client_is() -> None:
+    with sr.Server(tables=[table()]) as server:
+        with pytest.raises(TypeError, match=r"a Server can not be pickled; pass server.address, or server.client\(\)"):
+            pickle.dumps(server)
+        with server.client() as client, pickle.loads(pickle.dumps(client)) as other:
+            assert list(other.tables()) == ["replay"]
+
+
+def test_who_comes_after_its_end_is_told_at_once() -> None:
+    with sr.Server(tables=[table()]) as server:
+        client = sr.connect(server.address, timeout_s=None)
+    ended = f"the sr.Server at this address has ended \\({server.address}\\)"
+    with pytest.raises(sr.DaemonUnavailable, match=ended):
+        sr.connect(server.address, timeout_s=None)  # would wait for ever
+    with pytest.raises(sr.DaemonUnavailable, match=ended):
+        client.tables()
+    client.close()
+
+
 def test_what_comes_later_is_refused_by_name() -> None:
     with pytest.raises(sr.ShmReplayError, match="not supported yet"):
         sr.Server(checkpoint_dir="/tmp")
@@ -261,7 +288,7 @@ def test_closing_frees_those_who_wait_in_the_tables_of_a_daemon_that_was_killed(
     os.kill(server.pid, signal.SIGKILL)
     wait_for_end(server.pid)
     server.close()
-    assert actor.finish()[:2] == (0, "table 'replay': sample: the table was dropped\n")
+    assert actor.finish()[:2] == (0, "table 'replay': sample: the table was dropped, or its server was closed\n")
 
 
 def test_the_next_server_frees_those_who_wait_in_what_one_left_that_was_killed_with_its_parent(run_script: Run) -> None:
@@ -277,7 +304,7 @@ def test_the_next_server_frees_those_who_wait_in_what_one_left_that_was_killed_w
     os.kill(pid, signal.SIGKILL)
     wait_for_end(pid)
     with sr.Server():
-        assert actor.finish()[:2] == (0, "table 'replay': sample: the table was dropped\n")
+        assert actor.finish()[:2] == (0, "table 'replay': sample: the table was dropped, or its server was closed\n")
 
 
 def test_a_server_leaves_those_of_the_living_alone(run_script: Run) -> None:

@@ -1,5 +1,6 @@
 """Batch: structure, masks, lengths, and weights against closed forms on four rows."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,13 @@ def test_an_empty_batch_has_no_weights(normalise: Any) -> None:
 
 @pytest.mark.parametrize("beta", [-0.1, float("nan"), float("inf")])
 def test_a_beta_that_is_none_is_refused(beta: float) -> None:
-    with pytest.raises(ValueError, match=f"weights: beta is {beta}; expected a finite number >= 0"):
+    with pytest.raises(ValueError, match=f"weights: beta is {beta}; expected a "):
+        native(1, 1, None).weights(beta)
+
+
+@pytest.mark.parametrize("beta", ["a", None, [0.4]])
+def test_a_beta_of_another_type_is_refused(beta: Any) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"weights: beta is {beta!r}; expected a number")):
         native(1, 1, None).weights(beta)
 
 

@@ -31,8 +31,14 @@ INFO: dict[str, Any] = {
 class Arena:
     """As much of an arena as the texts need."""
 
-    def __init__(self, num_sessions: int = 1) -> None:
+    num_tables = 2
+
+    def __init__(self, num_sessions: int = 1, size: int = 10) -> None:
         self._num_sessions = num_sessions
+        self._size = size
+
+    def table(self, index: int) -> "Table":
+        return Table(size=self._size if index == 1 else 0)
 
     def sessions(self) -> list[dict[str, int]]:
         return [{}] * self._num_sessions
@@ -49,6 +55,10 @@ class Table:
 
     def info(self) -> dict[str, Any]:
         return self._info
+
+    @property
+    def size(self) -> int:
+        return int(self._info["size"])
 
     def can_insert(self, n: int) -> bool:
         assert n == 1
@@ -68,8 +78,8 @@ def test_a_blocked_insert_gives_the_limiters_numbers() -> None:
         "the rate limiter: 12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert: difference 0; one more insert "
         "would make the difference 2.5, over max_diff 1.5, with the table beyond min_size_to_sample 5. A sample lets "
         "it "
-        "go on (last one never), or set_rate_limiter(); no other process is attached yet: so far this one waits for "
-        "itself"
+        "go on (last one never), or set_rate_limiter(); no other process has attached; only a thread of this one could "
+        "end the wait"
     )
 
 
@@ -105,6 +115,15 @@ def test_an_insert_that_the_limiter_admits_waits_for_room() -> None:
     )
 
 
+def test_chunks_that_open_writers_alone_hold_are_called_theirs() -> None:
+    info = {**INFO, "can_insert": True}
+    assert blocking.explain_room(Arena(2, size=0), info) == (  # type: ignore[arg-type]
+        "the arena has no room for more steps: of 10 chunks of 4 steps 7 are held by open writers, none by items, 2 "
+        "are still being read, 1 are free. Close a writer, or create the table with a larger capacity_steps or more "
+        "max_streams; 1 other process is attached"
+    )
+
+
 def test_a_bound_that_is_none_is_called_none() -> None:
     assert "under min_diff none" in sample_text(min_diff=-1.7e308)
     assert "over max_diff none" in insert_text(max_diff=1.7e308)
@@ -112,9 +131,8 @@ def test_a_bound_that_is_none_is_called_none() -> None:
 
 def test_a_look_at_an_empty_table_says_so() -> None:
     assert blocking.explain_looks(Arena(1), {**INFO, "last_insert_s_ago": None}) == (  # type: ignore[arg-type]
-        "the table is empty. An insert lets it go on (last one never); no other process is attached yet: so far this "
-        "one "
-        "waits for itself"
+        "the table is empty. An insert lets it go on (last one never); no other process has attached; only a thread of "
+        "this one could end the wait"
     )
 
 
@@ -138,7 +156,7 @@ def test_long_waits_are_logged_after_ten_seconds_and_then_every_minute(caplog: p
 def test_who_is_alone_is_told_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
     [text] = reports(caplog, "blocked", [1, 2, 3], 1, Table(blocked_inserts=1))
     assert text.startswith("table 'replay': blocked for 1 s: the rate limiter")
-    assert "this one waits for itself" in text
+    assert "only a thread of this one could end the wait" in text
 
 
 def test_a_report_names_the_side_that_waits(caplog: pytest.LogCaptureFixture) -> None:

@@ -399,7 +399,7 @@ def test_a_tensor_that_numpy_cannot_read_is_refused_with_the_reason() -> None:
         ((1.0, 2.0), "expected float32 (2,), got a tuple of 2; pass a numpy array"),
         ({"a": 1}, "expected float32 (2,), got a dict with the keys 'a'; pass a numpy array"),
         ("12", "expected float32 (2,), got a str; pass a numpy array"),
-        (None, "missing from the step; expected float32 (2,); only a partial append may leave a column out"),
+        (None, "is None; expected float32 (2,); only a partial append may leave a column out"),
     ],
 )
 def test_what_is_no_array_is_refused(value: object, text: str) -> None:
@@ -464,7 +464,7 @@ def test_sequences_stand_for_each_other_and_named_tuples_are_known_by_their_fiel
         ({"a": {1: 1}}, "table 'replay': unknown key 'a/1'; the signature has 'b' there"),
         ({}, "table 'replay', column 'a/b[0]': missing from the step; expected float32 (); only a partial append may"),
         (None, "table 'replay', column 'a/b[0]': missing from the step"),
-        ({"a": {"b": [1, None]}}, "table 'replay', column 'a/b[1]': missing from the step; expected float32 ()"),
+        ({"a": {"b": [1, None]}}, "table 'replay', column 'a/b[1]': is None; expected float32 ()"),
         ({"a": {"b": [1, 2]}}, "table 'replay', column 'p/left': missing from the step; expected float32 ()"),
     ],
 )

@@ -1,10 +1,12 @@
 """TableInfo: every field comes from the core, or from the priorities."""
 
+import math
 from dataclasses import FrozenInstanceError, asdict, fields
 from typing import Any
 
 import pytest
 
+import shmreplay as sr
 from shmreplay.clients.info import TableInfo
 
 PRIORITIES = ("min_priority", "max_priority", "sum_priority")
@@ -27,6 +29,15 @@ def test_every_field_is_read_under_its_own_name() -> None:
     assert (info.min_priority, info.max_priority, info.sum_priority) == (0.5, 8.0, 20.25)
     rest = {name: value for name, value in found.items() if name not in PRIORITIES}
     assert list(rest.values()) == list(range(len(rest)))
+
+
+def test_bounds_that_are_none_are_infinite() -> None:
+    class Unbounded(Native):
+        def info(self) -> dict[str, Any]:
+            return {**super().info(), **sr.rate_limiters.MinSize(1).numbers()}
+
+    info = TableInfo.read(Unbounded())  # type: ignore[arg-type]
+    assert (info.min_diff, info.max_diff) == (-math.inf, math.inf)
 
 
 def test_every_field_is_documented() -> None:

@@ -1,6 +1,8 @@
 """The control protocol: bounded, plain, and clear about what is wrong."""
 
 import os
+import pathlib
+import re
 import socket
 import struct
 import threading
@@ -245,6 +247,24 @@ def test_an_address_is_a_path_with_or_without_unix() -> None:
 def test_an_address_that_is_no_socket_path_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match=r"not a socket path|Linux allows 107"):
         protocol.socket_path(address)
+
+
+@pytest.mark.parametrize("address", ["localhost:8000", "10.0.0.1:80", ":7", "[::1]:80"])
+def test_an_address_on_a_network_is_refused_with_what_to_give(address: str) -> None:
+    text = f"address {address!r} looks like host:port; shmreplay has no network protocol: give a socket path such as"
+    with pytest.raises(ValueError, match=re.escape(text)):
+        protocol.socket_path(address)
+
+
+def test_a_directory_is_no_address(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"address '{tmp_path}' is a directory; give the path")):
+        protocol.socket_path(str(tmp_path))
+
+
+def test_sockets_of_embedded_daemons_are_known_by_their_path() -> None:
+    assert protocol.is_embedded_socket(protocol.embedded_socket_path("/tmp", "0123456789ab"))
+    for path in ("/run/shmreplay/default.sock", "/tmp/shmreplay-mine/control.sock", "/tmp/control.sock"):
+        assert not protocol.is_embedded_socket(path)
 
 
 def test_an_address_of_another_type_is_a_type_error() -> None:

@@ -204,7 +204,7 @@ def test_the_batch_size_is_the_leading_axis_of_all_columns(n: int) -> None:
         ),
         (
             batch_of(np.zeros((3, 2)), None, np.zeros(3)),
-            "column 'observation/speed': missing from the batch; expected float32 (N,)",
+            "column 'observation/speed': is None; expected float32 (N,)",
         ),
         (
             [{"reward": 1.0}],

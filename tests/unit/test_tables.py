@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from typing import Any
 
 import msgpack
@@ -95,7 +96,8 @@ def test_a_name_must_be_a_str() -> None:
         ({"item_steps": 0}, ValueError, "item_steps is 0; expected an integer in 1.."),
         ({"max_streams": 0}, ValueError, "max_streams is 0; expected an integer in 1.."),
         ({"max_sessions": True}, TypeError, "max_sessions is True; expected an integer in 1.."),
-        ({"chunk_steps": 0}, ValueError, "chunk_steps is 0; expected an integer in 1.."),
+        ({"chunk_steps": 0}, ValueError, "chunk_steps is 0; expected an integer in 1..16777216"),
+        ({"chunk_steps": 2**24 + 1}, ValueError, "chunk_steps is 16777217; expected an integer in 1..16777216"),
         ({"capacity_steps": 0}, ValueError, "capacity_steps is 0; expected an integer in 1.."),
         (
             {"capacity_steps": 9, "item_steps": 10},
@@ -149,6 +151,7 @@ def test_it_is_frozen_and_equal_by_what_its_signature_means() -> None:
     st.sampled_from([None, "wait", "error"]),
     st.sampled_from([None, "shared"]),
 )
+@pytest.mark.filterwarnings("ignore:table 'replay'. min_size_to_sample:UserWarning")
 def test_it_comes_back_from_its_wire_form(
     sampler: selectors.Selector,
     remover: selectors.Selector,
@@ -177,6 +180,18 @@ def test_it_comes_back_from_its_wire_form(
     assert again == table
     assert again.difference(table) == []
     assert again.to_wire() == table.to_wire()
+
+
+def test_a_limiter_that_waits_for_more_items_than_there_can_be_is_warned_of_once() -> None:
+    text = "table 'big': min_size_to_sample is 100, more than max_size 10: sampling never starts"
+    with pytest.warns(UserWarning) as caught:
+        table = Table("big", SIGNATURE, 10, rate_limiter=rate_limiters.MinSize(100))
+    assert [(str(warning.message), warning.filename) for warning in caught] == [(text, __file__)]
+    with warnings.catch_warnings(record=True) as later:
+        warnings.simplefilter("always")
+        assert Table.from_wire(table.to_wire()) == table
+        Table("big", SIGNATURE, 10, rate_limiter=rate_limiters.MinSize(10))
+    assert later == []
 
 
 def test_the_difference_names_every_field() -> None:

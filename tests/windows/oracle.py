@@ -11,7 +11,7 @@ Shown = dict[str, list[int | None]]
 
 @dataclass(frozen=True)
 class Plain:
-    """A window by its ranges: `columns[output] = (first, end)`; `moving` outputs show the final steps of a cut window."""
+    """A window by its ranges, `columns[output] = (first, end)`; `moving` outputs show the last steps of a cut one."""
 
     columns: Mapping[str, tuple[int, int]]
     moving: Sequence[str]

@@ -137,7 +137,9 @@ def test_a_reward_at_the_end_comes_once_an_episode_from_every_window(make_table:
             writer.end_episode({"observation": length})
     batch = table.get(table.keys())
     rewards, real = batch.data["reward"], batch.mask["reward"]
-    if rewards.ndim == 2 and "next_observation" in batch.data:  # n-steps see it as often as they reach it: count references
+    if (
+        rewards.ndim == 2 and "next_observation" in batch.data
+    ):  # n-steps see it as often as they reach it: count references
         rewards, real = rewards[:, 0], real[:, 0]
     assert float(rewards[real].sum()) == len(LENGTHS)
 

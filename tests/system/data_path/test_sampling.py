@@ -293,7 +293,8 @@ def test_priorities_that_are_none_change_nothing(make_table: TableMaker) -> None
         ([9, 9, float("inf"), 9], r"priorities\[2\] is inf; priorities must be finite"),
         ([9, 9, 9, -1e-9], r"priorities\[3\] is -1e-09; priorities must be finite"),
         ([-float("inf"), 9, 9, 9], r"priorities\[0\] is -inf; priorities must be finite"),
-        ([9, 9, 9], "3 priorities for 4 keys; expected one a key"),
+        ([9, 9, 9], r"priorities have shape \(3,\), which is 3 for 4 keys; expected one a key, \[4\] or \[4, 1\]"),
+        (np.ones((4, 2)), r"priorities have shape \(4, 2\), which is 8 for 4 keys"),
     ):
         with pytest.raises(ValueError, match=text):
             table.update_priorities(keys, bad)

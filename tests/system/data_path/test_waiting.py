@@ -126,7 +126,8 @@ def test_a_blocked_sample_says_what_is_missing(make_table: TableMaker) -> None:
     text = str(raised.value)
     assert text.startswith(
         f"table {table.name!r}: sample not admitted within 0 s: the table has 1 items, fewer than the 2 of "
-        "min_size_to_sample. Inserts let it go on (last one 0 s ago); no other process is attached"
+        "min_size_to_sample. Inserts let it go on (last one 0 s ago); no other process has attached; only a thread of "
+        "this one could end the wait"
     )
     table.insert(step(1))
     with pytest.raises(sr.RateLimitTimeout) as raised:
@@ -358,6 +359,16 @@ def test_the_clients_calls_are_the_tables(make_table: TableMaker) -> None:
     assert not table.can_sample()
     client.reset(table.name)
     assert len(table) == 0
+
+
+def test_a_limiter_that_waits_for_more_items_than_there_can_be_is_warned_of(make_table: TableMaker) -> None:
+    table = make_table(10)
+    text = f"table {table.name!r}: min_size_to_sample is 11, more than max_size 10: sampling never starts"
+    with pytest.warns(UserWarning, match=text) as caught:
+        table.set_rate_limiter(sr.rate_limiters.MinSize(11))
+        make_table.client.set_rate_limiter(table.name, sr.rate_limiters.MinSize(11))
+    assert [warning.filename for warning in caught] == [__file__] * 2
+    table.set_rate_limiter(sr.rate_limiters.MinSize(10))
 
 
 def test_a_look_waits_for_the_first_item_alone(make_table: TableMaker) -> None:

@@ -1,5 +1,6 @@
 """Writers: episodes, and every misuse by its text."""
 
+import pickle
 import threading
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.tables import TableMaker, check, live, part_of_step, spans, step
+from tests.tables import TableMaker, check, live, part_of_step, spans, step, steps
 
 EPISODIC = {
     "observation": sr.ArraySpec((2,), "float32"),
@@ -93,13 +94,13 @@ def test_lengths_that_are_none_are_refused(make_table: TableMaker) -> None:
             writer.create_item(length=1)
         for n in range(9):
             writer.append(step(n))
-        for length in (0, 4, -1):
-            with pytest.raises(
-                ValueError, match=rf"length is {length}, but the writer holds 3 steps of this episode \(history=3\)"
-            ):
+        for length in (0, -1):
+            with pytest.raises(ValueError, match=f"table {table.name!r}: length is {length}; expected 1 to 3"):
                 writer.create_item(length=length)
-        with pytest.raises(TypeError, match="length is None; expected a number of steps"):
-            writer.create_item()
+        with pytest.raises(TypeError, match=r"create_item has no length; pass length=\.\.\., or trajectory="):
+            writer.create_item(1)
+        with pytest.raises(TypeError, match="length is 2.0; expected a number of steps"):
+            writer.create_item(length=2.0)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="priority is nan; priorities must be finite"):
             writer.create_item(float("nan"), length=1)
         with pytest.raises(TypeError, match="priority is 'x'; expected a number"):
@@ -107,6 +108,43 @@ def test_lengths_that_are_none_are_refused(make_table: TableMaker) -> None:
     with pytest.raises(ValueError, match="history is 0; expected 1 to"):
         table.writer(history=0)
     assert len(table) == 0
+
+
+def test_items_longer_than_declared_are_refused_and_longer_histories_are_not(make_table: TableMaker) -> None:
+    declared, undeclared = make_table(item_steps=4), make_table()
+    for table in (declared, undeclared):
+        with table.writer(history=6) as writer:
+            for n in range(6):
+                writer.append(step(n))
+            if table is declared:
+                with pytest.raises(ValueError) as raised:  # noqa: PT011  # its whole text is compared
+                    writer.create_item(length=5)
+                assert str(raised.value) == f"length is 5; table {table.name!r} was declared with item_steps=4"
+                writer.create_item(length=4)
+            else:
+                with pytest.raises(ValueError, match=r"length is 7, but the writer holds 6 steps .* \(history=6\)"):
+                    writer.create_item(length=7)
+                writer.create_item(length=6)
+    assert (spans(live(declared)), spans(live(undeclared))) == ([[2, 3, 4, 5]], [[0, 1, 2, 3, 4, 5]])
+
+
+def test_single_steps_are_refused_by_a_table_declared_for_spans(make_table: TableMaker) -> None:
+    table = make_table(item_steps=4)
+    calls = {"insert": lambda: table.insert(step(0)), "insert_batch": lambda: table.insert_batch(steps([0]))}
+    for name, call in calls.items():
+        with pytest.raises(ValueError) as raised:  # noqa: PT011  # its whole text is compared
+            call()
+        assert str(raised.value) == (
+            f"table {table.name!r}: {name} makes single-step items, but the table was declared with item_steps=4; use "
+            "table.writer() and create_item(length=...)"
+        )
+    assert len(table) == 0
+
+
+def test_a_writer_is_not_pickled(make_table: TableMaker) -> None:
+    table = make_table()
+    with table.writer() as writer, pytest.raises(TypeError, match="a writer can not be pickled, it is a stream of one"):
+        pickle.dumps(writer)
 
 
 def test_a_refused_step_leaves_the_row_as_it_was(make_table: TableMaker) -> None:
@@ -144,7 +182,7 @@ def test_a_closed_writer_says_so(make_table: TableMaker) -> None:
 
 
 def test_single_steps_and_spans_do_not_share_a_table(make_table: TableMaker) -> None:
-    singles, longer = make_table(), make_table(item_steps=2)
+    singles, longer = make_table(), make_table()
     singles.insert(step(1))
     with singles.writer(history=2) as writer:
         writer.append(step(2))
@@ -153,8 +191,10 @@ def test_single_steps_and_spans_do_not_share_a_table(make_table: TableMaker) -> 
     with longer.writer() as writer:
         writer.append(step(1))
         writer.create_item(length=1)
-    with pytest.raises(sr.SignatureMismatch, match="the item has another structure than the items of its table"):
-        longer.insert(step(2))
+    calls = {"insert": lambda: longer.insert(step(2)), "insert_batch": lambda: longer.insert_batch(steps([2]))}
+    for name, call in calls.items():
+        with pytest.raises(sr.SignatureMismatch, match=f"its items are spans, .*; {name} makes single-step items, wh"):
+            call()
     assert (len(singles), len(longer)) == (1, 1)
 
 
