@@ -13,6 +13,7 @@ import numpy as np
 from bench.limits.native import compiler_version
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+LIBRARY = ("shmreplay", "daemon", "clients", "CMakeLists.txt", "pyproject.toml")
 SHMEM_HUGE_PAGES = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 
 
@@ -53,11 +54,13 @@ def chosen(setting: pathlib.Path) -> str:
 
 
 def commit() -> str:
-    """The commit of the working tree, and whether files differ from it; "unknown" without git."""
+    """The commit of the working tree, and whether the library's files differ from it; "unknown" without git."""
     git = ["git", "-C", str(ROOT)]
     try:
         head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
+        status = subprocess.run(
+            [*git, "status", "--porcelain", "--", *LIBRARY], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return head.stdout.strip() + (" with changes" if status.stdout else "")

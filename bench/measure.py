@@ -11,7 +11,6 @@ from bench.contender import Contender, Kind
 from bench.size import Size
 from bench.workload import Workload
 
-MAX_TRIES = 20  # of a pair, until it is taken as it is
 MAX_GROWTH = 16  # of the number of calls between two looks, while it is being found
 
 
@@ -35,7 +34,7 @@ class Row:
     """What was measured of one contender.
 
     Attributes:
-        calls: in one repeat.
+        calls: in one slice.
         ns_per_call: one value a repeat, in order.
         ours_over_this: the time of ours divided by this one's, one value a pair; None for ours.
     """
@@ -52,7 +51,7 @@ class Answer:
     """A workload and its rows, ours first.
 
     Attributes:
-        disturbed: pairs that were measured anew since the kernel gave the core to another task meanwhile.
+        disturbed: slices that were left out since the kernel gave the core to another task meanwhile.
     """
 
     name: str
@@ -67,20 +66,21 @@ def measure(workload: Workload, size: Size, contenders: Sequence[Contender]) -> 
     """Times the contenders, ours first among them, and pairs each other one with a repeat of ours beside it.
 
     A pair is two repeats in direct succession, ours first in every second one, so that what else the machine does
-    meets both alike. So ours has as many repeats as all others together. A pair during which the kernel gave the core
-    to another task is measured anew.
+    meets both alike. So ours has as many repeats as all others together.
     """
     ours, *others = contenders
     with no_garbage_collection():
-        calls = {c.name: find_calls(c, size.repeat_s) for c in contenders}
+        calls = {c.name: find_calls(c, size.slice_s) for c in contenders}
         mine: list[float] = []
         theirs: dict[str, list[float]] = {c.name: [] for c in others}
         ratios: dict[str, list[float]] = {c.name: [] for c in others}
         disturbed = 0
         for repeat in range(size.repeats):
             for other in others:
-                took, tries = measure_pair((ours, other) if repeat % 2 == 0 else (other, ours), calls)
-                disturbed += tries - 1
+                took = {}
+                for c in (ours, other) if repeat % 2 == 0 else (other, ours):
+                    took[c.name], left_out = measure_once(c, calls[c.name], size)
+                    disturbed += left_out
                 mine.append(took[ours.name])
                 theirs[other.name].append(took[other.name])
                 ratios[other.name].append(took[ours.name] / took[other.name])
@@ -90,21 +90,20 @@ def measure(workload: Workload, size: Size, contenders: Sequence[Contender]) -> 
     return Answer(workload.name, question, workload.items_per_call, workload.orientation_ns, disturbed, tuple(rows))
 
 
-def measure_pair(pair: Sequence[Contender], calls: dict[str, int]) -> tuple[dict[str, float], int]:
-    """Nanoseconds a call of both, by name, and how often they were measured until nothing came between."""
-    tries = 0
-    while True:
-        tries += 1
+def measure_once(contender: Contender, calls: int, size: Size) -> tuple[float, int]:
+    """One repeat: nanoseconds a call, and how many of its slices were left out since something came between.
+
+    If something came between in every slice, they count all the same.
+    """
+    for _ in range(size.slices // 2):
+        contender.run(calls)
+    calm: list[int] = []
+    disturbed: list[int] = []
+    for _ in range(size.slices - size.slices // 2):
         before = times_interrupted()
-        took = {c.name: measure_once(c, calls[c.name]) for c in pair}
-        if times_interrupted() == before or tries == MAX_TRIES:
-            return took, tries
-
-
-def measure_once(contender: Contender, calls: int) -> float:
-    """Nanoseconds a call. Some calls go before, so that the others find the caches as this work leaves them."""
-    contender.run(max(1, calls // 8))
-    return contender.run(calls) / calls
+        took = contender.run(calls)
+        (calm if times_interrupted() == before else disturbed).append(took)
+    return statistics.fmean(calm or disturbed) / calls, len(disturbed)
 
 
 def times_interrupted() -> int:
@@ -112,9 +111,9 @@ def times_interrupted() -> int:
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
-def find_calls(contender: Contender, repeat_s: float) -> int:
-    """How many calls take about `repeat_s`. Finding out is the warm-up: it lasts at least as long."""
-    wanted_ns = repeat_s * 1e9
+def find_calls(contender: Contender, slice_s: float) -> int:
+    """How many calls take about `slice_s`."""
+    wanted_ns = slice_s * 1e9
     calls, took = 1, max(contender.run(1), 1)
     while took < wanted_ns / 2:
         calls = max(calls + 1, int(calls * min(wanted_ns / took, MAX_GROWTH)))

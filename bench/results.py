@@ -25,10 +25,12 @@ def head(report: Report) -> Iterator[str]:
     yield f"`{report.command}`."
     yield ""
     yield from [report.note, ""] if report.note else []
-    repeats = f"{size.repeats} times for {size.repeat_s * 1e3:g} ms"
-    yield f"Each limit was measured {repeats}, each time beside a repeat of ours; a pair during which the kernel"
-    yield "gave the core to another task was measured anew. *ours / this* is the ratio within the pairs. Medians, with"
-    yield "the least and the most in brackets. A limit does a part of the work; a ratio above 1 is what the rest costs."
+    timed = size.slices - size.slices // 2
+    slices = f"{timed} slices of {size.slice_s * 1e3:g} ms"
+    yield f"Each limit was measured {size.repeats} times, each time beside a repeat of ours. A repeat is {slices}"
+    yield "behind as many for warming up; slices during which the kernel gave the core to another task are left out."
+    yield "*ours / this* is the ratio within the pairs. Medians, with the least and the most in brackets. A limit does"
+    yield "a part of the work; a ratio above 1 is what the rest costs."
     yield ""
     yield "| | |"
     yield "|---|---|"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,8 @@ class Client:
 
     def __init__(self, address: str | None = None, timeout_s: float | None = 10) -> None:
         paths = default_socket_paths() if address is None else [socket_path(address)]
+        if address is not None and os.path.isdir(paths[0]):
+            raise ValueError(f"address {address!r} is a directory; give the path of the socket in it")
         self.connection = Connection(paths, _check_timeout(timeout_s))
         self._attachments: dict[str, Attachment] = {}
         self._held: dict[int, Mapping] = {}
@@ -124,6 +127,10 @@ class Client:
 
         Warns:
             UserWarning: its `min_size_to_sample` is more than the table's `max_size`.
+
+        Raises:
+            TableNotFound: there is no such table.
+            TypeError: it is no rate limiter.
         """
         _check_name(name)
         check_limiter(f"table {name!r}", rate_limiter)
@@ -133,7 +140,10 @@ class Client:
             warn_if_never_sampled(name, table["spec"].max_size, rate_limiter, stacklevel=2)
 
     def pause(self, name: str, *, inserts: bool = True, samples: bool = True, timeout_s: float | None = None) -> None:
-        """Lets inserts, samples or both wait, as if the rate limiter did not admit them, until `resume`."""
+        """Lets inserts, samples or both wait, as if the rate limiter did not admit them, until `resume`.
+
+        Raises TableNotFound, as `resume` does.
+        """
         _check_name(name)
         self._request("pause", table=name, inserts=inserts, samples=samples, timeout_s=timeout_s)
 

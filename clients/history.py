@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -74,18 +74,17 @@ class ColumnHistory:
     def __len__(self) -> int:
         return int(self._writer._native.num_steps)
 
-    def __getitem__(self, index: int | slice | Iterable[int]) -> Selection:
+    def __getitem__(self, index: int | slice | Sequence[int] | NDArray[np.integer[Any]]) -> Selection:
         n = len(self)
         first = int(self._writer._native.oldest_step)
         if isinstance(index, slice):
             chosen = tuple(range(n)[index])
             return Selection(self._writer, self._column, tuple(first + i for i in chosen), False)
-        if hasattr(index, "__index__"):
-            return Selection(self._writer, self._column, (first + self._place(index, n),), True)
-        if isinstance(index, (str, bytes, dict)) or not isinstance(index, Iterable):
-            raise TypeError(f"{self._where}: index {index!r}; expected an int, a slice or a list of ints")
-        steps = tuple(first + self._place(place, n) for place in index)
-        return Selection(self._writer, self._column, steps, False)
+        # An array of no dimension counts as its number, and nothing but a list may hold several.
+        if isinstance(index, (list, tuple, range)) or (isinstance(index, np.ndarray) and index.ndim > 0):
+            steps = tuple(first + self._place(place, n) for place in index)
+            return Selection(self._writer, self._column, steps, False)
+        return Selection(self._writer, self._column, (first + self._place(index, n),), True)
 
     def _place(self, index: object, n: int) -> int:
         try:

@@ -161,7 +161,8 @@ class Writer:
             ShmReplayError: a selected step has left the history.
             TypeError, ValueError: a trajectory's leaf is no selection, selects no step, or is another writer's.
             SignatureMismatch: the table's items have another structure; a selected step lacks the column; or the
-                item would reach back over the end of an episode (`end_episode(clear_history=False)`) whose last step lacks a column.
+                item would reach back over the end of an episode (`end_episode(clear_history=False)`) whose last step
+                lacks a column.
         """
         if values is not None:
             raise ValueError(f"{self._where}: values= comes with per-item columns and is not supported yet")
@@ -174,6 +175,10 @@ class Writer:
                 f"{self._where}: table={table!r} goes with trajectory=; length= makes items of its own table"
             )
         self._check_open()
+        if self._table.spec.item is not None:
+            raise SignatureMismatch(
+                f"{self._where}: its items are {self._table.spec.item!r}, as it declares; length= makes others"
+            )
         length = self._check_length(length)
         if length > self._native.num_steps:
             raise ValueError(
@@ -394,6 +399,4 @@ class Writer:
         """Raises for an item that a rate limiter did not admit, which may be another table's."""
         arena = self._table._arena
         reason = explain_inserts(arena, {**arena.table(index).info(), "can_insert": False})
-        raise RateLimitTimeout(
-            f"table {self._specs[index].name!r}: {call} not admitted within {timeout_s} s: {reason}"
-        )
+        raise RateLimitTimeout(f"table {self._specs[index].name!r}: {call} not admitted within {timeout_s} s: {reason}")

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shmreplay.checks import check_int
+import numpy as np
+
+from shmreplay.checks import check_float, check_int
 from shmreplay.item_structure import ItemStructure, Selected
 from shmreplay.priorities import PriorityRule, read_priority, scalar_column
 from shmreplay.signature import Signature
@@ -43,16 +45,17 @@ class _Term:
     def __mod__(self, modulo: int) -> _Term:
         return _Term(self._kind, self._column, check_int("when", "modulus", modulo, 1, FAR))
 
-    def _condition(self, compare: str, value: float) -> Condition:
-        if self._modulo and value < 0:
+    def _condition(self, compare: str, value: object) -> Condition:
+        number = float(value) if isinstance(value, (bool, np.bool_)) else check_float("when", "value", value)
+        if self._modulo and number < 0:
             raise ValueError(f"when: a remainder is compared with {value!r}; expected a number >= 0")
-        return Condition(self._kind, compare, value, self._modulo, self._column)
+        return Condition(self._kind, compare, number, self._modulo, self._column)
 
     def __eq__(self, value: object) -> Condition:  # type: ignore[override]
-        return self._condition("==", value)  # type: ignore[arg-type]
+        return self._condition("==", value)
 
     def __ne__(self, value: object) -> Condition:  # type: ignore[override]
-        return self._condition("!=", value)  # type: ignore[arg-type]
+        return self._condition("!=", value)
 
     def __lt__(self, value: float) -> Condition:
         return self._condition("<", value)

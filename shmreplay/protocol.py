@@ -234,8 +234,6 @@ def socket_path(address: str) -> str:
             "server.address"
         )
     path = os.path.abspath(path)
-    if os.path.isdir(path):
-        raise ValueError(f"address {address!r} is a directory; give the path of the socket in it")
     num_bytes = len(os.fsencode(path))
     if num_bytes > MAX_PATH_BYTES:
         raise ValueError(f"socket path {path!r}: {num_bytes} bytes; Linux allows {MAX_PATH_BYTES}: use a shorter one")

@@ -245,8 +245,8 @@ def _bounds(where: str, start: float, smallest: float, error_buffer: object) -> 
         error = check_float(where, "error_buffer", error_buffer)
         if error < smallest:
             raise ValueError(
-                f"{where}: error_buffer is {error_buffer}; expected at least {smallest:g} (max(1, samples_per_insert)), "
-                "or (min_diff, max_diff)"
+                f"{where}: error_buffer is {error_buffer}; expected at least {smallest:g} "
+                "(max(1, samples_per_insert)), or (min_diff, max_diff)"
             )
         return start - error, start + error
     if len(error_buffer) != 2:

@@ -101,15 +101,17 @@ class Table:
         if not isinstance(item, Window):
             raise TypeError(f"{where}: item is {item!r}; expected a window such as sr.NStep(3), or None")
         if item.table not in (None, self.name):
-            raise ValueError(f"{where}: item is a window of table {item.table!r}; expected one of no table, or of this one")
+            raise ValueError(f"{where}: item is a window of table {item.table!r}; expected none, or this one")
         item.native(self.sig, 0, f"{where}: item")
         steps = item.num_steps(self.sig)
         if self.item_steps == 1:
             object.__setattr__(self, "item_steps", steps)
         if item.is_whole_episode and self.item_steps == 1:
-            raise ValueError(f"{where}: item is a whole episode; give item_steps, the steps of the longest with its final one")
+            raise ValueError(
+                f"{where}: item is a whole episode; give item_steps, the longest one's with its final step"
+            )
         if self.item_steps < steps:
-            raise ValueError(f"{where}: item_steps is {self.item_steps}, but item reaches over {steps} steps; leave it out")
+            raise ValueError(f"{where}: item_steps is {self.item_steps}, but item reaches over {steps}; leave it out")
 
     def _check_room(self, where: str) -> None:
         """Checks what sizes the arena."""
@@ -117,7 +119,9 @@ class Table:
             _check_name(where, "arena", self.arena)
         check_choice(where, "on_full", self.on_full, (None, "wait", "error"))
         if self.chunk_steps is not None:
-            object.__setattr__(self, "chunk_steps", check_int(where, "chunk_steps", self.chunk_steps, 1, _MAX_CHUNK_STEPS))
+            object.__setattr__(
+                self, "chunk_steps", check_int(where, "chunk_steps", self.chunk_steps, 1, _MAX_CHUNK_STEPS)
+            )
         if self.capacity_steps is not None:
             steps = check_int(where, "capacity_steps", self.capacity_steps, 1, _MAX_STEPS)
             if steps < self.item_steps:

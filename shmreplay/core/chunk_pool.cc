@@ -231,7 +231,7 @@ Status reclaim(Arena& arena, const Wait& wait, uint32_t& freed) {
     for (uint32_t k = 0; k < kSweepSlice && todo > 0; ++k, --todo) {
       const uint32_t c = pop_retired(hold);
       if (c == kNone) return Status::kOk;
-      // Retired after the scan began: it may have been named meanwhile. It keeps its place in the queue's order.
+      // Retired after the scan began: it may have been named meanwhile. It goes to the end of the queue.
       const bool unsafe = arena.chunk(c).stamp.get() >= bound || std::binary_search(named.begin(), named.end(), c);
       if (unsafe) {
         append_retired(hold, c);

@@ -120,6 +120,7 @@ Status StreamWriter::evict_for_room(const Wait& wait, bool& found) {
 
 Status StreamWriter::take_chunk(const Wait& wait) {
   const int64_t since = now_ns();
+  blocking_table_ = kNone;  // what this waits for is room, whatever kept an item waiting before
   for (;;) {
     bool found = false;
     if (const Status s = try_chunk(wait, false, found); s != Status::kOk || found) return s;

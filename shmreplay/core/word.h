@@ -24,7 +24,6 @@ class Word {
  private:
   friend class Hold;       // logs, then writes
   friend class Formatter;  // writes a segment that nobody can see yet
-  friend class Rebuilder;  // writes derived words under the lock, with the rebuild flag standing
   void put(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
 
   std::atomic<T> value_;

@@ -149,6 +149,7 @@ class SpansMachine(TableMachine):
 
 
 @pytest.mark.filterwarnings("ignore:.*update_priorities hit none:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*sampling never starts:UserWarning")
 @pytest.mark.parametrize("machine", [StepsMachine, SpansMachine])
 def test_a_table_does_what_the_plain_one_does(make_table: TableMaker, machine: type[TableMachine], seed: int) -> None:
     profile = settings.get_profile(settings.get_current_profile_name())

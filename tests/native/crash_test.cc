@@ -117,6 +117,22 @@ TEST(an_insert_with_its_eviction_happens_whole_or_not_at_all) {
   lab.run("insert that retires a chunk", Holds::kOne, creates(0, 3, 1.5));
 }
 
+TEST(items_that_are_due_together_happen_together_or_not_at_all) {
+  for (const int items : {2, 8}) {
+    Lab(items).run("insert of what is due", items < 8 ? Holds::kOne : Holds::kMany, [=](Arena& arena) -> std::function<void()> {
+      Actor& actor = writer_of(arena, 0, 5);
+      return [=, &actor] {
+        DueItem due[] = {{0, &actor.span, 1, 4, {0, 0}, 2}, {2, &actor.span, 3, 2, {0, 0}, 1}, {0, &actor.span, 4, 1, {0, 0}, -1},
+                         {1, &actor.span, 2, 3, {0, 0}, 1}};
+        int64_t keys[4];
+        uint32_t done = 0;
+        const Status s = actor.writer.insert_due(due, 4, kNow, keys, done);
+        CHECK_EQ(s, items < 8 ? Status::kOk : Status::kTimeout);  // the queue is full: joined and left, nothing else
+      };
+    });
+  }
+}
+
 TEST(a_new_pattern_is_interned_whole_or_not_at_all) {
   Lab().run("insert of a new pattern", Holds::kOne, [](Arena& arena) -> std::function<void()> {
     Actor& actor = writer_of(arena, 0, 3);

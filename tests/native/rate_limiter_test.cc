@@ -153,6 +153,19 @@ TEST(rebasing_within_the_bounds_or_without_bounds_moves_nothing) {
   CHECK_EQ(w.table().record->limiter.offset.get(), 0.0);
 }
 
+TEST(the_largest_burst_is_what_is_admitted_once_sampling_has_caught_up) {
+  const auto burst = [](double spi, double min_diff, double max_diff) {
+    World w(limited(spi, 1, min_diff, max_diff));
+    return largest_burst(*w.table().record);
+  };
+  CHECK_EQ(burst(1, 0, 5), 5u);
+  CHECK_EQ(burst(2, -4, 5), 4u);
+  CHECK_EQ(burst(1.5, 0, 10), 6u);   // sampling may stop up to one short of min_diff
+  CHECK_EQ(burst(8, 0, 4), 1u);
+  CHECK_EQ(burst(1, -DBL_MAX, 5), UINT64_MAX);
+  CHECK_EQ(burst(1, 0, DBL_MAX), UINT64_MAX);
+}
+
 TEST(a_report_tells_all_the_numbers_of_a_verdict) {
   World w(limited(1.5, 2, -1, 5));
   count(w, 10, 4, 3);

@@ -258,4 +258,74 @@ TEST(whole_steps_are_those_behind_the_last_one_that_lacks_a_column) {
   CHECK_EQ(actor.writer.num_whole(), 0u);
 }
 
+TEST(items_that_are_due_together_go_into_their_tables_in_one_hold_or_not_at_all) {
+  World w(arena_of({open_table("a", 100), queue_table("q", 2)}));
+  Actor actor(w.arena, w.table(0), 8);
+  for (int i = 0; i < 4; ++i) actor.append();
+  DueItem due[] = {{0, &actor.span, 2, 2, {0, 0}, 1}, {1, &actor.span, 1, 3, {0, 0}, 1}, {1, &actor.span, 3, 1, {0, 0}, 1}};
+  int64_t keys[3] = {};
+  uint32_t done = 0;
+  CHECK_EQ(actor.writer.insert_due(due, 3, kNow, keys, done), Status::kOk);
+  CHECK_EQ(done, 3u);
+  CHECK_EQ(serials(w, keys[0], 0), from_to_serial(3, 4));
+  CHECK_EQ(serials(w, keys[1], 1), from_to_serial(2, 4));
+  const auto episode = [&](int64_t key, uint32_t t) { return w.arena.item(find_item(w.arena, w.table(t), key)).episode.get(); };
+  CHECK_EQ(episode(keys[0], 0), episode(keys[2], 1));
+  for (const Wait& wait : {kNow, kTry}) {  // the queue is full: the other table gets nothing either
+    CHECK_EQ(actor.writer.insert_due(due, 3, wait, keys, done), Status::kTimeout);
+    CHECK_EQ(done, 0u);
+    CHECK_EQ(actor.writer.blocking_table(), 1u);
+  }
+  CHECK_EQ(live_items(w.table(0)), 1u);
+  CHECK_EQ(sleepers(w.table(1), kInserts), 0u);
+  check_healthy(w.arena);
+}
+
+TEST(items_that_are_due_together_wait_together) {
+  World w(arena_of({open_table("a", 100), queue_table("q", 1)}));
+  const auto writer = [&] {
+    Actor actor(w.arena, w.table(0), 8);
+    actor.append();
+    DueItem due[] = {{0, &actor.span, 0, 1, {0, 0}, 1}, {1, &actor.span, 0, 1, {0, 0}, 1}};
+    int64_t keys[2];
+    uint32_t done = 0;
+    for (int i = 0; i < 50; ++i) CHECK_EQ(actor.writer.insert_due(due, 2, kWhatever, keys, done), Status::kOk);
+  };
+  const auto consumer = [&] {
+    Learner learner(w.arena);
+    for (uint64_t i = 1; i <= 50; ++i) {
+      Batch batch(w.arena, 1);
+      CHECK_EQ(learner.sample(w.table(1), 1, batch, kWhatever).status, Status::kOk);
+      CHECK(live_items(w.table(0)) >= i);
+    }
+  };
+  run_threads({writer, consumer});
+  CHECK_EQ(live_items(w.table(0)), 50u);
+  check_healthy(w.arena);
+}
+
+TEST(no_item_goes_in_when_one_of_those_due_has_another_structure) {
+  World w(arena_of({open_table("a", 100), open_table("b", 100)}));
+  Actor actor(w.arena, w.table(0), 8);
+  actor.append();
+  DueItem due[] = {{0, &actor.span, 0, 1, {0, 0}, 1}, {1, &actor.span, 0, 1, {0, 0}, 1}, {1, &actor.step, 0, 1, {0, 0}, 1}};
+  int64_t keys[3];
+  uint32_t done = 0;
+  CHECK_EQ(actor.writer.insert_due(due, 3, kNow, keys, done), Status::kStructure);
+  CHECK_EQ(live_items(w.table(0)) + live_items(w.table(1)), 0u);
+}
+
+TEST(more_items_than_one_hold_can_log_go_in_hold_by_hold) {
+  World w(one_table(open_table("a", 100), 1, 500));
+  Actor actor(w.arena, w.table(), 100);
+  for (int i = 0; i < 100; ++i) actor.append();
+  std::vector<DueItem> due(40, {0, &actor.span, 0, 100, {0, 0}, 1});
+  std::vector<int64_t> keys(40);
+  uint32_t done = 0;
+  CHECK_EQ(actor.writer.insert_due(due.data(), 40, kNow, keys.data(), done), Status::kOk);
+  CHECK_EQ(done, 40u);
+  CHECK_EQ(serials(w, keys[39]).size(), 100u);
+  check_healthy(w.arena);
+}
+
 }  // namespace shmreplay::test

@@ -29,6 +29,11 @@ def test_no_daemon_is_an_error_with_path_cause_and_remedy(tmp_path: pathlib.Path
     assert "sr.Server" in text
 
 
+def test_a_directory_is_no_address(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match=f"address '{tmp_path}' is a directory; give the path of the socket in it"):
+        sr.connect(str(tmp_path))
+
+
 def test_a_socket_that_nobody_listens_at_is_no_daemon(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "dead.sock")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:

@@ -226,7 +226,7 @@ def test_a_table_that_is_in_no_list_is_refused_before_a_daemon_starts(monkeypatc
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **options: pytest.fail("a daemon was started"))
     with pytest.raises(TypeError, match=r"Server: expected a list of Tables, got a Table; write \[table\]"):
         sr.Server(table())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="Server: expected shmreplay.Table, got str"):
+    with pytest.raises(TypeError, match=r"Server: expected shmreplay\.Table, got str"):
         sr.Server(["replay"])  # type: ignore[list-item]
 
 

@@ -1,7 +1,6 @@
 """The control protocol: bounded, plain, and clear about what is wrong."""
 
 import os
-import pathlib
 import re
 import socket
 import struct
@@ -254,11 +253,6 @@ def test_an_address_on_a_network_is_refused_with_what_to_give(address: str) -> N
     text = f"address {address!r} looks like host:port; shmreplay has no network protocol: give a socket path such as"
     with pytest.raises(ValueError, match=re.escape(text)):
         protocol.socket_path(address)
-
-
-def test_a_directory_is_no_address(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"address '{tmp_path}' is a directory; give the path")):
-        protocol.socket_path(str(tmp_path))
 
 
 def test_sockets_of_embedded_daemons_are_known_by_their_path() -> None:

@@ -223,7 +223,7 @@ def test_a_ratio_admits_samples_at_its_minimum_size(ratio: float, min_size: int,
         (lambda: Stack(-1), "Stack: size is -1; expected an integer in 1.."),
         (lambda: SampleToInsertRatio(-1, 1, 5), "SampleToInsertRatio: samples_per_insert is -1.0; expected a finite"),
         (lambda: SampleToInsertRatio(1, 0, 5), "SampleToInsertRatio: min_size_to_sample is 0; expected an integer in"),
-        (lambda: SampleToInsertRatio(1, 1, -5), "error_buffer is -5; expected at least 1 (max(1, samples_per_insert)), or"),
+        (lambda: SampleToInsertRatio(1, 1, -5), "error_buffer is -5; expected at least 1 (max(1, samples_"),
         (lambda: SampleToInsertRatio(1, 1, (1, 2, 3)), "error_buffer is (1, 2, 3); expected a number or (min_diff, m"),  # type: ignore[arg-type]
         (lambda: SampleToInsertRatio(1, 1, (5, 2)), "SampleToInsertRatio: min_diff is 5.0, above max_diff 2.0"),
         (lambda: SampleToInsertRatio(8, 100, 1), "error_buffer is 1; expected at least 8 (max(1, samples_per_insert))"),

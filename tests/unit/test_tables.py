@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmreplay import rate_limiters, selectors
+from shmreplay import Episode, NStep, Sequence, SignatureMismatch, rate_limiters, selectors
 from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table, pack_specs, unpack_specs
 
@@ -105,7 +105,16 @@ def test_a_name_must_be_a_str() -> None:
             "capacity_steps is 9; expected at least item_steps, 10, or an item of that length never fits",
         ),
         ({"on_full": "evict"}, ValueError, "on_full is 'evict'; expected one of None, 'wait', 'error'"),
-        ({"item": {}}, ValueError, "item is {}, which comes with windows and is not supported yet"),
+        ({"item": {}}, TypeError, "item is {}; expected a window such as sr.NStep(3), or None"),
+        ({"item": Episode()}, ValueError, "item is a whole episode; give item_steps, the longest one's with its final"),
+        ({"item": NStep(3), "item_steps": 3}, ValueError, "item_steps is 3, but item reaches over 4; leave it out"),
+        (
+            {"item": NStep(3, table="other")},
+            ValueError,
+            "item is a window of table 'other'; expected none, or this one",
+        ),
+        ({"item": NStep(3, next=("ghost",))}, SignatureMismatch, "output 'next_ghost' wants column 'ghost'"),
+        ({"item": NStep(3, priority="ghost")}, SignatureMismatch, "item: priority: no column 'ghost'"),
         ({"sampler": selectors.Fifo}, TypeError, "sampler is the class Fifo; expected an object of it, Fifo(...)"),
         ({"sampler": "fifo"}, TypeError, "sampler is 'fifo'; expected a Selector such as Uniform()"),
         ({"remover": None}, TypeError, "remover is None; expected a Selector such as Fifo()"),
@@ -182,11 +191,24 @@ def test_it_comes_back_from_its_wire_form(
     assert again.to_wire() == table.to_wire()
 
 
+def test_an_item_says_how_many_steps_it_takes_and_travels() -> None:
+    table = Table("a", SIGNATURE, 10, item=NStep(3, {"observation": 4}, priority=2.0))
+    assert table.item_steps == 7
+    assert Table("a", SIGNATURE, 10, item=NStep(3), item_steps=20).item_steps == 20
+    again = Table.from_wire(msgpack.unpackb(msgpack.packb(table.to_wire())))
+    assert again == table
+    assert hash(again) == hash(table)
+    assert again.difference(table) == []
+    (text,) = Table("a", SIGNATURE, 10, item_steps=7).difference(table)
+    assert text.startswith("item: is None, asked for Window(columns={'observation': (-3, 1)")
+    assert Table.queue("q", SIGNATURE, 10, item=Sequence(5)).item_steps == 5
+
+
 def test_a_limiter_that_waits_for_more_items_than_there_can_be_is_warned_of_once() -> None:
     text = "table 'big': min_size_to_sample is 100, more than max_size 10: sampling never starts"
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match=text) as caught:
         table = Table("big", SIGNATURE, 10, rate_limiter=rate_limiters.MinSize(100))
-    assert [(str(warning.message), warning.filename) for warning in caught] == [(text, __file__)]
+    assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings(record=True) as later:
         warnings.simplefilter("always")
         assert Table.from_wire(table.to_wire()) == table

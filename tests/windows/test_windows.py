@@ -96,6 +96,41 @@ def test_repeat_shows_the_first_step_before_an_episode(make_table: TableMaker) -
     assert batch.mask["observation"].tolist() == [[False, False, False, True], [False, False, True, True]]
 
 
+SHORT_EPISODE: dict[tuple[str, str], list[list[Any]]] = {
+    ("skip", "skip"): [],
+    ("skip", "shorten"): [[10, 11]],
+    ("skip", "pad"): [[10, 11]],
+    ("skip", "shift"): [],
+    ("short", "skip"): [],
+    ("short", "shorten"): [[None, 10, 11], [10, 11]],
+    ("short", "pad"): [[None, 10, 11], [10, 11]],
+    ("short", "shift"): [[None, 10, 11]],
+    ("repeat", "skip"): [],
+    ("repeat", "shorten"): [[-10, 10, 11], [10, 11]],
+    ("repeat", "pad"): [[-10, 10, 11], [10, 11]],
+    ("repeat", "shift"): [[-10, 10, 11]],
+}
+
+
+@pytest.mark.parametrize(("at_start", "at_end"), SHORT_EPISODE)
+def test_an_episode_of_two_steps_is_as_docs_windows_says(make_table: TableMaker, at_start: Any, at_end: Any) -> None:
+    table = make_table(100, signature=SIGNATURE)
+    with table.writer(patterns=[sr.Window({"observation": (-1, 3)}, at_start, at_end)]) as writer:
+        for step in (10, 11):
+            writer.append({"observation": step, "action": 0})
+        writer.end_episode()
+    # None: masked and 0; negative: masked, but the value is there; the padding behind goes without saying.
+    expected = [row + [None] * (4 - len(row)) for row in SHORT_EPISODE[at_start, at_end]]
+    batch = table.get(table.keys())
+    assert len(batch) == len(expected)
+    shown = zip(expected, batch.data.get("observation", ()), batch.mask.get("observation", ()), strict=True)
+    for row, values, real in shown:
+        width = len(values)
+        assert [value is not None and value > 0 for value in row[:width]] == real.tolist()
+        assert [abs(value or 0) for value in row[:width]] == values.tolist()
+        assert not any(row[width:])
+
+
 def test_a_sequence_with_burn_in_covers_every_step(make_table: TableMaker) -> None:
     table = make_table(100, signature=SIGNATURE, chunk_steps=3)
     episodes = write(table, sr.Sequence(4, period=2, burn_in=2), has_final=True)
@@ -137,10 +172,8 @@ def test_a_reward_at_the_end_comes_once_an_episode_from_every_window(make_table:
             writer.end_episode({"observation": length})
     batch = table.get(table.keys())
     rewards, real = batch.data["reward"], batch.mask["reward"]
-    if (
-        rewards.ndim == 2 and "next_observation" in batch.data
-    ):  # n-steps see it as often as they reach it: count references
-        rewards, real = rewards[:, 0], real[:, 0]
+    if rewards.ndim == 2 and "next_observation" in batch.data:
+        rewards, real = rewards[:, 0], real[:, 0]  # n-steps see it as often as they reach it: count references
     assert float(rewards[real].sum()) == len(LENGTHS)
 
 

@@ -176,7 +176,7 @@ def test_an_open_row_is_filled_bit_by_bit(make_table: TableMaker) -> None:
         writer.append(part_of_step(7, {"n"}), partial=True)
         assert writer.episode_steps == 0
         writer.append(part_of_step(7, {"x", "half"}), partial=True)
-        text = r"column 'x': the open row has it already; .* If it was the final observation, call end_episode\(\) first"
+        text = r"column 'x': the open row has it already; .* If it was the final observation, call end_episode\(\)"
         with pytest.raises(sr.SignatureMismatch, match=text):
             writer.append(part_of_step(7, {"x"}), partial=True)
         with pytest.raises(

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ def test_lengths_that_are_none_are_refused(make_table: TableMaker) -> None:
                 writer.create_item(length=length)
         with pytest.raises(TypeError, match=r"create_item has no length; pass length=\.\.\., or trajectory="):
             writer.create_item(1)
-        with pytest.raises(TypeError, match="length is 2.0; expected a number of steps"):
+        with pytest.raises(TypeError, match=r"length is 2\.0; expected a number of steps"):
             writer.create_item(length=2.0)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="priority is nan; priorities must be finite"):
             writer.create_item(float("nan"), length=1)
@@ -130,7 +131,10 @@ def test_items_longer_than_declared_are_refused_and_longer_histories_are_not(mak
 
 def test_single_steps_are_refused_by_a_table_declared_for_spans(make_table: TableMaker) -> None:
     table = make_table(item_steps=4)
-    calls = {"insert": lambda: table.insert(step(0)), "insert_batch": lambda: table.insert_batch(steps([0]))}
+    calls: dict[str, Callable[[], object]] = {
+        "insert": lambda: table.insert(step(0)),
+        "insert_batch": lambda: table.insert_batch(steps([0])),
+    }
     for name, call in calls.items():
         with pytest.raises(ValueError) as raised:  # noqa: PT011  # its whole text is compared
             call()
@@ -191,8 +195,11 @@ def test_single_steps_and_spans_do_not_share_a_table(make_table: TableMaker) -> 
     with longer.writer() as writer:
         writer.append(step(1))
         writer.create_item(length=1)
-    calls = {"insert": lambda: longer.insert(step(2)), "insert_batch": lambda: longer.insert_batch(steps([2]))}
-    for name, call in calls.items():
+    ways: dict[str, Callable[[], object]] = {
+        "insert": lambda: longer.insert(step(2)),
+        "insert_batch": lambda: longer.insert_batch(steps([2])),
+    }
+    for name, call in ways.items():
         with pytest.raises(sr.SignatureMismatch, match=f"its items are spans, .*; {name} makes single-step items, wh"):
             call()
     assert (len(singles), len(longer)) == (1, 1)

@@ -1,0 +1,105 @@
+"""Patterns and their conditions as they are written down."""
+
+import re
+from typing import Any
+
+import pytest
+
+import shmreplay as sr
+from shmreplay.patterns import Condition, Pattern, Reference
+from shmreplay.signature import Signature
+
+SIGNATURE = Signature.from_tree(
+    {"a": sr.ArraySpec((), "int64"), "b": {"c": sr.ArraySpec((2,), "float32"), "d": sr.ArraySpec((), "bool")}}, "replay"
+)
+when = sr.when
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "text"),
+    [
+        (0, ValueError, "pattern: output 'x': a[0]; steps count from the newest, -1: expected a negative one"),
+        (slice(0, None), ValueError, "pattern: output 'x': a[0:None:None]; expected a negative start"),
+        (slice(3, 5), ValueError, "a[3:5:None]; expected a negative start: steps count from the newest, -1"),
+        (slice(None, -1), ValueError, "a[None:-1:None]; expected a negative start"),
+        (slice(-3, 1), ValueError, "a[-3:1:None]; expected a negative stop behind the start, or none"),
+        (slice(-3, 0), ValueError, "a[-3:0:None]; expected a negative stop behind the start, or none"),
+        (slice(-2, -2), ValueError, "a[-2:-2:None]; expected a negative stop behind the start, or none"),
+        (slice(-3, None, 0), ValueError, "a[-3:None:0]; expected a positive step"),
+        (slice(-3, None, -1), ValueError, "a[-3:None:-1]; expected a positive step"),
+        ([-1], TypeError, "a[[-1]]; expected a negative int or a slice"),
+        (True, TypeError, "a[True]; expected a negative int or a slice"),
+    ],
+)
+def test_a_wrong_selection_is_refused_with_its_column(index: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=re.escape(text)):
+        Pattern({"x": ("a", index)})
+    with pytest.raises(error, match=re.escape(text)):
+        Pattern(lambda step: {"x": step["a"][index]})
+
+
+@pytest.mark.parametrize("select", [{}, lambda step: {}, lambda step: step["a"][-1], [("a", -1)]])
+def test_a_pattern_without_outputs_is_refused(select: Any) -> None:
+    with pytest.raises(ValueError, match="pattern: select gives no outputs; expected a dict such as"):
+        Pattern(select)
+
+
+@pytest.mark.parametrize("value", ["a", ("a",), (1, 2), Reference("a")])
+def test_an_output_that_selects_nothing_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match=re.escape("expected step['column'][-3:], or ('column', index)")):
+        Pattern({"x": value})
+
+
+def test_a_condition_that_was_not_made_with_when_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"pattern: condition True; expected one made with sr\.when"):
+        Pattern({"x": ("a", -1)}, conditions=[True])  # type: ignore[list-item]
+
+
+def test_a_bad_modulus_and_a_negative_remainder_are_refused() -> None:
+    with pytest.raises(ValueError, match="when: modulus is 0; expected an integer in 1"):
+        when.step_index % 0
+    with pytest.raises(TypeError, match=r"when: modulus is 1\.5; expected an integer in 1"):
+        when.step_index % 1.5  # type: ignore[operator]
+    with pytest.raises(ValueError, match="when: a remainder is compared with -1; expected a number >= 0"):
+        when.step_index % 3 == -1  # noqa: B015
+    for wrong in (float("nan"), "one", None):
+        with pytest.raises((TypeError, ValueError), match=r"when: value is .*; expected a number"):
+            when.step_index == wrong  # noqa: B015
+
+
+def test_conditions_are_told_to_the_core_as_written() -> None:
+    terms: list[tuple[Condition, tuple[int, int, int, float, int]]] = [
+        (when.step_index >= 3, (0, 5, 0, 3.0, 0)),
+        (when.step_index % 4 == 1, (0, 0, 4, 1.0, 0)),
+        (when.steps_since_applied > 2, (1, 4, 0, 2.0, 0)),
+        (when.end_of_episode, (2, 0, 0, 1.0, 0)),
+        (when.data["a"] != 7, (3, 1, 0, 7.0, 0)),
+        (when.data["b/d"] <= 1, (3, 3, 0, 1.0, 2)),
+        (when.data["b/d"] < True, (3, 2, 0, 1.0, 2)),
+    ]
+    for condition, native in terms:
+        assert condition.native(SIGNATURE, "w") == native
+
+
+def test_a_condition_on_a_column_that_is_no_scalar_is_refused() -> None:
+    with pytest.raises(sr.SignatureMismatch, match=r"w: when.data: column 'b/c' is .*; expected a scalar of"):
+        (when.data["b/c"] > 0).native(SIGNATURE, "w")
+    with pytest.raises(sr.SignatureMismatch, match=r"w: when.data: no column 'e'; the signature of table 'replay' has"):
+        (when.data["e"] > 0).native(SIGNATURE, "w")
+
+
+def test_an_unknown_column_is_refused_with_those_there_are() -> None:
+    with pytest.raises(sr.SignatureMismatch, match="output 'x' wants column 'e'; the signature has a, b/c, b/d"):
+        Pattern({"x": ("e", -1)}).native(SIGNATURE, 0, "w")
+
+
+def test_a_pattern_says_which_steps_it_shows() -> None:
+    pattern = Pattern(lambda step: {"x": step["a"][-5:-1:2], "y": step["b"][-3]})
+    assert pattern.num_steps(SIGNATURE) == 5
+    native = pattern.native(SIGNATURE, 0, "w")
+    assert native["outputs"] == [
+        (0, False, False, [(-4, 0, 2)]),
+        (1, True, False, [(-2, -1, 1)]),
+        (2, True, False, [(-2, -1, 1)]),
+    ]
+    assert (native["lo"], native["hi"]) == (-4, 0)

@@ -1,0 +1,75 @@
+"""n-step targets against a plain loop."""
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import shmreplay as sr
+
+
+def batch_of(seed: int, n: int, *, squeezed: bool = False) -> Any:
+    """40 items of up to n steps, some of which terminate, with rubbish where a step is missing."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, n + 1, 40)
+    real = np.arange(n) < lengths[:, None]
+    data: dict[str, NDArray[Any]] = {
+        "r": rng.normal(size=(40, n)).astype(np.float32),
+        "done": rng.random((40, n)) < 0.2,
+    }
+    data["r"][~real] = np.nan
+    data["done"][~real] = True
+    mask: dict[str, NDArray[Any]] = {"r": real, "done": real}
+    if squeezed:
+        data, mask = ({name: values[:, 0] for name, values in tree.items()} for tree in (data, mask))
+    return SimpleNamespace(data=data, mask=mask)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_targets_are_those_of_a_plain_loop(n: int) -> None:
+    batch = batch_of(n, n)
+    got = sr.n_step_targets(batch, 0.9, reward="r", terminated="done")
+    for i in range(40):
+        k = int(batch.mask["r"][i].sum())
+        rewards, ended = batch.data["r"][i, :k], batch.data["done"][i, :k].any()
+        assert got.returns[i] == pytest.approx(sum(0.9**j * float(r) for j, r in enumerate(rewards)))
+        assert got.discounts[i] == pytest.approx(0.0 if ended else 0.9**k)
+        assert got.num_steps[i] == k
+    assert [values.dtype for values in got] == [np.dtype("float64"), np.dtype("float64"), np.dtype("int64")]
+
+
+def test_one_step_without_a_step_axis_is_the_same() -> None:
+    with_axis, without = batch_of(0, 1), batch_of(0, 1, squeezed=True)
+    for a, b in zip(
+        sr.n_step_targets(with_axis, 0.9, reward="r", terminated="done"),
+        sr.n_step_targets(without, 0.9, reward="r", terminated="done"),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_batch_without_terminations_never_terminated() -> None:
+    batch = batch_of(1, 3)
+    got = sr.n_step_targets(batch, 1.0, reward="r", terminated="none")
+    assert got.discounts.tolist() == [1.0] * 40
+
+
+def test_a_discount_of_zero_leaves_the_first_reward() -> None:
+    batch = batch_of(2, 3)
+    got = sr.n_step_targets(batch, 0.0, reward="r", terminated="done")
+    np.testing.assert_allclose(got.returns, batch.data["r"][:, 0])
+    assert got.discounts.tolist() == [0.0] * 40
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.1, float("nan")])
+def test_a_gamma_out_of_range_is_refused(gamma: float) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"n_step_targets: gamma is {gamma!r}; expected 0..1")):
+        sr.n_step_targets(batch_of(0, 1), gamma, reward="r")
+
+
+def test_a_batch_without_rewards_is_refused() -> None:
+    with pytest.raises(ValueError, match="n_step_targets: the batch has no 'reward'; it has 'r', 'done'"):
+        sr.n_step_targets(batch_of(0, 1), 0.9)
