@@ -1,6 +1,7 @@
 """A client closed by one thread while others of the process are at work in its tables."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -38,11 +39,14 @@ def test_rows_of_calls_under_way_are_whole_when_the_client_closes(make_table: Ta
         handle = client.table(table.name)
         started = threading.Event()
 
-        def insert_until_it_ends(handle: sr.TableHandle = handle, started: threading.Event = started) -> None:
+        def insert_for_ever(handle: sr.TableHandle = handle, started: threading.Event = started) -> None:
+            while True:
+                handle.insert_batch(steps(range(50)))
+                started.set()
+
+        def insert_until_it_ends(insert: Callable[[], None] = insert_for_ever) -> None:
             with pytest.raises(sr.ShmReplayError):
-                while True:
-                    handle.insert_batch(steps(range(50)))
-                    started.set()
+                insert()
 
         thread = threading.Thread(target=insert_until_it_ends)
         thread.start()
