@@ -290,3 +290,30 @@ def test_clients_that_come_and_go_leave_no_session(make_table: TableMaker, fork:
             child.result()
         eventually(lambda: len(table._arena.sessions()) == 1)
     assert values(table) == list(range(9))
+
+
+def test_one_process_too_many_is_told_what_to_raise(make_table: TableMaker, fork: Fork) -> None:
+    table = make_table(10, max_sessions=2)
+    table.insert(step(1))
+
+    def work(pipe: Any) -> None:
+        numbers(table.sample(1))
+        pipe.send()
+        pipe.recv()
+
+    first = fork(work)
+    first.receive()
+
+    def one_too_many(pipe: Any) -> str:
+        with pytest.raises(sr.ShmReplayError) as raised:
+            table.sample(1)
+        return str(raised.value)
+
+    assert "all sessions of the arena are taken; raise max_sessions" in fork(one_too_many).result()
+    first.send()
+    first.result()
+    eventually(lambda: len(table._arena.sessions()) == 1)
+    again = fork(work)  # its place is free again
+    again.receive()
+    again.send()
+    again.result()
