@@ -31,8 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     facts["load after"] = machine.load()
     print(", ".join(f"{name}: {value}" for name, value in facts.items()))
     if options.json is not None:
-        command = shlex.join(["python", "-m", "bench", *arguments])
-        report = Report(command, options.note, options.size, facts, tuple(answers))
+        report = Report(command(options), options.note, options.size, facts, tuple(answers))
         options.json.write_text(report.to_json(), encoding="utf-8")
     return 0
 
@@ -41,6 +40,12 @@ def run(workload: Workload, size: Size) -> tuple[Answer, str]:
     """Sets a workload up on all cores, measures it on one, and says on which."""
     with workload.open(size) as contenders, machine.one_core() as core:
         return measure(workload, size, contenders), "any core" if core is None else f"core {core}"
+
+
+def command(options: argparse.Namespace) -> str:
+    """What does this run again."""
+    size = [] if options.size is FULL else [f"--{options.size.name}"]
+    return shlex.join(["python", "-m", "bench", *size, *(f"--only={part}" for part in options.only)])
 
 
 def parser() -> argparse.ArgumentParser:

@@ -17,7 +17,7 @@ class Report:
     """A run.
 
     Attributes:
-        command: as typed.
+        command: that does it again.
         note: what whoever ran it has to say of it.
         size: of the run.
         machine: facts by name.
