@@ -186,8 +186,12 @@ class Writer:
                 f"episode (history={self._history}); wait for more steps, or make the writer with a longer history"
             )
         key = self._native.create_item(length, priority, timeout_s)
-        if key > 0:
-            return key
+        if key <= 0:
+            self._raise_not_made(key, length, priority, timeout_s)
+        return key
+
+    def _raise_not_made(self, key: int, length: int, priority: float | None, timeout_s: float | None) -> NoReturn:
+        """Raises what the core answered for an item of `length` steps that it did not make."""
         if key == _core.BAD_PRIORITY:
             raise ValueError(f"{self._where}: priority is {priority!r}; priorities must be finite and >= 0")
         if key == _core.LACKS_COLUMN:
@@ -205,7 +209,6 @@ class Writer:
                 "axis and belong in another table"
             )
         self._raise_status(-key, "create_item", timeout_s)
-        raise AssertionError("unreachable")
 
     def _check_length(self, length: object) -> int:
         if length is None:
@@ -366,7 +369,7 @@ class Writer:
             raise ShmReplayError(f"{self._where}: the writer is closed; make a new one with table.writer()")
         self._table._check_open()
 
-    def _raise_status(self, status: int, call: str, timeout_s: float | None) -> None:
+    def _raise_status(self, status: int, call: str, timeout_s: float | None) -> NoReturn:
         if status == _core.NEEDS_END_EPISODE:
             raise ShmReplayError(
                 f"{self._where}: the last step was terminated or truncated; call end_episode(), with the final "

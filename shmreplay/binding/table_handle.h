@@ -10,75 +10,9 @@
 #include "extremes.h"
 #include "long_work.h"
 #include "numpy_batch.h"
-#include "step_plan.h"
-#include "stream_writer.h"
+#include "table_context.h"
 
 namespace shmreplay {
-
-// What table and writer handles share: the mapping, the signature's plan, and the patterns of plain items.
-struct TableContext {
-  std::shared_ptr<Arena> arena;
-  const TableFacts* facts;
-  std::unique_ptr<StepPlan> plan;
-  nb::object canonical_batch = nb::none();  // steps -> (arrays, N)
-  nb::object observer = nb::none();         // (what, pid, seconds) of long waits
-
-  const StepPlan& bound_plan() const {
-    if (plan == nullptr) raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
-    return *plan;
-  }
-
-  // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An absent
-  // column's place is nullptr.
-  std::vector<PyArrayObject*> checked_arrays(const nb::object& list, int leading) const {
-    std::vector<PyArrayObject*> arrays;
-    for (size_t c = 0; c < plan->columns().size(); ++c) {
-      PyObject* leaf = PyList_GetItem(list.ptr(), static_cast<Py_ssize_t>(c));
-      if (leaf == nullptr) throw nb::python_error();
-      if (leaf != Py_None && !StepPlan::is_exact(plan->columns()[c], leaf, leading)) {
-        raise_error("InternalError", "table '" + facts->name + "': column " + std::to_string(c) +
-                                         " was converted to another shape or dtype; please report");
-      }
-      arrays.push_back(leaf == Py_None ? nullptr : reinterpret_cast<PyArrayObject*>(leaf));
-    }
-    return arrays;
-  }
-
-  // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact.
-  void write_step(StreamWriter& writer, nb::handle step) const {
-    if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.cell(column); })) return;
-    const nb::object list = outlive_interpreter([&] { return plan->canonical()(step); });
-    const std::vector<PyArrayObject*> arrays = checked_arrays(list, 0);
-    for (uint32_t c = 0; c < arrays.size(); ++c) {
-      if (arrays[c] == nullptr) raise_error("InternalError", "table '" + facts->name + "': a whole step lacks a column; please report");
-      std::memcpy(writer.cell(c), PyArray_DATA(arrays[c]), plan->columns()[c].row_bytes);
-    }
-  }
-};
-
-// Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss the
-// newest step.
-inline Pattern whole_step_pattern(uint32_t num_columns, bool squeezed, const std::vector<bool>& lacking) {
-  Pattern p;
-  for (uint32_t c = 0; c < num_columns; ++c) {
-    const bool lacks = !lacking.empty() && lacking[c];
-    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed ? kSqueezed : 0), 1, c, lacks ? 1u : 0u});
-    p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
-  }
-  return p;
-}
-
-// -1 for None, which stands for the table's default. An int that no float holds becomes infinite, which no table takes.
-inline double priority_of(nb::handle priority, const TableFacts& facts) {
-  if (priority.is_none()) return -1.0;
-  const double value = PyFloat_AsDouble(priority.ptr());
-  if (value != -1.0 || !PyErr_Occurred()) return value;
-  const bool overflowed = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
-  PyErr_Clear();
-  if (overflowed) return HUGE_VAL;
-  const nb::str text = nb::repr(priority);
-  raise_error("TypeError", "table '" + facts.name + "': priority is " + text.c_str() + "; expected a number, or None");
-}
 
 class TableHandle {
  public:
