@@ -291,10 +291,6 @@ class Connection:
         with line.lock:
             self._hang_up(line)
 
-    @property
-    def is_connected(self) -> bool:
-        return self._own_line().sock is not None
-
 
 def _owner_ids(sock: socket.socket, hello: Message) -> set[int]:
     """Whose segments may come from this daemon: its user's, as the kernel says.

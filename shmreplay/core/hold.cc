@@ -177,7 +177,7 @@ void Hold::collect_wakes() noexcept {
     for (int side = 0; side < 2; ++side) {
       const bool all = (wake_all_ >> index & 1) != 0;
       if (!all && (t.sides[side].sleepers.get() == 0 || !can_go_on(t, static_cast<Side>(side)))) continue;
-      // SYNC POINT with RateLimiterWait: a sleeper reads the word under the lock before it sleeps, so a bump under the
+      // SYNC POINT with Blocked::join: a sleeper reads the word under the lock before it sleeps, so a bump under the
       // lock either is seen there or ends its futex_wait.
       t.sides[side].futex.fetch_add(1, std::memory_order_seq_cst);
       wake_one_[side] |= uint64_t{1} << index;

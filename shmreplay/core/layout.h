@@ -169,7 +169,7 @@ struct SleepSlot {
 struct CallOwner { uint32_t session_plus_1, generation; };
 
 // One read in flight. The owner is set under the lock and cleared without it; names are stored under the lock, before
-// the count; the count is cleared without it (SYNC POINT with the scan in ChunkPool::mark_named). Not undone by a
+// the count; the count is cleared without it (SYNC POINT with the scan in named_chunks). Not undone by a
 // roll-back: a dead call's slot is taken back when its session is reaped.
 struct CallSlot {
   alignas(128) std::atomic<CallOwner> owner;

@@ -128,10 +128,7 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
     note_table(t);
     const auto have = from + picks_.size();
     if (options.count && picks_.size() > before) hold.set(t.record->last_sample_ns, coarse_now_ns());
-    if (stop == Stop::kNotAdmitted && picks_.empty() && (from < options.at_least || from == 0)) {
-      report_ = report(*t.record);
-      blocked.join(hold);
-    }
+    if (stop == Stop::kNotAdmitted && picks_.empty() && (from < options.at_least || from == 0)) blocked.join(hold);
     // A group may end for want of log: then the next hold goes on, as long as this one got anywhere.
     const bool again = stop == Stop::kDone || (stop == Stop::kPartFull && picks_.size() > before && lease_.room() >= kMaxItemChunks &&
                                                picks_.size() < kPart && runs_.size() < kPart);

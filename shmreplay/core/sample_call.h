@@ -49,8 +49,6 @@ class SampleCall {
   SampleResult get(const TableFacts& table, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,
                    uint32_t* found);
 
-  LimiterReport last_report() const noexcept { return report_; }
-
  private:
   enum class Stop { kDone, kPartFull, kNotAdmitted };
   Status draw_part(const TableFacts& table, const SampleOptions& options, uint32_t from, const Wait& wait, Blocked& blocked,
@@ -73,7 +71,6 @@ class SampleCall {
   std::vector<uint32_t> rows_;        // a part's padded lengths, by output
   uint32_t structure_pattern_ = kNone;
   double smallest_probability_ = 0;
-  LimiterReport report_{};
 };
 
 }  // namespace shmreplay
