@@ -39,6 +39,7 @@ class Handle:
     def _bind(self, attachment: Attachment) -> None:
         self._arena = attachment.arena
         self._spec = attachment.table
+        self._has_spans = self._spec.item is not None or self._spec.item_steps > 1
         self._index = attachment.index
         self._sig = attachment.table.sig
         self._native = attachment.arena.table(attachment.index)
@@ -142,7 +143,7 @@ class Handle:
         self._control()  # a table that is gone has that to say first
         declared, remedy = f"item_steps={self._spec.item_steps}", "table.writer() and create_item(length=...)"
         if self._spec.item is not None:
-            declared, remedy = "item=, a window", "table.writer() and append(...)"
+            declared, remedy = "item=, a window or pattern", "table.writer() and append(...)"
         raise ValueError(
             f"{self._where}: {call} makes single-step items, but the table was declared with {declared}; use {remedy}"
         )
