@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from shmreplay import _core
+from shmreplay import _core, selectors
+from shmreplay.plan import harmonic
+from shmreplay.tables import Table
 
 logger = logging.getLogger("shmreplay")
 
@@ -113,20 +115,33 @@ def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pi
     logger.warning("table %r: blocked for %d s: %s", name, seconds, "; ".join(reasons))
 
 
-def report_eviction(arena: _core.Arena, table: _core.Table, name: str) -> None:
-    """Warns that items are evicted before the table is full, and says what room it would take."""
+def report_eviction(arena: _core.Arena, table: _core.Table, spec: Table) -> None:
+    """Warns that items are evicted before the table is full, says why, and what room it would take."""
     stats, info = arena.stats(), table.info()
     have = stats["num_chunks"] * stats["chunk_steps"]
     needed = -(-have * info["max_size"] // max(info["size"], 1))
     logger.warning(
-        "table %r: its steps do not fit: at %d of %d items the oldest are evicted for room. Its items span more steps "
-        "than planned for, or overlap less: create it with capacity_steps=%d or so. Said once; "
-        "info().evicted_for_room counts",
-        name,
+        "table %r: its steps do not fit: at %d of %d items the oldest are evicted for room. %s: create it with "
+        "capacity_steps=%d or so%s. Said once; info().evicted_for_room counts",
+        spec.name,
         info["size"],
         info["max_size"],
-        needed,
+        *_explain_eviction(spec, stats["chunk_steps"], needed),
     )
 
 
+def _explain_eviction(spec: Table, chunk_steps: int, needed: int) -> tuple[str, int, str]:
+    """Why items that were planned for do not fit, how many steps would, and what else could be done."""
+    if not isinstance(spec.remover, _BY_PRIORITY) or chunk_steps == 1:
+        return "Its items span more steps than planned for, or overlap less", needed, ""
+    return (
+        f"Its remover {type(spec.remover).__name__} goes by priority, and a chunk of {chunk_steps} steps is free only "
+        f"when its last item has gone: where priorities stay as they are that takes up to {chunk_steps} times the "
+        f"space, and {harmonic(chunk_steps):.2f} times where they change, which is planned for",
+        needed,
+        ", or chunk_steps=1, where it makes no difference",
+    )
+
+
+_BY_PRIORITY = (selectors.MinHeap, selectors.MaxHeap, selectors.Prioritized)
 _SIDES = (("blocked_inserts", explain_inserts), ("blocked_samples", explain_samples))

@@ -16,7 +16,8 @@ from shmreplay.clients.blocking import (
     report_wait,
 )
 from shmreplay.clients.randomness import Randomness
-from shmreplay.tables import Table
+from shmreplay.plan import plan
+from shmreplay.tables import Table, unpack_specs
 
 if TYPE_CHECKING:
     from shmreplay.clients.client import Attachment, Client
@@ -39,10 +40,12 @@ class Handle:
     def _bind(self, attachment: Attachment) -> None:
         self._arena = attachment.arena
         self._spec = attachment.table
+        self._has_spans = self._spec.item is not None or self._spec.item_steps > 1
         self._index = attachment.index
         self._sig = attachment.table.sig
         self._native = attachment.arena.table(attachment.index)
-        client, arena, name, control = self._client, self._arena, self._name, self._arena.table(attachment.index)
+        client, arena, name, spec = self._client, self._arena, self._name, self._spec
+        control = arena.table(attachment.index)
 
         warned = set[str]()
 
@@ -54,7 +57,7 @@ class Handle:
                 report_wait(arena, control, name, what, pid, seconds)
             elif what not in warned:
                 warned.add(what)
-                report_eviction(arena, control, name)
+                report_eviction(arena, control, spec)
 
         self._native.bind(
             self._sig.native_plan(),
@@ -136,13 +139,20 @@ class Handle:
             )
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or ValueError
-        raise_with(error(f"{self._where}: {call}: {message}"), **parts)
+        raise_with(error(f"{self._where}: {call}: {message}{self._limits_named(message)}"), **parts)
+
+    def _limits_named(self, message: str) -> str:
+        """The arena's limits that a text names, with their numbers; they are its largest, of all tables in it."""
+        spec = plan(unpack_specs(self._arena.specs))
+        numbers = {"max_streams": spec.max_streams, "max_sessions": spec.max_sessions, "chunk_steps": spec.chunk_steps}
+        named = [f"{name} is {number}" for name, number in numbers.items() if name in message]
+        return f" ({', '.join(named)})" if named else ""
 
     def _refuse_single_steps(self, call: str) -> NoReturn:
         self._control()  # a table that is gone has that to say first
         declared, remedy = f"item_steps={self._spec.item_steps}", "table.writer() and create_item(length=...)"
         if self._spec.item is not None:
-            declared, remedy = "item=, a window", "table.writer() and append(...)"
+            declared, remedy = "item=, a window or pattern", "table.writer() and append(...)"
         raise ValueError(
             f"{self._where}: {call} makes single-step items, but the table was declared with {declared}; use {remedy}"
         )

@@ -45,10 +45,10 @@ class TableHandle(Handle):
         Raises:
             RateLimitTimeout: not admitted in time; nothing was inserted.
             SignatureMismatch: the step does not fit; the text names the column. Or the table's items are spans.
-            ValueError: the priority is not finite or negative; or the table was declared with `item_steps` > 1.
+            ValueError: the priority is not finite or negative; or the table declares `item` or `item_steps` > 1.
             ArenaFull: no room, and the table says `on_full="error"`.
         """
-        if self._spec.item_steps > 1:
+        if self._has_spans:
             self._refuse_single_steps("insert")
         while True:
             if self._client.is_closed:
@@ -78,7 +78,7 @@ class TableHandle(Handle):
                 it is with whatever else ends the call half-way, KeyboardInterrupt among it.
             SignatureMismatch, ValueError, ArenaFull: as `insert`; with the first two nothing was inserted.
         """
-        if self._spec.item_steps > 1:
+        if self._has_spans:
             self._refuse_single_steps("insert_batch")
         values = None if priorities is None else float_array(self._where, "priorities", priorities)
         while True:
