@@ -36,19 +36,6 @@ bool are_alike(const Pick* picks, uint32_t n) {
   });
 }
 
-// The place of real step `s` of an item; runs are few, and rows are asked for in order mostly.
-struct RunCursor {
-  const Run* runs;
-  uint32_t num_runs, at = 0;
-  uint64_t begin = 0;  // first step of runs[at]
-
-  const Run& find(uint64_t s) {
-    if (s < begin) at = 0, begin = 0;
-    while (s >= begin + runs[at].rows) begin += runs[at++].rows;
-    return runs[at];
-  }
-};
-
 class ItemGather {
  public:
   ItemGather(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs)

@@ -21,6 +21,19 @@ struct Pick {
   uint32_t first_run, num_runs;
 };
 
+// The place of real step `s` of an item; runs are few, and rows are asked for in order mostly.
+struct RunCursor {
+  const Run* runs;
+  uint32_t num_runs, at = 0;
+  uint64_t begin = 0;  // first step of runs[at]
+
+  const Run& find(uint64_t s) {
+    if (s < begin) at = 0, begin = 0;
+    while (s >= begin + runs[at].rows) begin += runs[at++].rows;
+    return runs[at];
+  }
+};
+
 // Where one output of a batch goes: rows [item, rows, row_bytes], `rows` = 1 for a squeezed one.
 struct OutputBuffer {
   uint32_t column;

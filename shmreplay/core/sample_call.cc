@@ -11,16 +11,20 @@
 namespace shmreplay {
 namespace {
 
-// Whatever ends a call, an exception among it: what it named is given back.
+// Whatever ends a call, an exception among it: what it named is given back, unless it says that it keeps it.
 class DropAtEnd {
  public:
   explicit DropAtEnd(Lease& lease) noexcept : lease_(lease) {}
-  ~DropAtEnd() { lease_.drop(); }
+  ~DropAtEnd() {
+    if (!keeps_) lease_.drop();
+  }
   DropAtEnd(const DropAtEnd&) = delete;
   DropAtEnd& operator=(const DropAtEnd&) = delete;
+  void keep() noexcept { keeps_ = true; }
 
  private:
   Lease& lease_;
+  bool keeps_ = false;
 };
 
 }  // namespace
@@ -173,13 +177,27 @@ Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) 
 }
 
 SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& options, const Wait& wait, BatchSink& sink) {
+  if (options.count && t.consumes()) {
+    if (const Status s = make_room_early(t, wait, sink); s != Status::kOk) return {s, 0, 0};
+  }
+  return draw_all(t, options, wait, false, [&](uint32_t first, bool) { return deliver(t, first, sink); });
+}
+
+SampleResult SampleCall::view(const TableFacts& t, const SampleOptions& options, const Wait& wait, ViewSink& sink) {
+  return draw_all(t, options, wait, true, [&](uint32_t, bool stays) {
+    patterns_.settle();
+    const Part part{patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data()};
+    return sink.take(part, stays) ? Status::kOk : Status::kInterrupted;
+  });
+}
+
+template <class Deliver>
+SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& options, const Wait& wait, bool keeps_last,
+                                  Deliver deliver) {
   Blocked blocked(arena_, t, kSamples, wait, options.count);
-  const DropAtEnd drop_at_end(lease_);
+  DropAtEnd drop_at_end(lease_);
   uint32_t done = 0;
   const auto end = [&](Status s) { return SampleResult{s, done, smallest_probability_}; };
-  if (options.count && t.consumes()) {
-    if (const Status s = make_room_early(t, wait, sink); s != Status::kOk) return end(s);
-  }
   LongWork work(wait);
   while (done < options.n) {
     const uint32_t before = done;
@@ -187,9 +205,14 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
     const Status drawn = draw_part(t, options, done, wait, blocked, stop);
     // What a counted draw took is delivered whatever happened after it: a consumed item must not be lost.
     if (!picks_.empty()) {
-      if (const Status s = deliver(t, done, sink); s != Status::kOk) return end(s);
+      const bool stays = keeps_last && drawn == Status::kOk && done + picks_.size() == options.n;
+      if (const Status s = deliver(done, stays); s != Status::kOk) return end(s);
       done += static_cast<uint32_t>(picks_.size());
       picks_.clear();
+      if (stays) {
+        drop_at_end.keep();
+        return end(Status::kOk);
+      }
     }
     lease_.drop();
     if (drawn == Status::kNoCallSlots) {
