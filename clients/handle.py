@@ -150,7 +150,7 @@ class Handle:
     def _raise_timeout(self, call: str, timeout_s: float | None, asked: int, parts: dict[str, Any]) -> NoReturn:
         info = {**self._native.info(), "can_insert": self._native.can_insert(1)}
         # Steps alone wait for nothing but room; those that are items at once may wait for either.
-        reasons = {"sample": explain_samples, LOOK: explain_looks, "append": explain_room}
+        reasons = {"sample": explain_samples, "view": explain_samples, LOOK: explain_looks, "append": explain_room}
         reason = reasons.get(call, explain_inserts)(self._arena, info)
         done = ""
         if (batch := parts.get("batch")) is not None:

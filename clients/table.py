@@ -13,6 +13,7 @@ from shmreplay.clients.batch import Batch, NativeBatch
 from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Handle, raise_closed, raise_with
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
+from shmreplay.clients.view import View, open_view
 from shmreplay.clients.writer import Writer
 from shmreplay.plan import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter, check_limiter
@@ -187,6 +188,29 @@ class TableHandle(Handle):
                 raise_with(raised, batch=batch)
             if done > 0 or not self._recover(status):
                 self._raise_status(status, "sample" if count else LOOK, timeout_s, batch=batch, asked=n)
+
+    def view(self, n: int, timeout_s: float | None = None) -> View:
+        """Draws n items as `sample(n)` does, to be looked at where they lie: their rows are not copied.
+
+        Use it as a context manager: `with table.view(2) as items: train(items[0].data)`. Until it is released, nobody
+        reuses the chunks of its items; writers that need room wait for them at most, and for no others. So keep it
+        short, and never wait for an insert of your own while you hold one.
+
+        Args:
+            n: items, at most as many as a lease can name the chunks of: 832 if each lies in one.
+            timeout_s: seconds to wait for the rate limiter.
+
+        Returns:
+            n items with `.data` (read-only arrays in the item's structure, on the shared memory itself where
+            `.is_view` says so), `.key`, `.priority`, ...: see `ViewedItem`; and `.keys`, int64 `[n]`. Arrays kept after
+            the release show whatever is written to the memory next: other steps, perhaps half of them.
+
+        Raises:
+            RateLimitTimeout: not all were admitted in time. Its `.batch` has copies of those that were drawn, or is
+                None. Whatever else ends the call half-way, KeyboardInterrupt among it, carries them too.
+            ValueError: n is out of range; the text has the largest n.
+        """
+        return open_view(self, n, timeout_s)
 
     def get(self, keys: ArrayLike, timeout_s: float | None = None) -> Batch:
         """The live ones of the items, in the order given; moves no counter. An empty batch if none is left.

@@ -7,6 +7,7 @@
 
 #include "binding/arena_handle.h"
 #include "binding/table_handle.h"
+#include "binding/view_handle.h"
 #include "binding/writer_handle.h"
 #include "robust_lock.h"
 
@@ -106,6 +107,7 @@ NB_MODULE(_core, m) {
 
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.attr("MAX_PRIORITY") = kMaxPriority;
+  m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
   m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
   m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
   m.attr("NEEDS_FINAL_STEP") = WriterHandle::kNeedsFinalStep;
@@ -150,6 +152,7 @@ NB_MODULE(_core, m) {
       .def("end_calls", &ArenaHandle::end_calls, "timeout_s"_a)
       .def("drop", &ArenaHandle::drop, "timeout_s"_a.none() = nb::none())
       .def("lock_holder", &ArenaHandle::lock_holder)
+      .def("names_chunks", &ArenaHandle::names_chunks)
       .def("check", &ArenaHandle::check, "timeout_s"_a.none() = nb::none())
       .def("rebuild", &ArenaHandle::rebuild, "timeout_s"_a.none() = nb::none())
       .def("stats", &ArenaHandle::stats)
@@ -177,6 +180,11 @@ NB_MODULE(_core, m) {
       .def("priority_stats", &TableHandle::priority_stats)
       .def_prop_ro("dropped", &TableHandle::dropped)
       .def_prop_ro("size", &TableHandle::size);
+
+  nb::class_<ViewHandle>(m, "View", "Items where they lie, until they are released.")
+      .def(nb::init<const TableHandle&>(), "table"_a)
+      .def("draw", &ViewHandle::draw, "n"_a, "uniforms"_a, "timeout_s"_a.none())
+      .def("release", &ViewHandle::release);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")
       .def(nb::init<const TableHandle&, uint32_t, std::vector<uint32_t>, int, nb::list, bool>(), "table"_a, "history"_a,

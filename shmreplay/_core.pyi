@@ -9,6 +9,8 @@ LAYOUT_VERSION: int = 1
 
 MAX_PRIORITY: float = 1e+280
 
+VIEW_CHUNKS: int = 832
+
 BAD_PRIORITY: int = -100
 
 NEEDS_END_EPISODE: int = -101
@@ -97,6 +99,8 @@ class Arena:
 
     def lock_holder(self) -> object: ...
 
+    def names_chunks(self) -> bool: ...
+
     def check(self, timeout_s: object | None = None) -> list[str]: ...
 
     def rebuild(self, timeout_s: object | None = None) -> None: ...
@@ -149,6 +153,15 @@ class Table:
 
     @property
     def size(self) -> int: ...
+
+class View:
+    """Items where they lie, until they are released."""
+
+    def __init__(self, table: Table) -> None: ...
+
+    def draw(self, n: int, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def release(self) -> None: ...
 
 class Writer:
     """One stream."""

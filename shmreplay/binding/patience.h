@@ -64,4 +64,19 @@ inline int64_t deadline_of(nb::handle timeout_s) {
 
 inline constexpr Wait kTryOnly{0, nullptr, true};
 
+// A signal that came during a call that went well is handled now: one instruction later Python would raise its exception
+// without what the call did, and a consumed item would be lost.
+inline Status handle_signals(Status status) {
+  return status == Status::kOk && outlive_interpreter(&PyErr_CheckSignals) != 0 ? Status::kInterrupted : status;
+}
+
+inline nb::object take_raised() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  return value == nullptr ? nb::none() : nb::steal(value);
+}
+
 }  // namespace shmreplay

@@ -76,4 +76,14 @@ inline double priority_of(nb::handle priority, const TableFacts& facts) {
   raise_error("TypeError", "table '" + facts.name + "': priority is " + text.c_str() + "; expected a number, or None");
 }
 
+// The n numbers of a contiguous float64 array; `what` names it in a refusal.
+inline const double* double_array(nb::handle values, npy_intp n, const char* what) {
+  if (!PyArray_Check(values.ptr())) throw nb::type_error((std::string(what) + ": expected a float64 array").c_str());
+  auto* array = reinterpret_cast<PyArrayObject*>(values.ptr());
+  if (PyArray_TYPE(array) != NPY_DOUBLE || !PyArray_IS_C_CONTIGUOUS(array) || PyArray_SIZE(array) != n) {
+    throw nb::type_error((std::string(what) + ": expected a contiguous float64 array as long as the call's items").c_str());
+  }
+  return static_cast<const double*>(PyArray_DATA(array));
+}
+
 }  // namespace shmreplay

@@ -276,15 +276,6 @@ class TableHandle {
     return {data, data + PyArray_DIM(array, 0)};
   }
 
-  static const double* double_array(nb::handle values, npy_intp n, const char* what) {
-    if (!PyArray_Check(values.ptr())) throw nb::type_error((std::string(what) + ": expected a float64 array").c_str());
-    auto* array = reinterpret_cast<PyArrayObject*>(values.ptr());
-    if (PyArray_TYPE(array) != NPY_DOUBLE || !PyArray_IS_C_CONTIGUOUS(array) || PyArray_SIZE(array) != n) {
-      throw nb::type_error((std::string(what) + ": expected a contiguous float64 array as long as the call's items").c_str());
-    }
-    return static_cast<const double*>(PyArray_DATA(array));
-  }
-
   std::vector<double> priorities_of(nb::handle priorities, npy_intp n) const {
     if (priorities.is_none()) return std::vector<double>(static_cast<size_t>(n), -1.0);
     const npy_intp have = PyArray_Check(priorities.ptr()) ? PyArray_SIZE(reinterpret_cast<PyArrayObject*>(priorities.ptr())) : n;
@@ -363,21 +354,6 @@ class TableHandle {
     if (result.status == Status::kInterrupted) raised = take_raised();
     nb::object parts = result.done > 0 ? nb::object(batch.release()) : nb::none();
     return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised);
-  }
-
-  // A signal that came during a call that went well is handled now: one instruction later Python would raise its exception
-  // without what the call did, and a consumed item would be lost.
-  static Status handle_signals(Status status) {
-    return status == Status::kOk && outlive_interpreter(&PyErr_CheckSignals) != 0 ? Status::kInterrupted : status;
-  }
-
-  static nb::object take_raised() {
-    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    Py_XDECREF(type);
-    Py_XDECREF(trace);
-    return value == nullptr ? nb::none() : nb::steal(value);
   }
 
   // A writer or scratch out of a pool, for one call: a call that meets no other finds the last one's, its chunk half full
