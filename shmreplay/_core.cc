@@ -174,6 +174,7 @@ NB_MODULE(_core, m) {
            "max_diff"_a, "count_deletes"_a, "rebase"_a, "timeout_s"_a.none() = nb::none())
       .def("pause", &TableHandle::pause, "inserts"_a, "samples"_a, "timeout_s"_a.none() = nb::none())
       .def("resume", &TableHandle::resume, "timeout_s"_a.none() = nb::none())
+      .def("end_waits", &TableHandle::end_waits)
       .def("can_insert", &TableHandle::can_insert, "n"_a)
       .def("can_sample", &TableHandle::can_sample, "n"_a)
       .def("info", &TableHandle::info)

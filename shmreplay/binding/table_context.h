@@ -1,10 +1,12 @@
 // What the table's and the writers' handles share, and how they read steps and priorities.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "arena.h"
+#include "patience.h"
 #include "status_error.h"
 #include "step_plan.h"
 #include "stream_writer.h"
@@ -18,11 +20,14 @@ struct TableContext {
   std::unique_ptr<StepPlan> plan;
   nb::object canonical_batch = nb::none();  // steps -> (arrays, N)
   nb::object observer = nb::none();         // (what, pid, seconds) of long waits
+  std::atomic<bool> waits_ended{false};     // the observer ends every wait of the table's handle, and need not be waited for
 
   const StepPlan& bound_plan() const {
     if (plan == nullptr) raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
     return *plan;
   }
+
+  GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended); }
 
   // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An absent
   // column's place is nullptr.

@@ -86,7 +86,7 @@ class TableHandle {
     std::vector<nb::object> keep;  // the caller's structure may change while the GIL is released
     for (PyArrayObject* a : arrays) keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(a)));
     nb::object keys = new_array(NPY_INT64, n);
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     Loan<StreamWriter> writer(*this, writers_, [&] { return new_writer(); });
     uint32_t done = 0;
@@ -186,6 +186,12 @@ class TableHandle {
     raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_flags(a, facts(), 0, clear, w); }), where());
   }
 
+  // Ends the waits of this handle's calls, by whatever its observer then raises; those to come as well.
+  void end_waits() const {
+    context_->waits_ended.store(true, std::memory_order_seq_cst);
+    wake_sleepers(arena(), facts());
+  }
+
   bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
   bool can_sample(uint64_t n) const { return can_sample_now(facts(), n); }
   uint64_t size() const { return facts().record->size.get(); }
@@ -254,7 +260,7 @@ class TableHandle {
 
   template <class Work>
   Status run_for_status(nb::handle timeout_s, Work work) const {
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     Status status;
     {
@@ -289,7 +295,7 @@ class TableHandle {
 
   // First with the GIL and without waiting: the common case is over before a release would pay.
   Status insert_with(StreamWriter& writer, nb::handle step, double priority, int64_t deadline, int64_t& key) {
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline, &patience};
     if (!writer.is_open() || writer.rows_left() == 0) {
       const GilRelease release;
@@ -332,7 +338,7 @@ class TableHandle {
 
   template <class Call>
   nb::tuple read(NumpyBatch& batch, nb::handle timeout_s, Call call) {
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     Loan<SampleCall> scratch(*this, calls_, [&] { return std::make_unique<SampleCall>(arena()); });
     SampleResult result{Status::kSessionLost, 0, 0};

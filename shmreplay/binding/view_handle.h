@@ -20,7 +20,7 @@ class ViewHandle : public ViewSink {
     Arena& arena = *context_->arena;
     const double* u = double_array(uniforms, n, "uniforms");
     (void)context_->bound_plan();
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     call_ = std::make_unique<SampleCall>(arena);
     SampleResult result{Status::kSessionLost, 0, 0};
