@@ -16,6 +16,7 @@ from shmreplay.clients.blocking import (
     report_wait,
 )
 from shmreplay.clients.randomness import Randomness
+from shmreplay.clients.sampling import Arrangement, Arrangements, Columns, PadTo
 from shmreplay.tables import Table
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Handle:
         self._index = attachment.index
         self._sig = attachment.table.sig
         self._native = attachment.arena.table(attachment.index)
+        self._arrangements = Arrangements(self._sig)
         client, arena, name, control = self._client, self._arena, self._name, self._arena.table(attachment.index)
 
         warned = set[str]()
@@ -109,6 +111,21 @@ class Handle:
     def _refresh_after_fork(self) -> None:
         if self._arena.forked:
             self._bind(self._client._attach(self._name))
+
+    def _arrange(
+        self, call: str, columns: Columns, pad_to: PadTo, time_major: bool, timeout_s: float | None
+    ) -> Arrangement:
+        """The arrangement of these options. All but `get` wait for the first item: it fixes the structure."""
+        while self._arrangements.items is None:
+            self._check_open()
+            status, names, outputs = self._native.structure(call != "get", call != LOOK, timeout_s)
+            if status == 0 and outputs is None:
+                break
+            if status == 0:
+                self._arrangements.learn(names, outputs)
+            elif not self._recover(status):
+                self._raise_status(status, call, timeout_s)
+        return self._arrangements.of(columns, pad_to, time_major)
 
     def _recover(self, status: int) -> bool:
         """After a fork: attaches anew, so that the call can be repeated."""

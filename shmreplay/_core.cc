@@ -109,6 +109,7 @@ NB_MODULE(_core, m) {
   m.attr("MAX_PRIORITY") = kMaxPriority;
   m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
   m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
+  m.attr("WRONG_ARRAYS") = TableHandle::kWrongArrays;
   m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
   m.attr("NEEDS_FINAL_STEP") = WriterHandle::kNeedsFinalStep;
   m.attr("UNFINISHED") = WriterHandle::kUnfinished;
@@ -123,6 +124,7 @@ NB_MODULE(_core, m) {
   m.attr("STATUS_FORKED") = static_cast<int>(Status::kForked);
   m.attr("STATUS_ARENA_FULL") = static_cast<int>(Status::kArenaFull);
   m.attr("STATUS_STRUCTURE") = static_cast<int>(Status::kStructure);
+  m.attr("STATUS_TOO_LONG") = static_cast<int>(Status::kTooLong);
   m.attr("STATUS_HISTORY") = static_cast<int>(Status::kHistory);
 
   m.def("layout_hash", &layout_hash, "Hash of the segment's layout, the lock and the C library.");
@@ -160,12 +162,17 @@ NB_MODULE(_core, m) {
       .def("close", &ArenaHandle::close)
       .def("table", [](const ArenaHandle& a, uint32_t index) { return new TableHandle(a, index); }, "index"_a, nb::rv_policy::take_ownership);
 
+  nb::class_<BatchLayout>(m, "BatchLayout", "Which outputs a batch shows, and how they lie.")
+      .def(nb::init<uint32_t, nb::list, nb::bytes, bool>(), "num_outputs"_a, "outputs"_a, "names"_a, "time_major"_a);
+
   nb::class_<TableHandle>(m, "Table", "One table of a mapped arena.")
       .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none())
       .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none())
-      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "uniforms"_a, "timeout_s"_a.none())
-      .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none())
+      .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
+      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "uniforms"_a, "timeout_s"_a.none(), "layout"_a.none(),
+           "out"_a.none())
+      .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
       .def("delete", &TableHandle::remove, "keys"_a, "timeout_s"_a.none())

@@ -13,6 +13,8 @@ VIEW_CHUNKS: int = 832
 
 BAD_PRIORITY: int = -100
 
+WRONG_ARRAYS: int = -101
+
 NEEDS_END_EPISODE: int = -101
 
 NEEDS_FINAL_STEP: int = -103
@@ -36,6 +38,8 @@ STATUS_FORKED: int = 5
 STATUS_ARENA_FULL: int = 8
 
 STATUS_STRUCTURE: int = 12
+
+STATUS_TOO_LONG: int = 18
 
 STATUS_HISTORY: int = 15
 
@@ -113,6 +117,11 @@ class Arena:
 
     def table(self, index: int) -> Table: ...
 
+class BatchLayout:
+    """Which outputs a batch shows, and how they lie."""
+
+    def __init__(self, num_outputs: int, outputs: list[Any], names: bytes, time_major: bool) -> None: ...
+
 class Table:
     """One table of a mapped arena."""
 
@@ -122,9 +131,11 @@ class Table:
 
     def insert_batch(self, steps: object | None, priorities: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
 
-    def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+    def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
 
-    def get(self, keys: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+    def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
+
+    def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
 
     def keys(self) -> object: ...
 

@@ -18,6 +18,8 @@ class TableHandle {
  public:
   // What insert() answers for a priority that is not finite, negative or too large; beyond the core's statuses.
   static constexpr int64_t kBadPriority = -100;
+  // What sample() answers for arrays that are not as the layout has them.
+  static constexpr int kWrongArrays = -101;
 
   TableHandle(const ArenaHandle& arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
     context_->arena = arena.shared();
@@ -103,24 +105,51 @@ class TableHandle {
 
   // ---- reading -----------------------------------------------------------------------------------------------------
 
+  // How the table's items are structured: (status, names, [(column, squeezed, rows of the longest)]), or (status, None, None) while
+  // there has never been an item; with `waits` as sample() waits for one.
+  nb::tuple structure(bool waits, bool count, nb::handle timeout_s) {
+    nb::object names = nb::none(), outputs = nb::none();
+    const SampleResult result = read(timeout_s, [&](SampleCall& call, const Wait& wait) {
+      const Pattern* found = nullptr;
+      const Status status = call.structure(facts(), waits, count, wait, found);
+      if (found != nullptr) {
+        const GilAcquire gil;
+        names = nb::bytes(found->names.data(), found->names.size());
+        nb::list list;
+        for (size_t o = 0; o < found->outputs.size(); ++o) {
+          const PatternOutput& out = found->outputs[o];
+          list.append(nb::make_tuple(out.column, (out.flags & kSqueezed) != 0, call.rows()[o]));
+        }
+        outputs = list;
+      }
+      return SampleResult{status, 0, 0};
+    });
+    if (result.status == Status::kInterrupted) throw nb::python_error();
+    return nb::make_tuple(static_cast<int>(result.status), names, outputs);
+  }
+
   // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None);
-  // `uniforms` float64 [n].
-  nb::tuple sample(uint32_t n, uint32_t at_least, bool count, nb::handle uniforms, nb::handle timeout_s) {
+  // `uniforms` float64 [n]; `layout` or None; `out` a list of an array for each of its outputs, or None.
+  nb::tuple sample(uint32_t n, uint32_t at_least, bool count, nb::handle uniforms, nb::handle timeout_s, const BatchLayout* layout,
+                   nb::handle out) {
     auto* u = double_array(uniforms, n, "uniforms");
-    NumpyBatch batch(context_->bound_plan(), n);
-    return read(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.sample(facts(), {n, at_least, count, u}, wait, batch);
+    const GivenArrays given(context_->bound_plan(), layout, out, n);
+    if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none());
+    NumpyBatch batch(context_->bound_plan(), n, layout, &given);
+    const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr : given.empty() ? &layout->most_rows() : &given.most_rows();
+    return read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
+      return call.sample(facts(), {n, at_least, count, u, most_rows}, wait, batch);
     });
   }
 
   // (status, items, batch or None, indices of the live keys, exception of a signal handler or None); `keys` int64 [n] contiguous.
-  nb::tuple get(nb::handle keys, nb::handle timeout_s) {
+  nb::tuple get(nb::handle keys, nb::handle timeout_s, const BatchLayout* layout) {
     const std::vector<int64_t> k = keys_of(keys);
     const auto n = static_cast<uint32_t>(k.size());
     nb::object found = new_array(NPY_UINT32, n);
     auto* to = array_data<uint32_t>(found);
-    NumpyBatch batch(context_->bound_plan(), n);
-    nb::tuple result = read(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
+    NumpyBatch batch(context_->bound_plan(), n, layout);
+    nb::tuple result = read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
       return call.get(facts(), k.data(), n, wait, batch, to);
     });
     return nb::make_tuple(result[0], result[1], result[2], found, result[4]);
@@ -336,8 +365,9 @@ class TableHandle {
     return Status::kOk;
   }
 
+  // Runs one call that reads items, with the GIL released.
   template <class Call>
-  nb::tuple read(NumpyBatch& batch, nb::handle timeout_s, Call call) {
+  SampleResult read(nb::handle timeout_s, Call call) {
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     Loan<SampleCall> scratch(*this, calls_, [&] { return std::make_unique<SampleCall>(arena()); });
@@ -354,6 +384,12 @@ class TableHandle {
     }
     scratch.keep_if_usable(result.status);
     result.status = handle_signals(result.status);
+    return result;
+  }
+
+  template <class Call>
+  nb::tuple read_batch(NumpyBatch& batch, nb::handle timeout_s, Call call) {
+    const SampleResult result = read(timeout_s, call);
     if (result.status == Status::kInterrupted && result.done == 0) throw nb::python_error();
     // An interrupt with items in hand: they are handed out, and the signal's exception is raised by the caller after them.
     nb::object raised = nb::none();

@@ -63,8 +63,8 @@ class ViewHandle : public ViewSink {
     const Pattern& pattern = part.patterns.at(pick.pattern);
     const uint64_t positions = uint64_t{pick.padding.before} + pick.num_steps + pick.padding.after;
     const size_t n = pattern.outputs.size();
-    nb::list squeezed_list, data, is_view;
-    std::vector<OutputBuffer> copies(n);
+    nb::list squeezed_list, data, is_view, mask_list;
+    std::vector<OutputBuffer> copies;
     std::vector<std::vector<uint8_t>> masks(n);
     std::vector<int32_t> lengths(n);
     for (size_t o = 0; o < n; ++o) {
@@ -76,38 +76,28 @@ class ViewHandle : public ViewSink {
       if (!in_place) rows = {nullptr, 0, squeezed ? 1 : static_cast<uint32_t>(pattern.rows(o, positions))};
       nb::object array = make_array(column, squeezed, rows);
       PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array.ptr()), NPY_ARRAY_WRITEABLE);  // in place or not: all alike
-      OutputBuffer& copy = copies[o];
-      copy.column = column;
-      copy.squeezed = squeezed;
-      copy.row_bytes = static_cast<uint32_t>(context_->plan->columns()[column].row_bytes);
-      copy.rows = in_place ? 0 : rows.rows;  // of what is in place nothing is copied
-      copy.data = in_place ? nullptr : array_data<char>(array);
-      copy.mask = &masks[o];
-      copy.num_items = 1;
-      copy.lengths = &lengths[o];
+      if (!in_place) {
+        copies.push_back({static_cast<uint32_t>(o), column, rows.rows, static_cast<uint32_t>(context_->plan->columns()[column].row_bytes),
+                          squeezed, array_data<char>(array), &masks[o], 1, &lengths[o]});
+      }
       squeezed_list.append(squeezed);
       data.append(array);
       is_view.append(in_place);
     }
-    copy_rows(part, pick, copies);
-    nb::list mask_list;
-    for (size_t o = 0; o < n; ++o) mask_list.append(mask_of(copies[o], masks[o]));
+    if (!copies.empty()) {
+      const GilRelease release;
+      gather(*context_->arena, part.patterns, &pick, 1, part.runs, 0, copies);
+    }
+    for (size_t o = 0; o < n; ++o) mask_list.append(mask_of(masks[o], nb::cast<bool>(squeezed_list[o])));
     return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, data, is_view, mask_list, pick.key,
                           pick.priority, pick.probability, pick.times_sampled, static_cast<int64_t>(pick.episode), pick.step, pick.age);
   }
 
-  void copy_rows(const Part& part, const Pick& pick, std::vector<OutputBuffer>& copies) const {
-    bool any = false;
-    for (const OutputBuffer& copy : copies) any |= copy.rows > 0;
-    if (!any) return;
-    const GilRelease release;
-    gather(*context_->arena, part.patterns, &pick, 1, part.runs, 0, copies);
-  }
-
-  static nb::object mask_of(const OutputBuffer& copy, const std::vector<uint8_t>& mask) {
+  // None where every row is real.
+  static nb::object mask_of(const std::vector<uint8_t>& mask, bool squeezed) {
     if (mask.empty()) return nb::none();
-    npy_intp dims[1] = {static_cast<npy_intp>(copy.rows)};
-    PyObject* array = PyArray_SimpleNew(copy.squeezed ? 0 : 1, dims, NPY_BOOL);
+    npy_intp dims[1] = {static_cast<npy_intp>(mask.size())};
+    PyObject* array = PyArray_SimpleNew(squeezed ? 0 : 1, dims, NPY_BOOL);
     if (array == nullptr) throw nb::python_error();
     std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)), mask.data(), mask.size());
     return nb::steal(array);

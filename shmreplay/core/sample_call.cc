@@ -72,6 +72,17 @@ void SampleCall::note_table(const TableFacts& t) {
   for (uint32_t o = 0; o < n; ++o) rows_[o] = t.record->longest[o].get();
 }
 
+// Whether no item is longer than the batch is to be. Asked in the hold of the draw: a batch that is lost for want of room
+// may have consumed its items.
+bool SampleCall::fits(const TableFacts& t, const SampleOptions& options) {
+  if (options.most_rows == nullptr) return true;
+  const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
+  for (uint32_t o = 0; o < n && o < options.most_rows->size(); ++o) {
+    if (t.record->longest[o].get() > (*options.most_rows)[o]) return false;
+  }
+  return true;
+}
+
 // How many draws of `want` the limiter admits now.
 uint32_t SampleCall::admitted(const TableFacts& t, const SampleOptions& options, uint32_t want) {
   if (t.record->size.get() == 0) return 0;
@@ -124,6 +135,7 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
     Hold hold(arena_);
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
     blocked.leave(hold);
+    if (!fits(t, options)) return Status::kTooLong;
     if (!lease_.taken()) {
       if (const Status s = lease_.take(hold); s != Status::kOk) return s;
     }
@@ -142,8 +154,8 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
   }
 }
 
-// Asks the sink for room for items of the structure of pattern `record`, as long as the table's longest.
-Status SampleCall::make_room(const TableFacts& t, uint32_t record, int64_t first, BatchSink& sink) {
+// The structure of pattern `record`; rows_ becomes how long its outputs are in a batch: as the table's longest.
+const Pattern& SampleCall::pad_rows(const TableFacts& t, uint32_t record) {
   patterns_.settle();
   if (rows_.empty()) corrupt("a table has items and no structure");
   const Pattern& structure = patterns_.at(record);
@@ -152,6 +164,12 @@ Status SampleCall::make_room(const TableFacts& t, uint32_t record, int64_t first
   for (size_t o = 0; o < rows_.size(); ++o) {
     rows_[o] = structure.outputs[o].flags & kSqueezed ? 1 : std::max(rows_[o], at_least);
   }
+  return structure;
+}
+
+// Asks the sink for room for items of the structure of pattern `record`.
+Status SampleCall::make_room(const TableFacts& t, uint32_t record, int64_t first, BatchSink& sink) {
+  const Pattern& structure = pad_rows(t, record);
   return sink.prepare(structure, rows_.data(), first) ? Status::kOk : Status::kInterrupted;
 }
 
@@ -228,6 +246,30 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& opti
     if (const Status s = blocked.sleep(); s != Status::kOk) return end(s);
   }
   return end(Status::kOk);
+}
+
+Status SampleCall::structure(const TableFacts& t, bool waits, bool count, const Wait& wait, const Pattern*& found) {
+  Blocked blocked(arena_, t, kSamples, wait, count);
+  found = nullptr;
+  for (;;) {
+    patterns_.settle();
+    patterns_.begin_part();
+    {
+      Hold hold(arena_);
+      if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+      blocked.leave(hold);
+      if (t.record->structure_hash.get() != 0) {
+        note_table(t);
+        if (!patterns_.note(hold, structure_pattern_)) continue;
+        hold.end();
+        found = &pad_rows(t, structure_pattern_);
+        return Status::kOk;
+      }
+      if (!waits) return Status::kOk;
+      blocked.join(hold);
+    }
+    if (const Status s = blocked.sleep(); s != Status::kOk) return s;
+  }
 }
 
 SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,

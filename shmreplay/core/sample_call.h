@@ -48,6 +48,8 @@ struct SampleOptions {
   uint32_t at_least = 1;      // fewer than n are enough once these are drawn and no more are admitted
   bool count = true;          // false: a look that needs no permission and moves nothing
   const double* uniforms = nullptr;  // n of them, in [0, 1)
+  // By output of the items' structure: rows that the batch has room for. Items of more are not drawn (kTooLong).
+  const std::vector<uint32_t>* most_rows = nullptr;
 };
 
 struct SampleResult {
@@ -73,6 +75,11 @@ class SampleCall {
   // Chunks that one view can name whatever its items are.
   static constexpr uint32_t kViewChunks = kMaxNames - kMaxItemChunks;
 
+  // How the table's items are structured, and in rows() how long batches of them are. While there has never been an item: nullptr,
+  // or with `waits` as sample() would wait for one (`count` as there). Valid until the next call.
+  Status structure(const TableFacts& table, bool waits, bool count, const Wait& wait, const Pattern*& found);
+  const std::vector<uint32_t>& rows() const { return rows_; }
+
   // The live ones of `keys`, in the order given. `found` gets the index of each in keys.
   SampleResult get(const TableFacts& table, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,
                    uint32_t* found);
@@ -85,9 +92,11 @@ class SampleCall {
   Status draw_part(const TableFacts& table, const SampleOptions& options, uint32_t from, const Wait& wait, Blocked& blocked,
                    Stop& stop);
   Stop draw_group(Hold& hold, const TableFacts& table, const SampleOptions& options, uint32_t from);
+  static bool fits(const TableFacts& table, const SampleOptions& options);
   static uint32_t admitted(const TableFacts& table, const SampleOptions& options, uint32_t want);
   void note_smallest(const TableFacts& table);
   bool add_pick(Hold& hold, const TableFacts& table, uint32_t g, double probability, bool count);
+  const Pattern& pad_rows(const TableFacts& table, uint32_t record);
   Status make_room(const TableFacts& table, uint32_t record, int64_t first, BatchSink& sink);
   Status make_room_early(const TableFacts& table, const Wait& wait, BatchSink& sink);
   Status deliver(const TableFacts& table, int64_t first, BatchSink& sink);
