@@ -27,14 +27,23 @@ EXPECTED_PRIORITY = f"priorities must be finite, >= 0 and at most {_core.MAX_PRI
 _INSERTS = ("insert", "insert_batch")
 
 
+class Stop:
+    """Says that nobody wants the outcome of a handle's calls any more; `end_waits` then ends those that wait."""
+
+    is_set = False
+
+
 class Handle:
     """One table of an attached arena. Attaches anew in a forked child."""
 
-    def __init__(self, client: Client, name: str, attachment: Attachment, seed: Any = None) -> None:
+    def __init__(
+        self, client: Client, name: str, attachment: Attachment, seed: Any = None, stop: Stop | None = None
+    ) -> None:
         self._client = client
         self._name = name
         self._random = Randomness(seed)
         self._warned_stale = False
+        self._stop = stop
         self._bind(attachment)
 
     def _bind(self, attachment: Attachment) -> None:
@@ -45,6 +54,7 @@ class Handle:
         self._native = attachment.arena.table(attachment.index)
         self._arrangements = Arrangements(self._sig)
         client, arena, name, control = self._client, self._arena, self._name, self._arena.table(attachment.index)
+        stop = self._stop
 
         warned = set[str]()
 
@@ -52,6 +62,8 @@ class Handle:
             if what == "waiting":
                 if client.is_closed:
                     raise_closed(name)  # ends the wait
+                if stop is not None and stop.is_set:
+                    raise errors.ShmReplayError(f"table {name!r}: the sampler that waits was closed")
             elif what != "evicted":
                 report_wait(arena, control, name, what, pid, seconds)
             elif what not in warned:

@@ -14,6 +14,7 @@ from shmreplay.clients.batch import Batch, NativeBatch
 from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Handle, raise_closed, raise_with
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
+from shmreplay.clients.sampler import Sampler
 from shmreplay.clients.sampling import Columns, PadTo
 from shmreplay.clients.view import View, open_view
 from shmreplay.clients.writer import Writer
@@ -210,6 +211,38 @@ class TableHandle(Handle):
                 raise_with(arrangement.too_long(longest, arrays), batch=batch)
             if done > 0 or not self._recover(status):
                 self._raise_status(status, call, timeout_s, batch=batch, asked=n)
+
+    def sampler(
+        self,
+        batch_size: int,
+        prefetch: int | None = None,
+        seed: Any = None,
+        timeout_s: float | None = None,
+        **sample_options: Any,
+    ) -> Sampler:
+        """An endless iterator of batches: `for batch in table.sampler(256): ...`. See `Sampler` for how it ends.
+
+        Arrays of `batch.data` are used again for later batches, but never while anybody refers to the batch, to one of
+        its arrays, or to a view or tensor of one; while all are held, new ones are made.
+
+        Args:
+            batch_size: items a batch, >= 1.
+            prefetch: how many batches a thread samples ahead: their priorities and `ages` are as old. 0: none, and no
+                thread: `next()` samples. None: 2, or 0 where items are consumed, since what was sampled ahead would be
+                lost with the sampler.
+            seed: of the sampler's own random numbers, which no other call moves: equal ones draw alike from equal
+                tables. With `prefetch=0` a single-threaded program is repeatable as a whole.
+            timeout_s: seconds that `next()` waits for the rate limiter.
+            sample_options: of `sample`, other than `out`.
+
+        Raises:
+            ValueError, TypeError: an option is out of range or unknown; prefetch > 0 where items are consumed.
+            TableClosed: the table was dropped.
+
+        `next()` raises what `sample` raises, after the batches sampled before; the next call of it goes on.
+        """
+        self._control()
+        return Sampler(self, batch_size, prefetch, seed, timeout_s, sample_options)
 
     def view(self, n: int, timeout_s: float | None = None) -> View:
         """Draws n items as `sample(n)` does, to be looked at where they lie: their rows are not copied.

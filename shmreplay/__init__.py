@@ -26,6 +26,7 @@ from shmreplay import rate_limiters, selectors
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.client import Client, connect
 from shmreplay.clients.info import TableInfo
+from shmreplay.clients.sampler import Sampler
 from shmreplay.clients.server import Server
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.view import View
@@ -64,6 +65,7 @@ __all__ = [
     "NStep",
     "Pattern",
     "RateLimitTimeout",
+    "Sampler",
     "SegmentFailed",
     "Sequence",
     "Server",
