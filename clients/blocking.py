@@ -64,10 +64,13 @@ def explain_looks(arena: _core.Arena, info: dict[str, Any]) -> str:
 def explain_chunks(arena: _core.Arena) -> str:
     """Says which chunks are where."""
     stats = arena.stats()
+    own = ""
+    if arena.names_chunks():
+        own = " (some by this process itself: a view keeps its chunks until it is released)"
     holders = "referred to by items or open writers" if _has_items(arena) else "held by open writers, none by items"
     return (
         f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are {holders}, "
-        f"{stats['retired_chunks']} are still being read, {stats['free_chunks']} are free"
+        f"{stats['retired_chunks']} are still being read{own}, {stats['free_chunks']} are free"
     )
 
 
@@ -105,11 +108,14 @@ def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pi
         )
         return
     is_due = seconds == FIRST_REPORT_S or (seconds > FIRST_REPORT_S and seconds % LATER_REPORTS_S == 0)
-    is_lone = seconds == 1 and len(arena.sessions()) <= 1
+    waits_for_itself = arena.stats()["free_chunks"] == 0 and arena.names_chunks()
+    is_lone = seconds == 1 and (waits_for_itself or len(arena.sessions()) <= 1)
     if not (is_due or is_lone):
         return
     info = {**table.info(), "can_insert": table.can_insert(1)}
     reasons = [explain(arena, info) for side, explain in _SIDES if info[side]]
+    if waits_for_itself:
+        reasons.append(explain_chunks(arena))
     if not reasons:  # nobody waits for the limiter: it is a chunk that is wanted, or an item to look at
         reasons = [explain_chunks(arena) if info["size"] > 0 else explain_looks(arena, info)]
     logger.warning("table %r: blocked for %d s: %s", name, seconds, "; ".join(reasons))

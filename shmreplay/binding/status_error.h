@@ -36,6 +36,7 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kHistory, "ValueError", "the writer holds fewer steps than that; make it with a longer history"},
     {Status::kMissingCell, "SignatureMismatch", "an item selects what a step lacks"},
     {Status::kBadPriority, "ValueError", "a rule read a priority from the data that is not finite or negative"},
+    {Status::kTooLong, "ValueError", "an item has more rows than the batch is to have"},
 };
 
 // A copy of an exception class of shmreplay.errors, or of builtins.

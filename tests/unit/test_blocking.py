@@ -36,9 +36,14 @@ class Arena:
 
     num_tables = 2
 
-    def __init__(self, num_sessions: int = 1, size: int = 10) -> None:
+    def __init__(self, num_sessions: int = 1, size: int = 10, reads: bool = False, free: int = 1) -> None:
         self._num_sessions = num_sessions
         self._size = size
+        self._reads = reads
+        self._free = free
+
+    def names_chunks(self) -> bool:
+        return self._reads
 
     def table(self, index: int) -> "Table":
         return Table(size=self._size if index == 1 else 0)
@@ -47,7 +52,7 @@ class Arena:
         return [{}] * self._num_sessions
 
     def stats(self) -> dict[str, int]:
-        return {"num_chunks": 10, "chunk_steps": 4, "used_chunks": 7, "retired_chunks": 2, "free_chunks": 1}
+        return {"num_chunks": 10, "chunk_steps": 4, "used_chunks": 7, "retired_chunks": 2, "free_chunks": self._free}
 
 
 class Table:
@@ -125,6 +130,21 @@ def test_chunks_that_open_writers_alone_hold_are_called_theirs() -> None:
         "are still being read, 1 are free. Close a writer, or create the table with a larger capacity_steps or more "
         "max_streams; 1 other process is attached"
     )
+
+
+def test_who_reads_what_it_wants_to_write_to_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    own = (
+        "2 are still being read (some by this process itself: a view keeps its chunks until it is released), 0 are free"
+    )
+    arena = Arena(3, reads=True, free=0)
+    assert own in blocking.explain_chunks(arena)  # type: ignore[arg-type]
+    with caplog.at_level(logging.WARNING, "shmreplay"):
+        for second in (1, 2):
+            blocking.report_wait(arena, Table(blocked_samples=1), "replay", "blocked", 0, second)  # type: ignore[arg-type]
+            blocking.report_wait(Arena(3, reads=True), Table(), "replay", "blocked", 0, second)  # type: ignore[arg-type]
+    [record] = caplog.records
+    assert record.getMessage().startswith("table 'replay': blocked for 1 s: the rate limiter: ")
+    assert own in record.getMessage()
 
 
 def test_a_bound_that_is_none_is_called_none() -> None:
