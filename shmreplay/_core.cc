@@ -107,11 +107,13 @@ NB_MODULE(_core, m) {
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.attr("MAX_PRIORITY") = kMaxPriority;
   m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
-  m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
-  m.attr("NEEDS_FINAL_STEP") = WriterHandle::kNeedsFinalStep;
-  m.attr("UNFINISHED") = WriterHandle::kUnfinished;
+  m.attr("NEEDS_END_EPISODE") = kNeedsEndEpisode;
+  m.attr("NEEDS_FINAL_STEP") = kNeedsFinalStep;
+  m.attr("UNFINISHED") = kUnfinished;
   m.attr("STATUS_MISSING_CELL") = static_cast<int>(Status::kMissingCell);
-  m.attr("LACKS_COLUMN") = WriterHandle::kLacksColumn;
+  m.attr("COLUMN_TWICE") = kColumnTwice;
+  m.attr("COLUMN_MISSING") = kColumnMissing;
+  m.attr("LACKS_COLUMN") = kLacksColumn;
   nb::dict status;
   for (const StatusError& e : kStatusErrors) status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
   m.attr("STATUS_ERRORS") = status;
@@ -179,8 +181,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("size", &TableHandle::size);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")
-      .def(nb::init<const TableHandle&, uint32_t, std::vector<uint32_t>, int, nb::list, bool>(), "table"_a, "history"_a,
-           "end_columns"_a, "truncated"_a, "rules"_a, "across_episodes"_a)
+      .def(nb::init<const TableHandle&, uint32_t, nb::tuple, nb::list>(), "table"_a, "history"_a, "ends"_a, "rules"_a)
       .def("append", &WriterHandle::append, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("write_open", &WriterHandle::write_open, "arrays"_a, "finish"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("go_on", &WriterHandle::go_on, "timeout_s"_a.none())

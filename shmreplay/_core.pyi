@@ -19,6 +19,10 @@ UNFINISHED: int = -104
 
 STATUS_MISSING_CELL: int = 16
 
+COLUMN_TWICE: int = -105
+
+COLUMN_MISSING: int = -106
+
 LACKS_COLUMN: int = -102
 
 STATUS_ERRORS: dict[Any, Any] = ...
@@ -153,7 +157,7 @@ class Table:
 class Writer:
     """One stream."""
 
-    def __init__(self, table: Table, history: int, end_columns: Sequence[int], truncated: int, rules: list[Any], across_episodes: bool) -> None: ...
+    def __init__(self, table: Table, history: int, ends: tuple[Any, ...], rules: list[Any]) -> None: ...
 
     def append(self, step: object | None, priority: object | None, timeout_s: object | None) -> object: ...
 

@@ -7,6 +7,7 @@
 #include "futex.h"
 #include "gil.h"
 #include "python.h"
+#include "status.h"
 #include "status_error.h"
 #include "wait.h"
 
@@ -60,6 +61,21 @@ inline int64_t deadline_of(nb::handle timeout_s) {
   if (seconds == 0) return 0;
   if (seconds > 1e9) return kForever;
   return now_ns() + static_cast<int64_t>(seconds * 1e9);
+}
+
+// A signal that came during a call that went well is handled now: one instruction later Python would raise its exception
+// without what the call did, and a consumed item would be lost.
+inline Status handle_signals(Status status) {
+  return status == Status::kOk && outlive_interpreter(&PyErr_CheckSignals) != 0 ? Status::kInterrupted : status;
+}
+
+inline nb::object take_raised() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  return value == nullptr ? nb::none() : nb::steal(value);
 }
 
 inline constexpr Wait kTryOnly{0, nullptr, true};

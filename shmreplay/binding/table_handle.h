@@ -9,6 +9,7 @@
 #include "arena_handle.h"
 #include "extremes.h"
 #include "long_work.h"
+#include "numpy_arrays.h"
 #include "numpy_batch.h"
 #include "table_context.h"
 
@@ -265,15 +266,8 @@ class TableHandle {
     return status;
   }
 
-  // A copy: inside a hold nobody's memory but our own is read (rule 2).
   static std::vector<int64_t> keys_of(nb::handle keys) {
-    if (!PyArray_Check(keys.ptr())) throw nb::type_error("keys: expected an int64 array");
-    auto* array = reinterpret_cast<PyArrayObject*>(keys.ptr());
-    if (PyArray_TYPE(array) != NPY_INT64 || PyArray_NDIM(array) != 1 || !PyArray_IS_C_CONTIGUOUS(array)) {
-      throw nb::type_error("keys: expected a contiguous int64 array of one axis");
-    }
-    const auto* data = static_cast<const int64_t*>(PyArray_DATA(array));
-    return {data, data + PyArray_DIM(array, 0)};
+    return copied<int64_t>(keys, NPY_INT64, "keys: expected a contiguous int64 array of one axis");
   }
 
   static const double* double_array(nb::handle values, npy_intp n, const char* what) {
@@ -363,21 +357,6 @@ class TableHandle {
     if (result.status == Status::kInterrupted) raised = take_raised();
     nb::object parts = result.done > 0 ? nb::object(batch.release()) : nb::none();
     return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised);
-  }
-
-  // A signal that came during a call that went well is handled now: one instruction later Python would raise its exception
-  // without what the call did, and a consumed item would be lost.
-  static Status handle_signals(Status status) {
-    return status == Status::kOk && outlive_interpreter(&PyErr_CheckSignals) != 0 ? Status::kInterrupted : status;
-  }
-
-  static nb::object take_raised() {
-    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    Py_XDECREF(type);
-    Py_XDECREF(trace);
-    return value == nullptr ? nb::none() : nb::steal(value);
   }
 
   // A writer or scratch out of a pool, for one call: a call that meets no other finds the last one's, its chunk half full
