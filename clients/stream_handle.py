@@ -30,7 +30,7 @@ MAX_SELECTIONS = 256  # kept ready by a writer; the oldest is made anew when it 
 class StreamHandle:
     """Rules, selections, refusals and the end of a writer, whose class makes the native part."""
 
-    _native: _core.Writer
+    _native: _core.Writer | _core.VectorWriter
     _made_by: ClassVar[str]
     _end_call: ClassVar[str]
     _end_call_with_final: ClassVar[str]
@@ -160,7 +160,7 @@ class StreamHandle:
             raise ShmReplayError(
                 f"{where}: this writer belongs to the parent process; make one in the child with {self._made_by}()"
             )
-        self._table._raise_status(status, call, timeout_s)
+        self._table._raise_status(status, call if status == _core.STATUS_TIMEOUT else f"{call}{at}", timeout_s)
 
     def _raise_blocked(self, index: int, call: str, timeout_s: float | None) -> NoReturn:
         """Raises for an item that a rate limiter did not admit, which may be another table's."""

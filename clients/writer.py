@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core, structure
-from shmreplay.clients.history import expired, history_of, missing, read_trajectory
+from shmreplay.clients.history import Selection, expired, history_of, missing, read_trajectory
 from shmreplay.clients.rules import Rule
 from shmreplay.clients.stream_handle import StreamHandle, native_ends
 from shmreplay.errors import SignatureMismatch
@@ -186,7 +186,7 @@ class Writer(StreamHandle):
         self, trajectory: Any, table: str | None, priority: float | None, timeout_s: float | None
     ) -> int:
         self._check_open()
-        node, outputs = read_trajectory(trajectory, self)
+        node, outputs = read_trajectory(trajectory, self, Selection)
         selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), table)
         key = self._native.create_selected(selection, priority, timeout_s)
         if isinstance(key, int) and key > 0:

@@ -28,6 +28,7 @@ from shmreplay.clients.client import Client, connect
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.server import Server
 from shmreplay.clients.table import TableHandle
+from shmreplay.clients.vector_writer import VectorWriter
 from shmreplay.clients.writer import Writer
 from shmreplay.errors import (
     ArenaFull,
@@ -76,6 +77,7 @@ __all__ = [
     "TableNotFound",
     "Transition",
     "Unroll",
+    "VectorWriter",
     "Window",
     "Writer",
     "connect",
