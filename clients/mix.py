@@ -12,8 +12,9 @@ from shmreplay import _core
 from shmreplay.clients.arrays import check_count, float_array, key_array
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.client import check_timeout
-from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, raise_with
+from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Stop, raise_with
 from shmreplay.clients.mixed_batch import MixedBatch, Parts
+from shmreplay.clients.sampler import Sampler, Source
 from shmreplay.clients.sampling import Arrangement, Columns, Items, PadTo
 from shmreplay.clients.table import TableHandle
 from shmreplay.errors import SignatureMismatch
@@ -41,11 +42,11 @@ class Mix:
     Safe to use from threads and after a fork.
     """
 
-    def __init__(self, parts: Iterable[tuple[TableHandle, int]], seed: Any = None) -> None:
+    def __init__(self, parts: Iterable[tuple[TableHandle, int]], seed: Any = None, stop: Stop | None = None) -> None:
         given, self._counts = _read_parts(parts)
         seeds = [None] * len(given) if seed is None else np.random.SeedSequence(seed).spawn(len(given))
         self._tables = tuple(
-            TableHandle(table._client, table.name, table._client._attach(table.name), own)
+            TableHandle(table._client, table.name, table._client._attach(table.name), own, stop)
             for table, own in zip(given, seeds, strict=True)
         )
         self._ends = np.cumsum([0, *self._counts]).tolist()
@@ -115,6 +116,22 @@ class Mix:
         assert joined is not None
         return joined
 
+    def sampler(
+        self, prefetch: int | None = None, seed: Any = None, timeout_s: float | None = None, **sample_options: Any
+    ) -> Sampler:
+        """An endless iterator of batches: see `TableHandle.sampler`, and `sample` for the options.
+
+        `prefetch=None` is 0 if any of the tables consumes its items. Its batches can be given to this mix's
+        `update_priorities`.
+        """
+        stop = Stop()
+        own = Mix(zip(self._tables, self._counts, strict=True), seed, stop)
+        consumes = sample_options.get("count", True) and any(table.spec.consuming for table in self._tables)
+        takes_out = not sample_options.get("time_major", False)
+        return Sampler(
+            Source("mix", own.sample, own._tables, stop, consumes, takes_out), prefetch, timeout_s, sample_options
+        )
+
     def update_priorities(
         self,
         items: MixedBatch | ArrayLike,
@@ -158,7 +175,7 @@ class Mix:
         self, items: MixedBatch | ArrayLike, sources: ArrayLike | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         if isinstance(items, MixedBatch):
-            if items.mix is not self:
+            if not self._is_same(items.mix):
                 raise ValueError(f"mix: the batch is of {items.mix!r}, not of {self!r}; update it there")
             if sources is not None:
                 raise ValueError("mix: a batch has its sources; give sources= with keys only")
@@ -181,6 +198,11 @@ class Mix:
                 f"{', '.join(map(repr, self.tables))}"
             )
         return key_array("mix", items), of
+
+    def _is_same(self, other: Mix) -> bool:
+        """Whether it mixes the same tables in the same order."""
+        mine, theirs = ([(table._client, table.name) for table in mix._tables] for mix in (self, other))
+        return mine == theirs
 
     # --- arrays for all ------------------------------------------------------------------------------------------
 

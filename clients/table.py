@@ -14,7 +14,7 @@ from shmreplay.clients.batch import Batch, NativeBatch
 from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Handle, raise_closed, raise_with
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
-from shmreplay.clients.sampler import Sampler
+from shmreplay.clients.sampler import Sampler, table_sampler
 from shmreplay.clients.sampling import Columns, PadTo
 from shmreplay.clients.view import View, open_view
 from shmreplay.clients.writer import Writer
@@ -241,8 +241,7 @@ class TableHandle(Handle):
 
         `next()` raises what `sample` raises, after the batches sampled before; the next call of it goes on.
         """
-        self._control()
-        return Sampler(self, batch_size, prefetch, seed, timeout_s, sample_options)
+        return table_sampler(self, batch_size, prefetch, seed, timeout_s, sample_options)
 
     def view(self, n: int, timeout_s: float | None = None) -> View:
         """Draws n items as `sample(n)` does, to be looked at where they lie: their rows are not copied.

@@ -108,7 +108,7 @@ def test_priorities_go_back_to_the_table_that_an_item_is_of(make_table: TableMak
 def test_priorities_that_are_wrong_change_nothing(make_table: TableMaker) -> None:
     first, second = filled(make_table, 0, 10, sampler=PRIORITIZED), filled(make_table, 100, 10, sampler=PRIORITIZED)
     mix = sr.mix([(first, 2), (second, 2)])
-    other = sr.mix([(first, 2), (second, 2)])
+    other = sr.mix([(second, 2), (first, 2)])
     batch = mix.sample()
     before = [table.get(table.keys()).priorities.tolist() for table in (first, second)]
     refused: list[tuple[tuple[Any, ...], type[Exception], str]] = [
@@ -207,7 +207,7 @@ def test_dicts_of_another_order_are_one_structure(make_table: TableMaker) -> Non
     second.insert({"a": np.full(2, 2, np.float32), "b": 2})
     mix = sr.mix([(first, 2), (second, 1)])
     for options in ({}, {"time_major": True}, {"columns": ["b"]}):
-        batch = mix.sample(**options)  # type: ignore[arg-type]
+        batch = mix.sample(**options)
         assert batch.data["b"].tolist() == [1, 1, 2]
         assert "columns" in options or batch.data["a"].tolist() == [[1, 1], [1, 1], [2, 2]]
         assert batch.mask["b"].tolist() == [True] * 3
@@ -251,6 +251,67 @@ def test_what_is_no_mix_is_refused(make_table: TableMaker) -> None:
     make_table.client.drop_table(dropped.name)
     with pytest.raises(sr.TableClosed):
         sr.mix([(dropped, 1)])
+
+
+# --- samplers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("time_major", [False, True])
+def test_a_mix_has_samplers_too(make_table: TableMaker, prefetch: int, time_major: bool) -> None:
+    tables = [with_spans(make_table, 0, 3), with_spans(make_table, 100, 5, sampler=PRIORITIZED)]
+    mix = sr.mix([(table, 4) for table in tables])
+    plain = sr.mix([(table, 4) for table in tables], seed=5)
+    seen = set()
+    with mix.sampler(prefetch=prefetch, seed=5, time_major=time_major) as sampler:
+        held = next(sampler)
+        content = held.data["x"].tobytes()
+        np.testing.assert_array_equal(held.data["n"], plain.sample(time_major=time_major).data["n"])
+        for _ in range(30):
+            batch = next(sampler)
+            np.testing.assert_array_equal(batch.data["x"], plain.sample(time_major=time_major).data["x"])
+            seen.add(batch.data["x"].__array_interface__["data"][0])
+        assert isinstance(batch, sr.MixedBatch)
+        assert mix.update_priorities(batch, np.ones(8)) == 8
+        assert held.data["x"].tobytes() == content
+    assert time_major or len(seen) <= prefetch + 3
+    assert repr(sampler) == "<shmreplay sampler of mix closed>"
+    with pytest.raises(sr.ShmReplayError, match="mix: this sampler is closed"):
+        next(sampler)
+
+
+def test_a_sampler_of_a_mix_takes_nothing_ahead_where_any_table_consumes(make_table: TableMaker) -> None:
+    first, second = filled(make_table, 0, 5), make_table.queue(10)
+    second.insert_batch(steps(range(3)))
+    mix = sr.mix([(first, 2), (second, 2)])
+    with pytest.raises(ValueError, match="mix: prefetch is 1, but items are consumed"):
+        mix.sampler(prefetch=1)
+    with mix.sampler(timeout_s=0) as sampler:
+        assert sampler.prefetch == 0
+        assert numbers(next(sampler))[2:].tolist() == [0, 1]
+        with pytest.raises(sr.RateLimitTimeout) as raised:
+            next(sampler)
+    assert numbers(raised.value.batch)[2:].tolist() == [2]
+
+
+def test_a_sampler_of_a_mix_ends_in_whichever_table_it_waits_for(make_table: TableMaker) -> None:
+    first, second = filled(make_table, 0, 5), make_table(5)
+    for prefetch in (0, 2):
+        sampler = sr.mix([(first, 2), (second, 2)]).sampler(prefetch=prefetch)
+        ends: list[str] = []
+
+        def wait(sampler: sr.Sampler = sampler, ends: list[str] = ends) -> None:
+            with pytest.raises(sr.ShmReplayError) as raised:
+                next(sampler)
+            ends.append(str(raised.value))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        eventually(lambda: second.info().blocked_samples == 1)
+        sampler.close()
+        thread.join(WAIT_S)
+        assert len(ends) == 1
+        assert "closed" in ends[0]
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
