@@ -13,9 +13,9 @@ from shmreplay.clients.arrays import check_count, float_array, key_array
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.client import check_timeout
 from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Stop, raise_with
-from shmreplay.clients.mixed_batch import MixedBatch, Parts
+from shmreplay.clients.mixed_batch import Layout, MixedBatch, Parts
 from shmreplay.clients.sampler import Sampler, Source
-from shmreplay.clients.sampling import Arrangement, Columns, Items, PadTo
+from shmreplay.clients.sampling import Arrangement, Columns, Items, NativeOutput, PadTo
 from shmreplay.clients.table import TableHandle
 from shmreplay.errors import SignatureMismatch
 from shmreplay.protocol import Deadline
@@ -50,6 +50,7 @@ class Mix:
             for table, own in zip(given, seeds, strict=True)
         )
         self._ends = np.cumsum([0, *self._counts]).tolist()
+        self._layout: Layout | None = None  # of the options asked for last
         _check_alike(self._tables, [_known_items(table) for table in self._tables])
 
     @property
@@ -96,16 +97,16 @@ class Mix:
         arrangements = [
             table._arrange(call, columns, pad_to, time_major, deadline.remaining_s()) for table in self._tables
         ]
-        _check_alike(self._tables, [arrangement.items for arrangement in arrangements])
+        layout = self._layout_of(arrangements)
+        arrays: list[NDArray[Any]] | None = None
         if out is not None:
-            arrays: list[NDArray[Any]] | None = self._given(arrangements[0], out)
-        else:
-            arrays = None if time_major else self._new_arrays(arrangements)
-        orders = [_order(arrangements[0], arrangement) for arrangement in arrangements]
-        parts = Parts(self, arrangements[0], orders)
+            arrays = self._given(layout.first, out)
+        elif not time_major:
+            arrays = layout.new_arrays(self.batch_size, [_longest(table) for table in self._tables])
+        parts = Parts(self, layout)
         options = {"pad_to": pad_to, "columns": columns, "time_major": time_major, "count": count}
         for source, (table, n) in enumerate(zip(self._tables, self._counts, strict=True)):
-            slices = None if arrays is None else self._slices(arrangements[0], arrays, source)
+            slices = None if arrays is None else self._slices(layout.first, arrays, source)
             try:
                 batch = _sample(table, n, deadline, slices, out is not None, options)
             except BaseException as error:  # noqa: BLE001  # raised again, with what was drawn
@@ -204,22 +205,15 @@ class Mix:
         mine, theirs = ([(table._client, table.name) for table in mix._tables] for mix in (self, other))
         return mine == theirs
 
-    # --- arrays for all ------------------------------------------------------------------------------------------
+    # --- putting them together -----------------------------------------------------------------------------------
 
-    def _new_arrays(self, arrangements: Sequence[Arrangement]) -> list[NDArray[Any]]:
-        """For the rows of all tables: as long as the longest item of any."""
-        longest = [_longest(table) for table in self._tables]
-        arrays: list[NDArray[Any]] = []
-        for o, output in enumerate(arrangements[0].outputs):
-            axes = [self.batch_size]
-            if not output.is_squeezed:
-                numbers = [arrangement.outputs[order[o]].number for arrangement, order in self._ordered(arrangements)]
-                axes.append(output.rows or max(rows[n] for rows, n in zip(longest, numbers, strict=True)))
-            arrays.append(np.empty((*axes, *output.spec.shape), output.spec.dtype))
-        return arrays
-
-    def _ordered(self, arrangements: Sequence[Arrangement]) -> list[tuple[Arrangement, list[int]]]:
-        return [(arrangement, _order(arrangements[0], arrangement)) for arrangement in arrangements]
+    def _layout_of(self, arrangements: Sequence[Arrangement]) -> Layout:
+        """Raises SignatureMismatch if the tables' items do not go together."""
+        layout = self._layout
+        if layout is None or not layout.is_of(arrangements):
+            _check_alike(self._tables, [arrangement.items for arrangement in arrangements])
+            layout = self._layout = Layout(arrangements)
+        return layout
 
     def _given(self, arrangement: Arrangement, out: Any) -> list[NDArray[Any]]:
         if arrangement.time_major:
@@ -253,13 +247,18 @@ def _read_parts(parts: Iterable[tuple[TableHandle, int]]) -> tuple[list[TableHan
     return tables, counts
 
 
+def _structure(table: TableHandle) -> tuple[bytes, list[NativeOutput] | None]:
+    """Names and outputs of the table's items; no outputs: it has never had one."""
+    while True:
+        status, names, outputs = table._native.structure(False, False, None)
+        if status == 0:
+            return names, outputs
+        table._recover_or_raise(status, "sample", None)
+
+
 def _known_items(table: TableHandle) -> Items | None:
     """What the table's items look like; None: not known before the first one."""
-    while True:
-        status, names, outputs = table._native.structure(False, True, None)
-        if status == 0:
-            break
-        table._recover_or_raise(status, "sample", None)
+    names, outputs = _structure(table)
     if outputs is None and table.spec.item is not None:
         declared = table.spec.item.native(table._sig, 0, table._where)
         names, outputs = declared["names"], [(column, squeezed, 1) for column, squeezed, *_ in declared["outputs"]]
@@ -268,9 +267,7 @@ def _known_items(table: TableHandle) -> Items | None:
 
 def _longest(table: TableHandle) -> list[int]:
     """Rows by output that batches are padded to now."""
-    items = _known_items(table)
-    assert items is not None  # whoever asks has waited for the first item
-    return [rows for _, _, rows in items.outputs]
+    return [rows for _, _, rows in _structure(table)[1] or []]
 
 
 def _check_alike(tables: Sequence[TableHandle], items: Sequence[Items | None]) -> None:
@@ -281,12 +278,6 @@ def _check_alike(tables: Sequence[TableHandle], items: Sequence[Items | None]) -
                 f"mix: items of {known[0][0]._where} and of {table._where} differ: {'; '.join(different)}; expected "
                 "one structure"
             )
-
-
-def _order(first: Arrangement, other: Arrangement) -> list[int]:
-    """Which of the other's outputs are the first one's, in its order."""
-    places = {output.path: o for o, output in enumerate(other.outputs)}
-    return [places[output.path] for output in first.outputs]
 
 
 def _sample(

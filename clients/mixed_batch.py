@@ -46,18 +46,55 @@ class MixedBatch(Batch):
         return f"<MixedBatch of {len(self)} items of {self.mix!r}>"
 
 
-class Parts:
-    """What the tables of a mix have given so far, in their order.
+class Layout:
+    """How batches of a mix's tables go together: as the first table's, whose outputs may lie elsewhere in the others'.
 
-    Args:
-        arrangement: the first table's, as which the whole is built.
-        orders: by table, which of its outputs is output o of the first table.
+    Attributes:
+        arrangements: by table, of the options asked for.
+        outputs: the first table's.
+        orders: by table, the place of each of those outputs among its own.
     """
 
-    def __init__(self, mix: Mix, arrangement: Arrangement, orders: Sequence[Sequence[int]]) -> None:
+    def __init__(self, arrangements: Sequence[Arrangement]) -> None:
+        self.arrangements = list(arrangements)
+        self.outputs = arrangements[0].outputs
+        own = [arrangement.outputs for arrangement in arrangements]
+        places = [{output.path: at for at, output in enumerate(outputs)} for outputs in own]
+        self.orders = [[places_of[output.path] for output in self.outputs] for places_of in places]
+        # By output and table, its number in that table's items.
+        self._numbers = [
+            [outputs[order[o]].number for outputs, order in zip(own, self.orders, strict=True)]
+            for o in range(len(self.outputs))
+        ]
+        self.squeezed = [output.is_squeezed for output in self.outputs]
+        self.columns = [output.column for output in self.outputs]
+
+    @property
+    def first(self) -> Arrangement:
+        """The first table's."""
+        return self.arrangements[0]
+
+    def is_of(self, arrangements: Sequence[Arrangement]) -> bool:
+        """Whether it is the one of these."""
+        return all(mine is theirs for mine, theirs in zip(self.arrangements, arrangements, strict=True))
+
+    def new_arrays(self, num_items: int, longest: Sequence[Sequence[int]]) -> list[NDArray[Any]]:
+        """For the rows of all tables, as long as the longest item of any: `longest` has rows by table and output."""
+        arrays: list[NDArray[Any]] = []
+        for output, numbers in zip(self.outputs, self._numbers, strict=True):
+            axes = [num_items]
+            if not output.is_squeezed:
+                axes.append(output.rows or max(rows[n] for rows, n in zip(longest, numbers, strict=True)))
+            arrays.append(np.empty((*axes, *output.spec.shape), output.spec.dtype))
+        return arrays
+
+
+class Parts:
+    """What the tables of a mix have given so far, in their order."""
+
+    def __init__(self, mix: Mix, layout: Layout) -> None:
         self._mix = mix
-        self._arrangement = arrangement
-        self._orders = orders
+        self._layout = layout
         self._batches: list[Batch] = []
         self._sources: list[int] = []
 
@@ -79,27 +116,26 @@ class Parts:
             np.may_share_memory(batch._native.data[at], arrays[0]) for batch, at in self._output(0)
         ):
             arrays = None
-        outputs = self._arrangement.outputs
+        layout = self._layout
         data, lengths, masks = [], [], []
-        for o, output in enumerate(outputs):
-            squeezed = output.is_squeezed
+        for o, squeezed in enumerate(layout.squeezed):
             parts = [self._counted(batch, batch._native.data[at], squeezed) for batch, at in self._output(o)]
             data.append(self._join(parts, squeezed) if arrays is None else arrays[o])
             lengths.append(np.concatenate([batch._native.lengths[at][: len(batch)] for batch, at in self._output(o)]))
             masks.append(self._join_masks(o, squeezed, parts))
         per_item = {name: np.concatenate([getattr(batch, name) for batch in self._batches]) for name in PER_ITEM}
-        squeezed_flags = [output.is_squeezed for output in outputs]
-        columns = [output.column for output in outputs]
-        native = NativeBatch(self._arrangement.names, squeezed_flags, columns, data, lengths, masks, **per_item)
-        return MixedBatch(native, self._arrangement, self._batches, self._sources, self._mix)
+        native = NativeBatch(layout.first.names, layout.squeezed, layout.columns, data, lengths, masks, **per_item)
+        return MixedBatch(native, layout.first, self._batches, self._sources, self._mix)
 
     def _output(self, o: int) -> list[tuple[Batch, int]]:
         """By part, its batch and the number there of the first table's output o."""
-        return [(batch, self._orders[source][o]) for source, batch in zip(self._sources, self._batches, strict=True)]
+        return [
+            (batch, self._layout.orders[source][o]) for source, batch in zip(self._sources, self._batches, strict=True)
+        ]
 
     def _axis(self, squeezed: bool) -> int:
         """That of the items."""
-        return 1 if self._arrangement.time_major and not squeezed else 0
+        return 1 if self._layout.first.time_major and not squeezed else 0
 
     def _counted(self, batch: Batch, values: NDArray[Any], squeezed: bool) -> NDArray[Any]:
         return values[:, : len(batch)] if self._axis(squeezed) == 1 else values[: len(batch)]
