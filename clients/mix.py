@@ -71,13 +71,15 @@ class Mix:
         out: Any = None,
         time_major: bool = False,
         count: bool = True,
+        replacement: bool = True,
+        stratified: bool = False,
     ) -> MixedBatch:
         """Draws from each table as its `sample` does, one table after the other.
 
         Args:
             timeout_s: seconds to wait for the rate limiters of all tables together.
-            pad_to, columns, time_major, count: as in `TableHandle.sample`. Without `pad_to` all are padded to the
-                longest item of any of the tables.
+            pad_to, columns, time_major, count, replacement, stratified: as in `TableHandle.sample`, of each table on
+                its own. Without `pad_to` all are padded to the longest item of any of the tables.
             out: as there, for all B items; not with `time_major`.
 
         Returns:
@@ -105,6 +107,7 @@ class Mix:
             arrays = layout.new_arrays(self.batch_size, [_longest(table) for table in self._tables])
         parts = Parts(self, layout)
         options = {"pad_to": pad_to, "columns": columns, "time_major": time_major, "count": count}
+        options |= {"replacement": replacement, "stratified": stratified}
         for source, (table, n) in enumerate(zip(self._tables, self._counts, strict=True)):
             slices = None if arrays is None else self._slices(layout.first, arrays, source)
             try:

@@ -13,6 +13,7 @@ from shmreplay.clients.arrays import MAX_BATCH
 from shmreplay.clients.batch import Batch
 from shmreplay.errors import InternalError, SignatureMismatch
 from shmreplay.item_structure import node_of, pack_node
+from shmreplay.selectors import Prioritized, Selector, Uniform
 from shmreplay.signature import Signature
 from shmreplay.specs import ArraySpec
 
@@ -32,6 +33,38 @@ class ShownOutput(NamedTuple):
     spec: ArraySpec
     number: int  # in the items' structure
     rows: int | None  # None: as many as the table's longest item
+
+
+def check_draws(where: str, sampler: Selector, replacement: bool, stratified: bool) -> None:
+    """Raises ValueError for draws that the sampler does not make."""
+    if not stratified:
+        return
+    if not replacement:
+        raise ValueError(f"{where}: stratified=True and replacement=False exclude each other; expected one of them")
+    if not isinstance(sampler, (Uniform, Prioritized)):
+        raise ValueError(
+            f"{where}: stratified=True, but its sampler is {sampler!r}; expected a random one, Uniform or Prioritized"
+        )
+
+
+def spread(uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns n numbers in [0, 1), the i-th in the i-th of n equal parts, from n numbers in [0, 1)."""
+    n = len(uniforms)
+    return np.minimum((np.arange(n) + uniforms) / n, np.nextafter(1.0, 0.0))
+
+
+def too_few_items(where: str, sampler: Selector, n: int, available: int, done: int) -> ValueError:
+    """The error of a call without replacement that has no item left."""
+    items = "items of positive priority" if isinstance(sampler, Prioritized) else "items"
+    if done > 0:
+        return ValueError(
+            f"{where}: replacement=False: of the {n} items asked for {done} were drawn, which are in the error's "
+            ".batch, and none is left; they went, or lost their priority, during the call"
+        )
+    return ValueError(
+        f"{where}: n is {n} with replacement=False, but the table has {available} {items}; expected at most as many, "
+        "or replacement=True"
+    )
 
 
 class Items:

@@ -359,6 +359,16 @@ def test_a_look_counts_in_no_table(make_table: TableMaker) -> None:
     assert (first.info().samples, second.info().samples, len(second)) == (0, 0, 1)
 
 
+def test_draws_without_replacement_are_distinct_within_each_table(make_table: TableMaker) -> None:
+    first, second = filled(make_table, 0, 6), filled(make_table, 100, 4, sampler=PRIORITIZED)
+    mix = sr.mix([(first, 6), (second, 4)])
+    assert sorted(numbers(mix.sample(replacement=False)).tolist()) == [*range(6), *range(100, 104)]
+    assert sorted(numbers(mix.sample(stratified=True))[:6].tolist()) == list(range(6))
+    with pytest.raises(ValueError, match="n is 5 with replacement=False, but the table has 4") as raised:
+        sr.mix([(first, 6), (second, 5)]).sample(replacement=False)
+    assert sorted(numbers(raised.value.batch).tolist()) == list(range(6))  # type: ignore[attr-defined]
+
+
 def test_tables_of_several_servers_mix(make_table: TableMaker) -> None:
     first = filled(make_table, 0, 5, sampler=PRIORITIZED)
     with sr.Server() as server, server.client() as client:
