@@ -218,6 +218,12 @@ void StreamWriter::mark(uint32_t column) noexcept {
   ++num_present_;
 }
 
+void StreamWriter::mark_all() noexcept {
+  row_is_open_ = true;
+  num_present_ = arena_.geometry().num_columns;
+  for (uint32_t w = 0; w < present_.size(); ++w) present_[w] = ~uint64_t{0} >> (64 - std::min(num_present_ - 64 * w, 64u));
+}
+
 void StreamWriter::restore_row(const std::vector<uint64_t>& present) noexcept {
   present_ = present;
   num_present_ = 0;
@@ -309,10 +315,10 @@ Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const 
       items[i].num_steps = 1;
       items[i].own_episode = true;
     }
+    mark_all();
     for (uint32_t i = 0; i < k; ++i) {
       for (uint32_t w = 0; w < present_.size(); ++w) {
-        const uint32_t columns = std::min(arena_.geometry().num_columns - 64 * w, 64u);
-        arena_.presence(chunk_, row_ + i, w).store(~uint64_t{0} >> (64 - columns), std::memory_order_relaxed);
+        arena_.presence(chunk_, row_ + i, w).store(present_[w], std::memory_order_relaxed);
       }
     }
     uint32_t went_in = 0;

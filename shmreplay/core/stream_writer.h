@@ -47,6 +47,7 @@ class StreamWriter : public StreamView {
   bool row_is_open() const noexcept { return row_is_open_; }
   bool has(uint32_t column) const noexcept { return present_[column / 64] >> (column % 64) & 1; }
   void mark(uint32_t column) noexcept;   // this cell of the row is written
+  void mark_all() noexcept;              // all of them are
   bool lacks_any() const noexcept { return num_present_ < arena_.geometry().num_columns; }
   void finish_row() noexcept;            // it becomes the newest step of the history
   const std::vector<uint64_t>& present() const noexcept { return present_; }
