@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from shmreplay import _core
 from shmreplay.clients.handle import EXPECTED_PRIORITY, raise_with
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
-from shmreplay.clients.stream_handle import end_columns, native_ends
+from shmreplay.clients.stream_handle import native_ends
 from shmreplay.errors import RateLimitTimeout, ShmReplayError
-from shmreplay.windows import REACH_EPISODE, REACH_STRETCH, REACH_WHOLE_EPISODE
+from shmreplay.windows import REACH_STRETCH, REACH_WHOLE_EPISODE
 
 if TYPE_CHECKING:
     from shmreplay.clients.table import TableHandle
@@ -31,14 +31,14 @@ class Stream:
     Attributes:
         columns: `[N, *shape]` each, in the signature's order.
         ends: bool `[N]`, True on an episode's last row; None if no row ends one.
-        rule: what makes the items, as the core reads it.
-        native_ends: of a stream with that rule; see there.
+        rules: what makes the items, as the core reads it; none: every row is one.
+        native_ends: of a stream with these rules; see there.
         history: steps that the stream holds.
     """
 
     columns: list[NDArray[Any]]
     ends: Flags | None
-    rule: dict[str, Any]
+    rules: list[dict[str, Any]]
     native_ends: tuple[list[int], int, bool]
     history: int
 
@@ -58,8 +58,8 @@ def extend(
         stream.ends,
         stream.history,
         stream.native_ends,
-        [stream.rule],
-        stream.rule["reach"] != REACH_STRETCH,
+        stream.rules,
+        not stream.native_ends[2],
         count,
         timeout_s,
     )
@@ -83,14 +83,16 @@ def _read(table: TableHandle, columns: Any, episode_ends: ArrayLike | None) -> S
     num = sig.batch_size(columns)
     arrays: list[NDArray[Any]] = [array for array in sig.canonical(columns, batch=num) if array is not None]
     rules = [] if table.spec.item is None else read_rules([table.spec.item], table._where)
-    rule = rules[0].native(sig, table._index, table._where) if rules else _single_steps(len(arrays), table._index)
+    compiled = [rule.native(sig, table._index, table._where) for rule in rules]
     native = native_ends(sig, rules)
-    ends = _read_ends(table, arrays, episode_ends, rule, native)
-    _check_priorities(table, arrays, rule)
+    ends = _read_ends(table, arrays, episode_ends, native)
+    for rule in compiled:
+        _check_next_observations(table, arrays, ends, rule, native)
+        _check_priorities(table, arrays, rule)
     stats = table._arena.stats()
     room = (stats["num_chunks"] - 2) * stats["chunk_steps"]
     needed = steps_needed(rules, sig)
-    if rule["reach"] == REACH_WHOLE_EPISODE:
+    if any(rule["reach"] == REACH_WHOLE_EPISODE for rule in compiled):
         needed = _longest_episode(num, ends)
         if needed > table.spec.item_steps:
             raise ValueError(
@@ -99,70 +101,67 @@ def _read(table: TableHandle, columns: Any, episode_ends: ArrayLike | None) -> S
             )
     check_history(needed, rules, sig, room, table._where)
     check_history(needed, rules, sig, room, table._where)
-    return Stream(arrays, ends, rule, native, min(needed + ITEMS_AT_ONCE, room))
-
-
-def _single_steps(num_columns: int, table: int) -> dict[str, Any]:
-    """The rule by which every step is an item, squeezed, as `insert` makes it."""
-    return {
-        "table": table,
-        "lo": 0,
-        "hi": 1,
-        "period": 1,
-        "at_start": 0,
-        "at_end": 0,
-        "reach": REACH_EPISODE,
-        "is_strict": True,
-        "names": b"",
-        "outputs": [(column, True, False, ((0, 1, 1),)) for column in range(num_columns)],
-        "conditions": [],
-        "priority": (0, 0.0, 0),
-    }
+    history = min(needed + ITEMS_AT_ONCE, room) if compiled else 0
+    return Stream(arrays, ends if ends.any() else None, compiled, native, history)
 
 
 def _read_ends(
     table: TableHandle,
     arrays: list[NDArray[Any]],
     episode_ends: ArrayLike | None,
-    rule: dict[str, Any],
     native: tuple[list[int], int, bool],
-) -> Flags | None:
+) -> Flags:
     """Where episodes end: as given, else where the columns say so; checked against these."""
     num = len(arrays[0])
-    over = np.zeros(num, np.bool_)
-    for column, _ in end_columns(table._sig):
-        over |= arrays[column]
-    ends: Flags = over
-    if episode_ends is not None:
-        given = np.asarray(episode_ends)
-        if given.dtype != np.bool_ or given.shape != (num,):
-            kind = TypeError if given.dtype != np.bool_ else ValueError
-            raise kind(
-                f"{table._where}: episode_ends has dtype {given.dtype} and shape {given.shape}; expected bool "
-                f"({num},), True on each episode's last row"
-            )
-        ends = np.ascontiguousarray(given)
-        across = native[2]
-        for row in np.flatnonzero(over & ~ends)[: 0 if across else 1]:
-            raise ValueError(
-                f"{table._where}: row {row} was terminated or truncated, but episode_ends[{row}] is False; an episode "
-                "ends there"
-            )
-    truncated = native[1]
+    columns, _, goes_across = native
+    over = _any_of(arrays, columns)
+    if episode_ends is None:
+        return over
+    given = np.asarray(episode_ends)
+    if given.dtype != np.bool_ or given.shape != (num,):
+        kind = TypeError if given.dtype != np.bool_ else ValueError
+        raise kind(
+            f"{table._where}: episode_ends has dtype {given.dtype} and shape {given.shape}; expected bool ({num},), "
+            "True on each episode's last row"
+        )
+    for row in np.flatnonzero(over & ~given)[: 0 if goes_across else 1]:
+        raise ValueError(
+            f"{table._where}: row {row} was terminated or truncated, but episode_ends[{row}] is False; an episode ends "
+            "there"
+        )
+    return np.ascontiguousarray(given)
+
+
+def _any_of(arrays: list[NDArray[Any]], columns: list[int]) -> Flags:
+    """Rows in which one of these bool columns is True."""
+    found = np.zeros(len(arrays[0]), np.bool_)
+    for column in columns:
+        found |= arrays[column]
+    return found
+
+
+def _check_next_observations(
+    table: TableHandle,
+    arrays: list[NDArray[Any]],
+    ends: Flags,
+    rule: dict[str, Any],
+    native: tuple[list[int], int, bool],
+) -> None:
+    """Where an episode was truncated, arrays lack the final step that a window looks at behind its last row."""
+    columns, truncated, _ = native
     looks_ahead = any(moves for _, _, moves, _ in rule["outputs"]) and rule["reach"] != REACH_STRETCH
-    if truncated >= 0 and looks_ahead:
-        terminated = [arrays[column] for column in native[0] if column != truncated]
-        only = arrays[truncated] & ~np.logical_or.reduce([np.zeros(num, np.bool_), *terminated])
-        for row in np.flatnonzero(only & ends)[:1]:
-            raise ValueError(
-                f"{table._where}: row {row} was truncated, and the table's items look at its next observation, for "
-                "which arrays have no row; write such episodes with a writer and end_episode(final_step={...})"
-            )
-    return ends if ends.any() else None
+    if truncated < 0 or not looks_ahead:
+        return
+    terminated = _any_of(arrays, [column for column in columns if column != truncated])
+    for row in np.flatnonzero(arrays[truncated] & ~terminated & ends)[:1]:
+        raise ValueError(
+            f"{table._where}: row {row} was truncated, and the table's items look at its next observation, for which "
+            "arrays have no row; write such episodes with a writer and end_episode(final_step={...})"
+        )
 
 
-def _longest_episode(num: int, ends: Flags | None) -> int:
-    borders = [-1, *(np.flatnonzero(ends) if ends is not None else []), num - 1]
+def _longest_episode(num: int, ends: Flags) -> int:
+    borders = [-1, *np.flatnonzero(ends), num - 1]
     return max(int(np.diff(borders).max()), 1)
 
 

@@ -96,9 +96,33 @@ Status Extend::put_rows(const Wait& wait) {
   return flush(rows_.num_rows, wait);
 }
 
+Status Extend::put_single_steps(const Wait& wait) {
+  LongWork work(wait);
+  PreparedPattern pattern(whole_step_pattern(static_cast<uint32_t>(rows_.columns.size()), true, {}));
+  const std::vector<double> priorities(stream_.arena().geometry().chunk_steps, -1.0);
+  keys_.resize(rows_.num_rows);
+  Status s = Status::kOk;
+  while (num_done_ < rows_.num_rows && s == Status::kOk) {
+    const uint32_t row = num_done_;
+    s = find_place(row, wait);
+    if (s != Status::kOk) break;
+    // To the end of the chunk, of the episode, or of it all.
+    uint32_t n = std::min(stream_.rows_left(), rows_.num_rows - row);
+    const uint8_t* end = rows_.ends == nullptr ? nullptr : static_cast<const uint8_t*>(std::memchr(rows_.ends + row, 1, n));
+    if (end != nullptr) n = static_cast<uint32_t>(end - rows_.ends) - row + 1;
+    uint32_t went_in = 0;
+    s = stream_.insert_rows(stream_.table(), pattern, priorities.data(), n, wait, keys_.data() + row, went_in, {true, counted_});
+    num_done_ += went_in;
+    if (end != nullptr && went_in == n) stream_.end_episode(true);
+    if (s == Status::kOk && work.interrupted(n)) s = Status::kInterrupted;
+  }
+  keys_.resize(num_done_);
+  return s;
+}
+
 Status Extend::run(const Wait& wait) {
   if (const Status s = stream_.open(wait); s != Status::kOk) return s;
-  const Status s = put_rows(wait);
+  const Status s = writer_.num_rules() > 0 ? put_rows(wait) : put_single_steps(wait);
   stream_.give_up();
   return s;
 }

@@ -1,7 +1,8 @@
 // Whole arrays as one stream: their rows, the items that rules make of them, the ends of their episodes.
 //
 // What a writer does row by row, with the rows of a chunk copied at once and the items of many rows put in by one hold. Items
-// are due until then: no longer than the stream holds their steps, and no longer than there is a chunk to go on with.
+// are due until then: no longer than the stream holds their steps, and no longer than there is a chunk to go on with. Without
+// rules every row is an item of the writer's table, squeezed, as inserts make them, and goes in without a look.
 #pragma once
 
 #include "long_work.h"
@@ -11,7 +12,7 @@ namespace shmreplay {
 
 struct ExtendRows {
   std::vector<const char*> columns;  // of the signature: [num_rows, ...] each
-  const uint8_t* ends;               // one a row: whether it is its episode's last; null: none is
+  const uint8_t* ends;               // one a row: 1 if it is its episode's last, else 0; null: none is
   uint32_t num_rows;
 };
 
@@ -30,6 +31,7 @@ class Extend {
 
  private:
   Status put_rows(const Wait& wait);
+  Status put_single_steps(const Wait& wait);
   Status find_place(uint32_t row, const Wait& wait);
   Status append(uint32_t row, const Wait& wait);
   Status end_episode(uint32_t row, const Wait& wait);

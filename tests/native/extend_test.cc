@@ -47,6 +47,32 @@ TEST(rows_of_arrays_make_the_items_that_appends_make) {
   }
 }
 
+TEST(without_rules_every_row_is_an_item_of_its_episode) {
+  World w(arena_of({open_table("a", 1000)}, 3, 300));
+  RuleWriter writer(w.arena, w.table(), 0, facts_of(w.arena), {});
+  Columns columns(w.arena, 1, 50);
+  std::vector<uint8_t> ends(50, 0);
+  ends[0] = ends[19] = ends[21] = 1;
+  columns.rows.ends = ends.data();
+  Extend extend(writer, columns.rows, true, false);
+  CHECK_EQ(extend.run(kNow), Status::kOk);
+  CHECK_EQ(extend.num_rows(), 50u);
+  uint64_t episode = 0;
+  int64_t step = 0;
+  for (uint64_t k = 0; k < 50; ++k) {
+    CHECK_EQ(rows_of(w, extend.keys()[k]), std::vector<uint64_t>{k + 1});
+    const ItemRecord& item = w.arena.item(find_item(w.arena, w.table(), extend.keys()[k]));
+    const bool begins = k == 0 || ends[k - 1] != 0;
+    CHECK_EQ(item.episode.get() != episode, begins);
+    step = begins ? 0 : step + 1;
+    CHECK_EQ(item.step.get(), step);
+    episode = item.episode.get();
+  }
+  CHECK_EQ(w.table().record->num_episodes.get(), 4u);
+  CHECK_EQ(report(*w.table().record).difference(), 0.0);
+  check_healthy(w.arena);
+}
+
 TEST(items_of_many_rows_share_holds) {
   World w(arena_of({open_table("a", 10'000)}, 64, 100));
   RuleWriter writer(w.arena, w.table(), 33, facts_of(w.arena), {newest(w.arena, 0, 1)});

@@ -36,7 +36,7 @@ def finals(numbers: Any) -> dict[str, NDArray[Any]]:
     return {"observation": rows(numbers)["observation"]}
 
 
-def row(batch: dict[str, NDArray[Any]], i: int) -> dict[str, Any]:
+def row(batch: dict[str, NDArray[Any]], i: int | np.integer[Any]) -> dict[str, Any]:
     return {name: values[i] for name, values in batch.items()}
 
 
