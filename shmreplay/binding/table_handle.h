@@ -263,6 +263,8 @@ class TableHandle {
     d["min_diff"] = l.min_diff;
     d["max_diff"] = l.max_diff;
     d["difference"] = l.difference();
+    d["uncounted"] = l.uncounted;
+    d["count_deletes"] = r.limiter.count_deletes.get() != 0;
     d["paused_inserts"] = (l.flags & kPausedInserts) != 0;
     d["paused_samples"] = (l.flags & kPausedSamples) != 0;
     d["is_dropped"] = (l.flags & kDropped) != 0;
