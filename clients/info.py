@@ -18,6 +18,7 @@ class TableInfo:
         size: items now.
         max_size: items at most.
         inserts, samples, deletes: since creation or reset, as the rate limiter counts them; size = inserts - deletes.
+        uncounted: those of the inserts that the difference leaves out: `extend(count=False)`.
         num_episodes: distinct episodes that live items belong to.
         num_deleted_episodes: episodes whose last item is gone.
         num_unique_samples: items that were sampled at least once.
@@ -25,7 +26,8 @@ class TableInfo:
         evicted_for_room: those of them that went because the arena had no free chunk.
         samples_per_insert, min_size_to_sample, min_diff, max_diff: the rate limiter now; a bound that
             is none is infinite.
-        difference: inserts * samples_per_insert - samples (+ what a rebase added), which it keeps within the bounds.
+        difference: (inserts - uncounted) * samples_per_insert - samples (+ what a rebase added), which it keeps within
+            the bounds.
         paused_inserts, paused_samples: whether that side is paused.
         blocked_inserts, blocked_samples: callers waiting now.
         blocked_inserts_total, blocked_samples_total: calls that had to wait.
@@ -43,6 +45,7 @@ class TableInfo:
     inserts: int
     samples: int
     deletes: int
+    uncounted: int
     num_episodes: int
     num_deleted_episodes: int
     num_unique_samples: int

@@ -11,15 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 from shmreplay import _core, errors
 from shmreplay.clients.arrays import check_count, float_array, key_array
 from shmreplay.clients.batch import Batch, NativeBatch
+from shmreplay.clients.extend import extend
 from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Handle, raise_closed, raise_with
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
 from shmreplay.clients.sampler import Sampler
 from shmreplay.clients.sampling import Columns, PadTo
+from shmreplay.clients.vector_writer import VectorWriter
 from shmreplay.clients.view import View, open_view
 from shmreplay.clients.writer import Writer
 from shmreplay.plan import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter, check_limiter
+from shmreplay.rules import Rule
 from shmreplay.tables import unpack_specs, warn_if_never_sampled
 
 
@@ -96,6 +99,44 @@ class TableHandle(Handle):
             if done > 0 or not self._recover(status):
                 self._raise_status(status, "insert_batch", timeout_s, keys=keys[:done])
 
+    def extend(
+        self,
+        columns: Any,
+        episode_ends: ArrayLike | None = None,
+        count: bool = True,
+        timeout_s: float | None = None,
+    ) -> NDArray[np.int64]:
+        """Puts whole arrays in, as one stream: what a writer would make that appends their rows one by one.
+
+        The items are those of the table's `item`; without it every row is one, with its episode's id and its step in
+        it. A window that looks behind the last row is made only if an episode ends there.
+
+        Args:
+            columns: the table's structure with arrays `[N, *shape]`.
+            episode_ends: bool `[N]`, True on an episode's last row. None: where the columns `terminated` or `truncated`
+                are True, if the table has them. It has to be True there, unless the item goes across episodes.
+            count: False neither waits for the rate limiter nor moves it, paused or not: the items are in the table, so
+                that `min_size_to_sample` sees them, but the difference stays that of the others.
+            timeout_s: seconds to wait for the rate limiter and for room, for all of it together.
+
+        Returns:
+            int64: the keys, in the order of the rows.
+
+        Raises:
+            RateLimitTimeout: not all were admitted in time; `.keys` are those of the items that went in, `.num_rows`
+                how many of the rows are in with all their items. So it is with whatever else ends the call half-way,
+                KeyboardInterrupt among it. A call for the rest begins another stream.
+            SignatureMismatch: a column does not fit, or has another number of rows. Nothing went in.
+            TypeError, ValueError: `episode_ends` is not what it should be; a row was truncated and the item looks at
+                its next observation, which arrays do not have; a priority in a column is not finite or negative; the
+                table was declared with `item_steps` > 1 and no item; or count=False with a queue or stack. Nothing
+                went in.
+        """
+        if self._spec.item is None and self._spec.item_steps > 1:
+            self._refuse_single_steps("extend")
+        self._control()
+        return extend(self, columns, episode_ends, count, timeout_s)
+
     def writer(self, history: int | None = None, patterns: list[Any] | None = None, commit_every: int = 1) -> Writer:
         """A writer of one stream of steps, for items of more than one step. Use it as a context manager.
 
@@ -114,6 +155,28 @@ class TableHandle(Handle):
         """
         if commit_every != 1:
             raise ValueError(f"{self._where}: commit_every is {commit_every!r}; other than 1 is not supported yet")
+        return Writer(self, *self._plan_writer(1, history, patterns))
+
+    def vector_writer(
+        self, num_streams: int, history: int | None = None, patterns: list[Any] | None = None
+    ) -> VectorWriter:
+        """A writer of N streams whose environments step together: one call for all. Use it as a context manager.
+
+        Args:
+            num_streams: N, at most the arena's `max_streams`.
+            history, patterns: of each stream, as in `writer`.
+
+        Raises:
+            TypeError, ValueError, SignatureMismatch, TableNotFound: as in `writer`.
+        """
+        self._check_open()
+        self._refresh_after_fork()
+        most = self._arena.stats()["max_streams"]
+        num_streams = check_count(self._where, "num_streams", num_streams, most)
+        return VectorWriter(self, num_streams, *self._plan_writer(num_streams, history, patterns))
+
+    def _plan_writer(self, num_streams: int, history: int | None, patterns: list[Any] | None) -> tuple[int, list[Rule]]:
+        """Steps that each stream holds, and its rules; checked."""
         self._check_open()
         self._refresh_after_fork()
         declared = [] if self._spec.item is None else [self._spec.item]
@@ -121,10 +184,10 @@ class TableHandle(Handle):
         wanted = max(self._spec.item_steps, steps_needed(rules, self._sig))
         steps = wanted if history is None else check_count(self._where, "history", history)
         stats = self._arena.stats()
-        # Two chunks more: one begun, and the next, which is taken before the oldest is given back.
-        room = (stats["num_chunks"] - 2) * stats["chunk_steps"]
+        # A stream has one chunk more than it holds steps for, the one begun; and one more, before the oldest goes.
+        room = ((stats["num_chunks"] - 1) // num_streams - 1) * stats["chunk_steps"]
         check_history(steps, rules, self._sig, room, self._where)
-        return Writer(self, steps, rules)
+        return steps, rules
 
     def _table_index(self, name: str | None) -> int:
         """Index in the arena of the table of that name; None: this one's."""

@@ -8,6 +8,7 @@
 #include "futex.h"
 #include "gil.h"
 #include "python.h"
+#include "status.h"
 #include "status_error.h"
 #include "wait.h"
 
