@@ -404,7 +404,11 @@ class TableHandle(Handle):
         return bool(self._control().can_insert(check_count(self._where, "n", n)))
 
     def can_sample(self, n: int = 1) -> bool:
-        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by `max_times_sampled`."""
+        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by `max_times_sampled`.
+
+        Where items may be sampled more than once and the sampler is neither Fifo nor Lifo, it is not foreseen which go
+        on the way: the size may then fall under `min_size_to_sample` after all.
+        """
         return bool(self._control().can_sample(check_count(self._where, "n", n)))
 
     def estimate(self) -> Estimate:
