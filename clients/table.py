@@ -217,8 +217,9 @@ class TableHandle(Handle):
             if arrangement is not None and status == _core.WRONG_ARRAYS:
                 arrangement.explain(arrays or [], n)
             if arrangement is not None and status == _core.STATUS_TOO_LONG:
-                _, _, longest = self._native.structure(False, count, None)
-                raise_with(arrangement.too_long(longest, arrays), batch=batch)
+                status, _, longest = self._native.structure(False, count, None)
+                if status == 0:
+                    raise_with(arrangement.too_long(longest, arrays), batch=batch)
             if status == _core.STATUS_TOO_FEW_ITEMS:
                 raise_with(too_few_items(self._where, self._spec.sampler, n, available, done), batch=batch)
             if done > 0 or not self._recover(status):
