@@ -282,8 +282,9 @@ class TableHandle(Handle):
             if arrangement is not None and status == _core.WRONG_ARRAYS:
                 arrangement.explain(arrays or [], n)
             if arrangement is not None and status == _core.STATUS_TOO_LONG:
-                _, _, longest = self._native.structure(False, count, None)
-                raise_with(arrangement.too_long(longest, arrays), batch=batch)
+                status, _, longest = self._native.structure(False, count, None)
+                if status == 0:
+                    raise_with(arrangement.too_long(longest, arrays), batch=batch)
             if status == _core.STATUS_TOO_FEW_ITEMS:
                 raise_with(too_few_items(self._where, self._spec.sampler, n, available, done), batch=batch)
             if done > 0 or not self._recover(status):
@@ -523,7 +524,11 @@ class TableHandle(Handle):
         return bool(self._control().can_insert(check_count(self._where, "n", n)))
 
     def can_sample(self, n: int = 1) -> bool:
-        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by `max_times_sampled`."""
+        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by `max_times_sampled`.
+
+        Where items may be sampled more than once and the sampler is neither Fifo nor Lifo, it is not foreseen which go
+        on the way: the size may then fall under `min_size_to_sample` after all.
+        """
         return bool(self._control().can_sample(check_count(self._where, "n", n)))
 
     def estimate(self) -> Estimate:

@@ -233,7 +233,7 @@ class TableHandle {
   }
 
   bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
-  bool can_sample(uint64_t n) const { return can_sample_now(facts(), n); }
+  bool can_sample(uint64_t n) const { return can_sample_now(arena(), facts(), n); }
   uint64_t size() const { return facts().record->size.get(); }
   bool dropped() const { return (facts().record->flags.get() & kDropped) != 0; }
 
