@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "patterns.h"
+#include "value_gather.h"
 
 namespace shmreplay {
 
@@ -19,6 +20,7 @@ struct Pick {
   Padding padding;
   uint32_t times_sampled, pattern, num_steps;
   uint32_t first_run, num_runs;
+  BlockRef values = kNoValue;  // what the item brought
 };
 
 // Where one output of a batch goes: rows [item, rows, row_bytes], `rows` = 1 for a squeezed one.
@@ -32,11 +34,18 @@ struct OutputBuffer {
   std::vector<uint8_t>* mask;
   int64_t num_items;     // in the whole batch: the mask's leading size
   int32_t* lengths;      // real rows of each item
+  uint32_t flags = 0;    // the column's
+  // Of a heap column: rows are the sizes of its values (int64, -1 for none), whose bytes are appended here.
+  ByteBuffer* bytes = nullptr;
 };
 
 // Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they repeat its first step, if its
-// pattern says so), so no byte of an earlier batch shows.
+// pattern says so), so no byte of an earlier batch shows; those of a heap column have no value. Nothing is copied for a per-item
+// column, whose bytes are in the items' values.
 void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
             int64_t first, std::vector<OutputBuffer>& outputs);
+
+// Appends what picks[0 .. n) brought.
+void gather_values(const Arena& arena, const Pick* picks, uint32_t n, const Run* runs, int64_t first, ItemValues& to);
 
 }  // namespace shmreplay

@@ -49,6 +49,7 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
   p.padding = item.padding.get();
   p.pattern = extent.pattern;
   p.num_steps = extent.num_steps;
+  if (arena_.has_values()) p.values = arena_.values(g).get();
   p.first_run = static_cast<uint32_t>(runs_.size());
   each_run(arena_, item.place.get(), extent.num_steps, [&](uint32_t chunk, uint32_t row, uint32_t rows) {
     lease_.name(hold, chunk);
@@ -167,6 +168,9 @@ Status SampleCall::make_room_early(const TableFacts& t, const Wait& wait, BatchS
 Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) {
   if (const Status s = make_room(t, picks_.front().pattern, first, sink); s != Status::kOk) return s;
   gather(arena_, patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, sink.outputs());
+  if (ItemValues* values = sink.item_values(); values != nullptr) {
+    gather_values(arena_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, *values);
+  }
   lease_.drop();
   for (size_t i = 0; i < picks_.size(); ++i) sink.describe(first + static_cast<int64_t>(i), picks_[i]);
   return Status::kOk;

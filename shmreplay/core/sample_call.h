@@ -21,6 +21,8 @@ class BatchSink {
   // false ends the call with kInterrupted.
   virtual bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept = 0;
   virtual std::vector<OutputBuffer>& outputs() noexcept = 0;
+  // Where what the items brought goes; nullptr: nowhere.
+  virtual ItemValues* item_values() noexcept { return nullptr; }
   // The descriptor of item i of the batch.
   virtual void describe(int64_t i, const Pick& pick) noexcept = 0;
 };

@@ -10,6 +10,8 @@
 
 #include "blocked.h"
 #include "item_rules.h"
+#include "mutable_cell.h"
+#include "value_writer.h"
 
 namespace shmreplay {
 
@@ -29,7 +31,28 @@ class StreamWriter : public StreamView {
   // A row to write to: the open one, or the next. Waits for a chunk if it must.
   Status ensure_row(const Wait& wait);
   uint32_t rows_left() const noexcept { return chunk_ == kNone ? 0 : rows_in_chunk_ - row_; }  // in the current chunk
-  char* cell(uint32_t column) const { return arena_.row(chunk_, column, row_); }
+  // Where a plain or mutable column's bytes go.
+  char* cell(uint32_t column) const {
+    char* row = arena_.row(chunk_, column, row_);
+    return arena_.columns()[column].flags == kMutableColumn ? mutable_cell(column, row_).first_copy() : row;
+  }
+  void write_rows(uint32_t column, const char* from, uint32_t n);  // as many cells, from this row on
+
+  // Blocks for the values of this and the next rows of the chunk; then the values, to the row that is `ahead` of this one.
+  Status secure_blocks(uint64_t n, const Wait& wait) { return row_values_.secure(n, wait); }
+  void write_value(uint32_t column, const char* bytes, uint32_t num_bytes, uint32_t ahead = 0);
+  void write_no_value(uint32_t column, uint32_t ahead = 0);
+  // What the one-step item of that row brings.
+  BlockRef write_item_value(const char* bytes, uint32_t num_bytes, uint32_t ahead = 0) {
+    return row_values_.write(row_ + ahead, 0, bytes, num_bytes);
+  }
+  void give_up_rows() noexcept;  // one-step rows that did not become items: their blocks serve the next
+
+  // The first of the newest `length` steps.
+  uint64_t first_of(uint32_t length) const noexcept { return finished_ + (row_is_open_ ? 1 : 0) - length; }
+  // Values that an item of a span from step `first` on brings, before it is inserted; then whether it was.
+  Status bring_values(uint64_t first, const char* bytes, uint64_t num_bytes, const Wait& wait, BlockRef& ref);
+  void end_values(bool went_in) noexcept;
 
   bool row_is_open() const noexcept { return row_is_open_; }
   bool has(uint32_t column) const noexcept { return present_[column / 64] >> (column % 64) & 1; }
@@ -41,9 +64,10 @@ class StreamWriter : public StreamView {
   void restore_row(const std::vector<uint64_t>& present) noexcept;
 
   // One-step items of the next `n` rows of the chunk, all columns of which are written. `done` counts the items that
-  // went in; their rows are used up. A negative priority stands for the table's default.
+  // went in; their rows are used up. A negative priority stands for the table's default. `values`: what each item brings, or
+  // nullptr.
   Status insert_rows(const TableFacts& table, PreparedPattern& pattern, const double* priorities, uint32_t n,
-                     const Wait& wait, int64_t* keys, uint32_t& done);
+                     const Wait& wait, int64_t* keys, uint32_t& done, const BlockRef* values = nullptr);
 
   // Steps that an item can be made of now, the open row included.
   uint32_t num_steps() const noexcept { return num_held_ + (row_is_open_ ? 1 : 0); }
@@ -54,7 +78,7 @@ class StreamWriter : public StreamView {
 
   // An item of the newest `length` steps. kHistory if there are fewer; kTooManyChunks; else as insert_rows.
   Status create_item(const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority, const Wait& wait,
-                     int64_t& key);
+                     int64_t& key, BlockRef values = kNoValue);
 
   // The items that rules found due, of the row being written and steps before it. Those that fit one hold go in all or none;
   // `done` counts. kTimeout: blocking_table() is the index of the one whose limiter did not admit, or kNone.
@@ -71,14 +95,16 @@ class StreamWriter : public StreamView {
   uint64_t stretch_start() const noexcept override { return stretch_start_; }
   uint64_t history() const noexcept override { return history_; }
   bool has(uint64_t step, uint32_t column) const noexcept override;
-  const char* cell(uint64_t step, uint32_t column) const override;
+  const char* cell(uint64_t step, uint32_t column) const override;  // of a plain column
+  BlockRef value(uint64_t step, uint32_t column) const;             // of a heap column
+  void read_value(uint64_t step, BlockRef ref, char* to) const;
+  void read_mutable(uint64_t step, uint32_t column, char* to) const;
   // Whether newest() is the last finished step: at the end of an episode without an open row.
   void look_at_finished(bool yes) noexcept { newest_is_finished_ = yes; }
 
  private:
   Status take_chunk(const Wait& wait);
   Status try_chunk(const Wait& wait, bool steal, bool& found);
-  Status evict_for_room(const Wait& wait, bool& found);
   void use_chunk(Hold& hold, uint32_t chunk);
   Place place_of(uint64_t step) const noexcept;
   bool admits(const DueItem* due, uint32_t n, uint32_t& blocking) const;
@@ -92,6 +118,8 @@ class StreamWriter : public StreamView {
   Status insert(const TableFacts& table, PreparedPattern& pattern, NewItem* items, const double* priorities, uint32_t n,
                 const Wait& wait, int64_t* keys, uint32_t& done);
   void begin_row() noexcept;
+  void put_value(uint32_t column, uint32_t row, BlockRef ref);
+  MutableCell mutable_cell(uint32_t column, uint32_t row) const;
 
   Arena& arena_;
   const TableFacts& table_;
@@ -100,6 +128,8 @@ class StreamWriter : public StreamView {
   uint64_t serial_ = 0;
   uint32_t chunk_ = kNone, row_ = 0, rows_in_chunk_ = 0;
   bool row_is_open_ = false;
+  std::vector<uint64_t> base_present_;    // columns that no row can lack
+  uint32_t num_base_ = 0;
   std::vector<uint64_t> present_;
   uint32_t num_present_ = 0;
   uint64_t finished_ = 0;                 // rows finished since the stream's start: the number of the next one
@@ -115,6 +145,8 @@ class StreamWriter : public StreamView {
   struct Noted { uint64_t pattern_hash, positions; };
   std::vector<Noted> noted_;              // by table: lengths noted last
   uint32_t blocking_table_ = kNone;
+  ValueWriter row_values_, item_values_;  // of the chunk being written, and of another that an item begins in
+  ValueWriter* brought_to_ = nullptr;     // the one with the values of an item that is not inserted yet
 };
 
 }  // namespace shmreplay
