@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from shmreplay.checks import check_float, check_int
-from shmreplay.item_structure import ItemStructure, Selected
+from shmreplay.errors import SignatureMismatch
+from shmreplay.item_structure import ItemStructure, Selected, has_steps, item_output
 from shmreplay.priorities import PriorityRule, read_priority, scalar_column
 from shmreplay.signature import Signature
 from shmreplay.windows import FAR, REACH_HISTORY
@@ -175,14 +176,19 @@ class Pattern:
         structure = ItemStructure.of(signature, [Selected(name, s.column) for name, s in chosen.items()])
         ranges = [selection.offsets(f"{where}: output {name!r}") for name, selection in chosen.items()]
         outputs = [
-            (column, is_squeezed, False, [(begin, end, step)])
+            item_output(column)
+            if signature.leaves[column].spec.is_per_item
+            else (column, is_squeezed, False, [(begin, end, step)])
             for (begin, end, step, is_squeezed), columns in zip(ranges, structure.columns, strict=True)
             for column in columns
         ]
+        shown = [span for span, of in zip(ranges, structure.columns, strict=True) if has_steps(signature, of)]
+        if not shown:
+            raise SignatureMismatch(f"{where}: shows only columns that are per item; expected one of steps")
         return {
             "table": table,
-            "lo": min(begin for begin, _, _, _ in ranges),
-            "hi": max(end for _, end, _, _ in ranges),
+            "lo": min(begin for begin, _, _, _ in shown),
+            "hi": max(end for _, end, _, _ in shown),
             "period": 1,
             "at_start": 0,
             "at_end": 0,
