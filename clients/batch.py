@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.checks import check_float
+from shmreplay.clients.decoding import Ragged, Shown, show
+from shmreplay.codecs import Bytes
 from shmreplay.item_structure import unflatten_outputs
+from shmreplay.leaves import Leaf
 from shmreplay.signature import Signature
 
 Normalise = Literal["batch", "table"] | None
@@ -21,7 +24,7 @@ class NativeBatch(NamedTuple):
     names: bytes
     squeezed: Sequence[bool]
     columns: Sequence[int]
-    data: Sequence[NDArray[Any]]
+    data: Sequence[Any]  # of columns in the heap their bytes and sizes, of those that are per item None
     lengths: Sequence[NDArray[np.int32]]
     masks: Sequence[NDArray[np.bool_] | None]
     keys: NDArray[np.int64]
@@ -32,6 +35,7 @@ class NativeBatch(NamedTuple):
     episodes: NDArray[np.int64]
     steps: NDArray[np.int64]
     ages: NDArray[np.int64]
+    values: tuple[Bytes, NDArray[np.int64]] | None = None  # what the items brought: bytes and sizes
 
 
 class Batch:
@@ -39,7 +43,9 @@ class Batch:
 
     Attributes:
         data: the table's structure with an array a leaf, of the column's dtype: `[B, ...]` for one-step items,
-            `[B, L, ...]` for items of up to L steps. Rows that an item does not have are 0.
+            `[B, L, ...]` for items of up to L steps. Rows that an item does not have, and values that a step left out,
+            are 0. Columns of variable shape are padded with 0 to the longest in the batch, or one array of all rows
+            (`ragged="concat"`). In a table without a signature it is a list of what was put in, or of a list an item.
         keys: int64 `[B]`, for `update_priorities`, `delete` and `get`.
         priorities: float64 `[B]`, when drawn.
         probabilities: float64 `[B]`: with which each was drawn; 1 for Fifo, Lifo and heaps.
@@ -51,12 +57,20 @@ class Batch:
         ages: int64 `[B]`: inserts into the table since each item's own.
     """
 
-    def __init__(self, native: NativeBatch, done: int, signature: Signature, smallest_probability: float) -> None:
+    def __init__(
+        self,
+        native: NativeBatch,
+        done: int,
+        signature: Signature,
+        smallest_probability: float,
+        ragged: Ragged = "pad",
+    ) -> None:
         self._native = native
         self._done = done
         self._signature = signature
         self._smallest_probability = smallest_probability
-        self.data: Any = self._structured(native.data)
+        self._shown = show(native, done, signature, ragged)
+        self.data: Any = self._structured([shown.data for shown in self._shown])
         self.keys: NDArray[np.int64] = native.keys[:done]
         self.priorities: NDArray[np.float64] = native.priorities[:done]
         self.probabilities: NDArray[np.float64] = native.probabilities[:done]
@@ -69,7 +83,7 @@ class Batch:
     @classmethod
     def empty(cls, signature: Signature) -> Batch:
         """A batch of no items; its columns have no step axis."""
-        data = [np.empty((0, *leaf.spec.shape), leaf.spec.dtype) for leaf in signature.leaves]
+        data = [_nothing(leaf) for leaf in signature.leaves]
         lengths = [np.empty(0, np.int32) for _ in data]
         ints, floats = np.empty(0, np.int64), np.empty(0, np.float64)
         head = (b"", [True] * len(data), list(range(len(data))), data, lengths, [None] * len(data))
@@ -81,16 +95,24 @@ class Batch:
     @property
     def lengths(self) -> Any:
         """In data's structure: int32 `[B]`, how many rows of each item are real; 1 where there is no step axis."""
-        return self._structured(self._native.lengths)
+        return self._structured([lengths[: self._done] for lengths in self._native.lengths])
 
     @property
     def mask(self) -> Any:
-        """In data's structure: bool, True where a row is real: `[B, L]`, or `[B]` where there is no step axis."""
-        masks = [
-            np.ones(data.shape[: 1 if squeezed else 2], np.bool_) if mask is None else mask
-            for mask, data, squeezed in zip(self._native.masks, self._native.data, self._native.squeezed, strict=True)
-        ]
-        return self._structured(masks)
+        """In data's structure: bool, True where a row is real and has a value; `[B, L]`, or `[B]` without step axis."""
+        return self._structured(
+            [
+                _mask(None if mask is None else mask[: self._done], shown, squeezed)
+                for mask, shown, squeezed in zip(self._native.masks, self._shown, self._native.squeezed, strict=True)
+            ]
+        )
+
+    @property
+    def sizes(self) -> Any:
+        """In data's structure: of columns of variable shape int32 `[B, L, k]` (`[B, k]` without a step axis), the sizes
+        of each row's k axes that are None in the shape, 0 where there is no row; None for other columns.
+        """
+        return self._structured([shown.sizes for shown in self._shown])
 
     def weights(self, beta: float, normalise: Normalise = "batch") -> NDArray[np.float64]:
         """Importance weights `(N * P(i)) ** -beta` (Schaul et al. 2016), float64 `[B]`.
@@ -122,10 +144,24 @@ class Batch:
         # Samplers that do not know priorities draw every item with the same probability.
         return self._smallest_probability if self._smallest_probability > 0 else float(self.probabilities.min())
 
-    def _structured(self, values: Sequence[NDArray[Any]]) -> Any:
-        counted = [value[: self._done] for value in values]
+    def _structured(self, values: Sequence[Any]) -> Any:
         names = self._native.names
-        return unflatten_outputs(names, counted) if names else self._signature.unflatten(counted)
+        return unflatten_outputs(names, values) if names else self._signature.unflatten(values)
 
     def __repr__(self) -> str:
         return f"<Batch of {self._done} items of table {self._signature.table_name!r}>"
+
+
+def _mask(mask: NDArray[np.bool_] | None, shown: Shown, squeezed: bool) -> NDArray[np.bool_]:
+    if mask is None:
+        return np.ones(shown.data.shape[: 1 if squeezed else 2], np.bool_) if shown.has is None else shown.has
+    return mask if shown.has is None else mask & shown.has
+
+
+def _nothing(leaf: Leaf) -> Any:
+    """What the core hands over of a column for no items."""
+    if leaf.spec.is_per_item:
+        return None
+    if leaf.spec.in_heap:
+        return np.empty(0, np.uint8), np.empty(0, np.int64)
+    return np.empty((0, *leaf.spec.least_shape), leaf.spec.dtype)
