@@ -5,7 +5,7 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 1
+LAYOUT_VERSION: int = 2
 
 MAX_PRIORITY: float = 1e+280
 
@@ -18,6 +18,14 @@ NEEDS_FINAL_STEP: int = -103
 UNFINISHED: int = -104
 
 STATUS_MISSING_CELL: int = 16
+
+NO_VALUE: object = ...
+
+HEAP_COLUMN: int = 1
+
+MUTABLE_COLUMN: int = 2
+
+PER_ITEM_COLUMN: int = 4
 
 LACKS_COLUMN: int = -102
 
@@ -114,9 +122,9 @@ class Table:
 
     def bind(self, plan: object, columns: Sequence[Any], canonical: object, canonical_batch: object, observer: object | None) -> None: ...
 
-    def insert(self, step: object | None, priority: object | None, timeout_s: object | None) -> int: ...
+    def insert(self, step: object | None, priority: object | None, timeout_s: object | None, values: object | None = None) -> int: ...
 
-    def insert_batch(self, steps: object | None, priorities: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
+    def insert_batch(self, steps: object | None, priorities: object | None, timeout_s: object | None, values: object | None = None) -> tuple[Any, ...]: ...
 
     def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
 
@@ -125,6 +133,8 @@ class Table:
     def keys(self) -> object: ...
 
     def update_priorities(self, keys: object, priorities: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def update_data(self, keys: object, updates: Sequence[Any], at: int, timeout_s: object | None) -> tuple[Any, ...]: ...
 
     def delete(self, keys: object, timeout_s: object | None) -> tuple[Any, ...]: ...
 
@@ -165,9 +175,9 @@ class Writer:
 
     def set_selection(self, number: int, rule: dict[Any, Any]) -> None: ...
 
-    def create_selected(self, selection: int, priority: object | None, timeout_s: object | None) -> object: ...
+    def create_selected(self, selection: int, priority: object | None, timeout_s: object | None, values: object | None = None) -> object: ...
 
-    def create_item(self, length: int, priority: object | None, timeout_s: object | None) -> int: ...
+    def create_item(self, length: int, priority: object | None, timeout_s: object | None, values: object | None = None) -> int: ...
 
     def end_episode(self, clear_history: bool, priority: object | None, timeout_s: object | None) -> object: ...
 

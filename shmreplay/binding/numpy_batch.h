@@ -39,7 +39,13 @@ class NumpyBatch : public BatchSink {
         ages_(new_array(NPY_INT64, n)),
         to_{array_data<int64_t>(keys_), array_data<double>(priorities_), array_data<double>(probabilities_),
             array_data<int64_t>(times_sampled_), array_data<int64_t>(table_size_), array_data<int64_t>(episodes_),
-            array_data<int64_t>(steps_), array_data<int64_t>(ages_)} {}
+            array_data<int64_t>(steps_), array_data<int64_t>(ages_)} {
+    for (const PlanColumn& c : plan.columns()) {
+      if (c.flags != kPerItemColumn || values_ != nullptr) continue;
+      value_sizes_ = new_array(NPY_INT64, n);
+      values_ = std::make_unique<ItemValues>(array_data<int64_t>(value_sizes_));
+    }
+  }
 
   bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept override {
     bool same = !outputs_.empty();
@@ -71,19 +77,22 @@ class NumpyBatch : public BatchSink {
     to_.ages[i] = p.age;
   }
 
+  ItemValues* item_values() noexcept override { return values_ == nullptr ? nullptr : values_.get(); }
+
   // (names, squeezed flags, columns, data, lengths, masks or None, keys, priorities, probabilities, times_sampled, table_size,
-  // episodes, steps, ages); arrays of n, of which the first `done` count.
+  // episodes, steps, ages, values); arrays of n, of which the first `done` count. Data of a heap column: (bytes, sizes), uint8
+  // and int64, -1 for no value; of a per-item column None, for what items brought is in `values`: (bytes, sizes [n]) or None.
   nb::tuple release() {
     nb::list columns, squeezed, data, lengths, masks;
     for (size_t o = 0; o < outputs_.size(); ++o) {
       columns.append(outputs_[o].column);
       squeezed.append(outputs_[o].squeezed);
-      data.append(data_[o]);
+      data.append(bytes_[o] == nullptr ? data_[o] : nb::object(nb::make_tuple(take_bytes(*bytes_[o]), data_[o])));
       lengths.append(lengths_[o]);
       masks.append(mask_array(o));
     }
     return nb::make_tuple(nb::bytes(names_.data(), names_.size()), squeezed, columns, data, lengths, masks, keys_, priorities_,
-                          probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_);
+                          probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_, take_values());
   }
 
  private:
@@ -97,11 +106,35 @@ class NumpyBatch : public BatchSink {
     return nb::steal(array);
   }
 
+  // The bytes as a uint8 array that frees them.
+  static nb::object take_bytes(ByteBuffer& bytes) {
+    const auto n = static_cast<npy_intp>(bytes.size());
+    char* data = bytes.release();
+    if (data == nullptr) return new_array(NPY_UINT8, 0);
+    const nb::capsule owner(data, [](void* p) noexcept { std::free(p); });
+    PyObject* array = PyArray_SimpleNewFromData(1, &n, NPY_UINT8, data);
+    if (array == nullptr) throw nb::python_error();
+    nb::object result = nb::steal(array);
+    if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), owner.inc_ref().ptr()) != 0) throw nb::python_error();
+    return result;
+  }
+
+  nb::object take_values() {
+    if (values_ == nullptr) return nb::none();
+    return nb::make_tuple(take_bytes(values_->bytes), value_sizes_);
+  }
+
   nb::object make_data(const OutputBuffer& out) const {
+    if (out.flags == kPerItemColumn) return nb::none();
     const PlanColumn& column = plan_.columns()[out.column];
     std::vector<npy_intp> dims{static_cast<npy_intp>(n_)};
     if (!out.squeezed) dims.push_back(out.rows);
     dims.insert(dims.end(), column.shape.begin(), column.shape.end());
+    if (out.bytes != nullptr) {
+      PyObject* sizes = PyArray_SimpleNew(static_cast<int>(dims.size()), dims.data(), NPY_INT64);
+      if (sizes == nullptr) throw nb::python_error();
+      return nb::steal(sizes);
+    }
     auto* descr = reinterpret_cast<PyArray_Descr*>(column.descr.ptr());
     Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
     PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(), nullptr, nullptr, 0, nullptr);
@@ -116,11 +149,14 @@ class NumpyBatch : public BatchSink {
       if (column >= plan_.columns().size()) corrupt("a pattern names no column");
       masks_.push_back(std::make_unique<std::vector<uint8_t>>());
       lengths_.push_back(new_array(NPY_INT32, n_));
-      OutputBuffer out{column, rows[o], static_cast<uint32_t>(plan_.columns()[column].row_bytes),
+      const uint32_t flags = plan_.columns()[column].flags;
+      bytes_.push_back(flags == kHeapColumn ? std::make_unique<ByteBuffer>() : nullptr);
+      const size_t row_bytes = flags == kHeapColumn ? sizeof(int64_t) : plan_.columns()[column].row_bytes;
+      OutputBuffer out{column, rows[o], static_cast<uint32_t>(row_bytes),
                        (structure.outputs[o].flags & kSqueezed) != 0, nullptr, masks_.back().get(), n_,
-                       array_data<int32_t>(lengths_.back())};
+                       array_data<int32_t>(lengths_.back()), flags, bytes_.back().get()};
       data_.push_back(make_data(out));
-      out.data = array_data<char>(data_.back());
+      if (flags != kPerItemColumn) out.data = array_data<char>(data_.back());
       outputs_.push_back(out);
     }
     return true;
@@ -139,7 +175,7 @@ class NumpyBatch : public BatchSink {
       const size_t old_bytes = size_t{old.rows} * old.row_bytes, new_bytes = size_t{out.rows} * out.row_bytes;
       for (size_t i = 0; i < done; ++i) {
         std::memcpy(out.data + i * new_bytes, old.data + i * old_bytes, old_bytes);
-        std::memset(out.data + i * new_bytes + old_bytes, 0, new_bytes - old_bytes);
+        std::memset(out.data + i * new_bytes + old_bytes, out.bytes != nullptr ? 0xff : 0, new_bytes - old_bytes);
         for (uint32_t j = 0; j < out.rows; ++j) {
           const bool was_real = j < old.rows && (out.mask->empty() || (*out.mask)[i * old.rows + j] != 0);
           mask[i * out.rows + j] = was_real ? 1 : 0;
@@ -167,6 +203,9 @@ class NumpyBatch : public BatchSink {
   std::string names_;
   std::vector<OutputBuffer> outputs_;
   std::vector<nb::object> data_, lengths_;
+  std::vector<std::unique_ptr<ByteBuffer>> bytes_;  // of heap columns
+  nb::object value_sizes_;
+  std::unique_ptr<ItemValues> values_;              // where there are per-item columns
   std::vector<std::unique_ptr<std::vector<uint8_t>>> masks_;
 };
 

@@ -45,12 +45,15 @@ class WriterHandle {
     const double p = call_priority(priority);
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     const std::vector<uint64_t> before = writer_.present();
-    context_->write_step(writer_, step);
+    if (const Status s = written(context_->write_step(writer_, step, values_deadline(timeout_s))); s != Status::kOk) {
+      return nb::int_(static_cast<int>(s));
+    }
     for (uint32_t c = 0; c < context_->plan->columns().size(); ++c) writer_.mark(c);
     return finish_with_items(before, p, timeout_s);
   }
 
-  // Writes the columns that `arrays` has (None: absent) into the open row, beginning one if need be; it stays open.
+  // Writes the columns that `arrays` has (None: absent; NO_VALUE: a heap column without one) into the open row, beginning one if
+  // need be; it stays open.
   // With `finish` it is finished with its items, as in append().
   nb::object write_open(nb::object arrays, bool finish, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(*this);
@@ -58,11 +61,8 @@ class WriterHandle {
     const double p = call_priority(priority);
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     const std::vector<uint64_t> before = writer_.present();
-    const std::vector<PyArrayObject*> rows = context_->checked_arrays(arrays, 0);
-    for (uint32_t c = 0; c < rows.size(); ++c) {
-      if (rows[c] == nullptr || writer_.has(c)) continue;
-      std::memcpy(writer_.cell(c), PyArray_DATA(rows[c]), context_->plan->columns()[c].row_bytes);
-      writer_.mark(c);
+    if (const Status s = written(context_->write_arrays(writer_, arrays, false, values_deadline(timeout_s))); s != Status::kOk) {
+      return nb::int_(static_cast<int>(s));
     }
     return finish ? finish_with_items(before, p, timeout_s) : nb::object(nb::int_(0));
   }
@@ -78,14 +78,15 @@ class WriterHandle {
   std::vector<uint32_t> present() const {
     std::vector<uint32_t> columns;
     for (uint32_t c = 0; writer_.row_is_open() && c < context_->plan->columns().size(); ++c) {
-      if (writer_.has(c)) columns.push_back(c);
+      if (writer_.has(c) && context_->plan->columns()[c].flags != kPerItemColumn) columns.push_back(c);
     }
     return columns;
   }
 
   // An item of the newest `length` steps, the open row included. Its key, or -status, or kBadPriority, or kLacksColumn:
   // a row that ended an episode may lack columns, and only as the item's last step can they be left out.
-  int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s) {
+  // `values`: what it brings for per-item columns, a uint8 array, or None.
+  int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     const Busy busy(*this);
     if (unfinished_ != Unfinished::kNothing) return kUnfinished;
     const double p = priority_of(priority, *context_->facts);
@@ -94,13 +95,18 @@ class WriterHandle {
     if (length - (writer_.row_is_open() ? 1 : 0) > writer_.num_whole()) return kLacksColumn;
     PreparedPattern& pattern = span_pattern();
     int64_t key = 0;
-    Status status = writer_.create_item(*context_->facts, pattern, length, p, kTryOnly, key);
+    BlockRef brought;
+    if (const Status s = bring_values(writer_.first_of(length), values, timeout_s, brought); s != Status::kOk) {
+      return -static_cast<int64_t>(s);
+    }
+    Status status = writer_.create_item(*context_->facts, pattern, length, p, kTryOnly, key, brought);
     if (status == Status::kTimeout) {
       GilPatience patience(context_->observer.ptr());
       const Wait wait{deadline_of(timeout_s), &patience};
       const GilRelease release;
-      status = writer_.create_item(*context_->facts, pattern, length, p, wait, key);
+      status = writer_.create_item(*context_->facts, pattern, length, p, wait, key, brought);
     }
+    writer_.end_values(status == Status::kOk);
     if (status == Status::kInterrupted) throw nb::python_error();
     return status == Status::kOk ? key : -static_cast<int64_t>(status);
   }
@@ -114,8 +120,9 @@ class WriterHandle {
     selections_[number] = std::move(read);
   }
 
-  // An item by that selection. Its key, -status, kBadPriority, or (status, step, column) of a missing cell.
-  nb::object create_selected(uint32_t selection, nb::handle priority, nb::handle timeout_s) {
+  // An item by that selection, with `values` as create_item(). Its key, -status, kBadPriority, or (status, step, column) of a
+  // missing cell.
+  nb::object create_selected(uint32_t selection, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     const Busy busy(*this);
     if (forked()) return nb::int_(-static_cast<int>(Status::kForked));
     if (unfinished_ != Unfinished::kNothing) return nb::int_(kUnfinished);
@@ -130,7 +137,9 @@ class WriterHandle {
     if (s == Status::kMissingCell) return missing_cell(s, missing);
     for (DueItem& due : due_) due.priority = p;
     int64_t key = 0;
+    if (s == Status::kOk && !due_.empty()) s = bring_values(due_[0].first, values, timeout_s, due_[0].values);
     if (s == Status::kOk) s = insert_due(timeout_s, &key);
+    writer_.end_values(s == Status::kOk);
     due_.clear();
     if (s == Status::kInterrupted) throw nb::python_error();
     return s == Status::kOk ? nb::int_(key) : nb::int_(-static_cast<int>(s));
@@ -172,7 +181,7 @@ class WriterHandle {
     return static_cast<int>(status);
   }
 
-  // A copy of one cell; None if the step lacks the column.
+  // A copy of one cell; None if the step lacks the column. Of a heap column the bytes (uint8), or NO_VALUE.
   nb::object read_cell(uint64_t step, uint32_t column) const {
     const uint64_t newest = writer_.oldest_held() + writer_.num_steps();
     if (step < writer_.oldest_held() || step >= newest || column >= context_->plan->columns().size()) {
@@ -180,12 +189,15 @@ class WriterHandle {
     }
     if (!writer_.has(step, column)) return nb::none();
     const PlanColumn& c = context_->plan->columns()[column];
+    if (c.is_opaque) return read_value(step, column);
     auto* descr = reinterpret_cast<PyArray_Descr*>(c.descr.ptr());
     Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
     PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(c.shape.size()),
                                            const_cast<npy_intp*>(c.shape.data()), nullptr, nullptr, 0, nullptr);
     if (array == nullptr) throw nb::python_error();
-    std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)), writer_.cell(step, column), c.row_bytes);
+    auto* to = static_cast<char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)));
+    if (c.flags == kMutableColumn) writer_.read_mutable(step, column, to);
+    else std::memcpy(to, writer_.cell(step, column), c.row_bytes);
     return nb::steal(array);
   }
 
@@ -242,6 +254,29 @@ class WriterHandle {
     }
     if (status == Status::kInterrupted) throw nb::python_error();
     return status;
+  }
+
+  // When the wait for blocks ends. 0 where there are none: a step without values never waits for any.
+  int64_t values_deadline(nb::handle timeout_s) const { return context_->plan->has_opaque() ? deadline_of(timeout_s) : 0; }
+
+  static Status written(Status status) {
+    if (status == Status::kInterrupted) throw nb::python_error();
+    return status;
+  }
+
+  Status bring_values(uint64_t first, nb::handle values, nb::handle timeout_s, BlockRef& ref) {
+    ref = kNoValue;
+    if (values.is_none()) return Status::kOk;
+    return written(context_->bring_values(writer_, first, values, deadline_of(timeout_s), ref));
+  }
+
+  nb::object read_value(uint64_t step, uint32_t column) const {
+    const BlockRef ref = context_->is_heap(column) ? writer_.value(step, column) : kNoValue;
+    const int64_t size = size_of_value(*context_->arena, ref);
+    if (size < 0) return nb::borrow(no_value());
+    nb::object array = new_array(NPY_UINT8, static_cast<npy_intp>(size));
+    writer_.read_value(step, ref, array_data<char>(array));
+    return array;
   }
 
   // Terminated wins over truncated: what comes behind it does not count.
@@ -369,7 +404,7 @@ class WriterHandle {
     auto& prepared = patterns_[lacking];
     if (prepared == nullptr) {
       prepared = std::make_unique<PreparedPattern>(
-          whole_step_pattern(static_cast<uint32_t>(context_->bound_plan().columns().size()), false, lacking));
+          whole_step_pattern(context_->bound_plan(), false, lacking));
     }
     return *prepared;
   }

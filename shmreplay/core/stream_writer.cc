@@ -123,6 +123,7 @@ void StreamWriter::begin_row() noexcept {
 
 void StreamWriter::mark(uint32_t column) noexcept {
   row_is_open_ = true;
+  if (has(column)) return;
   present_[column / 64] |= uint64_t{1} << (column % 64);
   ++num_present_;
 }
@@ -146,6 +147,12 @@ void StreamWriter::write_rows(uint32_t column, const char* from, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) std::memcpy(mutable_cell(column, row_ + i).first_copy(), from + size_t{i} * c.row_bytes, c.row_bytes);
 }
 
+Status StreamWriter::secure_blocks(uint64_t n, const Wait& wait) {
+  if (n == 0) return Status::kOk;
+  blocking_table_ = kNone;  // as for a chunk
+  return row_values_.secure(n, wait);
+}
+
 void StreamWriter::write_value(uint32_t column, const char* bytes, uint32_t num_bytes, uint32_t ahead) {
   put_value(column, row_ + ahead, row_values_.write(row_ + ahead, column, bytes, num_bytes));
 }
@@ -165,6 +172,7 @@ Status StreamWriter::bring_values(uint64_t first, const char* bytes, uint64_t nu
   if (!fits_heap(arena_, num_bytes)) return Status::kBlobTooLarge;
   const uint32_t chunk = place_of(first).chunk;
   ValueWriter& values = chunk == chunk_ ? row_values_ : item_values_;
+  blocking_table_ = kNone;  // as for a chunk
   values.use_chunk(chunk);
   if (const Status s = values.secure(blocks_of(arena_, num_bytes), wait); s != Status::kOk) return s;
   ref = values.write(row_, kNone, bytes, static_cast<uint32_t>(num_bytes));

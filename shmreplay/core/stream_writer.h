@@ -39,7 +39,7 @@ class StreamWriter : public StreamView {
   void write_rows(uint32_t column, const char* from, uint32_t n);  // as many cells, from this row on
 
   // Blocks for the values of this and the next rows of the chunk; then the values, to the row that is `ahead` of this one.
-  Status secure_blocks(uint64_t n, const Wait& wait) { return row_values_.secure(n, wait); }
+  Status secure_blocks(uint64_t n, const Wait& wait);
   void write_value(uint32_t column, const char* bytes, uint32_t num_bytes, uint32_t ahead = 0);
   void write_no_value(uint32_t column, uint32_t ahead = 0);
   // What the one-step item of that row brings.
