@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import structure
+from shmreplay.clients.decoding import padded
 from shmreplay.errors import ShmReplayError, SignatureMismatch
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ class Selection:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of `numpy()`: the step axis first, unless an int selected one step."""
-        shape = self._writer._sig.leaves[self.column].spec.shape
-        return tuple(shape) if self.is_squeezed else (len(self.steps), *shape)
+        spec = self._writer._sig.leaves[self.column].spec
+        if None in spec.shape:
+            return self.numpy().shape
+        return spec.least_shape if self.is_squeezed else (len(self.steps), *spec.least_shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -41,14 +44,37 @@ class Selection:
         return self._writer._sig.leaves[self.column].spec.dtype
 
     def numpy(self) -> NDArray[Any]:
-        """A copy of the selected values.
+        """A copy of the selected values; rows of variable shape are padded with 0 to the longest.
+
+        A value of an optional column that a step left out is 0.
 
         Raises:
             ShmReplayError: a step has left the history.
             SignatureMismatch: a step lacks the column.
+            TypeError: the table has no signature, its steps are no arrays.
         """
-        rows = [self._writer._cell(step, self.column) for step in self.steps]
-        return rows[0] if self.is_squeezed else np.stack(rows) if rows else np.empty(self.shape, self.dtype)
+        leaf = self._writer._sig.leaves[self.column]
+        if leaf.is_whole_step:
+            raise TypeError(f"{self!r}: the table has no signature, steps are no arrays; use tolist()")
+        rows = self._values()
+        if self.is_squeezed:
+            return cast(NDArray[Any], rows[0])
+        if None in leaf.spec.shape:
+            return padded(leaf, rows)[0]
+        return np.stack(rows) if rows else np.empty(self.shape, self.dtype)
+
+    def tolist(self) -> Any:
+        """The selected values, without padding: a list, or the value itself if an int selected one step. In a table
+        without a signature they are what was put in.
+
+        Raises:
+            ShmReplayError, SignatureMismatch: as `numpy`.
+        """
+        values = self._values()
+        return values[0] if self.is_squeezed else values
+
+    def _values(self) -> list[Any]:
+        return [self._writer._cell(step, self.column) for step in self.steps]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -75,6 +101,8 @@ class ColumnHistory:
         return int(self._writer._native.num_steps)
 
     def __getitem__(self, index: int | slice | Sequence[int] | NDArray[np.integer[Any]]) -> Selection:
+        if self._writer._sig.leaves[self._column].spec.is_per_item:
+            raise TypeError(f"{self._where}: it is per item, steps have none; items bring it, create_item(values=...)")
         n = len(self)
         first = int(self._writer._native.oldest_step)
         if isinstance(index, slice):

@@ -8,11 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core, errors
+from shmreplay.checks import check_int
 from shmreplay.clients.arrays import check_count, float_array, key_array
 from shmreplay.clients.batch import Batch, NativeBatch
+from shmreplay.clients.decoding import Ragged, check_ragged
 from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Handle, raise_closed, raise_with
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
+from shmreplay.clients.update_data import mutable_arrays
 from shmreplay.clients.writer import Writer
 from shmreplay.plan import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter, check_limiter
@@ -34,7 +37,8 @@ class TableHandle(Handle):
         """Inserts one step as one item, an episode of its own.
 
         Args:
-            step: values in the table's structure, each of its column's dtype and shape; copied.
+            step: values in the table's structure, each of its column's dtype and shape; copied. Columns that are per
+                item are among them.
             priority: finite, >= 0. None: the largest live one if that is positive, else 1 (for a Prioritized sampler;
                 1 for others).
             timeout_s: seconds to wait for the rate limiter and, in tables that keep their items, for room.
@@ -50,10 +54,13 @@ class TableHandle(Handle):
         """
         if self._spec.item_steps > 1:
             self._refuse_single_steps("insert")
+        values = None
+        if self._sig.item_leaves:
+            step, values = self._conversion.step_with_values(step)
         while True:
             if self._client.is_closed:
                 raise_closed(self._name)
-            key = self._native.insert(step, priority, timeout_s)
+            key = self._native.insert(step, priority, timeout_s, values)
             if key > 0:
                 return key
             if key == _core.BAD_PRIORITY:
@@ -66,7 +73,9 @@ class TableHandle(Handle):
         """Inserts N steps as N items, in order.
 
         Args:
-            steps: the table's structure with arrays `[N, *shape]`.
+            steps: the table's structure with arrays `[N, *shape]`. Columns that are of variable shape, optional or
+                compressed may have a list of N values, optional ones None among them; in a table without a signature it
+                is a list of N steps.
             priorities: `[N]` finite, >= 0, or None as in `insert`.
             timeout_s: as in `insert`, for all of them together.
 
@@ -80,13 +89,16 @@ class TableHandle(Handle):
         """
         if self._spec.item_steps > 1:
             self._refuse_single_steps("insert_batch")
-        values = None if priorities is None else float_array(self._where, "priorities", priorities)
+        wanted = None if priorities is None else float_array(self._where, "priorities", priorities)
+        values = None
+        if self._sig.item_leaves:
+            steps, values = self._conversion.batch_with_values(steps)
         while True:
             self._check_open()
             keys: NDArray[np.int64]
-            status, done, keys, raised, bad = self._native.insert_batch(steps, values, timeout_s)
-            if bad >= 0 and values is not None:
-                raise ValueError(f"{self._where}: priorities[{bad}] is {values[bad]}; {EXPECTED_PRIORITY}")
+            status, done, keys, raised, bad = self._native.insert_batch(steps, wanted, timeout_s, values)
+            if bad >= 0 and wanted is not None:
+                raise ValueError(f"{self._where}: priorities[{bad}] is {wanted[bad]}; {EXPECTED_PRIORITY}")
             if raised is not None:
                 raise_with(raised, keys=keys[:done])
             if status == 0:
@@ -147,6 +159,7 @@ class TableHandle(Handle):
         out: Any = None,
         time_major: bool = False,
         count: bool = True,
+        ragged: Ragged = "pad",
     ) -> Batch:
         """Draws n items by the table's sampler, with replacement where it is random.
 
@@ -157,6 +170,8 @@ class TableHandle(Handle):
             timeout_s: seconds to wait for the rate limiter.
             at_least: return as soon as so many are drawn and no more are admitted; None: n.
             count: False draws without asking the limiter, and moves no counter and deletes nothing: a look.
+            ragged: what rows of variable shape become: "pad", padded with 0 to the longest in the batch, or "concat",
+                one array of all rows of the batch one behind the other; `Batch.sizes` says how many each has.
             pad_to, columns, out, time_major: not supported yet.
 
         Returns:
@@ -169,8 +184,9 @@ class TableHandle(Handle):
             RateLimitTimeout: not all were admitted in time. Its `.batch` has those that were drawn, or is None: on a
                 table that consumes its items they are nowhere else. Whatever else ends the call half-way,
                 KeyboardInterrupt among it, carries them too.
-            ValueError: n or at_least is out of range.
+            ValueError: n or at_least is out of range; `ragged` is unknown, or a column's rows can not be joined.
         """
+        check_ragged(self._where, ragged, self._sig)
         n = check_count(self._where, "n", n)
         enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
         for name, value in (("pad_to", pad_to), ("columns", columns), ("out", out), ("time_major", time_major or None)):
@@ -180,7 +196,7 @@ class TableHandle(Handle):
             self._check_open()
             uniforms = self._random.uniforms(n)
             status, done, parts, smallest, raised = self._native.sample(n, enough, count, uniforms, timeout_s)
-            batch = None if parts is None else Batch(NativeBatch(*parts), done, self._sig, smallest)
+            batch = None if parts is None else Batch(NativeBatch(*parts), done, self._sig, smallest, ragged)
             if status == 0 and batch is not None:
                 return batch
             if raised is not None:
@@ -188,19 +204,22 @@ class TableHandle(Handle):
             if done > 0 or not self._recover(status):
                 self._raise_status(status, "sample" if count else LOOK, timeout_s, batch=batch, asked=n)
 
-    def get(self, keys: ArrayLike, timeout_s: float | None = None) -> Batch:
+    def get(self, keys: ArrayLike, timeout_s: float | None = None, ragged: Ragged = "pad") -> Batch:
         """The live ones of the items, in the order given; moves no counter. An empty batch if none is left.
 
         Args:
             keys: int64 `[K]`, as `batch.keys`.
             timeout_s: seconds to wait for the arena's lock.
+            ragged: as of `sample`.
 
         Returns:
             A batch of B <= K items, shaped as by `sample`.
 
         Raises:
             TypeError: the keys are not int64.
+            ValueError: as `sample`, for `ragged`.
         """
+        check_ragged(self._where, ragged, self._sig)
         wanted = key_array(self._where, keys)
         while True:
             self._check_open()
@@ -208,7 +227,9 @@ class TableHandle(Handle):
             if raised is not None:
                 raise raised
             if status == 0:
-                return Batch.empty(self._sig) if parts is None else Batch(NativeBatch(*parts), done, self._sig, 0.0)
+                if parts is None:
+                    return Batch.empty(self._sig)
+                return Batch(NativeBatch(*parts), done, self._sig, 0.0, ragged)
             if not self._recover(status):
                 self._raise_status(status, "get", timeout_s)
 
@@ -254,6 +275,41 @@ class TableHandle(Handle):
                 return int(updated)
             if not self._recover(status):
                 self._raise_status(status, "update_priorities", timeout_s)
+
+    def update_data(self, keys: ArrayLike, values: Any, at: int = 0, timeout_s: float | None = None) -> int:
+        """Changes stored values of mutable columns, for everybody: items share their steps.
+
+        A reader sees a step's old value or the new one, never a mix, whatever becomes of this process. Items that are
+        gone are skipped, and so are places that have no real step.
+
+        Args:
+            keys: int64 `[K]`, as `batch.keys`.
+            values: the table's structure with arrays `[K, k, *shape]` for the mutable columns that are to change, and
+                without the others. Row j is for the step at place `at` + j of the item, counted as in a batch, padding
+                included; one-step items have place 0 only.
+            at: the first place, >= 0.
+            timeout_s: seconds to wait for the arena's lock.
+
+        Returns:
+            How many items were still there. A call that hits none warns once.
+
+        Raises:
+            SignatureMismatch: a value does not fit, or is of a column that is not mutable; nothing was changed.
+            TypeError: the keys are not int64.
+            ValueError: `at` is out of range.
+            RateLimitTimeout: the lock was not to be had in time; some items may have changed.
+        """
+        wanted = key_array(self._where, keys)
+        at = check_int(self._where, "at", at, 0)
+        columns = mutable_arrays(self._sig, values, len(wanted))
+        while True:
+            self._check_open()
+            status, updated = self._native.update_data(wanted, columns, at, timeout_s)
+            if status == 0:
+                self._warn_if_stale(updated, len(wanted), "update_data")
+                return int(updated)
+            if not self._recover(status):
+                self._raise_status(status, "update_data", timeout_s)
 
     def delete(self, keys: ArrayLike, timeout_s: float | None = None) -> int:
         """Deletes items; keys of items that are gone are skipped.

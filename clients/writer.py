@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from shmreplay import _core, structure
 from shmreplay.clients.blocking import explain_inserts
 from shmreplay.clients.history import Output, expired, history_of, missing, read_trajectory
+from shmreplay.clients.item_outputs import with_item_values
 from shmreplay.clients.rules import Rule, check_structure
+from shmreplay.codecs import Bytes
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
-from shmreplay.tables import unpack_specs
+from shmreplay.tables import check_brings_no_values, is_end_column, unpack_specs
 from shmreplay.windows import REACH_HISTORY
 
 if TYPE_CHECKING:
     from shmreplay.clients.table import TableHandle
 
-END_COLUMNS = ("terminated", "truncated")
 CLOSE_TIMEOUT_S = 10.0
 MAX_SELECTIONS = 256  # kept ready by a writer; the oldest is made anew when it comes again
 NO_KEYS = np.empty(0, np.int64)
@@ -43,11 +44,7 @@ class Writer:
         self._rules = rules
         self._specs = unpack_specs(table._arena.specs)
         self._selections: dict[tuple[bytes, tuple[Output, ...], str | None], int] = {}
-        self._end_columns = [
-            leaf.index
-            for leaf in self._sig.leaves
-            if leaf.path.rsplit("/", 1)[-1] in END_COLUMNS and leaf.spec.shape == () and leaf.spec.dtype == np.bool_
-        ]
+        self._end_columns = [leaf.index for leaf in self._sig.leaves if is_end_column(leaf)]
         truncated = [c for c in self._end_columns if self._sig.leaves[c].path.rsplit("/", 1)[-1] == "truncated"]
         self._native = _core.Writer(
             table._native,
@@ -63,6 +60,7 @@ class Writer:
         index = self._table._table_index(rule.table)
         native = rule.native(self._sig, index, self._where)
         check_structure(native, self._specs[index], self._sig, f"{self._where}: pattern")
+        check_brings_no_values(self._sig, f"{self._where}: it has a pattern")
         return native
 
     def append(
@@ -71,7 +69,8 @@ class Writer:
         """Appends a step; its values are copied.
 
         Args:
-            step: values in the table's structure. With `partial`, or while a row is open, columns may be left out.
+            step: values in the table's structure. With `partial`, or while a row is open, columns may be left out;
+                optional ones always, and those that are per item never belong to a step.
             partial: leave the row open: a later append adds columns to it, `create_item` sees it as the newest step,
                 and `end_episode` makes it the final one.
             priority: of the items that windows and patterns make, where these do not say; None as in
@@ -104,13 +103,35 @@ class Writer:
         if not partial and self._native.needs_end_episode:
             self._raise_status(_core.NEEDS_END_EPISODE, "append", timeout_s)
         present = set(self._native.present())
-        arrays = self._sig.canonical(step, present=present)
+        arrays = self._table._conversion.checked(self._sig.canonical(step, present=present))
+        if not partial:
+            self._leave_out(arrays, present)
         if not partial and (missing := [leaf.path for leaf in self._sig.leaves if leaf.index not in present]):
             raise SignatureMismatch(
                 f"{self._where}, column {missing[0]!r}: missing, and this append would finish the row; give "
                 f"{', '.join(map(repr, missing))} too, or append with partial=True"
             )
         return self._keys(self._native.write_open(arrays, not partial, priority, timeout_s), "append", timeout_s)
+
+    def _leave_out(self, columns: list[Any], present: set[int]) -> None:
+        """Of a row that is finished: optional columns that it lacks have no value, per-item ones do not count."""
+        for leaf in self._sig.leaves:
+            if leaf.index in present:
+                continue
+            if leaf.spec.is_per_item:
+                present.add(leaf.index)
+            elif leaf.spec.optional:
+                columns[leaf.index] = _core.NO_VALUE
+                present.add(leaf.index)
+
+    def _finish_final_row(self, priority: float | None, timeout_s: float | None) -> None:
+        """Of the row that is open at the end of an episode: what is optional and not there has no value."""
+        if not self._native.row_is_open or self._native.is_ending:
+            return
+        columns: list[Any] = [None] * len(self._sig.leaves)
+        self._leave_out(columns, set(self._native.present()))
+        if any(column is not None for column in columns):
+            self._keys(self._native.write_open(columns, False, priority, timeout_s), "end_episode", timeout_s)
 
     def _keys(self, answer: Any, call: str, timeout_s: float | None) -> NDArray[np.int64]:
         """What a native call that makes items answered: their keys, or the exception that its status stands for."""
@@ -147,8 +168,9 @@ class Writer:
                 `{"stack": writer.history["observation"][-4:], "action": writer.history["action"][-1]}`; an int has no
                 step axis. Every selected step must have its column.
             table: name of the table that gets the item, one of the writer's arena; None: the writer's own.
-            values: not supported yet.
-            timeout_s: seconds to wait for the rate limiter.
+            values: what the item brings for columns that are per item, in the structure of the signature without the
+                others, such as `{"goal": goal}`. In batches they are under their own names, without a step axis.
+            timeout_s: seconds to wait for the rate limiter, and for room for `values`.
 
         Returns:
             The item's key.
@@ -164,12 +186,10 @@ class Writer:
                 item would reach back over the end of an episode (`end_episode(clear_history=False)`) whose last step
                 lacks a column.
         """
-        if values is not None:
-            raise ValueError(f"{self._where}: values= comes with per-item columns and is not supported yet")
         if trajectory is not None:
             if length is not None:
                 raise ValueError(f"{self._where}: length= and trajectory= are both given; expected one of them")
-            return self._create_selected(trajectory, table, priority, timeout_s)
+            return self._create_selected(trajectory, values, table, priority, timeout_s)
         if table is not None and table != self._table.name:
             raise ValueError(
                 f"{self._where}: table={table!r} goes with trajectory=; length= makes items of its own table"
@@ -185,7 +205,7 @@ class Writer:
                 f"{self._where}: length is {length}, but the writer holds {self._native.num_steps} steps of this "
                 f"episode (history={self._history}); wait for more steps, or make the writer with a longer history"
             )
-        key = self._native.create_item(length, priority, timeout_s)
+        key = self._native.create_item(length, priority, timeout_s, self._item_values(values))
         if key <= 0:
             self._raise_not_made(key, length, priority, timeout_s)
         return key
@@ -225,13 +245,17 @@ class Writer:
             raise ValueError(f"{self._where}: length is {length}; expected 1 to {self._history}")
         return int(length)
 
+    def _item_values(self, values: Any) -> Bytes | None:
+        return self._table._conversion.checked_values(self._sig.item_values(values))
+
     def _create_selected(
-        self, trajectory: Any, table: str | None, priority: float | None, timeout_s: float | None
+        self, trajectory: Any, values: Any, table: str | None, priority: float | None, timeout_s: float | None
     ) -> int:
         self._check_open()
-        node, outputs = read_trajectory(trajectory, self)
+        brought = self._item_values(values)
+        node, outputs = with_item_values(*read_trajectory(trajectory, self), self._sig, f"{self._where}, trajectory")
         selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), table)
-        key = self._native.create_selected(selection, priority, timeout_s)
+        key = self._native.create_selected(selection, priority, timeout_s, brought)
         if isinstance(key, int) and key > 0:
             return key
         if key == _core.BAD_PRIORITY:
@@ -302,6 +326,7 @@ class Writer:
         if final_step is not None and not self._native.is_ending:
             self.append(final_step, partial=True, priority=priority, timeout_s=timeout_s)
         try:
+            self._finish_final_row(priority, timeout_s)
             return self._keys(self._native.end_episode(clear_history, priority, timeout_s), "end_episode", timeout_s)
         except BaseException:
             if not self._native.is_ending:
@@ -314,17 +339,19 @@ class Writer:
         self._check_open()
         return history_of(self)
 
-    def _cell(self, step: int, column: int) -> NDArray[Any]:
+    def _cell(self, step: int, column: int) -> Any:
         self._check_open()
         if self._native.forked:
             self._raise_status(_core.STATUS_FORKED, "history", None)
-        path = self._sig.leaves[column].path
+        leaf = self._sig.leaves[column]
         if step < self._native.oldest_step:
-            raise expired(self._where, path, step, self._native.oldest_step)
+            raise expired(self._where, leaf.path, step, self._native.oldest_step)
         value = self._native.read_cell(step, column)
         if value is None:
-            raise missing(self._where, path, step)
-        return cast(NDArray[Any], value)
+            raise missing(self._where, leaf.path, step)
+        if value is _core.NO_VALUE:
+            return np.zeros(leaf.spec.least_shape, leaf.spec.dtype)
+        return leaf.codec.decode(cast(Bytes, value)) if leaf.spec.in_heap else value
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Returns when every item made so far is in its table, which is at once: items are not held back."""
