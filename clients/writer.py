@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from shmreplay import _core, structure
 from shmreplay.clients.blocking import explain_inserts
 from shmreplay.clients.history import Output, expired, history_of, missing, read_trajectory
-from shmreplay.clients.item_outputs import with_item_values
 from shmreplay.clients.rules import Rule, check_structure
+from shmreplay.clients.selection_rule import selection_rule, with_item_values
 from shmreplay.codecs import Bytes
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
 from shmreplay.tables import check_brings_no_values, is_end_column, unpack_specs
-from shmreplay.windows import REACH_HISTORY
 
 if TYPE_CHECKING:
     from shmreplay.clients.table import TableHandle
@@ -269,7 +268,7 @@ class Writer:
         if (number := self._selections.get(identity)) is not None:
             return number
         index = self._table._table_index(table)
-        rule = self._selection_rule(names, outputs, index)
+        rule = selection_rule(names, outputs, index)
         check_structure(rule, self._specs[index], self._sig, f"{self._where}: trajectory")
         is_full = len(self._selections) == MAX_SELECTIONS
         oldest = next(iter(self._selections), identity)
@@ -279,24 +278,6 @@ class Writer:
             del self._selections[oldest]
         self._selections[identity] = number
         return number
-
-    @staticmethod
-    def _selection_rule(names: bytes, outputs: tuple[Output, ...], table: int) -> dict[str, Any]:
-        ranges = [piece for _, _, _, slices in outputs for piece in slices]
-        return {
-            "table": table,
-            "lo": min(begin if step > 0 else end + 1 for begin, end, step in ranges),
-            "hi": max(end if step > 0 else begin + 1 for begin, end, step in ranges),
-            "period": 1,
-            "at_start": 0,
-            "at_end": 0,
-            "reach": REACH_HISTORY,
-            "is_strict": True,
-            "names": names,
-            "outputs": list(outputs),
-            "conditions": [],
-            "priority": (0, 0.0, 0),
-        }
 
     def end_episode(
         self,
