@@ -182,13 +182,11 @@ class Pattern:
             for (begin, end, step, is_squeezed), columns in zip(ranges, structure.columns, strict=True)
             for column in columns
         ]
-        shown = [span for span, of in zip(ranges, structure.columns, strict=True) if has_steps(signature, of)]
-        if not shown:
-            raise SignatureMismatch(f"{where}: shows only columns that are per item; expected one of steps")
+        lo, hi = self._span(signature, where)
         return {
             "table": table,
-            "lo": min(begin for begin, _, _, _ in shown),
-            "hi": max(end for _, end, _, _ in shown),
+            "lo": lo,
+            "hi": hi,
             "period": 1,
             "at_start": 0,
             "at_end": 0,
@@ -202,7 +200,20 @@ class Pattern:
 
     def num_steps(self, signature: Signature) -> int:
         """Steps that a writer must hold for it, the newest included."""
-        return 1 - min(selection.offsets("pattern")[0] for selection in self.selections().values())
+        return 1 - self._span(signature, "pattern")[0]
+
+    def _span(self, signature: Signature, where: str) -> tuple[int, int]:
+        """The first step that it shows, counted from the newest (0), and the one behind the last."""
+        chosen = self.selections()
+        columns = ItemStructure.of(signature, [Selected(name, s.column) for name, s in chosen.items()]).columns
+        ranges = [
+            selection.offsets(f"{where}: output {name!r}")
+            for (name, selection), of in zip(chosen.items(), columns, strict=True)
+            if has_steps(signature, of)
+        ]
+        if not ranges:
+            raise SignatureMismatch(f"{where}: shows only columns that are per item; expected one of steps")
+        return min(begin for begin, _, _, _ in ranges), max(end for _, end, _, _ in ranges)
 
 
 class _Step:

@@ -170,3 +170,41 @@ def test_an_estimate_is_what_is_then_used(make_table: TableMaker) -> None:
         sizes = [os.stat(f"/dev/shm/{name}").st_size for name in os.listdir("/dev/shm") if f".{table.name}." in name]
         assert found.index_bytes in sizes
         assert found.data_bytes in sizes
+
+
+def test_calls_that_find_no_blocks_say_so(make_table: TableMaker) -> None:
+    """Of a table that consumes its items, whose limiter would admit more."""
+    signature = {**RAGGED, "path": sr.ArraySpec((None,), "uint8", per="item", mean_bytes=64)}
+    limiter = sr.rate_limiters.MinSize(1)
+    table = make_table(
+        1000, signature=signature, chunk_steps=4, max_streams=2, max_times_sampled=1, rate_limiter=limiter
+    )
+    text = (
+        r"not admitted within 0 s.*the arena has no room for more steps: .* blocks of 64 bytes in the heap \d+ are free"
+    )
+    with table.writer() as writer:
+        writer.append(step(0, 10))
+        item: dict[str, Any] = {
+            "trajectory": {"n": writer.history["n"][-1]},
+            "values": {"path": np.zeros(5000, np.uint8)},
+        }
+
+        def fill() -> None:
+            while True:
+                writer.create_item(**item, timeout_s=0)
+
+        with pytest.raises(sr.RateLimitTimeout, match=f"create_item {text}"):
+            fill()
+        with pytest.raises(sr.RateLimitTimeout, match=f"append {text}"):
+            writer.append(step(1, 5000), timeout_s=0)
+        table.delete(table.keys())
+        with pytest.raises(sr.RateLimitTimeout, match="held by open writers, none by items"):
+            writer.append(step(1, 5000), timeout_s=0)  # the values go with the chunk, in which the writer still is
+    other = make_table.queue(1000, signature=RAGGED, chunk_steps=4, max_streams=2)
+    with pytest.raises(sr.RateLimitTimeout, match=f"insert_batch {text}") as caught:
+        other.insert_batch({"n": np.arange(900), "x": [np.zeros(3000, np.uint8)] * 900}, timeout_s=0)
+    assert caught.value.keys is not None
+    assert 0 < len(caught.value.keys) < 900
+    with pytest.raises(sr.RateLimitTimeout, match=f"insert {text}"):
+        other.insert(step(1, 3000), timeout_s=0)
+    assert len(other) == len(caught.value.keys)
