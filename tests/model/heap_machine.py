@@ -85,6 +85,7 @@ class HeapMachine(RuleBasedStateMachine):
         self._totals = totals
         self._n = 0
         self._given: list[int] = []
+        self._evicted_for_room = 0
         self.held: deque[Step] = deque(maxlen=6)
 
     @initialize(
@@ -162,12 +163,21 @@ class HeapMachine(RuleBasedStateMachine):
         self.held.clear()
 
     def _forget_the_evicted(self) -> None:
-        """Only the oldest may go, for an item more or for room; the rest stays in order."""
+        """The remover takes the oldest item; for room the oldest steps go, with every item that has one of them."""
         live = self.table.keys().tolist()
-        keys = [item.key for item in self.plain.items]
-        assert live == keys[len(keys) - len(live) :]
-        del self.plain.items[: len(keys) - len(live)]
+        kept = [item for item in self.plain.items if item.key in set(live)]
+        gone = [item for item in self.plain.items if item.key not in set(live)]
+        assert live == [item.key for item in kept]
         assert len(live) <= self.plain.max_size
+        for_room = self.table.info().evicted_for_room - self._evicted_for_room
+        self._evicted_for_room += for_room
+        assert len(gone) - for_room in (0, 1)
+        if len(gone) > for_room:
+            older = [item for item in gone if all(item.key < other.key for other in kept)]
+            gone.remove(older[-1])
+        if gone and kept:
+            assert max(item.steps[0].n for item in gone) < min(item.steps[0].n for item in kept)
+        self.plain.items = kept
 
     # --- reading and changing ------------------------------------------------------------------------------------
 
