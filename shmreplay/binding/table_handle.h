@@ -341,10 +341,10 @@ class TableHandle {
       }
       if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
     }
-    writer.give_up_rows();  // of a call that failed
     ValueBytes brought;
     uint64_t blocks = 0;
-    if (!values.is_none()) {
+    if (context_->plan->has_opaque()) {
+      writer.give_up_rows();  // of a call that failed
       brought = value_bytes(values.ptr(), context_->values_name());
       blocks = blocks_for(arena(), brought, context_->values_name());
     }

@@ -48,7 +48,7 @@ class WriterHandle {
     if (const Status s = written(context_->write_step(writer_, step, values_deadline(timeout_s))); s != Status::kOk) {
       return nb::int_(static_cast<int>(s));
     }
-    for (uint32_t c = 0; c < context_->plan->columns().size(); ++c) writer_.mark(c);
+    writer_.mark_all();
     return finish_with_items(before, p, timeout_s);
   }
 

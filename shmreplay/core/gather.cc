@@ -161,9 +161,10 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
   }
 }
 
-void gather_values(const Arena& arena, const Pick* picks, uint32_t n, const Run* runs, int64_t first, ItemValues& to) {
+void gather_values(const Arena& arena, const Pick* picks, const BlockRef* values, uint32_t n, const Run* runs, int64_t first,
+                   ItemValues& to) {
   for (uint32_t i = 0; i < n; ++i) {
-    to.sizes[first + i] = append_value(arena, runs[picks[i].first_run].chunk, picks[i].values, to.bytes);
+    to.sizes[first + i] = append_value(arena, runs[picks[i].first_run].chunk, values[i], to.bytes);
   }
 }
 

@@ -20,7 +20,6 @@ struct Pick {
   Padding padding;
   uint32_t times_sampled, pattern, num_steps;
   uint32_t first_run, num_runs;
-  BlockRef values = kNoValue;  // what the item brought
 };
 
 // Where one output of a batch goes: rows [item, rows, row_bytes], `rows` = 1 for a squeezed one.
@@ -45,7 +44,8 @@ struct OutputBuffer {
 void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
             int64_t first, std::vector<OutputBuffer>& outputs);
 
-// Appends what picks[0 .. n) brought.
-void gather_values(const Arena& arena, const Pick* picks, uint32_t n, const Run* runs, int64_t first, ItemValues& to);
+// Appends what picks[0 .. n) brought: `values` of each.
+void gather_values(const Arena& arena, const Pick* picks, const BlockRef* values, uint32_t n, const Run* runs, int64_t first,
+                   ItemValues& to);
 
 }  // namespace shmreplay

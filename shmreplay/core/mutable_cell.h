@@ -19,7 +19,8 @@ class MutableCell {
   MutableCell(char* row, uint32_t row_bytes) noexcept : row_(row), row_bytes_(row_bytes), num_words_((row_bytes + 7) / 8) {}
 
   // Where the row's writer writes.
-  char* first_copy() const noexcept { return row_ + 8; }
+  static char* first_copy(char* row) noexcept { return row + 8; }
+  char* first_copy() const noexcept { return first_copy(row_); }
   // SYNC POINT with update(), which leaves a cell alone whose writer is not done with it.
   void begin() const noexcept { version().store(0, std::memory_order_release); }
   void finish() const noexcept { version().store(2, std::memory_order_release); }
@@ -54,7 +55,7 @@ class MutableCell {
  private:
   std::atomic<uint64_t>& version() const noexcept { return *reinterpret_cast<std::atomic<uint64_t>*>(row_); }
   std::atomic<uint64_t>* copy(uint64_t version) const noexcept {
-    return reinterpret_cast<std::atomic<uint64_t>*>(row_ + 8) + (version & 1) * num_words_;
+    return reinterpret_cast<std::atomic<uint64_t>*>(first_copy()) + (version & 1) * num_words_;
   }
   void copy_out(const std::atomic<uint64_t>* from, char* to) const noexcept {
     for (uint32_t i = 0; i < num_words_; ++i) {

@@ -69,6 +69,7 @@ class SampleCall {
   Lease lease_;
   PatternCache patterns_;
   std::vector<Pick> picks_;
+  std::vector<BlockRef> brought_;     // by the picks, where there are per-item columns
   std::vector<Run> runs_;
   std::vector<uint32_t> rows_;        // a part's padded lengths, by output
   uint32_t structure_pattern_ = kNone;

@@ -32,6 +32,7 @@ StreamWriter::StreamWriter(Arena& arena, const TableFacts& table, uint32_t histo
       held_present_(size_t{std::max(history, 1u)} * arena.geometry().presence_words, 0),
       episode_slots_(arena.num_tables(), kNone),
       noted_(arena.num_tables(), Noted{0, 0}),
+      items_(kInsertGroup),
       row_values_(arena, table),
       item_values_(arena, table) {
   // A row lacks nothing of what items bring.
@@ -126,6 +127,17 @@ void StreamWriter::mark(uint32_t column) noexcept {
   if (has(column)) return;
   present_[column / 64] |= uint64_t{1} << (column % 64);
   ++num_present_;
+}
+
+void StreamWriter::mark_all() noexcept {
+  row_is_open_ = true;
+  num_present_ = arena_.geometry().num_columns;
+  for (uint32_t w = 0; w < present_.size(); ++w) present_[w] = all_columns(w);
+}
+
+// The presence bits of a whole row, as far as word w has them.
+uint64_t StreamWriter::all_columns(uint32_t w) const noexcept {
+  return ~uint64_t{0} >> (64 - std::min(arena_.geometry().num_columns - 64 * w, 64u));
 }
 
 void StreamWriter::restore_row(const std::vector<uint64_t>& present) noexcept {
@@ -282,28 +294,26 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
 
 Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const double* priorities, uint32_t n,
                                  const Wait& wait, int64_t* keys, uint32_t& done, const BlockRef* values) {
-  NewItem items[kInsertGroup];
   done = 0;
   while (done < n) {
     const uint32_t k = std::min(n - done, kInsertGroup);
     for (uint32_t i = 0; i < k; ++i) {
-      items[i] = NewItem{};
-      items[i].place = {chunk_, row_ + i};
-      items[i].num_steps = 1;
-      items[i].own_episode = true;
-      if (values != nullptr) items[i].values = values[done + i];
+      items_[i] = NewItem{};
+      items_[i].place = {chunk_, row_ + i};
+      items_[i].num_steps = 1;
+      items_[i].own_episode = true;
+      if (values != nullptr) items_[i].values = values[done + i];
     }
     for (uint32_t i = 0; i < k; ++i) {
       for (uint32_t w = 0; w < present_.size(); ++w) {
-        const uint32_t columns = std::min(arena_.geometry().num_columns - 64 * w, 64u);
-        arena_.presence(chunk_, row_ + i, w).store(~uint64_t{0} >> (64 - columns), std::memory_order_relaxed);
+        arena_.presence(chunk_, row_ + i, w).store(all_columns(w), std::memory_order_relaxed);
       }
     }
     for (const uint32_t c : arena_.mutable_columns()) {
       for (uint32_t i = 0; i < k; ++i) mutable_cell(c, row_ + i).finish();
     }
     uint32_t went_in = 0;
-    const Status s = insert(t, p, items, priorities + done, k, wait, keys + done, went_in);
+    const Status s = insert(t, p, items_.data(), priorities + done, k, wait, keys + done, went_in);
     done += went_in;
     row_ += went_in;
     row_values_.keep_before(row_);

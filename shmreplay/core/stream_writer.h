@@ -34,7 +34,7 @@ class StreamWriter : public StreamView {
   // Where a plain or mutable column's bytes go.
   char* cell(uint32_t column) const {
     char* row = arena_.row(chunk_, column, row_);
-    return arena_.columns()[column].flags == kMutableColumn ? mutable_cell(column, row_).first_copy() : row;
+    return arena_.columns()[column].flags == kMutableColumn ? MutableCell::first_copy(row) : row;
   }
   void write_rows(uint32_t column, const char* from, uint32_t n);  // as many cells, from this row on
 
@@ -57,6 +57,7 @@ class StreamWriter : public StreamView {
   bool row_is_open() const noexcept { return row_is_open_; }
   bool has(uint32_t column) const noexcept { return present_[column / 64] >> (column % 64) & 1; }
   void mark(uint32_t column) noexcept;   // this cell of the row is written
+  void mark_all() noexcept;              // and now all of them
   bool lacks_any() const noexcept { return num_present_ < arena_.geometry().num_columns; }
   void finish_row() noexcept;            // it becomes the newest step of the history
   const std::vector<uint64_t>& present() const noexcept { return present_; }
@@ -118,6 +119,7 @@ class StreamWriter : public StreamView {
   Status insert(const TableFacts& table, PreparedPattern& pattern, NewItem* items, const double* priorities, uint32_t n,
                 const Wait& wait, int64_t* keys, uint32_t& done);
   void begin_row() noexcept;
+  uint64_t all_columns(uint32_t w) const noexcept;
   void put_value(uint32_t column, uint32_t row, BlockRef ref);
   MutableCell mutable_cell(uint32_t column, uint32_t row) const;
 
@@ -144,6 +146,7 @@ class StreamWriter : public StreamView {
   std::vector<uint32_t> episode_slots_;   // by table
   struct Noted { uint64_t pattern_hash, positions; };
   std::vector<Noted> noted_;              // by table: lengths noted last
+  std::vector<NewItem> items_;            // those of one insert_rows()
   uint32_t blocking_table_ = kNone;
   ValueWriter row_values_, item_values_;  // of the chunk being written, and of another that an item begins in
   ValueWriter* brought_to_ = nullptr;     // the one with the values of an item that is not inserted yet
