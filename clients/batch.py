@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.checks import check_float
-from shmreplay.clients.decoding import Ragged, Shown, show
+from shmreplay.clients.decoding import Ragged, mask_of, show
 from shmreplay.codecs import Bytes
 from shmreplay.item_structure import unflatten_outputs
 from shmreplay.leaves import Leaf
 from shmreplay.signature import Signature
 
 Normalise = Literal["batch", "table"] | None
+Output = tuple[int, bool, int]  # its column, whether it has no step axis, how long that is
 
 
 class NativeBatch(NamedTuple):
@@ -46,6 +47,8 @@ class Batch:
             `[B, L, ...]` for items of up to L steps. Rows that an item does not have, and values that a step left out,
             are 0. Columns of variable shape are padded with 0 to the longest in the batch, or one array of all rows
             (`ragged="concat"`). In a table without a signature it is a list of what was put in, or of a list an item.
+        time_major: whether arrays with a step axis, those of `mask` among them, are `[L, B, ...]` instead; not those of
+            rows that are joined, nor lists.
         keys: int64 `[B]`, for `update_priorities`, `delete` and `get`.
         priorities: float64 `[B]`, when drawn.
         probabilities: float64 `[B]`: with which each was drawn; 1 for Fifo, Lifo and heaps.
@@ -63,14 +66,16 @@ class Batch:
         done: int,
         signature: Signature,
         smallest_probability: float,
+        time_major: bool = False,
         ragged: Ragged = "pad",
     ) -> None:
+        self.time_major = time_major
         self._native = native
         self._done = done
         self._signature = signature
         self._smallest_probability = smallest_probability
-        self._shown = show(native, done, signature, ragged)
-        self.data: Any = self._structured([shown.data for shown in self._shown])
+        self._shown = show(native, done, signature, ragged, time_major)
+        self.data: Any = self._unflatten([shown.data for shown in self._shown])
         self.keys: NDArray[np.int64] = native.keys[:done]
         self.priorities: NDArray[np.float64] = native.priorities[:done]
         self.probabilities: NDArray[np.float64] = native.probabilities[:done]
@@ -81,12 +86,15 @@ class Batch:
         self.ages: NDArray[np.int64] = native.ages[:done]
 
     @classmethod
-    def empty(cls, signature: Signature) -> Batch:
-        """A batch of no items; its columns have no step axis."""
-        data = [_nothing(leaf) for leaf in signature.leaves]
+    def empty(cls, signature: Signature, names: bytes = b"", outputs: Sequence[Output] | None = None) -> Batch:
+        """A batch of no items; of `outputs`, or else of the signature's columns without a step axis."""
+        if outputs is None:
+            outputs = [(leaf.index, True, 1) for leaf in signature.leaves]
+        squeezed = [squeezed for _, squeezed, _ in outputs]
+        data = [_nothing(signature.leaves[column], () if squeezed else (rows,)) for column, squeezed, rows in outputs]
         lengths = [np.empty(0, np.int32) for _ in data]
         ints, floats = np.empty(0, np.int64), np.empty(0, np.float64)
-        head = (b"", [True] * len(data), list(range(len(data))), data, lengths, [None] * len(data))
+        head = (names, squeezed, [column for column, _, _ in outputs], data, lengths, [None] * len(data))
         return cls(NativeBatch(*head, ints, floats, floats, ints, ints, ints, ints, ints), 0, signature, 0.0)
 
     def __len__(self) -> int:
@@ -95,24 +103,27 @@ class Batch:
     @property
     def lengths(self) -> Any:
         """In data's structure: int32 `[B]`, how many rows of each item are real; 1 where there is no step axis."""
-        return self._structured([lengths[: self._done] for lengths in self._native.lengths])
+        return self._unflatten([lengths[: self._done] for lengths in self._native.lengths])
 
     @property
     def mask(self) -> Any:
-        """In data's structure: bool, True where a row is real and has a value; `[B, L]`, or `[B]` without step axis."""
-        return self._structured(
-            [
-                _mask(None if mask is None else mask[: self._done], shown, squeezed)
-                for mask, shown, squeezed in zip(self._native.masks, self._shown, self._native.squeezed, strict=True)
-            ]
-        )
+        """In data's structure: bool, True where a row is real and has a value; `[B, L]`, or `[B]` without step axis.
+
+        `[L, B]` if `time_major`.
+        """
+        masks = [
+            mask_of(self._counted(mask, squeezed), shown, 1 if squeezed else 2)
+            for mask, shown, squeezed in zip(self._native.masks, self._shown, self._native.squeezed, strict=True)
+        ]
+        return self._unflatten(masks)
 
     @property
     def sizes(self) -> Any:
         """In data's structure: of columns of variable shape int32 `[B, L, k]` (`[B, k]` without a step axis), the sizes
-        of each row's k axes that are None in the shape, 0 where there is no row; None for other columns.
+        of each row's k axes that are None in the shape, 0 where there is no row; None for other columns. `[L, B, k]` if
+        `time_major`.
         """
-        return self._structured([shown.sizes for shown in self._shown])
+        return self._unflatten([shown.sizes for shown in self._shown])
 
     def weights(self, beta: float, normalise: Normalise = "batch") -> NDArray[np.float64]:
         """Importance weights `(N * P(i)) ** -beta` (Schaul et al. 2016), float64 `[B]`.
@@ -144,7 +155,13 @@ class Batch:
         # Samplers that do not know priorities draw every item with the same probability.
         return self._smallest_probability if self._smallest_probability > 0 else float(self.probabilities.min())
 
-    def _structured(self, values: Sequence[Any]) -> Any:
+    def _counted(self, mask: NDArray[np.bool_] | None, squeezed: bool) -> NDArray[np.bool_] | None:
+        """Of those asked for the items that were drawn."""
+        if mask is None:
+            return None
+        return mask[:, : self._done] if self.time_major and not squeezed else mask[: self._done]
+
+    def _unflatten(self, values: Sequence[Any]) -> Any:
         names = self._native.names
         return unflatten_outputs(names, values) if names else self._signature.unflatten(values)
 
@@ -152,16 +169,10 @@ class Batch:
         return f"<Batch of {self._done} items of table {self._signature.table_name!r}>"
 
 
-def _mask(mask: NDArray[np.bool_] | None, shown: Shown, squeezed: bool) -> NDArray[np.bool_]:
-    if mask is None:
-        return np.ones(shown.data.shape[: 1 if squeezed else 2], np.bool_) if shown.has is None else shown.has
-    return mask if shown.has is None else mask & shown.has
-
-
-def _nothing(leaf: Leaf) -> Any:
+def _nothing(leaf: Leaf, rows: tuple[int, ...]) -> Any:
     """What the core hands over of a column for no items."""
     if leaf.spec.is_per_item:
         return None
     if leaf.spec.in_heap:
-        return np.empty(0, np.uint8), np.empty(0, np.int64)
-    return np.empty((0, *leaf.spec.least_shape), leaf.spec.dtype)
+        return np.empty(0, np.uint8), np.empty((0, *rows), np.int64)
+    return np.empty((0, *rows, *leaf.spec.least_shape), leaf.spec.dtype)

@@ -18,6 +18,7 @@ from shmreplay.signature import Signature
 
 if TYPE_CHECKING:
     from shmreplay.clients.batch import NativeBatch
+    from shmreplay.clients.view import NativeItem
 
 Ragged: TypeAlias = Literal["pad", "concat"]
 Stored: TypeAlias = Sequence[Bytes | None]
@@ -25,6 +26,8 @@ Stored: TypeAlias = Sequence[Bytes | None]
 
 class Shown(NamedTuple):
     """What a batch shows of one output.
+
+    Where a batch is `time_major`, all that is `[B, L, ...]` here is `[L, B, ...]`.
 
     Attributes:
         data: an array `[B, ...]` or `[B, L, ...]`; in a table without a signature a list of steps, or of lists of them.
@@ -51,29 +54,84 @@ def check_ragged(where: str, ragged: str, signature: Signature) -> None:
             )
 
 
-def show(native: NativeBatch, done: int, signature: Signature, ragged: str) -> list[Shown]:
+def show(native: NativeBatch, done: int, signature: Signature, ragged: str, time_major: bool) -> list[Shown]:
     """The outputs of a batch's first `done` items, in the order of `native.columns`.
+
+    Plain columns lie as they are to be shown, `[L, B, ...]` if `time_major`; values of the heap always item by item.
 
     Raises:
         SegmentFailed: stored bytes are none that were put there.
     """
-    if not signature.needs_decoding:
-        return [Shown(data[:done]) for data in native.data]
-    brought = _item_values(native, done, signature)
+    brought = _item_values(native, done, signature) if signature.item_leaves else {}
+    outputs: list[Shown] = []
+    for column, data, squeezed in zip(native.columns, native.data, native.squeezed, strict=True):
+        leaf, turns = signature.leaves[column], time_major and not squeezed
+        if leaf.spec.is_per_item:
+            outputs.append(_decoded(leaf, brought[column], (done,), ragged, signature))
+        elif leaf.spec.in_heap:
+            shown = _heap_output(leaf, data[0], data[1][:done], ragged, signature)
+            outputs.append(_by_step(shown, ragged) if turns else shown)
+        else:
+            outputs.append(Shown(data[:, :done] if turns else data[:done]))
+    return outputs
+
+
+def show_item(native: NativeItem, signature: Signature) -> list[Shown]:
+    """The outputs of one viewed item, without a leading axis; those of the heap are read-only copies.
+
+    Raises:
+        SegmentFailed: stored bytes are none that were put there.
+    """
+    brought: dict[int, list[Bytes | None]] = {}
+    if signature.item_leaves:
+        brought = _split_items([native.values], signature)
     outputs: list[Shown] = []
     for column, data in zip(native.columns, native.data, strict=True):
         leaf = signature.leaves[column]
         if leaf.spec.is_per_item:
-            outputs.append(_decoded(leaf, brought[column], (done,), ragged, signature))
+            outputs.append(_only_item(_decoded(leaf, brought[column], (1,), "pad", signature)))
         elif leaf.spec.in_heap:
-            stored, sizes = data[0], data[1][:done]
-            if leaf.spec.compression is None and None not in leaf.spec.shape:
-                outputs.append(_raw(leaf, stored, sizes, signature))
-            else:
-                outputs.append(_decoded(leaf, _split(stored, sizes), sizes.shape, ragged, signature))
+            outputs.append(_only_item(_heap_output(leaf, data[0], data[1][None], "pad", signature)))
         else:
-            outputs.append(Shown(data[:done]))
+            outputs.append(Shown(data))
     return outputs
+
+
+def _only_item(shown: Shown) -> Shown:
+    data = shown.data[0]
+    if isinstance(data, np.ndarray):
+        data.flags.writeable = False
+    # As arrays, also those without axes.
+    has = None if shown.has is None else np.asarray(shown.has[0])
+    return Shown(data, has, None if shown.sizes is None else shown.sizes[0])
+
+
+def mask_of(mask: NDArray[np.bool_] | None, shown: Shown, num_axes: int) -> NDArray[np.bool_]:
+    """Where there is a row and a value, for an output with so many axes in front of its rows' own; `mask` says of which
+    rows there are, None: of all."""
+    if mask is None:
+        return np.ones(shown.data.shape[:num_axes], np.bool_) if shown.has is None else shown.has
+    return mask if shown.has is None else np.asarray(mask & shown.has)
+
+
+def _heap_output(leaf: Leaf, stored: Bytes, sizes: NDArray[np.int64], ragged: str, signature: Signature) -> Shown:
+    if leaf.spec.compression is None and None not in leaf.spec.shape:
+        return _raw(leaf, stored, sizes, signature)
+    return _decoded(leaf, _split(stored, sizes), sizes.shape, ragged, signature)
+
+
+def _by_step(shown: Shown, ragged: str) -> Shown:
+    """The step axis first; rows that were joined, and lists of steps, stay as they are."""
+    is_turned = isinstance(shown.data, np.ndarray) and (ragged == "pad" or shown.sizes is None)
+    return Shown(
+        _turned(shown.data) if is_turned else shown.data,
+        None if shown.has is None else _turned(shown.has),
+        None if shown.sizes is None else _turned(shown.sizes),
+    )
+
+
+def _turned(array: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(array.swapaxes(0, 1))
 
 
 def _raw(leaf: Leaf, stored: Bytes, sizes: NDArray[np.int64], signature: Signature) -> Shown:
@@ -98,10 +156,15 @@ def _split(stored: Bytes, sizes: NDArray[np.int64]) -> list[Bytes | None]:
 
 
 def _item_values(native: NativeBatch, done: int, signature: Signature) -> dict[int, list[Bytes | None]]:
-    """What the items brought, by column."""
+    """What the items of a batch brought, by column."""
+    if native.values is None:
+        return _split_items([None] * done, signature)
+    return _split_items(_split(native.values[0], native.values[1][:done]), signature)
+
+
+def _split_items(items: Stored, signature: Signature) -> dict[int, list[Bytes | None]]:
     leaves = signature.item_leaves
     nothing: list[Bytes | None] = [None] * len(leaves)
-    items = [None] * done if native.values is None else _split(native.values[0], native.values[1][:done])
     try:
         rows = [nothing if item is None else split_item_values(item, len(leaves)) for item in items]
     except DamagedBytes as error:

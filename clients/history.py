@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay import structure
+from shmreplay import _core, structure
 from shmreplay.clients.decoding import padded
 from shmreplay.errors import ShmReplayError, SignatureMismatch
+from shmreplay.leaves import Leaf
 
 if TYPE_CHECKING:
+    from shmreplay.clients.stream_handle import StreamHandle
+    from shmreplay.clients.vector_history import VectorSelection
     from shmreplay.clients.writer import Writer
 
 
@@ -53,15 +56,7 @@ class Selection:
             SignatureMismatch: a step lacks the column.
             TypeError: the table has no signature, its steps are no arrays.
         """
-        leaf = self._writer._sig.leaves[self.column]
-        if leaf.is_whole_step:
-            raise TypeError(f"{self!r}: the table has no signature, steps are no arrays; use tolist()")
-        rows = self._values()
-        if self.is_squeezed:
-            return cast(NDArray[Any], rows[0])
-        if None in leaf.spec.shape:
-            return padded(leaf, rows)[0]
-        return np.stack(rows) if rows else np.empty(self.shape, self.dtype)
+        return as_array(self._values(), self._writer._sig.leaves[self.column], self.is_squeezed)
 
     def tolist(self) -> Any:
         """The selected values, without padding: a list, or the value itself if an int selected one step. In a table
@@ -86,8 +81,41 @@ class Selection:
             raise TypeError("a selection of one step by an int has no step axis and no len()")
         return len(self.steps)
 
+    def _offsets(self) -> list[int]:
+        """The steps counted from the writer's newest one, which is 0."""
+        oldest = int(self._writer._native.oldest_step)
+        if (first := min(self.steps, default=oldest)) < oldest:
+            raise expired(self._writer._where, self._writer._sig.leaves[self.column].path, first, oldest)
+        newest = oldest + int(self._writer._native.num_steps) - 1
+        return [step - newest for step in self.steps]
+
     def __repr__(self) -> str:
         return f"<steps {list(self.steps)} of column {self._writer._sig.leaves[self.column].path!r}>"
+
+
+def as_array(values: list[Any], leaf: Leaf, is_squeezed: bool) -> NDArray[Any]:
+    """Values of a column's steps as one array, rows of variable shape padded; the only one's own if squeezed."""
+    if leaf.is_whole_step:
+        raise TypeError("the table has no signature, its steps are no arrays; use tolist()")
+    if is_squeezed:
+        return cast(NDArray[Any], values[0])
+    if None in leaf.spec.shape:
+        return padded(leaf, values)[0]
+    return np.stack(values) if values else np.empty((0, *leaf.spec.least_shape), leaf.spec.dtype)
+
+
+def check_has_steps(leaf: Leaf, where: str) -> None:
+    """Raises TypeError for a column that items bring."""
+    if leaf.spec.is_per_item:
+        raise TypeError(f"{where}: it is per item, steps have none; items bring it, create_item(values=...)")
+
+
+def cell_value(cell: Any, leaf: Leaf) -> Any:
+    """The value that the core read of one step: an array, 0 where an optional column has none; in a table without a
+    signature whatever was put in."""
+    if cell is _core.NO_VALUE:
+        return np.zeros(leaf.spec.least_shape, leaf.spec.dtype)
+    return leaf.codec.decode(cell) if leaf.spec.in_heap else cell
 
 
 class ColumnHistory:
@@ -101,8 +129,7 @@ class ColumnHistory:
         return int(self._writer._native.num_steps)
 
     def __getitem__(self, index: int | slice | Sequence[int] | NDArray[np.integer[Any]]) -> Selection:
-        if self._writer._sig.leaves[self._column].spec.is_per_item:
-            raise TypeError(f"{self._where}: it is per item, steps have none; items bring it, create_item(values=...)")
+        check_has_steps(self._writer._sig.leaves[self._column], self._where)
         n = len(self)
         first = int(self._writer._native.oldest_step)
         if isinstance(index, slice):
@@ -146,7 +173,9 @@ Slice: TypeAlias = tuple[int, int, int]
 Output: TypeAlias = tuple[int, bool, bool, tuple[Slice, ...]]
 
 
-def read_trajectory(trajectory: object, writer: Writer) -> tuple[structure.Node, list[Output]]:
+def read_trajectory(
+    trajectory: object, writer: StreamHandle, kind: type[Selection | VectorSelection]
+) -> tuple[structure.Node, list[Output]]:
     """Returns the structure of a trajectory, and its outputs as the core reads them: steps counted from the newest.
 
     Raises:
@@ -155,24 +184,19 @@ def read_trajectory(trajectory: object, writer: Writer) -> tuple[structure.Node,
         ShmReplayError: a selected step has left the history.
     """
     where = f"{writer._where}, trajectory"
-    oldest = int(writer._native.oldest_step)
-    newest = oldest + int(writer._native.num_steps) - 1
     outputs: list[Output] = []
 
     def add_leaf(leaf: object, path: str) -> int:
-        if not isinstance(leaf, Selection):
+        if not isinstance(leaf, kind):
             raise TypeError(
                 f"{where}: {path!r} is a {type(leaf).__name__}; expected a selection such as "
                 "writer.history['observation'][-4:]"
             )
         if leaf._writer is not writer:
             raise ValueError(f"{where}: {path!r} is of another writer's history; an item has steps of one stream")
-        if not leaf.steps:
+        if not (offsets := leaf._offsets()):
             raise ValueError(f"{where}: {path!r} selects no step; expected at least one")
-        if (first := min(leaf.steps)) < oldest:
-            raise expired(writer._where, writer._sig.leaves[leaf.column].path, first, oldest)
-        slices = tuple(_slices([step - newest for step in leaf.steps]))
-        outputs.append((leaf.column, leaf.is_squeezed, False, slices))
+        outputs.append((leaf.column, leaf.is_squeezed, False, tuple(_slices(offsets))))
         return len(outputs) - 1
 
     return structure.parse(trajectory, add_leaf, where), outputs

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from shmreplay.errors import SignatureMismatch
-from shmreplay.patterns import Pattern
+from shmreplay.rules import RULES, Rule
 from shmreplay.signature import Signature
 from shmreplay.tables import Table
-from shmreplay.windows import Window
-
-Rule: TypeAlias = Window | Pattern
 
 
 def read_rules(patterns: Iterable[object] | None, where: str) -> list[Rule]:
     """Returns the rules of a writer's `patterns=`. Raises TypeError for what is none."""
     rules: list[Rule] = []
     for rule in patterns or ():
-        if not isinstance(rule, (Window, Pattern)):
+        if not isinstance(rule, RULES):
             raise TypeError(f"{where}: patterns= has {rule!r}; expected windows and patterns, such as sr.NStep(3)")
         rules.append(rule)
     return rules
@@ -54,6 +51,6 @@ def check_history(history: int, rules: Sequence[Rule], signature: Signature, roo
         )
     if history > room:
         raise ValueError(
-            f"{where}: history is {history}, but the arena has room for {room} steps of a writer: it would wait for "
-            "itself; create the table with a larger capacity_steps, or keep less"
+            f"{where}: history is {history}, but the arena has room for {max(room, 0)} steps of a stream: it would "
+            "wait for itself; create the table with a larger capacity_steps, or keep less"
         )

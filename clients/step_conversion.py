@@ -28,8 +28,10 @@ class StepConversion:
         self._num_blocks = int(stats["num_blocks"])
         self._block_bytes = int(stats["block_bytes"])
 
-    def step(self, step: object) -> list[Any]:
+    def step(self, step: object, batch: int | None = None) -> list[Any]:
         """Columns of a step, as `Signature.canonical` makes them; a bound `canonical` of the core.
+
+        With `batch`: of a batch of that many steps, one for each of a writer's streams.
 
         Raises:
             SignatureMismatch: it does not fit.
@@ -37,6 +39,8 @@ class StepConversion:
         """
         if isinstance(step, ConvertedStep):
             return step.columns
+        if batch is not None:
+            return self.checked_batch(self._sig.canonical(step, batch=batch))
         return self.checked(self._sig.canonical(step))
 
     def batch(self, steps: object) -> tuple[list[Any], int]:
@@ -44,7 +48,7 @@ class StepConversion:
         if isinstance(steps, ConvertedStep):
             return steps.columns, steps.size
         n = self._sig.batch_size(steps)
-        return self._checked_batch(self._sig.canonical(steps, batch=n)), n
+        return self.checked_batch(self._sig.canonical(steps, batch=n)), n
 
     def step_with_values(self, step: object) -> tuple[ConvertedStep, Bytes | None]:
         """A step that is an item, and what it brings for columns that are per item."""
@@ -54,7 +58,7 @@ class StepConversion:
     def batch_with_values(self, steps: object) -> tuple[ConvertedStep, list[Bytes] | None]:
         """The same for a batch of steps."""
         n = self._sig.batch_size(steps, with_items=True)
-        columns = self._checked_batch(self._sig.canonical(steps, batch=n, with_items=True))
+        columns = self.checked_batch(self._sig.canonical(steps, batch=n, with_items=True))
         values = self._sig.batch_item_values(steps, n)
         for value in values or ():
             self.checked_values(value)
@@ -73,9 +77,17 @@ class StepConversion:
             self._refuse(f"columns {names}: what an item brings", values.size)
         return values
 
-    def _checked_batch(self, columns: list[Any]) -> list[Any]:
+    def checked_batch(self, columns: list[Any]) -> list[Any]:
+        """The columns of a batch of steps, None for those that it lacks.
+
+        Raises ValueError if the heap can not hold what one of the steps has.
+        """
         if self._num_blocks > 0:
-            stored = [(leaf, column) for leaf, column in zip(self._sig.leaves, columns, strict=True) if _in_rows(leaf)]
+            stored = [
+                (leaf, column)
+                for leaf, column in zip(self._sig.leaves, columns, strict=True)
+                if _in_rows(leaf) and column is not None
+            ]
             for i in range(max((len(column) for _, column in stored), default=0)):
                 self._check([(leaf, column[i]) for leaf, column in stored])
         return columns

@@ -7,6 +7,8 @@
 
 #include "binding/arena_handle.h"
 #include "binding/table_handle.h"
+#include "binding/vector_handle.h"
+#include "binding/view_handle.h"
 #include "binding/writer_handle.h"
 #include "robust_lock.h"
 
@@ -109,17 +111,21 @@ NB_MODULE(_core, m) {
 
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.attr("MAX_PRIORITY") = kMaxPriority;
+  m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
   m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
-  m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
-  m.attr("NEEDS_FINAL_STEP") = WriterHandle::kNeedsFinalStep;
-  m.attr("UNFINISHED") = WriterHandle::kUnfinished;
+  m.attr("WRONG_ARRAYS") = TableHandle::kWrongArrays;
+  m.attr("NEEDS_END_EPISODE") = kNeedsEndEpisode;
+  m.attr("NEEDS_FINAL_STEP") = kNeedsFinalStep;
+  m.attr("UNFINISHED") = kUnfinished;
   m.attr("STATUS_MISSING_CELL") = static_cast<int>(Status::kMissingCell);
+  m.attr("COLUMN_TWICE") = kColumnTwice;
+  m.attr("COLUMN_MISSING") = kColumnMissing;
+  m.attr("LACKS_COLUMN") = kLacksColumn;
   no_value() = nb::module_::import_("builtins").attr("object")().release().ptr();
   m.attr("NO_VALUE") = nb::handle(no_value());
   m.attr("HEAP_COLUMN") = static_cast<uint32_t>(kHeapColumn);
   m.attr("MUTABLE_COLUMN") = static_cast<uint32_t>(kMutableColumn);
   m.attr("PER_ITEM_COLUMN") = static_cast<uint32_t>(kPerItemColumn);
-  m.attr("LACKS_COLUMN") = WriterHandle::kLacksColumn;
   nb::dict status;
   for (const StatusError& e : kStatusErrors) status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
   m.attr("STATUS_ERRORS") = status;
@@ -129,6 +135,7 @@ NB_MODULE(_core, m) {
   m.attr("STATUS_FORKED") = static_cast<int>(Status::kForked);
   m.attr("STATUS_ARENA_FULL") = static_cast<int>(Status::kArenaFull);
   m.attr("STATUS_STRUCTURE") = static_cast<int>(Status::kStructure);
+  m.attr("STATUS_TOO_LONG") = static_cast<int>(Status::kTooLong);
   m.attr("STATUS_HISTORY") = static_cast<int>(Status::kHistory);
 
   m.def("layout_hash", &layout_hash, "Hash of the segment's layout, the lock and the C library.");
@@ -158,6 +165,7 @@ NB_MODULE(_core, m) {
       .def("end_calls", &ArenaHandle::end_calls, "timeout_s"_a)
       .def("drop", &ArenaHandle::drop, "timeout_s"_a.none() = nb::none())
       .def("lock_holder", &ArenaHandle::lock_holder)
+      .def("names_chunks", &ArenaHandle::names_chunks)
       .def("check", &ArenaHandle::check, "timeout_s"_a.none() = nb::none())
       .def("rebuild", &ArenaHandle::rebuild, "timeout_s"_a.none() = nb::none())
       .def("stats", &ArenaHandle::stats)
@@ -165,13 +173,18 @@ NB_MODULE(_core, m) {
       .def("close", &ArenaHandle::close)
       .def("table", [](const ArenaHandle& a, uint32_t index) { return new TableHandle(a, index); }, "index"_a, nb::rv_policy::take_ownership);
 
+  nb::class_<BatchLayout>(m, "BatchLayout", "Which outputs a batch shows, and how they lie.")
+      .def(nb::init<uint32_t, nb::list, nb::bytes, bool>(), "num_outputs"_a, "outputs"_a, "names"_a, "time_major"_a);
+
   nb::class_<TableHandle>(m, "Table", "One table of a mapped arena.")
       .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none())
       .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none(), "values"_a.none() = nb::none())
       .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none(),
            "values"_a.none() = nb::none())
-      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "uniforms"_a, "timeout_s"_a.none())
-      .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none())
+      .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
+      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "uniforms"_a, "timeout_s"_a.none(), "layout"_a.none(),
+           "out"_a.none())
+      .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
       .def("update_data", &TableHandle::update_data, "keys"_a, "updates"_a, "at"_a, "timeout_s"_a.none())
@@ -181,6 +194,7 @@ NB_MODULE(_core, m) {
            "max_diff"_a, "count_deletes"_a, "rebase"_a, "timeout_s"_a.none() = nb::none())
       .def("pause", &TableHandle::pause, "inserts"_a, "samples"_a, "timeout_s"_a.none() = nb::none())
       .def("resume", &TableHandle::resume, "timeout_s"_a.none() = nb::none())
+      .def("end_waits", &TableHandle::end_waits)
       .def("can_insert", &TableHandle::can_insert, "n"_a)
       .def("can_sample", &TableHandle::can_sample, "n"_a)
       .def("info", &TableHandle::info)
@@ -188,9 +202,13 @@ NB_MODULE(_core, m) {
       .def_prop_ro("dropped", &TableHandle::dropped)
       .def_prop_ro("size", &TableHandle::size);
 
+  nb::class_<ViewHandle>(m, "View", "Items where they lie, until they are released.")
+      .def(nb::init<const TableHandle&>(), "table"_a)
+      .def("draw", &ViewHandle::draw, "n"_a, "uniforms"_a, "timeout_s"_a.none())
+      .def("release", &ViewHandle::release);
+
   nb::class_<WriterHandle>(m, "Writer", "One stream.")
-      .def(nb::init<const TableHandle&, uint32_t, std::vector<uint32_t>, int, nb::list, bool>(), "table"_a, "history"_a,
-           "end_columns"_a, "truncated"_a, "rules"_a, "across_episodes"_a)
+      .def(nb::init<const TableHandle&, uint32_t, nb::tuple, nb::list>(), "table"_a, "history"_a, "ends"_a, "rules"_a)
       .def("append", &WriterHandle::append, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("write_open", &WriterHandle::write_open, "arrays"_a, "finish"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("go_on", &WriterHandle::go_on, "timeout_s"_a.none())
@@ -213,4 +231,26 @@ NB_MODULE(_core, m) {
       .def_prop_ro("num_whole", &WriterHandle::num_whole)
       .def_prop_ro("episode_steps", &WriterHandle::episode_steps)
       .def_prop_ro("forked", &WriterHandle::forked);
+
+  nb::class_<VectorHandle>(m, "VectorWriter", "N streams, written by one call.")
+      .def(nb::init<const TableHandle&, uint32_t, uint32_t, nb::tuple, nb::list>(), "table"_a, "num_streams"_a, "history"_a,
+           "ends"_a, "rules"_a)
+      .def("append", &VectorHandle::append, "steps"_a.none(), "num_rows"_a, "numbers"_a, "streams"_a, "priority"_a.none(),
+           "timeout_s"_a.none())
+      .def("write_open", &VectorHandle::write_open, "arrays"_a, "finish"_a, "numbers"_a, "streams"_a, "priority"_a.none(),
+           "timeout_s"_a.none())
+      .def("end_episodes", &VectorHandle::end_episodes, "arrays"_a.none(), "clear_history"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
+      .def("create_items", &VectorHandle::create_items, "length"_a, "selection"_a, "priorities"_a, "numbers"_a, "streams"_a,
+           "timeout_s"_a.none())
+      .def("set_selection", &VectorHandle::set_selection, "number"_a, "rule"_a)
+      .def("close", &VectorHandle::close, "timeout_s"_a.none())
+      .def("read_cell", &VectorHandle::read_cell, "stream"_a, "step"_a, "column"_a)
+      .def("oldest_step", &VectorHandle::oldest_step, "stream"_a)
+      .def("num_steps", &VectorHandle::num_steps, "stream"_a)
+      .def("episode_steps", &VectorHandle::episode_steps, "stream"_a)
+      .def("row_is_open", &VectorHandle::row_is_open, "stream"_a)
+      .def("blocking_table", &VectorHandle::blocking_table, "stream"_a)
+      .def_prop_ro("any_open", &VectorHandle::any_open)
+      .def_prop_ro("forked", &VectorHandle::forked);
 }

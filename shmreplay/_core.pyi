@@ -9,7 +9,11 @@ LAYOUT_VERSION: int = 2
 
 MAX_PRIORITY: float = 1e+280
 
+VIEW_CHUNKS: int = 832
+
 BAD_PRIORITY: int = -100
+
+WRONG_ARRAYS: int = -101
 
 NEEDS_END_EPISODE: int = -101
 
@@ -26,6 +30,9 @@ HEAP_COLUMN: int = 1
 MUTABLE_COLUMN: int = 2
 
 PER_ITEM_COLUMN: int = 4
+COLUMN_TWICE: int = -105
+
+COLUMN_MISSING: int = -106
 
 LACKS_COLUMN: int = -102
 
@@ -42,6 +49,8 @@ STATUS_FORKED: int = 5
 STATUS_ARENA_FULL: int = 8
 
 STATUS_STRUCTURE: int = 12
+
+STATUS_TOO_LONG: int = 18
 
 STATUS_HISTORY: int = 15
 
@@ -105,6 +114,8 @@ class Arena:
 
     def lock_holder(self) -> object: ...
 
+    def names_chunks(self) -> bool: ...
+
     def check(self, timeout_s: object | None = None) -> list[str]: ...
 
     def rebuild(self, timeout_s: object | None = None) -> None: ...
@@ -117,6 +128,11 @@ class Arena:
 
     def table(self, index: int) -> Table: ...
 
+class BatchLayout:
+    """Which outputs a batch shows, and how they lie."""
+
+    def __init__(self, num_outputs: int, outputs: list[Any], names: bytes, time_major: bool) -> None: ...
+
 class Table:
     """One table of a mapped arena."""
 
@@ -126,9 +142,11 @@ class Table:
 
     def insert_batch(self, steps: object | None, priorities: object | None, timeout_s: object | None, values: object | None = None) -> tuple[Any, ...]: ...
 
-    def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+    def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
 
-    def get(self, keys: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+    def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
+
+    def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
 
     def keys(self) -> object: ...
 
@@ -146,6 +164,8 @@ class Table:
 
     def resume(self, timeout_s: object | None = None) -> None: ...
 
+    def end_waits(self) -> None: ...
+
     def can_insert(self, n: int) -> bool: ...
 
     def can_sample(self, n: int) -> bool: ...
@@ -160,10 +180,19 @@ class Table:
     @property
     def size(self) -> int: ...
 
+class View:
+    """Items where they lie, until they are released."""
+
+    def __init__(self, table: Table) -> None: ...
+
+    def draw(self, n: int, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def release(self) -> None: ...
+
 class Writer:
     """One stream."""
 
-    def __init__(self, table: Table, history: int, end_columns: Sequence[int], truncated: int, rules: list[Any], across_episodes: bool) -> None: ...
+    def __init__(self, table: Table, history: int, ends: tuple[Any, ...], rules: list[Any]) -> None: ...
 
     def append(self, step: object | None, priority: object | None, timeout_s: object | None) -> object: ...
 
@@ -213,6 +242,41 @@ class Writer:
 
     @property
     def episode_steps(self) -> int: ...
+
+    @property
+    def forked(self) -> bool: ...
+
+class VectorWriter:
+    """N streams, written by one call."""
+
+    def __init__(self, table: Table, num_streams: int, history: int, ends: tuple[Any, ...], rules: list[Any]) -> None: ...
+
+    def append(self, steps: object | None, num_rows: int, numbers: object, streams: object, priority: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def write_open(self, arrays: object, finish: bool, numbers: object, streams: object, priority: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def end_episodes(self, arrays: object | None, clear_history: bool, numbers: object, streams: object, priority: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def create_items(self, length: int, selection: int, priorities: object, numbers: object, streams: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def set_selection(self, number: int, rule: dict[Any, Any]) -> None: ...
+
+    def close(self, timeout_s: object | None) -> int: ...
+
+    def read_cell(self, stream: int, step: int, column: int) -> object: ...
+
+    def oldest_step(self, stream: int) -> int: ...
+
+    def num_steps(self, stream: int) -> int: ...
+
+    def episode_steps(self, stream: int) -> int: ...
+
+    def row_is_open(self, stream: int) -> bool: ...
+
+    def blocking_table(self, stream: int) -> int: ...
+
+    @property
+    def any_open(self) -> bool: ...
 
     @property
     def forked(self) -> bool: ...

@@ -94,6 +94,11 @@ class Signature:
         return tuple(leaf for leaf in self.leaves if leaf.spec.is_per_item)
 
     @cached_property
+    def has_optional(self) -> bool:
+        """Whether it has a column that steps may leave out."""
+        return any(leaf.spec.optional and not leaf.spec.is_per_item for leaf in self.leaves)
+
+    @cached_property
     def needs_decoding(self) -> bool:
         """Whether it has columns whose values are stored in the heap."""
         return any(leaf.spec.in_heap for leaf in self.leaves)
@@ -107,6 +112,11 @@ class Signature:
     def specs(self) -> Any:
         """The nested structure with each column's ArraySpec as its leaf; None where steps may have any structure."""
         return None if self.is_free else self.unflatten([leaf.spec for leaf in self.leaves])
+
+    @property
+    def root(self) -> structure.Node:
+        """The outermost node of the structure."""
+        return self._root
 
     def part(self, path: str) -> structure.Node | None:
         """Returns the part at a path of keys and field names, a column or several; None if there is none."""

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "arena.h"
+#include "leases.h"
 #include "patience.h"
 #include "rebuild.h"
 #include "sessions.h"
@@ -88,6 +89,12 @@ class ArenaHandle {
     return d;
   }
 
+  // Whether a read of this process is in flight, or a view of it not released: it may be waiting for itself.
+  bool names_chunks() const {
+    const Arena& a = get();
+    return a.session_index() != kNone && session_names_chunks(get(), a.session_index(), a.session_generation());
+  }
+
   std::vector<std::string> check(nb::handle timeout_s) const {
     std::vector<std::string> faults;
     run(timeout_s, [&](Arena& a, const Wait& w) { return check_invariants(a, w, faults); });
@@ -103,6 +110,7 @@ class ArenaHandle {
     const ArenaState& s = a.state();
     nb::dict d;
     d["num_chunks"] = a.geometry().num_chunks;
+    d["max_streams"] = a.geometry().max_streams;
     d["chunk_bytes"] = a.geometry().chunk_bytes;
     d["chunk_steps"] = a.geometry().chunk_steps;
     d["free_chunks"] = s.num_free.get();

@@ -57,8 +57,8 @@ class ValueList {
   }
 
   bool empty() const noexcept { return values_.empty(); }
-  const ValueBytes& at(size_t i) const { return values_[i]; }
-  uint64_t blocks(size_t i) const { return blocks_[i]; }
+  const ValueBytes& at(size_t i) const { return values_.at(i); }
+  uint64_t blocks(size_t i) const { return blocks_.at(i); }
 
  private:
   std::vector<nb::object> keep_;

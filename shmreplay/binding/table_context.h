@@ -1,15 +1,17 @@
 // What the table's and the writers' handles share, and how they read steps and priorities.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "arena.h"
+#include "patience.h"
 #include "status_error.h"
 #include "patience.h"
 #include "step_plan.h"
+#include "rule_writer.h"
 #include "step_values.h"
-#include "stream_writer.h"
 
 namespace shmreplay {
 
@@ -20,6 +22,7 @@ struct TableContext {
   std::unique_ptr<StepPlan> plan;
   nb::object canonical_batch = nb::none();  // steps -> (arrays, N)
   nb::object observer = nb::none();         // (what, pid, seconds) of long waits
+  std::atomic<bool> waits_ended{false};     // the observer ends every wait of the table's handle, and need not be waited for
 
   const StepPlan& bound_plan() const {
     if (plan == nullptr) raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
@@ -29,6 +32,7 @@ struct TableContext {
   std::string column_name(size_t c) const { return "table '" + facts->name + "': column " + std::to_string(c); }
   std::string values_name() const { return "table '" + facts->name + "': the values of an item"; }
   bool is_heap(size_t c) const { return plan->columns()[c].flags == kHeapColumn; }
+  GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended); }
 
   // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An absent
   // column's place is nullptr; opaque ones are looked at as values.
@@ -45,6 +49,18 @@ struct TableContext {
       arrays.push_back(leaf == Py_None ? nullptr : reinterpret_cast<PyArrayObject*>(leaf));
     }
     return arrays;
+  }
+
+  // Copies one cell: row `number` of an array that checked_arrays() took, into the writer's row. The GIL is not needed.
+  void write_cell(StreamWriter& writer, uint32_t column, PyArrayObject* array, size_t number) const {
+    const size_t row_bytes = plan->columns()[column].row_bytes;
+    std::memcpy(writer.cell(column), static_cast<const char*>(PyArray_DATA(array)) + number * row_bytes, row_bytes);
+  }
+
+  // The same of a heap column.
+  static void write_value(StreamWriter& writer, uint32_t column, const ValueBytes& value) {
+    if (value.size < 0) writer.write_no_value(column);
+    else writer.write_value(column, value.data, static_cast<uint32_t>(value.size));
   }
 
   // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact. kOk, or why there
@@ -73,14 +89,9 @@ struct TableContext {
     }
     for (uint32_t c = 0; c < arrays.size(); ++c) {
       if (plan->columns()[c].flags == kPerItemColumn || (!whole && (arrays[c] == nullptr || writer.has(c)))) continue;
-      if (!is_heap(c)) {
-        if (arrays[c] == nullptr) raise_error("InternalError", column_name(c) + " of a whole step is missing; please report");
-        std::memcpy(writer.cell(c), PyArray_DATA(arrays[c]), plan->columns()[c].row_bytes);
-      } else if (values[c].size < 0) {
-        writer.write_no_value(c);
-      } else {
-        writer.write_value(c, values[c].data, static_cast<uint32_t>(values[c].size));
-      }
+      if (is_heap(c)) write_value(writer, c, values[c]);
+      else if (arrays[c] != nullptr) write_cell(writer, c, arrays[c], 0);
+      else raise_error("InternalError", column_name(c) + " of a whole step is missing; please report");
       if (!whole) writer.mark(c);
     }
     return Status::kOk;
@@ -91,14 +102,12 @@ struct TableContext {
     return in_two_goes(deadline_ns, [&](const Wait& wait) { return writer.secure_blocks(n, wait); });
   }
 
-  // Writes what an item brings that begins with that step: `values` a uint8 array, or None. As secure_blocks().
-  Status bring_values(StreamWriter& writer, uint64_t first, nb::handle values, int64_t deadline_ns, BlockRef& ref) const {
-    ref = kNoValue;
+  // What an item brings: a uint8 array, or None. bring(bytes, size, wait) writes it; as secure_blocks().
+  template <class Bring>
+  Status bring_values(nb::handle values, int64_t deadline_ns, Bring bring) const {
     const ValueBytes bytes = value_bytes(values.ptr(), values_name());
     if (blocks_for(*arena, bytes, values_name()) == 0) return Status::kOk;
-    return in_two_goes(deadline_ns, [&](const Wait& wait) {
-      return writer.bring_values(first, bytes.data, static_cast<uint64_t>(bytes.size), wait, ref);
-    });
+    return in_two_goes(deadline_ns, [&](const Wait& wait) { return bring(bytes.data, static_cast<uint64_t>(bytes.size), wait); });
   }
 
  private:
@@ -106,25 +115,12 @@ struct TableContext {
   Status in_two_goes(int64_t deadline_ns, Go go) const {
     const Status s = go(kTryOnly);
     if (s != Status::kTimeout) return s;
-    GilPatience patience(observer.ptr());
-    const Wait wait{deadline_ns, &patience};
+    GilPatience asked = patience();
+    const Wait wait{deadline_ns, &asked};
     const GilRelease release;
     return go(wait);
   }
 };
-
-// Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss the
-// newest step. Of a per-item column there is one value, and no slice.
-inline Pattern whole_step_pattern(const StepPlan& plan, bool squeezed, const std::vector<bool>& lacking) {
-  Pattern p;
-  for (uint32_t c = 0; c < plan.columns().size(); ++c) {
-    const bool lacks = !lacking.empty() && lacking[c], per_item = plan.columns()[c].flags == kPerItemColumn;
-    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed || per_item ? kSqueezed : 0), per_item ? 0u : 1u,
-                         static_cast<uint32_t>(p.slices.size()), lacks ? 1u : 0u});
-    if (!per_item) p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
-  }
-  return p;
-}
 
 // -1 for None, which stands for the table's default. An int that no float holds becomes infinite, which no table takes.
 inline double priority_of(nb::handle priority, const TableFacts& facts) {
@@ -136,6 +132,16 @@ inline double priority_of(nb::handle priority, const TableFacts& facts) {
   if (overflowed) return HUGE_VAL;
   const nb::str text = nb::repr(priority);
   raise_error("TypeError", "table '" + facts.name + "': priority is " + text.c_str() + "; expected a number, or None");
+}
+
+// The n numbers of a contiguous float64 array; `what` names it in a refusal.
+inline const double* double_array(nb::handle values, npy_intp n, const char* what) {
+  if (!PyArray_Check(values.ptr())) throw nb::type_error((std::string(what) + ": expected a float64 array").c_str());
+  auto* array = reinterpret_cast<PyArrayObject*>(values.ptr());
+  if (PyArray_TYPE(array) != NPY_DOUBLE || !PyArray_IS_C_CONTIGUOUS(array) || PyArray_SIZE(array) != n) {
+    throw nb::type_error((std::string(what) + ": expected a contiguous float64 array as long as the call's items").c_str());
+  }
+  return static_cast<const double*>(PyArray_DATA(array));
 }
 
 }  // namespace shmreplay

@@ -12,8 +12,15 @@ constexpr uint32_t kEvictAtOnce = 8;   // chunks evicted before the next scan of
 
 }  // namespace
 
-Status evict_for_room(Arena& arena, const Wait& wait, bool& found) {
-  found = false;
+Status reclaim_room(Arena& arena, const Wait& wait, bool& made) {
+  uint32_t freed = 0;
+  const Status s = reclaim(arena, wait, freed);
+  made = freed > 0;
+  return s;
+}
+
+Status evict_for_room(Arena& arena, const Wait& wait, bool& made) {
+  made = false;
   const uint32_t want = std::clamp(arena.geometry().num_chunks / 32, 1u, kEvictAtOnce);
   uint32_t cursor = kNone;
   for (uint32_t evicted = 0; evicted < want;) {
@@ -23,7 +30,7 @@ Status evict_for_room(Arena& arena, const Wait& wait, bool& found) {
       if (const Status s = hold.begin(wait); s != Status::kOk) return s;
       chunk = find_evictable(hold, cursor, kEvictScan);
     }
-    if (chunk == kNone && cursor == kNone) return Status::kOk;
+    if (chunk == kNone && cursor == kNone) break;
     if (chunk == kNone) continue;
     for (bool done = false; !done;) {
       Hold hold(arena);
@@ -33,10 +40,11 @@ Status evict_for_room(Arena& arena, const Wait& wait, bool& found) {
       if (r.life.get().state != kChunkUsed || r.refs.get().windows != 0 || r.items.get().consuming != 0) break;
       done = evict_chunk_slice(hold, chunk);
     }
-    found = true;
+    made = true;
     ++evicted;
     cursor = kNone;
   }
+  if (made && wait.patience != nullptr) wait.patience->evicted_for_room();
   return Status::kOk;
 }
 

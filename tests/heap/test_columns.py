@@ -203,15 +203,21 @@ def test_every_dtype_goes_through_shared_memory_bit_for_bit(
 
 
 def test_compressed_frames_take_fewer_bytes_than_raw_ones(make_table: TableMaker) -> None:
+    """As `info().bytes` says, which counts the blocks that are in use."""
     shape, count = (84, 84), 64
     frames = [np.outer(np.arange(84), np.ones(84)).astype(np.uint8) + n for n in range(count)]
     packed = make_table(count, signature={"x": sr.ArraySpec(shape, "uint8", compression="lz4", mean_bytes=600)})
+    raw = make_table(count, signature={"x": sr.ArraySpec(shape, "uint8")})
     for frame in frames:
         packed.insert({"x": frame})
+        raw.insert({"x": frame})
     np.testing.assert_array_equal(packed.get(packed.keys()).data["x"], np.array(frames))
+    assert raw.info().bytes >= count * 84 * 84
+    assert 0 < packed.info().bytes < count * 84 * 84 / 4
     stats = packed._arena.stats()
     in_heap = (stats["num_blocks"] - stats["free_blocks"]) * stats["block_bytes"]
-    assert 0 < in_heap < count * 84 * 84 / 4
+    chunk_bytes = packed.estimate().chunk_bytes
+    assert packed.info().bytes == in_heap + stats["used_chunks"] * chunk_bytes
 
 
 def test_values_go_with_their_chunk(make_table: TableMaker) -> None:

@@ -52,7 +52,7 @@ def test_items_of_several_steps_are_lists_of_lists(make_table: TableMaker, chunk
             expected.append([step(k) for k in range(n + 1 - length, n + 1)])
         assert is_same(writer.history[-3:].tolist(), [step(n) for n in (27, 28, 29)])
         assert writer.history[-1].tolist() is None
-        with pytest.raises(TypeError, match="the table has no signature, steps are no arrays; use tolist"):
+        with pytest.raises(TypeError, match="the table has no signature, its steps are no arrays; use tolist"):
             writer.history[-1].numpy()
     batch = table.get(table.keys())
     assert is_same(batch.data, expected)

@@ -48,7 +48,7 @@ def batch_of(signature: Signature, data: list[Any], masks: list[Any], done: int,
     return Batch(native, done, signature, 0.0, **options)
 
 
-def example(ragged: Any = "pad", values: Any = None) -> tuple[Batch, dict[str, Any]]:
+def example(ragged: Any = "pad", values: Any = None, time_major: bool = False) -> tuple[Batch, dict[str, Any]]:
     """Two items of three rows, the last row of the second one padding, and a third item that was not drawn."""
     rng = np.random.default_rng(0)
     _, image, note, points, _ = SIGNATURE.leaves
@@ -58,13 +58,16 @@ def example(ragged: Any = "pad", values: Any = None) -> tuple[Batch, dict[str, A
         "points": [rng.normal(size=(size, 3)).astype("f4") for size in (2, 0, 1, 4, 1)],
     }
     padding: list[Any] = [None] * 4
+    ns = np.arange(9).reshape(3, 3)
     columns = [
-        np.arange(9).reshape(3, 3),
+        ns.T.copy() if time_major else ns,
         *(packed(leaf, rows[leaf.path] + padding, (3, 3)) for leaf in (image, note, points)),
         None,
     ]
     mask = np.array([[True, True, True], [True, True, False], [False, False, False]])
-    batch = batch_of(SIGNATURE, columns, [mask, mask, mask, mask, None], 2, ragged=ragged, values=values)
+    mask = mask.T.copy() if time_major else mask
+    options = {"ragged": ragged, "values": values, "time_major": time_major}
+    batch = batch_of(SIGNATURE, columns, [mask, mask, mask, mask, None], 2, **options)
     return batch, rows
 
 
@@ -104,6 +107,20 @@ def test_rows_of_any_size_may_be_joined() -> None:
     np.testing.assert_array_equal(batch.data["points"], np.concatenate(rows["points"]))
     assert batch.sizes["points"].tolist() == [[[2], [0], [1]], [[4], [1], [0]]]
     assert batch.data["image"].shape == (2, 3, 4, 3)
+
+
+def test_the_step_axis_may_come_first() -> None:
+    by_item, _ = example()
+    by_step, rows = example(time_major=True)
+    for name in ("n", "image", "note", "points"):
+        np.testing.assert_array_equal(by_step.data[name], by_item.data[name].swapaxes(0, 1))
+        np.testing.assert_array_equal(by_step.mask[name], by_item.mask[name].T)
+        assert by_step.mask[name].shape == (3, 2)
+    np.testing.assert_array_equal(by_step.sizes["points"], by_item.sizes["points"].swapaxes(0, 1))
+    np.testing.assert_array_equal(by_step.data["goal"], by_item.data["goal"])
+    joined, _ = example("concat", time_major=True)
+    np.testing.assert_array_equal(joined.data["points"], np.concatenate(rows["points"]))
+    assert joined.sizes["points"].shape == (3, 2, 1)
 
 
 def test_a_repeated_first_step_has_its_value_and_is_masked() -> None:

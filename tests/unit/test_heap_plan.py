@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmreplay import selectors
+from shmreplay import _core, selectors
 from shmreplay.heap_plan import HeapPlan, plan_heap
 from shmreplay.plan import chunk_bytes, estimate_of, plan
 from shmreplay.signature import Signature
@@ -86,13 +86,22 @@ def test_an_estimate_shows_the_heap() -> None:
     signature = {"x": ArraySpec((16,), "f4", optional=True), "goal": ArraySpec((15,), "f4", per="item")}
     spec = plan([Table("t", signature, 640, chunk_steps=64, max_streams=2)])
     sizes = {"index_bytes": 4096, "data_bytes": 8192, "chunk_bytes": 1024, "item_index_bytes": 120}
-    found = estimate_of(spec, sizes)
+    found = estimate_of(spec, lambda native: sizes)
     lines = [re.sub(" +", " ", line.strip()) for line in str(found).splitlines()]
     rows, items = spec.num_chunks * 64, 640 + 16 * 64
     assert f"heap {rows} steps x 64 B + {items} items x 64 B {rows + items} blocks 232.0 KiB" in lines
     assert found.heap == spec.heap
     assert found.row_bytes == 64
     assert found.bytes_per_step == 1024 // 64 + 64
+
+
+def test_the_core_lays_out_as_many_bytes_as_are_planned() -> None:
+    signature = {"x": ArraySpec((None,), "f4"), "state": ArraySpec((7,), "f4", mutable=True)}
+    spec = plan([Table("t", signature, 640, chunk_steps=64, max_streams=2)])
+    sizes = _core.plan_arena(spec.native())
+    assert sizes["heap_bytes"] == spec.heap.num_bytes
+    assert sizes["chunk_bytes"] == chunk_bytes(spec.columns, 64)
+    assert sizes["data_bytes"] >= spec.num_chunks * sizes["chunk_bytes"] + sizes["heap_bytes"]
 
 
 def test_more_blocks_than_can_be_numbered_are_refused() -> None:

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from shmreplay import _core
 from shmreplay.leaves import HEAP, MUTABLE, PER_ITEM, Leaf, as_spec
 from shmreplay.signature import Signature
 from shmreplay.specs import ArraySpec
@@ -121,3 +122,7 @@ def test_a_row_of_a_chunk_has_the_value_or_where_it_is(
 ) -> None:
     leaf = Leaf("x", spec, 0)
     assert (leaf.flags, leaf.row_bytes, leaf.stride) == (flags, row_bytes, stride)
+
+
+def test_the_kinds_of_columns_are_those_of_the_core() -> None:
+    assert (HEAP, MUTABLE, PER_ITEM) == (_core.HEAP_COLUMN, _core.MUTABLE_COLUMN, _core.PER_ITEM_COLUMN)
