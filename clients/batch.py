@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.checks import check_float
-from shmreplay.clients.decoding import Ragged, mask_of, show
+from shmreplay.clients.decoding import Ragged, Shown, mask_of, show
 from shmreplay.codecs import Bytes
 from shmreplay.item_structure import unflatten_outputs
 from shmreplay.leaves import Leaf
@@ -68,13 +68,14 @@ class Batch:
         smallest_probability: float,
         time_major: bool = False,
         ragged: Ragged = "pad",
+        shown: list[Shown] | None = None,
     ) -> None:
         self.time_major = time_major
         self._native = native
         self._done = done
         self._signature = signature
         self._smallest_probability = smallest_probability
-        self._shown = show(native, done, signature, ragged, time_major)
+        self._shown = show(native, done, signature, ragged, time_major) if shown is None else shown
         self.data: Any = self._unflatten([shown.data for shown in self._shown])
         self.keys: NDArray[np.int64] = native.keys[:done]
         self.priorities: NDArray[np.float64] = native.priorities[:done]

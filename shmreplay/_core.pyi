@@ -5,7 +5,7 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 2
+LAYOUT_VERSION: int = 3
 
 MAX_PRIORITY: float = 1e+280
 
@@ -23,6 +23,12 @@ UNFINISHED: int = -104
 
 STATUS_MISSING_CELL: int = 16
 
+COLUMN_TWICE: int = -105
+
+COLUMN_MISSING: int = -106
+
+LACKS_COLUMN: int = -102
+
 NO_VALUE: object = ...
 
 HEAP_COLUMN: int = 1
@@ -30,11 +36,6 @@ HEAP_COLUMN: int = 1
 MUTABLE_COLUMN: int = 2
 
 PER_ITEM_COLUMN: int = 4
-COLUMN_TWICE: int = -105
-
-COLUMN_MISSING: int = -106
-
-LACKS_COLUMN: int = -102
 
 STATUS_ERRORS: dict[Any, Any] = ...
 
@@ -51,6 +52,8 @@ STATUS_ARENA_FULL: int = 8
 STATUS_STRUCTURE: int = 12
 
 STATUS_TOO_LONG: int = 18
+
+STATUS_TOO_FEW_ITEMS: int = 19
 
 STATUS_HISTORY: int = 15
 
@@ -142,9 +145,11 @@ class Table:
 
     def insert_batch(self, steps: object | None, priorities: object | None, timeout_s: object | None, values: object | None = None) -> tuple[Any, ...]: ...
 
+    def extend(self, arrays: object, row_ends: object | None, history: int, ends: tuple[Any, ...], rules: list[Any], clear_history: bool, counted: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
+
     def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
 
-    def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
+    def sample(self, n: int, at_least: int, count: bool, distinct: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
 
     def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
 
@@ -159,6 +164,8 @@ class Table:
     def reset(self, timeout_s: object | None = None) -> None: ...
 
     def set_rate_limiter(self, samples_per_insert: float, min_size_to_sample: int, min_diff: float, max_diff: float, count_deletes: bool, rebase: bool, timeout_s: object | None = None) -> None: ...
+
+    def set_priority_exponent(self, exponent: float, timeout_s: object | None = None) -> None: ...
 
     def pause(self, inserts: bool, samples: bool, timeout_s: object | None = None) -> None: ...
 

@@ -7,6 +7,7 @@
 
 #include "arena.h"
 #include "patience.h"
+#include "sample_call.h"
 #include "status_error.h"
 #include "patience.h"
 #include "step_plan.h"
@@ -32,6 +33,18 @@ struct TableContext {
   std::string column_name(size_t c) const { return "table '" + facts->name + "': column " + std::to_string(c); }
   std::string values_name() const { return "table '" + facts->name + "': the values of an item"; }
   bool is_heap(size_t c) const { return plan->columns()[c].flags == kHeapColumn; }
+  // What a view draws with: a new one costs more than the draw. With the GIL.
+  std::unique_ptr<SampleCall> take_view_call() {
+    if (view_calls.empty()) return std::make_unique<SampleCall>(*arena);
+    std::unique_ptr<SampleCall> call = std::move(view_calls.back());
+    view_calls.pop_back();
+    return call;
+  }
+  void keep_view_call(std::unique_ptr<SampleCall> call) {
+    if (view_calls.size() < 4) view_calls.push_back(std::move(call));
+  }
+  std::vector<std::unique_ptr<SampleCall>> view_calls;
+
   GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended); }
 
   // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An absent

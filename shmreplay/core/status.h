@@ -23,7 +23,8 @@ enum class Status : int {
   kMissingCell = 16,    // an item selects what a step lacks
   kBadPriority = 17,    // a rule read a priority from the data that is not finite, negative or too large
   kTooLong = 18,        // an item has more rows than the batch is to have; nothing more was drawn
-  kBlobTooLarge = 19,   // values of a row, or of an item, that the whole block heap does not hold
+  kTooFewItems = 19,    // no item is left that the call has not drawn already
+  kBlobTooLarge = 20,   // values of a row, or of an item, that the whole block heap does not hold
 };
 
 }  // namespace shmreplay

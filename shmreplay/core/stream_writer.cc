@@ -189,12 +189,7 @@ void StreamWriter::mark(uint32_t column) noexcept {
 void StreamWriter::mark_all() noexcept {
   row_is_open_ = true;
   num_present_ = arena_.geometry().num_columns;
-  for (uint32_t w = 0; w < present_.size(); ++w) present_[w] = all_columns(w);
-}
-
-// The presence bits of a whole row, as far as word w has them.
-uint64_t StreamWriter::all_columns(uint32_t w) const noexcept {
-  return ~uint64_t{0} >> (64 - std::min(arena_.geometry().num_columns - 64 * w, 64u));
+  for (uint32_t w = 0; w < present_.size(); ++w) present_[w] = ~uint64_t{0} >> (64 - std::min(num_present_ - 64 * w, 64u));
 }
 
 void StreamWriter::restore_row(const std::vector<uint64_t>& present) noexcept {
@@ -324,11 +319,15 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     const uint32_t before = done;
     // Once a hold: the first newcomer at that priority keeps it the largest for the others.
     const double fallback = default_priority(hold, t);
-    for (; done < n && done - before < kInsertGroup && can_insert(*t.record, 1); ++done) {
+    for (; done < n && done - before < kInsertGroup && (!items->counted || can_insert(*t.record, 1)); ++done) {
       if (done > before && hold.room() < insert_entries(t, chunks) + kMaxOutputs) break;
       NewItem& item = items[done];
       item.priority = priorities[done] < 0 ? fallback : priorities[done];
       item.pattern = p.record;
+      if (!item.own_episode) {
+        item.episode = episode_;
+        item.episode_slot = episode_slots_[t.index];
+      }
       note_insert(hold, t, p, item);
       const Inserted in = insert_item(hold, t, item);
       keys[done] = in.key;
@@ -350,7 +349,7 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
 }
 
 Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const double* priorities, uint32_t n,
-                                 const Wait& wait, int64_t* keys, uint32_t& done, const BlockRef* values) {
+                                 const Wait& wait, int64_t* keys, uint32_t& done, RowsKind kind) {
   done = 0;
   while (done < n) {
     const uint32_t k = std::min(n - done, kInsertGroup);
@@ -358,12 +357,15 @@ Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const 
       items_[i] = NewItem{};
       items_[i].place = {chunk_, row_ + i};
       items_[i].num_steps = 1;
-      items_[i].own_episode = true;
-      if (values != nullptr) items_[i].values = values[done + i];
+      items_[i].own_episode = !kind.in_episode;
+      items_[i].counted = kind.counted;
+      items_[i].step = kind.in_episode ? static_cast<int64_t>(episode_steps_ + i) : 0;
+      if (kind.values != nullptr) items_[i].values = kind.values[done + i];
     }
+    mark_all();
     for (uint32_t i = 0; i < k; ++i) {
       for (uint32_t w = 0; w < present_.size(); ++w) {
-        arena_.presence(chunk_, row_ + i, w).store(all_columns(w), std::memory_order_relaxed);
+        arena_.presence(chunk_, row_ + i, w).store(present_[w], std::memory_order_relaxed);
       }
     }
     for (const uint32_t c : arena_.mutable_columns()) {
@@ -375,6 +377,10 @@ Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const 
     row_ += went_in;
     row_values_.keep_before(row_);
     row_is_open_ = false;
+    if (kind.in_episode) {
+      finished_ += went_in;
+      episode_steps_ += went_in;
+    }
     if (s != Status::kOk) return s;
   }
   return Status::kOk;
@@ -418,7 +424,6 @@ int64_t StreamWriter::put_in(Hold& hold, const DueItem& due, bool counted) {
   const Inserted in = insert_item(hold, t, item);
   episode_ = in.episode;
   episode_slots_[due.table] = in.episode_slot;
-  hold.set(t.record->last_insert_ns, coarse_now_ns());
   return in.key;
 }
 

@@ -210,3 +210,81 @@ def test_vector_writers_make_no_items_that_must_bring_a_value(make_table: TableM
         writer.create_items(trajectory={"x": writer.history["n"][-1]})
     assert other.get(other.keys()).mask["goal"].tolist() == [False, False]
     assert free_blocks(other) == other._arena.stats()["num_blocks"]
+
+
+# --- whole arrays, and batches of several tables --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk_steps", [1, 4, 64])
+def test_whole_arrays_go_in_as_a_writer_would_put_them(make_table: TableMaker, chunk_steps: int) -> None:
+    item = sr.Window({"n": (0, 3), "points": (0, 3), "note": (0, 3), "image": 0, "state": 0}, at_end="pad")
+    table = make_table(200, signature=COLUMNS, item=item, chunk_steps=chunk_steps)
+    twin = make_table(200, signature=COLUMNS, item=item, chunk_steps=chunk_steps)
+    ns, last = list(range(40)), [6, 7, 30, 39]
+    table.extend(steps(ns), episode_ends=np.isin(ns, last))
+    with twin.writer() as writer:
+        for n in ns:
+            writer.append(step(n))
+            if n in last:
+                writer.end_episode()
+    ours, theirs = (handle.get(handle.keys()) for handle in (table, twin))
+    for name in ("n", "points", "note", "image", "state"):
+        np.testing.assert_array_equal(ours.data[name], theirs.data[name])
+        np.testing.assert_array_equal(ours.mask[name], theirs.mask[name])
+    plain = make_table(200, signature=WITH_GOAL, chunk_steps=chunk_steps)
+    plain.extend(steps(ns))
+    check_rows(plain.get(plain.keys()), ns)
+    assert not plain.get(plain.keys()).mask["goal"].any()
+
+
+def test_an_extend_that_is_not_admitted_says_how_many_rows_are_in(make_table: TableMaker) -> None:
+    table = make_table.queue(5, signature=COLUMNS)
+    with pytest.raises(sr.RateLimitTimeout) as caught:
+        table.extend(steps(list(range(9))), timeout_s=0)
+    assert caught.value.num_rows == 5
+    check_rows(table.sample(5), [0, 1, 2, 3, 4])
+    table.extend(steps([5, 6, 7, 8]), timeout_s=0)
+    check_rows(table.sample(4), [5, 6, 7, 8])
+    assert check(table) == []
+
+
+def test_arrays_bring_no_values_of_items(make_table: TableMaker) -> None:
+    signature = {"n": sr.ArraySpec((), "int64"), "goal": sr.ArraySpec((), "int64", per="item")}
+    table = make_table(10, signature=signature)
+    with pytest.raises(ValueError, match="extend makes items, which brings no value of column 'goal'"):
+        table.extend({"n": np.arange(3)})
+
+
+def test_mixes_join_what_is_in_the_heap(make_table: TableMaker) -> None:
+    raw = {**WITH_GOAL, "image": sr.ArraySpec((12, 5), "uint8")}
+    one = spans(make_table)
+    other = make_table(100, signature=raw, item_steps=2, chunk_steps=4)
+    with other.writer() as writer:
+        for n in range(20, 24):
+            writer.append(step(n))
+            writer.create_item(length=min(n - 19, 2), values={"goal": np.arange(n, dtype="i4")})
+    batch = sr.mix([(one, 5), (other, 7)], seed=1).sample()
+    check_rows(batch, np.where(batch.mask["n"], batch.data["n"].astype(object), None))
+    newest = batch.data["n"].max(axis=1)
+    for i, n in enumerate(newest.tolist()):
+        expected = n if n >= 20 or n % 2 else 0
+        assert batch.sizes["goal"][i].tolist() == [expected]
+        assert batch.data["goal"][i, :expected].tolist() == list(range(expected))
+    assert batch.sources.tolist() == [0] * 5 + [1] * 7
+    turned = sr.mix([(one, 5), (other, 7)], seed=1).sample(time_major=True)
+    assert turned.data["points"].shape[:2] == turned.mask["points"].shape == (3, 12)
+    assert turned.sizes["points"].shape == (3, 12, 1)
+    for place in zip(*np.nonzero(turned.mask["points"]), strict=True):
+        n = int(turned.data["n"][place])
+        np.testing.assert_array_equal(turned.data["points"][place][: n % 5], points_of(n))
+    with sr.mix([(one, 5), (spans(make_table), 7)]).sampler(prefetch=2) as sampler:
+        for _ in range(6):
+            mixed = next(sampler)
+            check_rows(mixed, np.where(mixed.mask["n"], mixed.data["n"].astype(object), None))
+
+
+def test_mixes_of_steps_of_any_structure(make_table: TableMaker) -> None:
+    tables = [make_table(10, signature=None) for _ in range(2)]
+    for i, table in enumerate(tables):
+        table.insert({"of": i})
+    assert sr.mix([(tables[0], 2), (tables[1], 1)]).sample().data == [{"of": 0}, {"of": 0}, {"of": 1}]

@@ -128,12 +128,16 @@ void write_row(StreamWriter& writer, Arena& arena, uint64_t serial) {
   }
 }
 
-Status secure_row(StreamWriter& writer, Arena& arena, uint64_t serial, const Wait& wait) {
+uint64_t blocks_of_row(const Arena& arena, uint64_t serial) {
   uint64_t blocks = 0;
   for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
     if (arena.columns()[c].flags == kHeapColumn && !is_none(serial, c)) blocks += blocks_of(arena, value_of(serial, c).size());
   }
-  return writer.secure_blocks(blocks, wait);
+  return blocks;
+}
+
+Status secure_row(StreamWriter& writer, Arena& arena, uint64_t serial, const Wait& wait) {
+  return writer.secure_blocks(blocks_of_row(arena, serial), wait);
 }
 
 bool is_none(uint64_t serial, uint32_t column) { return (serial + column) % 5 == 0; }
@@ -194,7 +198,7 @@ Status Actor::try_insert(double priority, const Wait& wait, int64_t& key) {
     values = writer.write_item_value(brought.data(), static_cast<uint32_t>(brought.size()));
   }
   uint32_t done = 0;
-  const Status s = writer.insert_rows(table_, step, &priority, 1, wait, &key, done, &values);
+  const Status s = writer.insert_rows(table_, step, &priority, 1, wait, &key, done, {false, true, &values});
   if (s == Status::kOk) ++serial_;
   return s;
 }

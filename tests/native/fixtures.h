@@ -83,6 +83,7 @@ void poke(Word<T>& word, std::type_identity_t<T> value) {
 // Every column of the writer's open row gets bytes that only `serial` gives.
 void write_row(StreamWriter& writer, Arena& arena, uint64_t serial);
 // Blocks for a row of that serial. As a call that writes it would ask for them first.
+uint64_t blocks_of_row(const Arena& arena, uint64_t serial);
 Status secure_row(StreamWriter& writer, Arena& arena, uint64_t serial, const Wait& wait);
 // What a heap column shows of that serial: 0 to 400 bytes. `is_none`: for some serials no value at all.
 std::string value_of(uint64_t serial, uint32_t column);
