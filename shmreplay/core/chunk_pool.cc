@@ -221,7 +221,7 @@ Status reclaim(Arena& arena, const Wait& wait, uint32_t& freed) {
     Hold hold(arena);
     if (const Status s = hold.begin(wait); s != Status::kOk) return s;
     bound = arena.state().next_retire.get();
-    todo = arena.state().num_retired.get();
+    todo = std::min<uint64_t>(arena.state().num_retired.get(), arena.geometry().num_chunks);
   }
   if (todo == 0) return Status::kOk;
   const std::vector<uint32_t> named = named_chunks(arena);

@@ -11,6 +11,8 @@
 namespace shmreplay {
 namespace {
 
+constexpr uint32_t kMaxRows = 1u << 28;  // that a batch may show of an item: no slice reaches further
+
 // Whatever ends a call, an exception among it: what it named is given back.
 class DropAtEnd {
  public:
@@ -65,7 +67,10 @@ void SampleCall::note_table(const TableFacts& t) {
   structure_pattern_ = t.record->structure_pattern.get();
   const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
   rows_.resize(n);
-  for (uint32_t o = 0; o < n; ++o) rows_[o] = t.record->longest[o].get();
+  for (uint32_t o = 0; o < n; ++o) {
+    rows_[o] = t.record->longest[o].get();
+    if (rows_[o] > kMaxRows) corrupt("a table's longest output");
+  }
 }
 
 // How many draws of `want` the limiter admits now.

@@ -29,7 +29,7 @@ class Selector {
   void pick_group(const double* u, uint32_t n, uint32_t* items) const;
 
   // With which probability pick() answers g now.
-  double probability(uint32_t g) const noexcept;
+  double probability(uint32_t g) const;
 
   void prefetch(uint32_t g) const noexcept;
 
@@ -40,7 +40,11 @@ class Selector {
   SumTree tree() const noexcept { return SumTree(arena_, layout_.sum); }
   Word<uint32_t>& dense(uint64_t i) const;
   HeapNode& node(uint64_t i) const;
-  uint32_t slot(uint32_t g) const noexcept { return g - static_cast<uint32_t>(table_.item_base); }
+  uint32_t slot(uint32_t g) const {
+    const uint32_t slot = g - static_cast<uint32_t>(table_.item_base);
+    if (slot >= table_.capacity) corrupt("a table's list or heap names an item of another");
+    return slot;
+  }
   uint32_t pick_dense(double u) const;
 
   uint32_t position(uint32_t g) const;

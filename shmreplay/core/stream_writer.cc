@@ -93,9 +93,12 @@ Status StreamWriter::try_chunk(const Wait& wait, bool steal, bool& found) {
 Status StreamWriter::evict_for_room(const Wait& wait, bool& found) {
   found = false;
   const uint32_t want = std::clamp(arena_.geometry().num_chunks / 32, 1u, kEvictAtOnce);
+  const uint64_t most_looks = uint64_t{want} * (arena_.geometry().num_chunks / kEvictScan + 2);
   uint32_t cursor = kNone;
+  uint64_t looks = 0;  // a list that leads back into itself has no end
   for (uint32_t evicted = 0; evicted < want;) {
     uint32_t chunk;
+    if (looks++ > most_looks) return Status::kOk;
     {
       Hold hold(arena_);
       if (const Status s = hold.begin(wait); s != Status::kOk) return s;
