@@ -13,6 +13,7 @@ from shmreplay.item_structure import unflatten_outputs
 from shmreplay.signature import Signature
 
 Normalise = Literal["batch", "table"] | None
+Output = tuple[int, bool, int]  # its column, whether it has no step axis, how long that is
 
 
 class NativeBatch(NamedTuple):
@@ -40,6 +41,7 @@ class Batch:
     Attributes:
         data: the table's structure with an array a leaf, of the column's dtype: `[B, ...]` for one-step items,
             `[B, L, ...]` for items of up to L steps. Rows that an item does not have are 0.
+        time_major: whether arrays with a step axis, those of `mask` among them, are `[L, B, ...]` instead.
         keys: int64 `[B]`, for `update_priorities`, `delete` and `get`.
         priorities: float64 `[B]`, when drawn.
         probabilities: float64 `[B]`: with which each was drawn; 1 for Fifo, Lifo and heaps.
@@ -51,12 +53,20 @@ class Batch:
         ages: int64 `[B]`: inserts into the table since each item's own.
     """
 
-    def __init__(self, native: NativeBatch, done: int, signature: Signature, smallest_probability: float) -> None:
+    def __init__(
+        self,
+        native: NativeBatch,
+        done: int,
+        signature: Signature,
+        smallest_probability: float,
+        time_major: bool = False,
+    ) -> None:
+        self.time_major = time_major
         self._native = native
         self._done = done
         self._signature = signature
         self._smallest_probability = smallest_probability
-        self.data: Any = self._structured(native.data)
+        self.data: Any = self._by_step(native.data)
         self.keys: NDArray[np.int64] = native.keys[:done]
         self.priorities: NDArray[np.float64] = native.priorities[:done]
         self.probabilities: NDArray[np.float64] = native.probabilities[:done]
@@ -67,12 +77,17 @@ class Batch:
         self.ages: NDArray[np.int64] = native.ages[:done]
 
     @classmethod
-    def empty(cls, signature: Signature) -> Batch:
-        """A batch of no items; its columns have no step axis."""
-        data = [np.empty((0, *leaf.spec.shape), leaf.spec.dtype) for leaf in signature.leaves]
+    def empty(cls, signature: Signature, names: bytes = b"", outputs: Sequence[Output] | None = None) -> Batch:
+        """A batch of no items; of `outputs`, or else of the signature's columns without a step axis."""
+        if outputs is None:
+            outputs = [(leaf.index, True, 1) for leaf in signature.leaves]
+        data, squeezed = [], [squeezed for _, squeezed, _ in outputs]
+        for column, is_squeezed, rows in outputs:
+            spec = signature.leaves[column].spec
+            data.append(np.empty((0, *(() if is_squeezed else (rows,)), *spec.shape), spec.dtype))
         lengths = [np.empty(0, np.int32) for _ in data]
         ints, floats = np.empty(0, np.int64), np.empty(0, np.float64)
-        head = (b"", [True] * len(data), list(range(len(data))), data, lengths, [None] * len(data))
+        head = (names, squeezed, [column for column, _, _ in outputs], data, lengths, [None] * len(data))
         return cls(NativeBatch(*head, ints, floats, floats, ints, ints, ints, ints, ints), 0, signature, 0.0)
 
     def __len__(self) -> int:
@@ -85,12 +100,15 @@ class Batch:
 
     @property
     def mask(self) -> Any:
-        """In data's structure: bool, True where a row is real: `[B, L]`, or `[B]` where there is no step axis."""
+        """In data's structure: bool, True where a row is real: `[B, L]`, or `[B]` where there is no step axis.
+
+        `[L, B]` if `time_major`.
+        """
         masks = [
             np.ones(data.shape[: 1 if squeezed else 2], np.bool_) if mask is None else mask
             for mask, data, squeezed in zip(self._native.masks, self._native.data, self._native.squeezed, strict=True)
         ]
-        return self._structured(masks)
+        return self._by_step(masks)
 
     def weights(self, beta: float, normalise: Normalise = "batch") -> NDArray[np.float64]:
         """Importance weights `(N * P(i)) ** -beta` (Schaul et al. 2016), float64 `[B]`.
@@ -123,7 +141,17 @@ class Batch:
         return self._smallest_probability if self._smallest_probability > 0 else float(self.probabilities.min())
 
     def _structured(self, values: Sequence[NDArray[Any]]) -> Any:
-        counted = [value[: self._done] for value in values]
+        return self._unflatten([value[: self._done] for value in values])
+
+    def _by_step(self, values: Sequence[NDArray[Any]]) -> Any:
+        if not self.time_major:
+            return self._structured(values)
+        axes = zip(values, self._native.squeezed, strict=True)
+        return self._unflatten(
+            [value[: self._done] if squeezed else value[:, : self._done] for value, squeezed in axes]
+        )
+
+    def _unflatten(self, counted: Sequence[NDArray[Any]]) -> Any:
         names = self._native.names
         return unflatten_outputs(names, counted) if names else self._signature.unflatten(counted)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from shmreplay import _core
+from shmreplay import _core, selectors
+from shmreplay.plan import harmonic
+from shmreplay.tables import Table
 
 logger = logging.getLogger("shmreplay")
 
@@ -62,10 +64,13 @@ def explain_looks(arena: _core.Arena, info: dict[str, Any]) -> str:
 def explain_chunks(arena: _core.Arena) -> str:
     """Says which chunks are where."""
     stats = arena.stats()
+    own = ""
+    if arena.names_chunks():
+        own = " (some by this process itself: a view keeps its chunks until it is released)"
     holders = "referred to by items or open writers" if _has_items(arena) else "held by open writers, none by items"
     return (
         f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are {holders}, "
-        f"{stats['retired_chunks']} are still being read, {stats['free_chunks']} are free"
+        f"{stats['retired_chunks']} are still being read{own}, {stats['free_chunks']} are free"
     )
 
 
@@ -103,30 +108,46 @@ def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pi
         )
         return
     is_due = seconds == FIRST_REPORT_S or (seconds > FIRST_REPORT_S and seconds % LATER_REPORTS_S == 0)
-    is_lone = seconds == 1 and len(arena.sessions()) <= 1
+    waits_for_itself = arena.stats()["free_chunks"] == 0 and arena.names_chunks()
+    is_lone = seconds == 1 and (waits_for_itself or len(arena.sessions()) <= 1)
     if not (is_due or is_lone):
         return
     info = {**table.info(), "can_insert": table.can_insert(1)}
     reasons = [explain(arena, info) for side, explain in _SIDES if info[side]]
+    if waits_for_itself:
+        reasons.append(explain_chunks(arena))
     if not reasons:  # nobody waits for the limiter: it is a chunk that is wanted, or an item to look at
         reasons = [explain_chunks(arena) if info["size"] > 0 else explain_looks(arena, info)]
     logger.warning("table %r: blocked for %d s: %s", name, seconds, "; ".join(reasons))
 
 
-def report_eviction(arena: _core.Arena, table: _core.Table, name: str) -> None:
-    """Warns that items are evicted before the table is full, and says what room it would take."""
+def report_eviction(arena: _core.Arena, table: _core.Table, spec: Table) -> None:
+    """Warns that items are evicted before the table is full, says why, and what room it would take."""
     stats, info = arena.stats(), table.info()
     have = stats["num_chunks"] * stats["chunk_steps"]
     needed = -(-have * info["max_size"] // max(info["size"], 1))
     logger.warning(
-        "table %r: its steps do not fit: at %d of %d items the oldest are evicted for room. Its items span more steps "
-        "than planned for, or overlap less: create it with capacity_steps=%d or so. Said once; "
-        "info().evicted_for_room counts",
-        name,
+        "table %r: its steps do not fit: at %d of %d items the oldest are evicted for room. %s: create it with "
+        "capacity_steps=%d or so%s. Said once; info().evicted_for_room counts",
+        spec.name,
         info["size"],
         info["max_size"],
-        needed,
+        *_explain_eviction(spec, stats["chunk_steps"], needed),
     )
 
 
+def _explain_eviction(spec: Table, chunk_steps: int, needed: int) -> tuple[str, int, str]:
+    """Why items that were planned for do not fit, how many steps would, and what else could be done."""
+    if not isinstance(spec.remover, _BY_PRIORITY) or chunk_steps == 1:
+        return "Its items span more steps than planned for, or overlap less", needed, ""
+    return (
+        f"Its remover {type(spec.remover).__name__} goes by priority, and a chunk of {chunk_steps} steps is free only "
+        f"when its last item has gone: where priorities stay as they are that takes up to {chunk_steps} times the "
+        f"space, and {harmonic(chunk_steps):.2f} times where they change, which is planned for",
+        needed,
+        ", or chunk_steps=1, where it makes no difference",
+    )
+
+
+_BY_PRIORITY = (selectors.MinHeap, selectors.MaxHeap, selectors.Prioritized)
 _SIDES = (("blocked_inserts", explain_inserts), ("blocked_samples", explain_samples))

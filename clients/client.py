@@ -6,7 +6,8 @@ import contextlib
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
 
 from shmreplay.clients.attachments import Attachment, Mapping, mappings
 from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["Attachment", "Client", "connect"]
 
 DETACH_TIMEOUT_S = 5.0
+
+
+class Dependent(Protocol):
+    """What ends with its client: a view, a sampler."""
+
+    def close(self) -> None:
+        """Ends it. Idempotent."""
 
 
 def connect(address: str | None = None, timeout_s: float | None = 10) -> Client:
@@ -58,6 +66,7 @@ class Client:
         self._attachments: dict[str, Attachment] = {}
         self._held: dict[int, Mapping] = {}
         self._is_closed = False
+        self._dependents = WeakValueDictionary[int, Dependent]()  # by identity
 
     @property
     def address(self) -> str:
@@ -231,10 +240,20 @@ class Client:
         if self._is_closed:
             return
         self._is_closed = True
+        for reference in self._dependents.valuerefs():  # a list made at once, whatever other threads add
+            if (dependent := reference()) is not None:
+                dependent.close()
         try:
             self._detach_all()
         finally:
             self.connection.close()
+
+    def add_dependent(self, dependent: Dependent) -> None:
+        """Closes it with this client, unless it is garbage by then. Raises ShmReplayError if that is over."""
+        self._dependents[id(dependent)] = dependent
+        if self._is_closed:
+            dependent.close()
+            self._check_open()
 
     def __enter__(self) -> Client:
         return self

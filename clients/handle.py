@@ -16,7 +16,9 @@ from shmreplay.clients.blocking import (
     report_wait,
 )
 from shmreplay.clients.randomness import Randomness
-from shmreplay.tables import Table
+from shmreplay.clients.sampling import Arrangement, Arrangements, Columns, PadTo
+from shmreplay.plan import plan
+from shmreplay.tables import Table, unpack_specs
 
 if TYPE_CHECKING:
     from shmreplay.clients.client import Attachment, Client
@@ -26,23 +28,35 @@ EXPECTED_PRIORITY = f"priorities must be finite, >= 0 and at most {_core.MAX_PRI
 _INSERTS = ("insert", "insert_batch")
 
 
+class Stop:
+    """Says that nobody wants the outcome of a handle's calls any more; `end_waits` then ends those that wait."""
+
+    is_set = False
+
+
 class Handle:
     """One table of an attached arena. Attaches anew in a forked child."""
 
-    def __init__(self, client: Client, name: str, attachment: Attachment, seed: Any = None) -> None:
+    def __init__(
+        self, client: Client, name: str, attachment: Attachment, seed: Any = None, stop: Stop | None = None
+    ) -> None:
         self._client = client
         self._name = name
         self._random = Randomness(seed)
         self._warned_stale = False
+        self._stop = stop
         self._bind(attachment)
 
     def _bind(self, attachment: Attachment) -> None:
         self._arena = attachment.arena
         self._spec = attachment.table
+        self._has_spans = self._spec.item is not None or self._spec.item_steps > 1
         self._index = attachment.index
         self._sig = attachment.table.sig
         self._native = attachment.arena.table(attachment.index)
-        client, arena, name, control = self._client, self._arena, self._name, self._arena.table(attachment.index)
+        self._arrangements = Arrangements(self._sig)
+        client, arena, name, spec = self._client, self._arena, self._name, self._spec
+        control, stop = arena.table(attachment.index), self._stop
 
         warned = set[str]()
 
@@ -50,11 +64,13 @@ class Handle:
             if what == "waiting":
                 if client.is_closed:
                     raise_closed(name)  # ends the wait
+                if stop is not None and stop.is_set:
+                    raise errors.ShmReplayError(f"table {name!r}: the sampler that waits was closed")
             elif what != "evicted":
                 report_wait(arena, control, name, what, pid, seconds)
             elif what not in warned:
                 warned.add(what)
-                report_eviction(arena, control, name)
+                report_eviction(arena, control, spec)
 
         self._native.bind(
             self._sig.native_plan(),
@@ -110,6 +126,21 @@ class Handle:
         if self._arena.forked:
             self._bind(self._client._attach(self._name))
 
+    def _arrange(
+        self, call: str, columns: Columns, pad_to: PadTo, time_major: bool, timeout_s: float | None
+    ) -> Arrangement:
+        """The arrangement of these options. All but `get` wait for the first item: it fixes the structure."""
+        while self._arrangements.items is None:
+            self._check_open()
+            status, names, outputs = self._native.structure(call != "get", call != LOOK, timeout_s)
+            if status == 0 and outputs is None:
+                break
+            if status == 0:
+                self._arrangements.learn(names, outputs)
+            elif not self._recover(status):
+                self._raise_status(status, call, timeout_s)
+        return self._arrangements.of(columns, pad_to, time_major)
+
     def _recover(self, status: int) -> bool:
         """After a fork: attaches anew, so that the call can be repeated."""
         if status != _core.STATUS_FORKED:
@@ -136,13 +167,20 @@ class Handle:
             )
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or ValueError
-        raise_with(error(f"{self._where}: {call}: {message}"), **parts)
+        raise_with(error(f"{self._where}: {call}: {message}{self._limits_named(message)}"), **parts)
+
+    def _limits_named(self, message: str) -> str:
+        """The arena's limits that a text names, with their numbers; they are its largest, of all tables in it."""
+        spec = plan(unpack_specs(self._arena.specs))
+        numbers = {"max_streams": spec.max_streams, "max_sessions": spec.max_sessions, "chunk_steps": spec.chunk_steps}
+        named = [f"{name} is {number}" for name, number in numbers.items() if name in message]
+        return f" ({', '.join(named)})" if named else ""
 
     def _refuse_single_steps(self, call: str) -> NoReturn:
         self._control()  # a table that is gone has that to say first
         declared, remedy = f"item_steps={self._spec.item_steps}", "table.writer() and create_item(length=...)"
         if self._spec.item is not None:
-            declared, remedy = "item=, a window", "table.writer() and append(...)"
+            declared, remedy = "item=, a window or pattern", "table.writer() and append(...)"
         raise ValueError(
             f"{self._where}: {call} makes single-step items, but the table was declared with {declared}; use {remedy}"
         )
@@ -150,7 +188,7 @@ class Handle:
     def _raise_timeout(self, call: str, timeout_s: float | None, asked: int, parts: dict[str, Any]) -> NoReturn:
         info = {**self._native.info(), "can_insert": self._native.can_insert(1)}
         # Steps alone wait for nothing but room; those that are items at once may wait for either.
-        reasons = {"sample": explain_samples, LOOK: explain_looks, "append": explain_room}
+        reasons = {"sample": explain_samples, "view": explain_samples, LOOK: explain_looks, "append": explain_room}
         reason = reasons.get(call, explain_inserts)(self._arena, info)
         done = ""
         if (batch := parts.get("batch")) is not None:

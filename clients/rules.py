@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from shmreplay.errors import SignatureMismatch
-from shmreplay.patterns import Pattern
+from shmreplay.rules import RULES, Rule
 from shmreplay.signature import Signature
 from shmreplay.tables import Table
-from shmreplay.windows import Window
-
-Rule: TypeAlias = Window | Pattern
 
 
 def read_rules(patterns: Iterable[object] | None, where: str) -> list[Rule]:
     """Returns the rules of a writer's `patterns=`. Raises TypeError for what is none."""
     rules: list[Rule] = []
     for rule in patterns or ():
-        if not isinstance(rule, (Window, Pattern)):
+        if not isinstance(rule, RULES):
             raise TypeError(f"{where}: patterns= has {rule!r}; expected windows and patterns, such as sr.NStep(3)")
         rules.append(rule)
     return rules

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from shmreplay import _core, structure
 from shmreplay.clients.blocking import explain_inserts
 from shmreplay.clients.history import Output, expired, history_of, missing, read_trajectory
-from shmreplay.clients.rules import Rule, check_structure
+from shmreplay.clients.rules import check_structure
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
+from shmreplay.rules import Rule
 from shmreplay.tables import unpack_specs
 from shmreplay.windows import REACH_HISTORY
 

@@ -15,6 +15,7 @@ from shmreplay.daemon.creation import Creation
 from shmreplay.daemon.reaper import ClientProcess, Reaper, Session
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError, TableNotFound
+from shmreplay.plan import by_arena
 from shmreplay.segments import SegmentStore
 from shmreplay.tables import Table
 
@@ -57,7 +58,7 @@ class Registry:
 
         Raises ValueError with the differences if one exists with other specs, ShmReplayError if there is no room.
         """
-        groups = _by_arena(tables)
+        groups = by_arena(tables)
         for name, group in groups.items():
             self._is_there(name, group)  # what cannot be is refused before anything is made
         created: list[ManagedArena] = []
@@ -264,17 +265,6 @@ def _session_for(
             if (entry["session"], entry["generation"]) == (known.index, known.generation):
                 return known.index, known.generation
     return native.open_session(process.pid, process.start_time, timeout_s)
-
-
-def _by_arena(tables: Sequence[Table]) -> dict[str, list[Table]]:
-    groups: dict[str, list[Table]] = {}
-    names: set[str] = set()
-    for table in tables:
-        if table.name in names:
-            raise ValueError(f"table {table.name!r} is given twice; names of tables are unique")
-        names.add(table.name)
-        groups.setdefault(table.arena_name, []).append(table)
-    return groups
 
 
 def _check_same(existing: Table, wanted: Table) -> None:

@@ -26,8 +26,10 @@ from shmreplay import rate_limiters, selectors
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.client import Client, connect
 from shmreplay.clients.info import TableInfo
+from shmreplay.clients.sampler import Sampler
 from shmreplay.clients.server import Server
 from shmreplay.clients.table import TableHandle
+from shmreplay.clients.view import View
 from shmreplay.clients.writer import Writer
 from shmreplay.errors import (
     ArenaFull,
@@ -63,6 +65,7 @@ __all__ = [
     "NStep",
     "Pattern",
     "RateLimitTimeout",
+    "Sampler",
     "SegmentFailed",
     "Sequence",
     "Server",
@@ -76,6 +79,7 @@ __all__ = [
     "TableNotFound",
     "Transition",
     "Unroll",
+    "View",
     "Window",
     "Writer",
     "connect",

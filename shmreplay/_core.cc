@@ -7,6 +7,7 @@
 
 #include "binding/arena_handle.h"
 #include "binding/table_handle.h"
+#include "binding/view_handle.h"
 #include "binding/writer_handle.h"
 #include "robust_lock.h"
 
@@ -106,7 +107,9 @@ NB_MODULE(_core, m) {
 
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.attr("MAX_PRIORITY") = kMaxPriority;
+  m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
   m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
+  m.attr("WRONG_ARRAYS") = TableHandle::kWrongArrays;
   m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
   m.attr("NEEDS_FINAL_STEP") = WriterHandle::kNeedsFinalStep;
   m.attr("UNFINISHED") = WriterHandle::kUnfinished;
@@ -121,6 +124,7 @@ NB_MODULE(_core, m) {
   m.attr("STATUS_FORKED") = static_cast<int>(Status::kForked);
   m.attr("STATUS_ARENA_FULL") = static_cast<int>(Status::kArenaFull);
   m.attr("STATUS_STRUCTURE") = static_cast<int>(Status::kStructure);
+  m.attr("STATUS_TOO_LONG") = static_cast<int>(Status::kTooLong);
   m.attr("STATUS_HISTORY") = static_cast<int>(Status::kHistory);
 
   m.def("layout_hash", &layout_hash, "Hash of the segment's layout, the lock and the C library.");
@@ -150,6 +154,7 @@ NB_MODULE(_core, m) {
       .def("end_calls", &ArenaHandle::end_calls, "timeout_s"_a)
       .def("drop", &ArenaHandle::drop, "timeout_s"_a.none() = nb::none())
       .def("lock_holder", &ArenaHandle::lock_holder)
+      .def("names_chunks", &ArenaHandle::names_chunks)
       .def("check", &ArenaHandle::check, "timeout_s"_a.none() = nb::none())
       .def("rebuild", &ArenaHandle::rebuild, "timeout_s"_a.none() = nb::none())
       .def("stats", &ArenaHandle::stats)
@@ -157,12 +162,17 @@ NB_MODULE(_core, m) {
       .def("close", &ArenaHandle::close)
       .def("table", [](const ArenaHandle& a, uint32_t index) { return new TableHandle(a, index); }, "index"_a, nb::rv_policy::take_ownership);
 
+  nb::class_<BatchLayout>(m, "BatchLayout", "Which outputs a batch shows, and how they lie.")
+      .def(nb::init<uint32_t, nb::list, nb::bytes, bool>(), "num_outputs"_a, "outputs"_a, "names"_a, "time_major"_a);
+
   nb::class_<TableHandle>(m, "Table", "One table of a mapped arena.")
       .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none())
       .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none())
-      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "uniforms"_a, "timeout_s"_a.none())
-      .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none())
+      .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
+      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "uniforms"_a, "timeout_s"_a.none(), "layout"_a.none(),
+           "out"_a.none())
+      .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
       .def("delete", &TableHandle::remove, "keys"_a, "timeout_s"_a.none())
@@ -171,12 +181,18 @@ NB_MODULE(_core, m) {
            "max_diff"_a, "count_deletes"_a, "rebase"_a, "timeout_s"_a.none() = nb::none())
       .def("pause", &TableHandle::pause, "inserts"_a, "samples"_a, "timeout_s"_a.none() = nb::none())
       .def("resume", &TableHandle::resume, "timeout_s"_a.none() = nb::none())
+      .def("end_waits", &TableHandle::end_waits)
       .def("can_insert", &TableHandle::can_insert, "n"_a)
       .def("can_sample", &TableHandle::can_sample, "n"_a)
       .def("info", &TableHandle::info)
       .def("priority_stats", &TableHandle::priority_stats)
       .def_prop_ro("dropped", &TableHandle::dropped)
       .def_prop_ro("size", &TableHandle::size);
+
+  nb::class_<ViewHandle>(m, "View", "Items where they lie, until they are released.")
+      .def(nb::init<const TableHandle&>(), "table"_a)
+      .def("draw", &ViewHandle::draw, "n"_a, "uniforms"_a, "timeout_s"_a.none())
+      .def("release", &ViewHandle::release);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")
       .def(nb::init<const TableHandle&, uint32_t, std::vector<uint32_t>, int, nb::list, bool>(), "table"_a, "history"_a,

@@ -9,7 +9,11 @@ LAYOUT_VERSION: int = 1
 
 MAX_PRIORITY: float = 1e+280
 
+VIEW_CHUNKS: int = 832
+
 BAD_PRIORITY: int = -100
+
+WRONG_ARRAYS: int = -101
 
 NEEDS_END_EPISODE: int = -101
 
@@ -34,6 +38,8 @@ STATUS_FORKED: int = 5
 STATUS_ARENA_FULL: int = 8
 
 STATUS_STRUCTURE: int = 12
+
+STATUS_TOO_LONG: int = 18
 
 STATUS_HISTORY: int = 15
 
@@ -97,6 +103,8 @@ class Arena:
 
     def lock_holder(self) -> object: ...
 
+    def names_chunks(self) -> bool: ...
+
     def check(self, timeout_s: object | None = None) -> list[str]: ...
 
     def rebuild(self, timeout_s: object | None = None) -> None: ...
@@ -109,6 +117,11 @@ class Arena:
 
     def table(self, index: int) -> Table: ...
 
+class BatchLayout:
+    """Which outputs a batch shows, and how they lie."""
+
+    def __init__(self, num_outputs: int, outputs: list[Any], names: bytes, time_major: bool) -> None: ...
+
 class Table:
     """One table of a mapped arena."""
 
@@ -118,9 +131,11 @@ class Table:
 
     def insert_batch(self, steps: object | None, priorities: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
 
-    def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+    def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
 
-    def get(self, keys: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+    def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
+
+    def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
 
     def keys(self) -> object: ...
 
@@ -136,6 +151,8 @@ class Table:
 
     def resume(self, timeout_s: object | None = None) -> None: ...
 
+    def end_waits(self) -> None: ...
+
     def can_insert(self, n: int) -> bool: ...
 
     def can_sample(self, n: int) -> bool: ...
@@ -149,6 +166,15 @@ class Table:
 
     @property
     def size(self) -> int: ...
+
+class View:
+    """Items where they lie, until they are released."""
+
+    def __init__(self, table: Table) -> None: ...
+
+    def draw(self, n: int, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def release(self) -> None: ...
 
 class Writer:
     """One stream."""

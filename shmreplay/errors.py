@@ -23,7 +23,7 @@ class RateLimitTimeout(ShmReplayError, TimeoutError):
 
     Attributes:
         batch: the batch of items drawn before the time was up, or None. On a table that consumes its items they are
-            gone from the table, so this is the only place where they are.
+            gone from the table, so this is the only place where they are. Of a view: copies of its items.
         keys: int64 array `[k]` with the keys of the items that were inserted before the time was up, or None.
     """
 

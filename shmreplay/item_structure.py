@@ -50,15 +50,21 @@ class ItemStructure:
         tree = structure.DictNode(
             tuple(output.name for output in outputs), tuple(part for part in parts if part is not None)
         )
-        packed: bytes = msgpack.packb(structure.to_wire(tree))
-        return cls(columns, packed)
+        return cls(columns, pack_node(tree))
+
+
+def pack_node(node: structure.Node) -> bytes:
+    """Returns how outputs nest, as a segment keeps it; `node_of` is its inverse."""
+    packed: bytes = msgpack.packb(structure.to_wire(node))
+    return packed
 
 
 @functools.lru_cache(maxsize=256)
-def _node_of(names: bytes) -> structure.Node:
+def node_of(names: bytes) -> structure.Node:
+    """Returns what `pack_node` packed, its leaves numbered depth first."""
     return structure.from_wire(msgpack.unpackb(names), itertools.count())
 
 
 def unflatten_outputs(names: bytes, values: Sequence[object]) -> Any:
     """Returns the nested structure that `names` describes, with `values[i]` for output i."""
-    return structure.unflatten(_node_of(names), values)
+    return structure.unflatten(node_of(names), values)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from shmreplay.checks import check_float, check_int
+from shmreplay.checks import check_float, check_int, wire_field
 from shmreplay.item_structure import ItemStructure, Selected
-from shmreplay.priorities import PriorityRule, read_priority, scalar_column
+from shmreplay.priorities import PriorityRule, priority_from_wire, priority_to_wire, read_priority, scalar_column
 from shmreplay.signature import Signature
 from shmreplay.windows import FAR, REACH_HISTORY
 
@@ -32,6 +32,20 @@ class Condition:
         """The condition as the core reads it."""
         column = 0 if self.column is None else scalar_column(self.column, signature, f"{where}: when.data")
         return (self.kind, COMPARISONS.index(self.compare), self.modulo, float(self.value), column)
+
+    def to_wire(self) -> list[object]:
+        """Returns plain values for msgpack; `from_wire` is its inverse."""
+        return [self.kind, self.compare, self.value, self.modulo, self.column]
+
+    @classmethod
+    def from_wire(cls, wire: object) -> Condition:
+        """Remakes a condition from what `to_wire` returned. Raises ValueError for what is none."""
+        match wire:
+            case [int(kind), str(compare), int() | float() as value, int(modulo), None | str() as column]:
+                is_known = STEP_INDEX <= kind <= DATA and compare in COMPARISONS and modulo >= 0
+                if is_known and (kind == DATA) == (column is not None):
+                    return cls(kind, compare, float(value), modulo, column)
+        raise ValueError(f"pattern: malformed condition {wire!r:.100}")
 
 
 class _Term:
@@ -132,14 +146,29 @@ class Selection:
             raise ValueError(f"{shown}; expected a positive step")
         return index.start + 1, stop + 1, step
 
+    def to_wire(self) -> list[object]:
+        """Returns plain values for msgpack; `from_wire` is its inverse."""
+        index = self.index
+        return [self.column, [index.start, index.stop, index.step] if isinstance(index, slice) else index]
+
+    @classmethod
+    def from_wire(cls, wire: object) -> Selection:
+        """Remakes a selection from what `to_wire` returned. Raises ValueError for what is none."""
+        match wire:
+            case [str(column), int(index)]:
+                return cls(column, index)
+            case [str(column), [None | int() as start, None | int() as stop, None | int() as step]]:
+                return cls(column, slice(start, stop, step))
+        raise ValueError(f"pattern: malformed selection {wire!r:.100}")
+
 
 @dataclass(frozen=True)
 class Pattern:
     """A rule that makes an item after a step, if its conditions hold and its steps are there.
 
     Args:
-        select: `{"x": step["a"][-3:], "last": step["b"][-1]}` by a function of the step, or with `(column, index)`
-            pairs for values: `{"x": ("a", slice(-3, None))}`.
+        select: `{"x": step["a"][-3:], "last": step["b"][-1]}` by a function of the step, which is called once, or with
+            `(column, index)` pairs for values: `{"x": ("a", slice(-3, None))}`. Kept as a dict of `Selection`s.
         table: name of the table that gets the items; None: the writer's own.
         conditions: made with `sr.when`; all must hold.
         priority: None (the call's), a float, a scalar column's name, or `td_priority(...)`.
@@ -153,25 +182,32 @@ class Pattern:
     conditions: Sequence[Condition] = ()
     priority: PriorityRule = None
 
+    # A Table with such an item can be hashed, like any other; slices cannot before Python 3.12.
+    def __hash__(self) -> int:
+        return hash((tuple(self.selections), self.table, tuple(self.conditions)))
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "conditions", tuple(self.conditions))
         for condition in self.conditions:
             if not isinstance(condition, Condition):
                 raise TypeError(
                     f"pattern: condition {condition!r}; expected one made with sr.when, such as when.step_index >= 3"
                 )
-        for name, selection in self.selections().items():
+        # Read now: patterns made by the same function twice are then equal, as those of the same dict are.
+        object.__setattr__(self, "select", _read_select(self.select))
+        for name, selection in self.selections.items():
             selection.offsets(f"pattern: output {name!r}")
+        if not (self.table is None or isinstance(self.table, str)):
+            raise TypeError(f"pattern: table is {self.table!r}; expected a table's name, or None")
 
-    def selections(self) -> dict[str, Selection]:
-        """The outputs, read."""
-        chosen = self.select(_Step()) if callable(self.select) else self.select
-        if not isinstance(chosen, Mapping) or not chosen:
-            raise ValueError("pattern: select gives no outputs; expected a dict such as {'x': step['a'][-3:]}")
-        return {str(name): _as_selection(name, value) for name, value in chosen.items()}
+    @property
+    def selections(self) -> Mapping[str, Selection]:
+        """The outputs."""
+        return cast(Mapping[str, Selection], self.select)
 
     def native(self, signature: Signature, table: int, where: str) -> dict[str, Any]:
         """The rule as the core reads it."""
-        chosen = self.selections()
+        chosen = self.selections
         structure = ItemStructure.of(signature, [Selected(name, s.column) for name, s in chosen.items()])
         ranges = [selection.offsets(f"{where}: output {name!r}") for name, selection in chosen.items()]
         outputs = [
@@ -196,12 +232,49 @@ class Pattern:
 
     def num_steps(self, signature: Signature) -> int:
         """Steps that a writer must hold for it, the newest included."""
-        return 1 - min(selection.offsets("pattern")[0] for selection in self.selections().values())
+        return 1 - min(selection.offsets("pattern")[0] for selection in self.selections.values())
+
+    def to_wire(self) -> dict[str, object]:
+        """Returns a dict of plain values for msgpack; `from_wire` is its inverse."""
+        return {
+            "select": [[name, selection.to_wire()] for name, selection in self.selections.items()],
+            "table": self.table,
+            "conditions": [condition.to_wire() for condition in self.conditions],
+            "priority": priority_to_wire(self.priority),
+        }
+
+    @classmethod
+    def from_wire(cls, wire: object) -> Pattern:
+        """Remakes a pattern from what `to_wire` returned.
+
+        Raises:
+            TypeError, ValueError: malformed, or not a pattern that `Pattern` would take.
+        """
+        select, table, conditions, priority = (
+            wire_field("pattern", wire, name) for name in ("select", "table", "conditions", "priority")
+        )
+        if not (isinstance(select, list) and isinstance(conditions, list)):
+            raise ValueError(f"pattern: malformed {wire!r:.100}")
+        if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in select):
+            raise ValueError(f"pattern: malformed select {select!r:.100}")
+        return cls(
+            {name: Selection.from_wire(selection) for name, selection in select},
+            table,  # type: ignore[arg-type]  # it is checked there
+            [Condition.from_wire(condition) for condition in conditions],
+            priority_from_wire(priority),
+        )
 
 
 class _Step:
     def __getitem__(self, column: str) -> Reference:
         return Reference(column)
+
+
+def _read_select(select: Callable[[Any], Any] | Mapping[str, Any]) -> dict[str, Selection]:
+    chosen = select(_Step()) if callable(select) else select
+    if not isinstance(chosen, Mapping) or not chosen:
+        raise ValueError("pattern: select gives no outputs; expected a dict such as {'x': step['a'][-3:]}")
+    return {str(name): _as_selection(name, value) for name, value in chosen.items()}
 
 
 def _as_selection(name: object, value: object) -> Selection:

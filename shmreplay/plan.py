@@ -11,12 +11,14 @@ is free only when its last item has gone, which takes that many times the space:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from shmreplay import selectors
 from shmreplay.checks import INT32_MAX
+from shmreplay.host_memory import show_bytes
+from shmreplay.index_terms import IndexTerm, index_terms
 from shmreplay.tables import Table, pack_specs
 
 _CHUNK_BYTES = 64 * 1024
@@ -119,6 +121,7 @@ class Estimate:
         bytes_per_item: `total_bytes` shared out among as many items as the tables hold, rounded up.
         item_index_bytes: bytes of the index that grow with `max_size`, an item.
         index_bytes: bytes of the index segment.
+        index_terms: what they are for.
         data_bytes: bytes of the data segment.
         total_bytes: bytes of shared memory in all.
     """
@@ -137,6 +140,7 @@ class Estimate:
     bytes_per_item: int
     item_index_bytes: int
     index_bytes: int
+    index_terms: tuple[IndexTerm, ...]
     data_bytes: int
     total_bytes: int
 
@@ -150,13 +154,32 @@ class Estimate:
             self._chunk_line("open streams", streams, self.stream_chunks),
             self._chunk_line("reserve", "reads in flight", self.reserve_chunks),
             self._chunk_line("data", f"{self.chunk_bytes} B a chunk", self.num_chunks, self.data_bytes),
-            _line("index", f"{self.item_index_bytes} B an item", "", self.index_bytes),
-            _line("total", f"{self.row_bytes} B a step, {self.bytes_per_item} B an item in all", "", self.total_bytes),
+            *(self._index_line(term) for term in self.index_terms),
+            _line("index", "", "", self.index_bytes),
+            _line("total", "", "", self.total_bytes),
+            _line("a step", f"{self.row_bytes} B as given, in its chunk", "", self.bytes_per_step),
+            _line("an item", "its share of the total", "", self.bytes_per_item),
         ]
         return "\n".join([f"arena {self.name!r}, {self.chunk_steps} steps a chunk", *lines])
 
+    def _index_line(self, term: IndexTerm) -> str:
+        how = {"items": f"{self.item_index_bytes} B an item", "the rest": "lock, undo log, patterns"}.get(term.name, "")
+        return _line(f"index, {term.name}", how, f"{term.count} {term.name}" if term.count else "", term.num_bytes)
+
     def _chunk_line(self, name: str, how: str, chunks: int, num_bytes: int | None = None) -> str:
         return _line(name, how, f"{chunks} chunks", chunks * self.chunk_bytes if num_bytes is None else num_bytes)
+
+
+def by_arena(tables: Iterable[Table]) -> dict[str, list[Table]]:
+    """Returns the tables by the name of their arena, in the order given. Raises ValueError for two of one name."""
+    groups: dict[str, list[Table]] = {}
+    names: set[str] = set()
+    for table in tables:
+        if table.name in names:
+            raise ValueError(f"table {table.name!r} is given twice; names of tables are unique")
+        names.add(table.name)
+        groups.setdefault(table.arena_name, []).append(table)
+    return groups
 
 
 def plan(tables: Sequence[Table]) -> ArenaSpec:
@@ -207,12 +230,13 @@ def estimate(tables: Sequence[Table]) -> Estimate:
     # Here and not above: sizes and checks do not need the native code.
     from shmreplay import _core
 
-    spec = plan(tables)
-    return estimate_of(spec, _core.plan_arena(spec.native()))
+    return estimate_of(plan(tables), _core.plan_arena)
 
 
-def estimate_of(spec: ArenaSpec, sizes: dict[str, int]) -> Estimate:
-    """Returns the estimate for `spec`, with the sizes in bytes that the native `plan_arena` gave for it."""
+def estimate_of(spec: ArenaSpec, plan_arena: Callable[[dict[str, Any]], dict[str, int]]) -> Estimate:
+    """Returns the estimate for `spec`, with the sizes in bytes that the core's `plan_arena` gives."""
+    native = spec.native()
+    sizes = plan_arena(native)
     total = sizes["index_bytes"] + sizes["data_bytes"]
     return Estimate(
         name=spec.name,
@@ -229,6 +253,7 @@ def estimate_of(spec: ArenaSpec, sizes: dict[str, int]) -> Estimate:
         bytes_per_item=_ceil_div(total, sum(table.max_size for table in spec.tables)),
         item_index_bytes=sizes["item_index_bytes"],
         index_bytes=sizes["index_bytes"],
+        index_terms=index_terms(native, plan_arena),
         data_bytes=sizes["data_bytes"],
         total_bytes=total,
     )
@@ -336,16 +361,7 @@ def _how(term: TableTerm, chunk_steps: int) -> str:
 
 
 def _line(name: str, how: str, chunks: str, num_bytes: int) -> str:
-    return f"  {name:<24} {how:<48} {chunks:>18} {_readable(num_bytes):>12}"
-
-
-def _readable(num_bytes: int) -> str:
-    size, unit = float(num_bytes), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{num_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+    return f"  {name:<24} {how:<48} {chunks:>18} {show_bytes(num_bytes):>12}"
 
 
 def _ceil_div(a: int, b: int) -> int:

@@ -75,6 +75,11 @@ class Signature:
         """The nested structure with each column's ArraySpec as its leaf."""
         return self.unflatten([leaf.spec for leaf in self.leaves])
 
+    @property
+    def root(self) -> structure.Node:
+        """The outermost node of the structure."""
+        return self._root
+
     def part(self, path: str) -> structure.Node | None:
         """Returns the part at a path of keys and field names, a column or several; None if there is none."""
         return structure.find(self._root, path)

@@ -137,6 +137,35 @@ def leaf_indices(node: Node) -> Iterator[int]:
         yield from leaf_indices(child)
 
 
+def leaf_paths(node: Node, path: str = "") -> Iterator[str]:
+    """Yields the path of each leaf, depth first; "" for a node that is one itself."""
+    if isinstance(node, LeafNode):
+        yield path
+        return
+    for child, at in zip(node.children, child_paths(node.names, len(node.children), path), strict=True):
+        yield from leaf_paths(child, at)
+
+
+def prune(node: Node, kept: Mapping[int, int]) -> Node | None:
+    """Returns the node with those of its leaves that are in `kept`, renumbered by it; None if that is none.
+
+    A named tuple that loses fields becomes another one of the same name.
+    """
+    if isinstance(node, LeafNode):
+        return LeafNode(kept[node.index]) if node.index in kept else None
+    children = [prune(child, kept) for child in node.children]
+    there = [i for i, child in enumerate(children) if child is not None]
+    if not there:
+        return None
+    left = tuple(child for child in children if child is not None)
+    names = tuple(node.names[i] for i in there) if node.names else ()
+    if isinstance(node, DictNode):
+        return DictNode(names, left)
+    if isinstance(node.kind, str) or len(there) == len(children):
+        return SeqNode(node.kind, left)
+    return SeqNode(_named_tuple(node.kind.__name__, names), left)
+
+
 def find(node: Node, path: str) -> Node | None:
     """Returns the node at a path such as `observation/camera`, by keys and field names; None if there is none."""
     for name in path.split("/"):

@@ -12,6 +12,7 @@ import msgpack
 
 from shmreplay import rate_limiters, selectors
 from shmreplay.checks import INT32_MAX, check_choice, check_int, wire_field
+from shmreplay.rules import RULES, Rule, rule_from_wire, rule_to_wire
 from shmreplay.signature import Signature
 from shmreplay.windows import Window
 
@@ -41,8 +42,8 @@ class Table:
         rate_limiter: how far sampling and inserting may run ahead of each other.
         max_times_sampled: an item is deleted when it was sampled so often; 0 means never. A table with such a limit
             *consumes*: it never drops an item for lack of chunks, its writers wait.
-        item: the window whose items these are, such as `sr.NStep(3)`: what a writer makes when it is given no patterns,
-            and the structure that every item must have. None: the first item's is everybody's.
+        item: the window or pattern whose items these are, such as `sr.NStep(3)`: what a writer makes when it is given
+            no patterns, and the structure that every item must have. None: the first item's is everybody's.
         item_steps: number of steps of the longest item, to size the arena by; 1 stands for what `item` reaches over.
         arena: name of the arena that holds the steps; None means one of the table's own name.
         chunk_steps: steps a chunk, at most 2**24; None means by size, see `shmreplay.plan`.
@@ -72,7 +73,7 @@ class Table:
     remover: selectors.Selector = field(default_factory=selectors.Fifo)
     rate_limiter: rate_limiters.RateLimiter = field(default_factory=lambda: rate_limiters.MinSize(1))
     max_times_sampled: int = 0
-    item: Window | None = None
+    item: Rule | None = None
     item_steps: int = 1
     arena: str | None = None
     chunk_steps: int | None = None
@@ -97,16 +98,16 @@ class Table:
         warn_if_never_sampled(self.name, self.max_size, self.rate_limiter, stacklevel=3)
 
     def _check_item(self, where: str, item: object) -> None:
-        """Checks the window, and that the table's items are as long as it needs."""
-        if not isinstance(item, Window):
-            raise TypeError(f"{where}: item is {item!r}; expected a window such as sr.NStep(3), or None")
+        """Checks the rule, and that the table's items are as long as it needs."""
+        if not isinstance(item, RULES):
+            raise TypeError(f"{where}: item is {item!r}; expected a window such as sr.NStep(3), a pattern, or None")
         if item.table not in (None, self.name):
-            raise ValueError(f"{where}: item is a window of table {item.table!r}; expected none, or this one")
+            raise ValueError(f"{where}: item is a rule of table {item.table!r}; expected none, or this one")
         item.native(self.sig, 0, f"{where}: item")
         steps = item.num_steps(self.sig)
         if self.item_steps == 1:
             object.__setattr__(self, "item_steps", steps)
-        if item.is_whole_episode and self.item_steps == 1:
+        if isinstance(item, Window) and item.is_whole_episode and self.item_steps == 1:
             raise ValueError(
                 f"{where}: item is a whole episode; give item_steps, the longest one's with its final step"
             )
@@ -211,7 +212,7 @@ class Table:
         wire: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
         return {
             **wire,
-            "item": None if self.item is None else self.item.to_wire(),
+            "item": rule_to_wire(self.item),
             "signature": self.sig.to_wire(),
             "sampler": self.sampler.to_wire(),
             "remover": self.remover.to_wire(),
@@ -234,7 +235,7 @@ class Table:
         table = cls(
             **plain,
             signature=Signature.from_wire(signature, str(name)).specs,
-            item=None if item is None else Window.from_wire(item),
+            item=rule_from_wire(item),
             sampler=selectors.from_wire(sampler),
             remover=selectors.from_wire(remover),
         )

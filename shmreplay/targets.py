@@ -26,7 +26,7 @@ def n_step_targets(
     """The target of item i is `returns[i] + discounts[i] * V(next_observation[i])`.
 
     Args:
-        batch: of items made by `NStep` or `Transition`.
+        batch: of items made by `NStep` or `Transition`; time-major or not.
         gamma: discount of one step, 0..1.
         reward: name of the rewards, `[B, n]` or `[B]`.
         terminated: name of the termination flags, of the same shape; a batch without them never terminated.
@@ -43,17 +43,20 @@ def n_step_targets(
         raise ValueError(f"n_step_targets: gamma is {gamma!r}; expected 0..1")
     if reward not in batch.data:
         raise ValueError(f"n_step_targets: the batch has no {reward!r}; it has {', '.join(map(repr, batch.data))}")
-    rewards = _with_steps(batch.data[reward])
-    real = _with_steps(batch.mask[reward])
+    is_time_major = bool(getattr(batch, "time_major", False))
+    rewards = _with_steps(batch.data[reward], is_time_major)
+    real = _with_steps(batch.mask[reward], is_time_major)
     powers = gamma ** np.arange(rewards.shape[1], dtype=np.float64)
     num_steps = real.sum(axis=1)
     returns = np.where(real, rewards.astype(np.float64), 0.0) @ powers
-    ended = (
-        _with_steps(batch.data[terminated]).astype(np.bool_) & real if terminated in batch.data else np.zeros_like(real)
-    )
+    ended = np.zeros_like(real)
+    if terminated in batch.data:
+        ended = _with_steps(batch.data[terminated], is_time_major).astype(np.bool_) & real
     discounts = np.where(ended.any(axis=1), 0.0, np.float64(gamma) ** num_steps)
     return NStepTargets(returns, discounts, num_steps.astype(np.int64))
 
 
-def _with_steps(values: NDArray[Any]) -> NDArray[Any]:
-    return values[:, None] if values.ndim == 1 else values
+def _with_steps(values: NDArray[Any], is_time_major: bool) -> NDArray[Any]:
+    if values.ndim == 1:
+        return values[:, None]
+    return values.T if is_time_major else values

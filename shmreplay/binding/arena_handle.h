@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "arena.h"
+#include "leases.h"
 #include "patience.h"
 #include "rebuild.h"
 #include "sessions.h"
@@ -86,6 +87,12 @@ class ArenaHandle {
     d["pid"] = lock.pid.load(std::memory_order_relaxed);
     d["hold_seq"] = seq;
     return d;
+  }
+
+  // Whether a read of this process is in flight, or a view of it not released: it may be waiting for itself.
+  bool names_chunks() const {
+    const Arena& a = get();
+    return a.session_index() != kNone && session_names_chunks(get(), a.session_index(), a.session_generation());
   }
 
   std::vector<std::string> check(nb::handle timeout_s) const {

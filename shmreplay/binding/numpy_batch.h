@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "batch_layout.h"
 #include "gil.h"
 #include "python.h"
 #include "sample_call.h"
@@ -26,9 +27,12 @@ T* array_data(const nb::object& array) {
 // Created with the GIL; prepare() takes it again, the other methods do without.
 class NumpyBatch : public BatchSink {
  public:
-  NumpyBatch(const StepPlan& plan, uint32_t n)
+  // `layout` nullptr: every output, as the table has it. Both outlive the batch.
+  NumpyBatch(const StepPlan& plan, uint32_t n, const BatchLayout* layout = nullptr, const GivenArrays* given = nullptr)
       : plan_(plan),
         n_(n),
+        layout_(layout),
+        given_(given),
         keys_(new_array(NPY_INT64, n)),
         priorities_(new_array(NPY_DOUBLE, n)),
         probabilities_(new_array(NPY_DOUBLE, n)),
@@ -43,7 +47,7 @@ class NumpyBatch : public BatchSink {
 
   bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept override {
     bool same = !outputs_.empty();
-    for (size_t o = 0; same && o < outputs_.size(); ++o) same = rows[o] <= outputs_[o].rows;
+    for (const OutputBuffer& out : outputs_) same = same && (is_fixed(out) || rows[out.output] <= out.rows);
     if (same) return true;
     const GilAcquire gil;
     try {
@@ -90,8 +94,10 @@ class NumpyBatch : public BatchSink {
   // Missing rows are rare: masks are made by the first item that has one.
   nb::object mask_array(size_t o) {
     if (masks_[o]->empty()) return nb::none();
-    npy_intp dims[2] = {static_cast<npy_intp>(n_), static_cast<npy_intp>(outputs_[o].rows)};
-    PyObject* array = PyArray_SimpleNew(outputs_[o].squeezed ? 1 : 2, dims, NPY_BOOL);
+    const OutputBuffer& out = outputs_[o];
+    npy_intp dims[2] = {static_cast<npy_intp>(n_), static_cast<npy_intp>(out.rows)};
+    if (out.time_major) std::swap(dims[0], dims[1]);
+    PyObject* array = PyArray_SimpleNew(out.squeezed ? 1 : 2, dims, NPY_BOOL);
     if (array == nullptr) throw nb::python_error();
     std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)), masks_[o]->data(), masks_[o]->size());
     return nb::steal(array);
@@ -100,7 +106,7 @@ class NumpyBatch : public BatchSink {
   nb::object make_data(const OutputBuffer& out) const {
     const PlanColumn& column = plan_.columns()[out.column];
     std::vector<npy_intp> dims{static_cast<npy_intp>(n_)};
-    if (!out.squeezed) dims.push_back(out.rows);
+    if (!out.squeezed) dims.insert(out.time_major ? dims.begin() : dims.end(), out.rows);
     dims.insert(dims.end(), column.shape.begin(), column.shape.end());
     auto* descr = reinterpret_cast<PyArray_Descr*>(column.descr.ptr());
     Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
@@ -109,40 +115,61 @@ class NumpyBatch : public BatchSink {
     return nb::steal(array);
   }
 
+  // Rows that the caller fixed, by `pad_to` or his arrays; 0: none.
+  uint32_t fixed_rows(uint32_t output) const {
+    if (layout_ == nullptr) return 0;
+    const uint32_t rows = given_ != nullptr && !given_->empty() ? given_->most_rows()[output] : layout_->most_rows()[output];
+    return rows == BatchLayout::kNoLimit ? 0 : rows;
+  }
+  bool is_fixed(const OutputBuffer& out) const { return out.squeezed || fixed_rows(out.output) > 0; }
+
   bool make_outputs(const Pattern& structure, const uint32_t* rows) {
-    names_ = structure.names;
-    for (size_t o = 0; o < structure.outputs.size(); ++o) {
-      const uint32_t column = structure.outputs[o].column;
-      if (column >= plan_.columns().size()) corrupt("a pattern names no column");
-      masks_.push_back(std::make_unique<std::vector<uint8_t>>());
-      lengths_.push_back(new_array(NPY_INT32, n_));
-      OutputBuffer out{column, rows[o], static_cast<uint32_t>(plan_.columns()[column].row_bytes),
-                       (structure.outputs[o].flags & kSqueezed) != 0, nullptr, masks_.back().get(), n_,
-                       array_data<int32_t>(lengths_.back())};
-      data_.push_back(make_data(out));
-      out.data = array_data<char>(data_.back());
-      outputs_.push_back(out);
+    names_ = layout_ == nullptr ? structure.names : layout_->names();
+    if (layout_ == nullptr) {
+      for (uint32_t o = 0; o < structure.outputs.size(); ++o) make_output(structure, o, rows[o]);
+      return true;
+    }
+    for (const BatchLayout::Output& out : layout_->outputs()) {
+      if (out.number >= structure.outputs.size() || structure.outputs[out.number].column != out.column) {
+        corrupt("the table's structure is another than it was");
+      }
+      const uint32_t fixed = out.squeezed ? 0 : fixed_rows(out.number);
+      make_output(structure, out.number, fixed > 0 ? fixed : rows[out.number]);
     }
     return true;
+  }
+
+  void make_output(const Pattern& structure, uint32_t o, uint32_t rows) {
+    const uint32_t column = structure.outputs[o].column;
+    if (column >= plan_.columns().size()) corrupt("a pattern names no column");
+    masks_.push_back(std::make_unique<std::vector<uint8_t>>());
+    lengths_.push_back(new_array(NPY_INT32, n_));
+    const bool squeezed = (structure.outputs[o].flags & kSqueezed) != 0;
+    OutputBuffer out{o, column, rows, static_cast<uint32_t>(plan_.columns()[column].row_bytes), squeezed, nullptr,
+                     masks_.back().get(), n_, array_data<int32_t>(lengths_.back()),
+                     layout_ != nullptr && layout_->time_major() && !squeezed};
+    const bool is_given = given_ != nullptr && !given_->empty();
+    data_.push_back(is_given ? (*given_)[data_.size()] : make_data(out));
+    out.data = array_data<char>(data_.back());
+    outputs_.push_back(out);
   }
 
   // A longer item came in between two parts of the call: what was gathered moves to wider arrays.
   bool widen(const uint32_t* rows, size_t done) {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       OutputBuffer& out = outputs_[o];
-      if (rows[o] <= out.rows) continue;
+      if (is_fixed(out) || rows[out.output] <= out.rows) continue;
       const OutputBuffer old = out;
-      out.rows = rows[o];
+      out.rows = rows[out.output];
       nb::object wider = make_data(out);
       out.data = array_data<char>(wider);
       std::vector<uint8_t> mask(static_cast<size_t>(n_) * out.rows, 1);
-      const size_t old_bytes = size_t{old.rows} * old.row_bytes, new_bytes = size_t{out.rows} * out.row_bytes;
-      for (size_t i = 0; i < done; ++i) {
-        std::memcpy(out.data + i * new_bytes, old.data + i * old_bytes, old_bytes);
-        std::memset(out.data + i * new_bytes + old_bytes, 0, new_bytes - old_bytes);
+      for (int64_t i = 0; i < static_cast<int64_t>(done); ++i) {
         for (uint32_t j = 0; j < out.rows; ++j) {
-          const bool was_real = j < old.rows && (out.mask->empty() || (*out.mask)[i * old.rows + j] != 0);
-          mask[i * out.rows + j] = was_real ? 1 : 0;
+          if (j < old.rows) std::memcpy(out.row(i, j), old.row(i, j), out.row_bytes);
+          else std::memset(out.row(i, j), 0, out.row_bytes);
+          const bool was_real = j < old.rows && (out.mask->empty() || (*out.mask)[old.place(i, j)] != 0);
+          mask[out.place(i, j)] = was_real ? 1 : 0;
         }
       }
       *out.mask = std::move(mask);
@@ -153,6 +180,8 @@ class NumpyBatch : public BatchSink {
 
   const StepPlan& plan_;
   uint32_t n_;
+  const BatchLayout* layout_;
+  const GivenArrays* given_;
   nb::object keys_, priorities_, probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_;
   struct {
     int64_t* keys;

@@ -2,6 +2,7 @@
 // long waits and may end them.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 
 #include "futex.h"
@@ -15,7 +16,12 @@ namespace shmreplay {
 // Entered with the GIL released; takes it for each question.
 class GilPatience : public Patience {
  public:
-  explicit GilPatience(PyObject* observer) noexcept : observer_(observer) {}
+  // `ended`: whether the handle's calls have been given up, if that can be.
+  explicit GilPatience(PyObject* observer, const std::atomic<bool>* ended = nullptr) noexcept
+      : ended_(ended), observer_(observer) {}
+
+  // SYNC POINT with TableHandle::end_waits: seq_cst, as the futex words that are bumped after it.
+  bool ended() const noexcept override { return ended_ != nullptr && ended_->load(std::memory_order_seq_cst); }
 
   bool interrupted() noexcept override {
     const GilAcquire gil;
@@ -43,6 +49,7 @@ class GilPatience : public Patience {
     Py_XDECREF(result);
   }
 
+  const std::atomic<bool>* ended_;
   PyObject* observer_;  // borrowed from the caller, who holds it over the call
 };
 
@@ -63,5 +70,20 @@ inline int64_t deadline_of(nb::handle timeout_s) {
 }
 
 inline constexpr Wait kTryOnly{0, nullptr, true};
+
+// A signal that came during a call that went well is handled now: one instruction later Python would raise its exception
+// without what the call did, and a consumed item would be lost.
+inline Status handle_signals(Status status) {
+  return status == Status::kOk && outlive_interpreter(&PyErr_CheckSignals) != 0 ? Status::kInterrupted : status;
+}
+
+inline nb::object take_raised() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  return value == nullptr ? nb::none() : nb::steal(value);
+}
 
 }  // namespace shmreplay

@@ -26,7 +26,9 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kNoStreams, "ShmReplayError", "all streams of the arena are open; close writers or raise max_streams"},
     {Status::kNoCallSlots, "ShmReplayError", "all call slots of the arena are in use by reads in flight; raise max_sessions"},
     {Status::kNoPatterns, "ShmReplayError",
-     "the arena's pattern table is full of trajectory patterns in use; use fewer different selections"},
+     "the live items of the arena, and the first one that each table had, were made by 256 different selections, and it "
+     "keeps no more; let the items of some go (delete, sample, evict), or make items alike: those that show the same steps, "
+     "counted from the newest, share one"},
     {Status::kStructure, "SignatureMismatch", "the item has another structure than the items of its table"},
     {Status::kTooManyChunks, "ShmReplayError",
      "the item spans more chunks than one item may; create the table with larger chunk_steps"},
@@ -34,6 +36,7 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kHistory, "ValueError", "the writer holds fewer steps than that; make it with a longer history"},
     {Status::kMissingCell, "SignatureMismatch", "an item selects what a step lacks"},
     {Status::kBadPriority, "ValueError", "a rule read a priority from the data that is not finite or negative"},
+    {Status::kTooLong, "ValueError", "an item has more rows than the batch is to have"},
 };
 
 // A copy of an exception class of shmreplay.errors, or of builtins.

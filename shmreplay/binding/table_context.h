@@ -1,10 +1,12 @@
 // What the table's and the writers' handles share, and how they read steps and priorities.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "arena.h"
+#include "patience.h"
 #include "status_error.h"
 #include "step_plan.h"
 #include "stream_writer.h"
@@ -18,11 +20,14 @@ struct TableContext {
   std::unique_ptr<StepPlan> plan;
   nb::object canonical_batch = nb::none();  // steps -> (arrays, N)
   nb::object observer = nb::none();         // (what, pid, seconds) of long waits
+  std::atomic<bool> waits_ended{false};     // the observer ends every wait of the table's handle, and need not be waited for
 
   const StepPlan& bound_plan() const {
     if (plan == nullptr) raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
     return *plan;
   }
+
+  GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended); }
 
   // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An absent
   // column's place is nullptr.
@@ -74,6 +79,16 @@ inline double priority_of(nb::handle priority, const TableFacts& facts) {
   if (overflowed) return HUGE_VAL;
   const nb::str text = nb::repr(priority);
   raise_error("TypeError", "table '" + facts.name + "': priority is " + text.c_str() + "; expected a number, or None");
+}
+
+// The n numbers of a contiguous float64 array; `what` names it in a refusal.
+inline const double* double_array(nb::handle values, npy_intp n, const char* what) {
+  if (!PyArray_Check(values.ptr())) throw nb::type_error((std::string(what) + ": expected a float64 array").c_str());
+  auto* array = reinterpret_cast<PyArrayObject*>(values.ptr());
+  if (PyArray_TYPE(array) != NPY_DOUBLE || !PyArray_IS_C_CONTIGUOUS(array) || PyArray_SIZE(array) != n) {
+    throw nb::type_error((std::string(what) + ": expected a contiguous float64 array as long as the call's items").c_str());
+  }
+  return static_cast<const double*>(PyArray_DATA(array));
 }
 
 }  // namespace shmreplay

@@ -18,6 +18,8 @@ class TableHandle {
  public:
   // What insert() answers for a priority that is not finite, negative or too large; beyond the core's statuses.
   static constexpr int64_t kBadPriority = -100;
+  // What sample() answers for arrays that are not as the layout has them.
+  static constexpr int kWrongArrays = -101;
 
   TableHandle(const ArenaHandle& arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
     context_->arena = arena.shared();
@@ -86,7 +88,7 @@ class TableHandle {
     std::vector<nb::object> keep;  // the caller's structure may change while the GIL is released
     for (PyArrayObject* a : arrays) keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(a)));
     nb::object keys = new_array(NPY_INT64, n);
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     Loan<StreamWriter> writer(*this, writers_, [&] { return new_writer(); });
     uint32_t done = 0;
@@ -103,24 +105,51 @@ class TableHandle {
 
   // ---- reading -----------------------------------------------------------------------------------------------------
 
+  // How the table's items are structured: (status, names, [(column, squeezed, rows of the longest)]), or (status, None, None) while
+  // there has never been an item; with `waits` as sample() waits for one.
+  nb::tuple structure(bool waits, bool count, nb::handle timeout_s) {
+    nb::object names = nb::none(), outputs = nb::none();
+    const SampleResult result = read(timeout_s, [&](SampleCall& call, const Wait& wait) {
+      const Pattern* found = nullptr;
+      const Status status = call.structure(facts(), waits, count, wait, found);
+      if (found != nullptr) {
+        const GilAcquire gil;
+        names = nb::bytes(found->names.data(), found->names.size());
+        nb::list list;
+        for (size_t o = 0; o < found->outputs.size(); ++o) {
+          const PatternOutput& out = found->outputs[o];
+          list.append(nb::make_tuple(out.column, (out.flags & kSqueezed) != 0, call.rows()[o]));
+        }
+        outputs = list;
+      }
+      return SampleResult{status, 0, 0};
+    });
+    if (result.status == Status::kInterrupted) throw nb::python_error();
+    return nb::make_tuple(static_cast<int>(result.status), names, outputs);
+  }
+
   // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None);
-  // `uniforms` float64 [n].
-  nb::tuple sample(uint32_t n, uint32_t at_least, bool count, nb::handle uniforms, nb::handle timeout_s) {
+  // `uniforms` float64 [n]; `layout` or None; `out` a list of an array for each of its outputs, or None.
+  nb::tuple sample(uint32_t n, uint32_t at_least, bool count, nb::handle uniforms, nb::handle timeout_s, const BatchLayout* layout,
+                   nb::handle out) {
     auto* u = double_array(uniforms, n, "uniforms");
-    NumpyBatch batch(context_->bound_plan(), n);
-    return read(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.sample(facts(), {n, at_least, count, u}, wait, batch);
+    const GivenArrays given(context_->bound_plan(), layout, out, n);
+    if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none());
+    NumpyBatch batch(context_->bound_plan(), n, layout, &given);
+    const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr : given.empty() ? &layout->most_rows() : &given.most_rows();
+    return read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
+      return call.sample(facts(), {n, at_least, count, u, most_rows}, wait, batch);
     });
   }
 
   // (status, items, batch or None, indices of the live keys, exception of a signal handler or None); `keys` int64 [n] contiguous.
-  nb::tuple get(nb::handle keys, nb::handle timeout_s) {
+  nb::tuple get(nb::handle keys, nb::handle timeout_s, const BatchLayout* layout) {
     const std::vector<int64_t> k = keys_of(keys);
     const auto n = static_cast<uint32_t>(k.size());
     nb::object found = new_array(NPY_UINT32, n);
     auto* to = array_data<uint32_t>(found);
-    NumpyBatch batch(context_->bound_plan(), n);
-    nb::tuple result = read(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
+    NumpyBatch batch(context_->bound_plan(), n, layout);
+    nb::tuple result = read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
       return call.get(facts(), k.data(), n, wait, batch, to);
     });
     return nb::make_tuple(result[0], result[1], result[2], found, result[4]);
@@ -184,6 +213,12 @@ class TableHandle {
   void resume(nb::handle timeout_s) {
     const uint32_t clear = kPausedInserts | kPausedSamples;
     raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_flags(a, facts(), 0, clear, w); }), where());
+  }
+
+  // Ends the waits of this handle's calls, by whatever its observer then raises; those to come as well.
+  void end_waits() const {
+    context_->waits_ended.store(true, std::memory_order_seq_cst);
+    wake_sleepers(arena(), facts());
   }
 
   bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
@@ -254,7 +289,7 @@ class TableHandle {
 
   template <class Work>
   Status run_for_status(nb::handle timeout_s, Work work) const {
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     Status status;
     {
@@ -276,15 +311,6 @@ class TableHandle {
     return {data, data + PyArray_DIM(array, 0)};
   }
 
-  static const double* double_array(nb::handle values, npy_intp n, const char* what) {
-    if (!PyArray_Check(values.ptr())) throw nb::type_error((std::string(what) + ": expected a float64 array").c_str());
-    auto* array = reinterpret_cast<PyArrayObject*>(values.ptr());
-    if (PyArray_TYPE(array) != NPY_DOUBLE || !PyArray_IS_C_CONTIGUOUS(array) || PyArray_SIZE(array) != n) {
-      throw nb::type_error((std::string(what) + ": expected a contiguous float64 array as long as the call's items").c_str());
-    }
-    return static_cast<const double*>(PyArray_DATA(array));
-  }
-
   std::vector<double> priorities_of(nb::handle priorities, npy_intp n) const {
     if (priorities.is_none()) return std::vector<double>(static_cast<size_t>(n), -1.0);
     const npy_intp have = PyArray_Check(priorities.ptr()) ? PyArray_SIZE(reinterpret_cast<PyArrayObject*>(priorities.ptr())) : n;
@@ -298,7 +324,7 @@ class TableHandle {
 
   // First with the GIL and without waiting: the common case is over before a release would pay.
   Status insert_with(StreamWriter& writer, nb::handle step, double priority, int64_t deadline, int64_t& key) {
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline, &patience};
     if (!writer.is_open() || writer.rows_left() == 0) {
       const GilRelease release;
@@ -339,9 +365,10 @@ class TableHandle {
     return Status::kOk;
   }
 
+  // Runs one call that reads items, with the GIL released.
   template <class Call>
-  nb::tuple read(NumpyBatch& batch, nb::handle timeout_s, Call call) {
-    GilPatience patience(context_->observer.ptr());
+  SampleResult read(nb::handle timeout_s, Call call) {
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     Loan<SampleCall> scratch(*this, calls_, [&] { return std::make_unique<SampleCall>(arena()); });
     SampleResult result{Status::kSessionLost, 0, 0};
@@ -357,27 +384,18 @@ class TableHandle {
     }
     scratch.keep_if_usable(result.status);
     result.status = handle_signals(result.status);
+    return result;
+  }
+
+  template <class Call>
+  nb::tuple read_batch(NumpyBatch& batch, nb::handle timeout_s, Call call) {
+    const SampleResult result = read(timeout_s, call);
     if (result.status == Status::kInterrupted && result.done == 0) throw nb::python_error();
     // An interrupt with items in hand: they are handed out, and the signal's exception is raised by the caller after them.
     nb::object raised = nb::none();
     if (result.status == Status::kInterrupted) raised = take_raised();
     nb::object parts = result.done > 0 ? nb::object(batch.release()) : nb::none();
     return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised);
-  }
-
-  // A signal that came during a call that went well is handled now: one instruction later Python would raise its exception
-  // without what the call did, and a consumed item would be lost.
-  static Status handle_signals(Status status) {
-    return status == Status::kOk && outlive_interpreter(&PyErr_CheckSignals) != 0 ? Status::kInterrupted : status;
-  }
-
-  static nb::object take_raised() {
-    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    Py_XDECREF(type);
-    Py_XDECREF(trace);
-    return value == nullptr ? nb::none() : nb::steal(value);
   }
 
   // A writer or scratch out of a pool, for one call: a call that meets no other finds the last one's, its chunk half full

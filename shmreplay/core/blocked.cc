@@ -86,14 +86,21 @@ Status Blocked::sleep() {
 Status sleep_slice(std::atomic<uint32_t>& futex, uint32_t seen, int64_t slice_ns, int64_t since_ns, const Wait& wait) {
   const int64_t left = wait.deadline_ns == kForever ? kForever : wait.deadline_ns - now_ns();
   if (left <= 0 || wait.try_only) return Status::kTimeout;
+  // SYNC POINT with wake_sleepers: `seen` was read before; who gave the call up after that has bumped the word.
+  if (wait.patience != nullptr && wait.patience->ended() && wait.patience->interrupted()) return Status::kInterrupted;
   const int64_t seconds_before = (now_ns() - since_ns) / kSliceNs;
   const FutexResult r = futex_wait(futex, seen, std::min(slice_ns, left));
-  if (wait.patience != nullptr && r != FutexResult::kWoken) {
+  if (wait.patience != nullptr && (r != FutexResult::kWoken || wait.patience->ended())) {
     if (wait.patience->interrupted()) return Status::kInterrupted;
     const int64_t seconds = (now_ns() - since_ns) / kSliceNs;
     if (seconds > seconds_before) wait.patience->still_blocked(seconds);  // once a second, however short the slices are
   }
   return Status::kOk;
+}
+
+void wake_sleepers(Arena& arena, const TableFacts& table) noexcept {
+  for (WaitSide& side : table.record->sides) futex_bump(side.futex);
+  futex_bump(arena.state().chunk_futex);
 }
 
 bool remove_sleepers_of(Hold& hold, uint32_t session, uint32_t& cursor, uint32_t slice) {

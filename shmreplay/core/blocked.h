@@ -49,6 +49,9 @@ class Blocked {
   int64_t started_ns_ = 0;  // joined for the first time
 };
 
+// Those who sleep for the table or for a chunk look again, those who are about to as well: for one whose caller has given it up.
+void wake_sleepers(Arena& arena, const TableFacts& table) noexcept;
+
 bool remove_sleepers_of(Hold& hold, uint32_t session, uint32_t& cursor, uint32_t slice);
 
 // Sleeps until a chunk may have come free. `scan` is the caller's second look, made between announcing itself and
@@ -56,8 +59,8 @@ bool remove_sleepers_of(Hold& hold, uint32_t session, uint32_t& cursor, uint32_t
 template <class Scan>
 Status wait_for_chunk(Arena& arena, const Wait& wait, int64_t since_ns, Scan scan);
 
-// One sleep on a futex word within a wait: ends by a wake, after a slice, at the deadline (kTimeout) or by a signal whose
-// handler raised (kInterrupted). A wait that is `try_only` does not sleep (kTimeout).
+// One sleep on a futex word within a wait: ends by a wake, after a slice, at the deadline (kTimeout), by a signal whose
+// handler raised or because the caller has given the call up (kInterrupted). A wait that is `try_only` does not sleep (kTimeout).
 Status sleep_slice(std::atomic<uint32_t>& futex, uint32_t seen, int64_t slice_ns, int64_t since_ns, const Wait& wait);
 
 template <class Scan>

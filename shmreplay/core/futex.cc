@@ -21,6 +21,11 @@ void futex_wake(std::atomic<uint32_t>& word, int count) noexcept {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, count, nullptr, nullptr, 0);
 }
 
+void futex_bump(std::atomic<uint32_t>& word) noexcept {
+  word.fetch_add(1, std::memory_order_seq_cst);  // SYNC POINT with futex_wait, which compares
+  futex_wake(word, INT32_MAX);
+}
+
 int64_t now_ns() noexcept {
   timespec ts;
   clock_gettime(CLOCK_MONOTONIC, &ts);

@@ -13,6 +13,9 @@ FutexResult futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t t
 
 void futex_wake(std::atomic<uint32_t>& word, int count) noexcept;
 
+// Whoever sleeps on the word, or is about to, looks again.
+void futex_bump(std::atomic<uint32_t>& word) noexcept;
+
 // CLOCK_MONOTONIC in nanoseconds.
 int64_t now_ns() noexcept;
 

@@ -36,29 +36,18 @@ bool are_alike(const Pick* picks, uint32_t n) {
   });
 }
 
-// The place of real step `s` of an item; runs are few, and rows are asked for in order mostly.
-struct RunCursor {
-  const Run* runs;
-  uint32_t num_runs, at = 0;
-  uint64_t begin = 0;  // first step of runs[at]
-
-  const Run& find(uint64_t s) {
-    if (s < begin) at = 0, begin = 0;
-    while (s >= begin + runs[at].rows) begin += runs[at++].rows;
-    return runs[at];
-  }
-};
-
 class ItemGather {
  public:
   ItemGather(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs)
       : arena_(arena), pattern_(pattern), pick_(pick), cursor_{runs + pick.first_run, pick.num_runs} {}
 
-  void run(size_t o, OutputBuffer& out, int64_t item) {
+  void run(OutputBuffer& out, int64_t item) {
+    const uint32_t o = out.output;
     const PatternOutput& rule = pattern_.outputs[o];
     const uint64_t positions = uint64_t{pick_.padding.before} + pick_.num_steps + pick_.padding.after;
     const int64_t end = static_cast<int64_t>(pick_.num_steps) - rule.trim_end;
-    char* to = out.data + static_cast<size_t>(item) * out.rows * out.row_bytes;
+    const size_t stride = (out.place(item, 1) - out.place(item, 0)) * out.row_bytes;
+    char* to = out.row(item, 0);
     uint32_t j = 0, real = 0;
     pattern_.each_row(o, positions, [&](int64_t position) {
       const int64_t step = position - pick_.padding.before;
@@ -70,10 +59,10 @@ class ItemGather {
         pad(rule, out, step, to);
         mark_missing(out, item, j);
       }
-      to += out.row_bytes;
+      to += stride;
       ++j;
     }, out.rows);
-    for (; j < out.rows; ++j, to += out.row_bytes) {
+    for (; j < out.rows; ++j, to += stride) {
       pad(rule, out, static_cast<int64_t>(pick_.num_steps), to);
       mark_missing(out, item, j);
     }
@@ -96,7 +85,7 @@ class ItemGather {
 
   static void mark_missing(OutputBuffer& out, int64_t item, uint32_t j) {
     if (out.mask->empty()) out.mask->assign(static_cast<size_t>(out.num_items) * out.rows, 1);
-    (*out.mask)[static_cast<size_t>(item) * out.rows + j] = 0;
+    (*out.mask)[out.place(item, j)] = 0;
   }
 
   const Arena& arena_;
@@ -107,7 +96,7 @@ class ItemGather {
 
 void gather_whole(const Arena& arena, const Pick* picks, uint32_t n, const Run* runs, int64_t first, OutputBuffer& out) {
   const size_t item_bytes = size_t{out.rows} * out.row_bytes;
-  char* to = out.data + static_cast<size_t>(first) * item_bytes;
+  const bool in_one = !out.time_major || out.rows == 1;
   const auto source = [&](uint32_t i) {
     const Run& run = runs[picks[i].first_run];
     return arena.row(run.chunk, out.column, run.row);
@@ -119,8 +108,13 @@ void gather_whole(const Arena& arena, const Pick* picks, uint32_t n, const Run* 
       for (size_t line = 0; line < fetched; line += 64) __builtin_prefetch(ahead + line);
     }
     if (i < kAhead) continue;
-    copy_bytes(to, source(i - kAhead), item_bytes);
-    to += item_bytes;
+    const int64_t item = first + i - kAhead;
+    const char* from = source(i - kAhead);
+    if (in_one) {
+      copy_bytes(out.row(item, 0), from, item_bytes);
+    } else {
+      for (uint32_t j = 0; j < out.rows; ++j) copy_bytes(out.row(item, j), from + size_t{j} * out.row_bytes, out.row_bytes);
+    }
   }
   std::fill_n(out.lengths + first, n, static_cast<int32_t>(out.rows));
 }
@@ -129,18 +123,19 @@ void gather_whole(const Arena& arena, const Pick* picks, uint32_t n, const Run* 
 
 void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
             int64_t first, std::vector<OutputBuffer>& outputs) {
+  uint32_t num_outputs = 0;
+  for (const OutputBuffer& out : outputs) num_outputs = std::max(num_outputs, out.output + 1);
   for (uint32_t i = 0; i < n; ++i) {
-    if (patterns.at(picks[i].pattern).outputs.size() != outputs.size()) corrupt("an item has another structure than its table");
+    if (patterns.at(picks[i].pattern).outputs.size() < num_outputs) corrupt("an item has another structure than its table");
   }
   const bool alike = are_alike(picks, n);
-  for (size_t o = 0; o < outputs.size(); ++o) {
-    OutputBuffer& out = outputs[o];
-    if (alike && picks[0].num_steps == out.rows && is_whole(patterns.at(picks[0].pattern), o, out.rows)) {
+  for (OutputBuffer& out : outputs) {
+    if (alike && picks[0].num_steps == out.rows && is_whole(patterns.at(picks[0].pattern), out.output, out.rows)) {
       gather_whole(arena, picks, n, runs, first, out);
       continue;
     }
     for (uint32_t i = 0; i < n; ++i) {
-      ItemGather(arena, patterns.at(picks[i].pattern), picks[i], runs).run(o, out, first + i);
+      ItemGather(arena, patterns.at(picks[i].pattern), picks[i], runs).run(out, first + i);
     }
   }
 }

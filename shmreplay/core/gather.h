@@ -21,8 +21,23 @@ struct Pick {
   uint32_t first_run, num_runs;
 };
 
-// Where one output of a batch goes: rows [item, rows, row_bytes], `rows` = 1 for a squeezed one.
+// The place of real step `s` of an item; runs are few, and rows are asked for in order mostly.
+struct RunCursor {
+  const Run* runs;
+  uint32_t num_runs, at = 0;
+  uint64_t begin = 0;  // first step of runs[at]
+
+  const Run& find(uint64_t s) {
+    if (s < begin) at = 0, begin = 0;
+    while (s >= begin + runs[at].rows) begin += runs[at++].rows;
+    return runs[at];
+  }
+};
+
+// Where one output of a batch goes: [item, rows, row_bytes], or [rows, item, row_bytes] if `time_major`; `rows` = 1 for a
+// squeezed one. The mask lies alike.
 struct OutputBuffer {
+  uint32_t output;       // its number in the items' structure: a batch may show some of them only
   uint32_t column;
   uint32_t rows;
   uint32_t row_bytes;
@@ -30,8 +45,16 @@ struct OutputBuffer {
   char* data;
   // True where a row is real; made by the first item that is not whole (nullptr: all real so far).
   std::vector<uint8_t>* mask;
-  int64_t num_items;     // in the whole batch: the mask's leading size
+  int64_t num_items;     // in the whole batch
   int32_t* lengths;      // real rows of each item
+  bool time_major = false;
+
+  // Place of row j of an item, counted in rows.
+  size_t place(int64_t item, uint32_t j) const noexcept {
+    const auto i = static_cast<size_t>(item);
+    return time_major ? size_t{j} * static_cast<size_t>(num_items) + i : i * rows + j;
+  }
+  char* row(int64_t item, uint32_t j) const noexcept { return data + place(item, j) * row_bytes; }
 };
 
 // Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they repeat its first step, if its

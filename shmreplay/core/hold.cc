@@ -22,13 +22,9 @@ void store_raw(char* at, unsigned log2_bytes, uint64_t value) noexcept {
 // Everybody looks again: a dead holder may have owed a wake.
 void wake_everybody(Arena& arena) noexcept {
   for (uint32_t i = 0; i < arena.num_tables(); ++i) {
-    for (WaitSide& side : arena.table(i).record->sides) {
-      side.futex.fetch_add(1, std::memory_order_seq_cst);
-      futex_wake(side.futex, kWakeAll);
-    }
+    for (WaitSide& side : arena.table(i).record->sides) futex_bump(side.futex);
   }
-  arena.state().chunk_futex.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake(arena.state().chunk_futex, kWakeAll);
+  futex_bump(arena.state().chunk_futex);
 }
 
 }  // namespace
@@ -40,8 +36,7 @@ void wake_chunk_waiters(Arena& arena) noexcept {
   // the other, so no wake is lost (tests/native/chunk_wait_litmus_test.cc).
   if (s.chunk_waiters.load(std::memory_order_seq_cst) == 0) return;
   s.chunk_waiters.store(0, std::memory_order_seq_cst);
-  s.chunk_futex.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake(s.chunk_futex, kWakeAll);
+  futex_bump(s.chunk_futex);
 }
 
 bool roll_back(Arena& arena) noexcept {

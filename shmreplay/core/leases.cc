@@ -73,6 +73,11 @@ uint32_t Lease::name(Hold&, uint32_t chunk) {
 
 void Lease::drop() noexcept {
   if (slot_ == kNone) return;
+  if (arena_.forked()) {
+    slot_ = kNone;
+    count_ = 0;
+    return;
+  }
   CallSlot& slot = arena_.call(slot_);
   // A session that was taken back has lost its slots: by now this one may be another call's.
   const CallOwner owner = slot.owner.load(std::memory_order_acquire), own = owner_of(arena_);

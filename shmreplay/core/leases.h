@@ -3,7 +3,8 @@
 // Under the lock: take a call slot, name chunks while they are referred to. Without it: gather, then drop. A slot belongs
 // to one call, not to a thread; names only grow until it is dropped; a retired chunk can never be named anew. So the scan
 // that frees retired chunks needs no lock, and a reader that is stopped withholds its own chunks and no others.
-// Nobody sleeps, for a limiter or for a chunk, while holding one.
+// No call sleeps, for a limiter or for a chunk, while holding one. A view keeps its lease between calls: its process may then wait
+// for a chunk that it withholds itself, and is told so.
 #pragma once
 
 #include <vector>
@@ -30,7 +31,8 @@ class Lease {
 
   uint32_t chunk_at(uint32_t place) const noexcept { return names_[place]; }
 
-  // Gives the names and the slot back and wakes who waits for a chunk. Idempotent; without the lock.
+  // Gives the names and the slot back and wakes who waits for a chunk. Idempotent; without the lock. A forked child only
+  // forgets them: they are its parent's.
   void drop() noexcept;
 
  private:

@@ -13,16 +13,20 @@ namespace {
 
 constexpr uint32_t kMaxRows = 1u << 28;  // that a batch may show of an item: no slice reaches further
 
-// Whatever ends a call, an exception among it: what it named is given back.
+// Whatever ends a call, an exception among it: what it named is given back, unless it says that it keeps it.
 class DropAtEnd {
  public:
   explicit DropAtEnd(Lease& lease) noexcept : lease_(lease) {}
-  ~DropAtEnd() { lease_.drop(); }
+  ~DropAtEnd() {
+    if (!keeps_) lease_.drop();
+  }
   DropAtEnd(const DropAtEnd&) = delete;
   DropAtEnd& operator=(const DropAtEnd&) = delete;
+  void keep() noexcept { keeps_ = true; }
 
  private:
   Lease& lease_;
+  bool keeps_ = false;
 };
 
 }  // namespace
@@ -49,6 +53,7 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
   p.step = item.step.get();
   p.age = static_cast<int64_t>(t.record->next_insert_no.get() - 1 - item.insert_no.get());
   p.padding = item.padding.get();
+  if (p.padding.before > kMaxRows || p.padding.after > kMaxRows) corrupt("an item's padding");
   p.pattern = extent.pattern;
   p.num_steps = extent.num_steps;
   p.first_run = static_cast<uint32_t>(runs_.size());
@@ -71,6 +76,17 @@ void SampleCall::note_table(const TableFacts& t) {
     rows_[o] = t.record->longest[o].get();
     if (rows_[o] > kMaxRows) corrupt("a table's longest output");
   }
+}
+
+// Whether no item is longer than the batch is to be. Asked in the hold of the draw: a batch that is lost for want of room
+// may have consumed its items.
+bool SampleCall::fits(const TableFacts& t, const SampleOptions& options) {
+  if (options.most_rows == nullptr) return true;
+  const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
+  for (uint32_t o = 0; o < n && o < options.most_rows->size(); ++o) {
+    if (t.record->longest[o].get() > (*options.most_rows)[o]) return false;
+  }
+  return true;
 }
 
 // How many draws of `want` the limiter admits now.
@@ -125,6 +141,7 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
     Hold hold(arena_);
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
     blocked.leave(hold);
+    if (!fits(t, options)) return Status::kTooLong;
     if (!lease_.taken()) {
       if (const Status s = lease_.take(hold); s != Status::kOk) return s;
     }
@@ -143,8 +160,8 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
   }
 }
 
-// Asks the sink for room for items of the structure of pattern `record`, as long as the table's longest.
-Status SampleCall::make_room(const TableFacts& t, uint32_t record, int64_t first, BatchSink& sink) {
+// The structure of pattern `record`; rows_ becomes how long its outputs are in a batch: as the table's longest.
+const Pattern& SampleCall::pad_rows(const TableFacts& t, uint32_t record) {
   patterns_.settle();
   if (rows_.empty()) corrupt("a table has items and no structure");
   const Pattern& structure = patterns_.at(record);
@@ -153,6 +170,12 @@ Status SampleCall::make_room(const TableFacts& t, uint32_t record, int64_t first
   for (size_t o = 0; o < rows_.size(); ++o) {
     rows_[o] = structure.outputs[o].flags & kSqueezed ? 1 : std::max(rows_[o], at_least);
   }
+  return structure;
+}
+
+// Asks the sink for room for items of the structure of pattern `record`.
+Status SampleCall::make_room(const TableFacts& t, uint32_t record, int64_t first, BatchSink& sink) {
+  const Pattern& structure = pad_rows(t, record);
   return sink.prepare(structure, rows_.data(), first) ? Status::kOk : Status::kInterrupted;
 }
 
@@ -178,13 +201,27 @@ Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) 
 }
 
 SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& options, const Wait& wait, BatchSink& sink) {
+  if (options.count && t.consumes()) {
+    if (const Status s = make_room_early(t, wait, sink); s != Status::kOk) return {s, 0, 0};
+  }
+  return draw_all(t, options, wait, false, [&](uint32_t first, bool) { return deliver(t, first, sink); });
+}
+
+SampleResult SampleCall::view(const TableFacts& t, const SampleOptions& options, const Wait& wait, ViewSink& sink) {
+  return draw_all(t, options, wait, true, [&](uint32_t, bool stays) {
+    patterns_.settle();
+    const Part part{patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data()};
+    return sink.take(part, stays) ? Status::kOk : Status::kInterrupted;
+  });
+}
+
+template <class Deliver>
+SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& options, const Wait& wait, bool keeps_last,
+                                  Deliver deliver) {
   Blocked blocked(arena_, t, kSamples, wait, options.count);
-  const DropAtEnd drop_at_end(lease_);
+  DropAtEnd drop_at_end(lease_);
   uint32_t done = 0;
   const auto end = [&](Status s) { return SampleResult{s, done, smallest_probability_}; };
-  if (options.count && t.consumes()) {
-    if (const Status s = make_room_early(t, wait, sink); s != Status::kOk) return end(s);
-  }
   LongWork work(wait);
   while (done < options.n) {
     const uint32_t before = done;
@@ -192,9 +229,14 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
     const Status drawn = draw_part(t, options, done, wait, blocked, stop);
     // What a counted draw took is delivered whatever happened after it: a consumed item must not be lost.
     if (!picks_.empty()) {
-      if (const Status s = deliver(t, done, sink); s != Status::kOk) return end(s);
+      const bool stays = keeps_last && drawn == Status::kOk && done + picks_.size() == options.n;
+      if (const Status s = deliver(done, stays); s != Status::kOk) return end(s);
       done += static_cast<uint32_t>(picks_.size());
       picks_.clear();
+      if (stays) {
+        drop_at_end.keep();
+        return end(Status::kOk);
+      }
     }
     lease_.drop();
     if (drawn == Status::kNoCallSlots) {
@@ -210,6 +252,30 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
     if (const Status s = blocked.sleep(); s != Status::kOk) return end(s);
   }
   return end(Status::kOk);
+}
+
+Status SampleCall::structure(const TableFacts& t, bool waits, bool count, const Wait& wait, const Pattern*& found) {
+  Blocked blocked(arena_, t, kSamples, wait, count);
+  found = nullptr;
+  for (;;) {
+    patterns_.settle();
+    patterns_.begin_part();
+    {
+      Hold hold(arena_);
+      if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+      blocked.leave(hold);
+      if (t.record->structure_hash.get() != 0) {
+        note_table(t);
+        if (!patterns_.note(hold, structure_pattern_)) continue;
+        hold.end();
+        found = &pad_rows(t, structure_pattern_);
+        return Status::kOk;
+      }
+      if (!waits) return Status::kOk;
+      blocked.join(hold);
+    }
+    if (const Status s = blocked.sleep(); s != Status::kOk) return s;
+  }
 }
 
 SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,

@@ -1,8 +1,9 @@
-// One call that reads items: sample, or get by keys.
+// One call that reads items: sample, get by keys, or view.
 //
 // In holds of at most kGroup draws it asks the limiter, draws, counts, copies each item's descriptor and names its chunks;
 // after the unlock it gathers, then drops the lease. A call that must wait for the limiter does so with nothing named.
-// What needs more names or runs than one lease has goes in parts.
+// What needs more names or runs than one lease has goes in parts. A view's last part is not gathered: its lease outlives the
+// call.
 #pragma once
 
 #include "blocked.h"
@@ -25,11 +26,30 @@ class BatchSink {
   virtual void describe(int64_t i, const Pick& pick) noexcept = 0;
 };
 
+// Items drawn under one lease, and what tells their rows.
+struct Part {
+  const PatternCache& patterns;
+  const Pick* picks;
+  uint32_t n;
+  const Run* runs;
+};
+
+// What the caller provides to look at items where they lie; called without the lock.
+class ViewSink {
+ public:
+  virtual ~ViewSink() = default;
+  // `stays`: the part's chunks are named until SampleCall::drop(); else until this returns, and the rows must be copied.
+  // false ends the call with kInterrupted.
+  virtual bool take(const Part& part, bool stays) noexcept = 0;
+};
+
 struct SampleOptions {
   uint32_t n = 1;
   uint32_t at_least = 1;      // fewer than n are enough once these are drawn and no more are admitted
   bool count = true;          // false: a look that needs no permission and moves nothing
   const double* uniforms = nullptr;  // n of them, in [0, 1)
+  // By output of the items' structure: rows that the batch has room for. Items of more are not drawn (kTooLong).
+  const std::vector<uint32_t>* most_rows = nullptr;
 };
 
 struct SampleResult {
@@ -45,18 +65,38 @@ class SampleCall {
 
   SampleResult sample(const TableFacts& table, const SampleOptions& options, const Wait& wait, BatchSink& sink);
 
+  // As sample(), without copying: the last part stays named after the call. That is all of it, unless the limiter or the
+  // size of a lease came in between: what was drawn before a sleep can not stay (rule 7).
+  SampleResult view(const TableFacts& table, const SampleOptions& options, const Wait& wait, ViewSink& sink);
+
+  // Ends a view. Idempotent; without the lock.
+  void drop() noexcept { lease_.drop(); }
+
+  // Chunks that one view can name whatever its items are.
+  static constexpr uint32_t kViewChunks = kMaxNames - kMaxItemChunks;
+
+  // How the table's items are structured, and in rows() how long batches of them are. While there has never been an item: nullptr,
+  // or with `waits` as sample() would wait for one (`count` as there). Valid until the next call.
+  Status structure(const TableFacts& table, bool waits, bool count, const Wait& wait, const Pattern*& found);
+  const std::vector<uint32_t>& rows() const { return rows_; }
+
   // The live ones of `keys`, in the order given. `found` gets the index of each in keys.
   SampleResult get(const TableFacts& table, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,
                    uint32_t* found);
 
  private:
   enum class Stop { kDone, kPartFull, kNotAdmitted };
+  // `deliver(first, stays)` takes what was drawn together; `keeps_last`: the last such part stays under its lease.
+  template <class Deliver>
+  SampleResult draw_all(const TableFacts& table, const SampleOptions& options, const Wait& wait, bool keeps_last, Deliver deliver);
   Status draw_part(const TableFacts& table, const SampleOptions& options, uint32_t from, const Wait& wait, Blocked& blocked,
                    Stop& stop);
   Stop draw_group(Hold& hold, const TableFacts& table, const SampleOptions& options, uint32_t from);
+  static bool fits(const TableFacts& table, const SampleOptions& options);
   static uint32_t admitted(const TableFacts& table, const SampleOptions& options, uint32_t want);
   void note_smallest(const TableFacts& table);
   bool add_pick(Hold& hold, const TableFacts& table, uint32_t g, double probability, bool count);
+  const Pattern& pad_rows(const TableFacts& table, uint32_t record);
   Status make_room(const TableFacts& table, uint32_t record, int64_t first, BatchSink& sink);
   Status make_room_early(const TableFacts& table, const Wait& wait, BatchSink& sink);
   Status deliver(const TableFacts& table, int64_t first, BatchSink& sink);

@@ -22,6 +22,7 @@ enum class Status : int {
   kHistory = 15,        // fewer steps than asked for are held
   kMissingCell = 16,    // an item selects what a step lacks
   kBadPriority = 17,    // a rule read a priority from the data that is not finite, negative or too large
+  kTooLong = 18,        // an item has more rows than the batch is to have; nothing more was drawn
 };
 
 }  // namespace shmreplay

@@ -79,6 +79,42 @@ TEST(a_call_that_is_blocked_for_long_is_told_so_every_second) {
   CHECK_EQ(listener.blocked_seconds, 1);
 }
 
+// Its caller gives it up and wakes it, whatever it is in the middle of; nobody else's wait ends by that.
+TEST(a_call_that_its_caller_gives_up_ends_at_once) {
+  class GivenUp final : public Patience {
+   public:
+    bool interrupted() noexcept override { return ended(); }
+    void lock_stuck(uint32_t, int64_t) noexcept override {}
+    void still_blocked(int64_t) noexcept override {}
+    bool ended() const noexcept override { return yes.load(); }
+    std::atomic<bool> yes{false};
+  };
+  World w(queue_of(1));
+  for (int round = 0; round < (kSanitized ? 50 : 500); ++round) {
+    GivenUp patience;
+    std::atomic<int> done{0};
+    run_threads({[&] {
+                   Learner learner(w.arena);
+                   Batch batch(w.arena, 1);
+                   CHECK_EQ(learner.sample(w.table(), 1, batch, {kForever, &patience}).status, Status::kInterrupted);
+                   ++done;
+                 },
+                 [&] {
+                   consume(w.arena, 1);
+                   ++done;
+                 },
+                 [&] {
+                   if (round % 2) until([&] { return sleepers(w.table(), kSamples) > 0; });
+                   patience.yes.store(true);
+                   wake_sleepers(w.arena, w.table());
+                   until([&] { return done == 1; });
+                   insert(w.arena, 1);
+                 }});
+  }
+  CHECK_EQ(sleepers(w.table(), kSamples), 0u);
+  check_healthy(w.arena);
+}
+
 TEST(sleepers_beyond_the_slots_there_are_look_by_themselves) {
   World w(queue_of(2));
   std::vector<std::unique_ptr<Blocked>> all;

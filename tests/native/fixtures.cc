@@ -183,45 +183,43 @@ Batch::Batch(const Arena& arena, int64_t num_items)
 
 void Batch::grow(size_t o, uint32_t rows, int64_t filled) {
   OutputBuffer& out = outputs_[o];
-  const size_t item = size_t{rows} * out.row_bytes, old_item = size_t{out.rows} * out.row_bytes;
-  std::vector<char> data(static_cast<size_t>(num_items_) * item, 0);
+  const OutputBuffer old = out;
+  out.rows = rows;
+  std::vector<char> data(static_cast<size_t>(num_items_) * rows * out.row_bytes, 0);
   std::vector<uint8_t> mask(static_cast<size_t>(num_items_) * rows, 1);
-  for (size_t i = 0; i < static_cast<size_t>(filled); ++i) {
-    std::memcpy(data.data() + i * item, data_[o].data() + i * old_item, old_item);
+  out.data = data.data();
+  for (int64_t i = 0; i < filled; ++i) {
     for (uint32_t j = 0; j < rows; ++j) {
-      mask[i * rows + j] = j < out.rows && (masks_[o].empty() || masks_[o][i * out.rows + j] != 0) ? 1 : 0;
+      if (j < old.rows) std::memcpy(out.row(i, j), old.row(i, j), out.row_bytes);
+      mask[out.place(i, j)] = j < old.rows && (masks_[o].empty() || masks_[o][old.place(i, j)] != 0) ? 1 : 0;
     }
   }
   if (filled > 0) masks_[o] = mask;
   data_[o] = std::move(data);
-  out.rows = rows;
-  out.data = data_[o].data();
 }
 
 bool Batch::prepare(const Pattern& structure, const uint32_t* rows, int64_t filled) noexcept {
   if (refuses) return false;
-  const size_t n = structure.outputs.size();
   if (outputs_.empty()) {
-    data_.resize(n);
-    masks_.resize(n);
-    lengths_.assign(n, std::vector<int32_t>(static_cast<size_t>(num_items_), -1));
-    for (size_t o = 0; o < n; ++o) {
-      const PatternOutput& rule = structure.outputs[o];
-      outputs_.push_back({rule.column, 0, arena_.columns()[rule.column].row_bytes, (rule.flags & kSqueezed) != 0, nullptr,
-                          &masks_[o], num_items_, lengths_[o].data()});
+    for (uint32_t o = 0; only.empty() && o < structure.outputs.size(); ++o) all_.push_back(o);
+    const std::vector<uint32_t>& numbers = only.empty() ? all_ : only;
+    data_.resize(numbers.size());
+    masks_.resize(numbers.size());
+    lengths_.assign(numbers.size(), std::vector<int32_t>(static_cast<size_t>(num_items_), -1));
+    for (size_t o = 0; o < numbers.size(); ++o) {
+      const PatternOutput& rule = structure.outputs[numbers[o]];
+      outputs_.push_back({numbers[o], rule.column, 0, arena_.columns()[rule.column].row_bytes, (rule.flags & kSqueezed) != 0,
+                          nullptr, &masks_[o], num_items_, lengths_[o].data(), time_major});
     }
   }
-  for (size_t o = 0; o < n; ++o) {
-    if (rows[o] > outputs_[o].rows) grow(o, rows[o], filled);
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    if (rows[outputs_[o].output] > outputs_[o].rows) grow(o, rows[outputs_[o].output], filled);
   }
   done_ = filled;
   return true;
 }
 
-const char* Batch::cell(size_t o, int64_t item, uint32_t row) const {
-  const OutputBuffer& out = outputs_[o];
-  return data_[o].data() + (static_cast<size_t>(item) * out.rows + row) * out.row_bytes;
-}
+const char* Batch::cell(size_t o, int64_t item, uint32_t row) const { return outputs_[o].row(item, row); }
 
 uint64_t Batch::serial(int64_t item, uint32_t row) const {
   uint64_t s;
@@ -230,7 +228,7 @@ uint64_t Batch::serial(int64_t item, uint32_t row) const {
 }
 
 bool Batch::real(size_t o, int64_t item, uint32_t row) const {
-  return masks_[o].empty() || masks_[o][static_cast<size_t>(item) * outputs_[o].rows + row] != 0;
+  return masks_[o].empty() || masks_[o][outputs_[o].place(item, row)] != 0;
 }
 
 void Batch::check_rows() const {

@@ -131,13 +131,16 @@ class Batch final : public BatchSink {
   void check_rows() const;
 
   std::vector<Pick> picks;
-  bool refuses = false;  // prepare() answers false
+  bool refuses = false;         // prepare() answers false
+  bool time_major = false;      // set before the first prepare(), as is:
+  std::vector<uint32_t> only;   // numbers of the outputs to show; empty: all
 
  private:
   void grow(size_t output, uint32_t rows, int64_t filled);
   const Arena& arena_;
   int64_t num_items_;
   int64_t done_ = 0;
+  std::vector<uint32_t> all_;
   std::vector<OutputBuffer> outputs_;
   std::vector<std::vector<char>> data_;
   std::vector<std::vector<uint8_t>> masks_;

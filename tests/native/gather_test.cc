@@ -29,8 +29,10 @@ class Scene {
   }
 
   // Gathers into buffers full of rubbish; item i of the batch is pick i.
-  Batch& run(uint32_t rows) {
+  Batch& run(uint32_t rows, bool time_major = false, std::vector<uint32_t> shown = {}) {
     batch_ = std::make_unique<Batch>(world_.arena, static_cast<int64_t>(picks_.size()));
+    batch_->time_major = time_major;
+    batch_->only = std::move(shown);
     const Pattern& structure = cache_.at(picks_[0].pattern);
     std::vector<uint32_t> wanted(structure.outputs.size(), rows);
     for (size_t o = 0; o < wanted.size(); ++o) {
@@ -44,12 +46,14 @@ class Scene {
     return *batch_;
   }
 
-  // The batch is what a plain loop over positions gives.
+  // The batch is what a plain loop over positions gives, whichever axis comes first and however many outputs it shows.
   void check(uint32_t rows) {
-    Batch& batch = run(rows);
-    for (size_t i = 0; i < picks_.size(); ++i) {
-      const Pattern& pattern = cache_.at(picks_[i].pattern);
-      for (size_t o = 0; o < pattern.outputs.size(); ++o) check_output(batch, i, pattern, o);
+    std::vector<uint32_t> all, last;
+    for (uint32_t o = 0; o < cache_.at(picks_[0].pattern).outputs.size(); ++o) all.push_back(o);
+    last = {all.back()};
+    for (const bool time_major : {false, true}) {
+      check_shown(run(rows, time_major), all);
+      check_shown(run(rows, time_major, last), last);
     }
   }
 
@@ -74,9 +78,16 @@ class Scene {
     return {chunk, step};
   }
 
-  void check_output(const Batch& batch, size_t i, const Pattern& pattern, size_t o) const {
+  void check_shown(const Batch& batch, const std::vector<uint32_t>& shown) const {
+    for (size_t i = 0; i < picks_.size(); ++i) {
+      for (size_t o = 0; o < shown.size(); ++o) check_output(batch, i, cache_.at(picks_[i].pattern), o, shown[o]);
+    }
+  }
+
+  // Output o of the batch is output `number` of the pattern.
+  void check_output(const Batch& batch, size_t i, const Pattern& pattern, size_t o, size_t number) const {
     const Pick& p = picks_[i];
-    const PatternOutput& rule = pattern.outputs[o];
+    const PatternOutput& rule = pattern.outputs[number];
     const auto steps = static_cast<int64_t>(p.num_steps), before = static_cast<int64_t>(p.padding.before);
     const int64_t positions = before + steps + p.padding.after;
     uint32_t row = 0, real = 0;
@@ -92,7 +103,7 @@ class Scene {
       real += is_real ? 1 : 0;
       ++row;
     };
-    pattern.each_row(o, static_cast<uint64_t>(positions), expect);
+    pattern.each_row(number, static_cast<uint64_t>(positions), expect);
     while (row < batch.rows(o)) expect(positions + 1'000'000);  // ... behind the last row too
     CHECK_EQ(batch.length(o, static_cast<int64_t>(i)), static_cast<int32_t>(real));
   }

@@ -215,6 +215,74 @@ TEST(a_longer_item_that_comes_between_two_parts_widens_the_batch) {
   CHECK_EQ(batch.serial(1999, 0), 1u);
 }
 
+TEST(a_batch_of_some_outputs_with_steps_first_is_widened_too) {
+  World w(arena_of({open_table("a", 100, kLifo)}, 4, 64));
+  Actor actor(w.arena, w.table(), 8);
+  for (int i = 0; i < 6; ++i) actor.append();
+  actor.create(2);
+  Batch batch(w.arena, 2000);
+  batch.time_major = true;
+  batch.only = {0, 2};
+  bool longer = false;
+  Meddling sink(batch, [&] {
+    if (!longer) actor.create(6);
+    longer = true;
+  });
+  CHECK_EQ(sample_into(w, sink, 2000).done, 2000u);
+  batch.check_rows();
+  CHECK_EQ(batch.outputs().size(), 2u);
+  CHECK_EQ(batch.rows(1), 6u);
+  CHECK(!batch.real(1, 0, 2) && batch.real(1, 1999, 5));
+  CHECK_EQ(batch.serial(0, 1), 6u);
+  CHECK_EQ(batch.serial(1999, 0), 1u);
+}
+
+TEST(an_item_longer_than_the_batch_may_be_is_not_drawn) {
+  World w(arena_of({queue_table("q", 10)}, 4, 64));
+  Actor actor(w.arena, w.table(), 8);
+  for (int i = 0; i < 6; ++i) actor.append();
+  actor.create(2);
+  SampleCall call(w.arena);
+  const std::vector<uint32_t> most = {9, 9, 4};
+  const std::vector<double> uniforms(4, 0.5);
+  Batch batch(w.arena, 4);
+  const SampleOptions options{4, 4, true, uniforms.data(), &most};
+  SampleResult r = call.sample(w.table(), options, kNow, batch);
+  CHECK_EQ(r.status, Status::kTimeout);
+  CHECK_EQ(r.done, 1u);
+  actor.create(5);
+  r = call.sample(w.table(), options, kNow, batch);
+  CHECK_EQ(r.status, Status::kTooLong);
+  CHECK_EQ(r.done, 0u);
+  CHECK_EQ(live_items(w.table()), 1u);
+  CHECK(named_chunks(w.arena).empty());
+}
+
+TEST(what_a_tables_items_look_like_is_known_from_the_first_one_on) {
+  World w(arena_of({open_table("a", 10)}, 4, 64));
+  SampleCall call(w.arena);
+  const Pattern* found = nullptr;
+  CHECK_EQ(call.structure(w.table(), false, true, kNow, found), Status::kOk);
+  CHECK(found == nullptr);
+  CHECK_EQ(call.structure(w.table(), true, true, kNow, found), Status::kTimeout);
+  CHECK_EQ(sleepers(w.table(), kSamples), 0u);
+  const auto learner = [&] {
+    SampleCall own(w.arena);
+    const Pattern* pattern = nullptr;
+    CHECK_EQ(own.structure(w.table(), true, true, kWhatever, pattern), Status::kOk);
+    CHECK_EQ(pattern->outputs.size(), 3u);
+    CHECK_EQ(own.rows(), (std::vector<uint32_t>{2, 2, 2}));
+  };
+  const auto actor = [&] {
+    until([&] { return sleepers(w.table(), kSamples) == 1; });
+    Actor a(w.arena, w.table(), 8);
+    a.append(), a.append();
+    a.create(2);
+  };
+  run_threads({learner, actor});
+  CHECK_EQ(counted_samples(w), 0u);
+}
+
 TEST(what_was_drawn_is_gathered_whole_although_it_was_evicted_meanwhile) {
   World w(arena_of({open_table("a", 8)}, 2, 8));
   Actor actor(w.arena, w.table());

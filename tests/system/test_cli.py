@@ -79,11 +79,51 @@ def test_without_a_daemon_there_is_one_clear_line(subcommand: str, tmp_path: pat
 def test_a_plan_shows_every_term() -> None:
     ran = shmreplay("plan", "--max-size", "100000", "--column", "observation=uint8[84, 84]", "--column", "action=int64")
     assert (ran.returncode, ran.stderr) == (0, "")
-    for part in ("arena 'table'", "100000 items", "open streams", "reserve", "index", "total", "7064 B a step"):
+    for part in ("arena 'table'", "100000 items", "open streams", "reserve", "index", "total", "7064 B as given"):
         assert part in ran.stdout
     found = json.loads(shmreplay("plan", "--max-size", "10", "--column", "a=float32", "--json").stdout)
     assert found["total_bytes"] == found["index_bytes"] + found["data_bytes"]
     assert found["row_bytes"] == 4
+
+
+CONFIG = """
+[tables.replay]
+max_size = 1000
+columns = { observation = { dtype = "uint8", shape = [84, 84] }, action = "int64" }
+item = { kind = "NStep", n = 3, summed = [] }
+rate_limiter = { kind = "MinSize", min_size_to_sample = 2000 }
+[tables.demonstrations]
+max_size = 100
+columns = { x = "float32" }
+"""
+
+
+def test_a_plan_of_a_file_shows_all_its_arenas(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "tables.toml"
+    path.write_text(CONFIG, encoding="utf-8")
+    ran = shmreplay("plan", str(path))
+    assert ran.returncode == 0
+    for part in ("arena 'replay'", "arena 'demonstrations'", "1000 items: 4000 steps", "7064 B as given", "2 arenas: "):
+        assert part in ran.stdout
+    (warning,) = ran.stderr.splitlines()
+    assert warning == (
+        "shmreplay plan: warning: table 'replay': min_size_to_sample is 2000, more than max_size 1000: "
+        "sampling never starts"
+    )
+    found = json.loads(shmreplay("plan", str(path), "--json").stdout)
+    assert [arena["name"] for arena in found["arenas"]] == ["replay", "demonstrations"]
+    assert found["total_bytes"] == sum(arena["total_bytes"] for arena in found["arenas"])
+
+
+def test_a_file_that_cannot_be_is_one_clear_line(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "tables.toml"
+    path.write_text(CONFIG.replace("1000", "0", 1), encoding="utf-8")
+    text = f"shmreplay plan: {path}: tables.replay: max_size is 0; expected an integer in 1..2147483646\n"
+    ran = shmreplay("plan", str(path))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", text)
+    missing = shmreplay("plan", str(tmp_path / "none.toml"))
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert missing.stderr.endswith(f"No such file or directory: '{tmp_path / 'none.toml'}'\n")
 
 
 def test_a_plan_of_another_remover_needs_more() -> None:
@@ -101,6 +141,9 @@ def test_a_plan_of_another_remover_needs_more() -> None:
     ("arguments", "reason"),
     [
         (["--max-size", "0", "--column", "a=int64"], "max_size is 0; expected an integer in 1.."),
+        (["--max-size", "9"], "--column is missing; give it, or a CONFIG file that declares tables"),
+        (["--column", "a=int64"], "--max-size is missing; give it, or a CONFIG file that declares tables"),
+        (["f.toml", "--chunk-steps", "9"], "--chunk-steps describes one table; f.toml declares its own"),
         (["--max-size", "9", "--column", "a"], "--column a: expected NAME=DTYPE or NAME=DTYPE[SHAPE]"),
         (["--max-size", "9", "--column", "a=nothing"], "--column a=nothing: dtype 'nothing' is not known to numpy"),
         (["--max-size", "9", "--column", "a=object"], "--column a=object: dtype object cannot be a column"),

@@ -43,3 +43,34 @@ def test_a_daemon_thread_may_be_in_a_call_when_the_interpreter_ends(run_script: 
         assert (table.info().size, table.info().samples) == (0, 1)
         table.insert({"x": 2})
         assert table.sample(1).data["x"].tolist() == [2]
+
+
+# The thread is blocked in the core, or has sampled as far ahead as it may; the sampler is a global, or a thread's own.
+LEAVE_SAMPLERS = """
+import sys, threading
+import shmreplay as sr
+
+client = sr.connect(sys.argv[1])
+full, empty = client.table("full"), client.table("empty")
+for n in range(20):
+    full.insert({"x": n})
+
+ahead, blocked = full.sampler(4), empty.sampler(4)
+assert len(next(ahead)) == 4
+waits = threading.Thread(target=lambda: next(blocked), daemon=True)
+waits.start()
+loops = threading.Thread(target=lambda: [None for _ in full.sampler(4, prefetch=1)], daemon=True)
+loops.start()
+while not empty.info().blocked_samples:
+    pass
+print("ends")
+"""
+
+
+def test_samplers_end_with_the_interpreter(run_script: Run) -> None:
+    tables = [sr.Table(name, {"x": np.int64(0)}, 100, max_streams=8, max_sessions=8) for name in ("full", "empty")]
+    with sr.Server(tables=tables) as server, server.client() as client:
+        assert run_script(LEAVE_SAMPLERS, server.address).finish() == (0, "ends\n", "")
+        table = client.table("full")
+        assert len(table.sample(4)) == 4
+        assert table._arena.check() == []

@@ -21,14 +21,15 @@ pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+TOML_BLOCKS = re.findall(r"^```toml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^    (shmreplay .*)$", README, re.MULTILINE)
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def run_python(*arguments: str) -> str:
+def run_python(*arguments: str, cwd: str | pathlib.Path = "/") -> str:
     """Runs Python, where a warning is an error, outside of the repository; returns what it printed."""
     command = [sys.executable, "-W", "error", *arguments]
-    ended = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=2 * WAIT_S)
+    ended = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=2 * WAIT_S)
     # The library logs there what a call has been waiting for; a child that failed would leave its traceback.
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
@@ -77,8 +78,10 @@ def test_its_example_computes_the_targets_of_its_episodes(tmp_path: pathlib.Path
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_its_commands_run(command: str) -> None:
-    assert "total" in run_python("-m", "shmreplay.clients.cli.main", *shlex.split(command)[1:])
+def test_its_commands_run(command: str, tmp_path: pathlib.Path) -> None:
+    [declared] = TOML_BLOCKS
+    (tmp_path / "tables.toml").write_text(declared, encoding="utf-8")
+    assert "total" in run_python("-m", "shmreplay.clients.cli.main", *shlex.split(command)[1:], cwd=tmp_path)
 
 
 def test_the_names_it_mentions_exist() -> None:

@@ -3,10 +3,12 @@
 import re
 from typing import Any
 
+import msgpack
 import pytest
 
 import shmreplay as sr
 from shmreplay.patterns import Condition, Pattern, Reference
+from shmreplay.rules import rule_from_wire, rule_to_wire
 from shmreplay.signature import Signature
 
 SIGNATURE = Signature.from_tree(
@@ -103,3 +105,51 @@ def test_a_pattern_says_which_steps_it_shows() -> None:
         (2, True, False, [(-2, -1, 1)]),
     ]
     assert (native["lo"], native["hi"]) == (-4, 0)
+
+
+EVERY_KIND = Pattern(
+    lambda step: {"x": step["a"][-5:-1:2], "y": step["b/c"][-1], "z": step["a"][-2:]},
+    table="replay",
+    conditions=[when.step_index % 4 == 1, when.data["b/d"] < True, when.end_of_episode],
+    priority=sr.td_priority("a", 0.5),
+)
+
+
+@pytest.mark.parametrize("pattern", [EVERY_KIND, Pattern({"x": ("a", -1)}), Pattern({"x": ("a", -1)}, priority=2.0)])
+def test_a_pattern_travels(pattern: Pattern) -> None:
+    wire = msgpack.unpackb(msgpack.packb(rule_to_wire(pattern)))
+    made = rule_from_wire(wire)
+    assert made == pattern
+    assert hash(made) == hash(pattern)
+    assert made.native(SIGNATURE, 0, "w") == pattern.native(SIGNATURE, 0, "w")
+
+
+def test_patterns_that_say_the_same_are_equal_however_they_say_it() -> None:
+    assert Pattern(lambda step: {"x": step["a"][-3:]}) == Pattern({"x": ("a", slice(-3, None))}, conditions=[])
+    assert Pattern({"x": ("a", slice(-3, None))}) != Pattern({"x": ("a", slice(-2, None))})
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"select": None}, "pattern: malformed"),
+        ({"select": [["x"]]}, "pattern: malformed select"),
+        ({"select": [["x", ["a", [0, 1]]]]}, "pattern: malformed selection ['a', [0, 1]]"),
+        ({"select": [["x", ["a", 0]]]}, "a[0]; steps count from the newest, -1: expected a negative one"),
+        ({"select": []}, "select gives no outputs"),
+        ({"conditions": [[0, "==", 1.0]]}, "pattern: malformed condition [0, '==', 1.0]"),
+        ({"conditions": [[9, "==", 1.0, 0, None]]}, "pattern: malformed condition [9,"),
+        ({"conditions": [[3, "==", 1.0, 0, None]]}, "pattern: malformed condition [3,"),
+        ({"rule": "Rule"}, "item: unknown rule 'Rule'; expected a window or a pattern"),
+    ],
+)
+def test_a_malformed_wire_form_is_refused(change: dict[str, Any], text: str) -> None:
+    wire = rule_to_wire(EVERY_KIND)
+    assert wire is not None
+    with pytest.raises(ValueError, match=re.escape(text)):
+        rule_from_wire({**wire, **change})
+
+
+def test_a_table_that_is_no_name_is_refused() -> None:
+    with pytest.raises(TypeError, match="pattern: table is 3; expected a table's name, or None"):
+        Pattern({"x": ("a", -1)}, table=3)  # type: ignore[arg-type]

@@ -167,7 +167,7 @@ def test_it_says_what_is_not_supported_yet(spec: ArraySpec, text: str | None) ->
 
 
 @given(
-    st.lists(st.integers(0, 70), max_size=5),
+    st.lists(st.integers(0, 40), max_size=5),  # a row of 16-byte numbers stays below 4 GiB
     st.sampled_from(NATIVE + ML),
     st.sampled_from(["safe", "same_kind", "no"]),
 )

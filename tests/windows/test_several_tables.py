@@ -160,6 +160,49 @@ def test_items_of_another_structure_are_refused_before_there_is_any(declared: tu
     table.writer(patterns=[sr.NStep(3, priority=2.0)]).close()
 
 
+EVERY_OTHER = sr.Pattern(
+    lambda past: {"pair": past["observation"][-3:-1], "last": past["reward"][-1]},
+    conditions=[sr.when.step_index % 2 == 0],
+    priority="reward",
+)
+
+
+@pytest.fixture
+def patterned() -> Iterator[tuple[sr.Client, TableHandle]]:
+    """A table whose items are a pattern's, and one whose items are single steps of one column."""
+    one = sr.Window({"observation": 0})
+    tables = [sr.Table("pairs", SIGNATURE, 100, item=EVERY_OTHER), sr.Table("ones", SIGNATURE, 100, item=one)]
+    with sr.Server(tables) as server, server.client() as client:
+        yield client, client.table("pairs")
+
+
+def test_a_table_s_item_may_be_a_pattern(patterned: tuple[sr.Client, TableHandle]) -> None:
+    client, table = patterned
+    assert (table.spec.item, table.spec.item_steps) == (EVERY_OTHER, 3)
+    with table.writer() as writer:
+        made = [len(writer.append(step(k))) for k in range(6)]
+        assert made == [0, 0, 1, 0, 1, 0]
+        writer.create_item(
+            trajectory={"pair": writer.history["observation"][:2], "last": writer.history["reward"][-1]}, priority=7.0
+        )
+    assert live(table).data["pair"].tolist() == [[0, 1], [2, 3], [3, 4]]
+    assert live(table).data["last"].tolist() == [2.0, 4.0, 5.0]
+    assert live(table).priorities.tolist() == [2.0, 4.0, 7.0]
+    other = sr.Pattern({"pair": ("observation", -1), "last": ("reward", -1)})
+    with pytest.raises(sr.SignatureMismatch, match=r"than table 'pairs' declares; its item is Pattern\(select="):
+        table.writer(patterns=[other])
+    client.create_tables([sr.Table("pairs", SIGNATURE, 100, item=EVERY_OTHER)])  # the same table
+    assert check(table) == []
+
+
+def test_single_steps_are_refused_by_a_table_whose_items_are_declared(patterned: tuple[sr.Client, TableHandle]) -> None:
+    client, table = patterned
+    for refused in (table, client.table("ones")):
+        with pytest.raises(ValueError, match="insert makes single-step items, but the table was declared with item=, "):
+            refused.insert(step(0))
+        assert len(refused) == 0
+
+
 def test_the_same_tables_may_be_asked_for_again_and_others_may_not(declared: tuple[TableHandle, TableHandle]) -> None:
     client = declared[0]._client
     tables = [table.spec for table in declared]

@@ -53,15 +53,21 @@ def test_a_full_table_loses_no_item_for_want_of_room(
 
 @pytest.mark.parametrize("remover", [sr.selectors.MinHeap(), sr.selectors.MaxHeap(), sr.selectors.Prioritized(1.0)])
 def test_a_remover_that_keeps_a_few_for_ever_may_need_more_and_then_the_oldest_go(
-    make_table: TableMaker, rng: np.random.Generator, remover: sr.selectors.Selector
+    make_table: TableMaker,
+    rng: np.random.Generator,
+    caplog: pytest.LogCaptureFixture,
+    remover: sr.selectors.Selector,
 ) -> None:
     """With priorities that stay as they are, a chunk is held by the one of its items that is never removed."""
     table = make_table(512, remover=remover, chunk_steps=64, max_streams=2)
     priorities: dict[int, float] = {}
-    for first in range(0, 50_000, 500):
-        some = rng.random(500)
-        priorities.update(zip(range(first, first + 500), some.tolist(), strict=True))
-        table.insert_batch(steps(range(first, first + 500)), some)
+    with caplog.at_level(logging.WARNING, "shmreplay"):
+        for first in range(0, 50_000, 500):
+            some = rng.random(500)
+            priorities.update(zip(range(first, first + 500), some.tolist(), strict=True))
+            table.insert_batch(steps(range(first, first + 500)), some)
+    [record] = caplog.records
+    assert "a chunk of 64 steps is free only when its last item has gone" in record.getMessage()
     batch = table.get(table.keys())
     assert batch.priorities.tolist() == [priorities[n] for n in numbers(batch).tolist()]
     info = table.info()

@@ -89,15 +89,6 @@ def test_at_least_takes_what_is_admitted_and_no_less(make_table: TableMaker) -> 
     assert len(table.sample(8, at_least=2, timeout_s=0)) == 8
 
 
-def test_options_that_are_not_there_yet_say_so(make_table: TableMaker) -> None:
-    table = filled(make_table, 3)
-    later: list[dict[str, Any]] = [{"pad_to": 3}, {"columns": ["n"]}, {"out": {}}, {"time_major": True}]
-    for options in later:
-        [name] = options
-        with pytest.raises(ValueError, match=f"{name}= comes with trajectories and is not supported yet"):
-            table.sample(1, **options)
-
-
 # --- which, and what a batch says of them ----------------------------------------------------------------------------
 
 

@@ -252,7 +252,8 @@ def test_all_streams_open_is_an_error_that_says_what_to_do(make_table: TableMake
     for writer in writers[:2]:
         writer.append(step(1))
     with pytest.raises(
-        sr.ShmReplayError, match="all streams of the arena are open; close writers or raise max_streams"
+        sr.ShmReplayError,
+        match=r"append: all streams of the arena are open; close writers or raise max_streams \(max_streams is 2\)",
     ):
         writers[2].append(step(1))
     writers[0].close()

@@ -1,0 +1,189 @@
+"""View: items looked at where they lie, without a copy, until they are released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay import _core
+from shmreplay.clients.arrays import check_count
+from shmreplay.clients.handle import raise_with
+from shmreplay.errors import ShmReplayError
+from shmreplay.item_structure import unflatten_outputs
+from shmreplay.signature import Signature
+
+if TYPE_CHECKING:
+    from shmreplay.clients.handle import Handle
+
+
+class NativeItem(NamedTuple):
+    """What the core hands over of one item; the first ones have an entry for each output."""
+
+    names: bytes
+    squeezed: Sequence[bool]
+    data: Sequence[NDArray[Any]]
+    is_view: Sequence[bool]
+    masks: Sequence[NDArray[np.bool_] | None]
+    key: int
+    priority: float
+    probability: float
+    times_sampled: int
+    episode: int
+    step: int
+    age: int
+
+    def copied(self) -> NativeItem:
+        """The same, without memory of the arena."""
+        data = [array.copy() if is_view else array for array, is_view in zip(self.data, self.is_view, strict=True)]
+        for array in data:
+            array.flags.writeable = False
+        return self._replace(data=data, is_view=[False] * len(data))
+
+
+class ViewedItem:
+    """One item of a view. What it is, as in `Batch`, without the leading axis.
+
+    Attributes:
+        key, times_sampled, episode, step, age: int.
+        priority, probability: float.
+    """
+
+    def __init__(self, view: View, native: NativeItem) -> None:
+        self._view = view
+        self._native = native
+        self.key = native.key
+        self.priority = native.priority
+        self.probability = native.probability
+        self.times_sampled = native.times_sampled
+        self.episode = native.episode
+        self.step = native.step
+        self.age = native.age
+
+    @property
+    def data(self) -> Any:
+        """The item's structure with a read-only array a leaf: `[*shape]` without, `[rows, *shape]` with a step axis.
+
+        The rows are those of this item alone: nothing is padded to the longest one. Raises ShmReplayError after the
+        release.
+        """
+        self._view._check_held()
+        return self._structured(self._native.data)
+
+    @property
+    def is_view(self) -> Any:
+        """In data's structure: True where the array is the arena's memory, False where it is a private copy.
+
+        A copy is made where the rows do not lie at one stride (they cross into another chunk), where rows are padding,
+        and of what was drawn before the call had to wait for the rate limiter.
+        """
+        return self._structured(self._native.is_view)
+
+    @property
+    def mask(self) -> Any:
+        """In data's structure: bool, True where a row is real: `[rows]`, or `[]` where there is no step axis."""
+        self._view._check_held()
+        native = self._native
+        masks = [
+            np.ones(() if squeezed else len(data), np.bool_) if mask is None else mask
+            for mask, data, squeezed in zip(native.masks, native.data, native.squeezed, strict=True)
+        ]
+        return self._structured(masks)
+
+    def _structured(self, values: Sequence[Any]) -> Any:
+        names = self._native.names
+        return unflatten_outputs(names, values) if names else self._view._signature.unflatten(values)
+
+    def __repr__(self) -> str:
+        return f"<item {self.key} of {self._view!r}>"
+
+
+class View:
+    """n items where they lie in shared memory, in the order drawn. A context manager; see `TableHandle.view`.
+
+    Their chunks are leased to this view until it is released: at the end of a `with`, by `release()`, when it is
+    garbage or when the client is closed. In a forked child it is the parent's: to release it there does nothing.
+    """
+
+    def __init__(self, native: _core.View | None, items: Sequence[NativeItem], signature: Signature) -> None:
+        self._native = native  # None: the items are all copies
+        self._items = items
+        self._signature = signature
+        self._is_released = False
+        self.keys: NDArray[np.int64] = np.array([item.key for item in items], np.int64)
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the chunks have been given back."""
+        return self._is_released
+
+    def release(self) -> None:
+        """Gives the chunks back. Idempotent.
+
+        Arrays that are kept stay readable and show whatever the memory holds by then: other steps, or half of them.
+        """
+        self._is_released = True
+        if self._native is not None:
+            self._native.release()
+
+    close = release
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> ViewedItem:
+        return ViewedItem(self, self._items[index])
+
+    def __iter__(self) -> Iterator[ViewedItem]:
+        return (ViewedItem(self, item) for item in self._items)
+
+    def __enter__(self) -> View:
+        self._check_held()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _check_held(self) -> None:
+        if self._is_released:
+            raise ShmReplayError(f"{self!r} was released; copy what you keep before that, or take another view")
+
+    def __repr__(self) -> str:
+        return f"<View of {len(self)} items of table {self._signature.table_name!r}>"
+
+
+def open_view(table: Handle, n: int, timeout_s: float | None) -> View:
+    """See `TableHandle.view`."""
+    n = check_count(table._where, "n", n)
+    _check_names(table, n)
+    while True:
+        table._check_open()
+        native = _core.View(table._native)
+        status, items, raised = native.draw(n, table._random.uniforms(n), timeout_s)
+        found = [NativeItem(*item) for item in items]
+        if status == 0:
+            view = View(native, found, table._sig)
+            table._client.add_dependent(view)
+            return view
+        copies = View(None, [item.copied() for item in found], table._sig) if found else None
+        native.release()
+        if raised is not None:
+            raise_with(raised, batch=copies)
+        if found or not table._recover(status):
+            table._raise_status(status, "view", timeout_s, batch=copies, asked=n)
+
+
+def _check_names(table: Handle, n: int) -> None:
+    chunk_steps = table._arena.stats()["chunk_steps"]
+    chunks = 1 + (table._spec.item_steps + chunk_steps - 2) // chunk_steps
+    limit = max(1, _core.VIEW_CHUNKS // chunks)
+    if n > limit:
+        raise ValueError(
+            f"{table._where}: n is {n}; a view names the chunks of its items, at most {_core.VIEW_CHUNKS}, and an item "
+            f"of this table may touch {chunks}: use n={limit} or less, several views, or sample()"
+        )
