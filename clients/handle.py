@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from shmreplay import _core, errors
 from shmreplay.clients.blocking import (
     explain_inserts,
+    explain_lock,
     explain_looks,
     explain_room,
     explain_samples,
@@ -167,7 +168,9 @@ class Handle:
             )
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or ValueError
-        raise_with(error(f"{self._where}: {call}: {message}{self._limits_named(message)}"), **parts)
+        is_lock = status == _core.STATUS_LOCK_TIMEOUT
+        details = explain_lock(self._arena) if is_lock else self._limits_named(message)
+        raise_with(error(f"{self._where}: {call}: {message}{details}"), **parts)
 
     def _limits_named(self, message: str) -> str:
         """The arena's limits that a text names, with their numbers; they are its largest, of all tables in it."""

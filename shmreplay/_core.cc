@@ -122,6 +122,7 @@ NB_MODULE(_core, m) {
   m.attr("STATUS_INTERRUPTED") = static_cast<int>(Status::kInterrupted);
   m.attr("STATUS_SESSION_LOST") = static_cast<int>(Status::kSessionLost);
   m.attr("STATUS_FORKED") = static_cast<int>(Status::kForked);
+  m.attr("STATUS_LOCK_TIMEOUT") = static_cast<int>(Status::kLockTimeout);
   m.attr("STATUS_ARENA_FULL") = static_cast<int>(Status::kArenaFull);
   m.attr("STATUS_STRUCTURE") = static_cast<int>(Status::kStructure);
   m.attr("STATUS_TOO_LONG") = static_cast<int>(Status::kTooLong);

@@ -77,7 +77,7 @@ void retire_if_unused(Hold& hold, uint32_t c) {
 // Whether evicting its items would retire it.
 bool is_evictable(const ChunkRecord& r) noexcept {
   const ChunkRefs refs = r.refs.get();
-  return refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0;
+  return r.life.get().state == kChunkUsed && refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0;
 }
 
 // Who waits for a chunk may take it from its items now.

@@ -48,6 +48,14 @@ void StreamWriter::give_up() noexcept {
 }
 
 Status StreamWriter::open(const Wait& wait) {
+  const Status status = try_open(wait);
+  if (status != Status::kNoStreams) return status;
+  uint32_t reaped = 0;  // the dead may have some, and nobody may have noticed yet
+  if (const Status s = reap_dead_sessions(arena_, wait, reaped); s != Status::kOk) return s;
+  return reaped > 0 ? try_open(wait) : status;
+}
+
+Status StreamWriter::try_open(const Wait& wait) {
   Hold hold(arena_);
   if (const Status s = enter_table(hold, table_, wait); s != Status::kOk) return s;
   // The rows of `history` finished steps and of the one being written touch at most this many chunks.

@@ -76,6 +76,7 @@ class StreamWriter : public StreamView {
   void look_at_finished(bool yes) noexcept { newest_is_finished_ = yes; }
 
  private:
+  Status try_open(const Wait& wait);
   Status take_chunk(const Wait& wait);
   Status try_chunk(const Wait& wait, bool steal, bool& found);
   Status evict_for_room(const Wait& wait, bool& found);

@@ -25,7 +25,8 @@ namespace {
 
 constexpr uint64_t kGuardBytes = 16u << 20;
 constexpr rlim_t kMemoryBytes = 1u << 30;  // address space a child may use: a length that was flipped must not become a buffer
-constexpr unsigned kChildSeconds = kSanitized ? 120 : 20;
+constexpr rlim_t kCpuSeconds = kSanitized ? 120 : 10;  // an endless loop is told by the time it burns, not by the clock
+constexpr unsigned kChildSeconds = 150;                // for one that sleeps
 
 // What a child is at, so that its parent can tell.
 struct Progress {
@@ -418,6 +419,8 @@ class Attack {
 
 void flip_and_attack(Scene& scene, const Flip& flip) {
   alarm(kChildSeconds);
+  const rlimit cpu{kCpuSeconds, kCpuSeconds + 1};
+  CHECK_EQ(setrlimit(RLIMIT_CPU, &cpu), 0);
   progress() = {};
   const auto do_flip = [&] { *reinterpret_cast<uint8_t*>(scene.world.daemon->index() + flip.offset) ^= flip.mask; };
   if (!flip.attached) do_flip();
@@ -466,7 +469,7 @@ TEST(a_flipped_byte_makes_an_error_or_a_wrong_answer_and_never_a_crash_or_a_hang
   std::vector<std::string> failures;
   uint64_t raised = 0, tried = 0;
   for (uint64_t k = only == UINT64_MAX ? 0 : only; k < n && failures.size() < 10; ++k) {
-    alarm(60);  // of this flip, not of them all
+    alarm(2 * kChildSeconds);  // of this flip, not of them all
     scene.restore(false);
     const Flip flip = choose(*scene.world.daemon, regions, base + k * 0x9e3779b97f4a7c15);
     scene.restore(flip.dead);
