@@ -16,10 +16,12 @@ from shmreplay.clients.info import TableInfo
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
 from shmreplay.clients.sampler import Sampler
 from shmreplay.clients.sampling import Columns, PadTo
+from shmreplay.clients.vector_writer import VectorWriter
 from shmreplay.clients.view import View, open_view
 from shmreplay.clients.writer import Writer
 from shmreplay.plan import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter, check_limiter
+from shmreplay.rules import Rule
 from shmreplay.tables import unpack_specs, warn_if_never_sampled
 
 
@@ -114,6 +116,28 @@ class TableHandle(Handle):
         """
         if commit_every != 1:
             raise ValueError(f"{self._where}: commit_every is {commit_every!r}; other than 1 is not supported yet")
+        return Writer(self, *self._plan_writer(1, history, patterns))
+
+    def vector_writer(
+        self, num_streams: int, history: int | None = None, patterns: list[Any] | None = None
+    ) -> VectorWriter:
+        """A writer of N streams whose environments step together: one call for all. Use it as a context manager.
+
+        Args:
+            num_streams: N, at most the arena's `max_streams`.
+            history, patterns: of each stream, as in `writer`.
+
+        Raises:
+            TypeError, ValueError, SignatureMismatch, TableNotFound: as in `writer`.
+        """
+        self._check_open()
+        self._refresh_after_fork()
+        most = self._arena.stats()["max_streams"]
+        num_streams = check_count(self._where, "num_streams", num_streams, most)
+        return VectorWriter(self, num_streams, *self._plan_writer(num_streams, history, patterns))
+
+    def _plan_writer(self, num_streams: int, history: int | None, patterns: list[Any] | None) -> tuple[int, list[Rule]]:
+        """Steps that each stream holds, and its rules; checked."""
         self._check_open()
         self._refresh_after_fork()
         declared = [] if self._spec.item is None else [self._spec.item]
@@ -121,10 +145,10 @@ class TableHandle(Handle):
         wanted = max(self._spec.item_steps, steps_needed(rules, self._sig))
         steps = wanted if history is None else check_count(self._where, "history", history)
         stats = self._arena.stats()
-        # Two chunks more: one begun, and the next, which is taken before the oldest is given back.
-        room = (stats["num_chunks"] - 2) * stats["chunk_steps"]
+        # A stream has one chunk more than it holds steps for, the one begun; and one more, before the oldest goes.
+        room = ((stats["num_chunks"] - 1) // num_streams - 1) * stats["chunk_steps"]
         check_history(steps, rules, self._sig, room, self._where)
-        return Writer(self, steps, rules)
+        return steps, rules
 
     def _table_index(self, name: str | None) -> int:
         """Index in the arena of the table of that name; None: this one's."""

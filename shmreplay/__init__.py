@@ -29,6 +29,7 @@ from shmreplay.clients.info import TableInfo
 from shmreplay.clients.sampler import Sampler
 from shmreplay.clients.server import Server
 from shmreplay.clients.table import TableHandle
+from shmreplay.clients.vector_writer import VectorWriter
 from shmreplay.clients.view import View
 from shmreplay.clients.writer import Writer
 from shmreplay.errors import (
@@ -79,6 +80,7 @@ __all__ = [
     "TableNotFound",
     "Transition",
     "Unroll",
+    "VectorWriter",
     "View",
     "Window",
     "Writer",

@@ -7,6 +7,7 @@
 
 #include "binding/arena_handle.h"
 #include "binding/table_handle.h"
+#include "binding/vector_handle.h"
 #include "binding/view_handle.h"
 #include "binding/writer_handle.h"
 #include "robust_lock.h"
@@ -110,11 +111,13 @@ NB_MODULE(_core, m) {
   m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
   m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
   m.attr("WRONG_ARRAYS") = TableHandle::kWrongArrays;
-  m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
-  m.attr("NEEDS_FINAL_STEP") = WriterHandle::kNeedsFinalStep;
-  m.attr("UNFINISHED") = WriterHandle::kUnfinished;
+  m.attr("NEEDS_END_EPISODE") = kNeedsEndEpisode;
+  m.attr("NEEDS_FINAL_STEP") = kNeedsFinalStep;
+  m.attr("UNFINISHED") = kUnfinished;
   m.attr("STATUS_MISSING_CELL") = static_cast<int>(Status::kMissingCell);
-  m.attr("LACKS_COLUMN") = WriterHandle::kLacksColumn;
+  m.attr("COLUMN_TWICE") = kColumnTwice;
+  m.attr("COLUMN_MISSING") = kColumnMissing;
+  m.attr("LACKS_COLUMN") = kLacksColumn;
   nb::dict status;
   for (const StatusError& e : kStatusErrors) status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
   m.attr("STATUS_ERRORS") = status;
@@ -196,8 +199,7 @@ NB_MODULE(_core, m) {
       .def("release", &ViewHandle::release);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")
-      .def(nb::init<const TableHandle&, uint32_t, std::vector<uint32_t>, int, nb::list, bool>(), "table"_a, "history"_a,
-           "end_columns"_a, "truncated"_a, "rules"_a, "across_episodes"_a)
+      .def(nb::init<const TableHandle&, uint32_t, nb::tuple, nb::list>(), "table"_a, "history"_a, "ends"_a, "rules"_a)
       .def("append", &WriterHandle::append, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("write_open", &WriterHandle::write_open, "arrays"_a, "finish"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("go_on", &WriterHandle::go_on, "timeout_s"_a.none())
@@ -219,4 +221,26 @@ NB_MODULE(_core, m) {
       .def_prop_ro("num_whole", &WriterHandle::num_whole)
       .def_prop_ro("episode_steps", &WriterHandle::episode_steps)
       .def_prop_ro("forked", &WriterHandle::forked);
+
+  nb::class_<VectorHandle>(m, "VectorWriter", "N streams, written by one call.")
+      .def(nb::init<const TableHandle&, uint32_t, uint32_t, nb::tuple, nb::list>(), "table"_a, "num_streams"_a, "history"_a,
+           "ends"_a, "rules"_a)
+      .def("append", &VectorHandle::append, "steps"_a.none(), "num_rows"_a, "numbers"_a, "streams"_a, "priority"_a.none(),
+           "timeout_s"_a.none())
+      .def("write_open", &VectorHandle::write_open, "arrays"_a, "finish"_a, "numbers"_a, "streams"_a, "priority"_a.none(),
+           "timeout_s"_a.none())
+      .def("end_episodes", &VectorHandle::end_episodes, "arrays"_a.none(), "clear_history"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
+      .def("create_items", &VectorHandle::create_items, "length"_a, "selection"_a, "priorities"_a, "numbers"_a, "streams"_a,
+           "timeout_s"_a.none())
+      .def("set_selection", &VectorHandle::set_selection, "number"_a, "rule"_a)
+      .def("close", &VectorHandle::close, "timeout_s"_a.none())
+      .def("read_cell", &VectorHandle::read_cell, "stream"_a, "step"_a, "column"_a)
+      .def("oldest_step", &VectorHandle::oldest_step, "stream"_a)
+      .def("num_steps", &VectorHandle::num_steps, "stream"_a)
+      .def("episode_steps", &VectorHandle::episode_steps, "stream"_a)
+      .def("row_is_open", &VectorHandle::row_is_open, "stream"_a)
+      .def("blocking_table", &VectorHandle::blocking_table, "stream"_a)
+      .def_prop_ro("any_open", &VectorHandle::any_open)
+      .def_prop_ro("forked", &VectorHandle::forked);
 }

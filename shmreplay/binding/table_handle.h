@@ -9,6 +9,7 @@
 #include "arena_handle.h"
 #include "extremes.h"
 #include "long_work.h"
+#include "numpy_arrays.h"
 #include "numpy_batch.h"
 #include "table_context.h"
 
@@ -300,15 +301,8 @@ class TableHandle {
     return status;
   }
 
-  // A copy: inside a hold nobody's memory but our own is read (rule 2).
   static std::vector<int64_t> keys_of(nb::handle keys) {
-    if (!PyArray_Check(keys.ptr())) throw nb::type_error("keys: expected an int64 array");
-    auto* array = reinterpret_cast<PyArrayObject*>(keys.ptr());
-    if (PyArray_TYPE(array) != NPY_INT64 || PyArray_NDIM(array) != 1 || !PyArray_IS_C_CONTIGUOUS(array)) {
-      throw nb::type_error("keys: expected a contiguous int64 array of one axis");
-    }
-    const auto* data = static_cast<const int64_t*>(PyArray_DATA(array));
-    return {data, data + PyArray_DIM(array, 0)};
+    return copied<int64_t>(keys, NPY_INT64, "keys: expected a contiguous int64 array of one axis");
   }
 
   std::vector<double> priorities_of(nb::handle priorities, npy_intp n) const {

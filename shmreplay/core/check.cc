@@ -43,6 +43,7 @@ class Check {
     const TableRecord& r = *t.record;
     const std::string at = "table '" + t.name + "': ";
     equal(at + "I - D", r.limiter.inserts.get() - r.limiter.deletes.get(), r.size.get());
+    expect(r.limiter.uncounted.get() <= r.limiter.inserts.get(), at + "more uncounted inserts than inserts");
     expect(r.size.get() <= t.max_size, at + "size " + std::to_string(r.size.get()) + " is over max_size");
     const std::vector<uint32_t> live = walk_order(t, at);
     equal(at + "items in the order list", live.size(), r.size.get());

@@ -292,6 +292,7 @@ struct Limiter {               // Reverb's arithmetic: see rate_limiter.h
   Word<int64_t> min_size_to_sample;
   Word<uint64_t> inserts, samples, deletes;   // I, S, D
   Word<uint32_t> count_deletes;               // Queue and Stack: an item deleted unsampled counts as sampled
+  Word<uint64_t> uncounted;                   // U: those of I that the difference leaves out
 };
 
 struct WaitSide {

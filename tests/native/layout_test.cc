@@ -49,7 +49,7 @@ TEST(sizes_of_layout_version_1_are_pinned) {
   CHECK_EQ(sizeof(TreeLayout), 104u);
   CHECK_EQ(sizeof(RoleLayout), 128u);
   CHECK_EQ(sizeof(WaitSide), 128u);
-  CHECK_EQ(sizeof(Limiter), 72u);
+  CHECK_EQ(sizeof(Limiter), 80u);
   CHECK_EQ(sizeof(TableRecord), 2304u);
 }
 
