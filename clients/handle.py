@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmreplay import _core, errors
+from shmreplay.clients.attachments import specs_of
 from shmreplay.clients.blocking import (
     explain_inserts,
     explain_lock,
@@ -19,7 +20,7 @@ from shmreplay.clients.blocking import (
 from shmreplay.clients.randomness import Randomness
 from shmreplay.clients.sampling import Arrangement, Arrangements, Columns, PadTo
 from shmreplay.plan import plan
-from shmreplay.tables import Table, unpack_specs
+from shmreplay.tables import Table
 
 if TYPE_CHECKING:
     from shmreplay.clients.client import Attachment, Client
@@ -174,7 +175,7 @@ class Handle:
 
     def _limits_named(self, message: str) -> str:
         """The arena's limits that a text names, with their numbers; they are its largest, of all tables in it."""
-        spec = plan(unpack_specs(self._arena.specs))
+        spec = plan(specs_of(self._arena))
         numbers = {"max_streams": spec.max_streams, "max_sessions": spec.max_sessions, "chunk_steps": spec.chunk_steps}
         named = [f"{name} is {number}" for name, number in numbers.items() if name in message]
         return f" ({', '.join(named)})" if named else ""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from shmreplay import _core
+from shmreplay.clients.attachments import specs_of
 from shmreplay.clients.blocking import explain_inserts
 from shmreplay.clients.history import Output
 from shmreplay.clients.rules import check_structure
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
 from shmreplay.rules import Rule
 from shmreplay.signature import Signature
-from shmreplay.tables import unpack_specs
 from shmreplay.windows import REACH_HISTORY
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class StreamHandle:
         self._sig = table._sig
         self._history = history
         self._rules = rules
-        self._specs = unpack_specs(table._arena.specs)
+        self._specs = specs_of(table._arena)
         self._selections: dict[tuple[bytes, tuple[Output, ...], str | None], int] = {}
         self._is_closed = False
 
