@@ -62,7 +62,7 @@ class Client:
         paths = default_socket_paths() if address is None else [socket_path(address)]
         if address is not None and os.path.isdir(paths[0]):
             raise ValueError(f"address {address!r} is a directory; give the path of the socket in it")
-        self.connection = Connection(paths, _check_timeout(timeout_s))
+        self.connection = Connection(paths, check_timeout(timeout_s))
         self._attachments: dict[str, Attachment] = {}
         self._held: dict[int, Mapping] = {}
         self._is_closed = False
@@ -280,8 +280,8 @@ class Client:
         **fields: Any,
     ) -> Reply:
         self._check_open()
-        _check_timeout(wait_s)
-        _check_timeout(fields.get("timeout_s"))
+        check_timeout(wait_s)
+        check_timeout(fields.get("timeout_s"))
         return self.connection.request(
             command, fields, timeout_s=wait_s, takes_fds=takes_fds, is_repeatable=is_repeatable
         )
@@ -307,7 +307,8 @@ def _check_name(name: object) -> None:
         raise TypeError(f"the table's name is {name!r}; expected a str")
 
 
-def _check_timeout(timeout_s: float | None) -> float | None:
+def check_timeout(timeout_s: float | None) -> float | None:
+    """Returns it. Raises ValueError unless it is None or at least 0 seconds."""
     if timeout_s is not None and not timeout_s >= 0:
         raise ValueError(f"timeout_s is {timeout_s!r}; expected seconds >= 0, or None to wait for ever")
     return timeout_s

@@ -6,7 +6,8 @@ import math
 import sys
 from dataclasses import dataclass, fields
 
-from shmreplay import _core
+from shmreplay import _core, selectors
+from shmreplay.selectors import Selector
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,9 @@ class TableInfo:
         name: the table's.
         size: items now.
         max_size: items at most.
+        capacity_steps: steps that the arena has room for, of all tables that share it.
+        sampler, remover: as created, but for the sampler's priority exponent, which is the one now.
+        max_times_sampled: samples after which an item goes; 0: any number.
         inserts, samples, deletes: since creation or reset, as the rate limiter counts them; size = inserts - deletes.
         num_episodes: distinct episodes that live items belong to.
         num_deleted_episodes: episodes whose last item is gone.
@@ -40,6 +44,10 @@ class TableInfo:
     name: str
     size: int
     max_size: int
+    capacity_steps: int
+    sampler: Selector
+    remover: Selector
+    max_times_sampled: int
     inserts: int
     samples: int
     deletes: int
@@ -74,6 +82,8 @@ class TableInfo:
         found = table.info()
         low, high, total = table.priority_stats()
         found.update(min_priority=low, max_priority=high, sum_priority=total)
+        for role in ("sampler", "remover"):
+            found[role] = selectors.of_kind(found[role], found[f"{role}_exponent"])
         # The segment keeps the largest finite numbers where there is no bound.
         found["min_diff"] = -math.inf if found["min_diff"] <= -sys.float_info.max else found["min_diff"]
         found["max_diff"] = math.inf if found["max_diff"] >= sys.float_info.max else found["max_diff"]

@@ -26,6 +26,8 @@ from shmreplay import rate_limiters, selectors
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.client import Client, connect
 from shmreplay.clients.info import TableInfo
+from shmreplay.clients.mix import Mix, mix
+from shmreplay.clients.mixed_batch import MixedBatch
 from shmreplay.clients.sampler import Sampler
 from shmreplay.clients.server import Server
 from shmreplay.clients.table import TableHandle
@@ -63,6 +65,8 @@ __all__ = [
     "Episode",
     "InternalError",
     "LayoutMismatch",
+    "Mix",
+    "MixedBatch",
     "NStep",
     "Pattern",
     "RateLimitTimeout",
@@ -85,6 +89,7 @@ __all__ = [
     "Window",
     "Writer",
     "connect",
+    "mix",
     "n_step_targets",
     "rate_limiters",
     "selectors",

@@ -129,6 +129,7 @@ NB_MODULE(_core, m) {
   m.attr("STATUS_ARENA_FULL") = static_cast<int>(Status::kArenaFull);
   m.attr("STATUS_STRUCTURE") = static_cast<int>(Status::kStructure);
   m.attr("STATUS_TOO_LONG") = static_cast<int>(Status::kTooLong);
+  m.attr("STATUS_TOO_FEW_ITEMS") = static_cast<int>(Status::kTooFewItems);
   m.attr("STATUS_HISTORY") = static_cast<int>(Status::kHistory);
 
   m.def("layout_hash", &layout_hash, "Hash of the segment's layout, the lock and the C library.");
@@ -174,8 +175,8 @@ NB_MODULE(_core, m) {
       .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none())
       .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
-      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "uniforms"_a, "timeout_s"_a.none(), "layout"_a.none(),
-           "out"_a.none())
+      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "distinct"_a, "uniforms"_a,
+           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none())
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
@@ -183,6 +184,7 @@ NB_MODULE(_core, m) {
       .def("reset", &TableHandle::reset, "timeout_s"_a.none() = nb::none())
       .def("set_rate_limiter", &TableHandle::set_rate_limiter, "samples_per_insert"_a, "min_size_to_sample"_a, "min_diff"_a,
            "max_diff"_a, "count_deletes"_a, "rebase"_a, "timeout_s"_a.none() = nb::none())
+      .def("set_priority_exponent", &TableHandle::set_priority_exponent, "exponent"_a, "timeout_s"_a.none() = nb::none())
       .def("pause", &TableHandle::pause, "inserts"_a, "samples"_a, "timeout_s"_a.none() = nb::none())
       .def("resume", &TableHandle::resume, "timeout_s"_a.none() = nb::none())
       .def("end_waits", &TableHandle::end_waits)

@@ -5,7 +5,7 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 1
+LAYOUT_VERSION: int = 2
 
 MAX_PRIORITY: float = 1e+280
 
@@ -46,6 +46,8 @@ STATUS_ARENA_FULL: int = 8
 STATUS_STRUCTURE: int = 12
 
 STATUS_TOO_LONG: int = 18
+
+STATUS_TOO_FEW_ITEMS: int = 19
 
 STATUS_HISTORY: int = 15
 
@@ -139,7 +141,7 @@ class Table:
 
     def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
 
-    def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
+    def sample(self, n: int, at_least: int, count: bool, distinct: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
 
     def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
 
@@ -152,6 +154,8 @@ class Table:
     def reset(self, timeout_s: object | None = None) -> None: ...
 
     def set_rate_limiter(self, samples_per_insert: float, min_size_to_sample: int, min_diff: float, max_diff: float, count_deletes: bool, rebase: bool, timeout_s: object | None = None) -> None: ...
+
+    def set_priority_exponent(self, exponent: float, timeout_s: object | None = None) -> None: ...
 
     def pause(self, inserts: bool, samples: bool, timeout_s: object | None = None) -> None: ...
 

@@ -7,6 +7,7 @@
 
 #include "arena.h"
 #include "patience.h"
+#include "sample_call.h"
 #include "status_error.h"
 #include "step_plan.h"
 #include "rule_writer.h"
@@ -26,6 +27,18 @@ struct TableContext {
     if (plan == nullptr) raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
     return *plan;
   }
+
+  // What a view draws with: a new one costs more than the draw. With the GIL.
+  std::unique_ptr<SampleCall> take_view_call() {
+    if (view_calls.empty()) return std::make_unique<SampleCall>(*arena);
+    std::unique_ptr<SampleCall> call = std::move(view_calls.back());
+    view_calls.pop_back();
+    return call;
+  }
+  void keep_view_call(std::unique_ptr<SampleCall> call) {
+    if (view_calls.size() < 4) view_calls.push_back(std::move(call));
+  }
+  std::vector<std::unique_ptr<SampleCall>> view_calls;
 
   GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended); }
 

@@ -18,6 +18,7 @@
 #include "leases.h"
 #include "rate_limiter.h"
 #include "rebuild.h"
+#include "reweigh.h"
 #include "streams.h"
 
 namespace shmreplay::test {
@@ -318,6 +319,24 @@ class Attack {
     reader_.sample(arena_.table(t), {n, 1, count, uniforms.data()}, kNow, batch);
   }
 
+  // Each item once, and views.
+  void sample_otherwise(uint32_t t) {
+    const uint32_t n = 12;
+    std::vector<double> uniforms(n);
+    for (double& u : uniforms) u = random_.uniform();
+    BoundedBatch batch(arena_, n);
+    SampleOptions options{n, 1, false, uniforms.data()};
+    options.distinct = true;
+    reader_.sample(arena_.table(t), options, kNow, batch);
+    class Ignores final : public ViewSink {
+     public:
+      bool take(const Part&, bool) noexcept override { return true; }
+    } sink;
+    SampleCall call(arena_);
+    call.view(arena_.table(t), {n, n, true, uniforms.data()}, kNow, sink);
+    call.drop();
+  }
+
   void get(uint32_t t) {
     BoundedBatch batch(arena_, scene_.keys[t].size());
     std::vector<uint32_t> found(scene_.keys[t].size());
@@ -390,7 +409,9 @@ class Attack {
       case 5: return attempt("insert what is due", [&] { insert_what_is_due(); });
       case 6: case 7: return attempt("sample", [&] { sample(t, 20, true); });
       case 8: return attempt("look", [&] { sample(t, 40, false); });
-      case 9: return attempt("get", [&] { get(t); });
+      case 9:
+        if (operation >= 21) return attempt("sample each once, view", [&] { sample_otherwise(t); });
+        return attempt("get", [&] { get(t); });
       case 10: return attempt("update", [&] { update(t); });
       case 11: return attempt("delete", [&] { remove(t); });
       case 12: return attempt("reclaim", [&] { uint32_t n = 0; reclaim(arena_, kNow, n); });
@@ -399,7 +420,11 @@ class Attack {
       case 15: return attempt("sessions", [&] { sessions(); });
       case 16: return attempt("read without the lock", [&] { read_without_the_lock(t); });
       case 17: return attempt("check", [&] { walk_everything(); });
-      case 18: return attempt("change the limiter", [&] { change_limiter(arena_, arena_.table(t), {1, -10, 1000, 1, false}, true, kNow); });
+      case 18:
+        if (operation >= 21 && arena_.table(t).prioritized()) {
+          return attempt("change the exponent", [&] { set_priority_exponent(arena_, arena_.table(t), 0.7, kNow); });
+        }
+        return attempt("change the limiter", [&] { change_limiter(arena_, arena_.table(t), {1, -10, 1000, 1, false}, true, kNow); });
       case 19:
         if (operation >= 21) return attempt("reset", [&] { reset_table(arena_, arena_.table(t), kNow); });
         return attempt("attach again", [&] { scene_.world.segments.attach(); });

@@ -27,9 +27,9 @@ void expect_refused(ArenaSpec spec, const char* text) { CHECK_THROWS(std::invali
 
 }  // namespace
 
-// A segment of layout 1 is read by every build of layout 1. A change below needs another kLayoutVersion.
-TEST(sizes_of_layout_version_1_are_pinned) {
-  CHECK_EQ(kLayoutVersion, 1u);
+// A segment of layout 2 is read by every build of layout 2. A change below needs another kLayoutVersion.
+TEST(sizes_of_layout_version_2_are_pinned) {
+  CHECK_EQ(kLayoutVersion, 2u);
   CHECK_EQ(sizeof(Header), 480u);
   CHECK_EQ(sizeof(LockBlock), 256u);
   CHECK_EQ(sizeof(UndoLog), 128u + 16 * 4096);
@@ -53,7 +53,7 @@ TEST(sizes_of_layout_version_1_are_pinned) {
   CHECK_EQ(sizeof(TableRecord), 2304u);
 }
 
-TEST(offsets_of_layout_version_1_are_pinned) {
+TEST(offsets_of_layout_version_2_are_pinned) {
   CHECK_EQ(offsetof(Header, layout_version), 8u);
   CHECK_EQ(offsetof(Header, layout_hash), 16u);
   CHECK_EQ(offsetof(Header, pid_namespace), 40u);
@@ -90,7 +90,7 @@ TEST(words_that_different_processes_write_are_on_lines_of_their_own) {
 }
 
 #if defined(__x86_64__) && defined(__GLIBC__)
-TEST(the_hash_of_layout_version_1_is_pinned) { CHECK_EQ(layout_hash(), 12754520121138573557u); }
+TEST(the_hash_of_layout_version_2_is_pinned) { CHECK_EQ(layout_hash(), 2512062870728984546u); }
 #endif
 
 TEST(a_plan_for_a_known_spec_is_pinned) {
