@@ -158,7 +158,7 @@ NB_MODULE(_core, m) {
       .def("sessions", &ArenaHandle::sessions)
       .def("end_calls", &ArenaHandle::end_calls, "timeout_s"_a)
       .def("drop", &ArenaHandle::drop, "timeout_s"_a.none() = nb::none())
-      .def("lock_holder", &ArenaHandle::lock_holder)
+      .def("lock_holder", &ArenaHandle::lock_holder, nb::sig("def lock_holder(self) -> dict[str, int] | None"))
       .def("names_chunks", &ArenaHandle::names_chunks)
       .def("check", &ArenaHandle::check, "timeout_s"_a.none() = nb::none())
       .def("rebuild", &ArenaHandle::rebuild, "timeout_s"_a.none() = nb::none())

@@ -10,6 +10,7 @@ import resource
 import signal
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -93,6 +94,25 @@ def fill(tables: dict[str, TableHandle]) -> None:
     tables["queue"].sample(2)
 
 
+def calls_of(table: TableHandle) -> list[Callable[[], object]]:
+    def look() -> None:
+        with table.view(4, timeout_s=0) as items:
+            for item in items:
+                np.asarray(item.data["n"]).tolist()
+
+    return [
+        lambda: table.sample(16, timeout_s=0),
+        lambda: table.sample(4, timeout_s=0, count=False),
+        lambda: table.sample(4, timeout_s=0, count=False, replacement=False),
+        lambda: table.get(table.keys()),
+        lambda: table.update_priorities(table.keys(), np.ones(len(table.keys()))),
+        lambda: table.delete(table.keys()[:3]),
+        look,
+        lambda: (table.info(), len(table), table.can_insert(1), table.can_sample(1), repr(table)),
+        lambda: table.set_rate_limiter(sr.rate_limiters.MinSize(1)),
+    ]
+
+
 def everything(tables: dict[str, TableHandle], rng: np.random.Generator) -> list[Callable[[], object]]:
     trees, queue, spans = tables["trees"], tables["queue"], tables["spans"]
     arena = trees._arena
@@ -104,28 +124,14 @@ def everything(tables: dict[str, TableHandle], rng: np.random.Generator) -> list
                 writer.create_item(length=min(n + 1, 4), timeout_s=0)
             writer.end_episode()
 
-    def look(table: TableHandle) -> None:
-        with table.view(4, timeout_s=0) as items:
-            for item in items:
-                np.asarray(item.data["n"]).tolist()
-
     calls: list[Callable[[], object]] = [write, lambda: arena.check(1.0), lambda: arena.rebuild(1.0), arena.stats]
     calls += [arena.sessions, lambda: arena.open_session(os.getpid(), 1, 1.0), arena.lock_holder]
     for table in (trees, queue, spans):
-        calls += [
-            lambda t=table: t.sample(16, timeout_s=0),
-            lambda t=table: t.sample(4, timeout_s=0, count=False),
-            lambda t=table: t.get(t.keys()),
-            lambda t=table: t.update_priorities(t.keys(), np.ones(len(t.keys()))),
-            lambda t=table: t.delete(t.keys()[:3]),
-            lambda t=table: look(t),
-            lambda t=table: (t.info(), len(t), t.can_insert(1), t.can_sample(1), repr(t)),
-            lambda t=table: t.set_rate_limiter(sr.rate_limiters.MinSize(1)),
-        ]
+        calls += calls_of(table)
     for table in (trees, queue):
         calls += [
-            lambda t=table: t.insert(step(7), timeout_s=0),
-            lambda t=table: t.insert_batch(steps(range(60)), timeout_s=0),
+            partial(table.insert, step(7), timeout_s=0),
+            partial(table.insert_batch, steps(range(60)), timeout_s=0),
         ]
     order = rng.permutation(len(calls))
     return [calls[i] for i in order] + [lambda: spans.reset(timeout_s=1), lambda: arena.drop(1.0)]

@@ -136,7 +136,7 @@ def test_a_sleep_of_the_dead_keeps_no_wake_from_the_living(scene: Scene, fork: F
 
     def wait(pipe: Any) -> list[int]:
         pipe.send()
-        return numbers(table.sample(1)).tolist()
+        return [int(n) for n in numbers(table.sample(1))]
 
     dead, living = fork(wait), fork(wait)
     for child in (dead, living):
