@@ -248,7 +248,7 @@ class Client:
         finally:
             self.connection.close()
 
-    def add_dependent(self, dependent: Dependent) -> None:
+    def _add_dependent(self, dependent: Dependent) -> None:
         """Closes it with this client, unless it is garbage by then. Raises ShmReplayError if that is over."""
         self._dependents[id(dependent)] = dependent
         if self._is_closed:

@@ -23,6 +23,7 @@ class TableInfo:
         sampler, remover: as created, but for the sampler's priority exponent, which is the one now.
         max_times_sampled: samples after which an item goes; 0: any number.
         inserts, samples, deletes: since creation or reset, as the rate limiter counts them; size = inserts - deletes.
+        uncounted: those of the inserts that the difference leaves out: `extend(count=False)`.
         num_episodes: distinct episodes that live items belong to.
         num_deleted_episodes: episodes whose last item is gone.
         num_unique_samples: items that were sampled at least once.
@@ -30,7 +31,8 @@ class TableInfo:
         evicted_for_room: those of them that went because the arena had no free chunk.
         samples_per_insert, min_size_to_sample, min_diff, max_diff: the rate limiter now; a bound that
             is none is infinite.
-        difference: inserts * samples_per_insert - samples (+ what a rebase added), which it keeps within the bounds.
+        difference: (inserts - uncounted) * samples_per_insert - samples (+ what a rebase added), which it keeps within
+            the bounds.
         paused_inserts, paused_samples: whether that side is paused.
         blocked_inserts, blocked_samples: callers waiting now.
         blocked_inserts_total, blocked_samples_total: calls that had to wait.
@@ -52,6 +54,7 @@ class TableInfo:
     inserts: int
     samples: int
     deletes: int
+    uncounted: int
     num_episodes: int
     num_deleted_episodes: int
     num_unique_samples: int

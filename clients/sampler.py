@@ -94,7 +94,7 @@ class Sampler:
         self._fork_count = fork_count()
         self._ahead = self._new_thread() if self._prefetch > 0 else None
         for client in {handle._client for handle in source.handles}:
-            client.add_dependent(self)
+            client._add_dependent(self)
 
     def _new_thread(self) -> Ahead:
         ahead = Ahead(self._draw, self._source.stop, self._prefetch, self._timeout_s)

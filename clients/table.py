@@ -14,6 +14,7 @@ from shmreplay.checks import check_float
 from shmreplay.clients.arrays import check_count, float_array, key_array
 from shmreplay.clients.attachments import specs_of
 from shmreplay.clients.batch import Batch, NativeBatch
+from shmreplay.clients.extend import extend
 from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Handle, raise_closed, raise_with
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
@@ -101,6 +102,44 @@ class TableHandle(Handle):
                 return keys
             if done > 0 or not self._recover(status):
                 self._raise_status(status, "insert_batch", timeout_s, keys=keys[:done])
+
+    def extend(
+        self,
+        columns: Any,
+        episode_ends: ArrayLike | None = None,
+        count: bool = True,
+        timeout_s: float | None = None,
+    ) -> NDArray[np.int64]:
+        """Puts whole arrays in, as one stream: what a writer would make that appends their rows one by one.
+
+        The items are those of the table's `item`; without it every row is one, with its episode's id and its step in
+        it. A window that looks behind the last row is made only if an episode ends there.
+
+        Args:
+            columns: the table's structure with arrays `[N, *shape]`.
+            episode_ends: bool `[N]`, True on an episode's last row. None: where the columns `terminated` or `truncated`
+                are True, if the table has them. It has to be True there, unless the item goes across episodes.
+            count: False neither waits for the rate limiter nor moves it, paused or not: the items are in the table, so
+                that `min_size_to_sample` sees them, but the difference stays that of the others.
+            timeout_s: seconds to wait for the rate limiter and for room, for all of it together.
+
+        Returns:
+            int64: the keys, in the order of the rows.
+
+        Raises:
+            RateLimitTimeout: not all were admitted in time; `.keys` are those of the items that went in, `.num_rows`
+                how many of the rows are in with all their items. So it is with whatever else ends the call half-way,
+                KeyboardInterrupt among it. A call for the rest begins another stream.
+            SignatureMismatch: a column does not fit, or has another number of rows. Nothing went in.
+            TypeError, ValueError: `episode_ends` is not what it should be; a row was truncated and the item looks at
+                its next observation, which arrays do not have; a priority in a column is not finite or negative; the
+                table was declared with `item_steps` > 1 and no item; or count=False with a queue or stack. Nothing
+                went in.
+        """
+        if self._spec.item is None and self._spec.item_steps > 1:
+            self._refuse_single_steps("extend")
+        self._control()
+        return extend(self, columns, episode_ends, count, timeout_s)
 
     def writer(self, history: int | None = None, patterns: list[Any] | None = None, commit_every: int = 1) -> Writer:
         """A writer of one stream of steps, for items of more than one step. Use it as a context manager.
@@ -244,8 +283,9 @@ class TableHandle(Handle):
             if arrangement is not None and status == _core.WRONG_ARRAYS:
                 arrangement.explain(arrays or [], n)
             if arrangement is not None and status == _core.STATUS_TOO_LONG:
-                _, _, longest = self._native.structure(False, count, None)
-                raise_with(arrangement.too_long(longest, arrays), batch=batch)
+                status, _, longest = self._native.structure(False, count, None)
+                if status == 0:
+                    raise_with(arrangement.too_long(longest, arrays), batch=batch)
             if status == _core.STATUS_TOO_FEW_ITEMS:
                 raise_with(too_few_items(self._where, self._spec.sampler, n, available, done), batch=batch)
             if done > 0 or not self._recover(status):
@@ -485,7 +525,11 @@ class TableHandle(Handle):
         return bool(self._control().can_insert(check_count(self._where, "n", n)))
 
     def can_sample(self, n: int = 1) -> bool:
-        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by `max_times_sampled`."""
+        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by `max_times_sampled`.
+
+        Where items may be sampled more than once and the sampler is neither Fifo nor Lifo, it is not foreseen which go
+        on the way: the size may then fall under `min_size_to_sample` after all.
+        """
         return bool(self._control().can_sample(check_count(self._where, "n", n)))
 
     def estimate(self) -> Estimate:

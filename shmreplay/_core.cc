@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "binding/arena_handle.h"
+#include "binding/extend_call.h"
 #include "binding/table_handle.h"
 #include "binding/vector_handle.h"
 #include "binding/view_handle.h"
@@ -174,6 +175,8 @@ NB_MODULE(_core, m) {
       .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none())
       .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none())
+      .def("extend", &extend_table, "arrays"_a, "row_ends"_a.none(), "history"_a, "ends"_a, "rules"_a, "clear_history"_a,
+           "counted"_a, "timeout_s"_a.none())
       .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
       .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "distinct"_a, "uniforms"_a,
            "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none())

@@ -233,7 +233,7 @@ class TableHandle {
   }
 
   bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
-  bool can_sample(uint64_t n) const { return can_sample_now(facts(), n); }
+  bool can_sample(uint64_t n) const { return can_sample_now(arena(), facts(), n); }
   uint64_t size() const { return facts().record->size.get(); }
   bool dropped() const { return (facts().record->flags.get() & kDropped) != 0; }
 
@@ -263,6 +263,8 @@ class TableHandle {
     d["min_diff"] = l.min_diff;
     d["max_diff"] = l.max_diff;
     d["difference"] = l.difference();
+    d["uncounted"] = l.uncounted;
+    d["count_deletes"] = r.limiter.count_deletes.get() != 0;
     d["paused_inserts"] = (l.flags & kPausedInserts) != 0;
     d["paused_samples"] = (l.flags & kPausedSamples) != 0;
     d["is_dropped"] = (l.flags & kDropped) != 0;

@@ -94,6 +94,12 @@ Status RuleWriter::insert(std::span<RuleWriter* const> writers, const Wait& wait
   return s;
 }
 
+void RuleWriter::hand_over(std::vector<DueItem>& to) {
+  to.insert(to.end(), due_.begin(), due_.end());
+  due_.clear();
+  rule_of_.clear();
+}
+
 bool RuleWriter::conclude() {
   const bool all = num_in_ == num_due();
   if (!all && num_in_ == 0) take_back();

@@ -54,6 +54,10 @@ class RuleWriter {
   // A failure is about the one at `at`.
   static Status insert(std::span<RuleWriter* const> writers, const Wait& wait, size_t& at, bool counted = true);
 
+  // Moves what is due behind `to`: the caller puts it in, before the steps leave the history and the episode ends; the call
+  // may be concluded as if it were.
+  void hand_over(std::vector<DueItem>& to);
+
   // Ends the call: whether all of it is done.
   bool conclude();
   // Ends it when none of its items is in, and must not be.

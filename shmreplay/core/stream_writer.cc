@@ -229,6 +229,12 @@ void StreamWriter::mark(uint32_t column) noexcept {
   ++num_present_;
 }
 
+void StreamWriter::mark_all() noexcept {
+  row_is_open_ = true;
+  num_present_ = arena_.geometry().num_columns;
+  for (uint32_t w = 0; w < present_.size(); ++w) present_[w] = ~uint64_t{0} >> (64 - std::min(num_present_ - 64 * w, 64u));
+}
+
 void StreamWriter::restore_row(const std::vector<uint64_t>& present) noexcept {
   present_ = present;
   num_present_ = 0;
@@ -283,11 +289,15 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     const uint32_t before = done;
     // Once a hold: the first newcomer at that priority keeps it the largest for the others.
     const double fallback = default_priority(hold, t);
-    for (; done < n && done - before < kInsertGroup && can_insert(*t.record, 1); ++done) {
+    for (; done < n && done - before < kInsertGroup && (!items->counted || can_insert(*t.record, 1)); ++done) {
       if (done > before && hold.room() < insert_entries(t, chunks) + kMaxOutputs) break;
       NewItem& item = items[done];
       item.priority = priorities[done] < 0 ? fallback : priorities[done];
       item.pattern = p.record;
+      if (!item.own_episode) {
+        item.episode = episode_;
+        item.episode_slot = episode_slots_[t.index];
+      }
       note_insert(hold, t, p, item);
       const Inserted in = insert_item(hold, t, item);
       keys[done] = in.key;
@@ -309,7 +319,7 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
 }
 
 Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const double* priorities, uint32_t n,
-                                 const Wait& wait, int64_t* keys, uint32_t& done) {
+                                 const Wait& wait, int64_t* keys, uint32_t& done, RowsKind kind) {
   NewItem items[kInsertGroup];
   done = 0;
   while (done < n) {
@@ -318,12 +328,14 @@ Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const 
       items[i] = NewItem{};
       items[i].place = {chunk_, row_ + i};
       items[i].num_steps = 1;
-      items[i].own_episode = true;
+      items[i].own_episode = !kind.in_episode;
+      items[i].counted = kind.counted;
+      items[i].step = kind.in_episode ? static_cast<int64_t>(episode_steps_ + i) : 0;
     }
+    mark_all();
     for (uint32_t i = 0; i < k; ++i) {
       for (uint32_t w = 0; w < present_.size(); ++w) {
-        const uint32_t columns = std::min(arena_.geometry().num_columns - 64 * w, 64u);
-        arena_.presence(chunk_, row_ + i, w).store(~uint64_t{0} >> (64 - columns), std::memory_order_relaxed);
+        arena_.presence(chunk_, row_ + i, w).store(present_[w], std::memory_order_relaxed);
       }
     }
     uint32_t went_in = 0;
@@ -331,6 +343,10 @@ Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const 
     done += went_in;
     row_ += went_in;
     row_is_open_ = false;
+    if (kind.in_episode) {
+      finished_ += went_in;
+      episode_steps_ += went_in;
+    }
     if (s != Status::kOk) return s;
   }
   return Status::kOk;
@@ -373,7 +389,6 @@ int64_t StreamWriter::put_in(Hold& hold, const DueItem& due, bool counted) {
   const Inserted in = insert_item(hold, t, item);
   episode_ = in.episode;
   episode_slots_[due.table] = in.episode_slot;
-  hold.set(t.record->last_insert_ns, coarse_now_ns());
   return in.key;
 }
 

@@ -47,6 +47,7 @@ class StreamWriter : public StreamView {
   bool row_is_open() const noexcept { return row_is_open_; }
   bool has(uint32_t column) const noexcept { return present_[column / 64] >> (column % 64) & 1; }
   void mark(uint32_t column) noexcept;   // this cell of the row is written
+  void mark_all() noexcept;              // all of them are
   bool lacks_any() const noexcept { return num_present_ < arena_.geometry().num_columns; }
   void finish_row() noexcept;            // it becomes the newest step of the history
   const std::vector<uint64_t>& present() const noexcept { return present_; }
@@ -55,8 +56,16 @@ class StreamWriter : public StreamView {
 
   // One-step items of the next `n` rows of the chunk, all columns of which are written. `done` counts the items that
   // went in; their rows are used up. A negative priority stands for the table's default.
+  struct RowsKind {
+    bool in_episode = false;  // they are steps of the stream's episode; else each is an episode of its own
+    bool counted = true;      // the limiter is asked and moved
+  };
   Status insert_rows(const TableFacts& table, PreparedPattern& pattern, const double* priorities, uint32_t n,
-                     const Wait& wait, int64_t* keys, uint32_t& done);
+                     const Wait& wait, int64_t* keys, uint32_t& done, RowsKind kind);
+  Status insert_rows(const TableFacts& table, PreparedPattern& pattern, const double* priorities, uint32_t n,
+                     const Wait& wait, int64_t* keys, uint32_t& done) {
+    return insert_rows(table, pattern, priorities, n, wait, keys, done, {false, true});
+  }
 
   // Steps that an item can be made of now, the open row included.
   uint32_t num_steps() const noexcept { return num_held_ + (row_is_open_ ? 1 : 0); }

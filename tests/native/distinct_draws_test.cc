@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "fixtures.h"
+#include "crash.h"
 
 namespace shmreplay::test {
 namespace {
@@ -234,6 +234,19 @@ TEST(a_call_whose_items_lose_their_priority_on_the_way_ends_with_what_it_drew) {
   CHECK(r.done > 100 && r.done < 2000);
   CHECK_EQ(r.status, Status::kTooFewItems);
   CHECK_EQ(r.available, 1u);
+}
+
+TEST(a_call_that_dies_at_any_point_leaves_whole_holds) {
+  TableSpec t = open_table("a", 8, kPrioritized);
+  t.max_times_sampled = 2;
+  CrashLab lab(arena_of({t}, 4, 16));
+  insert_all(lab.world, {1e9, 1, 1e8, 2, 1e7, 3});
+  Distinct(lab.world.arena).keys(lab.world.table(), 2);  // some go with the next sample
+  lab.run("sample without replacement", CrashLab::Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    auto* draws = new Distinct(arena, 5);
+    auto* batch = new Batch(arena, 6);
+    return [=, &arena] { CHECK_EQ(draws->sample(arena.table(0), 6, *batch).status, Status::kOk); };
+  });
 }
 
 TEST(one_call_without_replacement_follows_from_its_numbers) {

@@ -36,7 +36,7 @@ def finals(numbers: Any) -> dict[str, NDArray[Any]]:
     return {"observation": rows(numbers)["observation"]}
 
 
-def row(batch: dict[str, NDArray[Any]], i: int) -> dict[str, Any]:
+def row(batch: dict[str, NDArray[Any]], i: int | np.integer[Any]) -> dict[str, Any]:
     return {name: values[i] for name, values in batch.items()}
 
 
@@ -82,19 +82,24 @@ class Twins:
             writer.close()
 
     def check(self) -> None:
-        """What lives in the two tables is equal, item by item, with all that a batch tells."""
-        assert len(self.tables[0]) == len(self.tables[1])
-        if len(self.tables[0]) == 0:
-            return
-        ours, theirs = (live(table) for table in self.tables)
-        for name in theirs.data:
-            np.testing.assert_array_equal(ours.data[name], theirs.data[name])
-            np.testing.assert_array_equal(ours.mask[name], theirs.mask[name])
-        np.testing.assert_array_equal(ours.steps, theirs.steps)
-        np.testing.assert_array_equal(ours.priorities, theirs.priorities)
-        # Their names differ, which items share one must not.
-        same = [np.unique(batch.episodes, return_inverse=True)[1] for batch in (ours, theirs)]
-        np.testing.assert_array_equal(_in_order(same[0]), _in_order(same[1]))
+        """What lives in the two tables is equal."""
+        compare(self.tables)
+
+
+def compare(tables: tuple[TableHandle, TableHandle]) -> None:
+    """What lives in two tables is equal, item by item, with all that a batch tells."""
+    assert len(tables[0]) == len(tables[1])
+    if len(tables[0]) == 0:
+        return
+    ours, theirs = (live(table) for table in tables)
+    for name in theirs.data:
+        np.testing.assert_array_equal(ours.data[name], theirs.data[name])
+        np.testing.assert_array_equal(ours.mask[name], theirs.mask[name])
+    np.testing.assert_array_equal(ours.steps, theirs.steps)
+    np.testing.assert_array_equal(ours.priorities, theirs.priorities)
+    # Episodes' names differ, which items share one must not.
+    same = [np.unique(batch.episodes, return_inverse=True)[1] for batch in (ours, theirs)]
+    np.testing.assert_array_equal(_in_order(same[0]), _in_order(same[1]))
 
 
 def _in_order(labels: NDArray[Any]) -> NDArray[Any]:
