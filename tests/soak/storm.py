@@ -23,7 +23,7 @@ from tests.system.conftest import DaemonProcess
 from tests.tables import numbers
 
 GETS_ON_S = 120.0  # a bound on waiting for what must happen, on however busy a machine
-ROLES = ("keep", "produce", "consume", "act", "learn")
+ROLES = ("keep", "produce", "consume", "act", "learn", "act in many", "consume", "learn")
 MUSTER_EVERY = 25  # events
 EVENTS = {"kill": 0.55, "stop": 0.27, "terminate": 0.12, "kill the daemon": 0.06}
 

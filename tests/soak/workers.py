@@ -127,6 +127,22 @@ def act(worker: Worker) -> NoReturn:
                 writer.end_episode()
 
 
+def act_in_many(worker: Worker) -> NoReturn:
+    """Steps of several environments at once, by one call."""
+    table = worker.table("sums")
+    num_streams = 3
+    while True:
+        patterns = [sr.Sequence(3), dataclasses.replace(sr.Sequence(3, period=2), table="recent")]
+        with table.vector_writer(num_streams, history=8, patterns=patterns) as writer:
+            for _ in range(3):
+                length = int(worker.rng.integers(3, 12))
+                episodes = np.array([worker.numbers.take(length) for _ in range(num_streams)])
+                for t in range(length):
+                    writer.append(steps(episodes[:, t]), priority=float(worker.rng.random()))
+                    worker.log.say("appended", *episodes[:, t].tolist())
+                writer.end_episodes(np.ones(num_streams, bool))
+
+
 def learn(worker: Worker) -> NoReturn:
     """Samples, looks at every byte of what comes, updates priorities, gets by key."""
     names = ("sums", "recent", "kept")
@@ -140,10 +156,24 @@ def learn(worker: Worker) -> NoReturn:
             _only_late(error)
             continue
         _check_rows(name, batch)
+        if worker.rng.random() < 0.3:
+            _look(name, table, int(worker.rng.integers(1, 20)))
         table.update_priorities(batch.keys, worker.rng.random(len(batch)))
         if (again := table.get(batch.keys[:5])) is not None and len(again):
             _check_rows(name, again)
         worker.log.say("learned", len(batch))
+
+
+def _look(name: str, table: TableHandle, n: int) -> None:
+    """At items in place, which stay what they are as long as the view is held."""
+    try:
+        with table.view(n, timeout_s=0.5) as items:
+            seen = [np.asarray(item.data["n"]).tolist() for item in items]
+            again = [np.asarray(item.data["n"]).tolist() for item in items]
+    except sr.ShmReplayError as error:
+        _only_late(error)
+        return
+    assert seen == again, f"rows of {name} changed under a view"
 
 
 def _check_rows(name: str, batch: Any) -> None:
@@ -159,6 +189,7 @@ ROLES: dict[str, Callable[[Worker], NoReturn]] = {
     "produce": produce,
     "consume": consume,
     "act": act,
+    "act in many": act_in_many,
     "learn": learn,
 }
 

@@ -76,7 +76,7 @@ def act(client: sr.Client) -> Work:
         handle = client.table("replay")
         for n in range(10**9):
             handle.insert(step(n))
-            if n % 50 == 0:
+            if n % 200 == 0:
                 pipe.send(n)
 
     return work

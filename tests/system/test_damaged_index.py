@@ -78,7 +78,7 @@ class Alone:
     is_closed = False
     address = "nowhere"
 
-    def add_dependent(self, dependent: object) -> None:
+    def _add_dependent(self, dependent: object) -> None:
         """There is no end to tell it of."""
 
 
