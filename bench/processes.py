@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import pathlib
 import signal
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -24,6 +26,7 @@ import numpy as np
 import shmreplay as sr
 from bench import machine
 
+FIRST_REPORT_S = 10
 STEP = {"observation": np.zeros(16, np.float32), "action": np.int64(0), "reward": np.float32(0)}
 
 
@@ -174,6 +177,7 @@ def burnt_by_the_blocked(size: Size) -> dict[str, Any]:
         with forked([lambda: wait(client)] * size.blocked) as pids:
             while table.info().blocked_samples < size.blocked:
                 time.sleep(0.05)
+            time.sleep(FIRST_REPORT_S + 1)  # in which each has said once that it waits
             before, since = sum(map(on_cpu_s, pids)), time.monotonic()
             time.sleep(size.blocked_s)
             burnt, took = sum(map(on_cpu_s, pids)) - before, time.monotonic() - since
@@ -219,6 +223,8 @@ QUESTIONS: dict[str, Callable[[Size], dict[str, Any]]] = {
 
 
 def main() -> int:
+    logging.getLogger("shmreplay").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", "table .*: update_priorities hit none", UserWarning)
     p = argparse.ArgumentParser(prog="python -m bench.processes", description="what deaths and crowds cost")
     p.add_argument("--quick", action="store_true", help="small sizes")
     p.add_argument("--items", type=int, help="in the table whose holder is killed")

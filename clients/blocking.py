@@ -129,6 +129,8 @@ def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pi
         )
         return
     is_due = seconds == FIRST_REPORT_S or (seconds > FIRST_REPORT_S and seconds % LATER_REPORTS_S == 0)
+    if not is_due and seconds != 1:
+        return  # each of many blocked processes comes here every second
     waits_for_itself = arena.stats()["free_chunks"] == 0 and arena.names_chunks()
     is_lone = seconds == 1 and (waits_for_itself or len(arena.sessions()) <= 1)
     if not (is_due or is_lone):

@@ -171,6 +171,28 @@ TEST(a_group_of_draws_happens_whole_or_not_at_all) {
   Lab().run("view", Holds::kOne, views(0, 5));
 }
 
+TEST(draws_of_each_item_once_happen_whole_or_not_at_all) {
+  for (const uint32_t table : {0u, 3u}) {
+    Lab(8).run("sample each once", Holds::kOne, [=](Arena& arena) -> std::function<void()> {
+      auto* call = new SampleCall(arena);
+      auto* batch = new Batch(arena, 4);
+      auto* uniforms = new std::vector<double>{0.1, 0.9, 0.5, 0.3};
+      return [=, &arena] {
+        SampleOptions options{4, 4, true, uniforms->data()};
+        options.distinct = true;
+        CHECK_EQ(call->sample(arena.table(table), options, kNow, *batch).status, Status::kOk);
+      };
+    });
+  }
+}
+
+TEST(a_change_of_exponent_that_somebody_began_is_gone_on_with_whole_by_an_insert_that_meets_it) {
+  Lab lab(8);
+  poke(lab.world.table(0).record->exponents[kSampler], 0.3);
+  poke(lab.world.table(0).record->reweigh_left, lab.world.table(0).capacity);
+  lab.run("insert that meets a change of exponent", Holds::kMany, creates(0, 2, 1.5));
+}
+
 TEST(a_consuming_draw_and_its_deletions_happen_whole_or_not_at_all) {
   Lab().run("consume", Holds::kOne, samples(1, 2));
   Lab().run("view and consume", Holds::kOne, views(1, 2));

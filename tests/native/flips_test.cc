@@ -390,7 +390,7 @@ class Attack {
   void read_without_the_lock(uint32_t t) {
     const LimiterReport r = report(*arena_.table(t).record);
     CHECK(r.difference() == r.difference() || true);
-    can_sample_now(arena_.table(t), 3);
+    can_sample_now(arena_, arena_.table(t), 3);
     can_insert(*arena_.table(t).record, 1);
     largest_burst(*arena_.table(t).record);
     inspect_header(scene_.world.segments.index_fd);
