@@ -61,6 +61,14 @@ void StreamWriter::give_up_all(Writers writers) noexcept {
 }
 
 Status StreamWriter::open_all(Writers writers, const Wait& wait) {
+  const Status status = try_open_all(writers, wait);
+  if (status != Status::kNoStreams) return status;
+  uint32_t reaped = 0;  // the dead may have some, and nobody may have noticed yet
+  if (const Status s = reap_dead_sessions(writers[0]->arena_, wait, reaped); s != Status::kOk) return s;
+  return reaped > 0 ? try_open_all(writers, wait) : status;
+}
+
+Status StreamWriter::try_open_all(Writers writers, const Wait& wait) {
   for (size_t i = 0; i < writers.size();) {
     if (writers[i]->is_open()) {
       ++i;
