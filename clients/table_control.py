@@ -10,7 +10,7 @@ from shmreplay.clients.arrays import check_count
 from shmreplay.clients.attachments import specs_of
 from shmreplay.clients.handle import Handle
 from shmreplay.clients.info import TableInfo
-from shmreplay.plan import Estimate, estimate
+from shmreplay.estimates import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter, check_limiter
 from shmreplay.selectors import Prioritized
 from shmreplay.tables import warn_if_never_sampled
