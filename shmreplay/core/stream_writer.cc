@@ -2,20 +2,16 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 
 #include "due_insert.h"
 #include "mutable_cell.h"
-#include "room.h"
+#include "stream_group.h"
 #include "streams.h"
 
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kInsertGroup = 32;    // one-step items a hold
-constexpr uint32_t kStreamEntries = 16;  // log entries that opening a stream, or closing one without chunks, needs
-constexpr uint32_t kChunkEntries = 64;   // and a chunk taken, with what leaves the window for it
-constexpr int64_t kCloseTimeoutNs = 5 * kSliceNs;
+constexpr uint32_t kInsertGroup = 32;  // one-step items a hold
 
 uint32_t count_chunks(const Arena& arena, Place place, uint32_t num_steps) {
   uint32_t n = 0;
@@ -50,64 +46,25 @@ StreamWriter::StreamWriter(Arena& arena, const TableFacts& table, uint32_t histo
 
 StreamWriter::~StreamWriter() { give_up(); }
 
-void StreamWriter::give_up_all(Writers writers) noexcept {
-  if (writers.empty() || writers.front()->arena_.forked()) return;
-  try {
-    // What this can not close (the lock is stuck, the process forked) is closed with the session.
-    close_all(writers, {now_ns() + kCloseTimeoutNs, nullptr});
-  } catch (const CorruptIndex&) {
-    // Its hold has marked the segment failed: the next call of anybody says so, a destructor can not.
-  }
+Status StreamWriter::open(const Wait& wait) {
+  StreamWriter* const self = this;
+  return StreamGroup({&self, 1}).open(wait);
 }
 
-Status StreamWriter::open_all(Writers writers, const Wait& wait) {
-  const Status status = try_open_all(writers, wait);
-  if (status != Status::kNoStreams) return status;
-  uint32_t reaped = 0;  // the dead may have some, and nobody may have noticed yet
-  if (const Status s = reap_dead_sessions(writers[0]->arena_, wait, reaped); s != Status::kOk) return s;
-  return reaped > 0 ? try_open_all(writers, wait) : status;
+Status StreamWriter::close(const Wait& wait) {
+  StreamWriter* const self = this;
+  return StreamGroup({&self, 1}).close(wait);
 }
 
-Status StreamWriter::try_open_all(Writers writers, const Wait& wait) {
-  for (size_t i = 0; i < writers.size();) {
-    if (writers[i]->is_open()) {
-      ++i;
-      continue;
-    }
-    Hold hold(writers[i]->arena_);
-    if (const Status s = enter_table(hold, writers[i]->table_, wait); s != Status::kOk) return s;
-    for (; i < writers.size() && hold.room() >= kStreamEntries; ++i) {
-      StreamWriter& w = *writers[i];
-      // The rows of `history` finished steps and of the one being written touch at most this many chunks.
-      const uint32_t chunk_steps = w.arena_.geometry().chunk_steps;
-      const uint32_t max_chunks = (w.history_ + chunk_steps - 1) / chunk_steps + 1;
-      uint32_t stream;
-      if (w.is_open()) continue;
-      if (const Status s = open_stream(hold, max_chunks, stream); s != Status::kOk) return s;
-      w.serial_ = w.arena_.stream(stream).serial.get();
-      w.stream_ = stream;
-    }
-  }
-  return Status::kOk;
+void StreamWriter::give_up() noexcept {
+  StreamWriter* const self = this;
+  StreamGroup({&self, 1}).give_up();
 }
 
-Status StreamWriter::close_all(Writers writers, const Wait& wait) {
-  for (size_t i = 0; i < writers.size();) {
-    if (!writers[i]->is_open()) {
-      ++i;
-      continue;
-    }
-    Hold hold(writers[i]->arena_);
-    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
-    for (; i < writers.size() && hold.room() >= kGroup * (kDropRefEntries + 2) + kStreamEntries; ++i) {
-      StreamWriter& w = *writers[i];
-      if (w.is_open() && !close_stream(hold, w.stream_, kGroup)) break;
-      w.stream_ = w.chunk_ = kNone;
-      w.num_held_ = 0;
-      w.row_is_open_ = false;
-    }
-  }
-  return Status::kOk;
+Status StreamWriter::ensure_row(const Wait& wait) {
+  StreamWriter* const self = this;
+  uint32_t ready = 0;
+  return StreamGroup({&self, 1}).ensure_rows(wait, ready);
 }
 
 void StreamWriter::use_chunk(Hold& hold, uint32_t chunk) {
@@ -116,69 +73,6 @@ void StreamWriter::use_chunk(Hold& hold, uint32_t chunk) {
   row_ = 0;
   rows_in_chunk_ = arena_.geometry().chunk_steps;
   if (arena_.geometry().num_blocks > 0) row_values_.use_chunk(chunk);
-}
-
-// Gives those that want a chunk what can be had, and strikes them off.
-Status StreamWriter::try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, bool steal, bool& found) {
-  StreamWriter& first = *wanting.front();
-  found = false;
-  size_t served = 0;
-  for (bool is_dry = false; served < wanting.size() && !is_dry;) {
-    Hold hold(first.arena_);
-    if (const Status s = enter_table(hold, first.table_, wait); s != Status::kOk) return s;
-    for (; served < wanting.size() && !is_dry && hold.room() >= kChunkEntries; ++served) {
-      StreamWriter& w = *wanting[served];
-      const uint32_t last = w.arena_.stream(w.stream_).window.get().last;
-      const uint32_t c = steal ? steal_chunk(hold, w.arena_.session_index(), w.serial_, last)
-                               : take_chunk(hold, w.arena_.session_index(), w.serial_, last);
-      is_dry = c == kNone;
-      if (is_dry) break;
-      w.use_chunk(hold, c);
-      found = true;
-    }
-  }
-  wanting.erase(wanting.begin(), wanting.begin() + static_cast<ptrdiff_t>(served));
-  return Status::kOk;
-}
-
-// A chunk for each of them, as far as there are any; with `must` it waits for the first one's.
-Status StreamWriter::take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait) {
-  StreamWriter& first = *wanting.front();
-  Arena& arena = first.arena_;
-  const int64_t since = now_ns();
-  first.blocking_table_ = kNone;  // what this waits for is room, whatever kept an item waiting before
-  for (;;) {
-    bool found = false;
-    if (const Status s = try_chunks(wanting, wait, false, found); s != Status::kOk) return s;
-    if (wanting.empty()) return Status::kOk;
-    must &= wanting.front() == &first;
-    if (wait.try_only) return must ? Status::kTimeout : Status::kOk;
-    bool made = false;
-    if (const Status s = reclaim_room(arena, wait, made); s != Status::kOk) return s;
-    if (made) continue;
-    if (const Status s = try_chunks(wanting, wait, true, found); s != Status::kOk || wanting.empty()) return s;
-    if (found) continue;
-    if (const Status s = evict_for_room(arena, wait, made); s != Status::kOk) return s;
-    if (made) continue;
-    if (!must) return Status::kOk;
-    if (first.table_.on_full == kOnFullError) return Status::kArenaFull;
-    const Status s = wait_for_room(arena, first.table_, wait, since, [&] { return arena.state().num_free.get() > 0; });
-    if (s != Status::kOk) return s;
-  }
-}
-
-Status StreamWriter::ensure_rows(Writers writers, const Wait& wait, uint32_t& ready) {
-  const auto has_row = [](const StreamWriter* w) { return w->row_is_open_ || w->rows_left() > 0; };
-  ready = 0;
-  std::vector<StreamWriter*> wanting;
-  std::copy_if(writers.begin(), writers.end(), std::back_inserter(wanting), [&](StreamWriter* w) { return !has_row(w); });
-  if (!wanting.empty()) {
-    if (const Status s = take_chunks(wanting, !has_row(writers.front()), wait); s != Status::kOk) return s;
-  }
-  for (; ready < writers.size() && has_row(writers[ready]); ++ready) {
-    if (!writers[ready]->row_is_open_) writers[ready]->begin_row();
-  }
-  return Status::kOk;
 }
 
 void StreamWriter::begin_row() {

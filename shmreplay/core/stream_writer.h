@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
 #include <vector>
 
 #include "blocked.h"
@@ -24,25 +23,14 @@ class StreamWriter : public StreamView {
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
 
-  // Writers of one arena and table, in as few holds as fit. kNoStreams: those before the first that found none are open.
-  using Writers = std::span<StreamWriter* const>;
-  static Status open_all(Writers writers, const Wait& wait);
-  static Status close_all(Writers writers, const Wait& wait);  // idempotent
-  static void give_up_all(Writers writers) noexcept;           // closes those that it can; what the destructor does
-  // A row to write to, the open one or the next, for the first `ready` of them; at least for one if it answers kOk. Takes
-  // what chunks there are for all; waits if there is none for the first. A failure may have got some a chunk.
-  static Status ensure_rows(Writers writers, const Wait& wait, uint32_t& ready);
-
-  Status open(const Wait& wait) { return open_all(itself(), wait); }
-  Status close(const Wait& wait) { return close_all(itself(), wait); }
-  void give_up() noexcept { give_up_all(itself()); }
+  // Alone what a StreamGroup does for many.
+  Status open(const Wait& wait);
+  Status close(const Wait& wait);       // idempotent
+  void give_up() noexcept;              // closes it if it can; what the destructor does
+  Status ensure_row(const Wait& wait);  // a row to write to: the open one, or the next
   bool is_open() const noexcept { return stream_ != kNone; }
   Arena& arena() const noexcept { return arena_; }
   const TableFacts& table() const noexcept { return table_; }
-  Status ensure_row(const Wait& wait) {
-    uint32_t ready = 0;
-    return ensure_rows(itself(), wait, ready);
-  }
   uint32_t rows_left() const noexcept { return chunk_ == kNone ? 0 : rows_in_chunk_ - row_; }  // in the current chunk
   // Where a plain or mutable column's bytes go.
   char* cell(uint32_t column) const {
@@ -131,10 +119,7 @@ class StreamWriter : public StreamView {
   void look_at_finished(bool yes) noexcept { newest_is_finished_ = yes; }
 
  private:
-  static Status try_open_all(Writers writers, const Wait& wait);
-  Writers itself() noexcept { return {&self_, 1}; }
-  static Status take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait);
-  static Status try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, bool steal, bool& found);
+  friend class StreamGroup;  // opens, closes and feeds it
   void use_chunk(Hold& hold, uint32_t chunk);
   Place place_of(uint64_t step) const noexcept;
   NewItem item_of(const DueItem& due) const;
@@ -147,7 +132,6 @@ class StreamWriter : public StreamView {
 
   Arena& arena_;
   const TableFacts& table_;
-  StreamWriter* const self_ = this;       // as Writers wants it
   uint32_t history_;
   uint32_t stream_ = kNone;
   uint64_t serial_ = 0;

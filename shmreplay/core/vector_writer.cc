@@ -26,13 +26,13 @@ Status VectorWriter::secure_blocks(Rows rows, const Fill& fill, const Wait& wait
 // Does the work for as many rows at a time as have a place to be written to, and blocks.
 Status VectorWriter::in_parts(Rows rows, const Fill& fill, const Wait& wait, Progress& progress, const std::function<Status(Rows)>& work) {
   // All streams open at the first call: they cost one hold together.
-  if (const Status s = StreamWriter::open_all(streams_, wait); s != Status::kOk) return s;
+  if (const Status s = StreamGroup(streams_).open(wait); s != Status::kOk) return s;
   std::vector<StreamWriter*> streams;
   for (const Row& row : rows) streams.push_back(streams_[row.stream]);
   while (progress.done < rows.size()) {
     progress.at = progress.done;
     uint32_t ready = 0;
-    const Status s = StreamWriter::ensure_rows(StreamWriter::Writers(streams).subspan(progress.done), wait, ready);
+    const Status s = StreamGroup(StreamGroup::Writers(streams).subspan(progress.done)).ensure_rows(wait, ready);
     if (s != Status::kOk) return s;
     if (fill.blocks != nullptr) {
       if (const Status t = secure_blocks(rows.subspan(progress.done, ready), fill, wait, ready); t != Status::kOk) return t;

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "rule_writer.h"
+#include "stream_group.h"
 
 namespace shmreplay {
 
@@ -46,8 +47,8 @@ class VectorWriter {
   Status end_episodes(Rows rows, const Fill* fill, bool clear_history, double priority, const Wait& wait, Progress& progress);
   // An item of each stream: of its newest `length` steps, or by a selection if that is not null. `priorities` by number.
   Status create_items(Rows rows, uint32_t length, ItemRule* selection, const double* priorities, const Wait& wait, Progress& progress);
-  Status close(const Wait& wait) { return StreamWriter::close_all(streams_, wait); }
-  void give_up() noexcept { StreamWriter::give_up_all(streams_); }
+  Status close(const Wait& wait) { return StreamGroup(streams_).close(wait); }
+  void give_up() noexcept { StreamGroup(streams_).give_up(); }
 
  private:
   using Look = std::function<Status(RuleWriter& writer, const Row& row, ItemRule::Missing& missing)>;

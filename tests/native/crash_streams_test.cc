@@ -42,7 +42,7 @@ TEST(chunks_for_several_streams_are_taken_together_or_not_at_all) {
       std::vector<StreamWriter*> streams;
       for (const auto& row : fleet.everybody) streams.push_back(&fleet.writer.at(row.stream).stream());
       uint32_t ready = 0;
-      CHECK_EQ(StreamWriter::ensure_rows(streams, kNow, ready), Status::kOk);
+      CHECK_EQ(StreamGroup(streams).ensure_rows(kNow, ready), Status::kOk);
       CHECK_EQ(ready, 5u);
     };
   });
@@ -54,7 +54,7 @@ TEST(several_streams_open_together_or_not_at_all) {
     return [&fleet] {
       std::vector<StreamWriter*> streams;
       for (const auto& row : fleet.everybody) streams.push_back(&fleet.writer.at(row.stream).stream());
-      CHECK_EQ(StreamWriter::open_all(streams, kNow), Status::kOk);
+      CHECK_EQ(StreamGroup(streams).open(kNow), Status::kOk);
     };
   });
 }
