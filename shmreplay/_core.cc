@@ -113,7 +113,7 @@ NB_MODULE(_core, m) {
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.attr("MAX_PRIORITY") = kMaxPriority;
   m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
-  m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
+  m.attr("BAD_PRIORITY") = kBadPriority;
   m.attr("WRONG_ARRAYS") = TableHandle::kWrongArrays;
   m.attr("NEEDS_END_EPISODE") = kNeedsEndEpisode;
   m.attr("NEEDS_FINAL_STEP") = kNeedsFinalStep;

@@ -7,8 +7,9 @@
 
 namespace shmreplay {
 
-// `arrays`: one of every column, [N, ...] each, as canonical() makes them, of heap columns a list of N, None for per-item ones; `row_ends`: bool [N] or None; `ends`, `rules`: see
-// writer_facts, read_rule. (status, keys, rows done, exception of a signal handler or None).
+// `arrays`: one of every column, [N, ...] each, as canonical() makes them, of heap columns a list of N, None for per-item ones;
+// `row_ends`: bool [N] or None; `ends`, `rules`: see writer_facts, read_rule. (status, keys, rows done, exception of a signal
+// handler or None).
 inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::handle row_ends, uint32_t history, nb::tuple ends,
                               nb::list rules, bool clear_history, bool counted, nb::handle timeout_s) {
   const std::shared_ptr<TableContext> context = table.context();

@@ -1,4 +1,4 @@
-// What the table's and the writers' handles share, and how they read steps and priorities.
+// TableContext: what the table's and the writers' handles share, and how they read steps and priorities.
 #pragma once
 
 #include <atomic>
@@ -7,16 +7,15 @@
 
 #include "arena.h"
 #include "patience.h"
+#include "rule_writer.h"
 #include "sample_call.h"
 #include "status_error.h"
-#include "patience.h"
 #include "step_plan.h"
-#include "rule_writer.h"
 #include "step_values.h"
 
 namespace shmreplay {
 
-// What table and writer handles share: the mapping, the signature's plan, and the patterns of plain items.
+// The mapping, the signature's plan, and who is asked about long waits.
 struct TableContext {
   std::shared_ptr<Arena> arena;
   const TableFacts* facts;
@@ -134,6 +133,9 @@ struct TableContext {
     return go(wait);
   }
 };
+
+// What a call that makes one item answers for a priority that is not finite, negative or too large; beyond the core's statuses.
+inline constexpr int64_t kBadPriority = -100;
 
 // -1 for None, which stands for the table's default. An int that no float holds becomes infinite, which no table takes.
 inline double priority_of(nb::handle priority, const TableFacts& facts) {

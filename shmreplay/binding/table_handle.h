@@ -3,25 +3,23 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "arena_handle.h"
 #include "data_update.h"
 #include "extremes.h"
-#include "long_work.h"
 #include "numpy_arrays.h"
 #include "numpy_batch.h"
+#include "pool.h"
 #include "reweigh.h"
+#include "step_inserts.h"
 #include "table_context.h"
+#include "table_info.h"
 
 namespace shmreplay {
 
 class TableHandle {
  public:
-  // What insert() answers for a priority that is not finite, negative or too large; beyond the core's statuses.
-  static constexpr int64_t kBadPriority = -100;
-  static constexpr uint64_t kBatchBlocks = 1024;  // that a batch of rows asks for at once
   // What sample() answers for arrays that are not as the layout has them.
   static constexpr int kWrongArrays = -101;
 
@@ -29,11 +27,6 @@ class TableHandle {
     context_->arena = arena.shared();
     if (index >= context_->arena->num_tables()) throw nb::index_error("no table of that index in the arena");
     context_->facts = &context_->arena->table(index);
-  }
-
-  ~TableHandle() {
-    const GilRelease release;  // closing streams may wait for the lock
-    writers_.clear();
   }
 
   const std::shared_ptr<TableContext>& context() const { return context_; }
@@ -54,61 +47,17 @@ class TableHandle {
       if (!same) raise_error("LayoutMismatch", where() + ": column " + std::to_string(c) + " has rows of another kind or size in the arena");
       context_->plan->set_flags(c, flags);
     }
-    step_pattern_ = std::make_unique<PreparedPattern>(whole_step_pattern(arena(), true, {}));
+    inserts_ = std::make_unique<StepInserts>(context_);
   }
 
   // ---- inserting ---------------------------------------------------------------------------------------------------
 
-  // The item's key, or -status, or kBadPriority. `values`: what the item brings for per-item columns, a uint8 array, or None.
+  // See StepInserts.
   int64_t insert(nb::handle step, nb::handle priority, nb::handle timeout_s, nb::handle values) {
-    if (arena().forked()) return -static_cast<int64_t>(Status::kForked);  // the pooled rows are the parent's
-    const CallInFlight call(arena().calls());
-    if (!call.begun()) return -static_cast<int64_t>(Status::kSessionLost);
-    const double p = priority_of(priority, facts());
-    if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return kBadPriority;
-    const int64_t deadline = deadline_of(timeout_s);
-    Loan<StreamWriter> writer(*this, writers_, [&] { return new_writer(); });
-    int64_t key = 0;
-    const Status status = writer.keep_if_usable(insert_with(*writer, step, p, deadline, values, key));
-    if (status == Status::kInterrupted) throw nb::python_error();
-    return status == Status::kOk ? key : -static_cast<int64_t>(status);
+    return bound_inserts().insert(step, priority, timeout_s, values);
   }
-
-  // (status, how many went in, keys [N], exception of a signal handler or None, position of the first bad priority or -1);
-  // `priorities` float64 [N] contiguous or None. With a bad priority nothing went in. `values`: as for insert(), a list of N.
   nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s, nb::handle values) {
-    if (arena().forked()) return nb::make_tuple(static_cast<int>(Status::kForked), 0, nb::none(), nb::none(), -1);
-    const CallInFlight call(arena().calls());
-    if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), 0, nb::none(), nb::none(), -1);
-    std::vector<PyArrayObject*> arrays;
-    npy_intp n = -1;
-    nb::object converted;
-    if (!context_->bound_plan().batch(steps.ptr(), arrays, n)) {
-      const nb::object pair = outlive_interpreter([&] { return context_->canonical_batch(steps); });
-      converted = pair[0];
-      n = nb::cast<npy_intp>(pair[1]);
-      arrays = context_->checked_arrays(converted, 1);
-    }
-    const std::vector<double> p = priorities_of(priorities, n);
-    const uint32_t bad = priorities.is_none() ? kAllGood : first_bad_priority(p.data(), static_cast<uint32_t>(n));
-    if (bad != kAllGood) return nb::make_tuple(0, 0, nb::none(), nb::none(), static_cast<int64_t>(bad));
-    std::vector<nb::object> keep;  // the caller's structure may change while the GIL is released
-    for (PyArrayObject* a : arrays) keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(a)));
-    const BatchValues heap = batch_values(arrays, values, static_cast<size_t>(n));
-    nb::object keys = new_array(NPY_INT64, n);
-    GilPatience patience = context_->patience();
-    const Wait wait{deadline_of(timeout_s), &patience};
-    Loan<StreamWriter> writer(*this, writers_, [&] { return new_writer(); });
-    uint32_t done = 0;
-    Status status;
-    {
-      const GilRelease release;
-      status = insert_rows(*writer, arrays, heap, p, static_cast<uint32_t>(n), wait, array_data<int64_t>(keys), done);
-    }
-    writer.keep_if_usable(status);
-    status = handle_signals(status);
-    nb::object raised = status == Status::kInterrupted ? take_raised() : nb::none();
-    return nb::make_tuple(static_cast<int>(status), done, keys, raised, -1);
+    return bound_inserts().insert_batch(steps, priorities, timeout_s, values);
   }
 
   // ---- reading -----------------------------------------------------------------------------------------------------
@@ -271,75 +220,17 @@ class TableHandle {
   uint64_t size() const { return facts().record->size.get(); }
   bool dropped() const { return (facts().record->flags.get() & kDropped) != 0; }
 
-  nb::dict info() const {
-    const TableRecord& r = *facts().record;
-    const LimiterReport l = report(r);
-    nb::dict d;
-    d["name"] = facts().name;
-    d["size"] = r.size.get();
-    d["max_size"] = facts().max_size;
-    d["inserts"] = l.inserts;
-    d["samples"] = l.samples;
-    d["deletes"] = l.deletes;
-    d["num_episodes"] = r.num_episodes.get();
-    d["num_deleted_episodes"] = r.num_deleted_episodes.get();
-    d["num_unique_samples"] = r.num_unique_samples.get();
-    d["evicted"] = r.evicted.get();
-    d["evicted_for_room"] = r.evicted_for_room.get();
-    d["max_times_sampled"] = facts().max_times_sampled;
-    d["sampler"] = facts().roles[kSampler].kind;
-    d["remover"] = facts().roles[kRemover].kind;
-    d["sampler_exponent"] = r.exponents[kSampler].get();
-    d["remover_exponent"] = r.exponents[kRemover].get();
-    d["capacity_steps"] = uint64_t{arena().geometry().num_chunks} * arena().geometry().chunk_steps;
-    d["samples_per_insert"] = l.samples_per_insert;
-    d["min_size_to_sample"] = l.min_size_to_sample;
-    d["min_diff"] = l.min_diff;
-    d["max_diff"] = l.max_diff;
-    d["difference"] = l.difference();
-    d["uncounted"] = l.uncounted;
-    d["count_deletes"] = r.limiter.count_deletes.get() != 0;
-    d["paused_inserts"] = (l.flags & kPausedInserts) != 0;
-    d["paused_samples"] = (l.flags & kPausedSamples) != 0;
-    d["is_dropped"] = (l.flags & kDropped) != 0;
-    const char* sides[] = {"inserts", "samples"};
-    for (int side = 0; side < 2; ++side) {
-      const WaitSide& s = r.sides[side];
-      d[(std::string("blocked_") + sides[side]).c_str()] = s.sleepers.get();
-      d[(std::string("blocked_") + sides[side] + "_total").c_str()] = s.blocked_calls.get();
-      d[(std::string("blocked_") + sides[side] + "_s").c_str()] = static_cast<double>(s.blocked_ns.get()) * 1e-9;
-    }
-    d["last_insert_s_ago"] = seconds_since(r.last_insert_ns.get());
-    d["last_sample_s_ago"] = seconds_since(r.last_sample_ns.get());
-    const ArenaState& s = arena().state();
-    d["bytes"] = s.num_used.get() * arena().geometry().chunk_bytes +
-                 (arena().geometry().num_blocks - s.num_free_blocks.get()) * arena().geometry().block_bytes;
-    return d;
-  }
-
-  // (smallest positive or 0, largest or 0, sum) of the live priorities, read without the lock.
-  nb::tuple priority_stats() const {
-    double smallest = 0, largest = 0, sum = 0;
-    {
-      const GilRelease release;
-      for (uint32_t slot = 0; slot < facts().capacity; ++slot) {
-        const double p = arena().priority(static_cast<uint32_t>(facts().item_base + slot)).get();
-        if (p > 0) smallest = smallest == 0 ? p : std::min(smallest, p);
-        largest = std::max(largest, p);
-        sum += p;
-      }
-    }
-    return nb::make_tuple(smallest, largest, sum);
-  }
+  nb::dict info() const { return table_info(arena(), facts()); }
+  nb::tuple priority_stats() const { return shmreplay::priority_stats(arena(), facts()); }
 
  private:
   Arena& arena() const { return *context_->arena; }
   const TableFacts& facts() const { return *context_->facts; }
   std::string where() const { return "table '" + facts().name + "'"; }
 
-  static nb::object seconds_since(uint64_t ns) {
-    if (ns == 0) return nb::none();
-    return nb::float_(std::max(0.0, static_cast<double>(static_cast<int64_t>(coarse_now_ns() - ns)) * 1e-9));
+  StepInserts& bound_inserts() const {
+    (void)context_->bound_plan();
+    return *inserts_;
   }
 
   template <class Work>
@@ -359,133 +250,12 @@ class TableHandle {
     return copied<int64_t>(keys, NPY_INT64, "keys: expected a contiguous int64 array of one axis");
   }
 
-  std::vector<double> priorities_of(nb::handle priorities, npy_intp n) const {
-    if (priorities.is_none()) return std::vector<double>(static_cast<size_t>(n), -1.0);
-    const npy_intp have = PyArray_Check(priorities.ptr()) ? PyArray_SIZE(reinterpret_cast<PyArrayObject*>(priorities.ptr())) : n;
-    if (have != n) {
-      raise_error("ValueError", where() + ": " + std::to_string(have) + " priorities for " + std::to_string(n) +
-                                    " steps; expected one a step");
-    }
-    const double* p = double_array(priorities, n, "priorities");
-    return {p, p + n};
-  }
-
-  // First with the GIL and without waiting: the common case is over before a release would pay.
-  Status insert_with(StreamWriter& writer, nb::handle step, double priority, int64_t deadline, nb::handle values, int64_t& key) {
-    GilPatience patience = context_->patience();
-    const Wait wait{deadline, &patience};
-    if (!writer.is_open() || writer.rows_left() == 0) {
-      const GilRelease release;
-      if (!writer.is_open()) {
-        if (const Status s = writer.open(wait); s != Status::kOk) return s;
-      }
-      if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
-    }
-    ValueBytes brought;
-    uint64_t blocks = 0;
-    if (context_->plan->has_opaque()) {
-      writer.give_up_rows();  // of a call that failed
-      brought = value_bytes(values.ptr(), context_->values_name());
-      blocks = blocks_for(arena(), brought, context_->values_name());
-    }
-    if (const Status s = context_->write_step(writer, step, deadline, blocks); s != Status::kOk) return s;
-    const BlockRef ref = brought.size < 0 ? kNoValue : writer.write_item_value(brought.data, static_cast<uint32_t>(brought.size));
-    uint32_t done = 0;
-    Status status = writer.insert_rows(facts(), *step_pattern_, &priority, 1, kTryOnly, &key, done, {false, true, &ref});
-    if (status == Status::kTimeout) {
-      const GilRelease release;
-      status = writer.insert_rows(facts(), *step_pattern_, &priority, 1, wait, &key, done, {false, true, &ref});
-    }
-    return status;
-  }
-
-  // What a batch puts into the heap: by column, and what its items bring. All empty where no column is opaque.
-  struct BatchValues {
-    std::vector<ValueList> columns;
-    ValueList items;
-    bool empty() const noexcept { return columns.empty(); }
-
-    uint64_t blocks(size_t i) const {
-      uint64_t n = items.empty() ? 0 : items.blocks(i);
-      for (const ValueList& list : columns) n += list.empty() ? 0 : list.blocks(i);
-      return n;
-    }
-  };
-
-  BatchValues batch_values(const std::vector<PyArrayObject*>& arrays, nb::handle items, size_t n) const {
-    BatchValues v;
-    if (!context_->plan->has_opaque()) return v;
-    v.columns.resize(arrays.size());
-    for (size_t c = 0; c < arrays.size(); ++c) {
-      if (context_->is_heap(c)) v.columns[c] = ValueList(arena(), reinterpret_cast<PyObject*>(arrays[c]), n, context_->column_name(c));
-    }
-    if (!items.is_none()) v.items = ValueList(arena(), items, n, context_->values_name());
-    return v;
-  }
-
-  // How many of the next `k` rows get blocks at once: all, some, or, waiting for it, one.
-  Status secure_rows(StreamWriter& writer, const BatchValues& heap, size_t from, const Wait& wait, uint32_t& k) const {
-    const uint64_t bound = std::min<uint64_t>(kBatchBlocks, arena().geometry().num_blocks / 8);
-    uint64_t blocks = heap.blocks(from);
-    uint32_t fit = 1;
-    while (fit < k && blocks + heap.blocks(from + fit) <= bound) blocks += heap.blocks(from + fit++);
-    k = fit;
-    const Status s = fit > 1 ? writer.secure_blocks(blocks, kTryOnly) : Status::kTimeout;
-    if (s != Status::kTimeout) return s;
-    k = 1;
-    return writer.secure_blocks(heap.blocks(from), wait);
-  }
-
-  void write_values(StreamWriter& writer, const BatchValues& heap, size_t from, uint32_t k, std::vector<BlockRef>& brought) const {
-    brought.assign(k, kNoValue);
-    for (uint32_t i = 0; i < k; ++i) {
-      for (uint32_t c = 0; c < heap.columns.size(); ++c) {
-        if (heap.columns[c].empty()) continue;
-        const ValueBytes& value = heap.columns[c].at(from + i);
-        if (value.size < 0) writer.write_no_value(c, i);
-        else writer.write_value(c, value.data, static_cast<uint32_t>(value.size), i);
-      }
-      if (heap.items.empty()) continue;
-      const ValueBytes& value = heap.items.at(from + i);
-      if (value.size >= 0) brought[i] = writer.write_item_value(value.data, static_cast<uint32_t>(value.size), i);
-    }
-  }
-
-  Status insert_rows(StreamWriter& writer, const std::vector<PyArrayObject*>& arrays, const BatchValues& heap,
-                     const std::vector<double>& priorities, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) const {
-    if (!writer.is_open()) {
-      if (const Status s = writer.open(wait); s != Status::kOk) return s;
-    }
-    LongWork work(wait);
-    std::vector<BlockRef> brought;
-    for (done = 0; done < n;) {
-      if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
-      uint32_t k = std::min(writer.rows_left(), n - done);
-      writer.give_up_rows();  // of a call that failed
-      if (!heap.empty()) {
-        if (const Status s = secure_rows(writer, heap, done, wait, k); s != Status::kOk) return s;
-        write_values(writer, heap, done, k, brought);
-      }
-      for (uint32_t c = 0; c < arrays.size(); ++c) {
-        if (context_->plan->columns()[c].is_opaque) continue;
-        writer.write_rows(c, static_cast<const char*>(PyArray_DATA(arrays[c])) + done * context_->plan->columns()[c].row_bytes, k);
-      }
-      uint32_t went_in = 0;
-      const Status s = writer.insert_rows(facts(), *step_pattern_, priorities.data() + done, k, wait, keys + done, went_in,
-                                          {false, true, heap.empty() ? nullptr : brought.data()});
-      done += went_in;
-      if (s != Status::kOk) return s;
-      if (done < n && work.interrupted(went_in)) return Status::kInterrupted;
-    }
-    return Status::kOk;
-  }
-
   // Runs one call that reads items, with the GIL released.
   template <class Call>
   SampleResult read(nb::handle timeout_s, Call call) {
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
-    Loan<SampleCall> scratch(*this, calls_, [&] { return std::make_unique<SampleCall>(arena()); });
+    Pool<SampleCall>::Loan scratch(calls_, [&] { return std::make_unique<SampleCall>(arena()); });
     SampleResult result{Status::kSessionLost, 0, 0, 0};
     {
       const CallInFlight in_flight(arena().calls());
@@ -513,53 +283,9 @@ class TableHandle {
     return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised, result.available);
   }
 
-  // A writer or scratch out of a pool, for one call: a call that meets no other finds the last one's, its chunk half full
-  // and its patterns decoded. It goes back unless the call's outcome makes it suspect.
-  template <class T>
-  class Loan {
-   public:
-    template <class Make>
-    Loan(TableHandle& table, std::vector<std::unique_ptr<T>>& pool, Make make) : table_(table), pool_(pool) {
-      {
-        std::lock_guard lock(table_.pool_mutex_);
-        if (!pool_.empty()) {
-          thing_ = std::move(pool_.back());
-          pool_.pop_back();
-        }
-      }
-      if (thing_ == nullptr) thing_ = make();
-    }
-    ~Loan() {
-      if (thing_ == nullptr || !usable_) return;
-      std::lock_guard lock(table_.pool_mutex_);
-      pool_.push_back(std::move(thing_));
-    }
-    Loan(const Loan&) = delete;
-    Loan& operator=(const Loan&) = delete;
-    T& operator*() const { return *thing_; }
-
-    Status keep_if_usable(Status status) {
-      usable_ = status != Status::kSessionLost && status != Status::kForked && status != Status::kFailed;
-      return status;
-    }
-
-   private:
-    TableHandle& table_;
-    std::vector<std::unique_ptr<T>>& pool_;
-    std::unique_ptr<T> thing_;
-    bool usable_ = true;
-  };
-
-  std::unique_ptr<StreamWriter> new_writer() const {
-    (void)context_->bound_plan();
-    return std::make_unique<StreamWriter>(arena(), facts(), 0);
-  }
-
   std::shared_ptr<TableContext> context_;
-  std::unique_ptr<PreparedPattern> step_pattern_;
-  std::mutex pool_mutex_;
-  std::vector<std::unique_ptr<StreamWriter>> writers_;
-  std::vector<std::unique_ptr<SampleCall>> calls_;
+  std::unique_ptr<StepInserts> inserts_;  // once bound
+  Pool<SampleCall> calls_;
 };
 
 }  // namespace shmreplay

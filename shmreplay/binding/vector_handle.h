@@ -99,15 +99,7 @@ class VectorHandle {
 
   int close(nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
-    GilPatience patience(context_->observer.ptr());
-    const Wait wait{deadline_of(timeout_s), &patience};
-    Status status;
-    {
-      const GilRelease release;
-      status = writer_.close(wait);
-    }
-    if (status == Status::kInterrupted) throw nb::python_error();
-    return static_cast<int>(status);
+    return close_writer(*context_, timeout_s, [this](const Wait& wait) { return writer_.close(wait); });
   }
 
   nb::object read_cell(uint32_t stream, uint64_t step, uint32_t column) const {

@@ -51,6 +51,20 @@ class Selections {
   std::vector<ItemRule> rules_;
 };
 
+// The status of close(wait), with the GIL released. Raises what a signal handler does.
+template <class Close>
+int close_writer(const TableContext& context, nb::handle timeout_s, Close close) {
+  GilPatience patience(context.observer.ptr());
+  const Wait wait{deadline_of(timeout_s), &patience};
+  Status status;
+  {
+    const GilRelease release;
+    status = close(wait);
+  }
+  if (status == Status::kInterrupted) throw nb::python_error();
+  return static_cast<int>(status);
+}
+
 // A call's priority, -1 for None. Raises for what no table takes.
 inline double call_priority(nb::handle priority, const TableContext& context) {
   const double p = priority_of(priority, *context.facts);

@@ -75,7 +75,7 @@ class WriterHandle {
     const Busy busy(busy_, *context_);
     if (is_unfinished()) return kUnfinished;
     const double p = priority_of(priority, *context_->facts);
-    if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return TableHandle::kBadPriority;
+    if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return kBadPriority;
     if (length > 0 && length <= stream().num_steps() && length > writer_.longest_span()) return kLacksColumn;
     writer_.begin(WriterCall::kItem);
     Status s = writer_.look_at_span(length, p);
@@ -97,7 +97,7 @@ class WriterHandle {
     if (forked()) return nb::int_(-static_cast<int>(Status::kForked));
     if (is_unfinished()) return nb::int_(kUnfinished);
     const double p = priority_of(priority, *context_->facts);
-    if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return nb::int_(TableHandle::kBadPriority);
+    if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return nb::int_(kBadPriority);
     ItemRule::Missing missing{};
     writer_.begin(WriterCall::kItem);
     Status s = writer_.look_by(selections_.at(selection), p, missing);
@@ -127,15 +127,7 @@ class WriterHandle {
 
   int close(nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
-    GilPatience patience(context_->observer.ptr());
-    const Wait wait{deadline_of(timeout_s), &patience};
-    Status status;
-    {
-      const GilRelease release;
-      status = stream().close(wait);
-    }
-    if (status == Status::kInterrupted) throw nb::python_error();
-    return static_cast<int>(status);
+    return close_writer(*context_, timeout_s, [this](const Wait& wait) { return stream().close(wait); });
   }
 
   nb::object read_cell(uint64_t step, uint32_t column) const { return shmreplay::read_cell(stream(), *context_, step, column); }

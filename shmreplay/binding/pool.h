@@ -1,0 +1,58 @@
+// Things that calls of a handle use one after another, and one each where they meet.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "status.h"
+
+namespace shmreplay {
+
+template <class T>
+class Pool {
+ public:
+  // A writer or scratch out of the pool, for one call: a call that meets no other finds the last one's, its chunk half full
+  // and its patterns decoded. It goes back unless the call's outcome makes it suspect.
+  class Loan {
+   public:
+    template <class Make>
+    Loan(Pool& pool, Make make) : pool_(pool), thing_(pool.take()) {
+      if (thing_ == nullptr) thing_ = make();
+    }
+    ~Loan() {
+      if (thing_ != nullptr && usable_) pool_.keep(std::move(thing_));
+    }
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+    T& operator*() const { return *thing_; }
+
+    Status keep_if_usable(Status status) {
+      usable_ = status != Status::kSessionLost && status != Status::kForked && status != Status::kFailed;
+      return status;
+    }
+
+   private:
+    Pool& pool_;
+    std::unique_ptr<T> thing_;
+    bool usable_ = true;
+  };
+
+ private:
+  std::unique_ptr<T> take() {
+    std::lock_guard lock(mutex_);
+    if (things_.empty()) return nullptr;
+    std::unique_ptr<T> thing = std::move(things_.back());
+    things_.pop_back();
+    return thing;
+  }
+  void keep(std::unique_ptr<T> thing) {
+    std::lock_guard lock(mutex_);
+    things_.push_back(std::move(thing));
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<T>> things_;
+};
+
+}  // namespace shmreplay

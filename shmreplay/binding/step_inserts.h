@@ -1,0 +1,216 @@
+// insert and insert_batch of a table: steps from Python that are items at once, each an episode of its own.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "extremes.h"
+#include "long_work.h"
+#include "numpy_arrays.h"
+#include "pool.h"
+#include "table_context.h"
+
+namespace shmreplay {
+
+class StepInserts {
+ public:
+  // The context has its plan bound.
+  explicit StepInserts(std::shared_ptr<TableContext> context)
+      : context_(std::move(context)),
+        step_pattern_(whole_step_pattern(arena(), true, {})),
+        writers_(std::make_unique<Pool<StreamWriter>>()) {}
+
+  ~StepInserts() {
+    const GilRelease release;  // closing streams may wait for the lock
+    writers_.reset();
+  }
+
+  // The item's key, or -status, or kBadPriority. `values`: what the item brings for per-item columns, a uint8 array, or None.
+  int64_t insert(nb::handle step, nb::handle priority, nb::handle timeout_s, nb::handle values) {
+    if (arena().forked()) return -static_cast<int64_t>(Status::kForked);  // the pooled rows are the parent's
+    const CallInFlight call(arena().calls());
+    if (!call.begun()) return -static_cast<int64_t>(Status::kSessionLost);
+    const double p = priority_of(priority, facts());
+    if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return kBadPriority;
+    const int64_t deadline = deadline_of(timeout_s);
+    Pool<StreamWriter>::Loan writer(*writers_, [&] { return new_writer(); });
+    int64_t key = 0;
+    const Status status = writer.keep_if_usable(insert_with(*writer, step, p, deadline, values, key));
+    if (status == Status::kInterrupted) throw nb::python_error();
+    return status == Status::kOk ? key : -static_cast<int64_t>(status);
+  }
+
+  // (status, how many went in, keys [N], exception of a signal handler or None, position of the first bad priority or -1);
+  // `priorities` float64 [N] contiguous or None. With a bad priority nothing went in. `values`: as for insert(), a list of N.
+  nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s, nb::handle values) {
+    if (arena().forked()) return nb::make_tuple(static_cast<int>(Status::kForked), 0, nb::none(), nb::none(), -1);
+    const CallInFlight call(arena().calls());
+    if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), 0, nb::none(), nb::none(), -1);
+    std::vector<PyArrayObject*> arrays;
+    npy_intp n = -1;
+    nb::object converted;
+    if (!context_->bound_plan().batch(steps.ptr(), arrays, n)) {
+      const nb::object pair = outlive_interpreter([&] { return context_->canonical_batch(steps); });
+      converted = pair[0];
+      n = nb::cast<npy_intp>(pair[1]);
+      arrays = context_->checked_arrays(converted, 1);
+    }
+    const std::vector<double> p = priorities_of(priorities, n);
+    const uint32_t bad = priorities.is_none() ? kAllGood : first_bad_priority(p.data(), static_cast<uint32_t>(n));
+    if (bad != kAllGood) return nb::make_tuple(0, 0, nb::none(), nb::none(), static_cast<int64_t>(bad));
+    std::vector<nb::object> keep;  // the caller's structure may change while the GIL is released
+    for (PyArrayObject* a : arrays) keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(a)));
+    const BatchValues heap = batch_values(arrays, values, static_cast<size_t>(n));
+    nb::object keys = new_array(NPY_INT64, n);
+    GilPatience patience = context_->patience();
+    const Wait wait{deadline_of(timeout_s), &patience};
+    Pool<StreamWriter>::Loan writer(*writers_, [&] { return new_writer(); });
+    uint32_t done = 0;
+    Status status;
+    {
+      const GilRelease release;
+      status = insert_rows(*writer, arrays, heap, p, static_cast<uint32_t>(n), wait, array_data<int64_t>(keys), done);
+    }
+    writer.keep_if_usable(status);
+    status = handle_signals(status);
+    nb::object raised = status == Status::kInterrupted ? take_raised() : nb::none();
+    return nb::make_tuple(static_cast<int>(status), done, keys, raised, -1);
+  }
+
+ private:
+  static constexpr uint64_t kBatchBlocks = 1024;  // that a batch of rows asks for at once
+
+  // What a batch puts into the heap: by column, and what its items bring. All empty where no column is opaque.
+  struct BatchValues {
+    std::vector<ValueList> columns;
+    ValueList items;
+    bool empty() const noexcept { return columns.empty(); }
+
+    uint64_t blocks(size_t i) const {
+      uint64_t n = items.empty() ? 0 : items.blocks(i);
+      for (const ValueList& list : columns) n += list.empty() ? 0 : list.blocks(i);
+      return n;
+    }
+  };
+
+  Arena& arena() const { return *context_->arena; }
+  const TableFacts& facts() const { return *context_->facts; }
+  std::string where() const { return "table '" + facts().name + "'"; }
+
+  std::unique_ptr<StreamWriter> new_writer() const { return std::make_unique<StreamWriter>(arena(), facts(), 0); }
+
+  std::vector<double> priorities_of(nb::handle priorities, npy_intp n) const {
+    if (priorities.is_none()) return std::vector<double>(static_cast<size_t>(n), -1.0);
+    const npy_intp have = PyArray_Check(priorities.ptr()) ? PyArray_SIZE(reinterpret_cast<PyArrayObject*>(priorities.ptr())) : n;
+    if (have != n) {
+      raise_error("ValueError", where() + ": " + std::to_string(have) + " priorities for " + std::to_string(n) +
+                                    " steps; expected one a step");
+    }
+    const double* p = double_array(priorities, n, "priorities");
+    return {p, p + n};
+  }
+
+  // First with the GIL and without waiting: the common case is over before a release would pay.
+  Status insert_with(StreamWriter& writer, nb::handle step, double priority, int64_t deadline, nb::handle values, int64_t& key) {
+    GilPatience patience = context_->patience();
+    const Wait wait{deadline, &patience};
+    if (!writer.is_open() || writer.rows_left() == 0) {
+      const GilRelease release;
+      if (!writer.is_open()) {
+        if (const Status s = writer.open(wait); s != Status::kOk) return s;
+      }
+      if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
+    }
+    ValueBytes brought;
+    uint64_t blocks = 0;
+    if (context_->plan->has_opaque()) {
+      writer.give_up_rows();  // of a call that failed
+      brought = value_bytes(values.ptr(), context_->values_name());
+      blocks = blocks_for(arena(), brought, context_->values_name());
+    }
+    if (const Status s = context_->write_step(writer, step, deadline, blocks); s != Status::kOk) return s;
+    const BlockRef ref = brought.size < 0 ? kNoValue : writer.write_item_value(brought.data, static_cast<uint32_t>(brought.size));
+    uint32_t done = 0;
+    Status status = writer.insert_rows(facts(), step_pattern_, &priority, 1, kTryOnly, &key, done, {false, true, &ref});
+    if (status == Status::kTimeout) {
+      const GilRelease release;
+      status = writer.insert_rows(facts(), step_pattern_, &priority, 1, wait, &key, done, {false, true, &ref});
+    }
+    return status;
+  }
+
+  BatchValues batch_values(const std::vector<PyArrayObject*>& arrays, nb::handle items, size_t n) const {
+    BatchValues v;
+    if (!context_->plan->has_opaque()) return v;
+    v.columns.resize(arrays.size());
+    for (size_t c = 0; c < arrays.size(); ++c) {
+      if (context_->is_heap(c)) v.columns[c] = ValueList(arena(), reinterpret_cast<PyObject*>(arrays[c]), n, context_->column_name(c));
+    }
+    if (!items.is_none()) v.items = ValueList(arena(), items, n, context_->values_name());
+    return v;
+  }
+
+  // How many of the next `k` rows get blocks at once: all, some, or, waiting for it, one.
+  Status secure_rows(StreamWriter& writer, const BatchValues& heap, size_t from, const Wait& wait, uint32_t& k) const {
+    const uint64_t bound = std::min<uint64_t>(kBatchBlocks, arena().geometry().num_blocks / 8);
+    uint64_t blocks = heap.blocks(from);
+    uint32_t fit = 1;
+    while (fit < k && blocks + heap.blocks(from + fit) <= bound) blocks += heap.blocks(from + fit++);
+    k = fit;
+    const Status s = fit > 1 ? writer.secure_blocks(blocks, kTryOnly) : Status::kTimeout;
+    if (s != Status::kTimeout) return s;
+    k = 1;
+    return writer.secure_blocks(heap.blocks(from), wait);
+  }
+
+  void write_values(StreamWriter& writer, const BatchValues& heap, size_t from, uint32_t k, std::vector<BlockRef>& brought) const {
+    brought.assign(k, kNoValue);
+    for (uint32_t i = 0; i < k; ++i) {
+      for (uint32_t c = 0; c < heap.columns.size(); ++c) {
+        if (heap.columns[c].empty()) continue;
+        const ValueBytes& value = heap.columns[c].at(from + i);
+        if (value.size < 0) writer.write_no_value(c, i);
+        else writer.write_value(c, value.data, static_cast<uint32_t>(value.size), i);
+      }
+      if (heap.items.empty()) continue;
+      const ValueBytes& value = heap.items.at(from + i);
+      if (value.size >= 0) brought[i] = writer.write_item_value(value.data, static_cast<uint32_t>(value.size), i);
+    }
+  }
+
+  Status insert_rows(StreamWriter& writer, const std::vector<PyArrayObject*>& arrays, const BatchValues& heap,
+                     const std::vector<double>& priorities, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
+    if (!writer.is_open()) {
+      if (const Status s = writer.open(wait); s != Status::kOk) return s;
+    }
+    LongWork work(wait);
+    std::vector<BlockRef> brought;
+    for (done = 0; done < n;) {
+      if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
+      uint32_t k = std::min(writer.rows_left(), n - done);
+      writer.give_up_rows();  // of a call that failed
+      if (!heap.empty()) {
+        if (const Status s = secure_rows(writer, heap, done, wait, k); s != Status::kOk) return s;
+        write_values(writer, heap, done, k, brought);
+      }
+      for (uint32_t c = 0; c < arrays.size(); ++c) {
+        if (context_->plan->columns()[c].is_opaque) continue;
+        writer.write_rows(c, static_cast<const char*>(PyArray_DATA(arrays[c])) + done * context_->plan->columns()[c].row_bytes, k);
+      }
+      uint32_t went_in = 0;
+      const Status s = writer.insert_rows(facts(), step_pattern_, priorities.data() + done, k, wait, keys + done, went_in,
+                                          {false, true, heap.empty() ? nullptr : brought.data()});
+      done += went_in;
+      if (s != Status::kOk) return s;
+      if (done < n && work.interrupted(went_in)) return Status::kInterrupted;
+    }
+    return Status::kOk;
+  }
+
+  std::shared_ptr<TableContext> context_;
+  PreparedPattern step_pattern_;
+  std::unique_ptr<Pool<StreamWriter>> writers_;
+};
+
+}  // namespace shmreplay

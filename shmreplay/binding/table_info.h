@@ -1,0 +1,80 @@
+// The numbers of a table, read without the lock.
+#pragma once
+
+#include <algorithm>
+
+#include "arena.h"
+#include "gil.h"
+#include "python.h"
+#include "rate_limiter.h"
+
+namespace shmreplay {
+
+// None for a moment that never was.
+inline nb::object seconds_since(uint64_t ns) {
+  if (ns == 0) return nb::none();
+  return nb::float_(std::max(0.0, static_cast<double>(static_cast<int64_t>(coarse_now_ns() - ns)) * 1e-9));
+}
+
+inline nb::dict table_info(const Arena& arena, const TableFacts& facts) {
+  const TableRecord& r = *facts.record;
+  const LimiterReport l = report(r);
+  nb::dict d;
+  d["name"] = facts.name;
+  d["size"] = r.size.get();
+  d["max_size"] = facts.max_size;
+  d["inserts"] = l.inserts;
+  d["samples"] = l.samples;
+  d["deletes"] = l.deletes;
+  d["num_episodes"] = r.num_episodes.get();
+  d["num_deleted_episodes"] = r.num_deleted_episodes.get();
+  d["num_unique_samples"] = r.num_unique_samples.get();
+  d["evicted"] = r.evicted.get();
+  d["evicted_for_room"] = r.evicted_for_room.get();
+  d["max_times_sampled"] = facts.max_times_sampled;
+  d["sampler"] = facts.roles[kSampler].kind;
+  d["remover"] = facts.roles[kRemover].kind;
+  d["sampler_exponent"] = r.exponents[kSampler].get();
+  d["remover_exponent"] = r.exponents[kRemover].get();
+  d["capacity_steps"] = uint64_t{arena.geometry().num_chunks} * arena.geometry().chunk_steps;
+  d["samples_per_insert"] = l.samples_per_insert;
+  d["min_size_to_sample"] = l.min_size_to_sample;
+  d["min_diff"] = l.min_diff;
+  d["max_diff"] = l.max_diff;
+  d["difference"] = l.difference();
+  d["uncounted"] = l.uncounted;
+  d["count_deletes"] = r.limiter.count_deletes.get() != 0;
+  d["paused_inserts"] = (l.flags & kPausedInserts) != 0;
+  d["paused_samples"] = (l.flags & kPausedSamples) != 0;
+  d["is_dropped"] = (l.flags & kDropped) != 0;
+  const char* sides[] = {"inserts", "samples"};
+  for (int side = 0; side < 2; ++side) {
+    const WaitSide& s = r.sides[side];
+    d[(std::string("blocked_") + sides[side]).c_str()] = s.sleepers.get();
+    d[(std::string("blocked_") + sides[side] + "_total").c_str()] = s.blocked_calls.get();
+    d[(std::string("blocked_") + sides[side] + "_s").c_str()] = static_cast<double>(s.blocked_ns.get()) * 1e-9;
+  }
+  d["last_insert_s_ago"] = seconds_since(r.last_insert_ns.get());
+  d["last_sample_s_ago"] = seconds_since(r.last_sample_ns.get());
+  const ArenaState& s = arena.state();
+  d["bytes"] = s.num_used.get() * arena.geometry().chunk_bytes +
+               (arena.geometry().num_blocks - s.num_free_blocks.get()) * arena.geometry().block_bytes;
+  return d;
+}
+
+// (smallest positive or 0, largest or 0, sum) of the live priorities, read without the lock.
+inline nb::tuple priority_stats(const Arena& arena, const TableFacts& facts) {
+  double smallest = 0, largest = 0, sum = 0;
+  {
+    const GilRelease release;
+    for (uint32_t slot = 0; slot < facts.capacity; ++slot) {
+      const double p = arena.priority(static_cast<uint32_t>(facts.item_base + slot)).get();
+      if (p > 0) smallest = smallest == 0 ? p : std::min(smallest, p);
+      largest = std::max(largest, p);
+      sum += p;
+    }
+  }
+  return nb::make_tuple(smallest, largest, sum);
+}
+
+}  // namespace shmreplay
