@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core, structure
-from shmreplay.clients.handle import Handle
+from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle
 from shmreplay.clients.history import Selection, cell_value, expired, history_of, missing, read_trajectory
 from shmreplay.clients.selection_rule import with_item_values
 from shmreplay.clients.stream_handle import StreamHandle, native_ends
@@ -187,7 +187,7 @@ class Writer(StreamHandle):
     def _raise_not_made(self, key: int, length: int, priority: float | None, timeout_s: float | None) -> NoReturn:
         """Raises what the core answered for an item of `length` steps that it did not make."""
         if key == _core.BAD_PRIORITY:
-            raise ValueError(f"{self._where}: priority is {priority!r}; priorities must be finite and >= 0")
+            raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
         if key == _core.LACKS_COLUMN:
             allowed = self._native.num_whole + (1 if self._native.row_is_open else 0)
             raise SignatureMismatch(
@@ -220,7 +220,7 @@ class Writer(StreamHandle):
         if isinstance(key, int) and key > 0:
             return key
         if key == _core.BAD_PRIORITY:
-            raise ValueError(f"{self._where}: priority is {priority!r}; priorities must be finite and >= 0")
+            raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
         self._keys(-key if isinstance(key, int) and key != _core.UNFINISHED else key, "create_item", timeout_s)
         raise AssertionError("unreachable")
 

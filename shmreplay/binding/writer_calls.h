@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdio>
 
 #include "rule_reader.h"
 #include "rule_writer.h"
@@ -70,8 +71,10 @@ inline double call_priority(nb::handle priority, const TableContext& context) {
   const double p = priority_of(priority, *context.facts);
   if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) {
     const nb::str text = nb::repr(priority);
+    char most[32];
+    std::snprintf(most, sizeof most, "%g", kMaxPriority);
     raise_error("ValueError", "table '" + context.facts->name + "': priority is " + text.c_str() +
-                                  "; priorities must be finite and >= 0");
+                                  "; priorities must be finite, >= 0 and at most " + most);
   }
   return p;
 }

@@ -69,13 +69,13 @@ def test_a_bad_priority_leaves_row_and_items_out(make_table: TableMaker, bad: fl
     table = make_table(100, signature=SIGNATURE)
     with table.writer(patterns=[last(priority="td"), last()]) as writer:
         writer.append(step(0))
-        with pytest.raises(ValueError, match=f"priority is {bad!r}; priorities must be finite and >= 0"):
+        with pytest.raises(ValueError, match=f"priority is {bad!r}; priorities must be finite, >= 0 and at most"):
             writer.append(step(1), priority=bad)
         with pytest.raises(
             ValueError, match="append: a rule read a priority from the data that is not finite or negative"
         ):
             writer.append(step(1, td=bad))
-        with pytest.raises(ValueError, match=f"priority is {bad!r}; priorities must be finite and >= 0"):
+        with pytest.raises(ValueError, match=f"priority is {bad!r}; priorities must be finite, >= 0 and at most"):
             writer.end_episode(priority=bad)
         assert (len(table), writer.episode_steps) == (2, 1)
         assert len(writer.append(step(1))) == 2

@@ -170,12 +170,12 @@ def test_arguments_that_do_not_go_together_are_refused(make_table: TableMaker) -
             (
                 {"trajectory": whole, "priority": float("nan")},
                 ValueError,
-                "priority is nan; priorities must be finite and >= 0",
+                "priority is nan; priorities must be finite, >= 0 and at most 1e+280",
             ),
             (
                 {"trajectory": whole, "priority": -1.0},
                 ValueError,
-                "priority is -1.0; priorities must be finite and >= 0",
+                "priority is -1.0; priorities must be finite, >= 0 and at most 1e+280",
             ),
         ):
             with pytest.raises(error, match=re.escape(text)):
