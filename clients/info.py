@@ -28,7 +28,7 @@ class TableInfo:
         num_deleted_episodes: episodes whose last item is gone.
         num_unique_samples: items that were sampled at least once.
         evicted: items that the remover took when the table was over max_size, or that went for room.
-        evicted_for_room: those of them that went because the arena had no free chunk.
+        evicted_for_room: those of them that went because the arena had no free chunk or blocks.
         samples_per_insert, min_size_to_sample, min_diff, max_diff: the rate limiter now; a bound that
             is none is infinite.
         difference: (inserts - uncounted) * samples_per_insert - samples (+ what a rebase added), which it keeps within

@@ -14,7 +14,7 @@ from shmreplay.clients.batch import Batch, NativeBatch
 from shmreplay.clients.decoding import Ragged, check_ragged
 from shmreplay.clients.handle import LOOK, Handle, raise_with
 from shmreplay.clients.sampler import Sampler, table_sampler
-from shmreplay.clients.sampling import Columns, PadTo, check_draws, spread, too_few_items
+from shmreplay.clients.sampling import Arrangement, Columns, PadTo, check_draws, spread, too_few_items
 from shmreplay.clients.view import View, open_view
 
 
@@ -106,13 +106,21 @@ class TableReads(Handle):
             if arrangement is not None and status == _core.WRONG_ARRAYS:
                 arrangement.explain(arrays or [], n)
             if arrangement is not None and status == _core.STATUS_TOO_LONG:
-                status, _, longest = self._native.structure(False, count, None)
-                if status == 0:
-                    raise_with(arrangement.too_long(longest, arrays), batch=batch)
+                status = self._explain_length(arrangement, arrays, count, batch)
             if status == _core.STATUS_TOO_FEW_ITEMS:
                 raise_with(too_few_items(self._where, self._spec.sampler, n, available, done), batch=batch)
             if done > 0 or not self._recover(status):
                 self._raise_status(status, call, timeout_s, batch=batch, asked=n)
+
+    def _explain_length(
+        self, arrangement: Arrangement, arrays: list[Any] | None, count: bool, batch: Batch | None
+    ) -> int:
+        """Raises for the item that the batch has no room for; else why the table could not be asked, a status."""
+        status: int
+        status, _, longest = self._native.structure(False, count, None)
+        if status == 0:
+            raise_with(arrangement.too_long(longest, arrays), batch=batch)
+        return status
 
     def sampler(
         self,
