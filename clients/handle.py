@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmreplay import _core, errors
 from shmreplay.clients.attachments import specs_of
 from shmreplay.clients.blocking import (
+    explain_chunks,
     explain_inserts,
     explain_lock,
     explain_looks,
@@ -19,6 +19,7 @@ from shmreplay.clients.blocking import (
 )
 from shmreplay.clients.randomness import Randomness
 from shmreplay.clients.sampling import Arrangement, Arrangements, Columns, PadTo
+from shmreplay.clients.step_conversion import StepConversion
 from shmreplay.plan import plan
 from shmreplay.tables import Table
 
@@ -74,22 +75,14 @@ class Handle:
                 warned.add(what)
                 report_eviction(arena, control, spec)
 
+        self._conversion = StepConversion(self._sig, self._arena)
         self._native.bind(
             self._sig.native_plan(),
-            [(leaf.spec.dtype, leaf.spec.shape) for leaf in self._sig.leaves],
-            self._sig.canonical,
-            self._canonical_batch(),
+            [None if leaf.spec.in_heap else (leaf.spec.dtype, leaf.spec.shape) for leaf in self._sig.leaves],
+            self._conversion.step,
+            self._conversion.batch,
             observe,
         )
-
-    def _canonical_batch(self) -> Callable[[object], tuple[list[Any], int]]:
-        sig = self._sig
-
-        def convert(steps: object) -> tuple[list[Any], int]:
-            n = sig.batch_size(steps)
-            return sig.canonical(steps, batch=n), n
-
-        return convert
 
     @property
     def name(self) -> str:
@@ -169,8 +162,11 @@ class Handle:
             )
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or ValueError
-        is_lock = status == _core.STATUS_LOCK_TIMEOUT
-        details = explain_lock(self._arena) if is_lock else self._limits_named(message)
+        details = self._limits_named(message)
+        if status == _core.STATUS_LOCK_TIMEOUT:
+            details = explain_lock(self._arena)
+        elif status == _core.STATUS_ARENA_FULL:
+            details = f": {explain_chunks(self._arena)}{details}"
         raise_with(error(f"{self._where}: {call}: {message}{details}"), **parts)
 
     def _limits_named(self, message: str) -> str:
@@ -203,12 +199,12 @@ class Handle:
             f"{self._where}: {call} not admitted within {timeout_s} s{done}: {reason}", **parts
         )
 
-    def _warn_if_stale(self, updated: int, asked: int) -> None:
+    def _warn_if_stale(self, updated: int, asked: int, call: str = "update_priorities") -> None:
         if updated > 0 or asked == 0 or self._warned_stale:
             return
         self._warned_stale = True
         warnings.warn(
-            f"{self._where}: update_priorities hit none of {asked} items; they are gone by now, or the keys are of "
+            f"{self._where}: {call} hit none of {asked} items; they are gone by now, or the keys are of "
             "another table. Said once.",
             stacklevel=3,
         )
