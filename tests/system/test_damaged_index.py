@@ -26,8 +26,9 @@ from shmreplay.tables import pack_specs
 from tests import tables as plain
 
 FLIPS = int(os.environ.get("SHMREPLAY_FLIPS", "150"))
+BLOCK = 150  # flips a test, each of seeds of its own
 CPU_S = 20  # an endless loop is told by the time it burns
-SLEEP_S = 120  # for one that sleeps
+SLEEP_S = 60  # for one that sleeps
 MUTEX_WORDS = 5
 MEMORY = 4 << 30  # of address space: a length that was flipped must not become a batch of gigabytes
 
@@ -217,12 +218,12 @@ def offsets_in_use(segments: Segments, rng: np.random.Generator, count: int) -> 
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(120 + 2 * FLIPS)
+@pytest.mark.parametrize("block", range(-(-FLIPS // BLOCK)))
 def test_a_flipped_byte_is_an_error_that_says_so_or_a_wrong_answer(
-    segments: Segments, rng: np.random.Generator, tmp_path: Any
+    segments: Segments, rng: np.random.Generator, tmp_path: Any, block: int
 ) -> None:
     report = tmp_path / "report"
-    for offset in offsets_in_use(segments, rng, FLIPS):
+    for offset in offsets_in_use(segments, rng, BLOCK):
         mask, attached, seed = int(rng.integers(1, 256)), bool(rng.random() < 0.7), int(rng.integers(2**31))
         segments.restore()
         pid = os.fork()
