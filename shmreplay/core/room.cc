@@ -25,7 +25,7 @@ Status evict_for_room(Arena& arena, const Wait& wait, bool& made) {
   const uint64_t most_looks = uint64_t{want} * (arena.geometry().num_chunks / kEvictScan + 2);
   uint32_t cursor = kNone;
   uint64_t looks = 0;  // a list that leads back into itself has no end
-  for (uint32_t evicted = 0; evicted < want && looks <= most_looks; ++looks) {
+  for (uint32_t evicted = 0; evicted < want && looks < most_looks; ++looks) {
     uint32_t chunk;
     {
       Hold hold(arena);
