@@ -33,7 +33,9 @@ from shmreplay.clients.view import View
 from shmreplay.clients.writer import Writer
 from shmreplay.errors import (
     ArenaFull,
+    CheckpointFailed,
     DaemonUnavailable,
+    DamagedCheckpoint,
     InternalError,
     LayoutMismatch,
     RateLimitTimeout,
@@ -57,8 +59,10 @@ __all__ = [
     "ArenaFull",
     "ArraySpec",
     "Batch",
+    "CheckpointFailed",
     "Client",
     "DaemonUnavailable",
+    "DamagedCheckpoint",
     "Episode",
     "InternalError",
     "LayoutMismatch",

@@ -7,6 +7,7 @@
 
 #include "leases.h"
 #include "rebuild.h"
+#include "save_lease.h"
 
 namespace shmreplay::test {
 namespace {
@@ -112,6 +113,7 @@ void CrashLab::check_after_death(const std::string& death) {
     bool reaped = false;
     CHECK_EQ(close_session(*world.daemon, child_.index, child_.generation, kWhatever, reaped), Status::kOk);
     CHECK(!session_names_chunks(*world.daemon, child_.index, child_.generation));
+    CHECK(!is_being_saved(*world.daemon));
     check_healthy(*world.daemon);
   } catch (const CheckFailed& e) {
     throw CheckFailed(death + e.what());

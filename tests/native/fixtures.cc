@@ -52,14 +52,14 @@ ArenaSpec arena_of(std::vector<TableSpec> tables, uint32_t chunk_steps, uint32_t
 
 // ---- arenas ------------------------------------------------------------------------------------------------------
 
-Segments::Segments(const ArenaSpec& spec) {
+Segments::Segments(const ArenaSpec& spec, bool published) {
   const Plan plan = plan_arena(spec);
   index_fd = memfd_create("index", MFD_CLOEXEC);
   data_fd = memfd_create("data", MFD_CLOEXEC);
   CHECK(index_fd >= 0 && data_fd >= 0);
   CHECK_EQ(ftruncate(index_fd, static_cast<off_t>(plan.index_bytes)), 0);
   CHECK_EQ(ftruncate(data_fd, static_cast<off_t>(plan.data_bytes)), 0);
-  Arena::format(index_fd, data_fd, spec, "native", "tests");
+  Arena::format(index_fd, data_fd, spec, "native", "tests", published);
 }
 
 Segments::~Segments() {

@@ -36,7 +36,7 @@ ArenaSpec arena_of(std::vector<TableSpec> tables, uint32_t chunk_steps = 4, uint
 // The two segments of a fresh arena, in memory that ends with this object.
 class Segments {
  public:
-  explicit Segments(const ArenaSpec& spec);
+  explicit Segments(const ArenaSpec& spec, bool published = true);
   ~Segments();
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;

@@ -6,7 +6,7 @@ namespace shmreplay::test {
 namespace {
 
 std::vector<uint64_t> region_starts(const Offsets& o) {
-  return {o.specs, o.lock, o.log, o.state, o.sessions, o.streams, o.sleepers, o.calls, o.chunks, o.blocks,
+  return {o.specs, o.lock, o.log, o.state, o.sessions, o.streams, o.sleepers, o.calls, o.save, o.chunks, o.blocks,
           o.columns, o.patterns, o.tables, o.items, o.links, o.priorities, o.episodes, o.selectors, o.end};
 }
 
@@ -27,10 +27,10 @@ void expect_refused(ArenaSpec spec, const char* text) { CHECK_THROWS(std::invali
 
 }  // namespace
 
-// A segment of layout 1 is read by every build of layout 1. A change below needs another kLayoutVersion.
-TEST(sizes_of_layout_version_1_are_pinned) {
-  CHECK_EQ(kLayoutVersion, 1u);
-  CHECK_EQ(sizeof(Header), 480u);
+// A segment of layout 2 is read by every build of layout 2. A change below needs another kLayoutVersion.
+TEST(sizes_of_layout_version_2_are_pinned) {
+  CHECK_EQ(kLayoutVersion, 2u);
+  CHECK_EQ(sizeof(Header), 488u);
   CHECK_EQ(sizeof(LockBlock), 256u);
   CHECK_EQ(sizeof(UndoLog), 128u + 16 * 4096);
   CHECK_EQ(sizeof(ArenaState), 384u);
@@ -53,7 +53,7 @@ TEST(sizes_of_layout_version_1_are_pinned) {
   CHECK_EQ(sizeof(TableRecord), 2304u);
 }
 
-TEST(offsets_of_layout_version_1_are_pinned) {
+TEST(offsets_of_layout_version_2_are_pinned) {
   CHECK_EQ(offsetof(Header, layout_version), 8u);
   CHECK_EQ(offsetof(Header, layout_hash), 16u);
   CHECK_EQ(offsetof(Header, pid_namespace), 40u);
@@ -61,8 +61,8 @@ TEST(offsets_of_layout_version_1_are_pinned) {
   CHECK_EQ(offsetof(Header, instance), 96u);
   CHECK_EQ(offsetof(Header, geometry), 240u);
   CHECK_EQ(offsetof(Header, offsets), 312u);
-  CHECK_EQ(offsetof(Header, failed), 472u);
-  CHECK_EQ(offsetof(Header, ready), 476u);
+  CHECK_EQ(offsetof(Header, failed), 480u);
+  CHECK_EQ(offsetof(Header, ready), 484u);
   CHECK_EQ(offsetof(LockBlock, session), 136u);
   CHECK_EQ(offsetof(LockBlock, pid), 140u);
   CHECK_EQ(offsetof(ArenaState, chunk_waiters), 128u);
@@ -90,7 +90,7 @@ TEST(words_that_different_processes_write_are_on_lines_of_their_own) {
 }
 
 #if defined(__x86_64__) && defined(__GLIBC__)
-TEST(the_hash_of_layout_version_1_is_pinned) { CHECK_EQ(layout_hash(), 12754520121138573557u); }
+TEST(the_hash_of_layout_version_2_is_pinned) { CHECK_EQ(layout_hash(), 13343285353238676090u); }
 #endif
 
 TEST(a_plan_for_a_known_spec_is_pinned) {

@@ -1,0 +1,263 @@
+#include "checkpoint_save.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+#include <system_error>
+
+#include "item_table.h"
+#include "save_lease.h"
+
+namespace shmreplay {
+namespace {
+
+// Memory whose every page is there: a first touch inside the hold would cost half a microsecond a page.
+char* touched_memory(uint64_t bytes) {
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "memory for a copy of the index");
+  madvise(p, bytes, MADV_HUGEPAGE);  // advice: fewer pages to touch where it is taken
+  std::memset(p, 0, bytes);
+  return static_cast<char*>(p);
+}
+
+template <class Record>
+uint64_t put_record(char* to, const Record& record) {
+  std::memcpy(to, &record, sizeof record);
+  return sizeof record;
+}
+
+}  // namespace
+
+CheckpointSave::CheckpointSave(Arena& arena)
+    : arena_(arena),
+      image_bytes_(arena.offsets().episodes - arena.offsets().chunks),
+      rows_(arena.geometry().num_chunks, 0),
+      is_copied_(arena.geometry().num_chunks, false) {
+  wanted_.reserve(kWanted);
+  image_ = touched_memory(image_bytes_);
+}
+
+CheckpointSave::~CheckpointSave() {
+  if (session_ != kNone) drop_save_lease_of(arena_, session_, generation_);
+  munmap(image_, image_bytes_);
+}
+
+uint64_t CheckpointSave::chunks_taken() const noexcept { return arena_.state().next_take.get() - next_take_; }
+
+Status CheckpointSave::take(uint32_t session, uint32_t generation, const Wait& wait, bool& busy) {
+  busy = false;
+  for (;;) {
+    Hold hold(arena_);
+    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+    bool is_resetting = false;
+    for (uint32_t i = 0; i < arena_.num_tables() && !is_resetting; ++i) {
+      const TableFacts& t = arena_.table(i);
+      if (t.record->flags.get() & kDropped) return Status::kClosed;
+      is_resetting = (t.record->flags.get() & kResetting) != 0;
+      if (is_resetting) reset_slice(hold, t);
+    }
+    if (is_resetting) continue;
+    busy = is_being_saved(arena_);
+    if (busy) return Status::kOk;
+    copy_index(hold, session, generation);
+    break;
+  }
+  count_rows();
+  return Status::kOk;
+}
+
+void CheckpointSave::copy_index(Hold& hold, uint32_t session, uint32_t generation) noexcept {
+  const ArenaState& s = arena_.state();
+  next_seq_ = s.next_seq.get();
+  next_stream_serial_ = s.next_stream_serial.get();
+  next_take_ = s.next_take.get();
+  num_free_ = s.num_free.get();
+  oldest_ = in_order_ = s.used_chunks.get().head;
+  std::memcpy(image_, arena_.index() + arena_.offsets().chunks, image_bytes_);
+  const auto* chunks = at<ChunkRecord>(arena_.offsets().chunks);
+  for (uint32_t c = 0; c < arena_.geometry().num_chunks;) {
+    uint64_t bits = 0;
+    const uint32_t first = c, end = std::min(c / 64 * 64 + 64, arena_.geometry().num_chunks);
+    for (; c < end; ++c) bits |= uint64_t{chunks[c].refs.get().items > 0} << (c % 64);
+    arena_.save_word(first).store(bits, std::memory_order_relaxed);  // covered by the owner: see begin_saving
+    SHMREPLAY_FAULT("save.bits_set");
+  }
+  session_ = session;
+  generation_ = generation;
+  begin_saving(hold, session, generation);
+}
+
+// How many rows of which chunk the items show.
+void CheckpointSave::count_rows() {
+  const auto record = [this](uint32_t c) -> const ChunkRecord& { return chunk(c); };
+  for (uint32_t i = 0; i < arena_.num_tables(); ++i) {
+    const TableFacts& t = arena_.table(i);
+    const ItemRecord* items = at<ItemRecord>(arena_.offsets().items) + t.item_base;
+    for (uint32_t slot = 0; slot < t.capacity; ++slot) {
+      if (items[slot].seq.get() == 0) continue;
+      total_bytes_ += sizeof(SavedItem);
+      each_run_among(record, arena_.geometry().chunk_steps, items[slot].place.get(), items[slot].extent.get().num_steps,
+                     [this](uint32_t c, uint32_t row, uint32_t n) { rows_[c] = std::max(rows_[c], row + n); });
+    }
+  }
+  for (uint32_t c = 0; c < rows_.size(); ++c) {
+    if ((rows_[c] > 0) != (chunk(c).refs.get().items > 0)) corrupt("a chunk's references are not those of the items");
+    if (rows_[c] == 0) continue;
+    ++num_chunks_;
+    total_bytes_ += ChunkBytes(arena_, c, rows_[c]).size() + sizeof(SavedPiece) + sizeof(SavedChunk);
+  }
+}
+
+Status CheckpointSave::fill(char* buffer, uint64_t room, const Wait& wait, Slice& slice) {
+  Status status = Status::kOk;
+  slice = {part_, table_, 0};
+  switch (part_) {
+    case Part::kPieces:
+      slice.bytes = fill_pieces(buffer, room, wait, status);
+      break;
+    case Part::kItems:
+      slice.bytes = fill_items(buffer, room, table_);
+      if (slot_ < arena_.table(table_).capacity) break;
+      part_ = Part::kFreeSlots;
+      free_ = this->table(table_).free_item.get();
+      break;
+    case Part::kFreeSlots:
+      slice.bytes = fill_free_slots(buffer, room, table_);
+      if (free_ != kNone) break;
+      slot_ = 0;
+      part_ = ++table_ < arena_.num_tables() ? Part::kItems : Part::kChunks;
+      in_order_ = oldest_;
+      break;
+    case Part::kChunks:
+      slice.bytes = fill_chunks(buffer, room);
+      if (in_order_ == kNone) part_ = Part::kEnd;
+      break;
+    case Part::kEnd: break;
+  }
+  return status;
+}
+
+uint64_t CheckpointSave::fill_pieces(char* buffer, uint64_t room, const Wait& wait, Status& status) {
+  uint64_t used = 0;
+  looked_ = false;
+  bool is_done = false;
+  while (room - used > sizeof(SavedPiece) && !is_done) {
+    if (copying_ == kNone && !next_piece_chunk(wait, status)) {
+      is_done = true;
+      break;
+    }
+    const ChunkBytes bytes(arena_, copying_, rows_[copying_]);
+    const uint64_t here = std::min(room - used - sizeof(SavedPiece), bytes.size() - offset_);
+    used += put_record(buffer + used, SavedPiece{copying_, rows_[copying_], 0, 0, offset_, here});
+    bytes.read(offset_, here, buffer + used);
+    used += here;
+    offset_ += here;
+    leave_pages(here);
+    if (offset_ == bytes.size()) {
+      end_copy(arena_, copying_);
+      copying_ = kNone;
+    }
+  }
+  given_up_ = !is_saving(arena_, session_, generation_);
+  wake_chunk_waiters(arena_);
+  if (is_done && status == Status::kOk && !given_up_) {
+    drop_save_lease_of(arena_, session_, generation_);
+    part_ = Part::kItems;
+  }
+  return used;
+}
+
+// false: all are copied, or `status` says why not.
+bool CheckpointSave::next_piece_chunk(const Wait& wait, Status& status) {
+  if (wanted_.empty() && !looked_ && is_short_of_chunks()) {
+    looked_ = true;
+    status = find_wanted(wait);
+    if (status != Status::kOk) return false;
+  }
+  while (copying_ == kNone && !wanted_.empty()) {
+    if (!is_copied_[wanted_.back()]) copying_ = wanted_.back();
+    wanted_.pop_back();
+  }
+  for (uint64_t n = 0; copying_ == kNone && in_order_ != kNone; in_order_ = chunk(in_order_).age.get().next) {
+    if (++n > rows_.size()) corrupt("the list of used chunks does not end");
+    if (rows_.at(in_order_) > 0 && !is_copied_[in_order_]) copying_ = in_order_;
+  }
+  if (copying_ == kNone) return false;
+  is_copied_[copying_] = true;
+  offset_ = 0;
+  return true;
+}
+
+// Relaxed reads: a hint.
+bool CheckpointSave::is_short_of_chunks() const noexcept {
+  const ArenaState& s = arena_.state();
+  return s.num_retired.get() > 0 && s.num_free.get() <= num_free_ / 2;
+}
+
+// Retired chunks that wait for their copy: writers can have them as soon as that is made.
+Status CheckpointSave::find_wanted(const Wait& wait) {
+  Hold hold(arena_);
+  if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+  uint32_t c = arena_.state().retired_chunks.get().head;
+  for (uint32_t n = 0; n < 4 * kWanted && c != kNone && wanted_.size() < kWanted; ++n, c = arena_.chunk(c).age.get().next) {
+    if (awaits_copy(hold, c)) wanted_.push_back(c);
+  }
+  return Status::kOk;
+}
+
+// Pages of the data segment that were read count as this process' until they are unmapped. They cost nothing to get back.
+void CheckpointSave::leave_pages(uint64_t bytes) noexcept {
+  mapped_ += std::max<uint64_t>(bytes, 4096);
+  if (mapped_ < kPages) return;
+  madvise(arena_.data(), arena_.data_bytes(), MADV_DONTNEED);
+  mapped_ = 0;
+}
+
+uint64_t CheckpointSave::fill_items(char* buffer, uint64_t room, uint32_t table) {
+  const TableFacts& t = arena_.table(table);
+  const Offsets& o = arena_.offsets();
+  uint64_t used = 0;
+  for (; slot_ < t.capacity && room - used >= sizeof(SavedItem); ++slot_) {
+    const uint64_t g = t.item_base + slot_;
+    const ItemRecord& r = at<ItemRecord>(o.items)[g];
+    if (r.seq.get() == 0) continue;
+    const ItemLinks& links = at<ItemLinks>(o.links)[g];
+    const uint32_t episode = links.tail.get().episode_slot;
+    used += put_record(buffer + used, SavedItem{
+        r.seq.get(), at<Word<double>>(o.priorities)[g].get(), r.episode.get(), r.step.get(), r.insert_no.get(), links.touch.get(),
+        slot_, r.counted.get().times_sampled, r.place.get().chunk, r.place.get().row, r.extent.get().num_steps,
+        r.extent.get().pattern, r.padding.get().before, r.padding.get().after, r.counted.get().sampler_pos,
+        links.tail.get().remover_pos, episode == kNone ? kNone : episode - static_cast<uint32_t>(t.item_base), kNone, 0, 0});
+  }
+  return used;
+}
+
+uint64_t CheckpointSave::fill_free_slots(char* buffer, uint64_t room, uint32_t table) {
+  const TableFacts& t = arena_.table(table);
+  const ItemLinks* links = at<ItemLinks>(arena_.offsets().links);
+  uint64_t used = 0;
+  while (free_ != kNone && room - used >= sizeof(SavedRun)) {
+    SavedRun run{free_ - static_cast<uint32_t>(t.item_base), 0};
+    for (uint32_t next = free_; next == free_; ++run.count) {
+      if (free_ < t.item_base || free_ - t.item_base >= t.capacity) corrupt("the list of free slots leaves its table");
+      next = free_ + 1;
+      free_ = links[free_].order.get().next;
+    }
+    used += put_record(buffer + used, run);
+  }
+  return used;
+}
+
+uint64_t CheckpointSave::fill_chunks(char* buffer, uint64_t room) {
+  uint64_t used = 0;
+  for (; in_order_ != kNone && room - used >= sizeof(SavedChunk); in_order_ = chunk(in_order_).age.get().next) {
+    const ChunkRecord& r = chunk(in_order_);
+    if (rows_[in_order_] == 0) continue;
+    used += put_record(buffer + used, SavedChunk{r.stream_serial.get(), in_order_, r.life.get().rows, rows_[in_order_],
+                                                 saved_neighbour(r.stream.get().prev), saved_neighbour(r.stream.get().next), 0});
+  }
+  return used;
+}
+
+}  // namespace shmreplay
