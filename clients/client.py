@@ -62,7 +62,7 @@ class Client:
         paths = default_socket_paths() if address is None else [socket_path(address)]
         if address is not None and os.path.isdir(paths[0]):
             raise ValueError(f"address {address!r} is a directory; give the path of the socket in it")
-        self.connection = Connection(paths, _check_timeout(timeout_s))
+        self.connection = Connection(paths, check_timeout(timeout_s))
         self._attachments: dict[str, Attachment] = {}
         self._held: dict[int, Mapping] = {}
         self._is_closed = False
@@ -297,7 +297,7 @@ class Client:
         finally:
             self.connection.close()
 
-    def add_dependent(self, dependent: Dependent) -> None:
+    def _add_dependent(self, dependent: Dependent) -> None:
         """Closes it with this client, unless it is garbage by then. Raises ShmReplayError if that is over."""
         self._dependents[id(dependent)] = dependent
         if self._is_closed:
@@ -330,8 +330,8 @@ class Client:
         **fields: Any,
     ) -> Reply:
         self._check_open()
-        _check_timeout(wait_s)
-        _check_timeout(fields.get("timeout_s"))
+        check_timeout(wait_s)
+        check_timeout(fields.get("timeout_s"))
         return self.connection.request(
             command,
             fields,
@@ -362,7 +362,8 @@ def _check_name(name: object) -> None:
         raise TypeError(f"the table's name is {name!r}; expected a str")
 
 
-def _check_timeout(timeout_s: float | None) -> float | None:
+def check_timeout(timeout_s: float | None) -> float | None:
+    """Returns it. Raises ValueError unless it is None or at least 0 seconds."""
     if timeout_s is not None and not timeout_s >= 0:
         raise ValueError(f"timeout_s is {timeout_s!r}; expected seconds >= 0, or None to wait for ever")
     return timeout_s

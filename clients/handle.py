@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LOOK = "sample(count=False)"
 EXPECTED_PRIORITY = f"priorities must be finite, >= 0 and at most {_core.MAX_PRIORITY:g}"
-_INSERTS = ("insert", "insert_batch")
+_INSERTS = ("insert", "insert_batch", "extend")
 
 
 class Stop:

@@ -14,6 +14,8 @@ from shmreplay import structure
 from shmreplay.errors import ShmReplayError, SignatureMismatch
 
 if TYPE_CHECKING:
+    from shmreplay.clients.stream_handle import StreamHandle
+    from shmreplay.clients.vector_history import VectorSelection
     from shmreplay.clients.writer import Writer
 
 
@@ -59,6 +61,14 @@ class Selection:
         if self.is_squeezed:
             raise TypeError("a selection of one step by an int has no step axis and no len()")
         return len(self.steps)
+
+    def _offsets(self) -> list[int]:
+        """The steps counted from the writer's newest one, which is 0."""
+        oldest = int(self._writer._native.oldest_step)
+        if (first := min(self.steps, default=oldest)) < oldest:
+            raise expired(self._writer._where, self._writer._sig.leaves[self.column].path, first, oldest)
+        newest = oldest + int(self._writer._native.num_steps) - 1
+        return [step - newest for step in self.steps]
 
     def __repr__(self) -> str:
         return f"<steps {list(self.steps)} of column {self._writer._sig.leaves[self.column].path!r}>"
@@ -118,7 +128,9 @@ Slice: TypeAlias = tuple[int, int, int]
 Output: TypeAlias = tuple[int, bool, bool, tuple[Slice, ...]]
 
 
-def read_trajectory(trajectory: object, writer: Writer) -> tuple[structure.Node, list[Output]]:
+def read_trajectory(
+    trajectory: object, writer: StreamHandle, kind: type[Selection | VectorSelection]
+) -> tuple[structure.Node, list[Output]]:
     """Returns the structure of a trajectory, and its outputs as the core reads them: steps counted from the newest.
 
     Raises:
@@ -127,24 +139,19 @@ def read_trajectory(trajectory: object, writer: Writer) -> tuple[structure.Node,
         ShmReplayError: a selected step has left the history.
     """
     where = f"{writer._where}, trajectory"
-    oldest = int(writer._native.oldest_step)
-    newest = oldest + int(writer._native.num_steps) - 1
     outputs: list[Output] = []
 
     def add_leaf(leaf: object, path: str) -> int:
-        if not isinstance(leaf, Selection):
+        if not isinstance(leaf, kind):
             raise TypeError(
                 f"{where}: {path!r} is a {type(leaf).__name__}; expected a selection such as "
                 "writer.history['observation'][-4:]"
             )
         if leaf._writer is not writer:
             raise ValueError(f"{where}: {path!r} is of another writer's history; an item has steps of one stream")
-        if not leaf.steps:
+        if not (offsets := leaf._offsets()):
             raise ValueError(f"{where}: {path!r} selects no step; expected at least one")
-        if (first := min(leaf.steps)) < oldest:
-            raise expired(writer._where, writer._sig.leaves[leaf.column].path, first, oldest)
-        slices = tuple(_slices([step - newest for step in leaf.steps]))
-        outputs.append((leaf.column, leaf.is_squeezed, False, slices))
+        outputs.append((leaf.column, leaf.is_squeezed, False, tuple(_slices(offsets))))
         return len(outputs) - 1
 
     return structure.parse(trajectory, add_leaf, where), outputs

@@ -6,7 +6,8 @@ import math
 import sys
 from dataclasses import dataclass, fields
 
-from shmreplay import _core
+from shmreplay import _core, selectors
+from shmreplay.selectors import Selector
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,11 @@ class TableInfo:
         name: the table's.
         size: items now.
         max_size: items at most.
+        capacity_steps: steps that the arena has room for, of all tables that share it.
+        sampler, remover: as created, but for the sampler's priority exponent, which is the one now.
+        max_times_sampled: samples after which an item goes; 0: any number.
         inserts, samples, deletes: since creation or reset, as the rate limiter counts them; size = inserts - deletes.
+        uncounted: those of the inserts that the difference leaves out: `extend(count=False)`.
         num_episodes: distinct episodes that live items belong to.
         num_deleted_episodes: episodes whose last item is gone.
         num_unique_samples: items that were sampled at least once.
@@ -25,7 +30,8 @@ class TableInfo:
         evicted_for_room: those of them that went because the arena had no free chunk.
         samples_per_insert, min_size_to_sample, min_diff, max_diff: the rate limiter now; a bound that
             is none is infinite.
-        difference: inserts * samples_per_insert - samples (+ what a rebase added), which it keeps within the bounds.
+        difference: (inserts - uncounted) * samples_per_insert - samples (+ what a rebase added), which it keeps within
+            the bounds.
         paused_inserts, paused_samples: whether that side is paused.
         blocked_inserts, blocked_samples: callers waiting now.
         blocked_inserts_total, blocked_samples_total: calls that had to wait.
@@ -40,9 +46,14 @@ class TableInfo:
     name: str
     size: int
     max_size: int
+    capacity_steps: int
+    sampler: Selector
+    remover: Selector
+    max_times_sampled: int
     inserts: int
     samples: int
     deletes: int
+    uncounted: int
     num_episodes: int
     num_deleted_episodes: int
     num_unique_samples: int
@@ -74,6 +85,8 @@ class TableInfo:
         found = table.info()
         low, high, total = table.priority_stats()
         found.update(min_priority=low, max_priority=high, sum_priority=total)
+        for role in ("sampler", "remover"):
+            found[role] = selectors.of_kind(found[role], found[f"{role}_exponent"])
         # The segment keeps the largest finite numbers where there is no bound.
         found["min_diff"] = -math.inf if found["min_diff"] <= -sys.float_info.max else found["min_diff"]
         found["max_diff"] = math.inf if found["max_diff"] >= sys.float_info.max else found["max_diff"]

@@ -51,6 +51,6 @@ def check_history(history: int, rules: Sequence[Rule], signature: Signature, roo
         )
     if history > room:
         raise ValueError(
-            f"{where}: history is {history}, but the arena has room for {room} steps of a writer: it would wait for "
-            "itself; create the table with a larger capacity_steps, or keep less"
+            f"{where}: history is {history}, but the arena has room for {max(room, 0)} steps of a stream: it would "
+            "wait for itself; create the table with a larger capacity_steps, or keep less"
         )

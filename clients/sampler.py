@@ -5,26 +5,24 @@ from __future__ import annotations
 import atexit
 import inspect
 import os
-import sys
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shmreplay.clients.array_set import ArraySet
 from shmreplay.clients.arrays import check_count
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.connection import fork_count
 from shmreplay.clients.handle import Stop, raise_closed
 from shmreplay.errors import RateLimitTimeout, ShmReplayError
-from shmreplay.item_structure import unflatten_outputs
 
 if TYPE_CHECKING:
     from shmreplay.clients.table import TableHandle
@@ -33,40 +31,73 @@ DEFAULT_PREFETCH = 2
 SPARE_SETS = 3  # beside those of the batches that wait: the caller's batch, the one before it, and one being written
 
 
+@dataclass(frozen=True)
+class Source:
+    """What a sampler samples from.
+
+    Attributes:
+        where: how errors name it.
+        sample: called with `timeout_s=`, `out=` and the sampler's options.
+        handles: those it samples with, of this sampler alone.
+        stop: theirs.
+        consumes: whether sampling takes items away.
+        takes_out: whether batches can be written into given arrays.
+    """
+
+    where: str
+    sample: Callable[..., Batch]
+    handles: Sequence[TableHandle]
+    stop: Stop
+    consumes: bool
+    takes_out: bool = True
+
+    def end_waits(self) -> None:
+        """Ends the waits of other threads in `sample`, at once."""
+        for handle in self.handles:
+            handle._native.end_waits()
+
+
+def table_sampler(
+    table: TableHandle,
+    batch_size: int,
+    prefetch: int | None,
+    seed: Any,
+    timeout_s: float | None,
+    options: dict[str, Any],
+) -> Sampler:
+    """See `TableHandle.sampler`."""
+    table._control()  # a table that is gone says so
+    batch_size = check_count(table._where, "batch_size", batch_size)
+    stop, client = Stop(), table._client
+    own = type(table)(client, table.name, client._attach(table.name), seed, stop)
+    consumes = table.spec.consuming and options.get("count", True)
+    source = Source(table._where, partial(own.sample, batch_size), [own], stop, consumes)
+    return Sampler(source, prefetch, timeout_s, options)
+
+
 class Sampler:
-    """An endless iterator of batches, and a context manager. Made by `TableHandle.sampler`.
+    """An endless iterator of batches, and a context manager. Made by `TableHandle.sampler` and `Mix.sampler`.
 
     It ends with `close`, at the end of a `with`, when it is garbage (a `for` loop over it was left), when its client is
     closed and when Python ends; its thread ends with it, out of whatever it waits for. Safe to use from threads, each
     of which gets other batches. In a forked child it goes on with a thread, arrays and random numbers of its own.
     """
 
-    def __init__(
-        self,
-        table: TableHandle,
-        batch_size: int,
-        prefetch: int | None,
-        seed: Any,
-        timeout_s: float | None,
-        options: dict[str, Any],
-    ) -> None:
-        self._where = table._where
-        self._name = table.name
-        self._client = table._client
-        consumes = table.spec.consuming and options.get("count", True)
-        batch_size = check_count(self._where, "batch_size", batch_size)
-        self._prefetch = _check_prefetch(self._where, prefetch, consumes)
-        _check_options(table, batch_size, options)
-        self._is_closed = False
-        self._stop = Stop()
-        self._table = type(table)(self._client, self._name, self._client._attach(self._name), seed, self._stop)
+    def __init__(self, source: Source, prefetch: int | None, timeout_s: float | None, options: dict[str, Any]) -> None:
+        self._source = source
+        self._prefetch = _check_prefetch(source, prefetch)
+        _check_options(source, options)
         self._timeout_s = timeout_s
-        self._draw = Draw(self._table, batch_size, options, 0 if consumes else self._prefetch + SPARE_SETS)
+        num_sets = self._prefetch + SPARE_SETS if source.takes_out and not source.consumes else 0
+        self._draw = Draw(source, options, num_sets)
+        self._is_closed = False
+        self._fork_count = fork_count()
         self._ahead = self._new_thread() if self._prefetch > 0 else None
-        self._client.add_dependent(self)
+        for client in {handle._client for handle in source.handles}:
+            client._add_dependent(self)
 
     def _new_thread(self) -> Ahead:
-        ahead = Ahead(self._draw, self._stop, self._prefetch, self._timeout_s)
+        ahead = Ahead(self._draw, self._source.stop, self._prefetch, self._timeout_s)
         # Ends the thread of a sampler that is garbage. It does not wait for that: it may run anywhere, in that very
         # thread as well.
         weakref.finalize(self, ahead.end).atexit = False
@@ -88,28 +119,28 @@ class Sampler:
     def __next__(self) -> Batch:
         if self._is_closed:
             self._raise_closed()
+        if self._fork_count != fork_count():
+            self._begin_anew()
         if self._ahead is None:
             return self._draw(self._timeout_s)
-        batch = self._thread().take()
+        batch = self._ahead.take()
         if batch is None:
             self._raise_closed()
         return batch
 
-    def _thread(self) -> Ahead:
-        """The one of this process."""
-        assert self._ahead is not None
-        if not self._ahead.is_own:
-            with _replacing:
-                if not self._ahead.is_own:
-                    self._draw = self._draw.anew()
-                    self._ahead = self._new_thread()
-        return self._ahead
+    def _begin_anew(self) -> None:
+        """In a forked child: the parent's thread is not here, and another one of it may have held any lock."""
+        with _replacing:
+            if self._fork_count != fork_count():
+                self._draw = self._draw.anew()
+                self._ahead = None if self._ahead is None else self._new_thread()
+                self._fork_count = fork_count()
 
     def close(self) -> None:
         """Ends the thread and blocked calls of `next`, at once. Idempotent. Batches given out stay as they are."""
-        self._is_closed = self._stop.is_set = True
+        self._is_closed = self._source.stop.is_set = True
         if self._ahead is None:
-            self._table._native.end_waits()
+            self._source.end_waits()
         else:
             self._ahead.end()
             self._ahead.join()
@@ -123,56 +154,52 @@ class Sampler:
         self.close()
 
     def _raise_closed(self) -> NoReturn:
-        if self._client.is_closed:
-            raise_closed(self._name)
-        raise ShmReplayError(f"{self._where}: this sampler is closed; make another one")
+        for handle in self._source.handles:
+            if handle._client.is_closed:
+                raise_closed(handle.name)
+        raise ShmReplayError(f"{self._source.where}: this sampler is closed; make another one")
 
     def __repr__(self) -> str:
-        return f"<shmreplay sampler of table {self._name!r}{' closed' if self._is_closed else ''}>"
+        return f"<shmreplay sampler of {self._source.where}{' closed' if self._is_closed else ''}>"
 
 
-def _check_prefetch(where: str, prefetch: int | None, consumes: bool) -> int:
+def _check_prefetch(source: Source, prefetch: int | None) -> int:
     if prefetch is None:
-        return 0 if consumes else DEFAULT_PREFETCH
+        return 0 if source.consumes else DEFAULT_PREFETCH
     if isinstance(prefetch, bool) or not isinstance(prefetch, (int, np.integer)):
-        raise TypeError(f"{where}: prefetch is {prefetch!r}; expected a number of batches, or None")
+        raise TypeError(f"{source.where}: prefetch is {prefetch!r}; expected a number of batches, or None")
     if prefetch < 0:
-        raise ValueError(f"{where}: prefetch is {prefetch}; expected at least 0")
-    if consumes and prefetch > 0:
+        raise ValueError(f"{source.where}: prefetch is {prefetch}; expected at least 0")
+    if source.consumes and prefetch > 0:
         raise ValueError(
-            f"{where}: prefetch is {prefetch}, but this table's items are consumed (max_times_sampled): what was "
-            "sampled ahead would be lost with the sampler; use prefetch=0"
+            f"{source.where}: prefetch is {prefetch}, but items are consumed (max_times_sampled): what was sampled "
+            "ahead would be lost with the sampler; use prefetch=0"
         )
     return int(prefetch)
 
 
-def _check_options(table: TableHandle, batch_size: int, options: dict[str, Any]) -> None:
+def _check_options(source: Source, options: dict[str, Any]) -> None:
     if "out" in options:
-        raise ValueError(f"{table._where}: a sampler has arrays of its own; leave out= away, or call sample()")
+        raise ValueError(f"{source.where}: a sampler has arrays of its own; leave out= away, or call sample()")
     try:
-        inspect.signature(table.sample).bind(batch_size, timeout_s=None, **options)
+        inspect.signature(source.sample).bind(timeout_s=None, **options)
     except TypeError as error:
-        raise TypeError(f"{table._where}: sampler: {error}; expected options of sample()") from None
+        raise TypeError(f"{source.where}: sampler: {error}; expected options of sample()") from None
 
 
 class Draw:
     """One batch after the other, written into arrays that nobody holds any more."""
 
-    def __init__(self, table: TableHandle, batch_size: int, options: dict[str, Any], num_sets: int) -> None:
-        self._table = table
-        self._batch_size = batch_size
+    def __init__(self, source: Source, options: dict[str, Any], num_sets: int) -> None:
+        self.source = source
         self._options = options
         self._num_sets = num_sets  # 0: every batch gets new arrays
         self._sets: list[ArraySet] = []
         self._lock = threading.Lock()
 
     def anew(self) -> Draw:
-        """The same, with arrays of its own: for a forked child."""
-        return Draw(self._table, self._batch_size, self._options, self._num_sets)
-
-    def end_waits(self) -> None:
-        """Ends a wait of another thread."""
-        self._table._native.end_waits()
+        """The same, with arrays of its own."""
+        return Draw(self.source, self._options, self._num_sets)
 
     def __call__(self, timeout_s: float | None) -> Batch:
         if self._num_sets == 0:
@@ -196,7 +223,7 @@ class Draw:
         return batch
 
     def _sample(self, timeout_s: float | None, out: Any) -> Batch:
-        return self._table.sample(self._batch_size, timeout_s, out=out, **self._options)
+        return self.source.sample(timeout_s=timeout_s, out=out, **self._options)
 
     def _take(self) -> ArraySet | None:
         with self._lock:
@@ -209,41 +236,6 @@ class Draw:
         with self._lock:
             self._sets.append(arrays)
             del self._sets[: -self._num_sets]  # of a caller who keeps all batches the oldest are let go
-
-
-def owner_of(array: NDArray[Any]) -> NDArray[Any]:
-    """The array whose memory it shows: whoever holds that array, or a view or a tensor of it, refers to this one."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
-
-
-def num_references(arrays: Sequence[NDArray[Any]]) -> list[int]:
-    """By array, how many references there are."""
-    return [sys.getrefcount(array) for array in arrays]
-
-
-# What num_references() says of an array that its list alone refers to: counted the same way, whatever the interpreter
-# holds meanwhile.
-ALONE = num_references([np.empty(0)])[0]
-
-
-class ArraySet:
-    """The arrays that a batch was written into."""
-
-    def __init__(self, batch: Batch) -> None:
-        names = batch._native.names
-        self._arrays = [owner_of(array) for array in batch._native.data]
-        self._build = partial(unflatten_outputs, names) if names else batch._signature.unflatten
-
-    def is_free(self) -> bool:
-        """Whether nobody else refers to any of them."""
-        return all(count == ALONE for count in num_references(self._arrays))
-
-    @property
-    def out(self) -> Any:
-        """What `sample(out=)` takes."""
-        return self._build(self._arrays)
 
 
 @dataclass
@@ -317,7 +309,7 @@ class Ahead:
         self._stop.is_set = True
         with self._changed:
             self._changed.notify_all()
-        self._draw.end_waits()
+        self._draw.source.end_waits()
 
     def leave(self) -> None:
         """Ends the thread since Python ends. A daemon thread that takes sleeps on, as others in a call do."""

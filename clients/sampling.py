@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,58 @@ from shmreplay.clients.arrays import MAX_BATCH
 from shmreplay.clients.batch import Batch
 from shmreplay.errors import InternalError, SignatureMismatch
 from shmreplay.item_structure import node_of, pack_node
+from shmreplay.selectors import Prioritized, Selector, Uniform
 from shmreplay.signature import Signature
+from shmreplay.specs import ArraySpec
 
 Columns: TypeAlias = str | Iterable[str] | None
 PadTo: TypeAlias = int | Mapping[str, int] | None
 NativeOutput: TypeAlias = tuple[int, bool, int]  # column, whether it has no step axis, rows of the table's longest
 
 MAX_KEPT = 64  # arrangements of one handle; a caller has two or three
+
+
+class ShownOutput(NamedTuple):
+    """One output of a batch: where it is in `data`, and what of."""
+
+    path: str
+    column: int
+    is_squeezed: bool
+    spec: ArraySpec
+    number: int  # in the items' structure
+    rows: int | None  # None: as many as the table's longest item
+
+
+def check_draws(where: str, sampler: Selector, replacement: bool, stratified: bool) -> None:
+    """Raises ValueError for draws that the sampler does not make."""
+    if not stratified:
+        return
+    if not replacement:
+        raise ValueError(f"{where}: stratified=True and replacement=False exclude each other; expected one of them")
+    if not isinstance(sampler, (Uniform, Prioritized)):
+        raise ValueError(
+            f"{where}: stratified=True, but its sampler is {sampler!r}; expected a random one, Uniform or Prioritized"
+        )
+
+
+def spread(uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns n numbers in [0, 1), the i-th in the i-th of n equal parts, from n numbers in [0, 1)."""
+    n = len(uniforms)
+    return np.minimum((np.arange(n) + uniforms) / n, np.nextafter(1.0, 0.0))
+
+
+def too_few_items(where: str, sampler: Selector, n: int, available: int, done: int) -> ValueError:
+    """The error of a call without replacement that has no item left."""
+    items = "items of positive priority" if isinstance(sampler, Prioritized) else "items"
+    if done > 0:
+        return ValueError(
+            f"{where}: replacement=False: of the {n} items asked for {done} were drawn, which are in the error's "
+            ".batch, and none is left; they went, or lost their priority, during the call"
+        )
+    return ValueError(
+        f"{where}: n is {n} with replacement=False, but the table has {available} {items}; expected at most as many, "
+        "or replacement=True"
+    )
 
 
 class Items:
@@ -36,6 +81,25 @@ class Items:
     def of_steps(cls, signature: Signature) -> Items:
         """Items of one step each, as a table has them that has had none yet."""
         return cls(signature, b"", [(leaf.index, True, 1) for leaf in signature.leaves])
+
+    def differences(self, other: Items) -> list[str]:
+        """Says by path where `other` is not this; [] if nowhere. The order of a dict's keys is no difference."""
+        mine, theirs = self._outline(), other._outline()
+        paths = [*mine, *(path for path in theirs if path not in mine)]
+        return [
+            f"{path}: {mine.get(path, 'not there')} and {theirs.get(path, 'not there')}"
+            for path in paths
+            if mine.get(path) != theirs.get(path)
+        ]
+
+    def _outline(self) -> dict[str, str]:
+        inner = {f"structure at {path!r}" if path else "structure": kind for path, kind in structure.outline(self.root)}
+        leaves = {}
+        for path, (column, squeezed, _) in zip(self.paths, self.outputs, strict=True):
+            spec = self.signature.leaves[column].spec
+            shape = list(spec.shape) if squeezed else ["steps", *spec.shape]
+            leaves[repr(path)] = f"{spec.dtype} [{', '.join(map(str, shape))}]"
+        return {**inner, **leaves}
 
     def matching(self, name: str) -> list[int]:
         """Numbers of the outputs at a path or below it."""
@@ -112,6 +176,29 @@ class Arrangement:
 
     def _list(self) -> str:
         return ", ".join(self._items.paths)
+
+    @property
+    def names(self) -> bytes:
+        """How the outputs nest, as `NativeBatch.names`."""
+        return self._names
+
+    @property
+    def items(self) -> Items:
+        """What the table's items look like."""
+        return self._items
+
+    @property
+    def outputs(self) -> list[ShownOutput]:
+        """What is shown, in the order of the batch's arrays."""
+        items = self._items
+        specs = [items.signature.leaves[column].spec for column, _, _ in items.outputs]
+        return [
+            ShownOutput(items.paths[n], *items.outputs[n][:2], specs[n], n, self._rows.get(n)) for n in self._numbers
+        ]
+
+    def unflatten(self, values: Sequence[object]) -> Any:
+        """The structure of the batch's data with a value for each output."""
+        return structure.unflatten(self._root, values)
 
     # --- what it is written into ---------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, cast
 
@@ -9,17 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core, errors
+from shmreplay.checks import check_float
 from shmreplay.clients.arrays import check_count, float_array, key_array
 from shmreplay.clients.batch import Batch, NativeBatch
+from shmreplay.clients.extend import extend
 from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Handle, raise_closed, raise_with
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
-from shmreplay.clients.sampler import Sampler
-from shmreplay.clients.sampling import Columns, PadTo
+from shmreplay.clients.sampler import Sampler, table_sampler
+from shmreplay.clients.sampling import Columns, PadTo, check_draws, spread, too_few_items
+from shmreplay.clients.vector_writer import VectorWriter
 from shmreplay.clients.view import View, open_view
 from shmreplay.clients.writer import Writer
 from shmreplay.plan import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter, check_limiter
+from shmreplay.rules import Rule
+from shmreplay.selectors import Prioritized
 from shmreplay.tables import unpack_specs, warn_if_never_sampled
 
 
@@ -96,6 +102,44 @@ class TableHandle(Handle):
             if done > 0 or not self._recover(status):
                 self._raise_status(status, "insert_batch", timeout_s, keys=keys[:done])
 
+    def extend(
+        self,
+        columns: Any,
+        episode_ends: ArrayLike | None = None,
+        count: bool = True,
+        timeout_s: float | None = None,
+    ) -> NDArray[np.int64]:
+        """Puts whole arrays in, as one stream: what a writer would make that appends their rows one by one.
+
+        The items are those of the table's `item`; without it every row is one, with its episode's id and its step in
+        it. A window that looks behind the last row is made only if an episode ends there.
+
+        Args:
+            columns: the table's structure with arrays `[N, *shape]`.
+            episode_ends: bool `[N]`, True on an episode's last row. None: where the columns `terminated` or `truncated`
+                are True, if the table has them. It has to be True there, unless the item goes across episodes.
+            count: False neither waits for the rate limiter nor moves it, paused or not: the items are in the table, so
+                that `min_size_to_sample` sees them, but the difference stays that of the others.
+            timeout_s: seconds to wait for the rate limiter and for room, for all of it together.
+
+        Returns:
+            int64: the keys, in the order of the rows.
+
+        Raises:
+            RateLimitTimeout: not all were admitted in time; `.keys` are those of the items that went in, `.num_rows`
+                how many of the rows are in with all their items. So it is with whatever else ends the call half-way,
+                KeyboardInterrupt among it. A call for the rest begins another stream.
+            SignatureMismatch: a column does not fit, or has another number of rows. Nothing went in.
+            TypeError, ValueError: `episode_ends` is not what it should be; a row was truncated and the item looks at
+                its next observation, which arrays do not have; a priority in a column is not finite or negative; the
+                table was declared with `item_steps` > 1 and no item; or count=False with a queue or stack. Nothing
+                went in.
+        """
+        if self._spec.item is None and self._spec.item_steps > 1:
+            self._refuse_single_steps("extend")
+        self._control()
+        return extend(self, columns, episode_ends, count, timeout_s)
+
     def writer(self, history: int | None = None, patterns: list[Any] | None = None, commit_every: int = 1) -> Writer:
         """A writer of one stream of steps, for items of more than one step. Use it as a context manager.
 
@@ -114,6 +158,28 @@ class TableHandle(Handle):
         """
         if commit_every != 1:
             raise ValueError(f"{self._where}: commit_every is {commit_every!r}; other than 1 is not supported yet")
+        return Writer(self, *self._plan_writer(1, history, patterns))
+
+    def vector_writer(
+        self, num_streams: int, history: int | None = None, patterns: list[Any] | None = None
+    ) -> VectorWriter:
+        """A writer of N streams whose environments step together: one call for all. Use it as a context manager.
+
+        Args:
+            num_streams: N, at most the arena's `max_streams`.
+            history, patterns: of each stream, as in `writer`.
+
+        Raises:
+            TypeError, ValueError, SignatureMismatch, TableNotFound: as in `writer`.
+        """
+        self._check_open()
+        self._refresh_after_fork()
+        most = self._arena.stats()["max_streams"]
+        num_streams = check_count(self._where, "num_streams", num_streams, most)
+        return VectorWriter(self, num_streams, *self._plan_writer(num_streams, history, patterns))
+
+    def _plan_writer(self, num_streams: int, history: int | None, patterns: list[Any] | None) -> tuple[int, list[Rule]]:
+        """Steps that each stream holds, and its rules; checked."""
         self._check_open()
         self._refresh_after_fork()
         declared = [] if self._spec.item is None else [self._spec.item]
@@ -121,10 +187,10 @@ class TableHandle(Handle):
         wanted = max(self._spec.item_steps, steps_needed(rules, self._sig))
         steps = wanted if history is None else check_count(self._where, "history", history)
         stats = self._arena.stats()
-        # Two chunks more: one begun, and the next, which is taken before the oldest is given back.
-        room = (stats["num_chunks"] - 2) * stats["chunk_steps"]
+        # A stream has one chunk more than it holds steps for, the one begun; and one more, before the oldest goes.
+        room = ((stats["num_chunks"] - 1) // num_streams - 1) * stats["chunk_steps"]
         check_history(steps, rules, self._sig, room, self._where)
-        return Writer(self, steps, rules)
+        return steps, rules
 
     def _table_index(self, name: str | None) -> int:
         """Index in the arena of the table of that name; None: this one's."""
@@ -149,6 +215,8 @@ class TableHandle(Handle):
         out: Any = None,
         time_major: bool = False,
         count: bool = True,
+        replacement: bool = True,
+        stratified: bool = False,
     ) -> Batch:
         """Draws n items by the table's sampler, with replacement where it is random.
 
@@ -166,6 +234,9 @@ class TableHandle(Handle):
                 `[n, L, ...]`, or an earlier batch. `batch.data` are views of them; L pads as `pad_to` does.
             time_major: `[L, B, ...]` where there is a step axis, in data and mask.
             count: False draws without asking the limiter, and moves no counter and deletes nothing: a look.
+            replacement: False draws no item twice: each in proportion to its weight among those that are left, or the
+                n first of a Fifo or Lifo sampler, the n best of a heap. `.probabilities` are those of a single draw.
+            stratified: draws item i from the i-th of n equal parts of the total weight (Uniform and Prioritized).
 
         Returns:
             Up to n items, in the order drawn. `.data` has the table's structure with an array a column:
@@ -178,12 +249,14 @@ class TableHandle(Handle):
                 table that consumes its items they are nowhere else. Whatever else ends the call half-way,
                 KeyboardInterrupt among it, carries them too.
             ValueError: n or at_least is out of range; the table's longest item has more rows than `pad_to` or `out`; an
-                array of `out` has another dtype or shape, is read-only or not contiguous, or shares another's memory.
+                array of `out` has another dtype or shape, is read-only or not contiguous, or shares another's memory;
+                without replacement, there are fewer items of positive priority, where any is positive.
             SignatureMismatch: `columns`, `pad_to` or `out` name what the items do not have; `out` lacks an output.
             TypeError: n is no integer, or an option is of another type.
         """
         n = check_count(self._where, "n", n)
         enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
+        check_draws(self._where, self._spec.sampler, replacement, stratified)
         call = "sample" if count else LOOK
         arrangement, layout, arrays = None, None, None
         if columns is not None or pad_to is not None or out is not None or time_major:
@@ -196,8 +269,10 @@ class TableHandle(Handle):
         while True:
             self._check_open()
             uniforms = self._random.uniforms(n)
-            status, done, parts, smallest, raised = self._native.sample(
-                n, enough, count, uniforms, timeout_s, layout, arrays
+            if stratified:
+                uniforms = spread(uniforms)
+            status, done, parts, smallest, raised, available = self._native.sample(
+                n, enough, count, not replacement, uniforms, timeout_s, layout, arrays
             )
             batch = None if parts is None else Batch(NativeBatch(*parts), done, self._sig, smallest, bool(time_major))
             if status == 0 and batch is not None:
@@ -207,8 +282,11 @@ class TableHandle(Handle):
             if arrangement is not None and status == _core.WRONG_ARRAYS:
                 arrangement.explain(arrays or [], n)
             if arrangement is not None and status == _core.STATUS_TOO_LONG:
-                _, _, longest = self._native.structure(False, count, None)
-                raise_with(arrangement.too_long(longest, arrays), batch=batch)
+                status, _, longest = self._native.structure(False, count, None)
+                if status == 0:
+                    raise_with(arrangement.too_long(longest, arrays), batch=batch)
+            if status == _core.STATUS_TOO_FEW_ITEMS:
+                raise_with(too_few_items(self._where, self._spec.sampler, n, available, done), batch=batch)
             if done > 0 or not self._recover(status):
                 self._raise_status(status, call, timeout_s, batch=batch, asked=n)
 
@@ -241,8 +319,7 @@ class TableHandle(Handle):
 
         `next()` raises what `sample` raises, after the batches sampled before; the next call of it goes on.
         """
-        self._control()
-        return Sampler(self, batch_size, prefetch, seed, timeout_s, sample_options)
+        return table_sampler(self, batch_size, prefetch, seed, timeout_s, sample_options)
 
     def view(self, n: int, timeout_s: float | None = None) -> View:
         """Draws n items as `sample(n)` does, to be looked at where they lie: their rows are not copied.
@@ -390,6 +467,33 @@ class TableHandle(Handle):
         self._control().set_rate_limiter(**numbers, rebase=rebase, timeout_s=timeout_s)
         warn_if_never_sampled(self._name, self._spec.max_size, limiter, stacklevel=2)
 
+    def set_priority_exponent(self, exponent: float, timeout_s: float | None = None) -> None:
+        """Gives a Prioritized sampler another exponent, for all the table's users, while it is in use.
+
+        Inserts and updates go by it at once; the weights of the items that are there follow slice by slice, with the
+        help of whoever uses the table. A draw meanwhile reports the probability that it had, which may be of either
+        exponent. `info().sampler` has the exponent now; `spec.sampler` stays as created.
+
+        Args:
+            exponent: finite, >= 0.
+            timeout_s: seconds to wait for the arena's lock.
+
+        Raises:
+            ValueError: the sampler is not Prioritized, or the exponent is out of range.
+            TypeError: it is no number.
+            RateLimitTimeout: the arena's lock was not to be had in time. As after Ctrl-C, the change goes on if it was
+                begun: others finish it.
+        """
+        exponent = check_float(self._where, "exponent", exponent)
+        if not (math.isfinite(exponent) and exponent >= 0):
+            raise ValueError(f"{self._where}: exponent is {exponent}; expected a finite number >= 0")
+        if not isinstance(self._spec.sampler, Prioritized):
+            raise ValueError(
+                f"{self._where}: its sampler is {self._spec.sampler!r}, which has no priority exponent; only a "
+                "Prioritized one has"
+            )
+        self._control().set_priority_exponent(exponent, timeout_s)
+
     def pause(self, inserts: bool = True, samples: bool = True, timeout_s: float | None = None) -> None:
         """Lets inserts, samples or both wait, as if the rate limiter did not admit them, until `resume`.
 
@@ -420,7 +524,11 @@ class TableHandle(Handle):
         return bool(self._control().can_insert(check_count(self._where, "n", n)))
 
     def can_sample(self, n: int = 1) -> bool:
-        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by `max_times_sampled`."""
+        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by `max_times_sampled`.
+
+        Where items may be sampled more than once and the sampler is neither Fifo nor Lifo, it is not foreseen which go
+        on the way: the size may then fall under `min_size_to_sample` after all.
+        """
         return bool(self._control().can_sample(check_count(self._where, "n", n)))
 
     def estimate(self) -> Estimate:

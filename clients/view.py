@@ -168,7 +168,7 @@ def open_view(table: Handle, n: int, timeout_s: float | None) -> View:
         found = [NativeItem(*item) for item in items]
         if status == 0:
             view = View(native, found, table._sig)
-            table._client.add_dependent(view)
+            table._client._add_dependent(view)
             return view
         copies = View(None, [item.copied() for item in found], table._sig) if found else None
         native.release()

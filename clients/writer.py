@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgpack
@@ -11,25 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core, structure
-from shmreplay.clients.blocking import explain_inserts
-from shmreplay.clients.history import Output, expired, history_of, missing, read_trajectory
-from shmreplay.clients.rules import check_structure
-from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
+from shmreplay.clients.history import Selection, expired, history_of, missing, read_trajectory
+from shmreplay.clients.stream_handle import StreamHandle, native_ends
+from shmreplay.errors import SignatureMismatch
 from shmreplay.rules import Rule
-from shmreplay.tables import unpack_specs
-from shmreplay.windows import REACH_HISTORY
 
 if TYPE_CHECKING:
     from shmreplay.clients.table import TableHandle
 
-END_COLUMNS = ("terminated", "truncated")
-CLOSE_TIMEOUT_S = 10.0
-MAX_SELECTIONS = 256  # kept ready by a writer; the oldest is made anew when it comes again
 NO_KEYS = np.empty(0, np.int64)
 NO_KEYS.flags.writeable = False
 
 
-class Writer:
+class Writer(StreamHandle):
     """Steps of one environment, in order. Made by `table.writer()`; a context manager; one call at a time.
 
     Row t holds observation_t, any state before action t, action_t, and what action t brought: reward, terminated,
@@ -37,34 +30,14 @@ class Writer:
     `partial=True`, make the items that end with it, and call `end_episode`.
     """
 
-    def __init__(self, table: TableHandle, history: int, rules: Sequence[Rule] = ()) -> None:
-        self._table = table
-        self._sig = table._sig
-        self._history = history
-        self._rules = rules
-        self._specs = unpack_specs(table._arena.specs)
-        self._selections: dict[tuple[bytes, tuple[Output, ...], str | None], int] = {}
-        self._end_columns = [
-            leaf.index
-            for leaf in self._sig.leaves
-            if leaf.path.rsplit("/", 1)[-1] in END_COLUMNS and leaf.spec.shape == () and leaf.spec.dtype == np.bool_
-        ]
-        truncated = [c for c in self._end_columns if self._sig.leaves[c].path.rsplit("/", 1)[-1] == "truncated"]
-        self._native = _core.Writer(
-            table._native,
-            history,
-            self._end_columns,
-            truncated[0] if truncated else -1,
-            [self._native_rule(rule) for rule in rules],
-            any(getattr(rule, "across_episodes", False) for rule in rules),
-        )
-        self._is_closed = False
+    _native: _core.Writer
+    _made_by = "table.writer"
+    _end_call = "end_episode"
+    _end_call_with_final = "end_episode(final_step={...})"
 
-    def _native_rule(self, rule: Rule) -> dict[str, Any]:
-        index = self._table._table_index(rule.table)
-        native = rule.native(self._sig, index, self._where)
-        check_structure(native, self._specs[index], self._sig, f"{self._where}: pattern")
-        return native
+    def __init__(self, table: TableHandle, history: int, rules: Sequence[Rule] = ()) -> None:
+        super().__init__(table, history, rules)
+        self._native = _core.Writer(table._native, history, native_ends(self._sig, rules), self._native_rules())
 
     def append(
         self, step: Any, partial: bool = False, priority: float | None = None, timeout_s: float | None = None
@@ -118,13 +91,9 @@ class Writer:
         if isinstance(answer, np.ndarray):
             return answer
         if isinstance(answer, tuple):
-            _, step, column = answer
-            raise SignatureMismatch(
-                f"{self._where}: {call}: an item selects column {self._sig.leaves[column].path!r} of step {step} of "
-                "the stream, which was appended without it; append whole steps, or select other ones"
-            )
+            self._raise_missing(call, *answer[1:])
         if answer != 0:
-            self._raise_status(answer, call, timeout_s)
+            self._raise_status(answer, call, timeout_s, self._native.blocking_table)
         return NO_KEYS
 
     def create_item(
@@ -176,9 +145,11 @@ class Writer:
                 f"{self._where}: table={table!r} goes with trajectory=; length= makes items of its own table"
             )
         self._check_open()
-        if self._table.spec.item is not None:
-            raise SignatureMismatch(
-                f"{self._where}: its items are {self._table.spec.item!r}, as it declares; length= makes others"
+        self._check_no_item_declared()
+        if length is None:
+            raise TypeError(
+                f"{self._where}: create_item has no length; pass length=..., or trajectory=... (its first argument is "
+                "the priority)"
             )
         length = self._check_length(length)
         if length > self._native.num_steps:
@@ -209,28 +180,13 @@ class Writer:
                 f"{self._where}: its items are single steps (made by insert); items of several steps have a step "
                 "axis and belong in another table"
             )
-        self._raise_status(-key, "create_item", timeout_s)
-
-    def _check_length(self, length: object) -> int:
-        if length is None:
-            raise TypeError(
-                f"{self._where}: create_item has no length; pass length=..., or trajectory=... (its first argument is "
-                "the priority)"
-            )
-        if isinstance(length, bool) or not isinstance(length, (int, np.integer)):
-            raise TypeError(f"{self._where}: length is {length!r}; expected a number of steps")
-        declared = self._table.spec.item_steps
-        if length > declared > 1:
-            raise ValueError(f"length is {length}; {self._where} was declared with item_steps={declared}")
-        if length < 1:
-            raise ValueError(f"{self._where}: length is {length}; expected 1 to {self._history}")
-        return int(length)
+        self._raise_status(-key, "create_item", timeout_s, self._native.blocking_table)
 
     def _create_selected(
         self, trajectory: Any, table: str | None, priority: float | None, timeout_s: float | None
     ) -> int:
         self._check_open()
-        node, outputs = read_trajectory(trajectory, self)
+        node, outputs = read_trajectory(trajectory, self, Selection)
         selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), table)
         key = self._native.create_selected(selection, priority, timeout_s)
         if isinstance(key, int) and key > 0:
@@ -239,41 +195,6 @@ class Writer:
             raise ValueError(f"{self._where}: priority is {priority!r}; priorities must be finite and >= 0")
         self._keys(-key if isinstance(key, int) and key != _core.UNFINISHED else key, "create_item", timeout_s)
         raise AssertionError("unreachable")
-
-    def _selection(self, names: bytes, outputs: tuple[Output, ...], table: str | None) -> int:
-        """The number of a selection in the core, where it is made if it is not there."""
-        identity = (names, outputs, table)
-        if (number := self._selections.get(identity)) is not None:
-            return number
-        index = self._table._table_index(table)
-        rule = self._selection_rule(names, outputs, index)
-        check_structure(rule, self._specs[index], self._sig, f"{self._where}: trajectory")
-        is_full = len(self._selections) == MAX_SELECTIONS
-        oldest = next(iter(self._selections), identity)
-        number = self._selections[oldest] if is_full else len(self._selections)
-        self._native.set_selection(number, rule)
-        if is_full:
-            del self._selections[oldest]
-        self._selections[identity] = number
-        return number
-
-    @staticmethod
-    def _selection_rule(names: bytes, outputs: tuple[Output, ...], table: int) -> dict[str, Any]:
-        ranges = [piece for _, _, _, slices in outputs for piece in slices]
-        return {
-            "table": table,
-            "lo": min(begin if step > 0 else end + 1 for begin, end, step in ranges),
-            "hi": max(end if step > 0 else begin + 1 for begin, end, step in ranges),
-            "period": 1,
-            "at_start": 0,
-            "at_end": 0,
-            "reach": REACH_HISTORY,
-            "is_strict": True,
-            "names": names,
-            "outputs": list(outputs),
-            "conditions": [],
-            "priority": (0, 0.0, 0),
-        }
 
     def end_episode(
         self,
@@ -327,80 +248,7 @@ class Writer:
             raise missing(self._where, path, step)
         return cast(NDArray[Any], value)
 
-    def flush(self, timeout_s: float | None = None) -> None:
-        """Returns when every item made so far is in its table, which is at once: items are not held back."""
-        self._check_open()
-
-    def close(self) -> None:
-        """Ends the stream. Items stay; steps that no item has are given back. Later calls raise ShmReplayError."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        if self._native.forked or self._table._client.is_closed:
-            return  # the stream is the parent's, or went with the client's session
-        status = self._native.close(CLOSE_TIMEOUT_S)
-        if status not in (0, _core.STATUS_SESSION_LOST):
-            self._table._raise_status(status, "close", CLOSE_TIMEOUT_S)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"{self._where}: a writer can not be pickled, it is a stream of one process; pickle the client and call "
-            f"client.table({self._table.name!r}).writer() there"
-        )
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @property
     def episode_steps(self) -> int:
         """Finished steps of the current episode."""
         return int(self._native.episode_steps)
-
-    @property
-    def _where(self) -> str:
-        return self._table._where
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ShmReplayError(f"{self._where}: the writer is closed; make a new one with table.writer()")
-        self._table._check_open()
-
-    def _raise_status(self, status: int, call: str, timeout_s: float | None) -> NoReturn:
-        if status == _core.NEEDS_END_EPISODE:
-            raise ShmReplayError(
-                f"{self._where}: the last step was terminated or truncated; call end_episode(), with the final "
-                "observation if there is one, before the next append"
-            )
-        if status == _core.NEEDS_FINAL_STEP:
-            raise ShmReplayError(
-                f"{self._where}: the episode was truncated, so its last step's next observation counts: give it, "
-                "end_episode(final_step={...})"
-            )
-        if status == _core.UNFINISHED:
-            raise ShmReplayError(
-                f"{self._where}: {call}: some items of an append or end_episode that failed are in; repeat "
-                "that call first"
-            )
-        if status == _core.STATUS_HISTORY and self._rules:
-            raise ValueError(
-                f"{self._where}: {call}: the episode is longer than the writer's history of {self._history} steps, and "
-                "an item of a whole episode needs all of it; end the episode, or make the writer with a longer history"
-            )
-        if status == _core.STATUS_TIMEOUT and (index := self._native.blocking_table) >= 0:
-            self._raise_blocked(index, call, timeout_s)
-        if status == _core.STATUS_FORKED:
-            raise ShmReplayError(
-                f"{self._where}: this writer belongs to the parent process; make one in the child with table.writer()"
-            )
-        self._table._raise_status(status, call, timeout_s)
-
-    def _raise_blocked(self, index: int, call: str, timeout_s: float | None) -> NoReturn:
-        """Raises for an item that a rate limiter did not admit, which may be another table's."""
-        arena = self._table._arena
-        reason = explain_inserts(arena, {**arena.table(index).info(), "can_insert": False})
-        raise RateLimitTimeout(f"table {self._specs[index].name!r}: {call} not admitted within {timeout_s} s: {reason}")

@@ -26,9 +26,12 @@ from shmreplay import rate_limiters, selectors
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.client import Client, connect
 from shmreplay.clients.info import TableInfo
+from shmreplay.clients.mix import Mix, mix
+from shmreplay.clients.mixed_batch import MixedBatch
 from shmreplay.clients.sampler import Sampler
 from shmreplay.clients.server import Server
 from shmreplay.clients.table import TableHandle
+from shmreplay.clients.vector_writer import VectorWriter
 from shmreplay.clients.view import View
 from shmreplay.clients.writer import Writer
 from shmreplay.errors import (
@@ -66,6 +69,8 @@ __all__ = [
     "Episode",
     "InternalError",
     "LayoutMismatch",
+    "Mix",
+    "MixedBatch",
     "NStep",
     "Pattern",
     "RateLimitTimeout",
@@ -83,10 +88,12 @@ __all__ = [
     "TableNotFound",
     "Transition",
     "Unroll",
+    "VectorWriter",
     "View",
     "Window",
     "Writer",
     "connect",
+    "mix",
     "n_step_targets",
     "rate_limiters",
     "selectors",

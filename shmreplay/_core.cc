@@ -7,7 +7,9 @@
 
 #include "binding/arena_handle.h"
 #include "binding/checkpoint_handle.h"
+#include "binding/extend_call.h"
 #include "binding/table_handle.h"
+#include "binding/vector_handle.h"
 #include "binding/view_handle.h"
 #include "binding/writer_handle.h"
 #include "robust_lock.h"
@@ -113,11 +115,13 @@ NB_MODULE(_core, m) {
   m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
   m.attr("BAD_PRIORITY") = TableHandle::kBadPriority;
   m.attr("WRONG_ARRAYS") = TableHandle::kWrongArrays;
-  m.attr("NEEDS_END_EPISODE") = WriterHandle::kNeedsEndEpisode;
-  m.attr("NEEDS_FINAL_STEP") = WriterHandle::kNeedsFinalStep;
-  m.attr("UNFINISHED") = WriterHandle::kUnfinished;
+  m.attr("NEEDS_END_EPISODE") = kNeedsEndEpisode;
+  m.attr("NEEDS_FINAL_STEP") = kNeedsFinalStep;
+  m.attr("UNFINISHED") = kUnfinished;
   m.attr("STATUS_MISSING_CELL") = static_cast<int>(Status::kMissingCell);
-  m.attr("LACKS_COLUMN") = WriterHandle::kLacksColumn;
+  m.attr("COLUMN_TWICE") = kColumnTwice;
+  m.attr("COLUMN_MISSING") = kColumnMissing;
+  m.attr("LACKS_COLUMN") = kLacksColumn;
   nb::dict status;
   for (const StatusError& e : kStatusErrors) status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
   m.attr("STATUS_ERRORS") = status;
@@ -128,6 +132,7 @@ NB_MODULE(_core, m) {
   m.attr("STATUS_ARENA_FULL") = static_cast<int>(Status::kArenaFull);
   m.attr("STATUS_STRUCTURE") = static_cast<int>(Status::kStructure);
   m.attr("STATUS_TOO_LONG") = static_cast<int>(Status::kTooLong);
+  m.attr("STATUS_TOO_FEW_ITEMS") = static_cast<int>(Status::kTooFewItems);
   m.attr("STATUS_HISTORY") = static_cast<int>(Status::kHistory);
 
   m.def("layout_hash", &layout_hash, "Hash of the segment's layout, the lock and the C library.");
@@ -191,9 +196,11 @@ NB_MODULE(_core, m) {
       .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none())
       .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none())
+      .def("extend", &extend_table, "arrays"_a, "row_ends"_a.none(), "history"_a, "ends"_a, "rules"_a, "clear_history"_a,
+           "counted"_a, "timeout_s"_a.none())
       .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
-      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "uniforms"_a, "timeout_s"_a.none(), "layout"_a.none(),
-           "out"_a.none())
+      .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "distinct"_a, "uniforms"_a,
+           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none())
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
@@ -201,6 +208,7 @@ NB_MODULE(_core, m) {
       .def("reset", &TableHandle::reset, "timeout_s"_a.none() = nb::none())
       .def("set_rate_limiter", &TableHandle::set_rate_limiter, "samples_per_insert"_a, "min_size_to_sample"_a, "min_diff"_a,
            "max_diff"_a, "count_deletes"_a, "rebase"_a, "timeout_s"_a.none() = nb::none())
+      .def("set_priority_exponent", &TableHandle::set_priority_exponent, "exponent"_a, "timeout_s"_a.none() = nb::none())
       .def("pause", &TableHandle::pause, "inserts"_a, "samples"_a, "timeout_s"_a.none() = nb::none())
       .def("resume", &TableHandle::resume, "timeout_s"_a.none() = nb::none())
       .def("end_waits", &TableHandle::end_waits)
@@ -217,8 +225,7 @@ NB_MODULE(_core, m) {
       .def("release", &ViewHandle::release);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")
-      .def(nb::init<const TableHandle&, uint32_t, std::vector<uint32_t>, int, nb::list, bool>(), "table"_a, "history"_a,
-           "end_columns"_a, "truncated"_a, "rules"_a, "across_episodes"_a)
+      .def(nb::init<const TableHandle&, uint32_t, nb::tuple, nb::list>(), "table"_a, "history"_a, "ends"_a, "rules"_a)
       .def("append", &WriterHandle::append, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("write_open", &WriterHandle::write_open, "arrays"_a, "finish"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("go_on", &WriterHandle::go_on, "timeout_s"_a.none())
@@ -240,4 +247,26 @@ NB_MODULE(_core, m) {
       .def_prop_ro("num_whole", &WriterHandle::num_whole)
       .def_prop_ro("episode_steps", &WriterHandle::episode_steps)
       .def_prop_ro("forked", &WriterHandle::forked);
+
+  nb::class_<VectorHandle>(m, "VectorWriter", "N streams, written by one call.")
+      .def(nb::init<const TableHandle&, uint32_t, uint32_t, nb::tuple, nb::list>(), "table"_a, "num_streams"_a, "history"_a,
+           "ends"_a, "rules"_a)
+      .def("append", &VectorHandle::append, "steps"_a.none(), "num_rows"_a, "numbers"_a, "streams"_a, "priority"_a.none(),
+           "timeout_s"_a.none())
+      .def("write_open", &VectorHandle::write_open, "arrays"_a, "finish"_a, "numbers"_a, "streams"_a, "priority"_a.none(),
+           "timeout_s"_a.none())
+      .def("end_episodes", &VectorHandle::end_episodes, "arrays"_a.none(), "clear_history"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
+      .def("create_items", &VectorHandle::create_items, "length"_a, "selection"_a, "priorities"_a, "numbers"_a, "streams"_a,
+           "timeout_s"_a.none())
+      .def("set_selection", &VectorHandle::set_selection, "number"_a, "rule"_a)
+      .def("close", &VectorHandle::close, "timeout_s"_a.none())
+      .def("read_cell", &VectorHandle::read_cell, "stream"_a, "step"_a, "column"_a)
+      .def("oldest_step", &VectorHandle::oldest_step, "stream"_a)
+      .def("num_steps", &VectorHandle::num_steps, "stream"_a)
+      .def("episode_steps", &VectorHandle::episode_steps, "stream"_a)
+      .def("row_is_open", &VectorHandle::row_is_open, "stream"_a)
+      .def("blocking_table", &VectorHandle::blocking_table, "stream"_a)
+      .def_prop_ro("any_open", &VectorHandle::any_open)
+      .def_prop_ro("forked", &VectorHandle::forked);
 }

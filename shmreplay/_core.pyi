@@ -5,7 +5,7 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 2
+LAYOUT_VERSION: int = 3
 
 MAX_PRIORITY: float = 1e+280
 
@@ -22,6 +22,10 @@ NEEDS_FINAL_STEP: int = -103
 UNFINISHED: int = -104
 
 STATUS_MISSING_CELL: int = 16
+
+COLUMN_TWICE: int = -105
+
+COLUMN_MISSING: int = -106
 
 LACKS_COLUMN: int = -102
 
@@ -40,6 +44,8 @@ STATUS_ARENA_FULL: int = 8
 STATUS_STRUCTURE: int = 12
 
 STATUS_TOO_LONG: int = 18
+
+STATUS_TOO_FEW_ITEMS: int = 19
 
 STATUS_HISTORY: int = 15
 
@@ -168,9 +174,11 @@ class Table:
 
     def insert_batch(self, steps: object | None, priorities: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
 
+    def extend(self, arrays: object, row_ends: object | None, history: int, ends: tuple[Any, ...], rules: list[Any], clear_history: bool, counted: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
+
     def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
 
-    def sample(self, n: int, at_least: int, count: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
+    def sample(self, n: int, at_least: int, count: bool, distinct: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
 
     def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
 
@@ -183,6 +191,8 @@ class Table:
     def reset(self, timeout_s: object | None = None) -> None: ...
 
     def set_rate_limiter(self, samples_per_insert: float, min_size_to_sample: int, min_diff: float, max_diff: float, count_deletes: bool, rebase: bool, timeout_s: object | None = None) -> None: ...
+
+    def set_priority_exponent(self, exponent: float, timeout_s: object | None = None) -> None: ...
 
     def pause(self, inserts: bool, samples: bool, timeout_s: object | None = None) -> None: ...
 
@@ -216,7 +226,7 @@ class View:
 class Writer:
     """One stream."""
 
-    def __init__(self, table: Table, history: int, end_columns: Sequence[int], truncated: int, rules: list[Any], across_episodes: bool) -> None: ...
+    def __init__(self, table: Table, history: int, ends: tuple[Any, ...], rules: list[Any]) -> None: ...
 
     def append(self, step: object | None, priority: object | None, timeout_s: object | None) -> object: ...
 
@@ -266,6 +276,41 @@ class Writer:
 
     @property
     def episode_steps(self) -> int: ...
+
+    @property
+    def forked(self) -> bool: ...
+
+class VectorWriter:
+    """N streams, written by one call."""
+
+    def __init__(self, table: Table, num_streams: int, history: int, ends: tuple[Any, ...], rules: list[Any]) -> None: ...
+
+    def append(self, steps: object | None, num_rows: int, numbers: object, streams: object, priority: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def write_open(self, arrays: object, finish: bool, numbers: object, streams: object, priority: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def end_episodes(self, arrays: object | None, clear_history: bool, numbers: object, streams: object, priority: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def create_items(self, length: int, selection: int, priorities: object, numbers: object, streams: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def set_selection(self, number: int, rule: dict[Any, Any]) -> None: ...
+
+    def close(self, timeout_s: object | None) -> int: ...
+
+    def read_cell(self, stream: int, step: int, column: int) -> object: ...
+
+    def oldest_step(self, stream: int) -> int: ...
+
+    def num_steps(self, stream: int) -> int: ...
+
+    def episode_steps(self, stream: int) -> int: ...
+
+    def row_is_open(self, stream: int) -> bool: ...
+
+    def blocking_table(self, stream: int) -> int: ...
+
+    @property
+    def any_open(self) -> bool: ...
 
     @property
     def forked(self) -> bool: ...

@@ -87,9 +87,7 @@ def column_array(value: object, leaf: Leaf, where: str, batch: int | None) -> Ar
     expected = expected_text(spec, batch)
     if isinstance(value, Missing):
         what = "is None" if value is IS_NONE else "missing from the step"
-        raise SignatureMismatch(
-            f"{at}: {what}; expected {expected}; only a partial append may leave a column out"
-        )
+        raise SignatureMismatch(f"{at}: {what}; expected {expected}; only a partial append may leave a column out")
     if isinstance(value, np.generic) or not isinstance(value, (bool, int, float, complex)):
         # A numpy scalar is a 0-d array, also np.float64, which is a Python float besides.
         array = _as_array(value, at, expected)

@@ -24,14 +24,19 @@ class RateLimitTimeout(ShmReplayError, TimeoutError):
     Attributes:
         batch: the batch of items drawn before the time was up, or None. On a table that consumes its items they are
             gone from the table, so this is the only place where they are. Of a view: copies of its items.
-        keys: int64 array `[k]` with the keys of the items that were inserted before the time was up, or None.
+        keys: int64 array `[k]` with the keys of the items that were inserted before the time was up, or None. Of a
+            call of a vector writer: what it would have returned, without what is not done.
+        done: of a call of a vector writer, bool `[N]`: the rows with which there is nothing left to do; else None.
+        num_rows: of `extend`: how many rows, the first ones, are in with all their items; else None.
     """
 
-    def __init__(self, message: str = "", *, batch: Any = None, keys: npt.NDArray[np.int64] | None = None) -> None:
+    def __init__(self, message: str = "", *, batch: Any = None, keys: Any = None) -> None:
         super().__init__(message)
         # Any, because the class of a batch lives with the clients, above this module.
         self.batch = batch
         self.keys = keys
+        self.done: npt.NDArray[np.bool_] | None = None
+        self.num_rows: int | None = None
 
 
 class TableNotFound(ShmReplayError, LookupError):

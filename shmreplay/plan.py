@@ -20,6 +20,7 @@ from shmreplay.checks import INT32_MAX
 from shmreplay.host_memory import show_bytes
 from shmreplay.index_terms import IndexTerm, index_terms
 from shmreplay.tables import Table, pack_specs
+from shmreplay.windows import Window
 
 _CHUNK_BYTES = 64 * 1024
 _ALIGNMENT = 128
@@ -38,6 +39,8 @@ class TableTerm:
         fragmentation: F; 1.0 where items leave in the order they came, or where `capacity_steps` is given.
         steps: number of steps to have room for, before F.
         chunks: number of chunks for them, F included.
+        shared_steps: where the items are windows that overlap and nothing else was said, how many steps they have
+            together, but for a final one of each episode; else None.
     """
 
     name: str
@@ -46,6 +49,7 @@ class TableTerm:
     fragmentation: float
     steps: int
     chunks: int
+    shared_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -146,9 +150,13 @@ class Estimate:
 
     def __str__(self) -> str:
         """One line a term: what it is, how it comes about, chunks, bytes."""
-        lines = [
-            self._chunk_line(f"table {term.name!r}", _how(term, self.chunk_steps), term.chunks) for term in self.terms
-        ]
+        lines = []
+        for term in self.terms:
+            lines.append(self._chunk_line(f"table {term.name!r}", _how(term, self.chunk_steps), term.chunks))
+            if term.shared_steps is not None:
+                lines.append(
+                    f"    its windows overlap: capacity_steps={term.shared_steps}, and one an episode, holds all"
+                )
         streams = f"{self.max_streams} streams x (ceil({self.history} / {self.chunk_steps}) + 2)"
         lines += [
             self._chunk_line("open streams", streams, self.stream_chunks),
@@ -318,7 +326,15 @@ def _term(table: Table, chunk_steps: int) -> TableTerm:
     steps = _capacity_steps(table)
     factor = harmonic(chunk_steps) if _fragments(table) and table.capacity_steps is None else 1.0
     chunks = _ceil_div(steps, chunk_steps) if factor == 1.0 else math.ceil(steps * factor / chunk_steps)
-    return TableTerm(table.name, table.max_size, table.item_steps, factor, steps, chunks)
+    return TableTerm(table.name, table.max_size, table.item_steps, factor, steps, chunks, _shared_steps(table))
+
+
+def _shared_steps(table: Table) -> int | None:
+    """Steps of `max_size` windows that begin every `period` steps, where that is less than what is planned for."""
+    if not isinstance(table.item, Window) or table.item.is_whole_episode or table.capacity_steps is not None:
+        return None
+    steps = table.max_size * table.item.period + table.item_steps
+    return steps if steps < _capacity_steps(table) and not _fragments(table) else None
 
 
 def _capacity_steps(table: Table) -> int:

@@ -103,6 +103,13 @@ class MaxHeap(Selector):
 _PLAIN: dict[object, type[Selector]] = {cls.__name__: cls for cls in (Fifo, Lifo, Uniform, MinHeap, MaxHeap)}
 
 
+def of_kind(kind: int, exponent: float) -> Selector:
+    """Returns the selector of that number in the segment; the exponent counts where it has one."""
+    if kind == Prioritized.kind:
+        return Prioritized(exponent)
+    return next(cls() for cls in _PLAIN.values() if cls.kind == kind)
+
+
 def from_wire(wire: object) -> Selector:
     """Remakes a selector from what its `to_wire` returned.
 

@@ -111,6 +111,7 @@ class ArenaHandle {
     const ArenaState& s = a.state();
     nb::dict d;
     d["num_chunks"] = a.geometry().num_chunks;
+    d["max_streams"] = a.geometry().max_streams;
     d["chunk_bytes"] = a.geometry().chunk_bytes;
     d["chunk_steps"] = a.geometry().chunk_steps;
     d["free_chunks"] = s.num_free.get();

@@ -8,6 +8,7 @@
 #include "futex.h"
 #include "gil.h"
 #include "python.h"
+#include "status.h"
 #include "status_error.h"
 #include "wait.h"
 
@@ -69,8 +70,6 @@ inline int64_t deadline_of(nb::handle timeout_s) {
   return now_ns() + static_cast<int64_t>(seconds * 1e9);
 }
 
-inline constexpr Wait kTryOnly{0, nullptr, true};
-
 // A signal that came during a call that went well is handled now: one instruction later Python would raise its exception
 // without what the call did, and a consumed item would be lost.
 inline Status handle_signals(Status status) {
@@ -85,5 +84,7 @@ inline nb::object take_raised() {
   Py_XDECREF(trace);
   return value == nullptr ? nb::none() : nb::steal(value);
 }
+
+inline constexpr Wait kTryOnly{0, nullptr, true};
 
 }  // namespace shmreplay

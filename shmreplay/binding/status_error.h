@@ -37,6 +37,7 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kMissingCell, "SignatureMismatch", "an item selects what a step lacks"},
     {Status::kBadPriority, "ValueError", "a rule read a priority from the data that is not finite or negative"},
     {Status::kTooLong, "ValueError", "an item has more rows than the batch is to have"},
+    {Status::kTooFewItems, "ValueError", "no item is left that was not drawn already"},
 };
 
 // A copy of an exception class of shmreplay.errors, or of builtins.

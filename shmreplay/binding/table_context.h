@@ -7,9 +7,10 @@
 
 #include "arena.h"
 #include "patience.h"
+#include "sample_call.h"
 #include "status_error.h"
 #include "step_plan.h"
-#include "stream_writer.h"
+#include "rule_writer.h"
 
 namespace shmreplay {
 
@@ -26,6 +27,18 @@ struct TableContext {
     if (plan == nullptr) raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
     return *plan;
   }
+
+  // What a view draws with: a new one costs more than the draw. With the GIL.
+  std::unique_ptr<SampleCall> take_view_call() {
+    if (view_calls.empty()) return std::make_unique<SampleCall>(*arena);
+    std::unique_ptr<SampleCall> call = std::move(view_calls.back());
+    view_calls.pop_back();
+    return call;
+  }
+  void keep_view_call(std::unique_ptr<SampleCall> call) {
+    if (view_calls.size() < 4) view_calls.push_back(std::move(call));
+  }
+  std::vector<std::unique_ptr<SampleCall>> view_calls;
 
   GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended); }
 
@@ -45,6 +58,12 @@ struct TableContext {
     return arrays;
   }
 
+  // Copies one cell: row `number` of an array that checked_arrays() took, into the writer's row. The GIL is not needed.
+  void write_cell(StreamWriter& writer, uint32_t column, PyArrayObject* array, size_t number) const {
+    const size_t row_bytes = plan->columns()[column].row_bytes;
+    std::memcpy(writer.cell(column), static_cast<const char*>(PyArray_DATA(array)) + number * row_bytes, row_bytes);
+  }
+
   // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact.
   void write_step(StreamWriter& writer, nb::handle step) const {
     if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.cell(column); })) return;
@@ -52,22 +71,10 @@ struct TableContext {
     const std::vector<PyArrayObject*> arrays = checked_arrays(list, 0);
     for (uint32_t c = 0; c < arrays.size(); ++c) {
       if (arrays[c] == nullptr) raise_error("InternalError", "table '" + facts->name + "': a whole step lacks a column; please report");
-      std::memcpy(writer.cell(c), PyArray_DATA(arrays[c]), plan->columns()[c].row_bytes);
+      write_cell(writer, c, arrays[c], 0);
     }
   }
 };
-
-// Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss the
-// newest step.
-inline Pattern whole_step_pattern(uint32_t num_columns, bool squeezed, const std::vector<bool>& lacking) {
-  Pattern p;
-  for (uint32_t c = 0; c < num_columns; ++c) {
-    const bool lacks = !lacking.empty() && lacking[c];
-    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed ? kSqueezed : 0), 1, c, lacks ? 1u : 0u});
-    p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
-  }
-  return p;
-}
 
 // -1 for None, which stands for the table's default. An int that no float holds becomes infinite, which no table takes.
 inline double priority_of(nb::handle priority, const TableFacts& facts) {

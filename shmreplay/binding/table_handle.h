@@ -9,7 +9,9 @@
 #include "arena_handle.h"
 #include "extremes.h"
 #include "long_work.h"
+#include "numpy_arrays.h"
 #include "numpy_batch.h"
+#include "reweigh.h"
 #include "table_context.h"
 
 namespace shmreplay {
@@ -122,23 +124,24 @@ class TableHandle {
         }
         outputs = list;
       }
-      return SampleResult{status, 0, 0};
+      return SampleResult{status, 0, 0, 0};
     });
     if (result.status == Status::kInterrupted) throw nb::python_error();
     return nb::make_tuple(static_cast<int>(result.status), names, outputs);
   }
 
-  // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None);
-  // `uniforms` float64 [n]; `layout` or None; `out` a list of an array for each of its outputs, or None.
-  nb::tuple sample(uint32_t n, uint32_t at_least, bool count, nb::handle uniforms, nb::handle timeout_s, const BatchLayout* layout,
-                   nb::handle out) {
+  // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None, items that there
+  // were to be drawn, of a distinct call); `uniforms` float64 [n]; `layout` or None; `out` a list of an array for each of its
+  // outputs, or None.
+  nb::tuple sample(uint32_t n, uint32_t at_least, bool count, bool distinct, nb::handle uniforms, nb::handle timeout_s,
+                   const BatchLayout* layout, nb::handle out) {
     auto* u = double_array(uniforms, n, "uniforms");
     const GivenArrays given(context_->bound_plan(), layout, out, n);
-    if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none());
+    if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none(), 0);
     NumpyBatch batch(context_->bound_plan(), n, layout, &given);
     const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr : given.empty() ? &layout->most_rows() : &given.most_rows();
     return read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.sample(facts(), {n, at_least, count, u, most_rows}, wait, batch);
+      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct}, wait, batch);
     });
   }
 
@@ -205,6 +208,14 @@ class TableHandle {
                  where());
   }
 
+  // Of a table with a Prioritized sampler.
+  void set_priority_exponent(double exponent, nb::handle timeout_s) {
+    if (!facts().prioritized()) raise_error("InternalError", where() + ": its sampler has no priority exponent; please report");
+    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
+      return shmreplay::set_priority_exponent(a, facts(), exponent, w);
+    }), where());
+  }
+
   void pause(bool inserts, bool samples, nb::handle timeout_s) {
     const uint32_t flags = (inserts ? kPausedInserts : 0u) | (samples ? kPausedSamples : 0u);
     raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_flags(a, facts(), flags, 0, w); }), where());
@@ -222,7 +233,7 @@ class TableHandle {
   }
 
   bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
-  bool can_sample(uint64_t n) const { return can_sample_now(facts(), n); }
+  bool can_sample(uint64_t n) const { return can_sample_now(arena(), facts(), n); }
   uint64_t size() const { return facts().record->size.get(); }
   bool dropped() const { return (facts().record->flags.get() & kDropped) != 0; }
 
@@ -241,11 +252,19 @@ class TableHandle {
     d["num_unique_samples"] = r.num_unique_samples.get();
     d["evicted"] = r.evicted.get();
     d["evicted_for_room"] = r.evicted_for_room.get();
+    d["max_times_sampled"] = facts().max_times_sampled;
+    d["sampler"] = facts().roles[kSampler].kind;
+    d["remover"] = facts().roles[kRemover].kind;
+    d["sampler_exponent"] = r.exponents[kSampler].get();
+    d["remover_exponent"] = r.exponents[kRemover].get();
+    d["capacity_steps"] = uint64_t{arena().geometry().num_chunks} * arena().geometry().chunk_steps;
     d["samples_per_insert"] = l.samples_per_insert;
     d["min_size_to_sample"] = l.min_size_to_sample;
     d["min_diff"] = l.min_diff;
     d["max_diff"] = l.max_diff;
     d["difference"] = l.difference();
+    d["uncounted"] = l.uncounted;
+    d["count_deletes"] = r.limiter.count_deletes.get() != 0;
     d["paused_inserts"] = (l.flags & kPausedInserts) != 0;
     d["paused_samples"] = (l.flags & kPausedSamples) != 0;
     d["is_dropped"] = (l.flags & kDropped) != 0;
@@ -300,15 +319,8 @@ class TableHandle {
     return status;
   }
 
-  // A copy: inside a hold nobody's memory but our own is read (rule 2).
   static std::vector<int64_t> keys_of(nb::handle keys) {
-    if (!PyArray_Check(keys.ptr())) throw nb::type_error("keys: expected an int64 array");
-    auto* array = reinterpret_cast<PyArrayObject*>(keys.ptr());
-    if (PyArray_TYPE(array) != NPY_INT64 || PyArray_NDIM(array) != 1 || !PyArray_IS_C_CONTIGUOUS(array)) {
-      throw nb::type_error("keys: expected a contiguous int64 array of one axis");
-    }
-    const auto* data = static_cast<const int64_t*>(PyArray_DATA(array));
-    return {data, data + PyArray_DIM(array, 0)};
+    return copied<int64_t>(keys, NPY_INT64, "keys: expected a contiguous int64 array of one axis");
   }
 
   std::vector<double> priorities_of(nb::handle priorities, npy_intp n) const {
@@ -371,7 +383,7 @@ class TableHandle {
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     Loan<SampleCall> scratch(*this, calls_, [&] { return std::make_unique<SampleCall>(arena()); });
-    SampleResult result{Status::kSessionLost, 0, 0};
+    SampleResult result{Status::kSessionLost, 0, 0, 0};
     {
       const CallInFlight in_flight(arena().calls());
       const GilRelease release;
@@ -395,7 +407,7 @@ class TableHandle {
     nb::object raised = nb::none();
     if (result.status == Status::kInterrupted) raised = take_raised();
     nb::object parts = result.done > 0 ? nb::object(batch.release()) : nb::none();
-    return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised);
+    return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised, result.available);
   }
 
   // A writer or scratch out of a pool, for one call: a call that meets no other finds the last one's, its chunk half full

@@ -12,6 +12,9 @@ namespace shmreplay {
 class ViewHandle : public ViewSink {
  public:
   explicit ViewHandle(const TableHandle& table) : context_(table.context()) {}
+  ~ViewHandle() override { release(); }
+  ViewHandle(const ViewHandle&) = delete;
+  ViewHandle& operator=(const ViewHandle&) = delete;
 
   // (status, items, exception of a signal handler or None), once. An item: (names, squeezed, data, is_view, masks or None, key, priority,
   // probability, times_sampled, episode, step, age), the first ones with one entry an output. Where is_view is true, the data
@@ -22,7 +25,7 @@ class ViewHandle : public ViewSink {
     (void)context_->bound_plan();
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
-    call_ = std::make_unique<SampleCall>(arena);
+    call_ = context_->take_view_call();
     SampleResult result{Status::kSessionLost, 0, 0};
     {
       const CallInFlight in_flight(arena.calls());
@@ -34,13 +37,19 @@ class ViewHandle : public ViewSink {
         throw;
       }
     }
+    is_whole_ = result.status == Status::kOk;
     result.status = handle_signals(result.status);
     nb::object raised = result.status == Status::kInterrupted ? take_raised() : nb::none();
     return nb::make_tuple(static_cast<int>(result.status), std::move(items_), raised);
   }
 
   // Gives the chunks back. Idempotent, and nothing in a forked child: they are its parent's.
-  void release() { call_.reset(); }
+  void release() {
+    if (call_ == nullptr) return;
+    call_->drop();
+    if (is_whole_) context_->keep_view_call(std::move(call_));
+    call_.reset();
+  }
 
   bool take(const Part& part, bool stays) noexcept override {
     const GilAcquire gil;
@@ -137,6 +146,7 @@ class ViewHandle : public ViewSink {
 
   std::shared_ptr<TableContext> context_;
   std::unique_ptr<SampleCall> call_;  // with its lease
+  bool is_whole_ = false;             // the call may be used again
   nb::list items_;
   nb::object owner_;
 };

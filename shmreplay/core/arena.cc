@@ -216,6 +216,8 @@ void Arena::populate() const {
 
 bool Arena::mlock_index() const { return mlock2(index_, index_bytes_, MLOCK_ONFAULT) == 0; }
 
+void Arena::leave_data() const noexcept { madvise(data_, data_bytes_, MADV_DONTNEED); }
+
 const TableFacts& Arena::table_of(uint32_t g) const {
   for (const TableFacts& t : tables_) {
     if (g >= t.item_base && g - t.item_base < t.capacity) return t;

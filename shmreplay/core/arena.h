@@ -131,6 +131,8 @@ class Arena {
   // SYNC POINT with failed(): whoever sees the flag sees the words as they were when it was raised.
   void mark_failed() const { header().failed.store(1, std::memory_order_release); }
   bool mlock_index() const;
+  // Unmaps the pages of the data segment, which count as this process' until then. They cost little to get back.
+  void leave_data() const noexcept;
 
   // Of this mapping: see calls_in_flight.h.
   CallsInFlight& calls() const noexcept { return calls_; }

@@ -4,6 +4,7 @@
 
 #include "futex.h"
 #include "item_table.h"
+#include "reweigh.h"
 
 namespace shmreplay {
 namespace {
@@ -12,15 +13,21 @@ constexpr int64_t kLeaveTimeoutNs = 5 * kSliceNs;
 }  // namespace
 
 Status enter_table(Hold& hold, const TableFacts& table, const Wait& wait) {
-  for (;;) {
+  for (bool helped = false;;) {
     if (const Status s = hold.begin(wait); s != Status::kOk) return s;
     const uint32_t flags = table.record->flags.get();
     if (flags & kDropped) {
       hold.end();
       return Status::kClosed;
     }
-    if (!(flags & kResetting)) return Status::kOk;
-    reset_slice(hold, table);
+    if (flags & kResetting) {
+      reset_slice(hold, table);
+    } else if (!helped && table.record->reweigh_left.get() > 0) {
+      reweigh_slice(hold, table);
+      helped = true;
+    } else {
+      return Status::kOk;
+    }
     hold.end();
   }
 }

@@ -43,6 +43,7 @@ class Check {
     const TableRecord& r = *t.record;
     const std::string at = "table '" + t.name + "': ";
     equal(at + "I - D", r.limiter.inserts.get() - r.limiter.deletes.get(), r.size.get());
+    expect(r.limiter.uncounted.get() <= r.limiter.inserts.get(), at + "more uncounted inserts than inserts");
     expect(r.size.get() <= t.max_size, at + "size " + std::to_string(r.size.get()) + " is over max_size");
     const std::vector<uint32_t> live = walk_order(t, at);
     equal(at + "items in the order list", live.size(), r.size.get());
@@ -152,11 +153,16 @@ class Check {
   void check_tree(const TableFacts& t, Role role, const std::string& at) {
     const SumTree tree(a_, t.roles[role].sum);
     const double exponent = t.record->exponents[role].get();
+    uint64_t positive = 0;
     for (uint32_t slot = 0; slot < t.capacity; ++slot) {
       const auto g = static_cast<uint32_t>(t.item_base + slot);
       const double want = a_.item(g).seq.get() == 0 ? 0 : leaf_weight(a_.priority(g).get(), exponent);
-      expect(tree.leaf(slot) == want, at + "sum tree leaf " + std::to_string(slot));
+      const bool follows = role == kRemover || slot >= t.record->reweigh_left.get();
+      const double leaf = tree.leaf(slot);
+      expect(follows ? leaf == want : (leaf > 0) == (want > 0), at + "sum tree leaf " + std::to_string(slot));
+      positive += leaf > 0 ? 1 : 0;
     }
+    if (role == kSampler) equal(at + "items of positive priority", t.record->num_positive.get(), positive);
     tree.recompute([&](const Word<double>& node, double want) { expect(node.get() == want, at + "a node of the sum tree"); });
   }
 

@@ -22,6 +22,7 @@ SavedTable saved_table(const TableRecord& r) {
   const Limiter& l = r.limiter;
   s.inserts = l.inserts.get();
   s.samples = l.samples.get();
+  s.uncounted = l.uncounted.get();
   s.samples_per_insert = l.samples_per_insert.get();
   s.min_diff = l.min_diff.get();
   s.max_diff = l.max_diff.get();
@@ -54,6 +55,13 @@ void ChunkBytes::each_part(uint64_t offset, uint64_t bytes, Visit visit) const {
   for (uint32_t c = 0; c < arena_.columns().size(); ++c) {
     part(arena_.row(chunk_, c, 0), uint64_t{arena_.columns()[c].row_bytes} * rows_);
   }
+}
+
+void TouchedData::add(uint64_t bytes) noexcept {
+  bytes_ += std::max<uint64_t>(bytes, 4096);
+  if (bytes_ < kMost) return;
+  arena_.leave_data();
+  bytes_ = 0;
 }
 
 void ChunkBytes::read(uint64_t offset, uint64_t bytes, char* to) const {

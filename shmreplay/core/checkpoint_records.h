@@ -53,7 +53,7 @@ static_assert(sizeof(SavedItem) == 104 && sizeof(SavedChunk) == 32 && sizeof(Sav
 struct SavedTable {
   uint64_t next_insert_no = 1, next_touch = 1;
   uint64_t num_deleted_episodes = 0, num_unique_samples = 0, evicted = 0, evicted_for_room = 0;
-  uint64_t remover_rng = 0, inserts = 0, samples = 0;
+  uint64_t remover_rng = 0, inserts = 0, samples = 0, uncounted = 0;
   uint32_t structure_pattern = kNone, most_chunks = 0;
   double sampler_exponent = 1, remover_exponent = 1;
   double samples_per_insert = 1, min_diff = 0, max_diff = 0, offset = 0;
@@ -74,6 +74,7 @@ void each_field(Table& t, Visit visit) {
   visit("remover_rng", t.remover_rng);
   visit("inserts", t.inserts);
   visit("samples", t.samples);
+  visit("uncounted", t.uncounted);
   visit("structure_pattern", t.structure_pattern);
   visit("most_chunks", t.most_chunks);
   visit("sampler_exponent", t.sampler_exponent);
@@ -106,6 +107,18 @@ class ChunkBytes {
   const Arena& arena_;
   uint32_t chunk_, rows_;
   uint64_t size_;
+};
+
+// Keeps the part of the data segment small that a process has mapped which goes through all of it once.
+class TouchedData {
+ public:
+  explicit TouchedData(const Arena& arena) noexcept : arena_(arena) {}
+  void add(uint64_t bytes) noexcept;
+
+ private:
+  static constexpr uint64_t kMost = 8u << 20;
+  const Arena& arena_;
+  uint64_t bytes_ = 0;  // of pages touched since they were left last
 };
 
 }  // namespace shmreplay

@@ -53,6 +53,7 @@ PreparedPattern decoded(const std::vector<uint64_t>& words, uint32_t num_outputs
 
 Restorer::Restorer(Arena& unpublished)
     : arena_(unpublished),
+      touched_(unpublished),
       copied_(arena_.geometry().num_chunks, 0),
       rows_(arena_.geometry().num_chunks, 0),
       has_record_(arena_.geometry().num_chunks, false) {
@@ -98,6 +99,7 @@ void Restorer::set_table(uint32_t table, const SavedTable& s) {
   l.count_deletes.put(s.count_deletes ? 1 : 0);
   l.inserts.put(s.inserts);
   l.samples.put(s.samples);
+  l.uncounted.put(s.uncounted);
 }
 
 void Restorer::set_pattern(uint32_t record, uint32_t num_outputs, uint32_t num_slices, const std::string& blob) {
@@ -137,6 +139,7 @@ void Restorer::put_pieces(const char* from, uint64_t bytes) {
     expect(piece.bytes <= bytes && piece.bytes <= chunk.size() - piece.offset, at + "it is longer than it can be");
     chunk.write(piece.offset, piece.bytes, from);
     copied_[piece.chunk] += piece.bytes;
+    touched_.add(piece.bytes);
     from += piece.bytes;
     bytes -= piece.bytes;
   }

@@ -46,6 +46,7 @@ class Restorer {
   void check_neighbours() const;
 
   Arena& arena_;
+  TouchedData touched_;
   uint64_t saved_next_seq_ = 0;
   uint32_t num_chunks_ = 0;                           // records that came
   std::vector<uint64_t> copied_;                      // bytes of each chunk that came

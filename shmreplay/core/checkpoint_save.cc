@@ -33,7 +33,8 @@ CheckpointSave::CheckpointSave(Arena& arena)
     : arena_(arena),
       image_bytes_(arena.offsets().episodes - arena.offsets().chunks),
       rows_(arena.geometry().num_chunks, 0),
-      is_copied_(arena.geometry().num_chunks, false) {
+      is_copied_(arena.geometry().num_chunks, false),
+      touched_(arena) {
   wanted_.reserve(kWanted);
   image_ = touched_memory(image_bytes_);
 }
@@ -153,7 +154,7 @@ uint64_t CheckpointSave::fill_pieces(char* buffer, uint64_t room, const Wait& wa
     bytes.read(offset_, here, buffer + used);
     used += here;
     offset_ += here;
-    leave_pages(here);
+    touched_.add(here);
     if (offset_ == bytes.size()) {
       end_copy(arena_, copying_);
       copying_ = kNone;
@@ -204,14 +205,6 @@ Status CheckpointSave::find_wanted(const Wait& wait) {
     if (awaits_copy(hold, c)) wanted_.push_back(c);
   }
   return Status::kOk;
-}
-
-// Pages of the data segment that were read count as this process' until they are unmapped. They cost nothing to get back.
-void CheckpointSave::leave_pages(uint64_t bytes) noexcept {
-  mapped_ += std::max<uint64_t>(bytes, 4096);
-  if (mapped_ < kPages) return;
-  madvise(arena_.data(), arena_.data_bytes(), MADV_DONTNEED);
-  mapped_ = 0;
 }
 
 uint64_t CheckpointSave::fill_items(char* buffer, uint64_t room, uint32_t table) {

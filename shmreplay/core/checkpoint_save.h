@@ -71,14 +71,12 @@ class CheckpointSave {
   bool next_piece_chunk(const Wait& wait, Status& status);
   bool is_short_of_chunks() const noexcept;
   Status find_wanted(const Wait& wait);
-  void leave_pages(uint64_t bytes) noexcept;
   uint64_t fill_items(char* buffer, uint64_t room, uint32_t table);
   uint64_t fill_free_slots(char* buffer, uint64_t room, uint32_t table);
   uint64_t fill_chunks(char* buffer, uint64_t room);
   uint32_t saved_neighbour(uint32_t c) const { return c != kNone && rows_.at(c) > 0 ? c : kNone; }
 
   static constexpr uint32_t kWanted = 64;         // chunks found at once
-  static constexpr uint64_t kPages = 16u << 20;   // of the data segment left mapped at most
 
   Arena& arena_;
   char* image_ = nullptr;
@@ -97,7 +95,7 @@ class CheckpointSave {
   uint64_t offset_ = 0;                           // of its bytes
   std::vector<uint32_t> wanted_;
   bool looked_ = false;                           // for wanted ones, in this fill()
-  uint64_t mapped_ = 0;                           // bytes of pages touched since they were left last
+  TouchedData touched_;
   uint32_t table_ = 0, slot_ = 0;
   uint32_t free_ = kNone;                         // the next free item
 };

@@ -214,7 +214,7 @@ Status ItemRule::find_lacking(const StreamView& stream, uint64_t first, const Sp
 }
 
 PreparedPattern& ItemRule::prepared(const std::vector<bool>& lacking) {
-  std::unique_ptr<PreparedPattern>& p = patterns_[lacking];
+  std::unique_ptr<PreparedPattern>& p = (*patterns_)[lacking];
   if (p != nullptr) return *p;
   Pattern pattern;
   pattern.names = names;

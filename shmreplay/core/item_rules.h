@@ -93,7 +93,8 @@ class ItemRule {
   // Steps a writer must hold for this rule.
   uint32_t history() const noexcept;
 
-  // Makes its pattern now, so that no look throws. std::length_error if that is too large for a record.
+  // Makes its pattern now, so that no look throws. std::length_error if that is too large for a record. Copies of a rule, one
+  // a stream, have their patterns in common and belong to one thread.
   void prepare() { prepared({}); }
 
   // The outcome of a look: kOk, or kMissingCell with what was missing; kHistory when the history can not hold what it needs.
@@ -142,7 +143,8 @@ class ItemRule {
 
   uint64_t applied_before_ = 0, pending_applied_ = 0;  // number of the step after the last look that made an item
   uint64_t made_before_ = 0, pending_made_ = 0;        // the last reference step that an item was made for, + 1
-  std::map<std::vector<bool>, std::unique_ptr<PreparedPattern>> patterns_;
+  using Patterns = std::map<std::vector<bool>, std::unique_ptr<PreparedPattern>>;
+  std::shared_ptr<Patterns> patterns_ = std::make_shared<Patterns>();
 };
 
 }  // namespace shmreplay

@@ -196,6 +196,7 @@ Inserted insert_item(Hold& hold, const TableFacts& t, const NewItem& item) {
   if (t.consumes()) hold.add(r.remaining_samples, t.max_times_sampled);
   evict_overflow(hold, t);
   hold.add(r.limiter.inserts, 1);
+  if (!item.counted) hold.add(r.limiter.uncounted, 1);
   hold.touch(t.index);
   return {g, key_of(t, g, seq), episode, episode_slot};
 }
@@ -308,7 +309,7 @@ bool reset_slice(Hold& hold, const TableFacts& t) {
   }
   if (r.order.get().head != kNone) return false;
   Limiter& l = r.limiter;
-  for (Word<uint64_t>* counter : {&l.inserts, &l.samples, &l.deletes, &r.num_episodes, &r.num_deleted_episodes,
+  for (Word<uint64_t>* counter : {&l.inserts, &l.samples, &l.deletes, &l.uncounted, &r.num_episodes, &r.num_deleted_episodes,
                                   &r.num_unique_samples, &r.evicted, &r.evicted_for_room}) {
     hold.set(*counter, 0);
   }

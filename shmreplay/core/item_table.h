@@ -16,6 +16,7 @@ struct NewItem {
   uint32_t pattern;          // record, interned in this hold
   Padding padding{0, 0};
   bool own_episode = false;  // the item is an episode of its own
+  bool counted = true;       // for the limiter's difference
   uint64_t episode = 0;      // 0: the first item of its episode, which takes the item's seq for its id
   uint32_t episode_slot = kNone;  // where that episode was counted in this table last, if it was
   int64_t step = 0;

@@ -41,7 +41,7 @@
 namespace shmreplay {
 
 inline constexpr uint64_t kMagic = 0x31594c50'52484d53;  // "SMHRPLY1"
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 inline constexpr uint32_t kNone = 0xffff'ffff;
 inline constexpr uint32_t kLogCapacity = 4096;
 inline constexpr uint32_t kMaxNames = 1024;       // chunks one lease can name
@@ -300,6 +300,7 @@ struct Limiter {               // Reverb's arithmetic: see rate_limiter.h
   Word<int64_t> min_size_to_sample;
   Word<uint64_t> inserts, samples, deletes;   // I, S, D
   Word<uint32_t> count_deletes;               // Queue and Stack: an item deleted unsampled counts as sampled
+  Word<uint64_t> uncounted;                   // U: those of I that the difference leaves out
 };
 
 struct WaitSide {
@@ -327,10 +328,12 @@ struct alignas(128) TableRecord {
   Word<uint64_t> num_episodes, num_deleted_episodes, num_unique_samples;
   Word<uint64_t> evicted, evicted_for_room;
   Word<uint64_t> remaining_samples;  // tables with max_times_sampled: what the live items still allow
+  Word<uint64_t> num_positive;       // items of positive priority (Prioritized sampler)
   Word<uint64_t> remover_rng;        // splitmix64 state of random removers
   Word<uint64_t> structure_hash;     // 0 until the first item fixes it
   Word<uint32_t> structure_pattern;  // a pattern of that structure, referred to by the table itself
   Word<uint32_t> num_outputs;
+  Word<uint32_t> reweigh_left;       // slots from 0 on whose leaves may be of an earlier exponent; 0: no change is under way
   Word<uint32_t> most_chunks;        // that an item has spanned so far
   Word<uint64_t> last_insert_ns, last_sample_ns;  // CLOCK_MONOTONIC; reports only
   alignas(128) Limiter limiter;

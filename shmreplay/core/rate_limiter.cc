@@ -8,7 +8,7 @@ namespace shmreplay {
 namespace {
 
 double difference_after(const Limiter& l, double more_inserts, double more_samples) noexcept {
-  return (static_cast<double>(l.inserts.get()) + more_inserts) * l.samples_per_insert.get() -
+  return (static_cast<double>(l.inserts.get() - l.uncounted.get()) + more_inserts) * l.samples_per_insert.get() -
          static_cast<double>(l.samples.get()) - more_samples + l.offset.get();
 }
 
@@ -56,7 +56,7 @@ bool can_go_on(const TableRecord& t, Side side) noexcept {
 
 LimiterReport report(const TableRecord& t) noexcept {
   const Limiter& l = t.limiter;
-  return {l.inserts.get(),  l.samples.get(),  l.deletes.get(), t.size.get(),
+  return {l.inserts.get(),  l.samples.get(),  l.deletes.get(), l.uncounted.get(), t.size.get(),
           l.samples_per_insert.get(), l.min_diff.get(), l.max_diff.get(), l.offset.get(),
           l.min_size_to_sample.get(), t.flags.get()};
 }

@@ -1,10 +1,11 @@
 // Reverb's rate limiter, on words of the segment. I: inserts ever, D: deletes ever, S: samples ever.
 //
-//   can_sample(n):  I - D >= min_size_to_sample   and   I * spi - S - n + offset >= min_diff
-//   can_insert(n):  I + n - D <= min_size_to_sample   or   (I + n) * spi - S + offset <= max_diff
+//   can_sample(n):  I - D >= min_size_to_sample   and   (I - U) * spi - S - n + offset >= min_diff
+//   can_insert(n):  I + n - D <= min_size_to_sample   or   (I - U + n) * spi - S + offset <= max_diff
 //
-// Both bounds are inclusive. `offset` is 0 until a limiter is replaced with rebase=True. A side that is paused is not
-// admitted at all. Decided under the lock; the same functions, read without it, only say whether a look is worth it.
+// Both bounds are inclusive. `offset` is 0 until a limiter is replaced with rebase=True. U counts items that were put in
+// past the limiter: I - D stays the table's size, which they are part of, and the difference is that of the others. A side
+// that is paused is not admitted at all. Decided under the lock; the same functions, read without it, only say whether a look is worth it.
 #pragma once
 
 #include "hold.h"
@@ -20,12 +21,12 @@ struct LimiterNumbers {
 
 // What a limiter said and why: for error messages and logs.
 struct LimiterReport {
-  uint64_t inserts, samples, deletes, size;
+  uint64_t inserts, samples, deletes, uncounted, size;
   double samples_per_insert, min_diff, max_diff, offset;
   int64_t min_size_to_sample;
   uint32_t flags;
   double difference() const {
-    return static_cast<double>(inserts) * samples_per_insert - static_cast<double>(samples) + offset;
+    return static_cast<double>(inserts - uncounted) * samples_per_insert - static_cast<double>(samples) + offset;
   }
 };
 

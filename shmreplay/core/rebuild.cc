@@ -88,6 +88,8 @@ class Rebuild {
     hold_.set(r.size, 0);
     hold_.set(r.num_episodes, 0);
     hold_.set(r.remaining_samples, 0);
+    hold_.set(r.num_positive, 0);
+    hold_.set(r.reweigh_left, 0);  // every leaf is made anew
     for (const RoleLayout& role : t.roles) {
       if (role.kind == kPrioritized) clear_tree(hold_, role.sum, 0);
     }

@@ -29,7 +29,7 @@ class DropAtEnd {
 
 }  // namespace
 
-SampleCall::SampleCall(Arena& arena) : arena_(arena), lease_(arena), patterns_(arena) {
+SampleCall::SampleCall(Arena& arena) : arena_(arena), lease_(arena), patterns_(arena), distinct_(arena) {
   picks_.reserve(kPart);
   runs_.reserve(kPart + kMaxItemChunks);
   rows_.reserve(kMaxOutputs);
@@ -100,25 +100,41 @@ void SampleCall::note_smallest(const TableFacts& t) {
                                     : 1.0 / static_cast<double>(t.record->size.get());
 }
 
+// Draws number `at` and the next ones: how many of `want` there are.
+uint32_t SampleCall::pick(const Selector& sampler, const SampleOptions& options, uint32_t at, uint32_t want, uint32_t* items) {
+  if (!options.distinct) {
+    sampler.pick_group(options.uniforms + at, want, items);
+    return want;
+  }
+  available_ = sampler.num_drawable();
+  // A call that can not be served whole is not begun.
+  return at == 0 && available_ < options.at_least ? 0 : distinct_.pick(sampler, want, items);
+}
+
 SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const SampleOptions& options, uint32_t from) {
   const Selector sampler(arena_, t, kSampler);
   const uint32_t want = std::min(options.n - from, kGroup);
-  const double* u = options.uniforms + from;
   note_smallest(t);
   // Where a sample may remove its item, the next draw must see that; else the group descends side by side.
   const uint32_t most = t.consumes() ? 1 : want;
   for (uint32_t i = 0; i < want;) {
-    const uint32_t together = admitted(t, options, std::min(most, want - i));
-    if (together == 0) return Stop::kNotAdmitted;
+    const uint32_t may = admitted(t, options, std::min(most, want - i));
+    if (may == 0) return Stop::kNotAdmitted;
     uint32_t items[kGroup];
     hold.settle();
-    sampler.pick_group(u + i, together, items);
+    const uint32_t together = pick(sampler, options, from + i, may, items);
+    if (together == 0) return Stop::kNoneLeft;
     for (uint32_t d = 0; d < together; ++d) {
       __builtin_prefetch(&arena_.item(items[d]), 1);
       __builtin_prefetch(&arena_.priority(items[d]));
     }
     uint32_t drawn = 0;
-    while (drawn < together && add_pick(hold, t, items[drawn], sampler.probability(items[drawn]), options.count)) ++drawn;
+    for (; drawn < together; ++drawn) {
+      const uint32_t g = items[drawn];
+      const uint64_t seq = arena_.item(g).seq.get();
+      if (!add_pick(hold, t, g, sampler.probability(g), options.count)) break;
+      if (options.distinct) distinct_.take(g, seq);
+    }
     if (options.count && drawn > 0) count_samples(hold, t, drawn);
     if (drawn < together) return Stop::kPartFull;
     i += together;
@@ -196,7 +212,7 @@ Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) 
 
 SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& options, const Wait& wait, BatchSink& sink) {
   if (options.count && t.consumes()) {
-    if (const Status s = make_room_early(t, wait, sink); s != Status::kOk) return {s, 0, 0};
+    if (const Status s = make_room_early(t, wait, sink); s != Status::kOk) return {s, 0, 0, 0};
   }
   return draw_all(t, options, wait, false, [&](uint32_t first, bool) { return deliver(t, first, sink); });
 }
@@ -210,12 +226,21 @@ SampleResult SampleCall::view(const TableFacts& t, const SampleOptions& options,
 }
 
 template <class Deliver>
-SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& options, const Wait& wait, bool keeps_last,
+SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& asked, const Wait& wait, bool keeps_last,
                                   Deliver deliver) {
+  SampleOptions options = asked;
+  // An item that goes with its only sample is not drawn twice as it is.
+  options.distinct = asked.distinct && !(asked.count && t.max_times_sampled == 1);
   Blocked blocked(arena_, t, kSamples, wait, options.count);
   DropAtEnd drop_at_end(lease_);
   uint32_t done = 0;
-  const auto end = [&](Status s) { return SampleResult{s, done, smallest_probability_}; };
+  available_ = 0;
+  const auto end = [&](Status s) { return SampleResult{s, done, smallest_probability_, available_}; };
+  if (options.distinct) {
+    available_ = Selector(arena_, t, kSampler).num_drawable();  // read without the lock: for a report
+    if (options.at_least > t.max_size) return end(Status::kTooFewItems);
+    distinct_.begin(t, options.n, options.uniforms);
+  }
   LongWork work(wait);
   while (done < options.n) {
     const uint32_t before = done;
@@ -240,8 +265,9 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& opti
     if (drawn != Status::kOk) return end(drawn);
     if (done >= options.n) break;
     if (work.interrupted(done - before)) return end(Status::kInterrupted);
-    if (stop != Stop::kNotAdmitted) continue;
+    if (stop != Stop::kNotAdmitted && stop != Stop::kNoneLeft) continue;
     if (done >= options.at_least && done > 0) break;
+    if (stop == Stop::kNoneLeft) return end(Status::kTooFewItems);
     if (!blocked.joined()) continue;
     if (const Status s = blocked.sleep(); s != Status::kOk) return end(s);
   }
@@ -283,10 +309,10 @@ SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t 
     bool full = false;
     while (i < n && !full) {
       Hold hold(arena_);
-      if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return {s, done, 0};
+      if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return {s, done, 0, 0};
       if (!lease_.taken() && lease_.take(hold) == Status::kNoCallSlots) {
         hold.end();
-        if (const Status s = wait_for_call_slot(arena_, wait); s != Status::kOk) return {s, done, 0};
+        if (const Status s = wait_for_call_slot(arena_, wait); s != Status::kOk) return {s, done, 0, 0};
         continue;
       }
       const Selector sampler(arena_, t, kSampler);
@@ -300,12 +326,12 @@ SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t 
       note_table(t);
     }
     if (!picks_.empty()) {
-      if (const Status s = deliver(t, done, sink); s != Status::kOk) return {s, done, 0};
+      if (const Status s = deliver(t, done, sink); s != Status::kOk) return {s, done, 0, 0};
       done += static_cast<uint32_t>(picks_.size());
     }
     lease_.drop();
   }
-  return {Status::kOk, done, 0};
+  return {Status::kOk, done, 0, 0};
 }
 
 }  // namespace shmreplay

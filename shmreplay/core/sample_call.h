@@ -7,6 +7,7 @@
 #pragma once
 
 #include "blocked.h"
+#include "distinct_draws.h"
 #include "gather.h"
 #include "item_table.h"
 #include "leases.h"
@@ -50,12 +51,14 @@ struct SampleOptions {
   const double* uniforms = nullptr;  // n of them, in [0, 1)
   // By output of the items' structure: rows that the batch has room for. Items of more are not drawn (kTooLong).
   const std::vector<uint32_t>* most_rows = nullptr;
+  bool distinct = false;      // no item twice; kTooFewItems where there are not at_least of them
 };
 
 struct SampleResult {
   Status status;
   uint32_t done;              // items in the batch, also when status tells that the rest did not come
   double smallest_probability;  // of the table's items of positive priority, when the last group was drawn (Prioritized)
+  uint64_t available = 0;     // kTooFewItems: items that could have been drawn once each
 };
 
 // Private scratch of one call at a time; kept and reused by its owner.
@@ -85,7 +88,7 @@ class SampleCall {
                    uint32_t* found);
 
  private:
-  enum class Stop { kDone, kPartFull, kNotAdmitted };
+  enum class Stop { kDone, kPartFull, kNotAdmitted, kNoneLeft };
   // `deliver(first, stays)` takes what was drawn together; `keeps_last`: the last such part stays under its lease.
   template <class Deliver>
   SampleResult draw_all(const TableFacts& table, const SampleOptions& options, const Wait& wait, bool keeps_last, Deliver deliver);
@@ -94,6 +97,7 @@ class SampleCall {
   Stop draw_group(Hold& hold, const TableFacts& table, const SampleOptions& options, uint32_t from);
   static bool fits(const TableFacts& table, const SampleOptions& options);
   static uint32_t admitted(const TableFacts& table, const SampleOptions& options, uint32_t want);
+  uint32_t pick(const Selector& sampler, const SampleOptions& options, uint32_t at, uint32_t want, uint32_t* items);
   void note_smallest(const TableFacts& table);
   bool add_pick(Hold& hold, const TableFacts& table, uint32_t g, double probability, bool count);
   const Pattern& pad_rows(const TableFacts& table, uint32_t record);
@@ -106,11 +110,13 @@ class SampleCall {
   Arena& arena_;
   Lease lease_;
   PatternCache patterns_;
+  DistinctDraws distinct_;
   std::vector<Pick> picks_;
   std::vector<Run> runs_;
   std::vector<uint32_t> rows_;        // a part's padded lengths, by output
   uint32_t structure_pattern_ = kNone;
   double smallest_probability_ = 0;
+  uint64_t available_ = 0;
 };
 
 }  // namespace shmreplay

@@ -35,6 +35,10 @@ void Selector::set_position(Hold& hold, uint32_t g, uint32_t position) {
 }
 
 void Selector::set_leaf(Hold& hold, uint32_t g, double weight) {
+  if (role_ == kSampler) {
+    const double before = tree().leaf(slot(g));
+    if ((before > 0) != (weight > 0)) hold.add(table_.record->num_positive, weight > 0 ? 1 : uint64_t(-1));
+  }
   tree().set_leaf(hold, slot(g), weight);
   // Beside the nodes of this tree those of the extremes, which follow the sampler's.
   const uint32_t levels = layout_.sum.num_levels + (role_ == kSampler ? 2 * table_.extremes[0].num_levels : 0);
@@ -76,7 +80,7 @@ void Selector::update(Hold& hold, uint32_t g, double priority) {
 uint32_t Selector::pick_dense(double u) const {
   const uint64_t n = table_.record->size.get();
   const auto i = std::min(static_cast<uint64_t>(u * static_cast<double>(n)), n - 1);
-  return static_cast<uint32_t>(table_.item_base) + dense(i).get();
+  return dense_item(i);
 }
 
 uint32_t Selector::pick(double u) const {
@@ -94,7 +98,7 @@ uint32_t Selector::pick(double u) const {
 }
 
 void Selector::pick_group(const double* u, uint32_t n, uint32_t* items) const {
-  if (layout_.kind == kPrioritized && tree().total() > 0) {
+  if (by_weight()) {
     tree().draw(u, n, items);
     for (uint32_t i = 0; i < n; ++i) items[i] += static_cast<uint32_t>(table_.item_base);
   } else if (is_dense()) {

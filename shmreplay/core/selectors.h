@@ -33,17 +33,26 @@ class Selector {
 
   void prefetch(uint32_t g) const noexcept;
 
+  uint32_t kind() const noexcept { return layout_.kind; }
+  // Whether draws go by the sum tree: a Prioritized one of which some priority is positive.
+  bool by_weight() const noexcept { return layout_.kind == kPrioritized && tree().total() > 0; }
+  // Items that pick() may answer.
+  uint64_t num_drawable() const noexcept { return by_weight() ? table_.record->num_positive.get() : table_.record->size.get(); }
+  SumTree tree() const noexcept { return SumTree(arena_, layout_.sum); }
+  uint32_t slot(uint32_t g) const noexcept { return g - static_cast<uint32_t>(table_.item_base); }
+  uint32_t position(uint32_t g) const;  // in the dense array or the heap
+  uint32_t dense_item(uint64_t i) const { return static_cast<uint32_t>(table_.item_base) + dense(i).get(); }
+  uint32_t heap_item(uint64_t i) const { return entry(i).item; }
+  bool heap_before(uint64_t i, uint64_t j) const { return before(entry(i), entry(j)); }
+
  private:
   bool is_dense() const noexcept { return layout_.kind == kUniform || layout_.kind == kPrioritized; }
   bool is_heap() const noexcept { return layout_.kind == kMinHeap || layout_.kind == kMaxHeap; }
   void set_leaf(Hold& hold, uint32_t g, double weight);
-  SumTree tree() const noexcept { return SumTree(arena_, layout_.sum); }
   Word<uint32_t>& dense(uint64_t i) const;
   HeapNode& node(uint64_t i) const;
-  uint32_t slot(uint32_t g) const noexcept { return g - static_cast<uint32_t>(table_.item_base); }
   uint32_t pick_dense(double u) const;
 
-  uint32_t position(uint32_t g) const;
   void set_position(Hold& hold, uint32_t g, uint32_t position);
 
   struct Entry { double priority; uint64_t touch; uint32_t item; };

@@ -23,6 +23,7 @@ enum class Status : int {
   kMissingCell = 16,    // an item selects what a step lacks
   kBadPriority = 17,    // a rule read a priority from the data that is not finite, negative or too large
   kTooLong = 18,        // an item has more rows than the batch is to have; nothing more was drawn
+  kTooFewItems = 19,    // no item is left that the call has not drawn already
 };
 
 }  // namespace shmreplay

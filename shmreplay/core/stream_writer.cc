@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <optional>
+#include <iterator>
 
 #include "chunk_pool.h"
+#include "due_insert.h"
 #include "futex.h"
 #include "sessions.h"
 #include "streams.h"
@@ -12,9 +13,11 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kInsertGroup = 32;    // items a hold
+constexpr uint32_t kInsertGroup = 32;    // one-step items a hold
 constexpr uint32_t kEvictScan = 256;     // chunks looked at a hold
 constexpr uint32_t kEvictAtOnce = 8;     // chunks evicted before the next scan of the leases
+constexpr uint32_t kStreamEntries = 16;  // log entries that opening a stream, or closing one without chunks, needs
+constexpr uint32_t kChunkEntries = 64;   // and a chunk taken, with what leaves the window for it
 constexpr int64_t kCloseTimeoutNs = 5 * kSliceNs;
 
 uint32_t count_chunks(const Arena& arena, Place place, uint32_t num_steps) {
@@ -37,38 +40,55 @@ StreamWriter::StreamWriter(Arena& arena, const TableFacts& table, uint32_t histo
 
 StreamWriter::~StreamWriter() { give_up(); }
 
-void StreamWriter::give_up() noexcept {
-  if (!is_open() || arena_.forked()) return;
+void StreamWriter::give_up_all(Writers writers) noexcept {
+  if (writers.empty() || writers.front()->arena_.forked()) return;
   try {
     // What this can not close (the lock is stuck, the process forked) is closed with the session.
-    close({now_ns() + kCloseTimeoutNs, nullptr});
+    close_all(writers, {now_ns() + kCloseTimeoutNs, nullptr});
   } catch (const CorruptIndex&) {
     // Its hold has marked the segment failed: the next call of anybody says so, a destructor can not.
   }
 }
 
-Status StreamWriter::open(const Wait& wait) {
-  Hold hold(arena_);
-  if (const Status s = enter_table(hold, table_, wait); s != Status::kOk) return s;
-  // The rows of `history` finished steps and of the one being written touch at most this many chunks.
-  const uint32_t chunk_steps = arena_.geometry().chunk_steps;
-  const uint32_t max_chunks = (history_ + chunk_steps - 1) / chunk_steps + 1;
-  uint32_t stream;
-  if (const Status s = open_stream(hold, max_chunks, stream); s != Status::kOk) return s;
-  serial_ = arena_.stream(stream).serial.get();
-  stream_ = stream;
+Status StreamWriter::open_all(Writers writers, const Wait& wait) {
+  for (size_t i = 0; i < writers.size();) {
+    if (writers[i]->is_open()) {
+      ++i;
+      continue;
+    }
+    Hold hold(writers[i]->arena_);
+    if (const Status s = enter_table(hold, writers[i]->table_, wait); s != Status::kOk) return s;
+    for (; i < writers.size() && hold.room() >= kStreamEntries; ++i) {
+      StreamWriter& w = *writers[i];
+      // The rows of `history` finished steps and of the one being written touch at most this many chunks.
+      const uint32_t chunk_steps = w.arena_.geometry().chunk_steps;
+      const uint32_t max_chunks = (w.history_ + chunk_steps - 1) / chunk_steps + 1;
+      uint32_t stream;
+      if (w.is_open()) continue;
+      if (const Status s = open_stream(hold, max_chunks, stream); s != Status::kOk) return s;
+      w.serial_ = w.arena_.stream(stream).serial.get();
+      w.stream_ = stream;
+    }
+  }
   return Status::kOk;
 }
 
-Status StreamWriter::close(const Wait& wait) {
-  while (stream_ != kNone) {
-    Hold hold(arena_);
+Status StreamWriter::close_all(Writers writers, const Wait& wait) {
+  for (size_t i = 0; i < writers.size();) {
+    if (!writers[i]->is_open()) {
+      ++i;
+      continue;
+    }
+    Hold hold(writers[i]->arena_);
     if (const Status s = hold.begin(wait); s != Status::kOk) return s;
-    if (close_stream(hold, stream_, kGroup)) stream_ = kNone;
+    for (; i < writers.size() && hold.room() >= kGroup * (kDropRefEntries + 2) + kStreamEntries; ++i) {
+      StreamWriter& w = *writers[i];
+      if (w.is_open() && !close_stream(hold, w.stream_, kGroup)) break;
+      w.stream_ = w.chunk_ = kNone;
+      w.num_held_ = 0;
+      w.row_is_open_ = false;
+    }
   }
-  chunk_ = kNone;
-  num_held_ = 0;
-  row_is_open_ = false;
   return Status::kOk;
 }
 
@@ -79,14 +99,26 @@ void StreamWriter::use_chunk(Hold& hold, uint32_t chunk) {
   rows_in_chunk_ = arena_.geometry().chunk_steps;
 }
 
-Status StreamWriter::try_chunk(const Wait& wait, bool steal, bool& found) {
-  Hold hold(arena_);
-  if (const Status s = enter_table(hold, table_, wait); s != Status::kOk) return s;
-  const uint32_t last = arena_.stream(stream_).window.get().last;
-  const uint32_t c = steal ? steal_chunk(hold, arena_.session_index(), serial_, last)
-                           : shmreplay::take_chunk(hold, arena_.session_index(), serial_, last);
-  found = c != kNone;
-  if (found) use_chunk(hold, c);
+// Gives those that want a chunk what can be had, and strikes them off.
+Status StreamWriter::try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, bool steal, bool& found) {
+  StreamWriter& first = *wanting.front();
+  found = false;
+  size_t served = 0;
+  for (bool is_dry = false; served < wanting.size() && !is_dry;) {
+    Hold hold(first.arena_);
+    if (const Status s = enter_table(hold, first.table_, wait); s != Status::kOk) return s;
+    for (; served < wanting.size() && !is_dry && hold.room() >= kChunkEntries; ++served) {
+      StreamWriter& w = *wanting[served];
+      const uint32_t last = w.arena_.stream(w.stream_).window.get().last;
+      const uint32_t c = steal ? steal_chunk(hold, w.arena_.session_index(), w.serial_, last)
+                               : take_chunk(hold, w.arena_.session_index(), w.serial_, last);
+      is_dry = c == kNone;
+      if (is_dry) break;
+      w.use_chunk(hold, c);
+      found = true;
+    }
+  }
+  wanting.erase(wanting.begin(), wanting.begin() + static_cast<ptrdiff_t>(served));
   return Status::kOk;
 }
 
@@ -118,45 +150,60 @@ Status StreamWriter::evict_for_room(const Wait& wait, bool& found) {
   return Status::kOk;
 }
 
-Status StreamWriter::take_chunk(const Wait& wait) {
+// A last look before a wait: whether there may be a chunk after all.
+Status StreamWriter::look_for_chunk(const Wait& wait, bool& again) {
+  uint32_t n = 0;
+  Status status = reap_dead_sessions(arena_, wait, n);
+  again = n > 0;
+  if (status == Status::kOk && !again) status = reclaim(arena_, wait, n);
+  // Others may have reclaimed since our look and taken less than they freed; nobody would wake us for the rest.
+  again |= n > 0 || arena_.state().num_free.get() > 0;
+  // What became evictable since, or that the table is gone, no chunk's wake tells of.
+  if (status == Status::kOk && !again) status = evict_for_room(wait, again);
+  again |= (table_.record->flags.get() & kDropped) != 0;
+  return status;
+}
+
+// A chunk for each of them, as far as there are any; with `must` it waits for the first one's.
+Status StreamWriter::take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait) {
+  StreamWriter& first = *wanting.front();
+  Arena& arena = first.arena_;
   const int64_t since = now_ns();
-  blocking_table_ = kNone;  // what this waits for is room, whatever kept an item waiting before
+  first.blocking_table_ = kNone;  // what this waits for is room, whatever kept an item waiting before
   for (;;) {
     bool found = false;
-    if (const Status s = try_chunk(wait, false, found); s != Status::kOk || found) return s;
-    if (wait.try_only) return Status::kTimeout;
+    if (const Status s = try_chunks(wanting, wait, false, found); s != Status::kOk) return s;
+    if (wanting.empty()) return Status::kOk;
+    must &= wanting.front() == &first;
+    if (wait.try_only) return must ? Status::kTimeout : Status::kOk;
     uint32_t freed = 0;
-    if (const Status s = reclaim(arena_, wait, freed); s != Status::kOk) return s;
+    if (const Status s = reclaim(arena, wait, freed); s != Status::kOk) return s;
     if (freed > 0) continue;
-    if (const Status s = try_chunk(wait, true, found); s != Status::kOk || found) return s;
-    if (const Status s = evict_for_room(wait, found); s != Status::kOk) return s;
+    if (const Status s = try_chunks(wanting, wait, true, found); s != Status::kOk || wanting.empty()) return s;
+    if (found) continue;
+    if (const Status s = first.evict_for_room(wait, found); s != Status::kOk) return s;
     if (found) {
       if (wait.patience != nullptr) wait.patience->evicted_for_room();
       continue;
     }
-    if (table_.on_full == kOnFullError) return Status::kArenaFull;
-    const Status s = wait_for_chunk(arena_, wait, since, [&](bool& again) {
-      uint32_t n = 0;
-      Status status = reap_dead_sessions(arena_, wait, n);
-      again = n > 0;
-      if (status == Status::kOk && !again) status = reclaim(arena_, wait, n);
-      // Others may have reclaimed since our look and taken less than they freed; nobody would wake us for the rest.
-      again |= n > 0 || arena_.state().num_free.get() > 0;
-      // What became evictable since, or that the table is gone, no chunk's wake tells of.
-      if (status == Status::kOk && !again) status = evict_for_room(wait, again);
-      again |= (table_.record->flags.get() & kDropped) != 0;
-      return status;
-    });
+    if (!must) return Status::kOk;
+    if (first.table_.on_full == kOnFullError) return Status::kArenaFull;
+    const Status s = wait_for_chunk(arena, wait, since, [&](bool& again) { return first.look_for_chunk(wait, again); });
     if (s != Status::kOk) return s;
   }
 }
 
-Status StreamWriter::ensure_row(const Wait& wait) {
-  if (row_is_open_) return Status::kOk;
-  if (rows_left() == 0) {
-    if (const Status s = take_chunk(wait); s != Status::kOk) return s;
+Status StreamWriter::ensure_rows(Writers writers, const Wait& wait, uint32_t& ready) {
+  const auto has_row = [](const StreamWriter* w) { return w->row_is_open_ || w->rows_left() > 0; };
+  ready = 0;
+  std::vector<StreamWriter*> wanting;
+  std::copy_if(writers.begin(), writers.end(), std::back_inserter(wanting), [&](StreamWriter* w) { return !has_row(w); });
+  if (!wanting.empty()) {
+    if (const Status s = take_chunks(wanting, !has_row(writers.front()), wait); s != Status::kOk) return s;
   }
-  begin_row();
+  for (; ready < writers.size() && has_row(writers[ready]); ++ready) {
+    if (!writers[ready]->row_is_open_) writers[ready]->begin_row();
+  }
   return Status::kOk;
 }
 
@@ -169,6 +216,12 @@ void StreamWriter::mark(uint32_t column) noexcept {
   row_is_open_ = true;
   present_[column / 64] |= uint64_t{1} << (column % 64);
   ++num_present_;
+}
+
+void StreamWriter::mark_all() noexcept {
+  row_is_open_ = true;
+  num_present_ = arena_.geometry().num_columns;
+  for (uint32_t w = 0; w < present_.size(); ++w) present_[w] = ~uint64_t{0} >> (64 - std::min(num_present_ - 64 * w, 64u));
 }
 
 void StreamWriter::restore_row(const std::vector<uint64_t>& present) noexcept {
@@ -225,11 +278,15 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     const uint32_t before = done;
     // Once a hold: the first newcomer at that priority keeps it the largest for the others.
     const double fallback = default_priority(hold, t);
-    for (; done < n && done - before < kInsertGroup && can_insert(*t.record, 1); ++done) {
+    for (; done < n && done - before < kInsertGroup && (!items->counted || can_insert(*t.record, 1)); ++done) {
       if (done > before && hold.room() < insert_entries(t, chunks) + kMaxOutputs) break;
       NewItem& item = items[done];
       item.priority = priorities[done] < 0 ? fallback : priorities[done];
       item.pattern = p.record;
+      if (!item.own_episode) {
+        item.episode = episode_;
+        item.episode_slot = episode_slots_[t.index];
+      }
       note_insert(hold, t, p, item);
       const Inserted in = insert_item(hold, t, item);
       keys[done] = in.key;
@@ -251,7 +308,7 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
 }
 
 Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const double* priorities, uint32_t n,
-                                 const Wait& wait, int64_t* keys, uint32_t& done) {
+                                 const Wait& wait, int64_t* keys, uint32_t& done, RowsKind kind) {
   NewItem items[kInsertGroup];
   done = 0;
   while (done < n) {
@@ -260,12 +317,14 @@ Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const 
       items[i] = NewItem{};
       items[i].place = {chunk_, row_ + i};
       items[i].num_steps = 1;
-      items[i].own_episode = true;
+      items[i].own_episode = !kind.in_episode;
+      items[i].counted = kind.counted;
+      items[i].step = kind.in_episode ? static_cast<int64_t>(episode_steps_ + i) : 0;
     }
+    mark_all();
     for (uint32_t i = 0; i < k; ++i) {
       for (uint32_t w = 0; w < present_.size(); ++w) {
-        const uint32_t columns = std::min(arena_.geometry().num_columns - 64 * w, 64u);
-        arena_.presence(chunk_, row_ + i, w).store(~uint64_t{0} >> (64 - columns), std::memory_order_relaxed);
+        arena_.presence(chunk_, row_ + i, w).store(present_[w], std::memory_order_relaxed);
       }
     }
     uint32_t went_in = 0;
@@ -273,6 +332,10 @@ Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const 
     done += went_in;
     row_ += went_in;
     row_is_open_ = false;
+    if (kind.in_episode) {
+      finished_ += went_in;
+      episode_steps_ += went_in;
+    }
     if (s != Status::kOk) return s;
   }
   return Status::kOk;
@@ -305,30 +368,10 @@ NewItem StreamWriter::item_of(const DueItem& due) const {
   return item;
 }
 
-// Whether the limiters of all tables concerned admit all of it; else the first that does not.
-bool StreamWriter::admits(const DueItem* due, uint32_t n, uint32_t& blocking) const {
-  for (uint32_t i = 0; i < n; ++i) {
-    uint32_t same = 0;
-    for (uint32_t j = 0; j < n; ++j) same += due[j].table == due[i].table ? 1 : 0;
-    blocking = due[i].table;
-    if (!can_insert(*arena_.table(blocking).record, same)) return false;
-  }
-  return true;
-}
-
-Status StreamWriter::enter_tables(Hold& hold, const DueItem* due, uint32_t n, const Wait& wait) const {
-  for (uint32_t i = 0;;) {
-    if (const Status s = enter_table(hold, arena_.table(due[i].table), wait); s != Status::kOk) return s;
-    // The lock is held; the other tables may still be dropped or in the middle of a reset.
-    for (i = 0; i < n && (arena_.table(due[i].table).record->flags.get() & (kDropped | kResetting)) == 0;) ++i;
-    if (i == n) return Status::kOk;
-    hold.end();
-  }
-}
-
-int64_t StreamWriter::put_in(Hold& hold, const DueItem& due) {
+int64_t StreamWriter::put_in(Hold& hold, const DueItem& due, bool counted) {
   const TableFacts& t = arena_.table(due.table);
   NewItem item = item_of(due);
+  item.counted = counted;
   if (item.priority < 0) item.priority = default_priority(hold, t);
   item.pattern = due.pattern->record;
   note_insert(hold, t, *due.pattern, item);
@@ -339,77 +382,17 @@ int64_t StreamWriter::put_in(Hold& hold, const DueItem& due) {
   return in.key;
 }
 
-// Whether every item has its table's structure, as far as that is known: looked at before any goes in.
-bool StreamWriter::structures_fit(const DueItem* due, uint32_t n) const noexcept {
-  for (uint32_t i = 0; i < n; ++i) {
-    uint64_t structure = arena_.table(due[i].table).record->structure_hash.get();
-    for (uint32_t j = 0; structure == 0; ++j) {
-      if (due[j].table == due[i].table) structure = due[j].pattern->structure;  // at the latest its own
-    }
-    if (structure != due[i].pattern->structure) return false;
-  }
-  return true;
-}
-
-// How many of the due items go in with one hold: what its log has room for, and of a table what its limiter can ever admit
-// at once. `entries` is what they need of the log. 0: the first spans too many chunks.
-uint32_t StreamWriter::group_size(const DueItem* due, uint32_t n, uint32_t& entries) const {
-  entries = 0;
-  uint32_t size = 0;
-  for (; size < std::min(n, kInsertGroup); ++size) {
-    const auto same = std::count_if(due, due + size, [&](const DueItem& d) { return d.table == due[size].table; });
-    if (size > 0 && static_cast<uint64_t>(same) >= largest_burst(*arena_.table(due[size].table).record)) break;
-    const Place at = place_of(due[size].first);
-    if ((uint64_t{at.row} + due[size].num_steps - 1) / arena_.geometry().chunk_steps >= kMaxItemChunks) break;
-    const uint32_t more = insert_entries(arena_.table(due[size].table), count_chunks(arena_, at, due[size].num_steps)) +
-                          static_cast<uint32_t>(due[size].pattern->pattern.outputs.size());  // lengths noted
-    if (size > 0 && entries + more + kMaxOutputs > kLogCapacity) break;
-    entries += more;
-  }
-  return size;
-}
-
-Status StreamWriter::insert_group(DueItem* due, uint32_t n, uint32_t entries, const Wait& wait, int64_t* keys) {
-  std::optional<Blocked> blocked;
-  uint32_t blocking = kNone;
-  for (;;) {
-    Hold hold(arena_);
-    if (const Status s = enter_tables(hold, due, n, wait); s != Status::kOk) return s;
-    if (blocked) blocked->leave(hold);
-    uint32_t known = 0;
-    for (; known < n && hold.room() >= kPatternWords + kMaxOutputs; ++known) {
-      PreparedPattern& pattern = *due[known].pattern;
-      if (const Status s = intern_pattern(hold, pattern); s != Status::kOk) return s;
-      if (const Status s = admit_structure(hold, arena_.table(due[known].table), pattern); s != Status::kOk) return s;
-    }
-    // Large patterns that were new and inserts of the largest size do not fit one log: the rest gets the next.
-    if (known < n || hold.room() < entries) continue;
-    const uint32_t before = blocking;
-    if (admits(due, n, blocking)) {
-      for (uint32_t i = 0; i < n; ++i) keys[i] = put_in(hold, due[i]);
-      return Status::kOk;
-    }
-    blocking_table_ = blocking;
-    if (wait.try_only) return Status::kTimeout;
-    if (!blocked || before != blocking) blocked.emplace(arena_, arena_.table(blocking), kInserts, wait);
-    blocked->join(hold);
-    hold.end();
-    if (const Status s = blocked->sleep(); s != Status::kOk) return s;
-  }
+uint32_t StreamWriter::num_chunks(const DueItem& due) const {
+  const Place at = place_of(due.first);
+  const uint64_t least = (uint64_t{at.row} + due.num_steps - 1) / arena_.geometry().chunk_steps + 1;
+  return least > kMaxItemChunks ? kMaxItemChunks + 1 : count_chunks(arena_, at, due.num_steps);
 }
 
 Status StreamWriter::insert_due(DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
-  done = 0;
-  blocking_table_ = kNone;
-  if (!structures_fit(due, n)) return Status::kStructure;
-  while (done < n) {
-    uint32_t entries = 0;
-    const uint32_t size = group_size(due + done, n - done, entries);
-    if (size == 0) return Status::kTooManyChunks;
-    if (const Status s = insert_group(due + done, size, entries, wait, keys + done); s != Status::kOk) return s;
-    done += size;
-  }
-  return Status::kOk;
+  DueRun run{this, due, keys, n};
+  const Status s = DueInsert(arena_, {&run, 1}, wait).run();
+  done = run.done;
+  return s;
 }
 
 void StreamWriter::end_episode(bool clear_history) noexcept {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "blocked.h"
@@ -21,19 +22,32 @@ class StreamWriter : public StreamView {
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
 
-  Status open(const Wait& wait);
-  Status close(const Wait& wait);  // idempotent
-  void give_up() noexcept;         // closes if it can; what the destructor does
-  bool is_open() const noexcept { return stream_ != kNone; }
+  // Writers of one arena and table, in as few holds as fit. kNoStreams: those before the first that found none are open.
+  using Writers = std::span<StreamWriter* const>;
+  static Status open_all(Writers writers, const Wait& wait);
+  static Status close_all(Writers writers, const Wait& wait);  // idempotent
+  static void give_up_all(Writers writers) noexcept;           // closes those that it can; what the destructor does
+  // A row to write to, the open one or the next, for the first `ready` of them; at least for one if it answers kOk. Takes
+  // what chunks there are for all; waits if there is none for the first. A failure may have got some a chunk.
+  static Status ensure_rows(Writers writers, const Wait& wait, uint32_t& ready);
 
-  // A row to write to: the open one, or the next. Waits for a chunk if it must.
-  Status ensure_row(const Wait& wait);
+  Status open(const Wait& wait) { return open_all(itself(), wait); }
+  Status close(const Wait& wait) { return close_all(itself(), wait); }
+  void give_up() noexcept { give_up_all(itself()); }
+  bool is_open() const noexcept { return stream_ != kNone; }
+  Arena& arena() const noexcept { return arena_; }
+  const TableFacts& table() const noexcept { return table_; }
+  Status ensure_row(const Wait& wait) {
+    uint32_t ready = 0;
+    return ensure_rows(itself(), wait, ready);
+  }
   uint32_t rows_left() const noexcept { return chunk_ == kNone ? 0 : rows_in_chunk_ - row_; }  // in the current chunk
   char* cell(uint32_t column) const { return arena_.row(chunk_, column, row_); }
 
   bool row_is_open() const noexcept { return row_is_open_; }
   bool has(uint32_t column) const noexcept { return present_[column / 64] >> (column % 64) & 1; }
   void mark(uint32_t column) noexcept;   // this cell of the row is written
+  void mark_all() noexcept;              // all of them are
   bool lacks_any() const noexcept { return num_present_ < arena_.geometry().num_columns; }
   void finish_row() noexcept;            // it becomes the newest step of the history
   const std::vector<uint64_t>& present() const noexcept { return present_; }
@@ -42,8 +56,16 @@ class StreamWriter : public StreamView {
 
   // One-step items of the next `n` rows of the chunk, all columns of which are written. `done` counts the items that
   // went in; their rows are used up. A negative priority stands for the table's default.
+  struct RowsKind {
+    bool in_episode = false;  // they are steps of the stream's episode; else each is an episode of its own
+    bool counted = true;      // the limiter is asked and moved
+  };
   Status insert_rows(const TableFacts& table, PreparedPattern& pattern, const double* priorities, uint32_t n,
-                     const Wait& wait, int64_t* keys, uint32_t& done);
+                     const Wait& wait, int64_t* keys, uint32_t& done, RowsKind kind);
+  Status insert_rows(const TableFacts& table, PreparedPattern& pattern, const double* priorities, uint32_t n,
+                     const Wait& wait, int64_t* keys, uint32_t& done) {
+    return insert_rows(table, pattern, priorities, n, wait, keys, done, {false, true});
+  }
 
   // Steps that an item can be made of now, the open row included.
   uint32_t num_steps() const noexcept { return num_held_ + (row_is_open_ ? 1 : 0); }
@@ -56,10 +78,16 @@ class StreamWriter : public StreamView {
   Status create_item(const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority, const Wait& wait,
                      int64_t& key);
 
-  // The items that rules found due, of the row being written and steps before it. Those that fit one hold go in all or none;
-  // `done` counts. kTimeout: blocking_table() is the index of the one whose limiter did not admit, or kNone.
-  uint32_t blocking_table() const noexcept { return blocking_table_; }
+  // The items that rules found due, of the row being written and steps before it: see DueInsert. Those that fit one hold go
+  // in all or none; `done` counts. kTimeout: blocking_table() is the index of the one whose limiter did not admit, or kNone.
   Status insert_due(DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done);
+  uint32_t blocking_table() const noexcept { return blocking_table_; }
+  void note_blocking(uint32_t table) noexcept { blocking_table_ = table; }
+
+  // What DueInsert is made of. Chunks that the item spans, more than kMaxItemChunks if it is too long for a hold. And, in a
+  // hold that has the pattern interned and room: puts it in; its key.
+  uint32_t num_chunks(const DueItem& due) const;
+  int64_t put_in(Hold& hold, const DueItem& due, bool counted);
 
   // The open row, if any, is the final step. The next row begins an episode.
   void end_episode(bool clear_history) noexcept;
@@ -76,17 +104,13 @@ class StreamWriter : public StreamView {
   void look_at_finished(bool yes) noexcept { newest_is_finished_ = yes; }
 
  private:
-  Status take_chunk(const Wait& wait);
-  Status try_chunk(const Wait& wait, bool steal, bool& found);
+  Writers itself() noexcept { return {&self_, 1}; }
+  static Status take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait);
+  static Status try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, bool steal, bool& found);
+  Status look_for_chunk(const Wait& wait, bool& again);
   Status evict_for_room(const Wait& wait, bool& found);
   void use_chunk(Hold& hold, uint32_t chunk);
   Place place_of(uint64_t step) const noexcept;
-  bool admits(const DueItem* due, uint32_t n, uint32_t& blocking) const;
-  Status enter_tables(Hold& hold, const DueItem* due, uint32_t n, const Wait& wait) const;
-  bool structures_fit(const DueItem* due, uint32_t n) const noexcept;
-  uint32_t group_size(const DueItem* due, uint32_t n, uint32_t& entries) const;
-  Status insert_group(DueItem* due, uint32_t n, uint32_t entries, const Wait& wait, int64_t* keys);
-  int64_t put_in(Hold& hold, const DueItem& due);
   NewItem item_of(const DueItem& due) const;
   void note_insert(Hold& hold, const TableFacts& table, const PreparedPattern& pattern, const NewItem& item);
   Status insert(const TableFacts& table, PreparedPattern& pattern, NewItem* items, const double* priorities, uint32_t n,
@@ -95,6 +119,7 @@ class StreamWriter : public StreamView {
 
   Arena& arena_;
   const TableFacts& table_;
+  StreamWriter* const self_ = this;       // as Writers wants it
   uint32_t history_;
   uint32_t stream_ = kNone;
   uint64_t serial_ = 0;

@@ -9,25 +9,6 @@ namespace {
 
 constexpr uint32_t kMaxLines = 128;
 
-// Which child the remaining mass r falls into; r becomes the mass within it. Without branches: the children before it are
-// those whose running sum is at most r. A child of weight 0 adds nothing to the sum, so it is never the first beyond r.
-// Rounding may leave r at or beyond the sum of the line: then the last child that is not 0.
-inline uint32_t pick_child(const Word<double>* line, double& r) noexcept {
-  double w[8], sums[9];
-  std::memcpy(w, line, sizeof w);  // under the lock nobody writes it
-  sums[0] = 0;
-  for (int i = 0; i < 8; ++i) sums[i + 1] = sums[i] + w[i];
-  uint32_t child = 0;
-  for (int i = 1; i <= 8; ++i) child += sums[i] <= r ? 1 : 0;
-  if (child < 8) [[likely]] {
-    r -= sums[child];
-    return child;
-  }
-  for (child = 7; child > 0 && !(line[child].get() > 0);) --child;
-  r = std::nextafter(line[child].get(), 0.0);
-  return child;
-}
-
 }  // namespace
 
 double leaf_weight(double priority, double exponent) noexcept {
@@ -70,7 +51,9 @@ void SumTree::draw(const double* u, uint32_t n, uint32_t* slots) const {
   }
   for (uint32_t k = top;; --k) {
     for (uint32_t d = 0; d < n; ++d) {
-      node[d] = 8 * node[d] + pick_child(level(k) + 8 * node[d], rest[d]);
+      double w[8];
+      std::memcpy(w, level(k) + 8 * node[d], sizeof w);  // under the lock nobody writes it
+      node[d] = 8 * node[d] + pick_child(w, rest[d]);
       if (node[d] >= (k > 0 ? nodes[k] : layout_.num_leaves)) corrupt("a sum tree has weight beyond its leaves");
       if (k > 0) __builtin_prefetch(level(k - 1) + 8 * node[d]);
     }

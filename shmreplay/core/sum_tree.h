@@ -9,16 +9,45 @@
 // cache line. Draws of a group descend side by side, one level at a time, with prefetch.
 #pragma once
 
+#include <cmath>
+
 #include "hold.h"
 #include "layout.h"
 
 namespace shmreplay {
+
+// The sum of a node's children, in the one order that all sums are made in.
+inline double sum_of_eight(const double (&w)[8]) noexcept {
+  return ((w[0] + w[1]) + (w[2] + w[3])) + ((w[4] + w[5]) + (w[6] + w[7]));
+}
+
+// Which child the remaining mass r falls into; r becomes the mass within it. Never a child of weight 0, unless all are.
+// Without branches: the children before it are those whose running sum is at most r. A child of weight 0 adds nothing to the
+// sum, so it is never the first beyond r. Rounding may leave r at or beyond the sum of the line: then the last child that is
+// not 0.
+inline uint32_t pick_child(const double (&w)[8], double& r) noexcept {
+  double sums[9];
+  sums[0] = 0;
+  for (int i = 0; i < 8; ++i) sums[i + 1] = sums[i] + w[i];
+  uint32_t child = 0;
+  for (int i = 1; i <= 8; ++i) child += sums[i] <= r ? 1 : 0;
+  if (child < 8) [[likely]] {
+    r -= sums[child];
+    return child;
+  }
+  for (child = 7; child > 0 && !(w[child] > 0);) --child;
+  r = std::nextafter(w[child], 0.0);
+  return child;
+}
 
 class SumTree {
  public:
   SumTree(Arena& arena, const TreeLayout& layout) noexcept : arena_(arena), layout_(layout) {}
 
   double leaf(uint32_t slot) const noexcept { return level(0)[slot].get(); }
+  uint32_t num_levels() const noexcept { return layout_.num_levels; }
+  uint32_t num_leaves() const noexcept { return layout_.num_leaves; }
+  double node(uint32_t k, uint64_t i) const noexcept { return level(k)[i].get(); }
   double total() const noexcept { return sum_line(level(layout_.num_levels - 1)); }
 
   void set_leaf(Hold& hold, uint32_t slot, double weight) { hold.set(level(0)[slot], weight); }
@@ -49,8 +78,9 @@ class SumTree {
   }
 
   static double sum_line(const Word<double>* line) noexcept {
-    return ((line[0].get() + line[1].get()) + (line[2].get() + line[3].get())) +
-           ((line[4].get() + line[5].get()) + (line[6].get() + line[7].get()));
+    const double w[8] = {line[0].get(), line[1].get(), line[2].get(), line[3].get(),
+                         line[4].get(), line[5].get(), line[6].get(), line[7].get()};
+    return sum_of_eight(w);
   }
 
  private:
@@ -63,6 +93,5 @@ class SumTree {
 // The leaf of a priority. Zero stays zero, for exponent 0 too; a positive one stays positive and small enough that 2^32 of
 // them have a finite sum.
 double leaf_weight(double priority, double exponent) noexcept;
-
 
 }  // namespace shmreplay

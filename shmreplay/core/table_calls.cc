@@ -6,6 +6,24 @@
 #include "sum_tree.h"
 
 namespace shmreplay {
+namespace {
+
+// Items that n draws delete before the last of them, where the table's order decides which go. Words read without the lock: a
+// hint (rule 4), and the walk is bounded.
+uint64_t deletions_in_order(const Arena& arena, const TableFacts& t, uint64_t n) {
+  const bool oldest_first = t.roles[kSampler].kind == kFifo;
+  const Queue order = t.record->order.get();
+  uint64_t deleted = 0, draws = 0;
+  for (uint32_t g = oldest_first ? order.head : order.tail; g != kNone && deleted < t.capacity; ++deleted) {
+    const uint32_t times = arena.item(g).counted.get().times_sampled;
+    draws += times < t.max_times_sampled ? t.max_times_sampled - times : 1;
+    if (draws >= n) break;
+    g = oldest_first ? arena.links(g).order.get().next : arena.links(g).order.get().prev;
+  }
+  return deleted;
+}
+
+}  // namespace
 
 uint32_t first_bad_priority(const double* priorities, uint32_t n) noexcept {
   for (uint32_t i = 0; i < n; ++i) {
@@ -96,13 +114,16 @@ std::vector<int64_t> live_keys(const Arena& arena, const TableFacts& t) {
   return keys;
 }
 
-bool can_sample_now(const TableFacts& t, uint64_t n) noexcept {
+bool can_sample_now(const Arena& arena, const TableFacts& t, uint64_t n) {
   const TableRecord& r = *t.record;
   if (r.size.get() == 0 || !can_sample(r, n)) return false;
   if (!t.consumes()) return true;
   if (r.remaining_samples.get() < n) return false;
-  // Items that go with their only sample bring the size down as the call goes on.
-  return t.max_times_sampled > 1 || static_cast<int64_t>(r.size.get() - (n - 1)) >= r.limiter.min_size_to_sample.get();
+  // Items that go with their last sample bring the size down as the call goes on.
+  const uint32_t kind = t.roles[kSampler].kind;
+  uint64_t deleted = t.max_times_sampled == 1 ? n - 1 : 0;
+  if (t.max_times_sampled > 1 && (kind == kFifo || kind == kLifo)) deleted = deletions_in_order(arena, t, n);
+  return static_cast<int64_t>(r.size.get() - deleted) >= r.limiter.min_size_to_sample.get();
 }
 
 }  // namespace shmreplay

@@ -32,7 +32,8 @@ Status change_flags(Arena& arena, const TableFacts& table, uint32_t set, uint32_
 // Keys of the live items in insertion order, read without the lock: each was live at some moment of the call.
 std::vector<int64_t> live_keys(const Arena& arena, const TableFacts& table);
 
-// Whether sample(n) would be admitted whole now: the limiter, and what max_times_sampled still allows.
-bool can_sample_now(const TableFacts& table, uint64_t n) noexcept;
+// Whether sample(n) would be admitted whole now: the limiter, and what max_times_sampled still allows. Where items may be sampled
+// more than once and the sampler is neither Fifo nor Lifo, which ones go on the way is not foreseen, and so no fall of the size.
+bool can_sample_now(const Arena& arena, const TableFacts& table, uint64_t n);
 
 }  // namespace shmreplay

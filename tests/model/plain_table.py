@@ -1,5 +1,6 @@
 """A table in plain Python: what the real one must do, said as simply as it can be."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shmreplay import rate_limiters, selectors
@@ -98,9 +99,9 @@ class PlainTable:
 
     # --- selectors -----------------------------------------------------------------------------------------------
 
-    def pick(self, selector: selectors.Selector) -> Item | None:
-        """The item that a selector must pick; None where chance decides."""
-        items = self.items
+    def pick(self, selector: selectors.Selector, taken: Sequence[Item] = ()) -> Item | None:
+        """The item that a selector must pick of those that are not taken; None where chance decides."""
+        items = self.left(taken)
         if isinstance(selector, selectors.Fifo):
             return items[0]
         if isinstance(selector, selectors.Lifo):
@@ -110,6 +111,16 @@ class PlainTable:
         if isinstance(selector, selectors.MaxHeap):
             return min(items, key=lambda item: (-item.priority, item.touched))
         return items[0] if len(items) == 1 else None
+
+    def left(self, taken: Sequence[Item]) -> list[Item]:
+        """Items that are not taken."""
+        return [item for item in self.items if all(item is not other for other in taken)]
+
+    def drawable(self, taken: Sequence[Item] = ()) -> list[Item]:
+        """Items that the sampler may draw next without replacement."""
+        if isinstance(self.sampler, selectors.Prioritized) and any(item.priority > 0 for item in self.items):
+            return [item for item in self.left(taken) if item.priority > 0]
+        return self.left(taken)
 
     def weight(self, item: Item) -> float:
         exponent = self.sampler.exponent

@@ -1,6 +1,6 @@
 """A state machine of table operations, on a real table and the plain-Python one, compared whole after every step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -209,12 +209,37 @@ class TableMachine(RuleBasedStateMachine):
     def _may_draw(self, count: bool) -> bool:
         return self.plain.can_sample() if count else len(self.plain.items) > 0
 
-    def _drew(self, batch: Batch, i: int, count: bool) -> Item:
+    @rule(n=st.integers(1, 20), count=st.booleans())
+    def sample_without_replacement(self, n: int, count: bool) -> None:
+        # An item that goes with its only sample comes once as it is: such a table waits for more.
+        may_wait = count and self.config.max_times_sampled == 1
+        there = len(self.plain.drawable())
+        batch, error = None, None
+        try:
+            batch = self.table.sample(n, timeout_s=0, count=count, replacement=False)
+        except (sr.RateLimitTimeout, ValueError) as raised:
+            batch, error = getattr(raised, "batch", None), raised
+        drawn: list[Item] = []
+        if batch is not None:
+            for i, key in enumerate(batch.keys.tolist()):
+                assert key in [item.key for item in self.plain.drawable(drawn)]
+                drawn.append(self._drew(batch, i, count, drawn))
+            self._compare_data(batch, drawn)
+        if error is None:
+            assert len(drawn) == n
+        elif isinstance(error, sr.RateLimitTimeout):
+            assert not self._may_draw(count)
+        else:
+            assert not may_wait
+            assert n > (there if not drawn else len(drawn))
+            assert not drawn or not self.plain.drawable(drawn)
+
+    def _drew(self, batch: Batch, i: int, count: bool, taken: Sequence[Item] = ()) -> Item:
         """One draw of a batch: checked against the plain table, then done there."""
         assert self._may_draw(count)
         item = self.plain.find(int(batch.keys[i]))
         assert item is not None
-        chosen = self.plain.pick(self.config.sampler)
+        chosen = self.plain.pick(self.config.sampler, taken)
         assert chosen is None or item is chosen
         assert batch.table_size[i] == len(self.plain.items)
         assert batch.priorities[i] == item.priority
@@ -285,6 +310,12 @@ class TableMachine(RuleBasedStateMachine):
     def set_rate_limiter(self, limiter: sr.rate_limiters.RateLimiter, rebase: bool) -> None:
         self.table.set_rate_limiter(limiter, rebase=rebase)
         self.plain.set_limiter(limiter, rebase)
+
+    @precondition(lambda self: isinstance(self.config.sampler, sr.selectors.Prioritized))
+    @rule(exponent=st.sampled_from([0.0, 0.5, 1.0, 2.0]))
+    def set_priority_exponent(self, exponent: float) -> None:
+        self.table.set_priority_exponent(exponent)
+        self.plain.sampler = sr.selectors.Prioritized(exponent)
 
     @rule(inserts=st.booleans(), samples=st.booleans())
     def pause_and_look(self, inserts: bool, samples: bool) -> None:

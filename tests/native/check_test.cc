@@ -90,6 +90,7 @@ TEST(damaged_lists_of_items_are_found) {
 TEST(damaged_priorities_and_their_trees_and_heaps_are_found) {
   expect_found([](Scene& s) { poke(s.arena.priority(s.newest()), -1); }, "has priority -1");
   expect_found([](Scene& s) { poke(s.arena.priority(s.newest()), 77); }, "sum tree leaf");
+  expect_found([](Scene& s) { poke(s.table.num_positive, 77); }, "items of positive priority is 77");
   expect_found([](Scene& s) { poke(s.arena.at<Word<double>>(s.world.table(0).roles[kSampler].sum.level[1])[0], 77); }, "a node of the sum tree");
   expect_found([](Scene& s) { poke(s.arena.at<Word<double>>(s.world.table(0).extremes[1].level[1])[0], 77); }, "a node of the trees of extremes");
   expect_found([](Scene& s) { poke(s.heap(0).priority, 100); }, "heap order at node 1");

@@ -68,6 +68,23 @@ Operation inserts_step(uint32_t table) {
   };
 }
 
+// A view, held and then given back.
+Operation views(uint32_t table, uint32_t n) {
+  class Ignores final : public ViewSink {
+   public:
+    bool take(const Part&, bool) noexcept override { return true; }
+  };
+  return [=](Arena& arena) -> std::function<void()> {
+    auto* call = new SampleCall(arena);
+    auto* uniforms = new std::vector<double>(n, 0.4);
+    auto* sink = new Ignores;
+    return [=, &arena] {
+      CHECK_EQ(call->view(arena.table(table), {n, n, true, uniforms->data()}, kNow, *sink).status, Status::kOk);
+      call->drop();
+    };
+  };
+}
+
 Operation samples(uint32_t table, uint32_t n, bool count = true) {
   return [=](Arena& arena) -> std::function<void()> {
     auto* learner = new Learner(arena, 5);
@@ -151,10 +168,12 @@ TEST(a_group_of_draws_happens_whole_or_not_at_all) {
   Lab().run("sample of dense arrays", Holds::kOne, samples(2, 5));
   Lab().run("look", Holds::kOne, samples(0, 5, false));
   Lab().run("sample of two groups", Holds::kMany, samples(0, 20));
+  Lab().run("view", Holds::kOne, views(0, 5));
 }
 
 TEST(a_consuming_draw_and_its_deletions_happen_whole_or_not_at_all) {
   Lab().run("consume", Holds::kOne, samples(1, 2));
+  Lab().run("view and consume", Holds::kOne, views(1, 2));
   Lab().run("sample twice and consume", Holds::kOne, samples(3, 5));
   Lab lab(0);
   {

@@ -166,6 +166,23 @@ TEST(the_largest_burst_is_what_is_admitted_once_sampling_has_caught_up) {
   CHECK_EQ(burst(1, 0, DBL_MAX), UINT64_MAX);
 }
 
+TEST(items_past_the_limiter_fill_the_table_and_leave_the_difference) {
+  World w(limited(2, 3, 0, 10));
+  count(w, 4, 2);
+  const LimiterReport before = report(*w.table().record);
+  CHECK(inserts(w, 2) && !inserts(w, 3));
+  poke(w.table().record->limiter.inserts, 7);
+  poke(w.table().record->limiter.uncounted, 3);
+  CHECK_NEAR(report(*w.table().record).difference(), before.difference(), 0);
+  CHECK(inserts(w, 2) && !inserts(w, 3));
+  CHECK(samples(w, 6) && !samples(w, 7));
+  count(w, 2, 0);  // min_size_to_sample asks for items, whichever way they came
+  CHECK(!samples(w, 1));
+  poke(w.table().record->limiter.inserts, 3);
+  poke(w.table().record->limiter.uncounted, 1);
+  CHECK(samples(w, 4) && !samples(w, 5));
+}
+
 TEST(a_report_tells_all_the_numbers_of_a_verdict) {
   World w(limited(1.5, 2, -1, 5));
   count(w, 10, 4, 3);

@@ -143,10 +143,30 @@ TEST(live_keys_are_those_of_the_live_items_in_insertion_order) {
 TEST(more_samples_than_a_queue_holds_are_not_admitted_at_once) {
   World w(arena_of({queue_table("q", 5)}));
   Actor actor(w.arena, w.table());
-  CHECK(!can_sample_now(w.table(), 1));
+  CHECK(!can_sample_now(w.arena, w.table(), 1));
   insert(actor, 3);
-  CHECK(can_sample_now(w.table(), 3));
-  CHECK(!can_sample_now(w.table(), 4));
+  CHECK(can_sample_now(w.arena, w.table(), 3));
+  CHECK(!can_sample_now(w.arena, w.table(), 4));
+}
+
+TEST(what_a_call_deletes_on_its_way_is_foreseen_where_the_order_decides) {
+  for (const uint32_t sampler : {kFifo, kLifo}) {
+    for (uint32_t before = 0; before < 8; ++before) {
+      for (uint32_t n = 1; n < 22; ++n) {
+        TableSpec t = open_table("a", 10, sampler);
+        t.max_times_sampled = 3;
+        t.min_size_to_sample = 4;
+        World w(arena_of({t}));
+        Actor actor(w.arena, w.table());
+        insert(actor, 7);
+        Learner learner(w.arena);
+        Batch first(w.arena, 10), batch(w.arena, n);
+        if (before > 0) CHECK_EQ(learner.sample(w.table(), before, first).done, before);
+        const bool foreseen = can_sample_now(w.arena, w.table(), n);
+        CHECK_EQ(learner.sample(w.table(), n, batch).done == n, foreseen);
+      }
+    }
+  }
 }
 
 }  // namespace shmreplay::test

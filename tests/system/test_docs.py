@@ -21,8 +21,8 @@ BLOCKS = [
 
 
 def test_there_are_pages_with_python() -> None:
-    assert {"windows.md", "recipes/apex.md"} <= PAGES.keys()
-    assert len(BLOCKS) >= 9
+    assert {"windows.md", "recipes/apex.md", "recipes/sac_vector.md"} <= PAGES.keys()
+    assert len(BLOCKS) >= 10
 
 
 @pytest.mark.parametrize("block", BLOCKS)

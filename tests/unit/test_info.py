@@ -10,14 +10,16 @@ import shmreplay as sr
 from shmreplay.clients.info import TableInfo
 
 PRIORITIES = ("min_priority", "max_priority", "sum_priority")
+SELECTORS = ("sampler", "remover")
 
 
 class Native:
     """A native table that answers with the position of each field, and with more than is asked for."""
 
     def info(self) -> dict[str, Any]:
-        names = [field.name for field in fields(TableInfo) if field.name not in PRIORITIES]
-        return {**{name: i for i, name in enumerate(names)}, "is_dropped": False, "something_new": 1}
+        names = [field.name for field in fields(TableInfo) if field.name not in (*PRIORITIES, *SELECTORS)]
+        kinds = {"sampler": 3, "sampler_exponent": 0.7, "remover": 5, "remover_exponent": 0.0}
+        return {**{name: i for i, name in enumerate(names)}, **kinds, "is_dropped": False, "something_new": 1}
 
     def priority_stats(self) -> tuple[float, float, float]:
         return 0.5, 8.0, 20.25
@@ -27,7 +29,8 @@ def test_every_field_is_read_under_its_own_name() -> None:
     info = TableInfo.read(Native())  # type: ignore[arg-type]
     found = asdict(info)
     assert (info.min_priority, info.max_priority, info.sum_priority) == (0.5, 8.0, 20.25)
-    rest = {name: value for name, value in found.items() if name not in PRIORITIES}
+    assert (info.sampler, info.remover) == (sr.selectors.Prioritized(0.7), sr.selectors.MaxHeap())
+    rest = {name: value for name, value in found.items() if name not in (*PRIORITIES, *SELECTORS)}
     assert list(rest.values()) == list(range(len(rest)))
 
 

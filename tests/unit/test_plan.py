@@ -14,6 +14,7 @@ from shmreplay import selectors
 from shmreplay.plan import chunk_bytes, estimate, estimate_of, harmonic, plan
 from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table, unpack_specs
+from shmreplay.windows import Episode, NStep, Sequence
 
 CARTPOLE = {"observation": ArraySpec((4,), "f4"), "action": ArraySpec((), "i8"), "reward": ArraySpec((), "f4")}
 ROW_400 = {"x": ArraySpec((100,), "f4")}
@@ -81,6 +82,27 @@ def test_the_reserve_is_an_eighth_within_bounds(max_size: int, reserve: int) -> 
 def test_capacity_steps_take_the_place_of_the_items_without_the_factor() -> None:
     spec = plan([table(10**6, capacity_steps=1001, chunk_steps=10, remover=selectors.Uniform())])
     assert [(term.steps, term.fragmentation, term.chunks) for term in spec.terms] == [(1001, 1.0, 101)]
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({"item": Sequence(80, 40)}, 1000 * 40 + 80),
+        ({"item": NStep(3, next=("x",), stack={"x": 4})}, 1000 + 7),
+        ({"item": Sequence(80, 80)}, None),
+        ({"item": Sequence(80, 40), "capacity_steps": 50_000}, None),
+        ({"item": Sequence(80, 40), "remover": selectors.Uniform()}, None),
+        ({"item": Episode(), "item_steps": 80}, None),
+        ({"item_steps": 80}, None),
+    ],
+)
+def test_windows_that_overlap_are_told_how_many_steps_they_have(options: Any, steps: int | None) -> None:
+    spec = plan([table(1000, **options)])
+    assert spec.terms[0].shared_steps == steps
+    text = str(estimate_of(spec, lambda native: SIZES))
+    assert (f"its windows overlap: capacity_steps={steps}, and one an episode, holds all" in text) == (
+        steps is not None
+    )
 
 
 def test_tables_of_one_arena_add_up() -> None:

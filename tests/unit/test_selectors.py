@@ -34,6 +34,12 @@ def test_a_prioritized_one_comes_back_with_its_exponent(exponent: float) -> None
     assert again.exponent == exponent
 
 
+def test_each_is_found_by_its_number() -> None:
+    plain = [selectors.Fifo(), selectors.Lifo(), selectors.Uniform(), selectors.MinHeap(), selectors.MaxHeap()]
+    for selector in [*plain, selectors.Prioritized(0.7)]:
+        assert selectors.of_kind(selector.kind, selector.exponent) == selector
+
+
 def test_selectors_are_equal_by_kind_and_exponent() -> None:
     assert len({selectors.Fifo(), selectors.Fifo(), selectors.Lifo()}) == 2
     assert selectors.Prioritized(1) == selectors.Prioritized(1.0)

@@ -190,3 +190,20 @@ def test_a_named_tuple_of_this_process_comes_back_in_the_class_used_last() -> No
         node = structure.from_wire(wire, itertools.count())
         assert isinstance(node, SeqNode)
         assert node.kind is kind
+
+
+@given(TREES)
+def test_leaves_have_the_paths_that_errors_name_them_by(tree: object) -> None:
+    node, paths = parsed(tree)
+    assert list(structure.leaf_paths(node)) == paths
+
+
+def test_a_pruned_structure_keeps_what_is_asked_for_in_its_order() -> None:
+    node, _ = parsed({"a": {"b": 0, "c": [0, 0]}, "d": Pair(0, 0)})
+    pruned = structure.prune(node, {2: 0, 4: 1})
+    assert pruned is not None
+    kept = structure.unflatten(pruned, ["c[1]", "right"])
+    assert kept == {"a": {"c": ["c[1]"]}, "d": ("right",)}
+    assert kept["d"]._fields == ("right",)
+    assert structure.prune(node, {i: i for i in range(5)}) == node
+    assert structure.prune(node, {}) is None

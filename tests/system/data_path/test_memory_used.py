@@ -59,6 +59,18 @@ def test_an_estimate_is_within_one_percent_of_what_is_then_taken(tables: list[sr
     assert sum(term.num_bytes for term in found.index_terms) == found.index_bytes
 
 
+def test_the_capacity_that_overlapping_windows_are_told_holds_them_all(make_table: TableMaker) -> None:
+    signature = {"x": sr.ArraySpec((250,), "float32")}
+    options: dict[str, Any] = {"signature": signature, "item": sr.Sequence(80, 40), "chunk_steps": 8, "max_streams": 1}
+    [term] = make_table(100, **options).estimate().terms
+    assert term.shared_steps == 100 * 40 + 80
+    table = make_table(100, capacity_steps=term.shared_steps + 10, **options)
+    assert table.estimate().data_bytes < make_table(100, **options).estimate().data_bytes
+    filled(table, 10, 400)
+    filled(table, 10, 400)
+    assert (table.info().size, table.info().evicted_for_room) == (100, 0)
+
+
 def filled(table: sr.TableHandle, num_episodes: int, length: int) -> int:
     """Fills the table with whole episodes; returns how many steps were appended, final ones included."""
     with table.writer() as writer:

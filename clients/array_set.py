@@ -1,0 +1,49 @@
+"""ArraySet: the arrays of one batch, which are written to again when nobody holds them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay.clients.batch import Batch
+from shmreplay.item_structure import unflatten_outputs
+
+
+def owner_of(array: NDArray[Any]) -> NDArray[Any]:
+    """The array whose memory it shows: whoever holds that array, or a view or a tensor of it, refers to this one."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def num_references(arrays: Sequence[NDArray[Any]]) -> list[int]:
+    """By array, how many references there are."""
+    return [sys.getrefcount(array) for array in arrays]
+
+
+# What num_references() says of an array that its list alone refers to: counted the same way, whatever the interpreter
+# holds meanwhile.
+ALONE = num_references([np.empty(0)])[0]
+
+
+class ArraySet:
+    """The arrays that a batch was written into."""
+
+    def __init__(self, batch: Batch) -> None:
+        names = batch._native.names
+        self._arrays = [owner_of(array) for array in batch._native.data]
+        self._build = partial(unflatten_outputs, names) if names else batch._signature.unflatten
+
+    def is_free(self) -> bool:
+        """Whether nobody else refers to any of them."""
+        return all(count == ALONE for count in num_references(self._arrays))
+
+    @property
+    def out(self) -> Any:
+        """What `sample(out=)` takes."""
+        return self._build(self._arrays)

@@ -1,0 +1,211 @@
+"""StreamHandle: what a writer of one stream and a writer of many have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import numpy as np
+
+from shmreplay import _core
+from shmreplay.clients.blocking import explain_inserts
+from shmreplay.clients.history import Output
+from shmreplay.clients.rules import check_structure
+from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
+from shmreplay.rules import Rule
+from shmreplay.signature import Signature
+from shmreplay.tables import unpack_specs
+from shmreplay.windows import REACH_HISTORY
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from shmreplay.clients.table import TableHandle
+
+END_COLUMNS = ("terminated", "truncated")
+CLOSE_TIMEOUT_S = 10.0
+MAX_SELECTIONS = 256  # kept ready by a writer; the oldest is made anew when it comes again
+
+
+class StreamHandle:
+    """Rules, selections, refusals and the end of a writer, whose class makes the native part."""
+
+    _native: _core.Writer | _core.VectorWriter
+    _made_by: ClassVar[str]
+    _end_call: ClassVar[str]
+    _end_call_with_final: ClassVar[str]
+
+    def __init__(self, table: TableHandle, history: int, rules: Sequence[Rule]) -> None:
+        self._table = table
+        self._sig = table._sig
+        self._history = history
+        self._rules = rules
+        self._specs = unpack_specs(table._arena.specs)
+        self._selections: dict[tuple[bytes, tuple[Output, ...], str | None], int] = {}
+        self._is_closed = False
+
+    def _native_rules(self) -> list[dict[str, Any]]:
+        return [self._native_rule(rule) for rule in self._rules]
+
+    def _native_rule(self, rule: Rule) -> dict[str, Any]:
+        index = self._table._table_index(rule.table)
+        native = rule.native(self._sig, index, self._where)
+        check_structure(native, self._specs[index], self._sig, f"{self._where}: pattern")
+        return native
+
+    def _selection(self, names: bytes, outputs: tuple[Output, ...], table: str | None) -> int:
+        """The number of a selection in the core, where it is made if it is not there."""
+        identity = (names, outputs, table)
+        if (number := self._selections.get(identity)) is not None:
+            return number
+        index = self._table._table_index(table)
+        rule = _selection_rule(names, outputs, index)
+        check_structure(rule, self._specs[index], self._sig, f"{self._where}: trajectory")
+        is_full = len(self._selections) == MAX_SELECTIONS
+        oldest = next(iter(self._selections), identity)
+        number = self._selections[oldest] if is_full else len(self._selections)
+        self._native.set_selection(number, rule)
+        if is_full:
+            del self._selections[oldest]
+        self._selections[identity] = number
+        return number
+
+    def _check_length(self, length: object) -> int:
+        if isinstance(length, bool) or not isinstance(length, (int, np.integer)):
+            raise TypeError(f"{self._where}: length is {length!r}; expected a number of steps")
+        declared = self._table.spec.item_steps
+        if length > declared > 1:
+            raise ValueError(f"length is {length}; {self._where} was declared with item_steps={declared}")
+        if length < 1:
+            raise ValueError(f"{self._where}: length is {length}; expected 1 to {self._history}")
+        return int(length)
+
+    def _check_no_item_declared(self) -> None:
+        if self._table.spec.item is not None:
+            raise SignatureMismatch(
+                f"{self._where}: its items are {self._table.spec.item!r}, as it declares; length= makes others"
+            )
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Returns when every item made so far is in its table, which is at once: items are not held back."""
+        self._check_open()
+
+    def close(self) -> None:
+        """Ends the stream. Items stay; steps that no item has are given back. Later calls raise ShmReplayError."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._native.forked or self._table._client.is_closed:
+            return  # the stream is the parent's, or went with the client's session
+        status = self._native.close(CLOSE_TIMEOUT_S)
+        if status not in (0, _core.STATUS_SESSION_LOST):
+            self._table._raise_status(status, "close", CLOSE_TIMEOUT_S)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self._where}: a writer can not be pickled, it is a stream of one process; pickle the client and call "
+            f"client.table({self._table.name!r}).{self._made_by.removeprefix('table.')}() there"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _where(self) -> str:
+        return self._table._where
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ShmReplayError(f"{self._where}: the writer is closed; make a new one with {self._made_by}()")
+        self._table._check_open()
+
+    def _raise_status(
+        self, status: int, call: str, timeout_s: float | None, blocking: int = -1, at: str = ""
+    ) -> NoReturn:
+        """Raises what a native answer stands for.
+
+        Args:
+            blocking: index of the table whose rate limiter kept an item out, or -1.
+            at: which stream it is about, for the text.
+        """
+        where = f"{self._where}{at}"
+        if status == _core.NEEDS_END_EPISODE:
+            raise ShmReplayError(
+                f"{where}: the last step was terminated or truncated; call {self._end_call}(), with the final "
+                "observation if there is one, before the next append"
+            )
+        if status == _core.NEEDS_FINAL_STEP:
+            raise ShmReplayError(
+                f"{where}: the episode was truncated, so its last step's next observation counts: give it, "
+                f"{self._end_call_with_final}"
+            )
+        if status == _core.UNFINISHED:
+            raise ShmReplayError(
+                f"{where}: {call}: some items of an append or {self._end_call} that failed are in; repeat "
+                "that call first"
+            )
+        if status == _core.STATUS_HISTORY and self._rules:
+            raise ValueError(
+                f"{where}: {call}: the episode is longer than the writer's history of {self._history} steps, and "
+                "an item of a whole episode needs all of it; end the episode, or make the writer with a longer history"
+            )
+        if status == _core.STATUS_TIMEOUT and blocking >= 0:
+            self._raise_blocked(blocking, call, timeout_s)
+        if status == _core.STATUS_FORKED:
+            raise ShmReplayError(
+                f"{where}: this writer belongs to the parent process; make one in the child with {self._made_by}()"
+            )
+        self._table._raise_status(status, call if status == _core.STATUS_TIMEOUT else f"{call}{at}", timeout_s)
+
+    def _raise_blocked(self, index: int, call: str, timeout_s: float | None) -> NoReturn:
+        """Raises for an item that a rate limiter did not admit, which may be another table's."""
+        arena = self._table._arena
+        reason = explain_inserts(arena, {**arena.table(index).info(), "can_insert": False})
+        raise RateLimitTimeout(f"table {self._specs[index].name!r}: {call} not admitted within {timeout_s} s: {reason}")
+
+    def _raise_missing(self, call: str, step: int, column: int, at: str = "") -> NoReturn:
+        raise SignatureMismatch(
+            f"{self._where}{at}: {call}: an item selects column {self._sig.leaves[column].path!r} of step {step} of "
+            "the stream, which was appended without it; append whole steps, or select other ones"
+        )
+
+
+def end_columns(signature: Signature) -> list[tuple[int, str]]:
+    """Numbers and names of the columns that end an episode: bools of shape () of those names."""
+    named = [(leaf, leaf.path.rsplit("/", 1)[-1]) for leaf in signature.leaves]
+    return [
+        (leaf.index, name)
+        for leaf, name in named
+        if name in END_COLUMNS and leaf.spec.shape == () and leaf.spec.dtype == np.bool_
+    ]
+
+
+def native_ends(signature: Signature, rules: Sequence[Rule]) -> tuple[list[int], int, bool]:
+    """The columns that end an episode, that of them which truncates it or -1, and whether rules go on behind an end."""
+    columns = end_columns(signature)
+    truncated = next((column for column, name in columns if name == "truncated"), -1)
+    return [column for column, _ in columns], truncated, any(getattr(r, "across_episodes", False) for r in rules)
+
+
+def _selection_rule(names: bytes, outputs: tuple[Output, ...], table: int) -> dict[str, Any]:
+    ranges = [piece for _, _, _, slices in outputs for piece in slices]
+    return {
+        "table": table,
+        "lo": min(begin if step > 0 else end + 1 for begin, end, step in ranges),
+        "hi": max(end if step > 0 else begin + 1 for begin, end, step in ranges),
+        "period": 1,
+        "at_start": 0,
+        "at_end": 0,
+        "reach": REACH_HISTORY,
+        "is_strict": True,
+        "names": names,
+        "outputs": list(outputs),
+        "conditions": [],
+        "priority": (0, 0.0, 0),
+    }

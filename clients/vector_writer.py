@@ -1,0 +1,335 @@
+"""VectorWriter: the streams of N environments that step together, written by one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import msgpack
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shmreplay import _core, structure
+from shmreplay.clients.arrays import float_array
+from shmreplay.clients.handle import EXPECTED_PRIORITY, raise_with
+from shmreplay.clients.history import expired, missing, read_trajectory
+from shmreplay.clients.stream_handle import StreamHandle, native_ends
+from shmreplay.clients.vector_history import VectorSelection, vector_history_of
+from shmreplay.clients.writer import NO_KEYS
+from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
+from shmreplay.rules import Rule
+
+if TYPE_CHECKING:
+    from shmreplay.clients.table import TableHandle
+
+Keys = NDArray[np.int64]
+# What a native call answers: a status, rows done, the row it is about, a step and a column of that, keys, an exception.
+Answer = tuple[int, int, int, int, int, Any, BaseException | None]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows of the caller's arrays a call is about, and whose they are.
+
+    Attributes:
+        num: rows of the arrays.
+        numbers: int64, of those to be done, ascending.
+        streams: int64, as many.
+    """
+
+    num: int
+    numbers: NDArray[np.int64]
+    streams: NDArray[np.int64]
+
+
+class VectorWriter(StreamHandle):
+    """Steps of N environments. Made by `table.vector_writer()`; a context manager; one call at a time.
+
+    As N `Writer`s, with one native call for all of them: the same items, each of one stream's steps. Row i of what is
+    given is stream i's, or `streams[i]`'s; a row where `mask` is False is none. A call goes through the rows in their
+    order, and of each stream row and items happen together or not at all.
+
+    What ends a call half-way (RateLimitTimeout, KeyboardInterrupt, or whatever else) carries `.done`, a bool a row:
+    True where there is nothing left to do, also where the mask left the row out; and `.keys`, what the call would
+    have returned without the others. So the same call with `mask=~error.done` does the rest. What is wrong with one
+    stream is found before anything of any is written.
+    """
+
+    _native: _core.VectorWriter
+    _made_by = "table.vector_writer"
+    _end_call = "end_episodes"
+    _end_call_with_final = "end_episodes(mask, final_steps={...})"
+
+    def __init__(self, table: TableHandle, num_streams: int, history: int, rules: Sequence[Rule] = ()) -> None:
+        super().__init__(table, history, rules)
+        self._num_streams = num_streams
+        self._native = _core.VectorWriter(
+            table._native, num_streams, history, native_ends(self._sig, rules), self._native_rules()
+        )
+
+    @property
+    def num_streams(self) -> int:
+        """N."""
+        return self._num_streams
+
+    def append(
+        self,
+        steps: Any,
+        mask: ArrayLike | None = None,
+        streams: ArrayLike | None = None,
+        partial: bool = False,
+        priority: float | None = None,
+        timeout_s: float | None = None,
+    ) -> Keys:
+        """Appends a step to each stream; the values are copied.
+
+        Args:
+            steps: the table's structure with arrays `[N, *shape]`, or `[len(streams), *shape]`. With `partial`, or
+                while a row is open, columns may be left out.
+            mask: bool, one a row. False: no step, such as the row that an environment with next-step autoreset gives
+                back from its reset. None: all are steps.
+            streams: distinct integers 0 to N - 1: whose rows they are, where not all environments stepped (EnvPool).
+            partial: leave the rows open, as in `Writer.append`.
+            priority: of the items that windows and patterns make, where these do not say.
+            timeout_s: seconds to wait for room, and for the rate limiters of the items' tables.
+
+        Returns:
+            int64 `[rows, patterns]`: keys of the items that windows and patterns made; 0 where there is none.
+
+        Raises:
+            SignatureMismatch: a value does not fit, a column is missing or came twice.
+            TypeError, ValueError: mask or streams are not what they should be.
+            ShmReplayError: a stream's last step ended its episode and `end_episodes` was not called for it; or the
+                writer is closed.
+            RateLimitTimeout: not admitted in time: see `.done` and `.keys`; of the others neither row nor items are in.
+        """
+        self._check_open()
+        rows = self._rows(mask, streams)
+        if partial or self._native.any_open:
+            arrays = self._sig.canonical(steps, batch=rows.num, present=set())
+            answer = self._native.write_open(arrays, not partial, rows.numbers, rows.streams, priority, timeout_s)
+        else:
+            answer = self._native.append(steps, rows.num, rows.numbers, rows.streams, priority, timeout_s)
+        keys = np.zeros((rows.num, len(self._rules)), np.int64)
+        if answer[5] is not None:
+            keys[rows.numbers] = answer[5].reshape(len(rows.numbers), len(self._rules))
+        self._check(answer, rows, "append", timeout_s, keys)
+        return keys
+
+    def create_items(
+        self,
+        length: int | None = None,
+        trajectory: Any = None,
+        priorities: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        timeout_s: float | None = None,
+    ) -> Keys:
+        """Makes an item of each stream's newest steps, an open row included; see `Writer.create_item`.
+
+        Args:
+            length: steps of each, all of which every stream must hold.
+            trajectory: instead of `length`: a nested dict, list or tuple of selections, such as
+                `{"stack": writer.history["observation"][-4:]}`, which name the same steps of every stream, counted from
+                its newest.
+            priorities: `[N]`, finite, >= 0; None as in `TableHandle.insert`.
+            mask: bool `[N]`; False: no item of this stream.
+            timeout_s: seconds to wait for the rate limiter.
+
+        Returns:
+            int64 `[N]`: the keys; 0 where the mask is False.
+
+        Raises:
+            ValueError: a stream holds fewer steps; or a priority is not finite or negative. Nothing was made.
+            TypeError: neither `length` nor `trajectory` is given.
+            SignatureMismatch: the table's items have another structure, or a selected step lacks the column.
+            RateLimitTimeout: not admitted in time: see `.done` and `.keys`.
+        """
+        self._check_open()
+        if (length is None) == (trajectory is None):
+            given = "neither length= nor trajectory= is" if length is None else "length= and trajectory= are both"
+            kind = TypeError if length is None else ValueError
+            raise kind(f"{self._where}: create_items: {given} given; expected one of them")
+        rows = self._rows(mask, None)
+        values = self._priorities(priorities, rows)
+        selection = -1
+        if trajectory is not None:
+            node, outputs = read_trajectory(trajectory, self, VectorSelection)
+            selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), None)
+        else:
+            self._check_no_item_declared()
+            length = self._check_length(length)
+        answer = self._native.create_items(length or 0, selection, values, rows.numbers, rows.streams, timeout_s)
+        keys = np.zeros(rows.num, np.int64)
+        if answer[5] is not None:
+            keys[rows.numbers] = answer[5]
+        self._check(answer, rows, "create_items", timeout_s, keys, length)
+        return keys
+
+    def end_episodes(
+        self,
+        mask: ArrayLike,
+        final_steps: Any = None,
+        clear_history: bool = True,
+        priority: float | None = None,
+        timeout_s: float | None = None,
+    ) -> list[Keys]:
+        """Ends the episodes of some streams: the next step of each begins another one.
+
+        Args:
+            mask: bool `[N]`: which.
+            final_steps: final observations, and whatever else is known: the table's structure with arrays
+                `[N, *shape]`, columns may be left out; rows where the mask is False are not looked at.
+            clear_history: False lets later items reach back into these episodes.
+            priority, timeout_s: as in `append`.
+
+        Returns:
+            For each of the N streams an int64 array: keys of the items that windows and patterns made, which may be
+            several of each. Empty where the mask is False.
+
+        Raises:
+            ShmReplayError: an episode was truncated, a window looks at its last step's next one, and there is no final
+                step.
+            RateLimitTimeout, SignatureMismatch, TypeError, ValueError: as in `append`.
+        """
+        self._check_open()
+        rows = self._rows(mask, None)
+        arrays = None
+        if final_steps is not None:
+            arrays = self._sig.canonical(final_steps, batch=rows.num, present=set())
+        answer = self._native.end_episodes(arrays, clear_history, rows.numbers, rows.streams, priority, timeout_s)
+        keys = [NO_KEYS] * rows.num
+        if answer[5] is not None:
+            found, counts = answer[5]
+            for number, part in zip(rows.numbers, np.split(found, np.cumsum(counts)[:-1]), strict=False):
+                keys[number] = part
+        self._check(answer, rows, "end_episodes", timeout_s, keys)
+        return keys
+
+    @property
+    def history(self) -> Any:
+        """The steps that the streams hold, in the signature's structure: `writer.history["observation"][-4:]` selects
+        the same steps of every stream, counted from its newest, for `create_items(trajectory=)`."""
+        self._check_open()
+        return vector_history_of(self)
+
+    @property
+    def num_steps(self) -> NDArray[np.int64]:
+        """Steps that each stream holds, an open row included; int64 `[N]`."""
+        return np.array([self._native.num_steps(stream) for stream in range(self._num_streams)], np.int64)
+
+    @property
+    def episode_steps(self) -> NDArray[np.int64]:
+        """Finished steps of each stream's current episode; int64 `[N]`."""
+        return np.array([self._native.episode_steps(stream) for stream in range(self._num_streams)], np.int64)
+
+    def _rows(self, mask: ArrayLike | None, streams: ArrayLike | None) -> Rows:
+        owners = np.arange(self._num_streams) if streams is None else self._read_streams(streams)
+        num = len(owners)
+        if mask is None:
+            return Rows(num, np.arange(num), owners)
+        chosen = np.asarray(mask)
+        if chosen.dtype != np.bool_:
+            raise TypeError(f"{self._where}: mask has dtype {chosen.dtype}; expected bool, one a row")
+        if chosen.shape != (num,):
+            raise ValueError(f"{self._where}: mask has shape {chosen.shape}; expected ({num},), one a row")
+        numbers = np.flatnonzero(chosen)
+        return Rows(num, numbers, owners[numbers])
+
+    def _read_streams(self, streams: ArrayLike) -> NDArray[np.int64]:
+        given = np.asarray(streams)
+        if given.ndim != 1:
+            raise ValueError(f"{self._where}: streams have shape {given.shape}; expected one axis, one stream a row")
+        if given.dtype.kind not in "iu" and given.size > 0:
+            raise TypeError(f"{self._where}: streams have dtype {given.dtype}; expected integers")
+        for position in np.flatnonzero((given < 0) | (given >= self._num_streams)):
+            raise ValueError(
+                f"{self._where}: streams[{position}] is {given[position]}; expected 0 to {self._num_streams - 1}"
+            )
+        owners = given.astype(np.int64)
+        if len(np.unique(owners)) < len(owners):
+            twice = int(np.flatnonzero(np.bincount(owners) > 1)[0])
+            raise ValueError(f"{self._where}: stream {twice} is in streams twice; a call has one row of each at most")
+        return owners
+
+    def _priorities(self, priorities: ArrayLike | None, rows: Rows) -> NDArray[np.float64]:
+        """One a row, -1 where there is none given."""
+        if priorities is None:
+            return np.full(rows.num, -1.0)
+        values = float_array(self._where, "priorities", priorities)
+        if len(values) != rows.num:
+            raise ValueError(f"{self._where}: {len(values)} priorities for {rows.num} streams; expected one a stream")
+        chosen = values[rows.numbers]
+        for at in np.flatnonzero(~((chosen >= 0) & (chosen <= _core.MAX_PRIORITY))):
+            raise ValueError(f"{self._where}: priorities[{rows.numbers[at]}] is {chosen[at]}; {EXPECTED_PRIORITY}")
+        return values
+
+    def _check(
+        self, answer: Answer, rows: Rows, call: str, timeout_s: float | None, keys: Any, length: int | None = None
+    ) -> None:
+        """Raises what a native answer stands for, with what is done nevertheless."""
+        code, num_done, at, step, column, _, raised = answer
+        if code == 0 and raised is None:
+            return
+        done = np.ones(rows.num, np.bool_)
+        done[rows.numbers[num_done:]] = False
+        if raised is not None:
+            raise_with(raised, keys=keys, done=done)
+        try:
+            self._raise_for(
+                code, call, timeout_s, int(rows.streams[at]) if len(rows.streams) else 0, step, column, length
+            )
+        except RateLimitTimeout as error:
+            error.args = (
+                f"{error}. {num_done} of {len(rows.numbers)} streams are done: see the error's .done and .keys",
+            )
+            raise_with(error, keys=keys, done=done)
+        except (ShmReplayError, ValueError) as error:
+            raise_with(error, keys=keys, done=done)
+
+    def _raise_for(
+        self, code: int, call: str, timeout_s: float | None, stream: int, step: int, column: int, length: int | None
+    ) -> NoReturn:
+        at = f", stream {stream}"
+        path = self._sig.leaves[column].path
+        if code == _core.STATUS_MISSING_CELL:
+            self._raise_missing(call, step, column, at)
+        if code == _core.COLUMN_TWICE:
+            raise SignatureMismatch(
+                f"{self._where}{at}, column {path!r}: the open row has it already; give each column once a row. "
+                "If it was the final observation, call end_episodes() first"
+            )
+        if code == _core.COLUMN_MISSING:
+            raise SignatureMismatch(
+                f"{self._where}{at}, column {path!r}: missing, and this append would finish the row; give it too, or "
+                "append with partial=True"
+            )
+        if code == _core.STATUS_HISTORY and call == "create_items":
+            wanted = "an item selects more steps" if length is None else f"length is {length}"
+            raise ValueError(
+                f"{self._where}{at}: {wanted}, but the stream holds {self._native.num_steps(stream)} steps of this "
+                f"episode (history={self._history}); leave it out with mask=, or make the writer with a longer history"
+            )
+        if code == _core.LACKS_COLUMN:
+            raise SignatureMismatch(
+                f"{self._where}{at}: length is {length}, but one of these steps has no column for a part of the "
+                "signature. Only the newest step of an item may lack columns, and only before end_episodes()"
+            )
+        self._raise_status(code, call, timeout_s, self._native.blocking_table(stream), at)
+
+    def _cell(self, stream: int, step: int, column: int) -> NDArray[Any]:
+        """A copy of one stream's cell, its step counted from the newest, -1."""
+        self._check_open()
+        if self._native.forked:
+            self._raise_status(_core.STATUS_FORKED, "history", None)
+        if not 0 <= stream < self._num_streams:
+            raise ShmReplayError(f"{self._where}: no stream {stream}; expected 0 to {self._num_streams - 1}")
+        where, path = f"{self._where}, stream {stream}", self._sig.leaves[column].path
+        oldest = self._native.oldest_step(stream)
+        at = oldest + self._native.num_steps(stream) + step
+        if at < oldest:
+            raise expired(where, path, at, oldest)
+        value = self._native.read_cell(stream, at, column)
+        if value is None:
+            raise missing(where, path, at)
+        return cast(NDArray[Any], value)

@@ -1,0 +1,45 @@
+// _core.Table.extend: whole arrays from Python, as one stream.
+#pragma once
+
+#include "extend.h"
+#include "table_handle.h"
+#include "writer_calls.h"
+
+namespace shmreplay {
+
+// `arrays`: one of every column, [N, ...] each, as canonical() makes them; `row_ends`: bool [N] or None; `ends`, `rules`: see
+// writer_facts, read_rule. (status, keys, rows done, exception of a signal handler or None).
+inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::handle row_ends, uint32_t history, nb::tuple ends,
+                              nb::list rules, bool clear_history, bool counted, nb::handle timeout_s) {
+  const std::shared_ptr<TableContext> context = table.context();
+  if (context->arena->forked()) return nb::make_tuple(static_cast<int>(Status::kForked), nb::none(), 0, nb::none());
+  const CallInFlight call(context->arena->calls());
+  if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), nb::none(), 0, nb::none());
+  ExtendRows rows{{}, nullptr, 0};
+  for (PyArrayObject* array : context->checked_arrays(arrays, 1)) {
+    if (array == nullptr) raise_error("InternalError", "extend: a column is absent; please report");
+    rows.columns.push_back(static_cast<const char*>(PyArray_DATA(array)));
+    rows.num_rows = static_cast<uint32_t>(PyArray_DIM(array, 0));
+  }
+  std::vector<npy_bool> ends_of;
+  if (!row_ends.is_none()) ends_of = copied<npy_bool>(row_ends, NPY_BOOL, "row_ends: expected a contiguous bool array of one axis");
+  if (!ends_of.empty()) rows.ends = ends_of.data();
+  if (!ends_of.empty() && ends_of.size() != rows.num_rows) throw nb::type_error("row_ends: expected one a row");
+  GilPatience patience(context->observer.ptr());
+  const Wait wait{deadline_of(timeout_s), &patience};
+  RuleWriter writer(*context->arena, *context->facts, history, writer_facts(*context, ends), read_rules(rules));
+  Extend extend(writer, rows, clear_history, counted);
+  Status status;
+  {
+    const GilRelease release;
+    status = extend.run(wait);
+  }
+  status = handle_signals(status);
+  nb::object raised = status == Status::kInterrupted ? take_raised() : nb::none();
+  const std::vector<int64_t>& made = extend.keys();
+  nb::object keys = new_array(NPY_INT64, static_cast<npy_intp>(made.size()));
+  std::copy(made.begin(), made.end(), array_data<int64_t>(keys));
+  return nb::make_tuple(static_cast<int>(status), keys, extend.num_rows(), raised);
+}
+
+}  // namespace shmreplay

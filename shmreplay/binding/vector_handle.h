@@ -1,0 +1,290 @@
+// _core.VectorWriter: N streams written from Python, one native call for all of them.
+//
+// Calls take `numbers`, rows of the caller's arrays, and `streams`, what each of them belongs to: int64 arrays of one length,
+// checked by the caller, no stream twice. They answer
+//   (status or one of writer_calls.h, rows done, row it is about, step, column, keys, exception of a signal handler or None):
+// the first `done` of the rows are done. Keys of append: int64 [rows, rules], of create_items: [rows], 0: none; of
+// end_episodes: ([all of them], int64 [rows] of how many each row has).
+#pragma once
+
+#include "table_handle.h"
+#include "vector_writer.h"
+#include "writer_calls.h"
+
+namespace shmreplay {
+
+class VectorHandle {
+ public:
+  // `ends`, `rules`: as of WriterHandle.
+  VectorHandle(const TableHandle& table, uint32_t num_streams, uint32_t history, nb::tuple ends, nb::list rules)
+      : context_(table.context()),
+        writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules), num_streams) {}
+
+  ~VectorHandle() {
+    const GilRelease release;  // closing may wait for the lock
+    writer_.give_up();
+  }
+
+  // Whole rows; `steps` in the signature's structure with arrays [num_rows, ...].
+  nb::tuple append(nb::handle steps, int64_t num_rows, nb::handle numbers, nb::handle streams, nb::handle priority, nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    Call call(*this, numbers, streams, timeout_s);
+    const double p = call_priority(priority, *context_);
+    call.refuse_if([&](const RuleWriter& w) { return w.unfinished() == WriterCall::kEnd ? kUnfinished : w.needs_end_episode() ? kNeedsEndEpisode : 0; });
+    if (call.refused()) return call.answer(nb::none());
+    const Arrays arrays = whole_arrays(steps, num_rows);
+    call.run([&](VectorWriter::Progress& progress) {
+      return writer_.append(call.rows, filling(arrays), true, p, call.wait, progress);
+    });
+    return call.answer(call.keys_by_rule());
+  }
+
+  // Columns that `arrays` has (None: absent), arrays [num_rows, ...] each, into the open rows; with `finish` as append().
+  nb::tuple write_open(nb::object arrays, bool finish, nb::handle numbers, nb::handle streams, nb::handle priority, nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    Call call(*this, numbers, streams, timeout_s);
+    const double p = call_priority(priority, *context_);
+    const Arrays columns = partial_arrays(arrays);
+    call.refuse_if([&](const RuleWriter& w) { return cells_refused(call, w, columns, finish); });
+    if (call.refused()) return call.answer(nb::none());
+    call.run([&](VectorWriter::Progress& progress) {
+      return writer_.append(call.rows, filling(columns), finish, p, call.wait, progress);
+    });
+    return call.answer(call.keys_by_rule());
+  }
+
+  // `arrays`: final steps, as write_open() takes them, or None.
+  nb::tuple end_episodes(nb::object arrays, bool clear_history, nb::handle numbers, nb::handle streams, nb::handle priority, nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    Call call(*this, numbers, streams, timeout_s);
+    const double p = call_priority(priority, *context_);
+    const Arrays columns = arrays.is_none() ? Arrays{} : partial_arrays(arrays);
+    call.refuse_if([&](const RuleWriter& w) {
+      if (w.unfinished() != WriterCall::kNothing) return w.unfinished() == WriterCall::kAppend ? kUnfinished : 0;
+      return columns.arrays.empty() ? w.needs_final_step(clear_history) ? kNeedsFinalStep : 0 : cells_refused(call, w, columns, false);
+    });
+    if (call.refused()) return call.answer(nb::none());
+    call.run([&](VectorWriter::Progress& progress) {
+      const VectorWriter::Fill fill = filling(columns);
+      return writer_.end_episodes(call.rows, columns.arrays.empty() ? nullptr : &fill, clear_history, p, call.wait, progress);
+    });
+    return call.answer(call.keys_by_row());
+  }
+
+  // `priorities` float64 by number, negative for the table's default; `selection`: its number, or -1 for `length` steps.
+  nb::tuple create_items(uint32_t length, int64_t selection, nb::handle priorities, nb::handle numbers, nb::handle streams, nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    Call call(*this, numbers, streams, timeout_s);
+    const auto p = copied<double>(priorities, NPY_DOUBLE, "priorities: expected a contiguous float64 array of one axis");
+    call.refuse_if([&](const RuleWriter& w) {
+      if (w.unfinished() != WriterCall::kNothing) return kUnfinished;
+      if (w.stream().num_steps() == 0) return static_cast<int>(Status::kHistory);
+      if (selection >= 0) return 0;
+      if (length > w.stream().num_steps()) return static_cast<int>(Status::kHistory);
+      return length > w.longest_span() ? kLacksColumn : 0;
+    });
+    if (call.refused()) return call.answer(nb::none());
+    ItemRule* rule = selection < 0 ? nullptr : &selections_.at(static_cast<uint32_t>(selection));
+    call.run([&](VectorWriter::Progress& progress) {
+      return writer_.create_items(call.rows, length, rule, p.data(), call.wait, progress);
+    });
+    return call.answer(call.one_key_each());
+  }
+
+  void set_selection(uint32_t number, nb::dict rule) {
+    const Busy busy(busy_, *context_);
+    selections_.set(number, rule);
+  }
+
+  int close(nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    GilPatience patience(context_->observer.ptr());
+    const Wait wait{deadline_of(timeout_s), &patience};
+    Status status;
+    {
+      const GilRelease release;
+      status = writer_.close(wait);
+    }
+    if (status == Status::kInterrupted) throw nb::python_error();
+    return static_cast<int>(status);
+  }
+
+  nb::object read_cell(uint32_t stream, uint64_t step, uint32_t column) const {
+    return shmreplay::read_cell(checked(stream), *context_, step, column);
+  }
+  uint64_t oldest_step(uint32_t stream) const { return checked(stream).oldest_held(); }
+  uint32_t num_steps(uint32_t stream) const { return checked(stream).num_steps(); }
+  uint64_t episode_steps(uint32_t stream) const { return checked(stream).episode_steps(); }
+  bool row_is_open(uint32_t stream) const { return checked(stream).row_is_open(); }
+  // Index of the table whose limiter kept the stream's item out when the call timed out, or -1.
+  int blocking_table(uint32_t stream) const {
+    const uint32_t t = checked(stream).blocking_table();
+    return t == kNone ? -1 : static_cast<int>(t);
+  }
+  // Whether a row of any of the streams is open.
+  bool any_open() const {
+    for (uint32_t i = 0; i < writer_.num_streams(); ++i) {
+      if (checked(i).row_is_open()) return true;
+    }
+    return false;
+  }
+  bool forked() const { return context_->arena->forked(); }
+
+ private:
+  // Arrays by column (nullptr: absent), kept while the GIL is released: the caller's structure may change meanwhile.
+  struct Arrays {
+    std::vector<PyArrayObject*> arrays;
+    std::vector<nb::object> keep;
+  };
+
+  // One call: its rows, its wait, how far it came.
+  struct Call {
+    Call(VectorHandle& handle, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
+        : handle_(handle), patience_(handle.context_->observer.ptr()), wait{deadline_of(timeout_s), &patience_} {
+      const char* expected = "numbers, streams: expected contiguous int64 arrays of one axis";
+      const std::vector<int64_t> n = copied<int64_t>(numbers, NPY_INT64, expected), s = copied<int64_t>(streams, NPY_INT64, expected);
+      if (n.size() != s.size()) throw nb::type_error("numbers and streams: expected as many of the one as of the other");
+      for (size_t i = 0; i < n.size(); ++i) {
+        (void)handle.checked(static_cast<uint32_t>(s[i]));
+        rows.push_back({static_cast<uint32_t>(s[i]), static_cast<uint32_t>(n[i])});
+      }
+      if (handle.forked()) code_ = static_cast<int>(Status::kForked);
+    }
+
+    // Asks of every stream before anything is written.
+    template <class Ask>
+    void refuse_if(Ask ask) {
+      for (progress.at = 0; progress.at < rows.size() && code_ == 0; progress.at += code_ == 0 ? 1 : 0) {
+        code_ = ask(writer(progress.at));
+      }
+    }
+    bool refused() const { return code_ != 0; }
+
+    template <class Work>
+    void run(Work work) {
+      if (!rows.empty()) {
+        const GilRelease release;
+        status_ = work(progress);
+      }
+      status_ = handle_signals(status_);
+      if (status_ == Status::kInterrupted) raised_ = take_raised();
+      code_ = static_cast<int>(status_);
+    }
+
+    nb::tuple answer(nb::object keys) const {
+      const bool is_cell = status_ == Status::kMissingCell;
+      return nb::make_tuple(code_, progress.done, progress.at, progress.missing.step, is_cell ? progress.missing.column : column, keys, raised_);
+    }
+
+    nb::object keys_by_rule() const {
+      const size_t num_rules = handle_.writer_.num_rules();
+      nb::object array = zeros(rows.size() * num_rules);
+      auto* to = array_data<int64_t>(array);
+      for (uint32_t i = 0; i < progress.done; ++i) {
+        const RuleWriter& w = writer(i);
+        for (uint32_t k = 0; k < w.num_in(); ++k) to[i * num_rules + w.rule_of(k)] = w.keys()[k];
+      }
+      return array;
+    }
+
+    nb::object one_key_each() const {
+      nb::object array = zeros(rows.size());
+      for (uint32_t i = 0; i < progress.done; ++i) array_data<int64_t>(array)[i] = writer(i).keys().front();
+      return array;
+    }
+
+    nb::object keys_by_row() const {
+      nb::object counts = zeros(rows.size());
+      std::vector<int64_t> all;
+      for (uint32_t i = 0; i < progress.done; ++i) {
+        const RuleWriter& w = writer(i);
+        array_data<int64_t>(counts)[i] = w.num_in();
+        all.insert(all.end(), w.keys().begin(), w.keys().begin() + w.num_in());
+      }
+      nb::object keys = zeros(all.size());
+      std::copy(all.begin(), all.end(), array_data<int64_t>(keys));
+      return nb::make_tuple(keys, counts);
+    }
+
+    const RuleWriter& writer(uint32_t i) const { return handle_.writer_.at(rows[i].stream); }
+
+   private:
+    static nb::object zeros(size_t n) {
+      nb::object array = new_array(NPY_INT64, static_cast<npy_intp>(n));
+      std::fill_n(array_data<int64_t>(array), n, 0);
+      return array;
+    }
+
+    VectorHandle& handle_;
+    GilPatience patience_;
+    Status status_ = Status::kOk;
+    int code_ = 0;
+    nb::object raised_ = nb::none();
+
+   public:
+    std::vector<VectorWriter::Row> rows;
+    Wait wait;
+    VectorWriter::Progress progress;
+    uint32_t column = 0;
+  };
+
+  const StreamWriter& checked(uint32_t stream) const {
+    if (stream >= writer_.num_streams()) throw nb::index_error("no stream of that number");
+    return writer_.at(stream).stream();
+  }
+
+  // What keeps the columns out of the stream's open row, or out of the one that they would begin.
+  int cells_refused(Call& call, const RuleWriter& w, const Arrays& columns, bool finish) const {
+    if (w.unfinished() == WriterCall::kAppend && finish) return 0;  // its row is written
+    if (w.unfinished() != WriterCall::kNothing) return kUnfinished;
+    if (finish && w.needs_end_episode()) return kNeedsEndEpisode;
+    for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
+      const bool has = w.stream().row_is_open() && w.stream().has(c), comes = columns.arrays[c] != nullptr;
+      const int code = has && comes ? kColumnTwice : finish && !has && !comes ? kColumnMissing : 0;
+      if (code == 0) continue;
+      call.column = c;
+      return code;
+    }
+    return 0;
+  }
+
+  Arrays whole_arrays(nb::handle steps, int64_t num_rows) const {
+    Arrays a;
+    npy_intp n = -1;
+    if (!context_->bound_plan().batch(steps.ptr(), a.arrays, n) || n != num_rows) {
+      const nb::object list = outlive_interpreter([&] { return context_->plan->canonical()(steps, nb::arg("batch") = num_rows); });
+      return partial_arrays(list);
+    }
+    keep(a);
+    return a;
+  }
+
+  Arrays partial_arrays(const nb::object& list) const {
+    Arrays a{context_->checked_arrays(list, 1), {}};
+    keep(a);
+    return a;
+  }
+
+  static void keep(Arrays& a) {
+    for (PyArrayObject* array : a.arrays) {
+      if (array != nullptr) a.keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(array)));
+    }
+  }
+
+  VectorWriter::Fill filling(const Arrays& columns) const {
+    return [this, &columns](StreamWriter& stream, uint32_t number) {
+      for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
+        if (columns.arrays[c] == nullptr) continue;
+        context_->write_cell(stream, c, columns.arrays[c], number);
+        stream.mark(c);
+      }
+    };
+  }
+
+  std::shared_ptr<TableContext> context_;
+  VectorWriter writer_;
+  Selections selections_;
+  std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
+};
+
+}  // namespace shmreplay

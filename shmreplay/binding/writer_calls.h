@@ -1,0 +1,100 @@
+// What the handles of one stream and of many have in common: how a writer is made, guarded, and what its calls answer.
+#pragma once
+
+#include <atomic>
+
+#include "rule_reader.h"
+#include "rule_writer.h"
+#include "table_context.h"
+
+namespace shmreplay {
+
+// Answers of a writer's calls beside the core's statuses.
+inline constexpr int kNeedsEndEpisode = -101;  // append() behind a row that ended its episode
+inline constexpr int kLacksColumn = -102;      // create_item(): a finished step lacks a column
+inline constexpr int kNeedsFinalStep = -103;   // end_episode(): a truncated episode lacks its final step
+inline constexpr int kUnfinished = -104;       // some items of an append or end are in: that goes first
+inline constexpr int kColumnTwice = -105;      // write_open(): the open row has the column already
+inline constexpr int kColumnMissing = -106;    // write_open(): the row would be finished without the column
+
+// `ends`: (bool columns of shape () that end an episode when true; that of them, or -1, after which windows that look at the
+// next step need a final one; whether an append behind an end is no error).
+inline WriterFacts writer_facts(const TableContext& context, nb::tuple ends) {
+  WriterFacts facts;
+  for (const PlanColumn& c : context.bound_plan().columns()) facts.formats.push_back(number_format(c));
+  facts.end_columns = nb::cast<std::vector<uint32_t>>(ends[0]);
+  facts.truncated = nb::cast<int>(ends[1]);
+  facts.across_episodes = nb::cast<bool>(ends[2]);
+  return facts;
+}
+
+inline std::vector<ItemRule> read_rules(nb::list list) {
+  std::vector<ItemRule> rules;
+  for (nb::handle rule : list) rules.push_back(read_rule(nb::cast<nb::dict>(rule)));
+  for (ItemRule& rule : rules) rule.prepare();
+  return rules;
+}
+
+// Selections of hand-made items, rules whose reference is the newest step, kept ready by number.
+class Selections {
+ public:
+  // A new one, or another in the place of one: a number up to how many there are.
+  void set(uint32_t number, nb::dict rule) {
+    ItemRule read = read_rule(rule);
+    read.prepare();
+    if (number >= rules_.size()) rules_.resize(number + 1);
+    rules_[number] = std::move(read);
+  }
+  ItemRule& at(uint32_t number) { return rules_.at(number); }
+
+ private:
+  std::vector<ItemRule> rules_;
+};
+
+// A call's priority, -1 for None. Raises for what no table takes.
+inline double call_priority(nb::handle priority, const TableContext& context) {
+  const double p = priority_of(priority, *context.facts);
+  if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) {
+    const nb::str text = nb::repr(priority);
+    raise_error("ValueError", "table '" + context.facts->name + "': priority is " + text.c_str() +
+                                  "; priorities must be finite and >= 0");
+  }
+  return p;
+}
+
+// A copy of one cell; None if the step lacks the column.
+inline nb::object read_cell(const StreamWriter& stream, const TableContext& context, uint64_t step, uint32_t column) {
+  const uint64_t end = stream.oldest_held() + stream.num_steps();
+  if (step < stream.oldest_held() || step >= end || column >= context.plan->columns().size()) {
+    raise_error("InternalError", "a step that is not held was read; please report");
+  }
+  if (!stream.has(step, column)) return nb::none();
+  const PlanColumn& c = context.plan->columns()[column];
+  auto* descr = reinterpret_cast<PyArray_Descr*>(c.descr.ptr());
+  Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
+  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(c.shape.size()),
+                                         const_cast<npy_intp*>(c.shape.data()), nullptr, nullptr, 0, nullptr);
+  if (array == nullptr) throw nb::python_error();
+  std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)), stream.cell(step, column), c.row_bytes);
+  return nb::steal(array);
+}
+
+// A writer belongs to one call at a time.
+class Busy {
+ public:
+  Busy(std::atomic_flag& busy, const TableContext& context) : busy_(busy), call_(context.arena->calls()) {
+    if (busy_.test_and_set(std::memory_order_acquire)) {  // SYNC POINT with ~Busy: one call's rows, then the next's
+      raise_error("ShmReplayError", "table '" + context.facts->name +
+                                        "': the writer is in use by another thread; give each thread a writer of its own");
+    }
+  }
+  ~Busy() { busy_.clear(std::memory_order_release); }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  std::atomic_flag& busy_;
+  CallInFlight call_;
+};
+
+}  // namespace shmreplay

@@ -1,0 +1,132 @@
+#include "due_insert.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "stream_writer.h"
+
+namespace shmreplay {
+namespace {
+constexpr uint32_t kItemsAtOnce = 32;  // items a hold
+}
+
+DueInsert::DueInsert(Arena& arena, std::span<DueRun> runs, const Wait& wait, bool counted)
+    : arena_(arena), runs_(runs), wait_(wait), counted_(counted) {
+  for (const DueRun& run : runs_) {
+    for (uint32_t i = run.done; i < run.n; ++i) tables_ |= uint64_t{1} << run.due[i].table;
+  }
+}
+
+// Whether every item has its table's structure, as far as that is known, and fits a hold: looked at before any goes in.
+Status DueInsert::find_misfit() {
+  std::vector<uint64_t> structures;
+  for (uint32_t t = 0; t < arena_.num_tables(); ++t) structures.push_back(arena_.table(t).record->structure_hash.get());
+  for (at_ = 0; at_ < runs_.size(); ++at_) {
+    const DueRun& run = runs_[at_];
+    for (uint32_t i = run.done; i < run.n; ++i) {
+      const DueItem& due = run.due[i];
+      uint64_t& structure = structures[due.table];
+      if (structure == 0) structure = due.pattern->structure;
+      if (structure != due.pattern->structure) return Status::kStructure;
+      if (run.stream->num_chunks(due) > kMaxItemChunks) return Status::kTooManyChunks;
+    }
+  }
+  at_ = 0;
+  return Status::kOk;
+}
+
+Status DueInsert::enter_tables(Hold& hold) const {
+  uint32_t first = static_cast<uint32_t>(std::countr_zero(tables_));
+  for (;;) {
+    if (const Status s = enter_table(hold, arena_.table(first), wait_); s != Status::kOk) return s;
+    // The lock is held; the other tables may still be dropped or in the middle of a reset.
+    uint32_t t = 0;
+    const auto is_ours = [&] { return (tables_ >> t & 1) != 0; };
+    while (t < arena_.num_tables() && !(is_ours() && (arena_.table(t).record->flags.get() & (kDropped | kResetting)))) ++t;
+    if (t == arena_.num_tables()) return Status::kOk;
+    first = t;
+    hold.end();
+  }
+}
+
+DueInsert::Piece DueInsert::next_piece() const {
+  const DueRun& run = runs_[at_];
+  Piece piece{run.due + run.done, 0, 0};
+  for (const uint32_t most = std::min(run.n - run.done, kItemsAtOnce); piece.n < most; ++piece.n) {
+    DueItem& due = piece.due[piece.n];
+    const TableFacts& t = arena_.table(due.table);
+    const auto same = std::count_if(piece.due, &due, [&](const DueItem& d) { return d.table == due.table; });
+    if (counted_ && piece.n > 0 && static_cast<uint64_t>(same) >= largest_burst(*t.record)) break;
+    const uint32_t more = insert_entries(t, run.stream->num_chunks(due)) +
+                          static_cast<uint32_t>(due.pattern->pattern.outputs.size());  // lengths noted
+    if (piece.n > 0 && piece.entries + more + kMaxOutputs > kLogCapacity) break;
+    piece.entries += more;
+  }
+  return piece;
+}
+
+Status DueInsert::make_known(Hold& hold, const Piece& piece, bool& all) const {
+  for (uint32_t i = 0; i < piece.n; ++i) {
+    all = hold.room() >= kPatternWords + kMaxOutputs;
+    if (!all) return Status::kOk;
+    PreparedPattern& pattern = *piece.due[i].pattern;
+    if (const Status s = intern_pattern(hold, pattern); s != Status::kOk) return s;
+    if (const Status s = admit_structure(hold, arena_.table(piece.due[i].table), pattern); s != Status::kOk) return s;
+  }
+  return Status::kOk;
+}
+
+// Whether the limiters of all tables concerned admit all of it; else the first that does not.
+bool DueInsert::admits(const Piece& piece, uint32_t& blocking) const {
+  for (uint32_t i = 0; counted_ && i < piece.n; ++i) {
+    blocking = piece.due[i].table;
+    const auto same = std::count_if(piece.due, piece.due + piece.n, [&](const DueItem& d) { return d.table == blocking; });
+    if (!can_insert(*arena_.table(blocking).record, static_cast<uint64_t>(same))) return false;
+  }
+  return true;
+}
+
+// Puts in what fits a hold and is admitted; if that is nothing, waits for the limiter that keeps it out.
+Status DueInsert::one_hold() {
+  Hold hold(arena_);
+  if (const Status s = enter_tables(hold); s != Status::kOk) return s;
+  if (blocked_) blocked_->leave(hold);
+  for (uint32_t items = 0;;) {
+    while (at_ < runs_.size() && runs_[at_].done == runs_[at_].n) ++at_;
+    if (at_ == runs_.size()) return Status::kOk;
+    DueRun& run = runs_[at_];
+    const Piece piece = next_piece();
+    if (items > 0 && items + piece.n > kItemsAtOnce) return Status::kOk;
+    bool known = true;
+    if (const Status s = make_known(hold, piece, known); s != Status::kOk) return s;
+    // Large patterns that were new and inserts of the largest size do not fit one log: the rest gets the next.
+    if (!known || hold.room() < piece.entries) return Status::kOk;
+    uint32_t blocking = kNone;
+    if (!admits(piece, blocking)) {
+      if (items > 0) return Status::kOk;
+      run.stream->note_blocking(blocking);
+      if (wait_.try_only) return Status::kTimeout;
+      if (!blocked_ || blocking != blocking_) blocked_.emplace(arena_, arena_.table(blocking), kInserts, wait_);
+      blocking_ = blocking;
+      blocked_->join(hold);
+      break;
+    }
+    for (uint32_t i = 0; i < piece.n; ++i) run.keys[run.done + i] = run.stream->put_in(hold, piece.due[i], counted_);
+    run.done += piece.n;
+    items += piece.n;
+  }
+  hold.end();
+  return blocked_->sleep();
+}
+
+Status DueInsert::run() {
+  for (const DueRun& r : runs_) r.stream->note_blocking(kNone);
+  if (const Status s = find_misfit(); s != Status::kOk) return s;
+  const auto is_left = [](const DueRun& r) { return r.done < r.n; };
+  while (std::any_of(runs_.begin() + static_cast<ptrdiff_t>(at_), runs_.end(), is_left)) {
+    if (const Status s = one_hold(); s != Status::kOk) return s;
+  }
+  return Status::kOk;
+}
+
+}  // namespace shmreplay

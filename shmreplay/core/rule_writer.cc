@@ -1,0 +1,158 @@
+#include "rule_writer.h"
+
+#include <algorithm>
+
+namespace shmreplay {
+
+RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts, std::vector<ItemRule> rules)
+    : facts_(facts), stream_(arena, table, history), rules_(std::move(rules)) {}
+
+bool RuleWriter::needs_final_step(bool clear_history) const noexcept {
+  if (!truncated_now_ || stream_.row_is_open()) return false;
+  return std::any_of(rules_.begin(), rules_.end(), [&](const ItemRule& rule) {
+    return rule.wants_final() && (clear_history || rule.reach != Reach::kStretch);
+  });
+}
+
+void RuleWriter::begin(WriterCall call) {
+  call_ = call;
+  before_.assign(stream_.present().size(), 0);
+  if (stream_.row_is_open()) before_ = stream_.present();
+  due_.clear();
+  rule_of_.clear();
+  num_in_ = 0;
+}
+
+// The look is over: its items are due, at the call's priority where their rules do not say.
+Status RuleWriter::end_look(Status status, double priority) {
+  if (status != Status::kOk) {
+    take_back();
+    return status;
+  }
+  for (DueItem& due : due_) due.priority = due.priority < 0 ? priority : due.priority;
+  keys_.assign(due_.size(), 0);
+  return Status::kOk;
+}
+
+Status RuleWriter::look_at_row(double priority, ItemRule::Missing& missing) {
+  Status s = Status::kOk;
+  for (size_t i = 0; i < rules_.size() && s == Status::kOk; ++i) {
+    s = rules_[i].on_step(stream_, facts_.formats, due_, missing);
+    note_rule(static_cast<uint32_t>(i));
+  }
+  return end_look(s, priority);
+}
+
+Status RuleWriter::look_at_end(bool clear_history, double priority, ItemRule::Missing& missing) {
+  clears_ = clear_history;
+  const bool has_final = stream_.row_is_open();
+  Status s = Status::kOk;
+  stream_.look_at_finished(!has_final);
+  for (size_t i = 0; i < rules_.size() && s == Status::kOk && stream_.num_steps() > 0; ++i) {
+    s = rules_[i].on_end(stream_, has_final, clear_history, facts_.formats, due_, missing);
+    note_rule(static_cast<uint32_t>(i));
+  }
+  stream_.look_at_finished(false);
+  return end_look(s, priority);
+}
+
+Status RuleWriter::look_by(ItemRule& selection, double priority, ItemRule::Missing& missing) {
+  Status s = Status::kHistory;
+  stream_.look_at_finished(!stream_.row_is_open());
+  if (stream_.num_steps() > 0) s = selection.on_demand(stream_, facts_.formats, due_, missing);
+  stream_.look_at_finished(false);
+  note_rule(0);
+  return end_look(s, priority);
+}
+
+Status RuleWriter::look_at_span(uint32_t length, double priority) {
+  const uint32_t num_steps = stream_.num_steps();
+  if (length == 0 || length > num_steps) return end_look(Status::kHistory, priority);
+  const uint64_t first = stream_.oldest_held() + num_steps - length;
+  due_.push_back({stream_.table().index, &span_pattern(), first, length, {0, 0}, priority});
+  note_rule(0);
+  return end_look(Status::kOk, priority);
+}
+
+Status RuleWriter::insert(std::span<RuleWriter* const> writers, const Wait& wait, size_t& at, bool counted) {
+  // One stream's items, as most calls have them, cost no memory of their own.
+  DueRun one;
+  std::vector<DueRun> many;
+  std::span<DueRun> runs{&one, 1};
+  if (writers.size() > 1) {
+    many.resize(writers.size());
+    runs = many;
+  }
+  for (size_t i = 0; i < writers.size(); ++i) {
+    RuleWriter& w = *writers[i];
+    runs[i] = {&w.stream_, w.due_.data(), w.keys_.data(), w.num_due(), w.num_in_};
+  }
+  DueInsert insert(writers.front()->stream_.arena(), runs, wait, counted);
+  const Status s = insert.run();
+  at = insert.at();
+  for (size_t i = 0; i < writers.size(); ++i) writers[i]->num_in_ = runs[i].done;
+  return s;
+}
+
+void RuleWriter::hand_over(std::vector<DueItem>& to) {
+  to.insert(to.end(), due_.begin(), due_.end());
+  due_.clear();
+  rule_of_.clear();
+}
+
+bool RuleWriter::conclude() {
+  const bool all = num_in_ == num_due();
+  if (!all && num_in_ == 0) take_back();
+  unfinished_ = all || num_in_ == 0 ? WriterCall::kNothing : call_;
+  if (!all || call_ == WriterCall::kItem) return all;
+  for (ItemRule& rule : rules_) rule.applied();
+  if (call_ == WriterCall::kAppend) {
+    note_end();
+    stream_.finish_row();
+  } else {
+    stream_.end_episode(clears_);
+    ended_ = truncated_now_ = false;
+  }
+  return true;
+}
+
+void RuleWriter::take_back() {
+  for (ItemRule& rule : rules_) rule.forget();
+  if (call_ != WriterCall::kItem) stream_.restore_row(before_);
+  due_.clear();
+  rule_of_.clear();
+  num_in_ = 0;
+}
+
+// Terminated wins over truncated: what comes behind it does not count.
+void RuleWriter::note_end() noexcept {
+  bool truncated = false, terminated = false;
+  for (const uint32_t c : facts_.end_columns) {
+    if (stream_.has(c) && *stream_.cell(c) != 0) (static_cast<int>(c) == facts_.truncated ? truncated : terminated) = true;
+  }
+  ended_ |= truncated || terminated;
+  truncated_now_ = truncated && !terminated;
+}
+
+PreparedPattern& RuleWriter::span_pattern() {
+  const auto num_columns = static_cast<uint32_t>(facts_.formats.size());
+  std::vector<bool> lacking;
+  if (stream_.row_is_open() && stream_.lacks_any()) {
+    for (uint32_t c = 0; c < num_columns; ++c) lacking.push_back(!stream_.has(c));
+  }
+  auto& prepared = span_patterns_[lacking];
+  if (prepared == nullptr) prepared = std::make_unique<PreparedPattern>(whole_step_pattern(num_columns, false, lacking));
+  return *prepared;
+}
+
+Pattern whole_step_pattern(uint32_t num_columns, bool squeezed, const std::vector<bool>& lacking) {
+  Pattern p;
+  for (uint32_t c = 0; c < num_columns; ++c) {
+    const bool lacks = !lacking.empty() && lacking[c];
+    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed ? kSqueezed : 0), 1, c, lacks ? 1u : 0u});
+    p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
+  }
+  return p;
+}
+
+}  // namespace shmreplay

@@ -1,0 +1,101 @@
+#include "vector_writer.h"
+
+namespace shmreplay {
+
+VectorWriter::VectorWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts,
+                           const std::vector<ItemRule>& rules, uint32_t num_streams) {
+  for (uint32_t i = 0; i < num_streams; ++i) {
+    writers_.push_back(std::make_unique<RuleWriter>(arena, table, history, facts, rules));
+    streams_.push_back(&writers_.back()->stream());
+  }
+}
+
+// Does the work for as many rows at a time as have a place to be written to.
+Status VectorWriter::in_parts(Rows rows, const Wait& wait, Progress& progress, const std::function<Status(Rows)>& work) {
+  // All streams open at the first call: they cost one hold together.
+  if (const Status s = StreamWriter::open_all(streams_, wait); s != Status::kOk) return s;
+  std::vector<StreamWriter*> streams;
+  for (const Row& row : rows) streams.push_back(streams_[row.stream]);
+  while (progress.done < rows.size()) {
+    progress.at = progress.done;
+    uint32_t ready = 0;
+    const Status s = StreamWriter::ensure_rows(StreamWriter::Writers(streams).subspan(progress.done), wait, ready);
+    if (s != Status::kOk) return s;
+    if (const Status t = work(rows.subspan(progress.done, ready)); t != Status::kOk) return t;
+  }
+  return Status::kOk;
+}
+
+// What is due of each; nothing of any if one of them is refused.
+Status VectorWriter::look_at(Rows rows, const Look& look, Progress& progress) {
+  const auto is_new = [&](const Row& row) { return at(row.stream).unfinished() == WriterCall::kNothing; };
+  for (uint32_t i = 0; i < rows.size(); ++i) {
+    if (!is_new(rows[i])) continue;
+    const Status s = look(at(rows[i].stream), rows[i], progress.missing);
+    if (s == Status::kOk) continue;
+    progress.at = progress.done + i;
+    for (const Row& row : rows) {
+      if (is_new(row)) at(row.stream).take_back();
+    }
+    return s;
+  }
+  return Status::kOk;
+}
+
+Status VectorWriter::put_in(Rows rows, const Wait& wait, Progress& progress) {
+  std::vector<RuleWriter*> writers;
+  for (const Row& row : rows) writers.push_back(&at(row.stream));
+  size_t failed_at = 0;
+  const Status s = RuleWriter::insert(writers, wait, failed_at);
+  if (s != Status::kOk) progress.at = progress.done + static_cast<uint32_t>(failed_at);
+  for (RuleWriter* w : writers) progress.done += w->conclude() ? 1 : 0;
+  return s;
+}
+
+void VectorWriter::write(Rows rows, WriterCall call, const Fill& fill) {
+  for (const Row& row : rows) {
+    RuleWriter& w = at(row.stream);
+    if (w.unfinished() != WriterCall::kNothing) continue;
+    w.begin(call);
+    fill(w.stream(), row.number);
+  }
+}
+
+Status VectorWriter::append(Rows rows, const Fill& fill, bool finish, double priority, const Wait& wait, Progress& progress) {
+  return in_parts(rows, wait, progress, [&](Rows part) {
+    write(part, WriterCall::kAppend, fill);
+    if (!finish) {
+      progress.done += static_cast<uint32_t>(part.size());
+      return Status::kOk;
+    }
+    const Look look = [&](RuleWriter& w, const Row&, ItemRule::Missing& missing) { return w.look_at_row(priority, missing); };
+    if (const Status s = look_at(part, look, progress); s != Status::kOk) return s;
+    return put_in(part, wait, progress);
+  });
+}
+
+Status VectorWriter::end_episodes(Rows rows, const Fill* fill, bool clear_history, double priority, const Wait& wait,
+                                  Progress& progress) {
+  const auto end = [&](Rows part) {
+    const Look look = [&](RuleWriter& w, const Row&, ItemRule::Missing& missing) {
+      return w.look_at_end(clear_history, priority, missing);
+    };
+    write(part, WriterCall::kEnd, fill == nullptr ? [](StreamWriter&, uint32_t) {} : *fill);
+    if (const Status s = look_at(part, look, progress); s != Status::kOk) return s;
+    return put_in(part, wait, progress);
+  };
+  return fill != nullptr ? in_parts(rows, wait, progress, end) : end(rows);
+}
+
+Status VectorWriter::create_items(Rows rows, uint32_t length, ItemRule* selection, const double* priorities, const Wait& wait,
+                                  Progress& progress) {
+  const Look look = [&](RuleWriter& w, const Row& row, ItemRule::Missing& missing) {
+    const double priority = priorities[row.number];
+    return selection == nullptr ? w.look_at_span(length, priority) : w.look_by(*selection, priority, missing);
+  };
+  write(rows, WriterCall::kItem, [](StreamWriter&, uint32_t) {});
+  if (const Status s = look_at(rows, look, progress); s != Status::kOk) return s;
+  return put_in(rows, wait, progress);
+}
+
+}  // namespace shmreplay

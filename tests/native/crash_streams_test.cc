@@ -1,0 +1,99 @@
+// SIGKILL at every named point of what several streams do in one hold: see crash.h.
+#include "crash.h"
+#include "streams_fixture.h"
+
+namespace shmreplay::test {
+namespace {
+
+using Holds = CrashLab::Holds;
+
+ArenaSpec lab_spec() {
+  ArenaSpec s = arena_of({open_table("trees", 8, kPrioritized, kMinHeap), queue_table("queue", 8), open_table("dense", 5)}, 2, 40);
+  s.max_streams = 8;
+  s.max_sessions = 4;
+  return s;
+}
+
+// A fleet of the child's that has written `steps` rows a stream; lives until the child ends.
+Fleet& fleet_of(Arena& arena, uint32_t num_streams, int steps) {
+  auto* fleet = new Fleet(arena, {newest(arena, 0, 3), newest(arena, 2, 1)}, num_streams, 4);
+  for (int k = 0; k < steps; ++k) CHECK_EQ(fleet->append(kNow), Status::kOk);
+  return *fleet;
+}
+
+Operation appends(uint32_t num_streams, int steps_before) {
+  return [=](Arena& arena) -> std::function<void()> {
+    Fleet& fleet = fleet_of(arena, num_streams, steps_before);
+    return [&fleet] { CHECK_EQ(fleet.append(kNow), Status::kOk); };
+  };
+}
+
+}  // namespace
+
+TEST(items_of_several_streams_happen_together_or_not_at_all) {
+  CrashLab(lab_spec()).run("rows of three streams with two items each", Holds::kOne, appends(3, 3));
+}
+
+TEST(chunks_for_several_streams_are_taken_together_or_not_at_all) {
+  CrashLab(lab_spec()).run("rows that begin chunks", Holds::kMany, appends(3, 2));
+  CrashLab(lab_spec()).run("chunks of five streams", Holds::kOne, [](Arena& arena) -> std::function<void()> {
+    Fleet& fleet = fleet_of(arena, 5, 2);
+    return [&fleet] {
+      std::vector<StreamWriter*> streams;
+      for (const auto& row : fleet.everybody) streams.push_back(&fleet.writer.at(row.stream).stream());
+      uint32_t ready = 0;
+      CHECK_EQ(StreamWriter::ensure_rows(streams, kNow, ready), Status::kOk);
+      CHECK_EQ(ready, 5u);
+    };
+  });
+}
+
+TEST(several_streams_open_together_or_not_at_all) {
+  CrashLab(lab_spec()).run("open six streams", Holds::kOne, [](Arena& arena) -> std::function<void()> {
+    Fleet& fleet = *new Fleet(arena, {newest(arena, 0, 3)}, 6, 4);
+    return [&fleet] {
+      std::vector<StreamWriter*> streams;
+      for (const auto& row : fleet.everybody) streams.push_back(&fleet.writer.at(row.stream).stream());
+      CHECK_EQ(StreamWriter::open_all(streams, kNow), Status::kOk);
+    };
+  });
+}
+
+TEST(several_streams_close_hold_by_hold_and_each_is_whole) {
+  CrashLab(lab_spec()).run("close five streams", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    Fleet& fleet = fleet_of(arena, 5, 5);
+    return [&fleet] { CHECK_EQ(fleet.writer.close(kNow), Status::kOk); };
+  });
+}
+
+TEST(ends_of_several_episodes_happen_hold_by_hold_and_each_is_whole) {
+  CrashLab(lab_spec()).run("ends of three episodes", Holds::kOne, [](Arena& arena) -> std::function<void()> {
+    auto* fleet = new Fleet(arena, {newest(arena, 0, 3, AtEnd::kPad)}, 3, 4);
+    for (int k = 0; k < 2; ++k) CHECK_EQ(fleet->append(kNow), Status::kOk);
+    return [fleet] {
+      VectorWriter::Progress progress;
+      CHECK_EQ(fleet->writer.end_episodes(fleet->everybody, nullptr, true, -1, kNow, progress), Status::kOk);
+    };
+  });
+}
+
+TEST(arrays_go_in_hold_by_hold_and_each_is_whole) {
+  for (const bool counted : {true, false}) {
+    CrashLab(lab_spec()).run("extend", Holds::kMany, [=](Arena& arena) -> std::function<void()> {
+      std::vector<ItemRule> rules;
+      if (counted) rules.push_back(newest(arena, 0, 2));
+      auto* writer = new RuleWriter(arena, arena.table(0), 6, facts_of(arena), rules);
+      static const std::vector<char> zeros(1024, 0);
+      static ExtendRows rows{{}, nullptr, 9};
+      rows.columns.assign(arena.geometry().num_columns, zeros.data());
+      return [=] {
+        Extend extend(*writer, rows, true, counted);
+        CHECK_EQ(extend.run(kNow), Status::kOk);
+        CHECK_EQ(extend.keys().size(), counted ? 8u : 9u);
+      };
+    });
+  }
+  CrashLab::print_totals();
+}
+
+}  // namespace shmreplay::test
