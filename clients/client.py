@@ -172,7 +172,8 @@ class Client:
             OSError: the file could not be written, as on a full disk. The checkpoints before it are still there.
             RequestTimeout: not finished within `timeout_s` (a TimeoutError); the daemon goes on with it.
         """
-        return str(self._request("checkpoint", timeout_s, is_repeatable=False).fields["path"])
+        reply = self._request("checkpoint", timeout_s, is_repeatable=False, on_progress=on_progress)
+        return str(reply.fields["path"])
 
     def restore(
         self,

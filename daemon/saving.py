@@ -22,7 +22,7 @@ from shmreplay.daemon.arena import ManagedArena
 from shmreplay.errors import CheckpointFailed
 from shmreplay.host_memory import show_bytes
 
-NUM_SLICES = 12  # 48 MiB, so that with all else that is needed 64 MiB beside the copy of the index suffice
+NUM_SLICES = 11  # 44 MiB: with what else is needed, 64 MiB beside the copy of the index suffice
 LOCK_TIMEOUT_S = 30.0  # for an arena whose lock holder is stopped
 CALL_TIMEOUT_S = 10.0  # to give the session back
 
@@ -77,28 +77,38 @@ class Saving:
         with ThreadPoolExecutor(1, thread_name_prefix="shmreplayd-checkpoint") as pool:
             copying = pool.submit(self._copy, save)
             try:
-                while (item := self._filled.get()) is not None:
+                while (item := self._filled.get()) is not None and not self._cancelled.is_set():
                     part, table, piece, num_bytes = item
                     if num_bytes:
                         writer.write(Kind(RECORDS + part), piece[:num_bytes], self._number, table)
                     self._done_bytes += num_bytes
                     self._free.put(piece)
-            finally:
+            except BaseException:
                 self._cancelled.set()
+                raise
+            finally:
                 self._free.put(None)  # it may be waiting for a slice to fill
             copying.result()
+        if self._cancelled.is_set():
+            raise self._stopped()
 
     def _copy(self, save: _core.CheckpointSave) -> None:
         try:
             self._fill_all(save, time.monotonic())
+        except BaseException:
+            self._cancelled.set()  # what waits to be written is worth nothing any more
+            raise
         finally:
             self._filled.put(None)
+
+    def _stopped(self) -> CheckpointFailed:
+        return CheckpointFailed(f"the checkpoint of arena {self.arena.name!r} was stopped")
 
     def _fill_all(self, save: _core.CheckpointSave, started: float) -> None:
         while True:
             piece = self._slice()
             if piece is None or self._cancelled.is_set():
-                raise CheckpointFailed(f"the checkpoint of arena {self.arena.name!r} was stopped")
+                raise self._stopped()
             part, table, num_bytes = save.fill(piece, LOCK_TIMEOUT_S)
             if save.was_given_up:
                 raise CheckpointFailed(self._why_given_up(save, time.monotonic() - started))
