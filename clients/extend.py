@@ -100,7 +100,6 @@ def _read(table: TableHandle, columns: Any, episode_ends: ArrayLike | None) -> S
                 f"item_steps={table.spec.item_steps} for its items, which are whole episodes"
             )
     check_history(needed, rules, sig, room, table._where)
-    check_history(needed, rules, sig, room, table._where)
     history = min(needed + ITEMS_AT_ONCE, room) if compiled else 0
     return Stream(arrays, ends if ends.any() else None, compiled, native, history)
 

@@ -28,7 +28,7 @@ class VectorHandle {
   // Whole rows; `steps` in the signature's structure with arrays [num_rows, ...].
   nb::tuple append(nb::handle steps, int64_t num_rows, nb::handle numbers, nb::handle streams, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
-    Call call(*this, numbers, streams, timeout_s);
+    Call call(*this, busy, numbers, streams, timeout_s);
     const double p = call_priority(priority, *context_);
     call.refuse_if([&](const RuleWriter& w) { return w.unfinished() == WriterCall::kEnd ? kUnfinished : w.needs_end_episode() ? kNeedsEndEpisode : 0; });
     if (call.refused()) return call.answer(nb::none());
@@ -42,7 +42,7 @@ class VectorHandle {
   // Columns that `arrays` has (None: absent), arrays [num_rows, ...] each, into the open rows; with `finish` as append().
   nb::tuple write_open(nb::object arrays, bool finish, nb::handle numbers, nb::handle streams, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
-    Call call(*this, numbers, streams, timeout_s);
+    Call call(*this, busy, numbers, streams, timeout_s);
     const double p = call_priority(priority, *context_);
     const Arrays columns = partial_arrays(arrays);
     call.refuse_if([&](const RuleWriter& w) { return cells_refused(call, w, columns, finish); });
@@ -56,7 +56,7 @@ class VectorHandle {
   // `arrays`: final steps, as write_open() takes them, or None.
   nb::tuple end_episodes(nb::object arrays, bool clear_history, nb::handle numbers, nb::handle streams, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
-    Call call(*this, numbers, streams, timeout_s);
+    Call call(*this, busy, numbers, streams, timeout_s);
     const double p = call_priority(priority, *context_);
     const Arrays columns = arrays.is_none() ? Arrays{} : partial_arrays(arrays);
     call.refuse_if([&](const RuleWriter& w) {
@@ -74,7 +74,7 @@ class VectorHandle {
   // `priorities` float64 by number, negative for the table's default; `selection`: its number, or -1 for `length` steps.
   nb::tuple create_items(uint32_t length, int64_t selection, nb::handle priorities, nb::handle numbers, nb::handle streams, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
-    Call call(*this, numbers, streams, timeout_s);
+    Call call(*this, busy, numbers, streams, timeout_s);
     const auto p = copied<double>(priorities, NPY_DOUBLE, "priorities: expected a contiguous float64 array of one axis");
     call.refuse_if([&](const RuleWriter& w) {
       if (w.unfinished() != WriterCall::kNothing) return kUnfinished;
@@ -139,7 +139,7 @@ class VectorHandle {
 
   // One call: its rows, its wait, how far it came.
   struct Call {
-    Call(VectorHandle& handle, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
+    Call(VectorHandle& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
         : handle_(handle), patience_(handle.context_->observer.ptr()), wait{deadline_of(timeout_s), &patience_} {
       const char* expected = "numbers, streams: expected contiguous int64 arrays of one axis";
       const std::vector<int64_t> n = copied<int64_t>(numbers, NPY_INT64, expected), s = copied<int64_t>(streams, NPY_INT64, expected);
@@ -148,6 +148,7 @@ class VectorHandle {
         (void)handle.checked(static_cast<uint32_t>(s[i]));
         rows.push_back({static_cast<uint32_t>(s[i]), static_cast<uint32_t>(n[i])});
       }
+      if (!busy.begun()) code_ = static_cast<int>(Status::kSessionLost);
       if (handle.forked()) code_ = static_cast<int>(Status::kForked);
     }
 

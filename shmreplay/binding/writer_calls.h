@@ -92,6 +92,9 @@ class Busy {
   Busy(const Busy&) = delete;
   Busy& operator=(const Busy&) = delete;
 
+  // Whether the session is still there to be written under; else its rows may be another's.
+  bool begun() const noexcept { return call_.begun(); }
+
  private:
   std::atomic_flag& busy_;
   CallInFlight call_;

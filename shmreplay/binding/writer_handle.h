@@ -23,6 +23,7 @@ class WriterHandle {
   // several: if some are in when the call fails, go_on() has to finish it before anything else (kUnfinished).
   nb::object append(nb::handle step, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
+    if (!busy.begun()) return nb::int_(static_cast<int>(Status::kSessionLost));
     if (is_unfinished()) return nb::int_(kUnfinished);
     if (needs_end_episode()) return nb::int_(kNeedsEndEpisode);
     const double p = call_priority(priority, *context_);
@@ -37,6 +38,7 @@ class WriterHandle {
   // With `finish` it is finished with its items, as in append().
   nb::object write_open(nb::object arrays, bool finish, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
+    if (!busy.begun()) return nb::int_(static_cast<int>(Status::kSessionLost));
     if (is_unfinished()) return nb::int_(kUnfinished);
     const double p = call_priority(priority, *context_);
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "futex.h"
 #include "stream_writer.h"
 
 namespace shmreplay {
@@ -59,7 +60,7 @@ DueInsert::Piece DueInsert::next_piece() const {
     if (counted_ && piece.n > 0 && static_cast<uint64_t>(same) >= largest_burst(*t.record)) break;
     const uint32_t more = insert_entries(t, run.stream->num_chunks(due)) +
                           static_cast<uint32_t>(due.pattern->pattern.outputs.size());  // lengths noted
-    if (piece.n > 0 && piece.entries + more + kMaxOutputs > kLogCapacity) break;
+    if (piece.n > 0 && piece.entries + more + kMaxOutputs + kMaxTables > kLogCapacity) break;
     piece.entries += more;
   }
   return piece;
@@ -86,11 +87,9 @@ bool DueInsert::admits(const Piece& piece, uint32_t& blocking) const {
   return true;
 }
 
-// Puts in what fits a hold and is admitted; if that is nothing, waits for the limiter that keeps it out.
-Status DueInsert::one_hold() {
-  Hold hold(arena_);
-  if (const Status s = enter_tables(hold); s != Status::kOk) return s;
-  if (blocked_) blocked_->leave(hold);
+// Puts in what fits the hold and is admitted; `filled` has the bits of the tables that got some. `blocking`: whose limiter
+// keeps out the very first.
+Status DueInsert::fill(Hold& hold, uint64_t& filled, uint32_t& blocking) {
   for (uint32_t items = 0;;) {
     while (at_ < runs_.size() && runs_[at_].done == runs_[at_].n) ++at_;
     if (at_ == runs_.size()) return Status::kOk;
@@ -100,21 +99,38 @@ Status DueInsert::one_hold() {
     bool known = true;
     if (const Status s = make_known(hold, piece, known); s != Status::kOk) return s;
     // Large patterns that were new and inserts of the largest size do not fit one log: the rest gets the next.
-    if (!known || hold.room() < piece.entries) return Status::kOk;
-    uint32_t blocking = kNone;
-    if (!admits(piece, blocking)) {
-      if (items > 0) return Status::kOk;
-      run.stream->note_blocking(blocking);
-      if (wait_.try_only) return Status::kTimeout;
-      if (!blocked_ || blocking != blocking_) blocked_.emplace(arena_, arena_.table(blocking), kInserts, wait_);
-      blocking_ = blocking;
-      blocked_->join(hold);
-      break;
+    if (!known || hold.room() < piece.entries + (items > 0 ? kMaxTables : 0)) return Status::kOk;
+    uint32_t keeps_out = kNone;
+    if (!admits(piece, keeps_out)) {
+      if (items == 0) blocking = keeps_out;
+      return Status::kOk;
     }
-    for (uint32_t i = 0; i < piece.n; ++i) run.keys[run.done + i] = run.stream->put_in(hold, piece.due[i], counted_);
+    for (uint32_t i = 0; i < piece.n; ++i) {
+      run.keys[run.done + i] = run.stream->put_in(hold, piece.due[i], counted_);
+      filled |= uint64_t{1} << piece.due[i].table;
+    }
     run.done += piece.n;
     items += piece.n;
   }
+}
+
+// As much as one hold takes; if that is nothing, waits for the limiter that keeps it out.
+Status DueInsert::one_hold() {
+  Hold hold(arena_);
+  if (const Status s = enter_tables(hold); s != Status::kOk) return s;
+  if (blocked_) blocked_->leave(hold);
+  uint64_t filled = 0;
+  uint32_t blocking = kNone;
+  const Status s = fill(hold, filled, blocking);
+  for (; filled != 0; filled &= filled - 1) {
+    hold.set(arena_.table(static_cast<uint32_t>(std::countr_zero(filled))).record->last_insert_ns, coarse_now_ns());
+  }
+  if (s != Status::kOk || blocking == kNone) return s;
+  runs_[at_].stream->note_blocking(blocking);
+  if (wait_.try_only) return Status::kTimeout;
+  if (!blocked_ || blocking != blocking_) blocked_.emplace(arena_, arena_.table(blocking), kInserts, wait_);
+  blocking_ = blocking;
+  blocked_->join(hold);
   hold.end();
   return blocked_->sleep();
 }

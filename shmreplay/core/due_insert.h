@@ -43,6 +43,7 @@ class DueInsert {
   Piece next_piece() const;
   Status make_known(Hold& hold, const Piece& piece, bool& all) const;
   bool admits(const Piece& piece, uint32_t& blocking) const;
+  Status fill(Hold& hold, uint64_t& filled, uint32_t& blocking);
   Status one_hold();
 
   Arena& arena_;

@@ -378,7 +378,6 @@ int64_t StreamWriter::put_in(Hold& hold, const DueItem& due, bool counted) {
   const Inserted in = insert_item(hold, t, item);
   episode_ = in.episode;
   episode_slots_[due.table] = in.episode_slot;
-  hold.set(t.record->last_insert_ns, coarse_now_ns());
   return in.key;
 }
 
