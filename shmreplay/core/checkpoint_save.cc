@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <stdexcept>
 #include <sys/mman.h>
 #include <system_error>
 
@@ -35,6 +36,9 @@ CheckpointSave::CheckpointSave(Arena& arena)
       rows_(arena.geometry().num_chunks, 0),
       is_copied_(arena.geometry().num_chunks, false),
       touched_(arena) {
+  for (const ColumnRecord& c : arena.columns()) {
+    if (c.flags != 0) throw std::invalid_argument("arena '" + arena.name() + "': only plain columns can be saved yet");
+  }
   wanted_.reserve(kWanted);
   image_ = touched_memory(image_bytes_);
 }

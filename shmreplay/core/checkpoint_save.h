@@ -29,7 +29,7 @@ class CheckpointSave {
     uint64_t bytes;
   };
 
-  // Throws std::system_error if there is no memory for the copy.
+  // Throws std::system_error if there is no memory for the copy, std::invalid_argument for columns that are not plain.
   explicit CheckpointSave(Arena& arena);
   ~CheckpointSave();
   CheckpointSave(const CheckpointSave&) = delete;
