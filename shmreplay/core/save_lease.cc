@@ -19,10 +19,10 @@ void begin_saving(Hold& hold, uint32_t session, uint32_t generation) noexcept {
 }
 
 bool is_saving(const Arena& arena, uint32_t session, uint32_t generation) noexcept {
-  // SYNC POINT with give_up_saving: a copy that saw any byte written by the chunk's next user was made after the owner was
-  // cleared. The fence keeps the loads of that copy before this one, so it sees the owner gone, and the copy is thrown away.
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return is_owner(arena.save_lease().owner.load(std::memory_order_seq_cst), session, generation);
+  // SYNC POINT with give_up_saving: the owner is written again, so whoever clears it later does so behind all that was read
+  // until now; and a chunk is written anew behind that. Finding it cleared, the saver throws its last copy away.
+  CallOwner owner{session + 1, generation};
+  return arena.save_lease().owner.compare_exchange_strong(owner, {session + 1, generation}, std::memory_order_seq_cst);
 }
 
 bool is_being_saved(const Arena& arena) noexcept {
