@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -36,7 +37,9 @@ class ArraySet:
 
     def __init__(self, batch: Batch) -> None:
         names = batch._native.names
-        self._arrays = [owner_of(array) for array in batch._native.data]
+        # Columns in the heap come in new arrays with every batch.
+        self._has_array = [isinstance(array, np.ndarray) for array in batch._native.data]
+        self._arrays = [owner_of(array) for array in itertools.compress(batch._native.data, self._has_array)]
         self._build = partial(unflatten_outputs, names) if names else batch._signature.unflatten
 
     def is_free(self) -> bool:
@@ -46,4 +49,5 @@ class ArraySet:
     @property
     def out(self) -> Any:
         """What `sample(out=)` takes."""
-        return self._build(self._arrays)
+        arrays = iter(self._arrays)
+        return self._build([next(arrays) if has_array else None for has_array in self._has_array])

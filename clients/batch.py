@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.checks import check_float
+from shmreplay.clients.decoding import Ragged, Shown, mask_of, show
+from shmreplay.codecs import Bytes
 from shmreplay.item_structure import unflatten_outputs
+from shmreplay.leaves import Leaf
 from shmreplay.signature import Signature
 
 Normalise = Literal["batch", "table"] | None
@@ -22,7 +25,7 @@ class NativeBatch(NamedTuple):
     names: bytes
     squeezed: Sequence[bool]
     columns: Sequence[int]
-    data: Sequence[NDArray[Any]]
+    data: Sequence[Any]  # of columns in the heap their bytes and sizes, of those that are per item None
     lengths: Sequence[NDArray[np.int32]]
     masks: Sequence[NDArray[np.bool_] | None]
     keys: NDArray[np.int64]
@@ -33,6 +36,7 @@ class NativeBatch(NamedTuple):
     episodes: NDArray[np.int64]
     steps: NDArray[np.int64]
     ages: NDArray[np.int64]
+    values: tuple[Bytes, NDArray[np.int64]] | None = None  # what the items brought: bytes and sizes
 
 
 class Batch:
@@ -40,8 +44,11 @@ class Batch:
 
     Attributes:
         data: the table's structure with an array a leaf, of the column's dtype: `[B, ...]` for one-step items,
-            `[B, L, ...]` for items of up to L steps. Rows that an item does not have are 0.
-        time_major: whether arrays with a step axis, those of `mask` among them, are `[L, B, ...]` instead.
+            `[B, L, ...]` for items of up to L steps. Rows that an item does not have, and values that a step left out,
+            are 0. Columns of variable shape are padded with 0 to the longest in the batch, or one array of all rows
+            (`ragged="concat"`). In a table without a signature it is a list of what was put in, or of a list an item.
+        time_major: whether arrays with a step axis, those of `mask` among them, are `[L, B, ...]` instead; not those of
+            rows that are joined, nor lists.
         keys: int64 `[B]`, for `update_priorities`, `delete` and `get`.
         priorities: float64 `[B]`, when drawn.
         probabilities: float64 `[B]`: with which each was drawn; 1 for Fifo, Lifo and heaps.
@@ -60,13 +67,16 @@ class Batch:
         signature: Signature,
         smallest_probability: float,
         time_major: bool = False,
+        ragged: Ragged = "pad",
+        shown: list[Shown] | None = None,
     ) -> None:
         self.time_major = time_major
         self._native = native
         self._done = done
         self._signature = signature
         self._smallest_probability = smallest_probability
-        self.data: Any = self._by_step(native.data)
+        self._shown = show(native, done, signature, ragged, time_major) if shown is None else shown
+        self.data: Any = self._unflatten([shown.data for shown in self._shown])
         self.keys: NDArray[np.int64] = native.keys[:done]
         self.priorities: NDArray[np.float64] = native.priorities[:done]
         self.probabilities: NDArray[np.float64] = native.probabilities[:done]
@@ -81,10 +91,8 @@ class Batch:
         """A batch of no items; of `outputs`, or else of the signature's columns without a step axis."""
         if outputs is None:
             outputs = [(leaf.index, True, 1) for leaf in signature.leaves]
-        data, squeezed = [], [squeezed for _, squeezed, _ in outputs]
-        for column, is_squeezed, rows in outputs:
-            spec = signature.leaves[column].spec
-            data.append(np.empty((0, *(() if is_squeezed else (rows,)), *spec.shape), spec.dtype))
+        squeezed = [squeezed for _, squeezed, _ in outputs]
+        data = [_nothing(signature.leaves[column], () if squeezed else (rows,)) for column, squeezed, rows in outputs]
         lengths = [np.empty(0, np.int32) for _ in data]
         ints, floats = np.empty(0, np.int64), np.empty(0, np.float64)
         head = (names, squeezed, [column for column, _, _ in outputs], data, lengths, [None] * len(data))
@@ -96,19 +104,27 @@ class Batch:
     @property
     def lengths(self) -> Any:
         """In data's structure: int32 `[B]`, how many rows of each item are real; 1 where there is no step axis."""
-        return self._structured(self._native.lengths)
+        return self._unflatten([lengths[: self._done] for lengths in self._native.lengths])
 
     @property
     def mask(self) -> Any:
-        """In data's structure: bool, True where a row is real: `[B, L]`, or `[B]` where there is no step axis.
+        """In data's structure: bool, True where a row is real and has a value; `[B, L]`, or `[B]` without step axis.
 
         `[L, B]` if `time_major`.
         """
         masks = [
-            np.ones(data.shape[: 1 if squeezed else 2], np.bool_) if mask is None else mask
-            for mask, data, squeezed in zip(self._native.masks, self._native.data, self._native.squeezed, strict=True)
+            mask_of(self._counted(mask, squeezed), shown, 1 if squeezed else 2)
+            for mask, shown, squeezed in zip(self._native.masks, self._shown, self._native.squeezed, strict=True)
         ]
-        return self._by_step(masks)
+        return self._unflatten(masks)
+
+    @property
+    def sizes(self) -> Any:
+        """In data's structure: of columns of variable shape int32 `[B, L, k]` (`[B, k]` without a step axis), the sizes
+        of each row's k axes that are None in the shape, 0 where there is no row; None for other columns. `[L, B, k]` if
+        `time_major`.
+        """
+        return self._unflatten([shown.sizes for shown in self._shown])
 
     def weights(self, beta: float, normalise: Normalise = "batch") -> NDArray[np.float64]:
         """Importance weights `(N * P(i)) ** -beta` (Schaul et al. 2016), float64 `[B]`.
@@ -140,20 +156,24 @@ class Batch:
         # Samplers that do not know priorities draw every item with the same probability.
         return self._smallest_probability if self._smallest_probability > 0 else float(self.probabilities.min())
 
-    def _structured(self, values: Sequence[NDArray[Any]]) -> Any:
-        return self._unflatten([value[: self._done] for value in values])
+    def _counted(self, mask: NDArray[np.bool_] | None, squeezed: bool) -> NDArray[np.bool_] | None:
+        """Of those asked for the items that were drawn."""
+        if mask is None:
+            return None
+        return mask[:, : self._done] if self.time_major and not squeezed else mask[: self._done]
 
-    def _by_step(self, values: Sequence[NDArray[Any]]) -> Any:
-        if not self.time_major:
-            return self._structured(values)
-        axes = zip(values, self._native.squeezed, strict=True)
-        return self._unflatten(
-            [value[: self._done] if squeezed else value[:, : self._done] for value, squeezed in axes]
-        )
-
-    def _unflatten(self, counted: Sequence[NDArray[Any]]) -> Any:
+    def _unflatten(self, values: Sequence[Any]) -> Any:
         names = self._native.names
-        return unflatten_outputs(names, counted) if names else self._signature.unflatten(counted)
+        return unflatten_outputs(names, values) if names else self._signature.unflatten(values)
 
     def __repr__(self) -> str:
         return f"<Batch of {self._done} items of table {self._signature.table_name!r}>"
+
+
+def _nothing(leaf: Leaf, rows: tuple[int, ...]) -> Any:
+    """What the core hands over of a column for no items."""
+    if leaf.spec.is_per_item:
+        return None
+    if leaf.spec.in_heap:
+        return np.empty(0, np.uint8), np.empty((0, *rows), np.int64)
+    return np.empty((0, *rows, *leaf.spec.least_shape), leaf.spec.dtype)

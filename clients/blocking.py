@@ -49,10 +49,10 @@ def explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
     remedy = "The table's items are not evicted for room; sample or delete some, or create it with"
     if not _has_items(arena):
         remedy = "Close a writer, or create the table with"
-    return (
-        f"the arena has no room for more steps: {explain_chunks(arena)}. {remedy} a larger capacity_steps or more "
-        f"max_streams; {_attached(arena)}"
-    )
+    sizes = "a larger capacity_steps or more max_streams"
+    if arena.stats()["num_blocks"] > 0:
+        sizes = "a larger capacity_steps, mean_bytes of the columns in the heap, or more max_streams"
+    return f"the arena has no room for more steps: {explain_chunks(arena)}. {remedy} {sizes}; {_attached(arena)}"
 
 
 def explain_looks(arena: _core.Arena, info: dict[str, Any]) -> str:
@@ -62,16 +62,22 @@ def explain_looks(arena: _core.Arena, info: dict[str, Any]) -> str:
 
 
 def explain_chunks(arena: _core.Arena) -> str:
-    """Says which chunks are where."""
+    """Says which chunks are where, and how much of the heap is free."""
     stats = arena.stats()
     own = ""
     if arena.names_chunks():
         own = " (some by this process itself: a view keeps its chunks until it is released)"
     holders = "referred to by items or open writers" if _has_items(arena) else "held by open writers, none by items"
-    return (
+    chunks = (
         f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are {holders}, "
         f"{stats['retired_chunks']} are still being read{own}, {stats['free_chunks']} are free"
     )
+    if stats["num_blocks"] == 0:
+        return chunks
+    blocks = (
+        f"of {stats['num_blocks']} blocks of {stats['block_bytes']} bytes in the heap {stats['free_blocks']} are free"
+    )
+    return f"{chunks}; {blocks}"
 
 
 def _has_items(arena: _core.Arena) -> bool:
@@ -126,13 +132,15 @@ def report_eviction(arena: _core.Arena, table: _core.Table, spec: Table) -> None
     stats, info = arena.stats(), table.info()
     have = stats["num_chunks"] * stats["chunk_steps"]
     needed = -(-have * info["max_size"] // max(info["size"], 1))
+    heap = ", or with larger mean_bytes if its columns in the heap have more" if stats["num_blocks"] > 0 else ""
     logger.warning(
         "table %r: its steps do not fit: at %d of %d items the oldest are evicted for room. %s: create it with "
-        "capacity_steps=%d or so%s. Said once; info().evicted_for_room counts",
+        "capacity_steps=%d or so%s%s. Said once; info().evicted_for_room counts",
         spec.name,
         info["size"],
         info["max_size"],
         *_explain_eviction(spec, stats["chunk_steps"], needed),
+        heap,
     )
 
 

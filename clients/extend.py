@@ -13,6 +13,7 @@ from shmreplay.clients.handle import EXPECTED_PRIORITY, raise_with
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
 from shmreplay.clients.stream_handle import native_ends
 from shmreplay.errors import RateLimitTimeout, ShmReplayError
+from shmreplay.tables import check_brings_no_values
 from shmreplay.windows import REACH_STRETCH, REACH_WHOLE_EPISODE
 
 if TYPE_CHECKING:
@@ -29,14 +30,17 @@ class Stream:
     """The arrays of a call, checked, and what is made of them.
 
     Attributes:
-        columns: `[N, *shape]` each, in the signature's order.
+        num_rows: N.
+        columns: `[N, *shape]` each, in the signature's order; of those in the heap a list of the N values' bytes, None
+            where there is no value; None for those that are per item.
         ends: bool `[N]`, True on an episode's last row; None if no row ends one.
         rules: what makes the items, as the core reads it; none: every row is one.
         native_ends: of a stream with these rules; see there.
         history: steps that the stream holds.
     """
 
-    columns: list[NDArray[Any]]
+    num_rows: int
+    columns: list[Any]
     ends: Flags | None
     rules: list[dict[str, Any]]
     native_ends: tuple[list[int], int, bool]
@@ -70,7 +74,7 @@ def extend(
         try:
             table._raise_status(status, "extend", timeout_s)
         except RateLimitTimeout as error:
-            done = f"{num_rows} of {len(stream.columns[0])} rows are in: see the error's .num_rows and .keys"
+            done = f"{num_rows} of {stream.num_rows} rows are in: see the error's .num_rows and .keys"
             error.args = (f"{error}. {done}",)
             raise_with(error, keys=keys, num_rows=num_rows)
         except (ShmReplayError, ValueError) as error:
@@ -81,11 +85,12 @@ def extend(
 def _read(table: TableHandle, columns: Any, episode_ends: ArrayLike | None) -> Stream:
     sig = table._sig
     num = sig.batch_size(columns)
-    arrays: list[NDArray[Any]] = [array for array in sig.canonical(columns, batch=num) if array is not None]
+    check_brings_no_values(sig, f"{table._where}: extend makes items")
+    arrays = table._conversion.checked_batch(sig.canonical(columns, batch=num))
     rules = [] if table.spec.item is None else read_rules([table.spec.item], table._where)
     compiled = [rule.native(sig, table._index, table._where) for rule in rules]
     native = native_ends(sig, rules)
-    ends = _read_ends(table, arrays, episode_ends, native)
+    ends = _read_ends(table, num, arrays, episode_ends, native)
     for rule in compiled:
         _check_next_observations(table, arrays, ends, rule, native)
         _check_priorities(table, arrays, rule)
@@ -101,19 +106,19 @@ def _read(table: TableHandle, columns: Any, episode_ends: ArrayLike | None) -> S
             )
     check_history(needed, rules, sig, room, table._where)
     history = min(needed + ITEMS_AT_ONCE, room) if compiled else 0
-    return Stream(arrays, ends if ends.any() else None, compiled, native, history)
+    return Stream(num, arrays, ends if ends.any() else None, compiled, native, history)
 
 
 def _read_ends(
     table: TableHandle,
-    arrays: list[NDArray[Any]],
+    num: int,
+    arrays: list[Any],
     episode_ends: ArrayLike | None,
     native: tuple[list[int], int, bool],
 ) -> Flags:
     """Where episodes end: as given, else where the columns say so; checked against these."""
-    num = len(arrays[0])
     columns, _, goes_across = native
-    over = _any_of(arrays, columns)
+    over = _any_of(num, arrays, columns)
     if episode_ends is None:
         return over
     given = np.asarray(episode_ends)
@@ -131,9 +136,9 @@ def _read_ends(
     return np.ascontiguousarray(given)
 
 
-def _any_of(arrays: list[NDArray[Any]], columns: list[int]) -> Flags:
+def _any_of(num: int, arrays: list[Any], columns: list[int]) -> Flags:
     """Rows in which one of these bool columns is True."""
-    found = np.zeros(len(arrays[0]), np.bool_)
+    found = np.zeros(num, np.bool_)
     for column in columns:
         found |= arrays[column]
     return found
@@ -141,7 +146,7 @@ def _any_of(arrays: list[NDArray[Any]], columns: list[int]) -> Flags:
 
 def _check_next_observations(
     table: TableHandle,
-    arrays: list[NDArray[Any]],
+    arrays: list[Any],
     ends: Flags,
     rule: dict[str, Any],
     native: tuple[list[int], int, bool],
@@ -151,7 +156,7 @@ def _check_next_observations(
     looks_ahead = any(moves for _, _, moves, _ in rule["outputs"]) and rule["reach"] != REACH_STRETCH
     if truncated < 0 or not looks_ahead:
         return
-    terminated = _any_of(arrays, [column for column in columns if column != truncated])
+    terminated = _any_of(len(ends), arrays, [column for column in columns if column != truncated])
     for row in np.flatnonzero(arrays[truncated] & ~terminated & ends)[:1]:
         raise ValueError(
             f"{table._where}: row {row} was truncated, and the table's items look at its next observation, for which "
@@ -164,7 +169,7 @@ def _longest_episode(num: int, ends: Flags) -> int:
     return max(int(np.diff(borders).max()), 1)
 
 
-def _check_priorities(table: TableHandle, arrays: list[NDArray[Any]], rule: dict[str, Any]) -> None:
+def _check_priorities(table: TableHandle, arrays: list[Any], rule: dict[str, Any]) -> None:
     """What a rule reads priorities from must be fit for it in every row, so that none fails half-way."""
     kind, _, column = rule["priority"]
     if kind not in PRIORITIES_OF_COLUMNS:

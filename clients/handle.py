@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmreplay import _core, errors
 from shmreplay.clients.blocking import (
+    explain_chunks,
     explain_inserts,
     explain_looks,
     explain_room,
@@ -17,6 +17,7 @@ from shmreplay.clients.blocking import (
 )
 from shmreplay.clients.randomness import Randomness
 from shmreplay.clients.sampling import Arrangement, Arrangements, Columns, PadTo
+from shmreplay.clients.step_conversion import StepConversion
 from shmreplay.plan import plan
 from shmreplay.tables import Table, unpack_specs
 
@@ -72,22 +73,14 @@ class Handle:
                 warned.add(what)
                 report_eviction(arena, control, spec)
 
+        self._conversion = StepConversion(self._sig, self._arena)
         self._native.bind(
             self._sig.native_plan(),
-            [(leaf.spec.dtype, leaf.spec.shape) for leaf in self._sig.leaves],
-            self._sig.canonical,
-            self._canonical_batch(),
+            [None if leaf.spec.in_heap else (leaf.spec.dtype, leaf.spec.shape) for leaf in self._sig.leaves],
+            self._conversion.step,
+            self._conversion.batch,
             observe,
         )
-
-    def _canonical_batch(self) -> Callable[[object], tuple[list[Any], int]]:
-        sig = self._sig
-
-        def convert(steps: object) -> tuple[list[Any], int]:
-            n = sig.batch_size(steps)
-            return sig.canonical(steps, batch=n), n
-
-        return convert
 
     @property
     def name(self) -> str:
@@ -167,6 +160,8 @@ class Handle:
             )
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or ValueError
+        if status == _core.STATUS_ARENA_FULL:
+            message = f"{message}: {explain_chunks(self._arena)}"
         raise_with(error(f"{self._where}: {call}: {message}{self._limits_named(message)}"), **parts)
 
     def _limits_named(self, message: str) -> str:
@@ -199,12 +194,12 @@ class Handle:
             f"{self._where}: {call} not admitted within {timeout_s} s{done}: {reason}", **parts
         )
 
-    def _warn_if_stale(self, updated: int, asked: int) -> None:
+    def _warn_if_stale(self, updated: int, asked: int, call: str = "update_priorities") -> None:
         if updated > 0 or asked == 0 or self._warned_stale:
             return
         self._warned_stale = True
         warnings.warn(
-            f"{self._where}: update_priorities hit none of {asked} items; they are gone by now, or the keys are of "
+            f"{self._where}: {call} hit none of {asked} items; they are gone by now, or the keys are of "
             "another table. Said once.",
             stacklevel=3,
         )

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay import structure
+from shmreplay import _core, structure
+from shmreplay.clients.decoding import padded
 from shmreplay.errors import ShmReplayError, SignatureMismatch
+from shmreplay.leaves import Leaf
 
 if TYPE_CHECKING:
     from shmreplay.clients.stream_handle import StreamHandle
@@ -34,8 +36,10 @@ class Selection:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of `numpy()`: the step axis first, unless an int selected one step."""
-        shape = self._writer._sig.leaves[self.column].spec.shape
-        return tuple(shape) if self.is_squeezed else (len(self.steps), *shape)
+        spec = self._writer._sig.leaves[self.column].spec
+        if None in spec.shape:
+            return self.numpy().shape
+        return spec.least_shape if self.is_squeezed else (len(self.steps), *spec.least_shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -43,14 +47,29 @@ class Selection:
         return self._writer._sig.leaves[self.column].spec.dtype
 
     def numpy(self) -> NDArray[Any]:
-        """A copy of the selected values.
+        """A copy of the selected values; rows of variable shape are padded with 0 to the longest.
+
+        A value of an optional column that a step left out is 0.
 
         Raises:
             ShmReplayError: a step has left the history.
             SignatureMismatch: a step lacks the column.
+            TypeError: the table has no signature, its steps are no arrays.
         """
-        rows = [self._writer._cell(step, self.column) for step in self.steps]
-        return rows[0] if self.is_squeezed else np.stack(rows) if rows else np.empty(self.shape, self.dtype)
+        return as_array(self._values(), self._writer._sig.leaves[self.column], self.is_squeezed)
+
+    def tolist(self) -> Any:
+        """The selected values, without padding: a list, or the value itself if an int selected one step. In a table
+        without a signature they are what was put in.
+
+        Raises:
+            ShmReplayError, SignatureMismatch: as `numpy`.
+        """
+        values = self._values()
+        return values[0] if self.is_squeezed else values
+
+    def _values(self) -> list[Any]:
+        return [self._writer._cell(step, self.column) for step in self.steps]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -74,6 +93,31 @@ class Selection:
         return f"<steps {list(self.steps)} of column {self._writer._sig.leaves[self.column].path!r}>"
 
 
+def as_array(values: list[Any], leaf: Leaf, is_squeezed: bool) -> NDArray[Any]:
+    """Values of a column's steps as one array, rows of variable shape padded; the only one's own if squeezed."""
+    if leaf.is_whole_step:
+        raise TypeError("the table has no signature, its steps are no arrays; use tolist()")
+    if is_squeezed:
+        return cast(NDArray[Any], values[0])
+    if None in leaf.spec.shape:
+        return padded(leaf, values)[0]
+    return np.stack(values) if values else np.empty((0, *leaf.spec.least_shape), leaf.spec.dtype)
+
+
+def check_has_steps(leaf: Leaf, where: str) -> None:
+    """Raises TypeError for a column that items bring."""
+    if leaf.spec.is_per_item:
+        raise TypeError(f"{where}: it is per item, steps have none; items bring it, create_item(values=...)")
+
+
+def cell_value(cell: Any, leaf: Leaf) -> Any:
+    """The value that the core read of one step: an array, 0 where an optional column has none; in a table without a
+    signature whatever was put in."""
+    if cell is _core.NO_VALUE:
+        return np.zeros(leaf.spec.least_shape, leaf.spec.dtype)
+    return leaf.codec.decode(cell) if leaf.spec.in_heap else cell
+
+
 class ColumnHistory:
     """The held steps of one column, oldest first, an open row last. Index it as a list: ints, slices, lists of ints."""
 
@@ -85,6 +129,7 @@ class ColumnHistory:
         return int(self._writer._native.num_steps)
 
     def __getitem__(self, index: int | slice | Sequence[int] | NDArray[np.integer[Any]]) -> Selection:
+        check_has_steps(self._writer._sig.leaves[self._column], self._where)
         n = len(self)
         first = int(self._writer._native.oldest_step)
         if isinstance(index, slice):

@@ -37,7 +37,7 @@ class TableInfo:
         blocked_inserts_total, blocked_samples_total: calls that had to wait.
         blocked_inserts_s, blocked_samples_s: seconds they waited, all together.
         last_insert_s_ago, last_sample_s_ago: seconds, good to a few milliseconds; None: never.
-        bytes: of the chunks that steps are in, of all tables of the arena.
+        bytes: of the chunks that steps are in and of the blocks in use, of all tables of the arena.
         min_priority: the smallest positive priority of a live item; 0 if there is none.
         max_priority: the largest priority of a live item; 0 if there is none.
         sum_priority: sum of the live items' priorities.

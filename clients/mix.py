@@ -100,10 +100,10 @@ class Mix:
             table._arrange(call, columns, pad_to, time_major, deadline.remaining_s()) for table in self._tables
         ]
         layout = self._layout_of(arrangements)
-        arrays: list[NDArray[Any]] | None = None
+        arrays: list[NDArray[Any] | None] | None = None
         if out is not None:
-            arrays = self._given(layout.first, out)
-        elif not time_major:
+            arrays = self._given(layout, out)
+        elif not time_major and layout.is_alike:
             arrays = layout.new_arrays(self.batch_size, [_longest(table) for table in self._tables])
         parts = Parts(self, layout)
         options = {"pad_to": pad_to, "columns": columns, "time_major": time_major, "count": count}
@@ -218,19 +218,24 @@ class Mix:
             layout = self._layout = Layout(arrangements)
         return layout
 
-    def _given(self, arrangement: Arrangement, out: Any) -> list[NDArray[Any]]:
+    def _given(self, layout: Layout, out: Any) -> list[NDArray[Any] | None]:
+        arrangement = layout.first
         if arrangement.time_major:
             raise ValueError("mix: out= goes with items first; leave time_major=True or out= away")
+        if not layout.is_alike:
+            raise ValueError("mix: a column is in the heap of one table and plain in another's; leave out= away")
         arrays = arrangement.arrays(out)
         for output, array in zip(arrangement.outputs, arrays, strict=True):
+            if output.spec.in_heap:
+                continue
             if not isinstance(array, np.ndarray) or array.ndim == 0 or len(array) != self.batch_size:
                 got = list(array.shape) if isinstance(array, np.ndarray) else type(array).__name__
                 raise ValueError(f"mix: out, {output.path!r} is {got}; expected an array of {self.batch_size} items")
         return arrays
 
-    def _slices(self, arrangement: Arrangement, arrays: Sequence[NDArray[Any]], source: int) -> Any:
+    def _slices(self, arrangement: Arrangement, arrays: Sequence[NDArray[Any] | None], source: int) -> Any:
         part = slice(self._ends[source], self._ends[source + 1])
-        return arrangement.unflatten([array[part] for array in arrays])
+        return arrangement.unflatten([None if array is None else array[part] for array in arrays])
 
     def __repr__(self) -> str:
         named = ", ".join(f"{name!r}: {n}" for name, n in zip(self.tables, self._counts, strict=True))

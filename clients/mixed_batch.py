@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.clients.batch import Batch, NativeBatch
+from shmreplay.clients.decoding import Shown
 from shmreplay.clients.sampling import Arrangement
 
 if TYPE_CHECKING:
@@ -29,10 +30,16 @@ class MixedBatch(Batch):
     """
 
     def __init__(
-        self, native: NativeBatch, arrangement: Arrangement, parts: Sequence[Batch], sources: Sequence[int], mix: Mix
+        self,
+        native: NativeBatch,
+        arrangement: Arrangement,
+        parts: Sequence[Batch],
+        sources: Sequence[int],
+        mix: Mix,
+        shown: list[Shown],
     ) -> None:
         total = sum(map(len, parts))
-        super().__init__(native, total, arrangement.items.signature, 0.0, arrangement.time_major)
+        super().__init__(native, total, arrangement.items.signature, 0.0, arrangement.time_major, shown=shown)
         self.mix = mix
         self.sources: NDArray[np.int64] = np.repeat(np.array(sources, np.int64), [len(part) for part in parts])
         self._table_probabilities = np.repeat(
@@ -52,6 +59,7 @@ class Layout:
     Attributes:
         arrangements: by table, of the options asked for.
         outputs: the first table's.
+        is_alike: whether no column is in the heap of one table and plain in another's.
         orders: by table, the place of each of those outputs among its own.
     """
 
@@ -66,6 +74,12 @@ class Layout:
             [outputs[order[o]].number for outputs, order in zip(own, self.orders, strict=True)]
             for o in range(len(self.outputs))
         ]
+        # Whether every table has each of them in the heap, or none has.
+        kinds = [
+            {outputs[order[o]].spec.in_heap for outputs, order in zip(own, self.orders, strict=True)}
+            for o in range(len(self.outputs))
+        ]
+        self.is_alike = all(len(kind) == 1 for kind in kinds)
         self.squeezed = [output.is_squeezed for output in self.outputs]
         self.columns = [output.column for output in self.outputs]
 
@@ -78,14 +92,20 @@ class Layout:
         """Whether it is the one of these."""
         return all(mine is theirs for mine, theirs in zip(self.arrangements, arrangements, strict=True))
 
-    def new_arrays(self, num_items: int, longest: Sequence[Sequence[int]]) -> list[NDArray[Any]]:
-        """For the rows of all tables, as long as the longest item of any: `longest` has rows by table and output."""
-        arrays: list[NDArray[Any]] = []
+    def new_arrays(self, num_items: int, longest: Sequence[Sequence[int]]) -> list[NDArray[Any] | None]:
+        """For the rows of all tables, as long as the longest item of any: `longest` has rows by table and output.
+
+        None for columns in the heap.
+        """
+        arrays: list[NDArray[Any] | None] = []
         for output, numbers in zip(self.outputs, self._numbers, strict=True):
+            if output.spec.in_heap:
+                arrays.append(None)
+                continue
             axes = [num_items]
             if not output.is_squeezed:
                 axes.append(output.rows or max(rows[n] for rows, n in zip(longest, numbers, strict=True)))
-            arrays.append(np.empty((*axes, *output.spec.shape), output.spec.dtype))
+            arrays.append(np.empty((*axes, *output.spec.least_shape), output.spec.dtype))
         return arrays
 
 
@@ -104,7 +124,7 @@ class Parts:
             self._batches.append(batch)
             self._sources.append(source)
 
-    def joined(self, arrays: Sequence[NDArray[Any]] | None) -> MixedBatch | None:
+    def joined(self, arrays: Sequence[NDArray[Any] | None] | None) -> MixedBatch | None:
         """All of them as one; None if there are none.
 
         Args:
@@ -112,20 +132,45 @@ class Parts:
         """
         if not self._batches:
             return None
-        if arrays is not None and not all(
-            np.may_share_memory(batch._native.data[at], arrays[0]) for batch, at in self._output(0)
-        ):
-            arrays = None
+        arrays = self._written_into(arrays)
         layout = self._layout
-        data, lengths, masks = [], [], []
+        data: list[NDArray[Any] | None] = []  # for a sampler to write to again; of columns in the heap there is none
+        shown, lengths, masks = [], [], []
         for o, squeezed in enumerate(layout.squeezed):
-            parts = [self._counted(batch, batch._native.data[at], squeezed) for batch, at in self._output(o)]
-            data.append(self._join(parts, squeezed) if arrays is None else arrays[o])
+            parts = [batch._shown[at] for batch, at in self._output(o)]
+            array = None if arrays is None else arrays[o]
+            shown.append(self._join_shown(parts, squeezed) if array is None else Shown(array[: self._num_items]))
+            data.append(shown[-1].data if array is None and shown[-1].has is None else array)
             lengths.append(np.concatenate([batch._native.lengths[at][: len(batch)] for batch, at in self._output(o)]))
-            masks.append(self._join_masks(o, squeezed, parts))
-        per_item = {name: np.concatenate([getattr(batch, name) for batch in self._batches]) for name in PER_ITEM}
+            masks.append(self._join_masks(o, squeezed, [_axes_of(part) for part in parts]))
+        per_item: dict[str, Any] = {
+            name: np.concatenate([getattr(batch, name) for batch in self._batches]) for name in PER_ITEM
+        }
         native = NativeBatch(layout.first.names, layout.squeezed, layout.columns, data, lengths, masks, **per_item)
-        return MixedBatch(native, layout.first, self._batches, self._sources, self._mix)
+        return MixedBatch(native, layout.first, self._batches, self._sources, self._mix, shown)
+
+    @property
+    def _num_items(self) -> int:
+        return sum(map(len, self._batches))
+
+    def _written_into(self, arrays: Sequence[NDArray[Any] | None] | None) -> Sequence[NDArray[Any] | None] | None:
+        """The arrays, if all batches were written into them."""
+        first = next((o for o, array in enumerate(arrays or ()) if array is not None), None)
+        if arrays is None or first is None:
+            return None
+        is_theirs = (np.may_share_memory(batch._native.data[at], arrays[first]) for batch, at in self._output(first))
+        return arrays if all(is_theirs) else None
+
+    def _join_shown(self, parts: Sequence[Shown], squeezed: bool) -> Shown:
+        """Outputs one behind the other; of columns in the heap where there is a value, and their sizes, as well."""
+        data: Any = [step for part in parts for step in part.data] if isinstance(parts[0].data, list) else None
+        if data is None:
+            data = self._join([part.data for part in parts], squeezed)
+        if all(part.has is None for part in parts):
+            return Shown(data)
+        has = self._join([_has_of(part, 1 if squeezed else 2) for part in parts], squeezed)
+        sizes = [part.sizes for part in parts if part.sizes is not None]
+        return Shown(data, has, self._join(sizes, squeezed) if sizes else None)
 
     def _output(self, o: int) -> list[tuple[Batch, int]]:
         """By part, its batch and the number there of the first table's output o."""
@@ -153,18 +198,28 @@ class Parts:
         return self._join(counted, squeezed)
 
     def _join(self, parts: Sequence[NDArray[Any]], squeezed: bool) -> NDArray[Any]:
-        """One behind the other, padded with 0 to the longest."""
+        """One behind the other, padded with 0 to the longest: of the items, and of rows of variable shape."""
         axis = self._axis(squeezed)
-        if squeezed or len({part.shape[1 - axis] for part in parts}) == 1:
-            return np.concatenate(parts, axis=axis)
-        shape = list(parts[0].shape)
+        shape = [max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True)]
         shape[axis] = sum(part.shape[axis] for part in parts)
-        shape[1 - axis] = max(part.shape[1 - axis] for part in parts)
+        others = [number for number in range(len(shape)) if number != axis]
+        if all(part.shape[number] == shape[number] for part in parts for number in others):
+            return np.concatenate(parts, axis=axis)
         joined = np.zeros(shape, parts[0].dtype)
         at = 0
         for part in parts:
-            place = [slice(part.shape[0]), slice(part.shape[1])]
+            place = [slice(size) for size in part.shape]
             place[axis] = slice(at, at + part.shape[axis])
             joined[tuple(place)] = part
             at += part.shape[axis]
         return joined
+
+
+def _axes_of(shown: Shown) -> NDArray[Any]:
+    """An array with the output's axes in front."""
+    array: NDArray[Any] = shown.data if shown.has is None else shown.has
+    return array
+
+
+def _has_of(shown: Shown, num_axes: int) -> NDArray[np.bool_]:
+    return np.ones(shown.data.shape[:num_axes], np.bool_) if shown.has is None else shown.has

@@ -13,6 +13,7 @@ from shmreplay.clients.arrays import MAX_BATCH
 from shmreplay.clients.batch import Batch
 from shmreplay.errors import InternalError, SignatureMismatch
 from shmreplay.item_structure import node_of, pack_node
+from shmreplay.leaves import Leaf
 from shmreplay.selectors import Prioritized, Selector, Uniform
 from shmreplay.signature import Signature
 from shmreplay.specs import ArraySpec
@@ -205,14 +206,22 @@ class Arrangement:
     def arrays(self, out: Any) -> list[Any]:
         """Returns the arrays of `out`, one an output shown. The core looks at each; `explain` says what is wrong.
 
+        Columns in the heap or per item have none: they come in new arrays.
+
         Raises:
-            SignatureMismatch: it is built otherwise than the batch's data.
+            SignatureMismatch: it is built otherwise than the batch's data, or has an array for such a column.
         """
         if isinstance(out, Batch):
             self._check_batch(out)
-            return list(out._native.data)
+            return [array if isinstance(array, np.ndarray) else None for array in out._native.data]
         arrays: list[Any] = []
         self._collect(self._root, out, "", arrays)
+        for number, array in zip(self._numbers, arrays, strict=True):
+            if array is not None and self._leaf(number).spec.in_heap:
+                raise SignatureMismatch(
+                    f"{self._at(number)} is {type(array).__name__}; expected None: the column is {self._leaf(number)}, "
+                    "whose values come in new arrays"
+                )
         return arrays
 
     def _check_batch(self, out: Batch) -> None:
@@ -248,10 +257,12 @@ class Arrangement:
         """Raises for the first array that the core did not take."""
         taken: list[tuple[int, NDArray[Any]]] = []
         for number, array in zip(self._numbers, arrays, strict=True):
+            if self._leaf(number).spec.in_heap:
+                continue
             expected = f"expected a writable C-contiguous array {self._shape_text(number, n)}"
             if not isinstance(array, np.ndarray):
                 raise TypeError(f"{self._at(number)} is {type(array).__name__}; {expected}; a tensor has .numpy()")
-            spec = self._items.signature.leaves[self._items.outputs[number][0]].spec
+            spec = self._leaf(number).spec
             if array.dtype != spec.dtype or not self._has_shape(number, array, n):
                 raise ValueError(f"{self._at(number)} is {array.dtype} {list(array.shape)}; {expected}")
             if not array.flags.c_contiguous:
@@ -267,19 +278,21 @@ class Arrangement:
             taken.append((number, array))
         raise InternalError(f"{self._where}: the core refused arrays that are right; please report")
 
+    def _leaf(self, number: int) -> Leaf:
+        return self._items.signature.leaves[self._items.outputs[number][0]]
+
     def _at(self, number: int) -> str:
         return f"{self._where}: out, {self._items.paths[number]!r}"
 
     def _shape_of(self, number: int, n: int) -> list[int | str]:
-        column, squeezed, _ = self._items.outputs[number]
-        shape = list(self._items.signature.leaves[column].spec.shape)
+        _, squeezed, _ = self._items.outputs[number]
+        shape = list(self._leaf(number).spec.least_shape)
         rows: int | str = self._rows.get(number, "L")
         axes = [n] if squeezed else [rows, n] if self.time_major else [n, rows]
         return [*axes, *shape]
 
     def _shape_text(self, number: int, n: int) -> str:
-        dtype = self._items.signature.leaves[self._items.outputs[number][0]].spec.dtype
-        return f"{dtype} [{', '.join(map(str, self._shape_of(number, n)))}]"
+        return f"{self._leaf(number).spec.dtype} [{', '.join(map(str, self._shape_of(number, n)))}]"
 
     def _has_shape(self, number: int, array: NDArray[Any], n: int) -> bool:
         expected = self._shape_of(number, n)
@@ -296,7 +309,8 @@ class Arrangement:
             path = self._items.paths[number]
             if squeezed:
                 continue
-            if arrays is not None and (have := arrays[i].shape[0 if self.time_major else 1]) < needed:
+            array = None if arrays is None else arrays[i]
+            if array is not None and (have := array.shape[0 if self.time_major else 1]) < needed:
                 return ValueError(
                     f"{self._where}: out, {path!r} has room for {have} rows an item, but the table's longest item has "
                     f"{needed} there; expected at least as many"

@@ -12,18 +12,17 @@ from shmreplay import _core
 from shmreplay.clients.blocking import explain_inserts
 from shmreplay.clients.history import Output
 from shmreplay.clients.rules import check_structure
+from shmreplay.clients.selection_rule import selection_rule
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
 from shmreplay.rules import Rule
 from shmreplay.signature import Signature
-from shmreplay.tables import unpack_specs
-from shmreplay.windows import REACH_HISTORY
+from shmreplay.tables import check_brings_no_values, is_end_column, unpack_specs
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from shmreplay.clients.table import TableHandle
 
-END_COLUMNS = ("terminated", "truncated")
 CLOSE_TIMEOUT_S = 10.0
 MAX_SELECTIONS = 256  # kept ready by a writer; the oldest is made anew when it comes again
 
@@ -52,6 +51,7 @@ class StreamHandle:
         index = self._table._table_index(rule.table)
         native = rule.native(self._sig, index, self._where)
         check_structure(native, self._specs[index], self._sig, f"{self._where}: pattern")
+        check_brings_no_values(self._sig, f"{self._where}: it has a pattern")
         return native
 
     def _selection(self, names: bytes, outputs: tuple[Output, ...], table: str | None) -> int:
@@ -60,7 +60,7 @@ class StreamHandle:
         if (number := self._selections.get(identity)) is not None:
             return number
         index = self._table._table_index(table)
-        rule = _selection_rule(names, outputs, index)
+        rule = selection_rule(names, outputs, index)
         check_structure(rule, self._specs[index], self._sig, f"{self._where}: trajectory")
         is_full = len(self._selections) == MAX_SELECTIONS
         oldest = next(iter(self._selections), identity)
@@ -178,12 +178,7 @@ class StreamHandle:
 
 def end_columns(signature: Signature) -> list[tuple[int, str]]:
     """Numbers and names of the columns that end an episode: bools of shape () of those names."""
-    named = [(leaf, leaf.path.rsplit("/", 1)[-1]) for leaf in signature.leaves]
-    return [
-        (leaf.index, name)
-        for leaf, name in named
-        if name in END_COLUMNS and leaf.spec.shape == () and leaf.spec.dtype == np.bool_
-    ]
+    return [(leaf.index, leaf.path.rpartition("/")[2]) for leaf in signature.leaves if is_end_column(leaf)]
 
 
 def native_ends(signature: Signature, rules: Sequence[Rule]) -> tuple[list[int], int, bool]:
@@ -191,21 +186,3 @@ def native_ends(signature: Signature, rules: Sequence[Rule]) -> tuple[list[int],
     columns = end_columns(signature)
     truncated = next((column for column, name in columns if name == "truncated"), -1)
     return [column for column, _ in columns], truncated, any(getattr(r, "across_episodes", False) for r in rules)
-
-
-def _selection_rule(names: bytes, outputs: tuple[Output, ...], table: int) -> dict[str, Any]:
-    ranges = [piece for _, _, _, slices in outputs for piece in slices]
-    return {
-        "table": table,
-        "lo": min(begin if step > 0 else end + 1 for begin, end, step in ranges),
-        "hi": max(end if step > 0 else begin + 1 for begin, end, step in ranges),
-        "period": 1,
-        "at_start": 0,
-        "at_end": 0,
-        "reach": REACH_HISTORY,
-        "is_strict": True,
-        "names": names,
-        "outputs": list(outputs),
-        "conditions": [],
-        "priority": (0, 0.0, 0),
-    }

@@ -10,15 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core, errors
-from shmreplay.checks import check_float
+from shmreplay.checks import check_float, check_int
 from shmreplay.clients.arrays import check_count, float_array, key_array
 from shmreplay.clients.batch import Batch, NativeBatch
+from shmreplay.clients.decoding import Ragged, check_ragged
 from shmreplay.clients.extend import extend
 from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Handle, raise_closed, raise_with
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
 from shmreplay.clients.sampler import Sampler, table_sampler
 from shmreplay.clients.sampling import Columns, PadTo, check_draws, spread, too_few_items
+from shmreplay.clients.update_data import mutable_arrays
 from shmreplay.clients.vector_writer import VectorWriter
 from shmreplay.clients.view import View, open_view
 from shmreplay.clients.writer import Writer
@@ -42,7 +44,8 @@ class TableHandle(Handle):
         """Inserts one step as one item, an episode of its own.
 
         Args:
-            step: values in the table's structure, each of its column's dtype and shape; copied.
+            step: values in the table's structure, each of its column's dtype and shape; copied. Columns that are per
+                item are among them.
             priority: finite, >= 0. None: the largest live one if that is positive, else 1 (for a Prioritized sampler;
                 1 for others).
             timeout_s: seconds to wait for the rate limiter and, in tables that keep their items, for room.
@@ -58,10 +61,13 @@ class TableHandle(Handle):
         """
         if self._has_spans:
             self._refuse_single_steps("insert")
+        values = None
+        if self._sig.item_leaves:
+            step, values = self._conversion.step_with_values(step)
         while True:
             if self._client.is_closed:
                 raise_closed(self._name)
-            key = self._native.insert(step, priority, timeout_s)
+            key = self._native.insert(step, priority, timeout_s, values)
             if key > 0:
                 return key
             if key == _core.BAD_PRIORITY:
@@ -74,7 +80,9 @@ class TableHandle(Handle):
         """Inserts N steps as N items, in order.
 
         Args:
-            steps: the table's structure with arrays `[N, *shape]`.
+            steps: the table's structure with arrays `[N, *shape]`. Columns that are of variable shape, optional or
+                compressed may have a list of N values, optional ones None among them; in a table without a signature it
+                is a list of N steps.
             priorities: `[N]` finite, >= 0, or None as in `insert`.
             timeout_s: as in `insert`, for all of them together.
 
@@ -88,13 +96,16 @@ class TableHandle(Handle):
         """
         if self._has_spans:
             self._refuse_single_steps("insert_batch")
-        values = None if priorities is None else float_array(self._where, "priorities", priorities)
+        wanted = None if priorities is None else float_array(self._where, "priorities", priorities)
+        values = None
+        if self._sig.item_leaves:
+            steps, values = self._conversion.batch_with_values(steps)
         while True:
             self._check_open()
             keys: NDArray[np.int64]
-            status, done, keys, raised, bad = self._native.insert_batch(steps, values, timeout_s)
-            if bad >= 0 and values is not None:
-                raise ValueError(f"{self._where}: priorities[{bad}] is {values[bad]}; {EXPECTED_PRIORITY}")
+            status, done, keys, raised, bad = self._native.insert_batch(steps, wanted, timeout_s, values)
+            if bad >= 0 and wanted is not None:
+                raise ValueError(f"{self._where}: priorities[{bad}] is {wanted[bad]}; {EXPECTED_PRIORITY}")
             if raised is not None:
                 raise_with(raised, keys=keys[:done])
             if status == 0:
@@ -115,7 +126,7 @@ class TableHandle(Handle):
         it. A window that looks behind the last row is made only if an episode ends there.
 
         Args:
-            columns: the table's structure with arrays `[N, *shape]`.
+            columns: the table's structure with arrays `[N, *shape]`, or lists as in `insert_batch`.
             episode_ends: bool `[N]`, True on an episode's last row. None: where the columns `terminated` or `truncated`
                 are True, if the table has them. It has to be True there, unless the item goes across episodes.
             count: False neither waits for the rate limiter nor moves it, paused or not: the items are in the table, so
@@ -217,6 +228,7 @@ class TableHandle(Handle):
         count: bool = True,
         replacement: bool = True,
         stratified: bool = False,
+        ragged: Ragged = "pad",
     ) -> Batch:
         """Draws n items by the table's sampler, with replacement where it is random.
 
@@ -231,12 +243,15 @@ class TableHandle(Handle):
             columns: names of the outputs to show, such as "observation", "observation/camera" or a window's
                 "next_observation"; nothing else is read. None: all.
             out: what to write into: writable C-contiguous arrays in the structure of `data`, of its dtypes and shapes
-                `[n, L, ...]`, or an earlier batch. `batch.data` are views of them; L pads as `pad_to` does.
+                `[n, L, ...]`, or an earlier batch. `batch.data` are views of them; L pads as `pad_to` does. None for
+                columns in the heap or per item, which come in new arrays.
             time_major: `[L, B, ...]` where there is a step axis, in data and mask.
             count: False draws without asking the limiter, and moves no counter and deletes nothing: a look.
             replacement: False draws no item twice: each in proportion to its weight among those that are left, or the
                 n first of a Fifo or Lifo sampler, the n best of a heap. `.probabilities` are those of a single draw.
             stratified: draws item i from the i-th of n equal parts of the total weight (Uniform and Prioritized).
+            ragged: what rows of variable shape become: "pad", padded with 0 to the longest in the batch, or "concat",
+                one array of all rows of the batch one behind the other; `Batch.sizes` says how many each has.
 
         Returns:
             Up to n items, in the order drawn. `.data` has the table's structure with an array a column:
@@ -250,10 +265,12 @@ class TableHandle(Handle):
                 KeyboardInterrupt among it, carries them too.
             ValueError: n or at_least is out of range; the table's longest item has more rows than `pad_to` or `out`; an
                 array of `out` has another dtype or shape, is read-only or not contiguous, or shares another's memory;
-                without replacement, there are fewer items of positive priority, where any is positive.
+                without replacement, there are fewer items of positive priority, where any is positive; `ragged` is
+                unknown, or a column's rows can not be joined.
             SignatureMismatch: `columns`, `pad_to` or `out` name what the items do not have; `out` lacks an output.
             TypeError: n is no integer, or an option is of another type.
         """
+        check_ragged(self._where, ragged, self._sig)
         n = check_count(self._where, "n", n)
         enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
         check_draws(self._where, self._spec.sampler, replacement, stratified)
@@ -274,7 +291,9 @@ class TableHandle(Handle):
             status, done, parts, smallest, raised, available = self._native.sample(
                 n, enough, count, not replacement, uniforms, timeout_s, layout, arrays
             )
-            batch = None if parts is None else Batch(NativeBatch(*parts), done, self._sig, smallest, bool(time_major))
+            batch = None
+            if parts is not None:
+                batch = Batch(NativeBatch(*parts), done, self._sig, smallest, bool(time_major), ragged)
             if status == 0 and batch is not None:
                 return batch
             if raised is not None:
@@ -344,13 +363,16 @@ class TableHandle(Handle):
         """
         return open_view(self, n, timeout_s)
 
-    def get(self, keys: ArrayLike, timeout_s: float | None = None, columns: Columns = None) -> Batch:
+    def get(
+        self, keys: ArrayLike, timeout_s: float | None = None, columns: Columns = None, ragged: Ragged = "pad"
+    ) -> Batch:
         """The live ones of the items, in the order given; moves no counter. An empty batch if none is left.
 
         Args:
             keys: int64 `[K]`, as `batch.keys`.
             timeout_s: seconds to wait for the arena's lock.
             columns: names of the outputs to show, as in `sample`; None: all.
+            ragged: as of `sample`.
 
         Returns:
             A batch of B <= K items, shaped as by `sample`.
@@ -358,7 +380,9 @@ class TableHandle(Handle):
         Raises:
             TypeError: the keys are not int64.
             SignatureMismatch: `columns` names what the items do not have.
+            ValueError: as `sample`, for `ragged`.
         """
+        check_ragged(self._where, ragged, self._sig)
         wanted = key_array(self._where, keys)
         layout = None
         if columns is not None:
@@ -369,7 +393,7 @@ class TableHandle(Handle):
             if raised is not None:
                 raise raised
             if status == 0 and parts is not None:
-                return Batch(NativeBatch(*parts), done, self._sig, 0.0)
+                return Batch(NativeBatch(*parts), done, self._sig, 0.0, ragged=ragged)
             if status == 0:
                 return self._arrange("get", columns, None, False, timeout_s).empty()
             if not self._recover(status):
@@ -417,6 +441,41 @@ class TableHandle(Handle):
                 return int(updated)
             if not self._recover(status):
                 self._raise_status(status, "update_priorities", timeout_s)
+
+    def update_data(self, keys: ArrayLike, values: Any, at: int = 0, timeout_s: float | None = None) -> int:
+        """Changes stored values of mutable columns, for everybody: items share their steps.
+
+        A reader sees a step's old value or the new one, never a mix, whatever becomes of this process. Items that are
+        gone are skipped, and so are places that have no real step.
+
+        Args:
+            keys: int64 `[K]`, as `batch.keys`.
+            values: the table's structure with arrays `[K, k, *shape]` for the mutable columns that are to change, and
+                without the others. Row j is for the step at place `at` + j of the item, counted as in a batch, padding
+                included; one-step items have place 0 only.
+            at: the first place, >= 0.
+            timeout_s: seconds to wait for the arena's lock.
+
+        Returns:
+            How many items were still there. A call that hits none warns once.
+
+        Raises:
+            SignatureMismatch: a value does not fit, or is of a column that is not mutable; nothing was changed.
+            TypeError: the keys are not int64.
+            ValueError: `at` is out of range.
+            RateLimitTimeout: the lock was not to be had in time; some items may have changed.
+        """
+        wanted = key_array(self._where, keys)
+        at = check_int(self._where, "at", at, 0)
+        columns = mutable_arrays(self._sig, values, len(wanted))
+        while True:
+            self._check_open()
+            status, updated = self._native.update_data(wanted, columns, at, timeout_s)
+            if status == 0:
+                self._warn_if_stale(updated, len(wanted), "update_data")
+                return int(updated)
+            if not self._recover(status):
+                self._raise_status(status, "update_data", timeout_s)
 
     def delete(self, keys: ArrayLike, timeout_s: float | None = None) -> int:
         """Deletes items; keys of items that are gone are skipped.

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.clients.history import as_array, check_has_steps
+
 if TYPE_CHECKING:
     from shmreplay.clients.vector_writer import VectorWriter
 
@@ -32,9 +34,21 @@ class VectorSelection:
         Raises:
             ShmReplayError: the stream holds fewer steps, or has none of that number.
             SignatureMismatch: a step lacks the column.
+            TypeError: the table has no signature, its steps are no arrays.
         """
-        rows = [self._writer._cell(stream, step, self.column) for step in self.steps]
-        return rows[0] if self.is_squeezed else np.stack(rows)
+        return as_array(self._values(stream), self._writer._sig.leaves[self.column], self.is_squeezed)
+
+    def tolist(self, stream: int) -> Any:
+        """The values in one stream, without padding: a list, or the value itself if an int selected one step.
+
+        Raises:
+            ShmReplayError, SignatureMismatch: as `numpy`.
+        """
+        values = self._values(stream)
+        return values[0] if self.is_squeezed else values
+
+    def _values(self, stream: int) -> list[Any]:
+        return [self._writer._cell(stream, step, self.column) for step in self.steps]
 
     def _offsets(self) -> list[int]:
         return [step + 1 for step in self.steps]
@@ -51,6 +65,7 @@ class VectorColumnHistory:
         self._column = column
 
     def __getitem__(self, index: int | slice | Sequence[int] | NDArray[np.integer[Any]]) -> VectorSelection:
+        check_has_steps(self._writer._sig.leaves[self._column], self._where)
         if isinstance(index, slice):
             return VectorSelection(self._writer, self._column, self._sliced(index), False)
         if isinstance(index, (list, tuple, range)) or (isinstance(index, np.ndarray) and index.ndim > 0):

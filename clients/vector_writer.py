@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgpack
 import numpy as np
@@ -13,12 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from shmreplay import _core, structure
 from shmreplay.clients.arrays import float_array
 from shmreplay.clients.handle import EXPECTED_PRIORITY, raise_with
-from shmreplay.clients.history import expired, missing, read_trajectory
+from shmreplay.clients.history import cell_value, expired, missing, read_trajectory
+from shmreplay.clients.selection_rule import with_item_values
 from shmreplay.clients.stream_handle import StreamHandle, native_ends
 from shmreplay.clients.vector_history import VectorSelection, vector_history_of
 from shmreplay.clients.writer import NO_KEYS
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
 from shmreplay.rules import Rule
+from shmreplay.tables import check_brings_no_values
 
 if TYPE_CHECKING:
     from shmreplay.clients.table import TableHandle
@@ -107,7 +109,9 @@ class VectorWriter(StreamHandle):
         self._check_open()
         rows = self._rows(mask, streams)
         if partial or self._native.any_open:
-            arrays = self._sig.canonical(steps, batch=rows.num, present=set())
+            arrays = self._columns(steps, rows.num)
+            if not partial:
+                self._leave_out(arrays)
             answer = self._native.write_open(arrays, not partial, rows.numbers, rows.streams, priority, timeout_s)
         else:
             answer = self._native.append(steps, rows.num, rows.numbers, rows.streams, priority, timeout_s)
@@ -150,11 +154,14 @@ class VectorWriter(StreamHandle):
             given = "neither length= nor trajectory= is" if length is None else "length= and trajectory= are both"
             kind = TypeError if length is None else ValueError
             raise kind(f"{self._where}: create_items: {given} given; expected one of them")
+        check_brings_no_values(self._sig, f"{self._where}: create_items makes an item")
         rows = self._rows(mask, None)
         values = self._priorities(priorities, rows)
         selection = -1
         if trajectory is not None:
-            node, outputs = read_trajectory(trajectory, self, VectorSelection)
+            node, outputs = with_item_values(
+                *read_trajectory(trajectory, self, VectorSelection), self._sig, f"{self._where}, trajectory"
+            )
             selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), None)
         else:
             self._check_no_item_declared()
@@ -196,7 +203,11 @@ class VectorWriter(StreamHandle):
         rows = self._rows(mask, None)
         arrays = None
         if final_steps is not None:
-            arrays = self._sig.canonical(final_steps, batch=rows.num, present=set())
+            arrays = self._columns(final_steps, rows.num)
+        elif self._native.any_open and self._sig.has_optional:
+            arrays = [None] * len(self._sig.leaves)
+        if arrays is not None:
+            self._leave_out(arrays)
         answer = self._native.end_episodes(arrays, clear_history, rows.numbers, rows.streams, priority, timeout_s)
         keys = [NO_KEYS] * rows.num
         if answer[5] is not None:
@@ -222,6 +233,16 @@ class VectorWriter(StreamHandle):
     def episode_steps(self) -> NDArray[np.int64]:
         """Finished steps of each stream's current episode; int64 `[N]`."""
         return np.array([self._native.episode_steps(stream) for stream in range(self._num_streams)], np.int64)
+
+    def _columns(self, steps: Any, num: int) -> list[Any]:
+        """Columns of rows that stay open or are finished."""
+        return self._table._conversion.checked_batch(self._sig.canonical(steps, batch=num, present=set()))
+
+    def _leave_out(self, columns: list[Any]) -> None:
+        """Rows that are finished have no value of optional columns that they lack."""
+        for leaf in self._sig.leaves:
+            if leaf.spec.optional and not leaf.spec.is_per_item and columns[leaf.index] is None:
+                columns[leaf.index] = _core.NO_VALUE
 
     def _rows(self, mask: ArrayLike | None, streams: ArrayLike | None) -> Rows:
         owners = np.arange(self._num_streams) if streams is None else self._read_streams(streams)
@@ -317,7 +338,7 @@ class VectorWriter(StreamHandle):
             )
         self._raise_status(code, call, timeout_s, self._native.blocking_table(stream), at)
 
-    def _cell(self, stream: int, step: int, column: int) -> NDArray[Any]:
+    def _cell(self, stream: int, step: int, column: int) -> Any:
         """A copy of one stream's cell, its step counted from the newest, -1."""
         self._check_open()
         if self._native.forked:
@@ -332,4 +353,4 @@ class VectorWriter(StreamHandle):
         value = self._native.read_cell(stream, at, column)
         if value is None:
             raise missing(where, path, at)
-        return cast(NDArray[Any], value)
+        return cell_value(value, self._sig.leaves[column])

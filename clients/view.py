@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from shmreplay import _core
 from shmreplay.clients.arrays import check_count
+from shmreplay.clients.decoding import Shown, mask_of, show_item
 from shmreplay.clients.handle import raise_with
+from shmreplay.codecs import Bytes
 from shmreplay.errors import ShmReplayError
 from shmreplay.item_structure import unflatten_outputs
 from shmreplay.signature import Signature
@@ -25,7 +28,8 @@ class NativeItem(NamedTuple):
 
     names: bytes
     squeezed: Sequence[bool]
-    data: Sequence[NDArray[Any]]
+    columns: Sequence[int]
+    data: Sequence[Any]  # of columns in the heap their bytes and sizes, of those that are per item None
     is_view: Sequence[bool]
     masks: Sequence[NDArray[np.bool_] | None]
     key: int
@@ -35,12 +39,14 @@ class NativeItem(NamedTuple):
     episode: int
     step: int
     age: int
+    values: Bytes | None = None  # what it brought
 
     def copied(self) -> NativeItem:
         """The same, without memory of the arena."""
         data = [array.copy() if is_view else array for array, is_view in zip(self.data, self.is_view, strict=True)]
         for array in data:
-            array.flags.writeable = False
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
         return self._replace(data=data, is_view=[False] * len(data))
 
 
@@ -71,14 +77,25 @@ class ViewedItem:
         release.
         """
         self._view._check_held()
-        return self._structured(self._native.data)
+        return self._structured([shown.data for shown in self._shown])
+
+    @property
+    def sizes(self) -> Any:
+        """In data's structure: as `Batch.sizes`, int32 `[rows, k]` or `[k]` of columns of variable shape, else None."""
+        self._view._check_held()
+        return self._structured([shown.sizes for shown in self._shown])
+
+    @cached_property
+    def _shown(self) -> list[Shown]:
+        return show_item(self._native, self._view._signature)
 
     @property
     def is_view(self) -> Any:
         """In data's structure: True where the array is the arena's memory, False where it is a private copy.
 
-        A copy is made where the rows do not lie at one stride (they cross into another chunk), where rows are padding,
-        and of what was drawn before the call had to wait for the rate limiter.
+        A copy is made of what is in the heap, mutable or per item, where the rows do not lie at one stride (they cross
+        into another chunk), where rows are padding, and of what was drawn before the call had to wait for the rate
+        limiter.
         """
         return self._structured(self._native.is_view)
 
@@ -88,8 +105,8 @@ class ViewedItem:
         self._view._check_held()
         native = self._native
         masks = [
-            np.ones(() if squeezed else len(data), np.bool_) if mask is None else mask
-            for mask, data, squeezed in zip(native.masks, native.data, native.squeezed, strict=True)
+            mask_of(mask, shown, 0 if squeezed else 1)
+            for mask, shown, squeezed in zip(native.masks, self._shown, native.squeezed, strict=True)
         ]
         return self._structured(masks)
 

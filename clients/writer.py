@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core, structure
-from shmreplay.clients.history import Selection, expired, history_of, missing, read_trajectory
+from shmreplay.clients.history import Selection, cell_value, expired, history_of, missing, read_trajectory
+from shmreplay.clients.selection_rule import with_item_values
 from shmreplay.clients.stream_handle import StreamHandle, native_ends
+from shmreplay.codecs import Bytes
 from shmreplay.errors import SignatureMismatch
 from shmreplay.rules import Rule
 
@@ -45,7 +47,8 @@ class Writer(StreamHandle):
         """Appends a step; its values are copied.
 
         Args:
-            step: values in the table's structure. With `partial`, or while a row is open, columns may be left out.
+            step: values in the table's structure. With `partial`, or while a row is open, columns may be left out;
+                optional ones always, and those that are per item never belong to a step.
             partial: leave the row open: a later append adds columns to it, `create_item` sees it as the newest step,
                 and `end_episode` makes it the final one.
             priority: of the items that windows and patterns make, where these do not say; None as in
@@ -78,13 +81,35 @@ class Writer(StreamHandle):
         if not partial and self._native.needs_end_episode:
             self._raise_status(_core.NEEDS_END_EPISODE, "append", timeout_s)
         present = set(self._native.present())
-        arrays = self._sig.canonical(step, present=present)
+        arrays = self._table._conversion.checked(self._sig.canonical(step, present=present))
+        if not partial:
+            self._leave_out(arrays, present)
         if not partial and (missing := [leaf.path for leaf in self._sig.leaves if leaf.index not in present]):
             raise SignatureMismatch(
                 f"{self._where}, column {missing[0]!r}: missing, and this append would finish the row; give "
                 f"{', '.join(map(repr, missing))} too, or append with partial=True"
             )
         return self._keys(self._native.write_open(arrays, not partial, priority, timeout_s), "append", timeout_s)
+
+    def _leave_out(self, columns: list[Any], present: set[int]) -> None:
+        """Of a row that is finished: optional columns that it lacks have no value, per-item ones do not count."""
+        for leaf in self._sig.leaves:
+            if leaf.index in present:
+                continue
+            if leaf.spec.is_per_item:
+                present.add(leaf.index)
+            elif leaf.spec.optional:
+                columns[leaf.index] = _core.NO_VALUE
+                present.add(leaf.index)
+
+    def _finish_final_row(self, priority: float | None, timeout_s: float | None) -> None:
+        """Of the row that is open at the end of an episode: what is optional and not there has no value."""
+        if not self._native.row_is_open or self._native.is_ending:
+            return
+        columns: list[Any] = [None] * len(self._sig.leaves)
+        self._leave_out(columns, set(self._native.present()))
+        if any(column is not None for column in columns):
+            self._keys(self._native.write_open(columns, False, priority, timeout_s), "end_episode", timeout_s)
 
     def _keys(self, answer: Any, call: str, timeout_s: float | None) -> NDArray[np.int64]:
         """What a native call that makes items answered: their keys, or the exception that its status stands for."""
@@ -117,8 +142,9 @@ class Writer(StreamHandle):
                 `{"stack": writer.history["observation"][-4:], "action": writer.history["action"][-1]}`; an int has no
                 step axis. Every selected step must have its column.
             table: name of the table that gets the item, one of the writer's arena; None: the writer's own.
-            values: not supported yet.
-            timeout_s: seconds to wait for the rate limiter.
+            values: what the item brings for columns that are per item, in the structure of the signature without the
+                others, such as `{"goal": goal}`. In batches they are under their own names, without a step axis.
+            timeout_s: seconds to wait for the rate limiter, and for room for `values`.
 
         Returns:
             The item's key.
@@ -134,12 +160,10 @@ class Writer(StreamHandle):
                 item would reach back over the end of an episode (`end_episode(clear_history=False)`) whose last step
                 lacks a column.
         """
-        if values is not None:
-            raise ValueError(f"{self._where}: values= comes with per-item columns and is not supported yet")
         if trajectory is not None:
             if length is not None:
                 raise ValueError(f"{self._where}: length= and trajectory= are both given; expected one of them")
-            return self._create_selected(trajectory, table, priority, timeout_s)
+            return self._create_selected(trajectory, values, table, priority, timeout_s)
         if table is not None and table != self._table.name:
             raise ValueError(
                 f"{self._where}: table={table!r} goes with trajectory=; length= makes items of its own table"
@@ -157,7 +181,7 @@ class Writer(StreamHandle):
                 f"{self._where}: length is {length}, but the writer holds {self._native.num_steps} steps of this "
                 f"episode (history={self._history}); wait for more steps, or make the writer with a longer history"
             )
-        key = self._native.create_item(length, priority, timeout_s)
+        key = self._native.create_item(length, priority, timeout_s, self._item_values(values))
         if key <= 0:
             self._raise_not_made(key, length, priority, timeout_s)
         return key
@@ -182,13 +206,19 @@ class Writer(StreamHandle):
             )
         self._raise_status(-key, "create_item", timeout_s, self._native.blocking_table)
 
+    def _item_values(self, values: Any) -> Bytes | None:
+        return self._table._conversion.checked_values(self._sig.item_values(values))
+
     def _create_selected(
-        self, trajectory: Any, table: str | None, priority: float | None, timeout_s: float | None
+        self, trajectory: Any, values: Any, table: str | None, priority: float | None, timeout_s: float | None
     ) -> int:
         self._check_open()
-        node, outputs = read_trajectory(trajectory, self, Selection)
+        brought = self._item_values(values)
+        node, outputs = with_item_values(
+            *read_trajectory(trajectory, self, Selection), self._sig, f"{self._where}, trajectory"
+        )
         selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), table)
-        key = self._native.create_selected(selection, priority, timeout_s)
+        key = self._native.create_selected(selection, priority, timeout_s, brought)
         if isinstance(key, int) and key > 0:
             return key
         if key == _core.BAD_PRIORITY:
@@ -224,6 +254,7 @@ class Writer(StreamHandle):
         if final_step is not None and not self._native.is_ending:
             self.append(final_step, partial=True, priority=priority, timeout_s=timeout_s)
         try:
+            self._finish_final_row(priority, timeout_s)
             return self._keys(self._native.end_episode(clear_history, priority, timeout_s), "end_episode", timeout_s)
         except BaseException:
             if not self._native.is_ending:
@@ -236,17 +267,17 @@ class Writer(StreamHandle):
         self._check_open()
         return history_of(self)
 
-    def _cell(self, step: int, column: int) -> NDArray[Any]:
+    def _cell(self, step: int, column: int) -> Any:
         self._check_open()
         if self._native.forked:
             self._raise_status(_core.STATUS_FORKED, "history", None)
-        path = self._sig.leaves[column].path
+        leaf = self._sig.leaves[column]
         if step < self._native.oldest_step:
-            raise expired(self._where, path, step, self._native.oldest_step)
+            raise expired(self._where, leaf.path, step, self._native.oldest_step)
         value = self._native.read_cell(step, column)
         if value is None:
-            raise missing(self._where, path, step)
-        return cast(NDArray[Any], value)
+            raise missing(self._where, leaf.path, step)
+        return cell_value(value, leaf)
 
     @property
     def episode_steps(self) -> int:

@@ -48,6 +48,8 @@ ArenaSpec arena_spec(nb::dict d) {
   s.num_chunks = nb::cast<uint32_t>(d["num_chunks"]);
   s.max_streams = nb::cast<uint32_t>(d["max_streams"]);
   s.max_sessions = nb::cast<uint32_t>(d["max_sessions"]);
+  s.num_blocks = nb::cast<uint32_t>(d["num_blocks"]);
+  s.block_bytes = nb::cast<uint32_t>(d["block_bytes"]);
   const auto specs = nb::cast<nb::bytes>(d["specs"]);
   s.specs.assign(specs.c_str(), specs.size());
   for (nb::handle t : tables) s.tables.push_back(table_spec(nb::cast<nb::dict>(t)));
@@ -61,6 +63,7 @@ nb::dict plan(nb::dict native) {
   d["index_bytes"] = p.index_bytes;
   d["data_bytes"] = p.data_bytes;
   d["chunk_bytes"] = p.geometry.chunk_bytes;
+  d["heap_bytes"] = uint64_t{p.geometry.num_blocks} * p.geometry.block_bytes;
   d["item_index_bytes"] = (p.offsets.end - p.offsets.items) / p.geometry.total_items;
   return d;
 }
@@ -122,6 +125,11 @@ NB_MODULE(_core, m) {
   m.attr("COLUMN_TWICE") = kColumnTwice;
   m.attr("COLUMN_MISSING") = kColumnMissing;
   m.attr("LACKS_COLUMN") = kLacksColumn;
+  no_value() = nb::module_::import_("builtins").attr("object")().release().ptr();
+  m.attr("NO_VALUE") = nb::handle(no_value());
+  m.attr("HEAP_COLUMN") = static_cast<uint32_t>(kHeapColumn);
+  m.attr("MUTABLE_COLUMN") = static_cast<uint32_t>(kMutableColumn);
+  m.attr("PER_ITEM_COLUMN") = static_cast<uint32_t>(kPerItemColumn);
   nb::dict status;
   for (const StatusError& e : kStatusErrors) status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
   m.attr("STATUS_ERRORS") = status;
@@ -194,8 +202,9 @@ NB_MODULE(_core, m) {
 
   nb::class_<TableHandle>(m, "Table", "One table of a mapped arena.")
       .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none())
-      .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
-      .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none())
+      .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none(), "values"_a.none() = nb::none())
+      .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none(),
+           "values"_a.none() = nb::none())
       .def("extend", &extend_table, "arrays"_a, "row_ends"_a.none(), "history"_a, "ends"_a, "rules"_a, "clear_history"_a,
            "counted"_a, "timeout_s"_a.none())
       .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
@@ -204,6 +213,7 @@ NB_MODULE(_core, m) {
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
+      .def("update_data", &TableHandle::update_data, "keys"_a, "updates"_a, "at"_a, "timeout_s"_a.none())
       .def("delete", &TableHandle::remove, "keys"_a, "timeout_s"_a.none())
       .def("reset", &TableHandle::reset, "timeout_s"_a.none() = nb::none())
       .def("set_rate_limiter", &TableHandle::set_rate_limiter, "samples_per_insert"_a, "min_size_to_sample"_a, "min_diff"_a,
@@ -231,8 +241,9 @@ NB_MODULE(_core, m) {
       .def("go_on", &WriterHandle::go_on, "timeout_s"_a.none())
       .def("present", &WriterHandle::present)
       .def("set_selection", &WriterHandle::set_selection, "number"_a, "rule"_a)
-      .def("create_selected", &WriterHandle::create_selected, "selection"_a, "priority"_a.none(), "timeout_s"_a.none())
-      .def("create_item", &WriterHandle::create_item, "length"_a, "priority"_a.none(), "timeout_s"_a.none())
+      .def("create_selected", &WriterHandle::create_selected, "selection"_a, "priority"_a.none(), "timeout_s"_a.none(),
+           "values"_a.none() = nb::none())
+      .def("create_item", &WriterHandle::create_item, "length"_a, "priority"_a.none(), "timeout_s"_a.none(), "values"_a.none() = nb::none())
       .def("end_episode", &WriterHandle::end_episode, "clear_history"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("close", &WriterHandle::close, "timeout_s"_a.none())
       .def("read_cell", &WriterHandle::read_cell, "step"_a, "column"_a)

@@ -5,8 +5,9 @@ This is the slow path: the native code takes what fits as it is and leaves the r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from shmreplay.specs import ArraySpec, refusal
 from shmreplay.structure import DictNode, LeafNode, Node, SeqNode, child_paths, kind_text, named_fields
 
 Array = npt.NDArray[Any]
+Shape: TypeAlias = tuple[int | None, ...]
+Batch: TypeAlias = int | tuple[int, ...] | None  # axes in front of a column's own: none, one, or several
 
 
 class Missing:
@@ -74,10 +77,10 @@ def _structure_text(node: Node, step: object, where: str, path: str) -> str:
     return f"{where}{at}: expected {kind_text(node)}, got {value_text(step)}"
 
 
-def column_array(value: object, leaf: Leaf, where: str, batch: int | None) -> Array:
-    """Returns `value` as a C-contiguous array of exactly the column's dtype and shape, `(batch,)` in front if given.
+def column_array(value: object, leaf: Leaf, where: str, batch: Batch) -> Array:
+    """Returns `value` as a C-contiguous array of exactly the column's dtype and shape, the axes of `batch` in front.
 
-    It may share the caller's memory.
+    An axis of any size has the one that came. It may share the caller's memory.
 
     Raises:
         SignatureMismatch: it does not fit; the text names the column, what was expected, what came and what to do.
@@ -99,13 +102,21 @@ def column_array(value: object, leaf: Leaf, where: str, batch: int | None) -> Ar
     return _number(value, spec, at)
 
 
-def leading_axis(value: object, leaf: Leaf, where: str) -> int:
+def leading_axis(value: object, leaf: Leaf, where: str) -> int | None:
     """Returns the size of the first axis of a batch's column.
+
+    None for an optional column that is not there. Columns in the heap may have a list.
 
     Raises:
         SignatureMismatch: there is none, or the value is no array.
     """
     at = f"{where}, column {leaf.path!r}"
+    if leaf.spec.in_heap and isinstance(value, (list, tuple)):
+        return len(value)
+    if leaf.is_whole_step:
+        raise SignatureMismatch(f"{where}: expected a list of steps, got {value_text(value)}")
+    if leaf.spec.optional and isinstance(value, Missing):
+        return None
     expected = f"{leaf.spec.dtype.name} {_lead_text('N', leaf.spec)}"
     if isinstance(value, Missing):
         what = "is None" if value is IS_NONE else "missing from the batch"
@@ -118,7 +129,7 @@ def leading_axis(value: object, leaf: Leaf, where: str) -> int:
     return int(shape[0])
 
 
-def expected_text(spec: ArraySpec, batch: int | None) -> str:
+def expected_text(spec: ArraySpec, batch: Batch) -> str:
     """Describes what a column takes: `float32 (4,)`, or `float32 (32, 4)` in a batch of 32."""
     return f"{spec.dtype.name} {_expected_shape(spec, batch)}"
 
@@ -147,8 +158,9 @@ def _shorten(value: complex) -> str:
     return text if len(text) <= 40 else f"{text[:20]}...{text[-10:]} ({len(text)} characters)"
 
 
-def _expected_shape(spec: ArraySpec, batch: int | None) -> tuple[int, ...]:
-    return spec.shape if batch is None else (batch, *spec.shape)
+def _expected_shape(spec: ArraySpec, batch: Batch) -> Shape:
+    lead = () if batch is None else (batch,) if isinstance(batch, int) else batch
+    return (*lead, *spec.shape)
 
 
 def _lead_text(lead: str, spec: ArraySpec) -> str:
@@ -175,11 +187,13 @@ def _as_array(value: object, at: str, expected: str) -> Array:
         ) from error
 
 
-def _check_shape(array: Array, spec: ArraySpec, at: str, batch: int | None) -> None:
+def _check_shape(array: Array, spec: ArraySpec, at: str, batch: Batch) -> None:
     shape = _expected_shape(spec, batch)
-    if array.shape == shape:
+    if array.ndim == len(shape) and all(b in (None, a) for a, b in zip(array.shape, shape, strict=True)):
         return
-    if array.size == np.prod(shape, dtype=object):
+    if None in shape:
+        remedy = f"pass one of shape {shape}, where None is any size, or declare the column with the other shape"
+    elif array.size == math.prod(size or 0 for size in shape):
         remedy = f"bring it into shape with .reshape({shape})"
     elif batch is not None and array.shape[1:] == spec.shape:
         remedy = "every column of a batch has the same leading axis"
@@ -188,7 +202,7 @@ def _check_shape(array: Array, spec: ArraySpec, at: str, batch: int | None) -> N
     raise SignatureMismatch(f"{at}: expected {expected_text(spec, batch)}, got {value_text(array)}; {remedy}")
 
 
-def _check_dtype(array: Array, spec: ArraySpec, at: str, batch: int | None) -> None:
+def _check_dtype(array: Array, spec: ArraySpec, at: str, batch: Batch) -> None:
     problem = refusal(array.dtype)
     if problem is None and np.can_cast(array.dtype, spec.dtype, spec.cast):  # type: ignore[arg-type]
         return

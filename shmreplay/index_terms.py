@@ -12,7 +12,8 @@ class IndexTerm:
     """What one kind of record takes of the index.
 
     Attributes:
-        name: "items", "chunks", "streams", "sessions"; "the rest" is the lock, its undo log, patterns and specs.
+        name: "items", "chunks", "streams", "sessions", and "blocks" of the heap where there is one; "the rest" is the
+            lock, its undo log, patterns and specs.
         count: number of records; 0 for the rest.
         num_bytes: bytes of them, with the structures of samplers and removers for items.
     """
@@ -46,6 +47,9 @@ def index_terms(
         "streams": native["max_streams"],
         "sessions": native["max_sessions"],
     }
+    if native["num_blocks"] > 0:
+        single["blocks"] = {"num_blocks": 1}
+        counts["blocks"] = native["num_blocks"]
     terms = [
         IndexTerm(name, counts[name], whole - plan_arena({**native, **fewer})["index_bytes"])
         for name, fewer in single.items()

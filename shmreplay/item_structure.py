@@ -59,6 +59,16 @@ def pack_node(node: structure.Node) -> bytes:
     return packed
 
 
+def item_output(column: int) -> tuple[int, bool, bool, list[tuple[int, int, int]]]:
+    """An output of a column that is per item, as the core reads it: whatever steps are asked for, it has none."""
+    return (column, True, False, [])
+
+
+def has_steps(signature: Signature, columns: Iterable[int]) -> bool:
+    """Whether one of the columns is one that steps have."""
+    return not all(signature.leaves[column].spec.is_per_item for column in columns)
+
+
 @functools.lru_cache(maxsize=256)
 def node_of(names: bytes) -> structure.Node:
     """Returns what `pack_node` packed, its leaves numbered depth first."""

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from shmreplay.codecs import ArrayCodec
 from shmreplay.specs import ArraySpec
+from shmreplay.step_codec import StepCodec
+
+# As the core has them.
+HEAP, MUTABLE, PER_ITEM = 1, 2, 4
+DESCRIPTOR_BYTES = 8
+EXPECTED_PLAIN = "a plain column, neither compressed, of variable shape, optional, mutable nor per item"
+_VERSION_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -17,11 +26,44 @@ class Leaf:
         path: where it is in the signature, such as `observation/camera[0]`; `step` where the signature is one column.
         spec: shape, dtype and rules of the column.
         index: its number, counted depth first.
+        is_whole_step: whether it stands for steps of any structure, in a table without a signature; `spec` is then that
+            of the bytes that describe them.
     """
 
     path: str
     spec: ArraySpec
     index: int
+    is_whole_step: bool = False
+
+    @property
+    def flags(self) -> int:
+        """What kind of column it is, as the core has it."""
+        if self.spec.is_per_item:
+            return PER_ITEM
+        return HEAP if self.spec.in_heap else MUTABLE if self.spec.mutable else 0
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of what stands in a row of a chunk: the value, or a descriptor of where it is in the heap."""
+        if self.spec.is_per_item:
+            return 0
+        return DESCRIPTOR_BYTES if self.spec.in_heap else self.spec.row_bytes
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one row of a chunk to the next. A mutable column has two copies and a version word."""
+        if not self.spec.mutable:
+            return self.row_bytes
+        return _VERSION_BYTES + 2 * -(-self.row_bytes // 8) * 8
+
+    @cached_property
+    def codec(self) -> ArrayCodec | StepCodec:
+        """Makes bytes of the values of a column in the heap, and values of bytes."""
+        return StepCodec() if self.is_whole_step else ArrayCodec(self.spec)
+
+    def __str__(self) -> str:
+        """What it takes, for error texts."""
+        return "a step of any structure" if self.is_whole_step else str(self.spec)
 
 
 def as_spec(leaf: object, where: str) -> ArraySpec:
@@ -32,15 +74,12 @@ def as_spec(leaf: object, where: str) -> ArraySpec:
 
     Raises:
         TypeError: it is none of these, or of a dtype that shared memory cannot hold.
-        ValueError: its shape is negative, or it asks for what is not supported yet.
+        ValueError: its shape is negative.
     """
     try:
-        spec = _read(leaf)
+        return _read(leaf)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{where}: {error}") from error
-    if option := spec.unsupported():
-        raise ValueError(f"{where}: not supported yet: {option}")
-    return spec
 
 
 def _read(leaf: object) -> ArraySpec:

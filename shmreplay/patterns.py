@@ -9,7 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from shmreplay.checks import check_float, check_int, wire_field
-from shmreplay.item_structure import ItemStructure, Selected
+from shmreplay.errors import SignatureMismatch
+from shmreplay.item_structure import ItemStructure, Selected, has_steps, item_output
 from shmreplay.priorities import PriorityRule, priority_from_wire, priority_to_wire, read_priority, scalar_column
 from shmreplay.signature import Signature
 from shmreplay.windows import FAR, REACH_HISTORY
@@ -211,14 +212,17 @@ class Pattern:
         structure = ItemStructure.of(signature, [Selected(name, s.column) for name, s in chosen.items()])
         ranges = [selection.offsets(f"{where}: output {name!r}") for name, selection in chosen.items()]
         outputs = [
-            (column, is_squeezed, False, [(begin, end, step)])
+            item_output(column)
+            if signature.leaves[column].spec.is_per_item
+            else (column, is_squeezed, False, [(begin, end, step)])
             for (begin, end, step, is_squeezed), columns in zip(ranges, structure.columns, strict=True)
             for column in columns
         ]
+        lo, hi = self._span(signature, where)
         return {
             "table": table,
-            "lo": min(begin for begin, _, _, _ in ranges),
-            "hi": max(end for _, end, _, _ in ranges),
+            "lo": lo,
+            "hi": hi,
             "period": 1,
             "at_start": 0,
             "at_end": 0,
@@ -232,7 +236,20 @@ class Pattern:
 
     def num_steps(self, signature: Signature) -> int:
         """Steps that a writer must hold for it, the newest included."""
-        return 1 - min(selection.offsets("pattern")[0] for selection in self.selections.values())
+        return 1 - self._span(signature, "pattern")[0]
+
+    def _span(self, signature: Signature, where: str) -> tuple[int, int]:
+        """The first step that it shows, counted from the newest (0), and the one behind the last."""
+        chosen = self.selections
+        columns = ItemStructure.of(signature, [Selected(name, s.column) for name, s in chosen.items()]).columns
+        ranges = [
+            selection.offsets(f"{where}: output {name!r}")
+            for (name, selection), of in zip(chosen.items(), columns, strict=True)
+            if has_steps(signature, of)
+        ]
+        if not ranges:
+            raise SignatureMismatch(f"{where}: shows only columns that are per item; expected one of steps")
+        return min(begin for begin, _, _, _ in ranges), max(end for _, end, _, _ in ranges)
 
     def to_wire(self) -> dict[str, object]:
         """Returns a dict of plain values for msgpack; `from_wire` is its inverse."""

@@ -6,17 +6,20 @@
 
 F is 1 where items leave in the order they came; else the harmonic number of `chunk_steps`. Under random removal a chunk
 is free only when its last item has gone, which takes that many times the space: 4.7 times at 64 steps.
+
+Values that do not lie in the rows are in a heap beside them: see `heap_plan`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shmreplay import selectors
 from shmreplay.checks import INT32_MAX
+from shmreplay.heap_plan import HeapPlan, plan_heap, step_bytes
 from shmreplay.host_memory import show_bytes
 from shmreplay.index_terms import IndexTerm, index_terms
 from shmreplay.tables import Table, pack_specs
@@ -66,6 +69,7 @@ class ArenaSpec:
         reserve_chunks: chunks for reads in flight.
         max_streams: number of open streams at most.
         max_sessions: number of attached processes at most.
+        heap: blocks for values that do not lie in the rows.
     """
 
     name: str
@@ -77,6 +81,7 @@ class ArenaSpec:
     reserve_chunks: int
     max_streams: int
     max_sessions: int
+    heap: HeapPlan = field(default_factory=HeapPlan)
 
     @property
     def capacity_chunks(self) -> int:
@@ -90,13 +95,15 @@ class ArenaSpec:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Bytes of one row of each column, without padding."""
+        """Bytes from one row of each column to the next."""
         return _columns(self.tables)
 
     def native(self) -> dict[str, Any]:
         """Returns what the native code lays the segments out by."""
         return {
-            "columns": [(row_bytes, 0) for row_bytes in self.columns],
+            "columns": [(leaf.row_bytes, leaf.flags) for leaf in self.tables[0].sig.leaves],
+            "num_blocks": self.heap.num_blocks,
+            "block_bytes": self.heap.block_bytes,
             "chunk_steps": self.chunk_steps,
             "num_chunks": self.num_chunks,
             "max_streams": self.max_streams,
@@ -120,9 +127,10 @@ class Estimate:
         reserve_chunks: chunks for reads in flight.
         num_chunks: all chunks.
         chunk_bytes: bytes a chunk, alignment included.
-        row_bytes: bytes of one step as the caller gives it.
-        bytes_per_step: bytes of one step in a chunk, alignment included, rounded up.
+        row_bytes: bytes of one step as the caller gives it; an axis of any size counts as 16.
+        bytes_per_step: bytes of one step in a chunk, alignment included, and of its values in the heap; rounded up.
         bytes_per_item: `total_bytes` shared out among as many items as the tables hold, rounded up.
+        heap: blocks for values that do not lie in the rows.
         item_index_bytes: bytes of the index that grow with `max_size`, an item.
         index_bytes: bytes of the index segment.
         index_terms: what they are for.
@@ -142,6 +150,7 @@ class Estimate:
     row_bytes: int
     bytes_per_step: int
     bytes_per_item: int
+    heap: HeapPlan
     item_index_bytes: int
     index_bytes: int
     index_terms: tuple[IndexTerm, ...]
@@ -161,6 +170,7 @@ class Estimate:
         lines += [
             self._chunk_line("open streams", streams, self.stream_chunks),
             self._chunk_line("reserve", "reads in flight", self.reserve_chunks),
+            *self._heap_lines(),
             self._chunk_line("data", f"{self.chunk_bytes} B a chunk", self.num_chunks, self.data_bytes),
             *(self._index_line(term) for term in self.index_terms),
             _line("index", "", "", self.index_bytes),
@@ -169,6 +179,14 @@ class Estimate:
             _line("an item", "its share of the total", "", self.bytes_per_item),
         ]
         return "\n".join([f"arena {self.name!r}, {self.chunk_steps} steps a chunk", *lines])
+
+    def _heap_lines(self) -> list[str]:
+        heap = self.heap
+        if heap.num_blocks == 0:
+            return []
+        shares = [(heap.num_rows, "steps", heap.step_bytes), (heap.num_items, "items", heap.item_bytes)]
+        how = " + ".join(f"{count} {what} x {each} B" for count, what, each in shares if count > 0)
+        return [_line("heap", how, f"{heap.num_blocks} blocks", heap.num_bytes)]
 
     def _index_line(self, term: IndexTerm) -> str:
         how = {"items": f"{self.item_index_bytes} B an item", "the rest": "lock, undo log, patterns"}.get(term.name, "")
@@ -193,9 +211,10 @@ def by_arena(tables: Iterable[Table]) -> dict[str, list[Table]]:
 def plan(tables: Sequence[Table]) -> ArenaSpec:
     """Sizes the arena that holds `tables`: one table, or several that share their steps.
 
-    `chunk_steps` is what a table gives; else the largest power of two whose chunk is at most 64 KiB, or 1 where items
-    are one step and F would be above 1. That power is then halved until what open streams may hold, three chunks each,
-    is at most half of the steps that the tables have room for: else a small table would be dwarfed by its streams.
+    `chunk_steps` is what a table gives; else the largest power of two whose chunk, with its values in the heap, is at
+    most 64 KiB, or 1 where items are one step and F would be above 1. That power is then halved until what open streams
+    may hold, three chunks each, is at most half of the steps that the tables have room for: else a small table would be
+    dwarfed by its streams.
 
     The reserve is an eighth of the tables' chunks, at least 16 and at most 1024. A table's `capacity_steps` takes the
     place of `max_size * item_steps * F`. Of `max_streams` and `max_sessions` the largest counts.
@@ -221,6 +240,14 @@ def plan(tables: Sequence[Table]) -> ArenaSpec:
         max_streams=max_streams,
         max_sessions=max(table.max_sessions for table in tables),
     )
+    items = sum(math.ceil(term.max_size * term.fragmentation) for term in terms)
+    num_rows, num_items = spec.num_chunks * chunk_steps, items + spec.reserve_chunks * chunk_steps
+    spec = replace(spec, heap=plan_heap(tables[0].sig.leaves, num_rows, num_items))
+    if spec.heap.num_blocks > INT32_MAX:
+        raise ValueError(
+            f"arena {spec.name!r}: needs {spec.heap.num_blocks} blocks of {spec.heap.block_bytes} bytes for its heap; "
+            f"at most {INT32_MAX} can be numbered: lower max_size, item_steps or mean_bytes"
+        )
     if spec.num_chunks > INT32_MAX:
         raise ValueError(
             f"arena {spec.name!r}: needs {spec.num_chunks} chunks of {chunk_steps} steps; at most {INT32_MAX} can be "
@@ -256,9 +283,10 @@ def estimate_of(spec: ArenaSpec, plan_arena: Callable[[dict[str, Any]], dict[str
         reserve_chunks=spec.reserve_chunks,
         num_chunks=spec.num_chunks,
         chunk_bytes=sizes["chunk_bytes"],
-        row_bytes=sum(spec.columns),
-        bytes_per_step=_ceil_div(sizes["chunk_bytes"], spec.chunk_steps),
+        row_bytes=sum(leaf.spec.row_bytes for leaf in spec.tables[0].sig.leaves if not leaf.spec.is_per_item),
+        bytes_per_step=_ceil_div(sizes["chunk_bytes"], spec.chunk_steps) + spec.heap.step_bytes,
         bytes_per_item=_ceil_div(total, sum(table.max_size for table in spec.tables)),
+        heap=spec.heap,
         item_index_bytes=sizes["item_index_bytes"],
         index_bytes=sizes["index_bytes"],
         index_terms=index_terms(native, plan_arena),
@@ -268,9 +296,9 @@ def estimate_of(spec: ArenaSpec, plan_arena: Callable[[dict[str, Any]], dict[str
 
 
 def chunk_bytes(row_bytes: Sequence[int], chunk_steps: int) -> int:
-    """Returns the bytes of a chunk of columns whose rows have `row_bytes` bytes.
+    """Returns the bytes of a chunk of columns whose rows take `row_bytes` bytes each.
 
-    Each column has a block of `chunk_steps` rows, rounded up to 128 bytes. Besides there is a bit a row for every
+    Each column has a stretch of `chunk_steps` rows, rounded up to 128 bytes. Besides there is a bit a row for every
     column, in words of 8 bytes, that says whether the row has that column.
     """
     words = _ceil_div(len(row_bytes), _PRESENCE_COLUMNS)
@@ -311,9 +339,9 @@ def _check_together(tables: Sequence[Table]) -> None:
 def _default_chunk_steps(tables: Sequence[Table]) -> int:
     if all(table.item_steps == 1 for table in tables) and any(_fragments(table) for table in tables):
         return 1
-    columns = _columns(tables)
+    columns, in_heap = _columns(tables), step_bytes(tables[0].sig.leaves)
     steps = 1
-    while chunk_bytes(columns, 2 * steps) <= _CHUNK_BYTES:
+    while chunk_bytes(columns, 2 * steps) + in_heap * 2 * steps <= _CHUNK_BYTES:
         steps *= 2
     streams = max(table.max_streams for table in tables)
     allowance = max(sum(_capacity_steps(table) for table in tables) // 2, 3 * streams)
@@ -348,7 +376,7 @@ def _fragments(table: Table) -> bool:
 
 
 def _columns(tables: Sequence[Table]) -> tuple[int, ...]:
-    return tuple(leaf.spec.row_bytes for leaf in tables[0].sig.leaves)
+    return tuple(leaf.stride for leaf in tables[0].sig.leaves)
 
 
 def _native_table(table: Table) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from shmreplay import structure
 from shmreplay.checks import check_float
 from shmreplay.errors import SignatureMismatch
+from shmreplay.leaves import EXPECTED_PLAIN
 from shmreplay.signature import Signature
 
 CALL, CONSTANT, COLUMN, TD = 0, 1, 2, 3
@@ -98,7 +99,8 @@ def scalar_column(path: str, signature: Signature, where: str) -> int:
     """Returns the number of a scalar column of a real dtype.
 
     Raises:
-        SignatureMismatch: it is not there, has a shape, or its dtype is not bool, integer, float32 or float64.
+        SignatureMismatch: it is not there, has a shape, is no plain column, or its dtype is not bool, integer, float32
+            or float64.
     """
     part = signature.part(path)
     if not isinstance(part, structure.LeafNode):
@@ -106,7 +108,10 @@ def scalar_column(path: str, signature: Signature, where: str) -> int:
         raise SignatureMismatch(
             f"{where}: no column {path!r}; the signature of table {signature.table_name!r} has {names}"
         )
-    spec = signature.leaves[part.index].spec
+    leaf = signature.leaves[part.index]
+    spec = leaf.spec
+    if leaf.flags != 0:
+        raise SignatureMismatch(f"{where}: column {path!r} is {leaf}; expected {EXPECTED_PLAIN}")
     if spec.shape != () or spec.dtype.kind not in "biuf" or spec.dtype == np.float16 or spec.dtype.itemsize > 8:
         raise SignatureMismatch(
             f"{where}: column {path!r} is {spec}; expected a scalar of bool, integer, float32 or float64"

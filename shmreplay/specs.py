@@ -10,45 +10,54 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shmreplay.checks import check_choice, wire_field
+from shmreplay.checks import check_choice, check_int, wire_field
 
 CASTS = ("safe", "same_kind", "no")
+COMPRESSIONS = (None, "lz4")
 _MAX_ROW_BYTES = 2**32
+_PLANNED_SIZE = 16  # what an axis of any size counts as where memory is planned
+_WHERE = "ArraySpec"
 
 
 @dataclass(frozen=True)
 class ArraySpec:
     """One column: one leaf of a table's signature.
 
+    Columns that are compressed, of variable shape, optional or per item are stored in a heap of blocks beside the rows;
+    the others lie in the rows. A mutable column has one fixed shape and goes with none of these.
+
     Args:
-        shape: shape of one step's row, a tuple of ints >= 0; `()` is a scalar, `(1,)` is not.
+        shape: shape of one step's row, a tuple of ints >= 0; `()` is a scalar, `(1,)` is not. None for an axis of any
+            size, such as `(None, 3)`: batches are padded to the longest, or concatenated.
         dtype: anything that names a fixed-size number or boolean dtype in native byte order: a numpy dtype, its name, a
             scalar type, a torch or jax dtype, bfloat16 and the other dtypes of ml_dtypes. Kept as `np.dtype`.
-        compression: None; not supported yet otherwise.
-        optional: False; not supported yet otherwise.
-        mutable: False; not supported yet otherwise.
-        per: "step"; "item" is not supported yet.
+        compression: "lz4" stores each row as an LZ4 block of its own where that is shorter; None stores it as it is.
+        optional: a step may leave the column out; batches have zeros there, and False in the mask.
+        mutable: `table.update_data` may change the stored values.
+        per: "step", or "item" for a value that an item brings with it, `create_item(values={...})`.
         cast: what dtypes a value may have: "no" this one only, "safe" (the default) also those that lose nothing by
             numpy's `can_cast`, "same_kind" also float64 for float32 and the like.
+        mean_bytes: of a column in the heap, the stored bytes of a row on average, to plan the heap by. None: half of
+            the row where it is compressed, else all of it; an axis of any size counts as 16.
 
     Raises:
         TypeError: `shape` is not a tuple of ints, or `dtype` names no dtype that shared memory can hold.
-        ValueError: a negative dimension, a row of 4 GiB or more, or an option that is none of those above.
-
-    What is not supported yet can be written down here and is refused by the signature, which knows the column's name.
+        ValueError: a negative dimension, a row of 4 GiB or more, an option that is none of those above, or options that
+            do not go together.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
     dtype: np.dtype[np.generic]
     compression: str | None = None
     optional: bool = False
     mutable: bool = False
     per: str = "step"
     cast: str = "safe"
+    mean_bytes: int | None = None
 
     def __init__(
         self,
-        shape: Iterable[int],
+        shape: Iterable[int | None],
         dtype: object,
         *,
         compression: str | None = None,
@@ -56,14 +65,15 @@ class ArraySpec:
         mutable: bool = False,
         per: str = "step",
         cast: str = "safe",
+        mean_bytes: int | None = None,
     ) -> None:
-        where = "ArraySpec"
-        if compression is not None and not isinstance(compression, str):
-            raise TypeError(f"{where}: compression is {compression!r}; expected None or a name")
-        check_choice(where, "optional", optional, (False, True))
-        check_choice(where, "mutable", mutable, (False, True))
-        check_choice(where, "per", per, ("step", "item"))
-        check_choice(where, "cast", cast, CASTS)
+        check_choice(_WHERE, "compression", compression, COMPRESSIONS)
+        check_choice(_WHERE, "optional", optional, (False, True))
+        check_choice(_WHERE, "mutable", mutable, (False, True))
+        check_choice(_WHERE, "per", per, ("step", "item"))
+        check_choice(_WHERE, "cast", cast, CASTS)
+        if mean_bytes is not None:
+            mean_bytes = check_int(_WHERE, "mean_bytes", mean_bytes, 1, _MAX_ROW_BYTES - 1)
         values = {
             "shape": _shape_of(shape),
             "dtype": dtype_of(dtype),
@@ -72,45 +82,75 @@ class ArraySpec:
             "mutable": mutable,
             "per": per,
             "cast": cast,
+            "mean_bytes": mean_bytes,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        if None not in self.shape and self.row_bytes >= _MAX_ROW_BYTES:
+        if self.row_bytes >= _MAX_ROW_BYTES:
             raise ValueError(
-                f"{where}: a row of {self.dtype.name} {self.shape} has {self.row_bytes} bytes; expected less than "
+                f"{_WHERE}: a row of {self.dtype.name} {self.shape} has {self.row_bytes} bytes; expected less than "
                 "4 GiB: divide it into several columns or steps"
             )
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        if self.mutable and self.in_heap:
+            other = next(text for text, is_set in self._heap_options() if is_set)
+            raise ValueError(
+                f"{_WHERE}: mutable=True and {other}; only a column of a fixed shape that every step has, not "
+                "compressed, can be changed in place: leave one of them out"
+            )
+        if self.mean_bytes is not None and not self.in_heap:
+            raise ValueError(
+                f"{_WHERE}: mean_bytes is {self.mean_bytes}, but every row of {self.dtype.name} {self.shape} has "
+                f"{self.row_bytes}; it is for columns that are compressed, of variable shape, optional or per item"
+            )
+
+    def _heap_options(self) -> tuple[tuple[str, bool], ...]:
+        return (
+            (f"compression={self.compression!r}", self.compression is not None),
+            (f"shape={self.shape}", None in self.shape),
+            ("optional=True", self.optional),
+            ("per='item'", self.per == "item"),
+        )
+
+    @property
+    def least_shape(self) -> tuple[int, ...]:
+        """The shape, with 0 for an axis of any size."""
+        return tuple(size or 0 for size in self.shape)
+
+    @property
+    def in_heap(self) -> bool:
+        """Whether the values are stored in the heap, not in the rows."""
+        return any(is_set for _, is_set in self._heap_options())
+
+    @property
+    def is_per_item(self) -> bool:
+        """Whether an item brings the value with it."""
+        return self.per == "item"
+
+    @property
+    def planned_bytes(self) -> int:
+        """Stored bytes of a row of a column in the heap, on average, as the heap is planned by."""
+        if self.mean_bytes is not None:
+            return self.mean_bytes
+        header = 4 * self.shape.count(None)
+        return header + (self.row_bytes if self.compression is None else max(self.row_bytes // 2, 1))
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row, without any padding."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        """Bytes of one row, without any padding; an axis of any size counts as 16."""
+        return math.prod(_PLANNED_SIZE if size is None else size for size in self.shape) * self.dtype.itemsize
 
     def __str__(self) -> str:
-        """The form used in error texts: `float32 (4,)`, and `cast=` where it is not the default."""
-        cast = "" if self.cast == "safe" else f" cast={self.cast!r}"
-        return f"{self.dtype.name} {self.shape}{cast}"
-
-    def unsupported(self) -> str | None:
-        """Returns what this version cannot store of the spec yet, and what to do about it, or None."""
-        if any(size is None for size in self.shape):
-            return f"shape={self.shape}; give every size"
-        for name, plain in (("compression", None), ("optional", False), ("mutable", False), ("per", "step")):
-            if (value := getattr(self, name)) != plain:
-                return f"{name}={value!r}; leave it out"
-        return None
+        """The form used in error texts: `float32 (4,)`, and the options that are not the default."""
+        given = [(name, getattr(self, name)) for name, plain in _OPTIONS if getattr(self, name) != plain]
+        return f"{self.dtype.name} {self.shape}" + "".join(f" {name}={value!r}" for name, value in given)
 
     def to_wire(self) -> dict[str, object]:
         """Returns a dict of plain values for msgpack; `from_wire` is its inverse."""
-        return {
-            "shape": list(self.shape),
-            "dtype": self.dtype.name,
-            "compression": self.compression,
-            "optional": self.optional,
-            "mutable": self.mutable,
-            "per": self.per,
-            "cast": self.cast,
-        }
+        options = {name: getattr(self, name) for name, _ in _OPTIONS}
+        return {"shape": list(self.shape), "dtype": self.dtype.name, **options}
 
     @classmethod
     def from_wire(cls, wire: object) -> ArraySpec:
@@ -119,11 +159,22 @@ class ArraySpec:
         Raises:
             TypeError, ValueError: malformed, or a dtype that this process does not know.
         """
-        names = ("shape", "dtype", "compression", "optional", "mutable", "per", "cast")
-        shape, dtype, *options = (wire_field("column", wire, name) for name in names)
+        names = [name for name, _ in _OPTIONS]
+        shape, dtype, *options = (wire_field("column", wire, name) for name in ("shape", "dtype", *names))
         if not isinstance(dtype, str):
             raise ValueError(f"column: malformed, dtype is {dtype!r}; expected a name")
-        return cls(shape, dtype, **dict(zip(names[2:], options, strict=True)))  # type: ignore[arg-type]
+        return cls(shape, dtype, **dict(zip(names, options, strict=True)))  # type: ignore[arg-type]
+
+
+# The options, with what stands for "not given".
+_OPTIONS: tuple[tuple[str, object], ...] = (
+    ("compression", None),
+    ("optional", False),
+    ("mutable", False),
+    ("per", "step"),
+    ("cast", "safe"),
+    ("mean_bytes", None),
+)
 
 
 def dtype_of(value: object) -> np.dtype[np.generic]:
@@ -182,7 +233,7 @@ def _ml_dtype(name: str) -> np.dtype[np.generic]:
     return dtype
 
 
-def _shape_of(shape: Iterable[int]) -> tuple[int, ...]:
+def _shape_of(shape: Iterable[int | None]) -> tuple[int | None, ...]:
     try:
         sizes = tuple(shape)
     except TypeError:
@@ -190,9 +241,9 @@ def _shape_of(shape: Iterable[int]) -> tuple[int, ...]:
     return tuple(_size_of(size, sizes) for size in sizes)
 
 
-def _size_of(size: object, shape: tuple[object, ...]) -> int:
-    if size is None:  # of variable size; refused later, where the column's name is known
-        return None  # type: ignore[return-value]
+def _size_of(size: object, shape: tuple[object, ...]) -> int | None:
+    if size is None:
+        return None
     try:
         number = operator.index(size)  # type: ignore[arg-type]  # that is what is being found out
     except TypeError:

@@ -2,7 +2,7 @@
 
     [arenas.steps]                            # what tables over the same steps share; a table may say all of it itself
     max_streams = 16_384                      # also max_sessions, chunk_steps
-    [arenas.steps.columns]
+    [arenas.steps.columns]                    # or columns = "any": steps of any structure, without a signature
     observation = { dtype = "uint8", shape = [84, 84] }    # options as of ArraySpec; "any" is a size of any number
     action = "int64"                          # a scalar
     reward = { dtype = "float32", cast = "same_kind" }
@@ -45,7 +45,7 @@ else:
     import tomli as tomllib
 
 _Made = TypeVar("_Made")
-ANY_SIZE = "any"
+ANY = "any"
 _ARENA_KEYS = ("columns", "chunk_steps", "max_streams", "max_sessions")
 _TABLE_KINDS: dict[str, Callable[..., Table]] = {"table": Table, "queue": Table.queue, "stack": Table.stack}
 _COLUMN_KEYS = tuple(field.name for field in fields(ArraySpec))
@@ -145,12 +145,12 @@ def _read_table(name: str, entry: object, arenas: Mapping[str, Mapping[str, Any]
     if "max_size" not in found:
         raise ValueError(f"{where}.max_size is missing; expected the number of items at most")
     columns = found.pop("columns", None)
-    if not isinstance(columns, Mapping) or not columns:
+    if columns != ANY and (not isinstance(columns, Mapping) or not columns):
         raise ValueError(
             f"{where}.columns is {columns!r:.100}; expected a section, such as observation = 'float32', here or in its "
             "arena"
         )
-    signature = _read_columns(columns, f"{where}.columns")
+    signature = None if columns == ANY else _read_columns(columns, f"{where}.columns")
     options = {
         key: _read_part(value, _PARTS[key], f"{where}.{key}") if key in _PARTS else value
         for key, value in found.items()
@@ -170,7 +170,7 @@ def _read_column(value: object, where: str) -> Any:
     options: dict[str, Any] = {"shape": []}
     options.update({"dtype": value} if isinstance(value, str) else _copy(value, where, _COLUMN_KEYS, "a dtype's name"))
     if isinstance(options["shape"], list):
-        options["shape"] = tuple(None if size == ANY_SIZE else size for size in options["shape"])
+        options["shape"] = tuple(None if size == ANY else size for size in options["shape"])
     with _named(where, "ArraySpec: "):
         return ArraySpec(**options)
 

@@ -9,13 +9,16 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
 
 import msgpack
+import numpy as np
 
 from shmreplay import rate_limiters, selectors
 from shmreplay.checks import INT32_MAX, check_choice, check_int, wire_field
+from shmreplay.leaves import EXPECTED_PLAIN, Leaf
 from shmreplay.rules import RULES, Rule, rule_from_wire, rule_to_wire
 from shmreplay.signature import Signature
 from shmreplay.windows import Window
 
+END_COLUMNS = ("terminated", "truncated")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_STEPS = 2**48
 _MAX_CHUNK_STEPS = 2**24
@@ -35,7 +38,8 @@ class Table:
 
     Args:
         name: letters, digits, `_` and `-`, at most 64: it becomes part of a segment's name.
-        signature: nested dict, list, tuple or named tuple of columns; see `Signature.from_tree`.
+        signature: nested dict, list, tuple or named tuple of columns; see `Signature.from_tree`. None: every step may
+            have another structure, is stored with a description of itself, and sampled as it was put in.
         max_size: number of items at most, 1..2**31 - 2. One more makes the remover delete one.
         sampler: picks the items that are sampled.
         remover: picks the items that make room.
@@ -52,6 +56,7 @@ class Table:
             consuming table waits, in any other table the oldest chunk goes with its items.
         max_streams: number of open writers' streams at most.
         max_sessions: number of attached processes at most.
+        mean_bytes: where `signature` is None, the stored bytes of a step on average, to size the arena by; None: 1024.
 
     Attributes:
         sig: the signature, read.
@@ -61,7 +66,7 @@ class Table:
 
     Raises:
         TypeError: an argument is of the wrong type, or the signature has a leaf that is no column.
-        ValueError: an argument is out of range, or asks for what is not supported yet.
+        ValueError: an argument is out of range, or does not go with another one.
         SignatureMismatch: `item` names a column that is not there.
     """
 
@@ -81,6 +86,7 @@ class Table:
     on_full: str | None = None
     max_streams: int = 1024
     max_sessions: int = 1024
+    mean_bytes: int | None = None
     sig: Signature = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -91,11 +97,27 @@ class Table:
         _check_part(where, "sampler", self.sampler, selectors.Selector, selectors.Uniform())
         _check_part(where, "remover", self.remover, selectors.Selector, selectors.Fifo())
         _check_part(where, "rate_limiter", self.rate_limiter, rate_limiters.RateLimiter, rate_limiters.MinSize(1))
-        object.__setattr__(self, "sig", Signature.from_tree(self.signature, self.name))
+        object.__setattr__(self, "sig", self._read_signature(where))
         if self.item is not None:
             self._check_item(where, self.item)
         self._check_room(where)
         warn_if_never_sampled(self.name, self.max_size, self.rate_limiter, stacklevel=3)
+
+    def _read_signature(self, where: str) -> Signature:
+        if self.signature is None:
+            return Signature.free(self.name, self.mean_bytes)
+        if self.mean_bytes is not None:
+            raise ValueError(
+                f"{where}: mean_bytes is {self.mean_bytes}, but there is a signature; give it to the columns, "
+                "ArraySpec(mean_bytes=...)"
+            )
+        sig = Signature.from_tree(self.signature, self.name)
+        for leaf in sig.leaves:
+            if is_end_column(leaf) and leaf.flags != 0:
+                raise ValueError(
+                    f"{where}, column {leaf.path!r}: is {leaf}, and says where episodes end; expected {EXPECTED_PLAIN}"
+                )
+        return sig
 
     def _check_item(self, where: str, item: object) -> None:
         """Checks the rule, and that the table's items are as long as it needs."""
@@ -104,6 +126,7 @@ class Table:
         if item.table not in (None, self.name):
             raise ValueError(f"{where}: item is a rule of table {item.table!r}; expected none, or this one")
         item.native(self.sig, 0, f"{where}: item")
+        check_brings_no_values(self.sig, f"{where}: item is a window")
         steps = item.num_steps(self.sig)
         if self.item_steps == 1:
             object.__setattr__(self, "item_steps", steps)
@@ -256,6 +279,7 @@ _PLAIN = (
     "on_full",
     "max_streams",
     "max_sessions",
+    "mean_bytes",
 )
 
 
@@ -288,6 +312,22 @@ def warn_if_never_sampled(name: str, max_size: int, limiter: rate_limiters.RateL
             "sampling never starts",
             stacklevel=stacklevel + 1,
         )
+
+
+def is_end_column(leaf: Leaf) -> bool:
+    """Whether a column says where episodes end."""
+    is_flag = leaf.spec.shape == () and leaf.spec.dtype == np.bool_
+    return is_flag and leaf.path.rpartition("/")[2] in END_COLUMNS
+
+
+def check_brings_no_values(signature: Signature, where: str) -> None:
+    """Raises ValueError for an item that brings no values of its own, in a table that needs some."""
+    for leaf in signature.item_leaves:
+        if not leaf.spec.optional:
+            raise ValueError(
+                f"{where}, which brings no value of column {leaf.path!r}, one per item: make the items by hand, "
+                "create_item(values={...}), or declare the column with optional=True"
+            )
 
 
 def _check_name(where: str, what: str, name: object) -> None:

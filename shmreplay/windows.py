@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 from shmreplay.checks import check_choice, check_int, wire_field
 from shmreplay.errors import SignatureMismatch
-from shmreplay.item_structure import ItemStructure, Selected
+from shmreplay.item_structure import ItemStructure, Selected, has_steps, item_output
 from shmreplay.priorities import PriorityRule, priority_from_wire, priority_to_wire, read_priority
 from shmreplay.signature import Signature
 
@@ -44,7 +44,8 @@ class Window:
     Args:
         columns: output name to steps, counted from the reference step: an int is one step without a step axis, `(a, b)`
             steps a .. b - 1, `("column", a, b)` or `("column", a)` those of another column. A range of another column
-            that reaches the window's end moves with it when the end is shortened: an n-step's next observation.
+            that reaches the window's end moves with it when the end is shortened: an n-step's next observation. A
+            column that is per item has one value, whatever steps are asked for.
         at_start: what lies before the episode: "skip" makes no item, "short" and "zeros" pad with 0, "repeat" with the
             first step. See the drawing above.
         at_end: what lies behind it: "skip", "shorten", "pad", "shift".
@@ -109,9 +110,11 @@ class Window:
         """The rule as the core reads it."""
         parts = self.parts(signature)
         structure = self.structure(signature)
-        lo, hi = min(part.begin for part in parts), max(part.end for part in parts)
+        lo, hi = self._span(signature)
         outputs = [
-            (column, part.is_squeezed, part.is_renamed and part.end == hi, [(part.begin, part.end, 1)])
+            item_output(column)
+            if signature.leaves[column].spec.is_per_item
+            else (column, part.is_squeezed, part.is_renamed and part.end == hi, [(part.begin, part.end, 1)])
             for part, columns in zip(parts, structure.columns, strict=True)
             for column in columns
         ]
@@ -139,8 +142,18 @@ class Window:
         """Steps that a writer must hold for it, the newest included; 1 for whole episodes, of unknown length."""
         if self.is_whole_episode:
             return 1
-        parts = self.parts(signature)
-        return max(max(part.end for part in parts), 1) - min(0, min(part.begin for part in parts))
+        lo, hi = self._span(signature)
+        return max(hi, 1) - min(0, lo)
+
+    def _span(self, signature: Signature) -> tuple[int, int]:
+        """The first step that it shows, counted from the reference step, and the one behind the last."""
+        parts, columns = self.parts(signature), self.structure(signature).columns
+        shown = [part for part, of in zip(parts, columns, strict=True) if has_steps(signature, of)]
+        if not shown:
+            raise SignatureMismatch(
+                f"table {signature.table_name!r}: window shows only columns that are per item; expected one of steps"
+            )
+        return min(part.begin for part in shown), max(part.end for part in shown)
 
     def to_wire(self) -> dict[str, object]:
         """Returns a dict of plain values for msgpack; `from_wire` is its inverse."""

@@ -132,13 +132,15 @@ class TableMaker:
         self.client = client
         self._made: list[TableHandle] = []
 
-    def __call__(self, max_size: int = 100, *, seed: Any = None, signature: Any = None, **options: Any) -> TableHandle:
+    def __call__(
+        self, max_size: int = 100, *, seed: Any = None, signature: Any = COLUMNS, **options: Any
+    ) -> TableHandle:
         return self._create(sr.Table, max_size, seed, signature, options)
 
-    def queue(self, max_size: int, *, seed: Any = None, signature: Any = None, **options: Any) -> TableHandle:
+    def queue(self, max_size: int, *, seed: Any = None, signature: Any = COLUMNS, **options: Any) -> TableHandle:
         return self._create(sr.Table.queue, max_size, seed, signature, options)
 
-    def stack(self, max_size: int, *, seed: Any = None, signature: Any = None, **options: Any) -> TableHandle:
+    def stack(self, max_size: int, *, seed: Any = None, signature: Any = COLUMNS, **options: Any) -> TableHandle:
         return self._create(sr.Table.stack, max_size, seed, signature, options)
 
     def _create(
@@ -146,7 +148,7 @@ class TableMaker:
     ) -> TableHandle:
         name = next(self._names)
         options = {"max_streams": 16, "max_sessions": 16, **options}
-        self.client.create_tables([make(name, COLUMNS if signature is None else signature, max_size, **options)])
+        self.client.create_tables([make(name, signature, max_size, **options)])
         self._made.append(self.client.table(name, seed))
         return self._made[-1]
 

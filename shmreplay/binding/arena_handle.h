@@ -117,6 +117,9 @@ class ArenaHandle {
     d["free_chunks"] = s.num_free.get();
     d["used_chunks"] = s.num_used.get();
     d["retired_chunks"] = s.num_retired.get();
+    d["num_blocks"] = a.geometry().num_blocks;
+    d["free_blocks"] = s.num_free_blocks.get();
+    d["block_bytes"] = a.geometry().block_bytes;
     d["index_bytes"] = a.index_bytes();
     d["data_bytes"] = a.data_bytes();
     d["recoveries"] = a.lock().num_recoveries.load(std::memory_order_relaxed);

@@ -49,7 +49,7 @@ class BatchLayout {
 // was said to be.
 class GivenArrays {
  public:
-  // `arrays`: a list with one for each output of the layout, or None.
+  // `arrays`: a list with one for each output of the layout, or None. Opaque columns have None in it.
   GivenArrays(const StepPlan& plan, const BatchLayout* layout, nb::handle arrays, uint32_t n) {
     if (layout == nullptr || arrays.is_none()) return;
     most_rows_ = layout->most_rows();
@@ -61,6 +61,10 @@ class GivenArrays {
       const nb::object given = arrays[i];
       are_right_ = fits(plan, *layout, out, given.ptr(), n);
       if (!are_right_) break;
+      if (given.is_none()) {
+        arrays_.push_back(given);
+        continue;
+      }
       auto* array = reinterpret_cast<PyArrayObject*>(given.ptr());
       if (!out.squeezed) most_rows_[out.number] = static_cast<uint32_t>(PyArray_DIM(array, layout->time_major() ? 0 : 1));
       const auto begin = reinterpret_cast<uintptr_t>(PyArray_DATA(array));
@@ -78,6 +82,7 @@ class GivenArrays {
 
  private:
   static bool fits(const StepPlan& plan, const BatchLayout& layout, const BatchLayout::Output& out, PyObject* given, uint32_t n) {
+    if (plan.columns().at(out.column).is_opaque) return given == Py_None;
     if (!StepPlan::is_exact(plan.columns().at(out.column), given, out.squeezed ? 1 : 2)) return false;
     auto* array = reinterpret_cast<PyArrayObject*>(given);
     const bool steps_first = layout.time_major() && !out.squeezed;

@@ -7,7 +7,7 @@
 
 namespace shmreplay {
 
-// `arrays`: one of every column, [N, ...] each, as canonical() makes them; `row_ends`: bool [N] or None; `ends`, `rules`: see
+// `arrays`: one of every column, [N, ...] each, as canonical() makes them, of heap columns a list of N, None for per-item ones; `row_ends`: bool [N] or None; `ends`, `rules`: see
 // writer_facts, read_rule. (status, keys, rows done, exception of a signal handler or None).
 inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::handle row_ends, uint32_t history, nb::tuple ends,
                               nb::list rules, bool clear_history, bool counted, nb::handle timeout_s) {
@@ -16,11 +16,30 @@ inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::h
   const CallInFlight call(context->arena->calls());
   if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), nb::none(), 0, nb::none());
   ExtendRows rows{{}, nullptr, 0};
-  for (PyArrayObject* array : context->checked_arrays(arrays, 1)) {
-    if (array == nullptr) raise_error("InternalError", "extend: a column is absent; please report");
-    rows.columns.push_back(static_cast<const char*>(PyArray_DATA(array)));
-    rows.num_rows = static_cast<uint32_t>(PyArray_DIM(array, 0));
+  const std::vector<PyArrayObject*> columns = context->checked_arrays(arrays, 1);
+  std::vector<ValueList> values(columns.size());
+  for (size_t c = 0; c < columns.size(); ++c) {
+    PyArrayObject* array = columns[c];
+    const PlanColumn& plan = context->plan->columns()[c];
+    if (array == nullptr && plan.flags != kPerItemColumn) raise_error("InternalError", "extend: a column is absent; please report");
+    rows.columns.push_back(plan.is_opaque ? nullptr : static_cast<const char*>(PyArray_DATA(array)));
+    if (plan.flags == kPerItemColumn) continue;
+    const nb::handle list(reinterpret_cast<PyObject*>(array));
+    rows.num_rows = static_cast<uint32_t>(plan.is_opaque ? nb::len(list) : static_cast<size_t>(PyArray_DIM(array, 0)));
+    if (plan.is_opaque) values[c] = ValueList(*context->arena, list, rows.num_rows, context->column_name(c));
   }
+  RowValues of_rows;
+  of_rows.blocks = [&values](uint32_t row) {
+    uint64_t n = 0;
+    for (const ValueList& list : values) n += list.empty() ? 0 : list.blocks(row);
+    return n;
+  };
+  of_rows.write = [&values](StreamWriter& stream, uint32_t row) {
+    for (uint32_t c = 0; c < values.size(); ++c) {
+      if (!values[c].empty()) TableContext::write_value(stream, c, values[c].at(row));
+    }
+  };
+  if (context->plan->has_opaque()) rows.values = &of_rows;
   std::vector<npy_bool> ends_of;
   if (!row_ends.is_none()) ends_of = copied<npy_bool>(row_ends, NPY_BOOL, "row_ends: expected a contiguous bool array of one axis");
   if (!ends_of.empty()) rows.ends = ends_of.data();

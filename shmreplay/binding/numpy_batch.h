@@ -24,6 +24,19 @@ T* array_data(const nb::object& array) {
   return static_cast<T*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
 }
 
+// The bytes as a uint8 array that frees them.
+inline nb::object take_bytes(ByteBuffer& bytes) {
+  const auto n = static_cast<npy_intp>(bytes.size());
+  char* data = bytes.release();
+  if (data == nullptr) return new_array(NPY_UINT8, 0);
+  const nb::capsule owner(data, [](void* p) noexcept { std::free(p); });
+  PyObject* array = PyArray_SimpleNewFromData(1, &n, NPY_UINT8, data);
+  if (array == nullptr) throw nb::python_error();
+  nb::object result = nb::steal(array);
+  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), owner.inc_ref().ptr()) != 0) throw nb::python_error();
+  return result;
+}
+
 // Created with the GIL; prepare() takes it again, the other methods do without.
 class NumpyBatch : public BatchSink {
  public:
@@ -43,7 +56,13 @@ class NumpyBatch : public BatchSink {
         ages_(new_array(NPY_INT64, n)),
         to_{array_data<int64_t>(keys_), array_data<double>(priorities_), array_data<double>(probabilities_),
             array_data<int64_t>(times_sampled_), array_data<int64_t>(table_size_), array_data<int64_t>(episodes_),
-            array_data<int64_t>(steps_), array_data<int64_t>(ages_)} {}
+            array_data<int64_t>(steps_), array_data<int64_t>(ages_)} {
+    for (const PlanColumn& c : plan.columns()) {
+      if (c.flags != kPerItemColumn || values_ != nullptr) continue;
+      value_sizes_ = new_array(NPY_INT64, n);
+      values_ = std::make_unique<ItemValues>(array_data<int64_t>(value_sizes_));
+    }
+  }
 
   bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept override {
     bool same = !outputs_.empty();
@@ -75,19 +94,22 @@ class NumpyBatch : public BatchSink {
     to_.ages[i] = p.age;
   }
 
+  ItemValues* item_values() noexcept override { return values_ == nullptr ? nullptr : values_.get(); }
+
   // (names, squeezed flags, columns, data, lengths, masks or None, keys, priorities, probabilities, times_sampled, table_size,
-  // episodes, steps, ages); arrays of n, of which the first `done` count.
+  // episodes, steps, ages, values); arrays of n, of which the first `done` count. Data of a heap column: (bytes, sizes), uint8
+  // and int64, -1 for no value; of a per-item column None, for what items brought is in `values`: (bytes, sizes [n]) or None.
   nb::tuple release() {
     nb::list columns, squeezed, data, lengths, masks;
     for (size_t o = 0; o < outputs_.size(); ++o) {
       columns.append(outputs_[o].column);
       squeezed.append(outputs_[o].squeezed);
-      data.append(data_[o]);
+      data.append(bytes_[o] == nullptr ? data_[o] : nb::object(nb::make_tuple(take_bytes(*bytes_[o]), by_item(o))));
       lengths.append(lengths_[o]);
       masks.append(mask_array(o));
     }
     return nb::make_tuple(nb::bytes(names_.data(), names_.size()), squeezed, columns, data, lengths, masks, keys_, priorities_,
-                          probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_);
+                          probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_, take_values());
   }
 
  private:
@@ -103,11 +125,30 @@ class NumpyBatch : public BatchSink {
     return nb::steal(array);
   }
 
+  // Sizes [n, rows], however the mask lies: their bytes lie item by item.
+  nb::object by_item(size_t o) const {
+    if (!outputs_[o].time_major) return data_[o];
+    PyObject* turned = PyArray_Transpose(reinterpret_cast<PyArrayObject*>(data_[o].ptr()), nullptr);
+    if (turned == nullptr) throw nb::python_error();
+    return nb::steal(turned);
+  }
+
+  nb::object take_values() {
+    if (values_ == nullptr) return nb::none();
+    return nb::make_tuple(take_bytes(values_->bytes), value_sizes_);
+  }
+
   nb::object make_data(const OutputBuffer& out) const {
+    if (out.flags == kPerItemColumn) return nb::none();
     const PlanColumn& column = plan_.columns()[out.column];
     std::vector<npy_intp> dims{static_cast<npy_intp>(n_)};
     if (!out.squeezed) dims.insert(out.time_major ? dims.begin() : dims.end(), out.rows);
     dims.insert(dims.end(), column.shape.begin(), column.shape.end());
+    if (out.bytes != nullptr) {
+      PyObject* sizes = PyArray_SimpleNew(static_cast<int>(dims.size()), dims.data(), NPY_INT64);
+      if (sizes == nullptr) throw nb::python_error();
+      return nb::steal(sizes);
+    }
     auto* descr = reinterpret_cast<PyArray_Descr*>(column.descr.ptr());
     Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
     PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(), nullptr, nullptr, 0, nullptr);
@@ -145,12 +186,14 @@ class NumpyBatch : public BatchSink {
     masks_.push_back(std::make_unique<std::vector<uint8_t>>());
     lengths_.push_back(new_array(NPY_INT32, n_));
     const bool squeezed = (structure.outputs[o].flags & kSqueezed) != 0;
-    OutputBuffer out{o, column, rows, static_cast<uint32_t>(plan_.columns()[column].row_bytes), squeezed, nullptr,
-                     masks_.back().get(), n_, array_data<int32_t>(lengths_.back()),
-                     layout_ != nullptr && layout_->time_major() && !squeezed};
-    const bool is_given = given_ != nullptr && !given_->empty();
+    const PlanColumn& plan = plan_.columns()[column];
+    bytes_.push_back(plan.flags == kHeapColumn ? std::make_unique<ByteBuffer>() : nullptr);
+    OutputBuffer out{o, column, rows, static_cast<uint32_t>(plan.flags == kHeapColumn ? sizeof(int64_t) : plan.row_bytes), squeezed,
+                     nullptr, masks_.back().get(), n_, array_data<int32_t>(lengths_.back()),
+                     layout_ != nullptr && layout_->time_major() && !squeezed, plan.flags, bytes_.back().get()};
+    const bool is_given = given_ != nullptr && !given_->empty() && !plan.is_opaque;
     data_.push_back(is_given ? (*given_)[data_.size()] : make_data(out));
-    out.data = array_data<char>(data_.back());
+    if (plan.flags != kPerItemColumn) out.data = array_data<char>(data_.back());
     outputs_.push_back(out);
   }
 
@@ -167,7 +210,7 @@ class NumpyBatch : public BatchSink {
       for (int64_t i = 0; i < static_cast<int64_t>(done); ++i) {
         for (uint32_t j = 0; j < out.rows; ++j) {
           if (j < old.rows) std::memcpy(out.row(i, j), old.row(i, j), out.row_bytes);
-          else std::memset(out.row(i, j), 0, out.row_bytes);
+          else std::memset(out.row(i, j), out.bytes != nullptr ? 0xff : 0, out.row_bytes);
           const bool was_real = j < old.rows && (out.mask->empty() || (*out.mask)[old.place(i, j)] != 0);
           mask[out.place(i, j)] = was_real ? 1 : 0;
         }
@@ -196,6 +239,9 @@ class NumpyBatch : public BatchSink {
   std::string names_;
   std::vector<OutputBuffer> outputs_;
   std::vector<nb::object> data_, lengths_;
+  std::vector<std::unique_ptr<ByteBuffer>> bytes_;  // of heap columns
+  nb::object value_sizes_;
+  std::unique_ptr<ItemValues> values_;              // where there are per-item columns
   std::vector<std::unique_ptr<std::vector<uint8_t>>> masks_;
 };
 

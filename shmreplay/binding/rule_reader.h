@@ -8,6 +8,7 @@
 namespace shmreplay {
 
 inline NumberFormat number_format(const PlanColumn& column) {
+  if (column.is_opaque) return {'V', 0};
   const auto* descr = reinterpret_cast<const PyArray_Descr*>(column.descr.ptr());
   return {descr->kind, static_cast<uint32_t>(PyDataType_ELSIZE(descr))};
 }

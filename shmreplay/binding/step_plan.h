@@ -20,28 +20,38 @@ struct PlanColumn {
   int type_num = 0;
   size_t row_bytes = 0;
   std::vector<npy_intp> shape;
+  bool is_opaque = false;    // of bytes that Python's codec makes: no dtype
+  uint32_t flags = 0;        // ColumnFlag: the arena's, once bound to it
 };
 
 class StepPlan {
  public:
-  // `plan` as Signature.native_plan(); `columns`: (np.dtype, shape) each; `canonical`: Signature.canonical.
+  // `plan` as Signature.native_plan(); `columns`: (np.dtype, shape) each, None for heap and per-item columns; `canonical`:
+  // Signature.canonical. What has a None never goes the fast path.
   StepPlan(nb::handle plan, nb::sequence columns, nb::object canonical) : canonical_(std::move(canonical)) {
-    for (nb::handle c : columns) columns_.push_back(read_column(c));
+    for (nb::handle c : columns) {
+      columns_.push_back(read_column(c));
+      has_opaque_ |= columns_.back().is_opaque;
+    }
     root_ = read_node(plan);
   }
 
   const std::vector<PlanColumn>& columns() const { return columns_; }
+  bool has_opaque() const noexcept { return has_opaque_; }
+  void set_flags(size_t column, uint32_t flags) { columns_[column].flags = flags; }
   const nb::object& canonical() const { return canonical_; }
 
   // Writes a whole step; cell(column) says where. false: not by the fast path (cells may be partly written).
   template <class Cell>
   bool write(PyObject* step, Cell cell) const {
+    if (has_opaque_) return false;
     return visit(root_, step, [&](uint32_t column, PyObject* leaf) { return write_leaf(columns_[column], leaf, cell(column)); });
   }
 
   // The arrays of a batch of steps, by column (borrowed), if each is contiguous, of the right dtype and shape behind its
   // leading axis, and all leading axes agree. false: not by the fast path.
   bool batch(PyObject* steps, std::vector<PyArrayObject*>& arrays, npy_intp& n) const {
+    if (has_opaque_) return false;
     arrays.assign(columns_.size(), nullptr);
     n = -1;
     return visit(root_, steps, [&](uint32_t column, PyObject* leaf) {
@@ -82,6 +92,10 @@ class StepPlan {
 
   static PlanColumn read_column(nb::handle spec) {
     PlanColumn c;
+    if (spec.is_none()) {
+      c.is_opaque = true;
+      return c;
+    }
     c.descr = nb::borrow(spec[0]);
     auto* descr = reinterpret_cast<PyArray_Descr*>(c.descr.ptr());
     c.scalar_type = descr->typeobj;
@@ -218,6 +232,7 @@ class StepPlan {
   }
 
   std::vector<PlanColumn> columns_;
+  bool has_opaque_ = false;
   Node root_;
   nb::object canonical_;
 };

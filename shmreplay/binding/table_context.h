@@ -9,8 +9,10 @@
 #include "patience.h"
 #include "sample_call.h"
 #include "status_error.h"
+#include "patience.h"
 #include "step_plan.h"
 #include "rule_writer.h"
+#include "step_values.h"
 
 namespace shmreplay {
 
@@ -28,6 +30,9 @@ struct TableContext {
     return *plan;
   }
 
+  std::string column_name(size_t c) const { return "table '" + facts->name + "': column " + std::to_string(c); }
+  std::string values_name() const { return "table '" + facts->name + "': the values of an item"; }
+  bool is_heap(size_t c) const { return plan->columns()[c].flags == kHeapColumn; }
   // What a view draws with: a new one costs more than the draw. With the GIL.
   std::unique_ptr<SampleCall> take_view_call() {
     if (view_calls.empty()) return std::make_unique<SampleCall>(*arena);
@@ -43,13 +48,14 @@ struct TableContext {
   GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended); }
 
   // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An absent
-  // column's place is nullptr.
+  // column's place is nullptr; opaque ones are looked at as values.
   std::vector<PyArrayObject*> checked_arrays(const nb::object& list, int leading) const {
     std::vector<PyArrayObject*> arrays;
     for (size_t c = 0; c < plan->columns().size(); ++c) {
       PyObject* leaf = PyList_GetItem(list.ptr(), static_cast<Py_ssize_t>(c));
       if (leaf == nullptr) throw nb::python_error();
-      if (leaf != Py_None && !StepPlan::is_exact(plan->columns()[c], leaf, leading)) {
+      const bool is_opaque = plan->columns()[c].is_opaque;
+      if (leaf != Py_None && !is_opaque && !StepPlan::is_exact(plan->columns()[c], leaf, leading)) {
         raise_error("InternalError", "table '" + facts->name + "': column " + std::to_string(c) +
                                          " was converted to another shape or dtype; please report");
       }
@@ -64,15 +70,68 @@ struct TableContext {
     std::memcpy(writer.cell(column), static_cast<const char*>(PyArray_DATA(array)) + number * row_bytes, row_bytes);
   }
 
-  // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact.
-  void write_step(StreamWriter& writer, nb::handle step) const {
-    if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.cell(column); })) return;
+  // The same of a heap column.
+  static void write_value(StreamWriter& writer, uint32_t column, const ValueBytes& value) {
+    if (value.size < 0) writer.write_no_value(column);
+    else writer.write_value(column, value.data, static_cast<uint32_t>(value.size));
+  }
+
+  // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact. kOk, or why there
+  // were no blocks for its values and `more`: then nothing was written. kInterrupted: the handler's exception is set.
+  Status write_step(StreamWriter& writer, nb::handle step, int64_t deadline_ns, uint64_t more = 0) const {
+    if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.cell(column); })) return Status::kOk;
     const nb::object list = outlive_interpreter([&] { return plan->canonical()(step); });
+    return write_arrays(writer, list, true, deadline_ns, more);
+  }
+
+  // Writes what the list has; of a step that is not `whole`, the columns that the row lacks, which are marked.
+  Status write_arrays(StreamWriter& writer, const nb::object& list, bool whole, int64_t deadline_ns, uint64_t more = 0) const {
     const std::vector<PyArrayObject*> arrays = checked_arrays(list, 0);
-    for (uint32_t c = 0; c < arrays.size(); ++c) {
-      if (arrays[c] == nullptr) raise_error("InternalError", "table '" + facts->name + "': a whole step lacks a column; please report");
-      write_cell(writer, c, arrays[c], 0);
+    std::vector<ValueBytes> values;
+    std::vector<nb::object> keep;  // the list may change while the GIL is released
+    if (plan->has_opaque()) {
+      values.resize(arrays.size());
+      for (uint32_t c = 0; c < arrays.size(); ++c) {
+        if (arrays[c] == nullptr || (!whole && writer.has(c))) continue;
+        keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(arrays[c])));
+        if (!is_heap(c)) continue;
+        values[c] = value_bytes(keep.back().ptr(), column_name(c));
+        more += blocks_for(*arena, values[c], column_name(c));
+      }
+      if (const Status s = secure_blocks(writer, more, deadline_ns); s != Status::kOk) return s;
     }
+    for (uint32_t c = 0; c < arrays.size(); ++c) {
+      if (plan->columns()[c].flags == kPerItemColumn || (!whole && (arrays[c] == nullptr || writer.has(c)))) continue;
+      if (is_heap(c)) write_value(writer, c, values[c]);
+      else if (arrays[c] != nullptr) write_cell(writer, c, arrays[c], 0);
+      else raise_error("InternalError", column_name(c) + " of a whole step is missing; please report");
+      if (!whole) writer.mark(c);
+    }
+    return Status::kOk;
+  }
+
+  // First without waiting, then with the GIL released. kInterrupted: the handler's exception is set.
+  Status secure_blocks(StreamWriter& writer, uint64_t n, int64_t deadline_ns) const {
+    return in_two_goes(deadline_ns, [&](const Wait& wait) { return writer.secure_blocks(n, wait); });
+  }
+
+  // What an item brings: a uint8 array, or None. bring(bytes, size, wait) writes it; as secure_blocks().
+  template <class Bring>
+  Status bring_values(nb::handle values, int64_t deadline_ns, Bring bring) const {
+    const ValueBytes bytes = value_bytes(values.ptr(), values_name());
+    if (blocks_for(*arena, bytes, values_name()) == 0) return Status::kOk;
+    return in_two_goes(deadline_ns, [&](const Wait& wait) { return bring(bytes.data, static_cast<uint64_t>(bytes.size), wait); });
+  }
+
+ private:
+  template <class Go>
+  Status in_two_goes(int64_t deadline_ns, Go go) const {
+    const Status s = go(kTryOnly);
+    if (s != Status::kTimeout) return s;
+    GilPatience asked = patience();
+    const Wait wait{deadline_ns, &asked};
+    const GilRelease release;
+    return go(wait);
   }
 };
 

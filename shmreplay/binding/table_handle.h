@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arena_handle.h"
+#include "data_update.h"
 #include "extremes.h"
 #include "long_work.h"
 #include "numpy_arrays.h"
@@ -20,6 +21,7 @@ class TableHandle {
  public:
   // What insert() answers for a priority that is not finite, negative or too large; beyond the core's statuses.
   static constexpr int64_t kBadPriority = -100;
+  static constexpr uint64_t kBatchBlocks = 1024;  // that a batch of rows asks for at once
   // What sample() answers for arrays that are not as the layout has them.
   static constexpr int kWrongArrays = -101;
 
@@ -45,17 +47,20 @@ class TableHandle {
                                         " columns, the arena " + std::to_string(arena().geometry().num_columns));
     }
     for (size_t c = 0; c < context_->plan->columns().size(); ++c) {
-      if (context_->plan->columns()[c].row_bytes != arena().columns()[c].row_bytes) {
-        raise_error("LayoutMismatch", where() + ": column " + std::to_string(c) + " has rows of another size in the arena");
-      }
+      const PlanColumn& column = context_->plan->columns()[c];
+      const uint32_t flags = arena().columns()[c].flags;
+      const bool same = column.is_opaque ? flags == kHeapColumn || flags == kPerItemColumn
+                                         : (flags & ~uint32_t{kMutableColumn}) == 0 && column.row_bytes == arena().columns()[c].row_bytes;
+      if (!same) raise_error("LayoutMismatch", where() + ": column " + std::to_string(c) + " has rows of another kind or size in the arena");
+      context_->plan->set_flags(c, flags);
     }
-    step_pattern_ = std::make_unique<PreparedPattern>(whole_step_pattern(arena().geometry().num_columns, true, {}));
+    step_pattern_ = std::make_unique<PreparedPattern>(whole_step_pattern(arena(), true, {}));
   }
 
   // ---- inserting ---------------------------------------------------------------------------------------------------
 
-  // The item's key, or -status, or kBadPriority.
-  int64_t insert(nb::handle step, nb::handle priority, nb::handle timeout_s) {
+  // The item's key, or -status, or kBadPriority. `values`: what the item brings for per-item columns, a uint8 array, or None.
+  int64_t insert(nb::handle step, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     if (arena().forked()) return -static_cast<int64_t>(Status::kForked);  // the pooled rows are the parent's
     const CallInFlight call(arena().calls());
     if (!call.begun()) return -static_cast<int64_t>(Status::kSessionLost);
@@ -64,14 +69,14 @@ class TableHandle {
     const int64_t deadline = deadline_of(timeout_s);
     Loan<StreamWriter> writer(*this, writers_, [&] { return new_writer(); });
     int64_t key = 0;
-    const Status status = writer.keep_if_usable(insert_with(*writer, step, p, deadline, key));
+    const Status status = writer.keep_if_usable(insert_with(*writer, step, p, deadline, values, key));
     if (status == Status::kInterrupted) throw nb::python_error();
     return status == Status::kOk ? key : -static_cast<int64_t>(status);
   }
 
   // (status, how many went in, keys [N], exception of a signal handler or None, position of the first bad priority or -1);
-  // `priorities` float64 [N] contiguous or None. With a bad priority nothing went in.
-  nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s) {
+  // `priorities` float64 [N] contiguous or None. With a bad priority nothing went in. `values`: as for insert(), a list of N.
+  nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s, nb::handle values) {
     if (arena().forked()) return nb::make_tuple(static_cast<int>(Status::kForked), 0, nb::none(), nb::none(), -1);
     const CallInFlight call(arena().calls());
     if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), 0, nb::none(), nb::none(), -1);
@@ -89,6 +94,7 @@ class TableHandle {
     if (bad != kAllGood) return nb::make_tuple(0, 0, nb::none(), nb::none(), static_cast<int64_t>(bad));
     std::vector<nb::object> keep;  // the caller's structure may change while the GIL is released
     for (PyArrayObject* a : arrays) keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(a)));
+    const BatchValues heap = batch_values(arrays, values, static_cast<size_t>(n));
     nb::object keys = new_array(NPY_INT64, n);
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
@@ -97,7 +103,7 @@ class TableHandle {
     Status status;
     {
       const GilRelease release;
-      status = insert_rows(*writer, arrays, p, static_cast<uint32_t>(n), wait, array_data<int64_t>(keys), done);
+      status = insert_rows(*writer, arrays, heap, p, static_cast<uint32_t>(n), wait, array_data<int64_t>(keys), done);
     }
     writer.keep_if_usable(status);
     status = handle_signals(status);
@@ -184,6 +190,34 @@ class TableHandle {
       return shmreplay::update_priorities(a, facts(), k.data(), p.data(), n, w, updated);
     });
     return nb::make_tuple(static_cast<int>(status), updated, -1);
+  }
+
+  // (status, items that were there). `updates`: (column, array [K, k, *shape], contiguous, exact) of mutable columns; row j of
+  // an item goes to position at + j of its padded span, if a real step is there.
+  nb::tuple update_data(nb::handle keys, nb::sequence updates, uint32_t at, nb::handle timeout_s) {
+    const std::vector<int64_t> k = keys_of(keys);
+    npy_intp num_steps = -1;
+    std::vector<ColumnUpdate> columns;
+    std::vector<nb::object> keep;
+    for (nb::handle update : updates) {
+      const auto c = nb::cast<uint32_t>(update[0]);
+      keep.push_back(nb::borrow(nb::object(update[1])));
+      auto* array = reinterpret_cast<PyArrayObject*>(keep.back().ptr());
+      const bool fits = c < context_->bound_plan().columns().size() && context_->plan->columns()[c].flags == kMutableColumn &&
+                        StepPlan::is_exact(context_->plan->columns()[c], keep.back().ptr(), 2) &&
+                        PyArray_DIM(array, 0) == static_cast<npy_intp>(k.size()) && (num_steps < 0 || PyArray_DIM(array, 1) == num_steps);
+      if (!fits) raise_error("InternalError", context_->column_name(c) + " was updated with another shape or dtype; please report");
+      num_steps = PyArray_DIM(array, 1);
+      columns.push_back({c, static_cast<const char*>(PyArray_DATA(array))});
+    }
+    const CallInFlight call(arena().calls());
+    if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), 0);
+    uint32_t updated = 0;
+    const Status status = run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
+      return shmreplay::update_data(a, facts(), k.data(), static_cast<uint32_t>(k.size()), columns, at,
+                                    static_cast<uint32_t>(std::max<npy_intp>(num_steps, 0)), w, updated);
+    });
+    return nb::make_tuple(static_cast<int>(status), updated);
   }
 
   nb::tuple remove(nb::handle keys, nb::handle timeout_s) {
@@ -277,7 +311,9 @@ class TableHandle {
     }
     d["last_insert_s_ago"] = seconds_since(r.last_insert_ns.get());
     d["last_sample_s_ago"] = seconds_since(r.last_sample_ns.get());
-    d["bytes"] = arena().state().num_used.get() * arena().geometry().chunk_bytes;
+    const ArenaState& s = arena().state();
+    d["bytes"] = s.num_used.get() * arena().geometry().chunk_bytes +
+                 (arena().geometry().num_blocks - s.num_free_blocks.get()) * arena().geometry().block_bytes;
     return d;
   }
 
@@ -335,7 +371,7 @@ class TableHandle {
   }
 
   // First with the GIL and without waiting: the common case is over before a release would pay.
-  Status insert_with(StreamWriter& writer, nb::handle step, double priority, int64_t deadline, int64_t& key) {
+  Status insert_with(StreamWriter& writer, nb::handle step, double priority, int64_t deadline, nb::handle values, int64_t& key) {
     GilPatience patience = context_->patience();
     const Wait wait{deadline, &patience};
     if (!writer.is_open() || writer.rows_left() == 0) {
@@ -345,31 +381,98 @@ class TableHandle {
       }
       if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
     }
-    context_->write_step(writer, step);
+    ValueBytes brought;
+    uint64_t blocks = 0;
+    if (context_->plan->has_opaque()) {
+      writer.give_up_rows();  // of a call that failed
+      brought = value_bytes(values.ptr(), context_->values_name());
+      blocks = blocks_for(arena(), brought, context_->values_name());
+    }
+    if (const Status s = context_->write_step(writer, step, deadline, blocks); s != Status::kOk) return s;
+    const BlockRef ref = brought.size < 0 ? kNoValue : writer.write_item_value(brought.data, static_cast<uint32_t>(brought.size));
     uint32_t done = 0;
-    Status status = writer.insert_rows(facts(), *step_pattern_, &priority, 1, kTryOnly, &key, done);
+    Status status = writer.insert_rows(facts(), *step_pattern_, &priority, 1, kTryOnly, &key, done, {false, true, &ref});
     if (status == Status::kTimeout) {
       const GilRelease release;
-      status = writer.insert_rows(facts(), *step_pattern_, &priority, 1, wait, &key, done);
+      status = writer.insert_rows(facts(), *step_pattern_, &priority, 1, wait, &key, done, {false, true, &ref});
     }
     return status;
   }
 
-  Status insert_rows(StreamWriter& writer, const std::vector<PyArrayObject*>& arrays, const std::vector<double>& priorities,
-                     uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) const {
+  // What a batch puts into the heap: by column, and what its items bring. All empty where no column is opaque.
+  struct BatchValues {
+    std::vector<ValueList> columns;
+    ValueList items;
+    bool empty() const noexcept { return columns.empty(); }
+
+    uint64_t blocks(size_t i) const {
+      uint64_t n = items.empty() ? 0 : items.blocks(i);
+      for (const ValueList& list : columns) n += list.empty() ? 0 : list.blocks(i);
+      return n;
+    }
+  };
+
+  BatchValues batch_values(const std::vector<PyArrayObject*>& arrays, nb::handle items, size_t n) const {
+    BatchValues v;
+    if (!context_->plan->has_opaque()) return v;
+    v.columns.resize(arrays.size());
+    for (size_t c = 0; c < arrays.size(); ++c) {
+      if (context_->is_heap(c)) v.columns[c] = ValueList(arena(), reinterpret_cast<PyObject*>(arrays[c]), n, context_->column_name(c));
+    }
+    if (!items.is_none()) v.items = ValueList(arena(), items, n, context_->values_name());
+    return v;
+  }
+
+  // How many of the next `k` rows get blocks at once: all, some, or, waiting for it, one.
+  Status secure_rows(StreamWriter& writer, const BatchValues& heap, size_t from, const Wait& wait, uint32_t& k) const {
+    const uint64_t bound = std::min<uint64_t>(kBatchBlocks, arena().geometry().num_blocks / 8);
+    uint64_t blocks = heap.blocks(from);
+    uint32_t fit = 1;
+    while (fit < k && blocks + heap.blocks(from + fit) <= bound) blocks += heap.blocks(from + fit++);
+    k = fit;
+    const Status s = fit > 1 ? writer.secure_blocks(blocks, kTryOnly) : Status::kTimeout;
+    if (s != Status::kTimeout) return s;
+    k = 1;
+    return writer.secure_blocks(heap.blocks(from), wait);
+  }
+
+  void write_values(StreamWriter& writer, const BatchValues& heap, size_t from, uint32_t k, std::vector<BlockRef>& brought) const {
+    brought.assign(k, kNoValue);
+    for (uint32_t i = 0; i < k; ++i) {
+      for (uint32_t c = 0; c < heap.columns.size(); ++c) {
+        if (heap.columns[c].empty()) continue;
+        const ValueBytes& value = heap.columns[c].at(from + i);
+        if (value.size < 0) writer.write_no_value(c, i);
+        else writer.write_value(c, value.data, static_cast<uint32_t>(value.size), i);
+      }
+      if (heap.items.empty()) continue;
+      const ValueBytes& value = heap.items.at(from + i);
+      if (value.size >= 0) brought[i] = writer.write_item_value(value.data, static_cast<uint32_t>(value.size), i);
+    }
+  }
+
+  Status insert_rows(StreamWriter& writer, const std::vector<PyArrayObject*>& arrays, const BatchValues& heap,
+                     const std::vector<double>& priorities, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) const {
     if (!writer.is_open()) {
       if (const Status s = writer.open(wait); s != Status::kOk) return s;
     }
     LongWork work(wait);
+    std::vector<BlockRef> brought;
     for (done = 0; done < n;) {
       if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
-      const uint32_t k = std::min(writer.rows_left(), n - done);
+      uint32_t k = std::min(writer.rows_left(), n - done);
+      writer.give_up_rows();  // of a call that failed
+      if (!heap.empty()) {
+        if (const Status s = secure_rows(writer, heap, done, wait, k); s != Status::kOk) return s;
+        write_values(writer, heap, done, k, brought);
+      }
       for (uint32_t c = 0; c < arrays.size(); ++c) {
-        const size_t row_bytes = context_->plan->columns()[c].row_bytes;
-        std::memcpy(writer.cell(c), static_cast<const char*>(PyArray_DATA(arrays[c])) + done * row_bytes, k * row_bytes);
+        if (context_->plan->columns()[c].is_opaque) continue;
+        writer.write_rows(c, static_cast<const char*>(PyArray_DATA(arrays[c])) + done * context_->plan->columns()[c].row_bytes, k);
       }
       uint32_t went_in = 0;
-      const Status s = writer.insert_rows(facts(), *step_pattern_, priorities.data() + done, k, wait, keys + done, went_in);
+      const Status s = writer.insert_rows(facts(), *step_pattern_, priorities.data() + done, k, wait, keys + done, went_in,
+                                          {false, true, heap.empty() ? nullptr : brought.data()});
       done += went_in;
       if (s != Status::kOk) return s;
       if (done < n && work.interrupted(went_in)) return Status::kInterrupted;

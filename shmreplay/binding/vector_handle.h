@@ -39,7 +39,8 @@ class VectorHandle {
     return call.answer(call.keys_by_rule());
   }
 
-  // Columns that `arrays` has (None: absent), arrays [num_rows, ...] each, into the open rows; with `finish` as append().
+  // Columns that `arrays` has (None: absent), arrays [num_rows, ...] each, into the open rows; with `finish` as append(). A heap
+  // column is a list of num_rows values (None: no value); NO_VALUE: rows that are open then, and lack it, get none.
   nb::tuple write_open(nb::object arrays, bool finish, nb::handle numbers, nb::handle streams, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     Call call(*this, busy, numbers, streams, timeout_s);
@@ -61,7 +62,7 @@ class VectorHandle {
     const Arrays columns = arrays.is_none() ? Arrays{} : partial_arrays(arrays);
     call.refuse_if([&](const RuleWriter& w) {
       if (w.unfinished() != WriterCall::kNothing) return w.unfinished() == WriterCall::kAppend ? kUnfinished : 0;
-      return columns.arrays.empty() ? w.needs_final_step(clear_history) ? kNeedsFinalStep : 0 : cells_refused(call, w, columns, false);
+      return columns.has_cells() ? cells_refused(call, w, columns, false) : w.needs_final_step(clear_history) ? kNeedsFinalStep : 0;
     });
     if (call.refused()) return call.answer(nb::none());
     call.run([&](VectorWriter::Progress& progress) {
@@ -135,6 +136,20 @@ class VectorHandle {
   struct Arrays {
     std::vector<PyArrayObject*> arrays;
     std::vector<nb::object> keep;
+    std::vector<ValueList> values;   // of heap columns; all empty where no column is opaque
+
+    bool is_no_value(size_t c) const { return reinterpret_cast<PyObject*>(arrays[c]) == no_value(); }
+    bool has_cells() const {
+      for (size_t c = 0; c < arrays.size(); ++c) {
+        if (arrays[c] != nullptr && !is_no_value(c)) return true;
+      }
+      return false;
+    }
+    uint64_t blocks(size_t number) const {
+      uint64_t n = 0;
+      for (const ValueList& list : values) n += list.empty() ? 0 : list.blocks(number);
+      return n;
+    }
   };
 
   // One call: its rows, its wait, how far it came.
@@ -240,8 +255,9 @@ class VectorHandle {
     if (w.unfinished() != WriterCall::kNothing) return kUnfinished;
     if (finish && w.needs_end_episode()) return kNeedsEndEpisode;
     for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
+      if (context_->plan->columns()[c].flags == kPerItemColumn) continue;  // no row lacks it
       const bool has = w.stream().row_is_open() && w.stream().has(c), comes = columns.arrays[c] != nullptr;
-      const int code = has && comes ? kColumnTwice : finish && !has && !comes ? kColumnMissing : 0;
+      const int code = has && comes && !columns.is_no_value(c) ? kColumnTwice : finish && !has && !comes ? kColumnMissing : 0;
       if (code == 0) continue;
       call.column = c;
       return code;
@@ -261,8 +277,15 @@ class VectorHandle {
   }
 
   Arrays partial_arrays(const nb::object& list) const {
-    Arrays a{context_->checked_arrays(list, 1), {}};
+    Arrays a{context_->checked_arrays(list, 1), {}, {}};
     keep(a);
+    if (!context_->plan->has_opaque()) return a;
+    a.values.resize(a.arrays.size());
+    for (size_t c = 0; c < a.arrays.size(); ++c) {
+      if (!context_->is_heap(c) || a.arrays[c] == nullptr || a.is_no_value(c)) continue;
+      const nb::handle values(reinterpret_cast<PyObject*>(a.arrays[c]));
+      a.values[c] = ValueList(*context_->arena, values, nb::len(values), context_->column_name(c));
+    }
     return a;
   }
 
@@ -273,13 +296,22 @@ class VectorHandle {
   }
 
   VectorWriter::Fill filling(const Arrays& columns) const {
-    return [this, &columns](StreamWriter& stream, uint32_t number) {
+    VectorWriter::Fill fill;
+    fill.cells = [this, &columns](StreamWriter& stream, uint32_t number) {
       for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
-        if (columns.arrays[c] == nullptr) continue;
-        context_->write_cell(stream, c, columns.arrays[c], number);
+        if (columns.arrays[c] == nullptr || columns.is_no_value(c)) continue;
+        if (context_->is_heap(c)) TableContext::write_value(stream, c, columns.values[c].at(number));
+        else context_->write_cell(stream, c, columns.arrays[c], number);
+        stream.mark(c);
+      }
+      for (uint32_t c = 0; c < columns.values.size() && stream.row_is_open(); ++c) {
+        if (columns.arrays[c] == nullptr || !columns.is_no_value(c) || stream.has(c)) continue;
+        stream.write_no_value(c);
         stream.mark(c);
       }
     };
+    if (!columns.values.empty()) fill.blocks = [&columns](uint32_t number) { return columns.blocks(number); };
+    return fill;
   }
 
   std::shared_ptr<TableContext> context_;

@@ -16,9 +16,10 @@ class ViewHandle : public ViewSink {
   ViewHandle(const ViewHandle&) = delete;
   ViewHandle& operator=(const ViewHandle&) = delete;
 
-  // (status, items, exception of a signal handler or None), once. An item: (names, squeezed, data, is_view, masks or None, key, priority,
-  // probability, times_sampled, episode, step, age), the first ones with one entry an output. Where is_view is true, the data
-  // is the arena's memory, named until release(); else a copy, and all are copies unless the status is kOk.
+  // (status, items, exception of a signal handler or None), once. An item: (names, squeezed, columns, data, is_view, masks or None,
+  // key, priority, probability, times_sampled, episode, step, age, values), the first ones with one entry an output. Where
+  // is_view is true, the data is the arena's memory, named until release(); else a copy, and all are copies unless the status is
+  // kOk. Data of heap and per-item columns, and `values`: as NumpyBatch has them, for one item.
   nb::tuple draw(uint32_t n, nb::handle uniforms, nb::handle timeout_s) {
     Arena& arena = *context_->arena;
     const double* u = double_array(uniforms, n, "uniforms");
@@ -54,7 +55,7 @@ class ViewHandle : public ViewSink {
   bool take(const Part& part, bool stays) noexcept override {
     const GilAcquire gil;
     try {
-      for (uint32_t i = 0; i < part.n; ++i) items_.append(item_of(part, part.picks[i], stays));
+      for (uint32_t i = 0; i < part.n; ++i) items_.append(item_of(part, i, stays));
       return true;
     } catch (nb::python_error& e) {
       e.restore();
@@ -68,12 +69,14 @@ class ViewHandle : public ViewSink {
   }
 
  private:
-  nb::tuple item_of(const Part& part, const Pick& pick, bool stays) {
+  nb::tuple item_of(const Part& part, uint32_t i, bool stays) {
+    const Pick& pick = part.picks[i];
     const Pattern& pattern = part.patterns.at(pick.pattern);
     const uint64_t positions = uint64_t{pick.padding.before} + pick.num_steps + pick.padding.after;
     const size_t n = pattern.outputs.size();
-    nb::list squeezed_list, data, is_view, mask_list;
+    nb::list squeezed_list, columns, data, is_view, mask_list;
     std::vector<OutputBuffer> copies;
+    std::vector<ByteBuffer> bytes(n);  // of heap columns
     std::vector<std::vector<uint8_t>> masks(n);
     std::vector<int32_t> lengths(n);
     for (size_t o = 0; o < n; ++o) {
@@ -83,13 +86,15 @@ class ViewHandle : public ViewSink {
       RowsInPlace rows{};
       const bool in_place = stays && find_in_place(*context_->arena, pattern, o, pick, part.runs, rows);
       if (!in_place) rows = {nullptr, 0, squeezed ? 1 : static_cast<uint32_t>(pattern.rows(o, positions))};
-      nb::object array = make_array(column, squeezed, rows);
-      PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array.ptr()), NPY_ARRAY_WRITEABLE);  // in place or not: all alike
-      if (!in_place) {
-        copies.push_back({static_cast<uint32_t>(o), column, rows.rows, static_cast<uint32_t>(context_->plan->columns()[column].row_bytes),
-                          squeezed, array_data<char>(array), &masks[o], 1, &lengths[o]});
+      const PlanColumn& plan = context_->plan->columns()[column];
+      nb::object array = plan.flags == kPerItemColumn ? nb::none() : plan.is_opaque ? make_sizes(squeezed, rows) : make_array(column, squeezed, rows);
+      if (!plan.is_opaque) PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array.ptr()), NPY_ARRAY_WRITEABLE);  // in place or not: all alike
+      if (!in_place && plan.flags != kPerItemColumn) {
+        copies.push_back({static_cast<uint32_t>(o), column, rows.rows, static_cast<uint32_t>(plan.is_opaque ? sizeof(int64_t) : plan.row_bytes),
+                          squeezed, array_data<char>(array), &masks[o], 1, &lengths[o], false, plan.flags, plan.is_opaque ? &bytes[o] : nullptr});
       }
       squeezed_list.append(squeezed);
+      columns.append(column);
       data.append(array);
       is_view.append(in_place);
     }
@@ -97,9 +102,30 @@ class ViewHandle : public ViewSink {
       const GilRelease release;
       gather(*context_->arena, part.patterns, &pick, 1, part.runs, 0, copies);
     }
-    for (size_t o = 0; o < n; ++o) mask_list.append(mask_of(masks[o], nb::cast<bool>(squeezed_list[o])));
-    return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, data, is_view, mask_list, pick.key,
-                          pick.priority, pick.probability, pick.times_sampled, static_cast<int64_t>(pick.episode), pick.step, pick.age);
+    for (size_t o = 0; o < n; ++o) {
+      mask_list.append(mask_of(masks[o], nb::cast<bool>(squeezed_list[o])));
+      if (context_->is_heap(pattern.outputs[o].column)) data[o] = nb::make_tuple(take_bytes(bytes[o]), data[o]);
+    }
+    return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, columns, data, is_view, mask_list, pick.key,
+                          pick.priority, pick.probability, pick.times_sampled, static_cast<int64_t>(pick.episode), pick.step, pick.age,
+                          values_of(part, i));
+  }
+
+  // What the item brought; None where it brought nothing.
+  nb::object values_of(const Part& part, uint32_t i) const {
+    if (part.brought == nullptr) return nb::none();
+    ByteBuffer bytes;
+    const uint32_t chunk = part.runs[part.picks[i].first_run].chunk;
+    if (append_value(*context_->arena, chunk, part.brought[i], bytes) < 0) return nb::none();
+    return take_bytes(bytes);
+  }
+
+  // Sizes of a heap column's values.
+  static nb::object make_sizes(bool squeezed, const RowsInPlace& rows) {
+    npy_intp dims[1] = {rows.rows};
+    PyObject* array = PyArray_SimpleNew(squeezed ? 0 : 1, dims, NPY_INT64);
+    if (array == nullptr) throw nb::python_error();
+    return nb::steal(array);
   }
 
   // None where every row is real.

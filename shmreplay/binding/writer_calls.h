@@ -62,7 +62,17 @@ inline double call_priority(nb::handle priority, const TableContext& context) {
   return p;
 }
 
-// A copy of one cell; None if the step lacks the column.
+// The bytes of a heap column's cell (uint8), NO_VALUE if there are none.
+inline nb::object read_value(const StreamWriter& stream, const TableContext& context, uint64_t step, uint32_t column) {
+  const BlockRef ref = context.is_heap(column) ? stream.value(step, column) : kNoValue;
+  const int64_t size = size_of_value(*context.arena, ref);
+  if (size < 0) return nb::borrow(no_value());
+  nb::object array = new_array(NPY_UINT8, static_cast<npy_intp>(size));
+  stream.read_value(step, ref, array_data<char>(array));
+  return array;
+}
+
+// A copy of one cell; None if the step lacks the column. Of a heap column as read_value().
 inline nb::object read_cell(const StreamWriter& stream, const TableContext& context, uint64_t step, uint32_t column) {
   const uint64_t end = stream.oldest_held() + stream.num_steps();
   if (step < stream.oldest_held() || step >= end || column >= context.plan->columns().size()) {
@@ -70,12 +80,15 @@ inline nb::object read_cell(const StreamWriter& stream, const TableContext& cont
   }
   if (!stream.has(step, column)) return nb::none();
   const PlanColumn& c = context.plan->columns()[column];
+  if (c.is_opaque) return read_value(stream, context, step, column);
   auto* descr = reinterpret_cast<PyArray_Descr*>(c.descr.ptr());
   Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
   PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(c.shape.size()),
                                          const_cast<npy_intp*>(c.shape.data()), nullptr, nullptr, 0, nullptr);
   if (array == nullptr) throw nb::python_error();
-  std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)), stream.cell(step, column), c.row_bytes);
+  auto* to = static_cast<char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)));
+  if (c.flags == kMutableColumn) stream.read_mutable(step, column, to);
+  else std::memcpy(to, stream.cell(step, column), c.row_bytes);
   return nb::steal(array);
 }
 

@@ -29,12 +29,15 @@ class WriterHandle {
     const double p = call_priority(priority, *context_);
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     writer_.begin(WriterCall::kAppend);
-    context_->write_step(stream(), step);
-    for (uint32_t c = 0; c < context_->plan->columns().size(); ++c) stream().mark(c);
+    if (const Status s = context_->write_step(stream(), step, values_deadline(timeout_s)); s != Status::kOk) {
+      return nb::int_(static_cast<int>(taken_back(s)));
+    }
+    stream().mark_all();
     return finish_with_items(p, timeout_s);
   }
 
-  // Writes the columns that `arrays` has (None: absent) into the open row, beginning one if need be; it stays open.
+  // Writes the columns that `arrays` has (None: absent; NO_VALUE: a heap column without one) into the open row, beginning one if
+  // need be; it stays open.
   // With `finish` it is finished with its items, as in append().
   nb::object write_open(nb::object arrays, bool finish, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
@@ -43,11 +46,8 @@ class WriterHandle {
     const double p = call_priority(priority, *context_);
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     writer_.begin(WriterCall::kAppend);
-    const std::vector<PyArrayObject*> rows = context_->checked_arrays(arrays, 0);
-    for (uint32_t c = 0; c < rows.size(); ++c) {
-      if (rows[c] == nullptr || stream().has(c)) continue;
-      context_->write_cell(stream(), c, rows[c], 0);
-      stream().mark(c);
+    if (const Status s = context_->write_arrays(stream(), arrays, false, values_deadline(timeout_s)); s != Status::kOk) {
+      return nb::int_(static_cast<int>(taken_back(s)));
     }
     return finish ? finish_with_items(p, timeout_s) : nb::object(nb::int_(0));
   }
@@ -63,14 +63,15 @@ class WriterHandle {
   std::vector<uint32_t> present() const {
     std::vector<uint32_t> columns;
     for (uint32_t c = 0; row_is_open() && c < context_->plan->columns().size(); ++c) {
-      if (stream().has(c)) columns.push_back(c);
+      if (stream().has(c) && context_->plan->columns()[c].flags != kPerItemColumn) columns.push_back(c);
     }
     return columns;
   }
 
   // An item of the newest `length` steps, the open row included. Its key, or -status, or kBadPriority, or kLacksColumn:
   // a row that ended an episode may lack columns, and only as the item's last step can they be left out.
-  int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s) {
+  // `values`: what it brings for per-item columns, a uint8 array, or None.
+  int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     const Busy busy(busy_, *context_);
     if (is_unfinished()) return kUnfinished;
     const double p = priority_of(priority, *context_->facts);
@@ -78,6 +79,7 @@ class WriterHandle {
     if (length > 0 && length <= stream().num_steps() && length > writer_.longest_span()) return kLacksColumn;
     writer_.begin(WriterCall::kItem);
     Status s = writer_.look_at_span(length, p);
+    if (s == Status::kOk) s = bring_values(values, timeout_s);
     if (s == Status::kOk) s = insert(timeout_s);
     return key_or_status(s);
   }
@@ -88,8 +90,9 @@ class WriterHandle {
     selections_.set(number, rule);
   }
 
-  // An item by that selection. Its key, -status, kBadPriority, or (status, step, column) of a missing cell.
-  nb::object create_selected(uint32_t selection, nb::handle priority, nb::handle timeout_s) {
+  // An item by that selection, with `values` as create_item(). Its key, -status, kBadPriority, or (status, step, column) of a
+  // missing cell.
+  nb::object create_selected(uint32_t selection, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     const Busy busy(busy_, *context_);
     if (forked()) return nb::int_(-static_cast<int>(Status::kForked));
     if (is_unfinished()) return nb::int_(kUnfinished);
@@ -99,6 +102,7 @@ class WriterHandle {
     writer_.begin(WriterCall::kItem);
     Status s = writer_.look_by(selections_.at(selection), p, missing);
     if (s == Status::kMissingCell) return missing_cell(missing);
+    if (s == Status::kOk) s = bring_values(values, timeout_s);
     if (s == Status::kOk) s = insert(timeout_s);
     return nb::int_(key_or_status(s));
   }
@@ -171,6 +175,23 @@ class WriterHandle {
     }
     if (status == Status::kInterrupted) throw nb::python_error();
     return status;
+  }
+
+  // When the wait for blocks ends. 0 where there are none: a step without values never waits for any.
+  int64_t values_deadline(nb::handle timeout_s) const { return context_->plan->has_opaque() ? deadline_of(timeout_s) : 0; }
+
+  Status taken_back(Status status) {
+    writer_.take_back();
+    if (status == Status::kInterrupted) throw nb::python_error();
+    return status;
+  }
+
+  Status bring_values(nb::handle values, nb::handle timeout_s) {
+    if (values.is_none()) return Status::kOk;
+    const Status s = context_->bring_values(values, deadline_of(timeout_s), [this](const char* bytes, uint64_t n, const Wait& wait) {
+      return writer_.bring_values(bytes, n, wait);
+    });
+    return s == Status::kOk ? s : taken_back(s);
   }
 
   static nb::object missing_cell(const ItemRule::Missing& missing) {

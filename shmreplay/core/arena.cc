@@ -151,6 +151,10 @@ void Arena::copy_facts() {
   name_ = bounded(h.name);
   specs_.assign(index_ + o.specs, o.specs_bytes);
   columns_.assign(at<ColumnRecord>(o.columns), at<ColumnRecord>(o.columns) + geometry_.num_columns);
+  for (uint32_t c = 0; c < columns_.size(); ++c) {
+    if (columns_[c].flags == kMutableColumn) mutable_columns_.push_back(c);
+    has_values_ |= columns_[c].flags == kPerItemColumn;
+  }
   // Planning the same arena again must come to the same places: then every boundary is the planner's, not the header's.
   const Plan plan = plan_again();
   expect(plan.geometry == geometry_ && plan.offsets == offsets_ && plan.columns == columns_ &&

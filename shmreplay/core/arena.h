@@ -91,6 +91,9 @@ class Arena {
   ItemRecord& item(uint32_t g) const { return element<ItemRecord>(offsets_.items, g, geometry_.total_items); }
   ItemLinks& links(uint32_t g) const { return element<ItemLinks>(offsets_.links, g, geometry_.total_items); }
   Word<double>& priority(uint32_t g) const { return element<Word<double>>(offsets_.priorities, g, geometry_.total_items); }
+  // What item g brought for the per-item columns; only where has_values().
+  Word<BlockRef>& values(uint32_t g) const { return element<Word<BlockRef>>(offsets_.values, g, geometry_.total_items); }
+  bool has_values() const noexcept { return has_values_; }
   EpisodeRecord& episode(uint32_t g) const { return element<EpisodeRecord>(offsets_.episodes, g, geometry_.total_items); }
   const TableFacts& table(uint32_t i) const {
     if (i >= tables_.size()) corrupt("table index");
@@ -100,12 +103,14 @@ class Arena {
   const TableFacts& table_of(uint32_t g) const;  // of the item with global index g
 
   const std::vector<ColumnRecord>& columns() const { return columns_; }
+  // The numbers of the mutable columns, most often none.
+  const std::vector<uint32_t>& mutable_columns() const { return mutable_columns_; }
   char* chunk_data(uint32_t i) const {
     if (i >= geometry_.num_chunks) corrupt("chunk index");
     return data_ + geometry_.chunk_bytes * i;
   }
   char* row(uint32_t chunk, uint32_t column, uint32_t row) const {
-    return chunk_data(chunk) + columns_[column].offset + uint64_t{columns_[column].row_bytes} * row;
+    return chunk_data(chunk) + columns_[column].offset + uint64_t{columns_[column].stride} * row;
   }
   // One bit a column: which cells of a row are written. One writer; readers of neighbouring bits.
   std::atomic<uint64_t>& presence(uint32_t chunk, uint32_t row, uint32_t word) const {
@@ -157,6 +162,8 @@ class Arena {
   Offsets offsets_{};
   std::string instance_, name_, specs_;
   std::vector<ColumnRecord> columns_;
+  std::vector<uint32_t> mutable_columns_;
+  bool has_values_ = false;
   std::vector<TableFacts> tables_;
   uint32_t session_, generation_, pid_;
   uint64_t fork_epoch_;

@@ -4,6 +4,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "block_heap.h"
 #include "extremes.h"
 #include "item_table.h"
 #include "rebuild.h"
@@ -95,8 +96,21 @@ class Check {
     });
     ++begin_here_.at(item.place.get().chunk);
     ++pattern_refs_.at(item.extent.get().pattern);
+    if (a_.has_values()) check_values(g);
     const double p = a_.priority(g).get();
     expect(std::isfinite(p) && p >= 0, "item " + std::to_string(g) + " has priority " + std::to_string(p));
+  }
+
+  // The blocks of an item's values are those of the chunk that it begins in.
+  void check_values(uint32_t g) {
+    const BlockRef ref = a_.values(g).get();
+    const uint32_t chunk = a_.item(g).place.get().chunk;
+    uint32_t b = ref.first_block;
+    for (uint32_t n = ref == kNoValue ? 0 : blocks_of(a_, ref.num_bytes); n > 0; --n, b = a_.block(b).link.get().next_of_chunk) {
+      const BlockOwner owner = a_.block(b).owner.get();
+      expect(owner.chunk == chunk && owner.generation == a_.chunk(chunk).life.get().generation,
+             "the values of item " + std::to_string(g) + " lie in a block that its chunk does not own");
+    }
   }
 
   void check_episodes(const TableFacts& t, const std::string& at, const std::vector<uint32_t>& live) {
@@ -253,6 +267,8 @@ class Check {
     uint32_t owned = 0, free = 0;
     for (uint32_t c = 0; c < a_.geometry().num_chunks; ++c) {
       const ChunkRecord& r = a_.chunk(c);
+      const bool may_have = r.life.get().state != kChunkFree;
+      expect(may_have || r.writer.get().first_block == kNone, "chunk " + std::to_string(c) + " is free and has blocks");
       for (uint32_t b = r.writer.get().first_block; b != kNone && owned <= a_.geometry().num_blocks; b = a_.block(b).link.get().next_of_chunk) {
         const BlockOwner owner = a_.block(b).owner.get();
         expect(owner.chunk == c && owner.generation == r.life.get().generation, "a block in the chain of chunk " + std::to_string(c) + " is another's");
@@ -264,6 +280,7 @@ class Check {
       ++free;
     }
     equal("owned and free blocks", owned + free, a_.geometry().num_blocks);
+    equal("num_free_blocks", a_.state().num_free_blocks.get(), free);
   }
 
   void check_patterns() {

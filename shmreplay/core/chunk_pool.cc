@@ -8,7 +8,8 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kSweepSlice = 64;    // chunks a hold: about 20 log entries each
+constexpr uint32_t kSweepSlice = 64;     // chunks a hold: about 20 log entries each
+constexpr uint32_t kSweepBlocks = 256;  // blocks a hold: two entries each
 
 void append_used(Hold& hold, uint32_t c) {
   Arena& a = hold.arena();
@@ -41,15 +42,13 @@ void append_retired(Hold& hold, uint32_t c) {
   hold.add(s.num_retired, 1);
 }
 
-uint32_t pop_retired(Hold& hold) {
+void pop_retired(Hold& hold) {
   Arena& a = hold.arena();
   ArenaState& s = a.state();
   const Queue retired = s.retired_chunks.get();
-  if (retired.head == kNone) return kNone;
   const uint32_t next = a.chunk(retired.head).age.get().next;
   hold.set(s.retired_chunks, {next, next == kNone ? kNone : retired.tail});
   hold.add(s.num_retired, -1);
-  return retired.head;
 }
 
 // Neighbours in the stream forget a chunk that is no longer used: it will belong to another stream.
@@ -127,25 +126,29 @@ void push_free(Hold& hold, Word<Stack>& list, uint32_t c) {
   hold.add(hold.arena().state().num_free, 1);
 }
 
-void free_blocks_of(Hold& hold, uint32_t c) {
+// Frees the blocks of a retired chunk from the head of its chain, `budget` at most. false: some are left to the next hold.
+bool free_blocks_of(Hold& hold, uint32_t c, uint32_t& budget) {
   Arena& a = hold.arena();
   ChunkRecord& r = a.chunk(c);
-  uint32_t b = r.writer.get().first_block;
-  for (uint32_t n = 0; b != kNone; ++n) {
-    if (n >= kMaxChunkBlocks) corrupt("a chunk's block chain does not end");
+  uint32_t b = r.writer.get().first_block, free = a.state().free_blocks.get(), n = 0;
+  if (b == kNone) return true;
+  for (; b != kNone && budget > 0; --budget, ++n) {
     const uint32_t next = a.block(b).link.get().next_of_chunk;
+    if (a.block(b).owner.get().chunk != c) corrupt("a chunk's chain of blocks leads to another's");
     hold.set(a.block(b).owner, {kNone, 0});
-    hold.set(a.block(b).link, {kNone, a.state().free_blocks.get()});
-    hold.set(a.state().free_blocks, b);
+    hold.set(a.block(b).link, {kNone, free});
+    free = b;
     b = next;
   }
-  hold.set(r.writer, {r.writer.get().session, kNone});
+  hold.set(a.state().free_blocks, free);
+  hold.add(a.state().num_free_blocks, n);
+  hold.set(r.writer, {r.writer.get().session, b});
+  return b == kNone;
 }
 
 void make_free(Hold& hold, uint32_t c) {
   Arena& a = hold.arena();
   ChunkRecord& r = a.chunk(c);
-  if (r.writer.get().first_block != kNone) free_blocks_of(hold, c);
   hold.set(r.life, {kChunkFree, 0, r.life.get().generation + 1});
   const uint32_t writer = r.writer.get().session;
   if (writer != kNone && a.session(writer).state.get().state == kSessionAlive) {
@@ -188,20 +191,23 @@ Status sweep(Arena& arena, const Wait& wait, uint32_t& freed, uint32_t& withheld
   while (todo > 0) {
     Hold hold(arena);
     if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+    uint32_t blocks = kSweepBlocks;
     for (uint32_t k = 0; k < kSweepSlice && todo > 0; ++k, --todo) {
-      const uint32_t c = pop_retired(hold);
+      const uint32_t c = arena.state().retired_chunks.get().head;
       if (c == kNone) return Status::kOk;
       // Retired after the scan began: it may have been named meanwhile. It goes to the end of the queue.
       const bool unsafe = arena.chunk(c).stamp.get() >= bound || std::binary_search(named.begin(), named.end(), c);
       const bool is_saved_first = !unsafe && awaits_copy(hold, c);
       withheld += is_saved_first ? 1 : 0;
-      if (unsafe || is_saved_first) {
+      const bool stays = unsafe || is_saved_first;
+      if (!stays && !free_blocks_of(hold, c, blocks)) break;
+      pop_retired(hold);
+      if (stays) {
         append_retired(hold, c);
         continue;
       }
       make_free(hold, c);
       ++freed;
-      if (hold.room() < 4 * kMaxChunkBlocks) break;
     }
   }
   return Status::kOk;
@@ -256,7 +262,8 @@ Status reclaim(Arena& arena, const Wait& wait, uint32_t& freed) {
   {
     Hold hold(arena);
     if (const Status s = hold.begin(wait); s != Status::kOk) return s;
-    if (arena.state().num_free.get() > 0) return Status::kOk;
+    // With a block heap the caller may want blocks, which no free chunk gives it.
+    if (arena.state().num_free.get() > 0 && arena.geometry().num_blocks == 0) return Status::kOk;
     give_up_saving(hold);
   }
   return sweep(arena, wait, freed, withheld);
@@ -289,15 +296,20 @@ uint32_t find_evictable(Hold& hold, uint32_t& after, uint32_t limit) {
 bool take_blocks(Hold& hold, uint32_t chunk, uint32_t count, uint32_t* blocks) {
   Arena& a = hold.arena();
   ChunkRecord& r = a.chunk(chunk);
-  uint32_t b = a.state().free_blocks.get(), found = 0;
-  for (; b != kNone && found < count; b = a.block(b).link.get().next_free) blocks[found++] = b;
-  if (found < count) return false;
+  ArenaState& s = a.state();
+  if (s.num_free_blocks.get() < count) return false;
+  uint32_t b = s.free_blocks.get(), first = r.writer.get().first_block;
   for (uint32_t i = 0; i < count; ++i) {
-    hold.set(a.block(blocks[i]).owner, {chunk, r.life.get().generation});
-    hold.set(a.block(blocks[i]).link, {r.writer.get().first_block, kNone});
-    hold.set(r.writer, {r.writer.get().session, blocks[i]});
+    if (b == kNone) corrupt("the list of free blocks is shorter than its counter says");
+    const uint32_t next = a.block(b).link.get().next_free;
+    hold.set(a.block(b).owner, {chunk, r.life.get().generation});
+    hold.set(a.block(b).link, {first, kNone});
+    blocks[i] = first = b;
+    b = next;
   }
-  hold.set(a.state().free_blocks, b);
+  hold.set(s.free_blocks, b);
+  hold.add(s.num_free_blocks, -static_cast<uint64_t>(count));
+  hold.set(r.writer, {r.writer.get().session, first});
   return true;
 }
 

@@ -24,8 +24,9 @@ void drop_window_ref(Hold& hold, uint32_t chunk);
 // Log entries that dropping one reference may need.
 inline constexpr uint32_t kDropRefEntries = 16;
 
-// Frees every chunk that is retired now and named by no lease. In slices; the scan itself runs without the lock.
-// `freed` counts them. Where only a checkpoint that is being saved stands between the caller and a chunk, the checkpoint goes.
+// Frees every chunk that is retired now and named by no lease, with its blocks. In slices; the scan itself runs without the
+// lock. `freed` counts the chunks. Where only a checkpoint that is being saved stands between the caller and a chunk, the
+// checkpoint goes.
 Status reclaim(Arena& arena, const Wait& wait, uint32_t& freed);
 
 // Gives a dead session's free chunks to nobody in particular. One slice; true when none are left.
@@ -35,11 +36,12 @@ bool release_free_chunks(Hold& hold, uint32_t session, uint32_t slice);
 // the oldest on). kNone: none among them; `after` is where the next call goes on, kNone at the end.
 uint32_t find_evictable(Hold& hold, uint32_t& after, uint32_t limit);
 
-// Block heap: fixed-size blocks for bytes that do not fit a row. A block is in use while the chunk in its owner word still
-// has the generation there; all blocks of a chunk are freed when the chunk leaves the retired list.
-// Takes `count` blocks for `chunk`, linked from ChunkRecord::writer.first_block; false and no change if there are too few.
-// A chunk has at most kMaxChunkBlocks in all, so that freeing it fits one hold.
-inline constexpr uint32_t kMaxChunkBlocks = 512;
+// Block heap: fixed-size blocks for values that have no fixed size. A block is in use while the chunk in its owner word still
+// has the generation there. A chunk's blocks are freed in slices when its turn in the retired list has come: it stays that
+// list's head until the last one is free. Until then their links never change, so a lease's holder walks them without the lock.
+// Takes `count` blocks for `chunk`, at most kTakeBlocks, each linked before the last one from ChunkRecord::writer.first_block
+// on; false and no change if there are too few.
+inline constexpr uint32_t kTakeBlocks = 256;
 bool take_blocks(Hold& hold, uint32_t chunk, uint32_t count, uint32_t* blocks);
 
 }  // namespace shmreplay

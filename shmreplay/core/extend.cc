@@ -10,7 +10,7 @@ constexpr Wait kNotAtAll{0, nullptr, true};
 
 // The next row's place; a chunk that begins gets all the rows that fit.
 Status Extend::find_place(uint32_t row, const Wait& wait) {
-  if (stream_.rows_left() > 0) return stream_.ensure_row(kNotAtAll);
+  const bool begins = stream_.rows_left() == 0;
   if (const Status s = stream_.ensure_row(kNotAtAll); s == Status::kTimeout) {
     // Whoever frees a chunk may be waiting for these.
     if (const Status t = flush(row, wait); t != Status::kOk) return t;
@@ -18,12 +18,24 @@ Status Extend::find_place(uint32_t row, const Wait& wait) {
   } else if (s != Status::kOk) {
     return s;
   }
-  const size_t n = std::min(stream_.rows_left(), rows_.num_rows - row);
-  for (uint32_t c = 0; c < rows_.columns.size(); ++c) {
+  const uint32_t n = std::min(stream_.rows_left(), rows_.num_rows - row);
+  for (uint32_t c = 0; begins && c < rows_.columns.size(); ++c) {
     const size_t row_bytes = stream_.arena().columns()[c].row_bytes;
-    std::memcpy(stream_.cell(c), rows_.columns[c] + row * row_bytes, n * row_bytes);
+    if (rows_.columns[c] != nullptr) stream_.write_rows(c, rows_.columns[c] + row * row_bytes, n);
   }
-  return Status::kOk;
+  return rows_.values == nullptr ? Status::kOk : write_values(row, wait);
+}
+
+Status Extend::write_values(uint32_t row, const Wait& wait) {
+  const uint64_t blocks = rows_.values->blocks(row);
+  Status s = stream_.secure_blocks(blocks, kNotAtAll);
+  if (s == Status::kTimeout) {
+    // Whoever frees blocks may be waiting for the items of the rows before.
+    s = flush(row, wait);
+    if (s == Status::kOk) s = stream_.secure_blocks(blocks, wait);
+  }
+  if (s == Status::kOk) rows_.values->write(stream_, row);
+  return s;
 }
 
 // What the writer's look found due is ours to put in.
@@ -98,7 +110,7 @@ Status Extend::put_rows(const Wait& wait) {
 
 Status Extend::put_single_steps(const Wait& wait) {
   LongWork work(wait);
-  PreparedPattern pattern(whole_step_pattern(static_cast<uint32_t>(rows_.columns.size()), true, {}));
+  PreparedPattern pattern(whole_step_pattern(stream_.arena(), true, {}));
   const std::vector<double> priorities(stream_.arena().geometry().chunk_steps, -1.0);
   keys_.resize(rows_.num_rows);
   Status s = Status::kOk;
@@ -107,7 +119,7 @@ Status Extend::put_single_steps(const Wait& wait) {
     s = find_place(row, wait);
     if (s != Status::kOk) break;
     // To the end of the chunk, of the episode, or of it all.
-    uint32_t n = std::min(stream_.rows_left(), rows_.num_rows - row);
+    uint32_t n = rows_.values != nullptr ? 1 : std::min(stream_.rows_left(), rows_.num_rows - row);
     const uint8_t* end = rows_.ends == nullptr ? nullptr : static_cast<const uint8_t*>(std::memchr(rows_.ends + row, 1, n));
     if (end != nullptr) n = static_cast<uint32_t>(end - rows_.ends) - row + 1;
     uint32_t went_in = 0;

@@ -5,15 +5,24 @@
 // rules every row is an item of the writer's table, squeezed, as inserts make them, and goes in without a look.
 #pragma once
 
+#include <functional>
+
 #include "long_work.h"
 #include "rule_writer.h"
 
 namespace shmreplay {
 
+// What rows put into the block heap. Runs without the GIL.
+struct RowValues {
+  std::function<uint64_t(uint32_t row)> blocks;                     // that they take
+  std::function<void(StreamWriter& stream, uint32_t row)> write;    // then, to the stream's row
+};
+
 struct ExtendRows {
-  std::vector<const char*> columns;  // of the signature: [num_rows, ...] each
+  std::vector<const char*> columns;  // of the signature: [num_rows, ...] each; null for heap and per-item columns
   const uint8_t* ends;               // one a row: 1 if it is its episode's last, else 0; null: none is
   uint32_t num_rows;
+  const RowValues* values = nullptr;  // of heap columns; null: there are none
 };
 
 class Extend {
@@ -33,6 +42,7 @@ class Extend {
   Status put_rows(const Wait& wait);
   Status put_single_steps(const Wait& wait);
   Status find_place(uint32_t row, const Wait& wait);
+  Status write_values(uint32_t row, const Wait& wait);
   Status append(uint32_t row, const Wait& wait);
   Status end_episode(uint32_t row, const Wait& wait);
   void collect(uint32_t row);

@@ -102,6 +102,7 @@ void Formatter::write_state() {
   s.free_streams.put(0);
   s.free_sleepers.put(0);
   s.free_blocks.put(g.num_blocks > 0 ? 0 : kNone);
+  s.num_free_blocks.put(g.num_blocks);
 }
 
 void Formatter::write_lists() {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mutable_cell.h"
+
 namespace shmreplay {
 namespace {
 
@@ -73,14 +75,23 @@ class ItemGather {
  private:
   void copy_step(const OutputBuffer& out, uint64_t step, char* to) {
     const Run& run = cursor_.find(step);
-    copy_bytes(to, arena_.row(run.chunk, out.column, run.row + static_cast<uint32_t>(step - cursor_.begin)), out.row_bytes);
+    const uint32_t row = run.row + static_cast<uint32_t>(step - cursor_.begin);
+    char* from = arena_.row(run.chunk, out.column, row);
+    if (out.flags == 0) copy_bytes(to, from, out.row_bytes);
+    else if (out.flags == kMutableColumn) MutableCell(from, out.row_bytes).read(to);
+    else copy_value(out, run.chunk, row, to);
+  }
+
+  void copy_value(const OutputBuffer& out, uint32_t chunk, uint32_t row, char* to) {
+    const int64_t size = append_value(arena_, chunk, value_of_row(arena_, chunk, out.column, row), *out.bytes);
+    std::memcpy(to, &size, sizeof size);
   }
 
   void pad(const PatternOutput& rule, const OutputBuffer& out, int64_t step, char* to) {
     if ((rule.flags & kRepeatStart) && step < 0 && rule.trim_end < pick_.num_steps) {
       copy_step(out, 0, to);
     } else {
-      std::memset(to, 0, out.row_bytes);
+      std::memset(to, out.flags == kHeapColumn ? 0xff : 0, out.row_bytes);  // 0xff: a size of -1
     }
   }
 
@@ -131,13 +142,24 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
   }
   const bool alike = are_alike(picks, n);
   for (OutputBuffer& out : outputs) {
-    if (alike && picks[0].num_steps == out.rows && is_whole(patterns.at(picks[0].pattern), out.output, out.rows)) {
+    if (out.flags == kPerItemColumn) {
+      std::fill_n(out.lengths + first, n, 1);
+      continue;
+    }
+    if (alike && out.flags == 0 && picks[0].num_steps == out.rows && is_whole(patterns.at(picks[0].pattern), out.output, out.rows)) {
       gather_whole(arena, picks, n, runs, first, out);
       continue;
     }
     for (uint32_t i = 0; i < n; ++i) {
       ItemGather(arena, patterns.at(picks[i].pattern), picks[i], runs).run(out, first + i);
     }
+  }
+}
+
+void gather_values(const Arena& arena, const Pick* picks, const BlockRef* values, uint32_t n, const Run* runs, int64_t first,
+                   ItemValues& to) {
+  for (uint32_t i = 0; i < n; ++i) {
+    to.sizes[first + i] = append_value(arena, runs[picks[i].first_run].chunk, values[i], to.bytes);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "patterns.h"
+#include "value_gather.h"
 
 namespace shmreplay {
 
@@ -48,6 +49,9 @@ struct OutputBuffer {
   int64_t num_items;     // in the whole batch
   int32_t* lengths;      // real rows of each item
   bool time_major = false;
+  uint32_t flags = 0;    // the column's
+  // Of a heap column: rows are the sizes of its values (int64, -1 for none), whose bytes are appended here, item by item.
+  ByteBuffer* bytes = nullptr;
 
   // Place of row j of an item, counted in rows.
   size_t place(int64_t item, uint32_t j) const noexcept {
@@ -58,8 +62,13 @@ struct OutputBuffer {
 };
 
 // Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they repeat its first step, if its
-// pattern says so), so no byte of an earlier batch shows.
+// pattern says so), so no byte of an earlier batch shows; those of a heap column have no value. Nothing is copied for a per-item
+// column, whose bytes are in the items' values.
 void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
             int64_t first, std::vector<OutputBuffer>& outputs);
+
+// Appends what picks[0 .. n) brought: `values` of each.
+void gather_values(const Arena& arena, const Pick* picks, const BlockRef* values, uint32_t n, const Run* runs, int64_t first,
+                   ItemValues& to);
 
 }  // namespace shmreplay

@@ -74,6 +74,7 @@ struct DueItem {
   uint32_t num_steps;
   Padding padding;
   double priority;                 // negative: the call's, or the table's default
+  BlockRef values = kNoValue;      // what the item brings
 };
 
 class ItemRule {

@@ -139,6 +139,7 @@ void write_record(Hold& hold, const TableFacts& t, uint32_t g, uint64_t seq, con
   hold.put(r.episode, episode);
   hold.put(r.step, item.step);
   hold.put(r.insert_no, t.record->next_insert_no.get());
+  if (a.has_values()) hold.set(a.values(g), item.values);
   hold.add(t.record->next_insert_no, 1);
   touch_item(hold, t, g);
   hold.set(a.priority(g), item.priority);

@@ -20,6 +20,7 @@ struct NewItem {
   uint64_t episode = 0;      // 0: the first item of its episode, which takes the item's seq for its id
   uint32_t episode_slot = kNone;  // where that episode was counted in this table last, if it was
   int64_t step = 0;
+  BlockRef values = kNoValue;  // what it brings for per-item columns, in blocks of its first chunk
 };
 
 struct Inserted {

@@ -4,6 +4,7 @@ namespace shmreplay {
 
 bool find_in_place(const Arena& arena, const Pattern& pattern, size_t o, const Pick& pick, const Run* runs, RowsInPlace& found) {
   const PatternOutput& rule = pattern.outputs[o];
+  if (arena.columns()[rule.column].flags != 0) return false;
   const uint64_t positions = uint64_t{pick.padding.before} + pick.num_steps + pick.padding.after;
   const int64_t end = static_cast<int64_t>(pick.num_steps) - rule.trim_end;
   RunCursor cursor{runs + pick.first_run, pick.num_runs};

@@ -13,7 +13,8 @@ struct RowsInPlace {
 };
 
 // Whether all rows that output `o` of the item shows are real and lie at one stride, in whatever chunks. Rows behind each
-// other in one chunk do; so does every other one, backwards, or one again and again. The caller's lease names the chunks.
+// other in one chunk do; so does every other one, backwards, or one again and again. Those of columns that are not plain never do. The
+// caller's lease names the chunks.
 bool find_in_place(const Arena& arena, const Pattern& pattern, size_t o, const Pick& pick, const Run* runs, RowsInPlace& found);
 
 }  // namespace shmreplay

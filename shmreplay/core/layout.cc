@@ -27,12 +27,22 @@ void require(bool ok, const char* what) {
   if (!ok) throw std::invalid_argument(what);
 }
 
+void check_column(const ColumnSpec& c, const ArenaSpec& s) {
+  require(c.flags == 0 || c.flags == kHeapColumn || c.flags == kMutableColumn || c.flags == kPerItemColumn,
+          "a column is plain, or one of heap, mutable and per item");
+  require(c.flags == 0 || c.flags == kMutableColumn || s.num_blocks > 0, "heap and per-item columns need blocks");
+  require(c.row_bytes < 1u << 31, "a row of a column has fewer than 2^31 bytes");
+}
+
 void check_spec(const ArenaSpec& s) {
   require(!s.columns.empty() && s.columns.size() <= kMaxColumns, "an arena has 1 to 125 columns; join some into arrays");
   require(s.chunk_steps >= 1 && s.chunk_steps <= 1u << 24, "chunk_steps must be in 1 .. 2^24");
   require(s.num_chunks >= 1 && s.num_chunks < kNone, "num_chunks must be in 1 .. 2^32 - 2");
   require(s.max_streams >= 1 && s.max_streams < kNone, "max_streams must be in 1 .. 2^32 - 2");
   require(s.max_sessions >= 1 && s.max_sessions < 1u << 20, "max_sessions must be in 1 .. 2^20 - 1");
+  require(s.num_blocks < kNone, "num_blocks must be in 0 .. 2^32 - 2");
+  require(s.block_bytes % 64 == 0 && (s.block_bytes > 0) == (s.num_blocks > 0), "block_bytes must be a multiple of 64, 0 without blocks");
+  for (const ColumnSpec& c : s.columns) check_column(c, s);
   require(!s.tables.empty() && s.tables.size() <= kMaxTables, "an arena has 1 to 64 tables");
   for (const TableSpec& t : s.tables) {
     require(t.max_size >= 1 && t.max_size < 1u << 31, "max_size must be in 1 .. 2^31 - 1");
@@ -41,17 +51,34 @@ void check_spec(const ArenaSpec& s) {
   }
 }
 
+ColumnRecord place_column(const ColumnSpec& c, uint64_t offset) {
+  switch (c.flags) {
+    case kHeapColumn: return {offset, sizeof(BlockRef), sizeof(BlockRef), c.flags};
+    case kPerItemColumn: return {offset, 0, 0, c.flags};
+    case kMutableColumn: {
+      const uint64_t stride = 8 + 2 * round_up(c.row_bytes, 8);
+      require(stride <= UINT32_MAX, "a row of a mutable column has fewer than 2^31 bytes");
+      return {offset, c.row_bytes, static_cast<uint32_t>(stride), c.flags};
+    }
+    default: return {offset, c.row_bytes, c.row_bytes, c.flags};
+  }
+}
+
 void place_columns(const ArenaSpec& s, Plan& plan) {
   uint64_t at = 0;
   for (const ColumnSpec& c : s.columns) {
-    plan.columns.push_back({at, c.row_bytes, c.flags});
-    at = round_up(at + uint64_t{c.row_bytes} * s.chunk_steps, 128);
+    plan.columns.push_back(place_column(c, at));
+    at = round_up(at + uint64_t{plan.columns.back().stride} * s.chunk_steps, 128);
     require(at <= kMaxDataBytes, kTooMuchData);
   }
   Geometry& g = plan.geometry;
   g.presence_offset = at;
   g.presence_words = static_cast<uint32_t>((s.columns.size() + 63) / 64);
   g.chunk_bytes = round_up(at + uint64_t{g.presence_words} * 8 * s.chunk_steps, 128);
+}
+
+bool has_item_values(const std::vector<ColumnRecord>& columns) {
+  return std::any_of(columns.begin(), columns.end(), [](const ColumnRecord& c) { return c.flags == kPerItemColumn; });
 }
 
 uint64_t place_tree(uint64_t leaves, bool own_leaves, uint64_t leaf_offset, uint64_t offset, TreeLayout& tree) {
@@ -129,6 +156,7 @@ Plan plan_arena(const ArenaSpec& spec) {
   require(g.total_items < kNone, "the tables of one arena hold fewer than 2^32 - 1 items together");
   place_columns(spec, plan);
   require(g.chunk_bytes <= kMaxDataBytes / g.num_chunks, kTooMuchData);
+  require(uint64_t{g.block_bytes} * g.num_blocks <= kMaxDataBytes, kTooMuchData);
 
   Offsets& o = plan.offsets;
   uint64_t at = round_up(sizeof(Header), 4096);
@@ -156,6 +184,7 @@ Plan plan_arena(const ArenaSpec& spec) {
   o.links = take(sizeof(ItemLinks) * g.total_items);
   o.priorities = take(sizeof(Word<double>) * g.total_items);
   o.episodes = take(sizeof(EpisodeRecord) * g.total_items);
+  o.values = take(has_item_values(plan.columns) ? sizeof(Word<BlockRef>) * g.total_items : 0);
   o.selectors = at;
   for (const TableSpec& t : spec.tables) at = place_selectors(t.max_size, t.sampler, t.remover, 0, at).end;
   o.end = at;

@@ -21,6 +21,7 @@
 //   | ItemLinks       [total_items]              |   Lists and chunks name items by g, so one list can hold
 //   | priorities      [total_items]              |   items of several tables.
 //   | EpisodeRecord   [total_items]              |
+//   | values          [total_items]  per="item"  |
 //   | per table and role: tree, dense, heap      |
 //   +--------------------------------------------+
 //
@@ -41,7 +42,7 @@
 namespace shmreplay {
 
 inline constexpr uint64_t kMagic = 0x31594c50'52484d53;  // "SMHRPLY1"
-inline constexpr uint32_t kLayoutVersion = 3;
+inline constexpr uint32_t kLayoutVersion = 4;
 inline constexpr uint32_t kNone = 0xffff'ffff;
 inline constexpr uint32_t kLogCapacity = 4096;
 inline constexpr uint32_t kMaxNames = 1024;       // chunks one lease can name
@@ -75,8 +76,8 @@ struct Geometry {
 };
 
 struct Offsets {  // bytes from the index segment's start, each a multiple of 128
-  uint64_t specs, specs_bytes, lock, log, state, sessions, streams, sleepers, calls, save, chunks, blocks, columns, patterns,
-      tables, items, links, priorities, episodes, selectors, end;
+  uint64_t specs, specs_bytes, lock, log, state, sessions, streams, sleepers, calls, save, chunks, blocks, columns,
+      patterns, tables, items, links, priorities, episodes, values, selectors, end;
   bool operator==(const Offsets&) const = default;
 };
 
@@ -130,6 +131,7 @@ struct ArenaState {
   Word<uint64_t> num_free, num_used, num_retired;  // num_free: all free lists together
   Word<uint32_t> rich_sessions;       // head of the sessions that have free chunks, linked by SessionRecord::rich
   Word<uint32_t> free_streams, free_sleepers, free_blocks;  // heads
+  Word<uint64_t> num_free_blocks;
   Word<uint32_t> rebuilding;          // 1 while derived words are being made anew
   // Waiting for a chunk needs no lock. Protocol (litmus-tested): the waiter stores chunk_waiters and scans again before
   // it sleeps; who drops a lease stores its count 0 and then loads chunk_waiters. All seq_cst.
@@ -210,9 +212,24 @@ struct BlockRecord {
   Word<BlockLink> link;
 };
 
+// A value in the block heap: `first_block` was taken last of its blocks, the others follow it by next_of_chunk, and so do the
+// bytes. Opaque to the core. {kNone, 0}: no value.
+struct BlockRef {
+  uint32_t first_block, num_bytes;
+  bool operator==(const BlockRef&) const = default;
+};
+inline constexpr BlockRef kNoValue{kNone, 0};
+
+// A plain column has its rows one behind the other.
+//   heap      a row is the BlockRef of its value, whose blocks belong to the row's chunk
+//   mutable   a row is  version u64 | copy 0 | copy 1,  each copy whole words: see mutable_cell.h
+//   per item  no place in a chunk: an item brings its value, see Arena::values
+enum ColumnFlag : uint32_t { kHeapColumn = 1, kMutableColumn = 2, kPerItemColumn = 4 };
+
 struct ColumnRecord {
   uint64_t offset;     // bytes, from the chunk's start, a multiple of 128
-  uint32_t row_bytes;
+  uint32_t row_bytes;  // what a row shows
+  uint32_t stride;     // from row to row
   uint32_t flags;
   bool operator==(const ColumnRecord&) const = default;
 };
@@ -359,7 +376,7 @@ uint64_t layout_hash() noexcept;
 
 // ---- planning ----------------------------------------------------------------------------------------------------
 
-struct ColumnSpec { uint32_t row_bytes, flags; };
+struct ColumnSpec { uint32_t row_bytes, flags; };  // row_bytes of plain and mutable columns; others have their own
 
 struct TableSpec {
   std::string name;
@@ -374,7 +391,7 @@ struct TableSpec {
 struct ArenaSpec {
   std::vector<ColumnSpec> columns;
   uint32_t chunk_steps = 1, num_chunks = 1, max_streams = 1, max_sessions = 1;
-  uint32_t num_blocks = 0, block_bytes = 0;
+  uint32_t num_blocks = 0, block_bytes = 0;  // bytes: a multiple of 64
   std::string specs;  // opaque
   std::vector<TableSpec> tables;
 };

@@ -228,25 +228,56 @@ class Rebuild {
     hold_.set(a_.chunk(c).stream, {kNone, kNone});
   }
 
-  // A block is in use while its chunk has the generation that its owner word says.
+  // A block is in use while its chunk is and has the generation that its owner word says.
+  bool is_owned(uint32_t b) const {
+    const BlockOwner owner = a_.block(b).owner.get();
+    if (owner.chunk >= a_.geometry().num_chunks) return false;
+    const ChunkLife life = a_.chunk(owner.chunk).life.get();
+    return life.state != kChunkFree && life.generation == owner.generation;
+  }
+
   void list_blocks() {
+    uint32_t free = kNone;
+    uint64_t num_free = 0;
+    for (uint32_t b = a_.geometry().num_blocks; b-- > 0;) {
+      if (is_owned(b)) continue;
+      hold_.set(a_.block(b).owner, {kNone, 0});
+      hold_.set(a_.block(b).link, {kNone, free});
+      free = b;
+      ++num_free;
+    }
+    hold_.set(a_.state().free_blocks, free);
+    hold_.set(a_.state().num_free_blocks, num_free);
+    chain_blocks();
+  }
+
+  // All owned blocks of a chunk in one chain. Links between them are facts, for values lie along them; so a link is kept that
+  // leads to a block of the same chunk which no other leads to. What is left in pieces is joined.
+  void chain_blocks() {
+    const uint32_t n = a_.geometry().num_blocks;
+    std::vector<bool> is_led_to(n, false);
+    std::vector<uint32_t> end(n);  // of the piece that begins with a block; of its beginning, for the last of a piece
+    for (uint32_t b = 0; b < n; ++b) end[b] = b;
+    for (uint32_t b = 0; b < n; ++b) {
+      const uint32_t next = a_.block(b).link.get().next_of_chunk;
+      const bool keeps = is_owned(b) && next < n && !is_led_to[next] && end[next] != b && is_owned(next) &&
+                         a_.block(next).owner.get().chunk == a_.block(b).owner.get().chunk;
+      hold_.set(a_.block(b).link, {keeps ? next : kNone, a_.block(b).link.get().next_free});
+      if (!keeps) continue;
+      is_led_to[next] = true;
+      const uint32_t first = end[b], last = end[next];
+      end[first] = last;
+      end[last] = first;
+    }
     for (uint32_t c = 0; c < a_.geometry().num_chunks; ++c) {
       hold_.set(a_.chunk(c).writer, {a_.chunk(c).writer.get().session, kNone});
     }
-    uint32_t free = kNone;
-    for (uint32_t b = a_.geometry().num_blocks; b-- > 0;) {
-      const BlockOwner owner = a_.block(b).owner.get();
-      if (owner.chunk < a_.geometry().num_chunks && a_.chunk(owner.chunk).life.get().generation == owner.generation) {
-        ChunkRecord& chunk = a_.chunk(owner.chunk);
-        hold_.set(a_.block(b).link, {chunk.writer.get().first_block, kNone});
-        hold_.set(chunk.writer, {chunk.writer.get().session, b});
-      } else {
-        hold_.set(a_.block(b).owner, {kNone, 0});
-        hold_.set(a_.block(b).link, {kNone, free});
-        free = b;
-      }
+    for (uint32_t b = 0; b < n; ++b) {
+      if (!is_owned(b) || is_led_to[b]) continue;
+      ChunkRecord& chunk = a_.chunk(a_.block(b).owner.get().chunk);
+      hold_.set(a_.block(end[b]).link, {chunk.writer.get().first_block, kNone});
+      hold_.set(chunk.writer, {chunk.writer.get().session, b});
     }
-    hold_.set(a_.state().free_blocks, free);
   }
 
   void list_free_streams() {

@@ -74,6 +74,11 @@ Status RuleWriter::look_at_span(uint32_t length, double priority) {
   return end_look(Status::kOk, priority);
 }
 
+Status RuleWriter::bring_values(const char* bytes, uint64_t num_bytes, const Wait& wait) {
+  if (due_.empty()) return Status::kOk;
+  return stream_.bring_values(due_[0].first, bytes, num_bytes, wait, due_[0].values);
+}
+
 Status RuleWriter::insert(std::span<RuleWriter* const> writers, const Wait& wait, size_t& at, bool counted) {
   // One stream's items, as most calls have them, cost no memory of their own.
   DueRun one;
@@ -104,6 +109,7 @@ bool RuleWriter::conclude() {
   const bool all = num_in_ == num_due();
   if (!all && num_in_ == 0) take_back();
   unfinished_ = all || num_in_ == 0 ? WriterCall::kNothing : call_;
+  if (all) stream_.end_values(true);
   if (!all || call_ == WriterCall::kItem) return all;
   for (ItemRule& rule : rules_) rule.applied();
   if (call_ == WriterCall::kAppend) {
@@ -118,6 +124,7 @@ bool RuleWriter::conclude() {
 
 void RuleWriter::take_back() {
   for (ItemRule& rule : rules_) rule.forget();
+  stream_.end_values(false);
   if (call_ != WriterCall::kItem) stream_.restore_row(before_);
   due_.clear();
   rule_of_.clear();
@@ -141,16 +148,17 @@ PreparedPattern& RuleWriter::span_pattern() {
     for (uint32_t c = 0; c < num_columns; ++c) lacking.push_back(!stream_.has(c));
   }
   auto& prepared = span_patterns_[lacking];
-  if (prepared == nullptr) prepared = std::make_unique<PreparedPattern>(whole_step_pattern(num_columns, false, lacking));
+  if (prepared == nullptr) prepared = std::make_unique<PreparedPattern>(whole_step_pattern(stream_.arena(), false, lacking));
   return *prepared;
 }
 
-Pattern whole_step_pattern(uint32_t num_columns, bool squeezed, const std::vector<bool>& lacking) {
+Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking) {
   Pattern p;
-  for (uint32_t c = 0; c < num_columns; ++c) {
-    const bool lacks = !lacking.empty() && lacking[c];
-    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed ? kSqueezed : 0), 1, c, lacks ? 1u : 0u});
-    p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
+  for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
+    const bool lacks = !lacking.empty() && lacking[c], per_item = arena.columns()[c].flags == kPerItemColumn;
+    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed || per_item ? kSqueezed : 0), per_item ? 0u : 1u,
+                         static_cast<uint32_t>(p.slices.size()), lacks ? 1u : 0u});
+    if (!per_item) p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
   }
   return p;
 }

@@ -50,6 +50,9 @@ class RuleWriter {
   Status look_by(ItemRule& selection, double priority, ItemRule::Missing& missing);
   Status look_at_span(uint32_t length, double priority);
 
+  // What the item that is due brings for per-item columns. After a failure: again, or take_back().
+  Status bring_values(const char* bytes, uint64_t num_bytes, const Wait& wait);
+
   // Puts in what is due, and not in yet, of these writers of one arena; in their order, each whole before the next begins.
   // A failure is about the one at `at`.
   static Status insert(std::span<RuleWriter* const> writers, const Wait& wait, size_t& at, bool counted = true);
@@ -92,7 +95,7 @@ class RuleWriter {
 };
 
 // Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss the
-// newest step.
-Pattern whole_step_pattern(uint32_t num_columns, bool squeezed, const std::vector<bool>& lacking);
+// newest step. Of a per-item column there is one value, and no slice.
+Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking);
 
 }  // namespace shmreplay

@@ -31,6 +31,7 @@ class DropAtEnd {
 
 SampleCall::SampleCall(Arena& arena) : arena_(arena), lease_(arena), patterns_(arena), distinct_(arena) {
   picks_.reserve(kPart);
+  if (arena.has_values()) brought_.reserve(kPart);
   runs_.reserve(kPart + kMaxItemChunks);
   rows_.reserve(kMaxOutputs);
 }
@@ -53,6 +54,7 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
   p.padding = item.padding.get();
   p.pattern = extent.pattern;
   p.num_steps = extent.num_steps;
+  if (arena_.has_values()) brought_.push_back(arena_.values(g).get());
   p.first_run = static_cast<uint32_t>(runs_.size());
   each_run(arena_, item.place.get(), extent.num_steps, [&](uint32_t chunk, uint32_t row, uint32_t rows) {
     lease_.name(hold, chunk);
@@ -145,6 +147,7 @@ SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const S
 Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, uint32_t from, const Wait& wait,
                              Blocked& blocked, Stop& stop) {
   picks_.clear();
+  brought_.clear();
   runs_.clear();
   patterns_.begin_part();
   for (;;) {
@@ -205,6 +208,9 @@ Status SampleCall::make_room_early(const TableFacts& t, const Wait& wait, BatchS
 Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) {
   if (const Status s = make_room(t, picks_.front().pattern, first, sink); s != Status::kOk) return s;
   gather(arena_, patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, sink.outputs());
+  if (ItemValues* values = sink.item_values(); values != nullptr) {
+    gather_values(arena_, picks_.data(), brought_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, *values);
+  }
   lease_.drop();
   for (size_t i = 0; i < picks_.size(); ++i) sink.describe(first + static_cast<int64_t>(i), picks_[i]);
   return Status::kOk;
@@ -220,7 +226,8 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
 SampleResult SampleCall::view(const TableFacts& t, const SampleOptions& options, const Wait& wait, ViewSink& sink) {
   return draw_all(t, options, wait, true, [&](uint32_t, bool stays) {
     patterns_.settle();
-    const Part part{patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data()};
+    const Part part{patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(),
+                    arena_.has_values() ? brought_.data() : nullptr};
     return sink.take(part, stays) ? Status::kOk : Status::kInterrupted;
   });
 }
@@ -304,6 +311,7 @@ SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t 
   uint32_t done = 0;
   for (uint32_t i = 0; i < n;) {
     picks_.clear();
+    brought_.clear();
     runs_.clear();
     patterns_.begin_part();
     bool full = false;

@@ -23,6 +23,8 @@ class BatchSink {
   // false ends the call with kInterrupted.
   virtual bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept = 0;
   virtual std::vector<OutputBuffer>& outputs() noexcept = 0;
+  // Where what the items brought goes; nullptr: nowhere.
+  virtual ItemValues* item_values() noexcept { return nullptr; }
   // The descriptor of item i of the batch.
   virtual void describe(int64_t i, const Pick& pick) noexcept = 0;
 };
@@ -33,6 +35,7 @@ struct Part {
   const Pick* picks;
   uint32_t n;
   const Run* runs;
+  const BlockRef* brought;  // by the picks; nullptr where there are no per-item columns
 };
 
 // What the caller provides to look at items where they lie; called without the lock.
@@ -112,6 +115,7 @@ class SampleCall {
   PatternCache patterns_;
   DistinctDraws distinct_;
   std::vector<Pick> picks_;
+  std::vector<BlockRef> brought_;     // by the picks, where there are per-item columns
   std::vector<Run> runs_;
   std::vector<uint32_t> rows_;        // a part's padded lengths, by output
   uint32_t structure_pattern_ = kNone;

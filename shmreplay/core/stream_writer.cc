@@ -4,18 +4,15 @@
 #include <bit>
 #include <iterator>
 
-#include "chunk_pool.h"
 #include "due_insert.h"
-#include "futex.h"
-#include "sessions.h"
+#include "mutable_cell.h"
+#include "room.h"
 #include "streams.h"
 
 namespace shmreplay {
 namespace {
 
 constexpr uint32_t kInsertGroup = 32;    // one-step items a hold
-constexpr uint32_t kEvictScan = 256;     // chunks looked at a hold
-constexpr uint32_t kEvictAtOnce = 8;     // chunks evicted before the next scan of the leases
 constexpr uint32_t kStreamEntries = 16;  // log entries that opening a stream, or closing one without chunks, needs
 constexpr uint32_t kChunkEntries = 64;   // and a chunk taken, with what leaves the window for it
 constexpr int64_t kCloseTimeoutNs = 5 * kSliceNs;
@@ -32,11 +29,24 @@ StreamWriter::StreamWriter(Arena& arena, const TableFacts& table, uint32_t histo
     : arena_(arena),
       table_(table),
       history_(history),
-      present_(arena.geometry().presence_words, 0),
+      base_present_(arena.geometry().presence_words, 0),
+      present_(base_present_),
       held_(std::max(history, 1u)),
       held_present_(size_t{std::max(history, 1u)} * arena.geometry().presence_words, 0),
       episode_slots_(arena.num_tables(), kNone),
-      noted_(arena.num_tables(), Noted{0, 0}) {}
+      noted_(arena.num_tables(), Noted{0, 0}),
+      items_(kInsertGroup),
+      row_values_(arena, table),
+      item_values_(arena, table) {
+  // A row lacks nothing of what items bring.
+  for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
+    if (arena.columns()[c].flags != kPerItemColumn) continue;
+    base_present_[c / 64] |= uint64_t{1} << (c % 64);
+    ++num_base_;
+  }
+  present_ = base_present_;
+  num_present_ = num_base_;
+}
 
 StreamWriter::~StreamWriter() { give_up(); }
 
@@ -97,6 +107,7 @@ void StreamWriter::use_chunk(Hold& hold, uint32_t chunk) {
   chunk_ = chunk;
   row_ = 0;
   rows_in_chunk_ = arena_.geometry().chunk_steps;
+  if (arena_.geometry().num_blocks > 0) row_values_.use_chunk(chunk);
 }
 
 // Gives those that want a chunk what can be had, and strikes them off.
@@ -122,48 +133,6 @@ Status StreamWriter::try_chunks(std::vector<StreamWriter*>& wanting, const Wait&
   return Status::kOk;
 }
 
-Status StreamWriter::evict_for_room(const Wait& wait, bool& found) {
-  found = false;
-  const uint32_t want = std::clamp(arena_.geometry().num_chunks / 32, 1u, kEvictAtOnce);
-  uint32_t cursor = kNone;
-  for (uint32_t evicted = 0; evicted < want;) {
-    uint32_t chunk;
-    {
-      Hold hold(arena_);
-      if (const Status s = hold.begin(wait); s != Status::kOk) return s;
-      chunk = find_evictable(hold, cursor, kEvictScan);
-    }
-    if (chunk == kNone && cursor == kNone) return Status::kOk;
-    if (chunk == kNone) continue;
-    for (bool done = false; !done;) {
-      Hold hold(arena_);
-      if (const Status s = hold.begin(wait); s != Status::kOk) return s;
-      // Somebody else may have been at it since.
-      const ChunkRecord& r = arena_.chunk(chunk);
-      if (r.life.get().state != kChunkUsed || r.refs.get().windows != 0 || r.items.get().consuming != 0) break;
-      done = evict_chunk_slice(hold, chunk);
-    }
-    found = true;
-    ++evicted;
-    cursor = kNone;
-  }
-  return Status::kOk;
-}
-
-// A last look before a wait: whether there may be a chunk after all.
-Status StreamWriter::look_for_chunk(const Wait& wait, bool& again) {
-  uint32_t n = 0;
-  Status status = reap_dead_sessions(arena_, wait, n);
-  again = n > 0;
-  if (status == Status::kOk && !again) status = reclaim(arena_, wait, n);
-  // Others may have reclaimed since our look and taken less than they freed; nobody would wake us for the rest.
-  again |= n > 0 || arena_.state().num_free.get() > 0;
-  // What became evictable since, or that the table is gone, no chunk's wake tells of.
-  if (status == Status::kOk && !again) status = evict_for_room(wait, again);
-  again |= (table_.record->flags.get() & kDropped) != 0;
-  return status;
-}
-
 // A chunk for each of them, as far as there are any; with `must` it waits for the first one's.
 Status StreamWriter::take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait) {
   StreamWriter& first = *wanting.front();
@@ -176,19 +145,16 @@ Status StreamWriter::take_chunks(std::vector<StreamWriter*>& wanting, bool must,
     if (wanting.empty()) return Status::kOk;
     must &= wanting.front() == &first;
     if (wait.try_only) return must ? Status::kTimeout : Status::kOk;
-    uint32_t freed = 0;
-    if (const Status s = reclaim(arena, wait, freed); s != Status::kOk) return s;
-    if (freed > 0) continue;
+    bool made = false;
+    if (const Status s = reclaim_room(arena, wait, made); s != Status::kOk) return s;
+    if (made) continue;
     if (const Status s = try_chunks(wanting, wait, true, found); s != Status::kOk || wanting.empty()) return s;
     if (found) continue;
-    if (const Status s = first.evict_for_room(wait, found); s != Status::kOk) return s;
-    if (found) {
-      if (wait.patience != nullptr) wait.patience->evicted_for_room();
-      continue;
-    }
+    if (const Status s = evict_for_room(arena, wait, made); s != Status::kOk) return s;
+    if (made) continue;
     if (!must) return Status::kOk;
     if (first.table_.on_full == kOnFullError) return Status::kArenaFull;
-    const Status s = wait_for_chunk(arena, wait, since, [&](bool& again) { return first.look_for_chunk(wait, again); });
+    const Status s = wait_for_room(arena, first.table_, wait, since, [&] { return arena.state().num_free.get() > 0; });
     if (s != Status::kOk) return s;
   }
 }
@@ -207,13 +173,15 @@ Status StreamWriter::ensure_rows(Writers writers, const Wait& wait, uint32_t& re
   return Status::kOk;
 }
 
-void StreamWriter::begin_row() noexcept {
-  std::fill(present_.begin(), present_.end(), 0);
-  num_present_ = 0;
+void StreamWriter::begin_row() {
+  for (const uint32_t c : arena_.mutable_columns()) mutable_cell(c, row_).begin();
+  std::copy(base_present_.begin(), base_present_.end(), present_.begin());
+  num_present_ = num_base_;
 }
 
 void StreamWriter::mark(uint32_t column) noexcept {
   row_is_open_ = true;
+  if (has(column)) return;
   present_[column / 64] |= uint64_t{1} << (column % 64);
   ++num_present_;
 }
@@ -225,16 +193,88 @@ void StreamWriter::mark_all() noexcept {
 }
 
 void StreamWriter::restore_row(const std::vector<uint64_t>& present) noexcept {
-  present_ = present;
   num_present_ = 0;
-  for (const uint64_t word : present_) num_present_ += static_cast<uint32_t>(std::popcount(word));
-  row_is_open_ = num_present_ > 0;
+  for (size_t w = 0; w < present_.size(); ++w) {
+    present_[w] = present[w] | base_present_[w];
+    num_present_ += static_cast<uint32_t>(std::popcount(present_[w]));
+  }
+  row_is_open_ = num_present_ > num_base_;
+  row_values_.take_back([this](uint32_t row, uint32_t column) { return row == row_ && column != kNone && !has(column); });
+}
+
+void StreamWriter::write_rows(uint32_t column, const char* from, uint32_t n) {
+  const ColumnRecord& c = arena_.columns()[column];
+  if (c.flags == 0) {
+    std::memcpy(cell(column), from, size_t{n} * c.row_bytes);
+    return;
+  }
+  for (uint32_t i = 0; i < n; ++i) std::memcpy(mutable_cell(column, row_ + i).first_copy(), from + size_t{i} * c.row_bytes, c.row_bytes);
+}
+
+Status StreamWriter::secure_blocks(uint64_t n, const Wait& wait) {
+  if (n == 0) return Status::kOk;
+  blocking_table_ = kNone;  // as for a chunk
+  return row_values_.secure(n, wait);
+}
+
+void StreamWriter::write_value(uint32_t column, const char* bytes, uint32_t num_bytes, uint32_t ahead) {
+  put_value(column, row_ + ahead, row_values_.write(row_ + ahead, column, bytes, num_bytes));
+}
+
+void StreamWriter::write_no_value(uint32_t column, uint32_t ahead) { put_value(column, row_ + ahead, kNoValue); }
+
+void StreamWriter::put_value(uint32_t column, uint32_t row, BlockRef ref) {
+  std::memcpy(arena_.row(chunk_, column, row), &ref, sizeof ref);
+}
+
+void StreamWriter::give_up_rows() noexcept {
+  row_values_.take_back([this](uint32_t row, uint32_t column) { return row >= row_ && column != kNone; });
+}
+
+// The blocks of an item's values are those of the chunk of its first step: often, but not always, the one being written.
+Status StreamWriter::bring_values(uint64_t first, const char* bytes, uint64_t num_bytes, const Wait& wait, BlockRef& ref) {
+  if (!fits_heap(arena_, num_bytes)) return Status::kBlobTooLarge;
+  const uint32_t chunk = place_of(first).chunk;
+  ValueWriter& values = chunk == chunk_ ? row_values_ : item_values_;
+  blocking_table_ = kNone;  // as for a chunk
+  values.use_chunk(chunk);
+  if (const Status s = values.secure(blocks_of(arena_, num_bytes), wait); s != Status::kOk) return s;
+  ref = values.write(row_, kNone, bytes, static_cast<uint32_t>(num_bytes));
+  brought_to_ = &values;
+  return Status::kOk;
+}
+
+void StreamWriter::end_values(bool went_in) noexcept {
+  if (brought_to_ != nullptr && !went_in) brought_to_->take_back_last();
+  brought_to_ = nullptr;
+  item_values_.keep_before(kNone);
+}
+
+BlockRef StreamWriter::value(uint64_t step, uint32_t column) const {
+  const Place at = place_of(step);
+  return value_of_row(arena_, at.chunk, column, at.row);
+}
+
+void StreamWriter::read_value(uint64_t step, BlockRef ref, char* to) const {
+  shmreplay::read_value(arena_, place_of(step).chunk, ref, to);
+}
+
+void StreamWriter::read_mutable(uint64_t step, uint32_t column, char* to) const {
+  const Place at = place_of(step);
+  MutableCell(arena_.row(at.chunk, column, at.row), arena_.columns()[column].row_bytes).read(to);
+}
+
+MutableCell StreamWriter::mutable_cell(uint32_t column, uint32_t row) const {
+  return MutableCell(arena_.row(chunk_, column, row), arena_.columns()[column].row_bytes);
 }
 
 void StreamWriter::finish_row() noexcept {
   for (uint32_t w = 0; w < present_.size(); ++w) {
     // Relaxed: read only by who holds an item of this row, behind the lock.
     arena_.presence(chunk_, row_, w).store(present_[w], std::memory_order_relaxed);
+  }
+  for (const uint32_t c : arena_.mutable_columns()) {
+    if (has(c)) mutable_cell(c, row_).finish();
   }
   row_is_open_ = false;
   if (history_ > 0) {
@@ -245,6 +285,7 @@ void StreamWriter::finish_row() noexcept {
     num_whole_ = lacks_any() ? 0 : std::min(num_whole_ + 1, history_);
   }
   ++row_;
+  row_values_.keep_before(row_);
   ++finished_;
   ++episode_steps_;
 }
@@ -309,17 +350,17 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
 
 Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const double* priorities, uint32_t n,
                                  const Wait& wait, int64_t* keys, uint32_t& done, RowsKind kind) {
-  NewItem items[kInsertGroup];
   done = 0;
   while (done < n) {
     const uint32_t k = std::min(n - done, kInsertGroup);
     for (uint32_t i = 0; i < k; ++i) {
-      items[i] = NewItem{};
-      items[i].place = {chunk_, row_ + i};
-      items[i].num_steps = 1;
-      items[i].own_episode = !kind.in_episode;
-      items[i].counted = kind.counted;
-      items[i].step = kind.in_episode ? static_cast<int64_t>(episode_steps_ + i) : 0;
+      items_[i] = NewItem{};
+      items_[i].place = {chunk_, row_ + i};
+      items_[i].num_steps = 1;
+      items_[i].own_episode = !kind.in_episode;
+      items_[i].counted = kind.counted;
+      items_[i].step = kind.in_episode ? static_cast<int64_t>(episode_steps_ + i) : 0;
+      if (kind.values != nullptr) items_[i].values = kind.values[done + i];
     }
     mark_all();
     for (uint32_t i = 0; i < k; ++i) {
@@ -327,10 +368,14 @@ Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const 
         arena_.presence(chunk_, row_ + i, w).store(present_[w], std::memory_order_relaxed);
       }
     }
+    for (const uint32_t c : arena_.mutable_columns()) {
+      for (uint32_t i = 0; i < k; ++i) mutable_cell(c, row_ + i).finish();
+    }
     uint32_t went_in = 0;
-    const Status s = insert(t, p, items, priorities + done, k, wait, keys + done, went_in);
+    const Status s = insert(t, p, items_.data(), priorities + done, k, wait, keys + done, went_in);
     done += went_in;
     row_ += went_in;
+    row_values_.keep_before(row_);
     row_is_open_ = false;
     if (kind.in_episode) {
       finished_ += went_in;
@@ -349,9 +394,9 @@ void StreamWriter::note_insert(Hold& hold, const TableFacts& t, const PreparedPa
 }
 
 Status StreamWriter::create_item(const TableFacts& t, PreparedPattern& p, uint32_t length, double priority,
-                                 const Wait& wait, int64_t& key) {
+                                 const Wait& wait, int64_t& key, BlockRef values) {
   if (length == 0 || length > num_steps()) return Status::kHistory;
-  DueItem due{t.index, &p, finished_ + (row_is_open_ ? 1 : 0) - length, length, {0, 0}, priority};
+  DueItem due{t.index, &p, first_of(length), length, {0, 0}, priority, values};
   uint32_t done = 0;
   return insert_due(&due, 1, wait, &key, done);
 }
@@ -365,6 +410,7 @@ NewItem StreamWriter::item_of(const DueItem& due) const {
   item.episode = episode_;
   item.episode_slot = episode_slots_[due.table];
   item.step = static_cast<int64_t>(due.first) - static_cast<int64_t>(episode_start());
+  item.values = due.values;
   return item;
 }
 

@@ -11,6 +11,8 @@
 
 #include "blocked.h"
 #include "item_rules.h"
+#include "mutable_cell.h"
+#include "value_writer.h"
 
 namespace shmreplay {
 
@@ -42,7 +44,28 @@ class StreamWriter : public StreamView {
     return ensure_rows(itself(), wait, ready);
   }
   uint32_t rows_left() const noexcept { return chunk_ == kNone ? 0 : rows_in_chunk_ - row_; }  // in the current chunk
-  char* cell(uint32_t column) const { return arena_.row(chunk_, column, row_); }
+  // Where a plain or mutable column's bytes go.
+  char* cell(uint32_t column) const {
+    char* row = arena_.row(chunk_, column, row_);
+    return arena_.columns()[column].flags == kMutableColumn ? MutableCell::first_copy(row) : row;
+  }
+  void write_rows(uint32_t column, const char* from, uint32_t n);  // as many cells, from this row on
+
+  // Blocks for the values of this and the next rows of the chunk; then the values, to the row that is `ahead` of this one.
+  Status secure_blocks(uint64_t n, const Wait& wait);
+  void write_value(uint32_t column, const char* bytes, uint32_t num_bytes, uint32_t ahead = 0);
+  void write_no_value(uint32_t column, uint32_t ahead = 0);
+  // What the one-step item of that row brings.
+  BlockRef write_item_value(const char* bytes, uint32_t num_bytes, uint32_t ahead = 0) {
+    return row_values_.write(row_ + ahead, 0, bytes, num_bytes);
+  }
+  void give_up_rows() noexcept;  // one-step rows that did not become items: their blocks serve the next
+
+  // The first of the newest `length` steps.
+  uint64_t first_of(uint32_t length) const noexcept { return finished_ + (row_is_open_ ? 1 : 0) - length; }
+  // Values that an item of a span from step `first` on brings, before it is inserted; then whether it was.
+  Status bring_values(uint64_t first, const char* bytes, uint64_t num_bytes, const Wait& wait, BlockRef& ref);
+  void end_values(bool went_in) noexcept;
 
   bool row_is_open() const noexcept { return row_is_open_; }
   bool has(uint32_t column) const noexcept { return present_[column / 64] >> (column % 64) & 1; }
@@ -59,12 +82,13 @@ class StreamWriter : public StreamView {
   struct RowsKind {
     bool in_episode = false;  // they are steps of the stream's episode; else each is an episode of its own
     bool counted = true;      // the limiter is asked and moved
+    const BlockRef* values = nullptr;  // what each item brings, or nothing
   };
   Status insert_rows(const TableFacts& table, PreparedPattern& pattern, const double* priorities, uint32_t n,
                      const Wait& wait, int64_t* keys, uint32_t& done, RowsKind kind);
   Status insert_rows(const TableFacts& table, PreparedPattern& pattern, const double* priorities, uint32_t n,
                      const Wait& wait, int64_t* keys, uint32_t& done) {
-    return insert_rows(table, pattern, priorities, n, wait, keys, done, {false, true});
+    return insert_rows(table, pattern, priorities, n, wait, keys, done, {});
   }
 
   // Steps that an item can be made of now, the open row included.
@@ -76,7 +100,7 @@ class StreamWriter : public StreamView {
 
   // An item of the newest `length` steps. kHistory if there are fewer; kTooManyChunks; else as insert_rows.
   Status create_item(const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority, const Wait& wait,
-                     int64_t& key);
+                     int64_t& key, BlockRef values = kNoValue);
 
   // The items that rules found due, of the row being written and steps before it: see DueInsert. Those that fit one hold go
   // in all or none; `done` counts. kTimeout: blocking_table() is the index of the one whose limiter did not admit, or kNone.
@@ -99,7 +123,10 @@ class StreamWriter : public StreamView {
   uint64_t stretch_start() const noexcept override { return stretch_start_; }
   uint64_t history() const noexcept override { return history_; }
   bool has(uint64_t step, uint32_t column) const noexcept override;
-  const char* cell(uint64_t step, uint32_t column) const override;
+  const char* cell(uint64_t step, uint32_t column) const override;  // of a plain column
+  BlockRef value(uint64_t step, uint32_t column) const;             // of a heap column
+  void read_value(uint64_t step, BlockRef ref, char* to) const;
+  void read_mutable(uint64_t step, uint32_t column, char* to) const;
   // Whether newest() is the last finished step: at the end of an episode without an open row.
   void look_at_finished(bool yes) noexcept { newest_is_finished_ = yes; }
 
@@ -107,15 +134,15 @@ class StreamWriter : public StreamView {
   Writers itself() noexcept { return {&self_, 1}; }
   static Status take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait);
   static Status try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, bool steal, bool& found);
-  Status look_for_chunk(const Wait& wait, bool& again);
-  Status evict_for_room(const Wait& wait, bool& found);
   void use_chunk(Hold& hold, uint32_t chunk);
   Place place_of(uint64_t step) const noexcept;
   NewItem item_of(const DueItem& due) const;
   void note_insert(Hold& hold, const TableFacts& table, const PreparedPattern& pattern, const NewItem& item);
   Status insert(const TableFacts& table, PreparedPattern& pattern, NewItem* items, const double* priorities, uint32_t n,
                 const Wait& wait, int64_t* keys, uint32_t& done);
-  void begin_row() noexcept;
+  void begin_row();
+  void put_value(uint32_t column, uint32_t row, BlockRef ref);
+  MutableCell mutable_cell(uint32_t column, uint32_t row) const;
 
   Arena& arena_;
   const TableFacts& table_;
@@ -125,6 +152,8 @@ class StreamWriter : public StreamView {
   uint64_t serial_ = 0;
   uint32_t chunk_ = kNone, row_ = 0, rows_in_chunk_ = 0;
   bool row_is_open_ = false;
+  std::vector<uint64_t> base_present_;    // columns that no row can lack
+  uint32_t num_base_ = 0;
   std::vector<uint64_t> present_;
   uint32_t num_present_ = 0;
   uint64_t finished_ = 0;                 // rows finished since the stream's start: the number of the next one
@@ -139,7 +168,10 @@ class StreamWriter : public StreamView {
   std::vector<uint32_t> episode_slots_;   // by table
   struct Noted { uint64_t pattern_hash, positions; };
   std::vector<Noted> noted_;              // by table: lengths noted last
+  std::vector<NewItem> items_;            // those of one insert_rows()
   uint32_t blocking_table_ = kNone;
+  ValueWriter row_values_, item_values_;  // of the chunk being written, and of another that an item begins in
+  ValueWriter* brought_to_ = nullptr;     // the one with the values of an item that is not inserted yet
 };
 
 }  // namespace shmreplay

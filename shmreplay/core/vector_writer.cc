@@ -10,8 +10,21 @@ VectorWriter::VectorWriter(Arena& arena, const TableFacts& table, uint32_t histo
   }
 }
 
-// Does the work for as many rows at a time as have a place to be written to.
-Status VectorWriter::in_parts(Rows rows, const Wait& wait, Progress& progress, const std::function<Status(Rows)>& work) {
+// Blocks for the values of these rows: for as many as get them without waiting, for the first in any case.
+Status VectorWriter::secure_blocks(Rows rows, const Fill& fill, const Wait& wait, uint32_t& ready) {
+  for (ready = 0; ready < rows.size(); ++ready) {
+    RuleWriter& w = at(rows[ready].stream);
+    if (w.unfinished() != WriterCall::kNothing) continue;  // its row is written
+    const Wait now{0, nullptr, true};
+    const Status s = w.stream().secure_blocks(fill.blocks(rows[ready].number), ready == 0 ? wait : now);
+    if (s == Status::kTimeout && ready > 0) return Status::kOk;
+    if (s != Status::kOk) return s;
+  }
+  return Status::kOk;
+}
+
+// Does the work for as many rows at a time as have a place to be written to, and blocks.
+Status VectorWriter::in_parts(Rows rows, const Fill& fill, const Wait& wait, Progress& progress, const std::function<Status(Rows)>& work) {
   // All streams open at the first call: they cost one hold together.
   if (const Status s = StreamWriter::open_all(streams_, wait); s != Status::kOk) return s;
   std::vector<StreamWriter*> streams;
@@ -21,6 +34,9 @@ Status VectorWriter::in_parts(Rows rows, const Wait& wait, Progress& progress, c
     uint32_t ready = 0;
     const Status s = StreamWriter::ensure_rows(StreamWriter::Writers(streams).subspan(progress.done), wait, ready);
     if (s != Status::kOk) return s;
+    if (fill.blocks != nullptr) {
+      if (const Status t = secure_blocks(rows.subspan(progress.done, ready), fill, wait, ready); t != Status::kOk) return t;
+    }
     if (const Status t = work(rows.subspan(progress.done, ready)); t != Status::kOk) return t;
   }
   return Status::kOk;
@@ -57,12 +73,12 @@ void VectorWriter::write(Rows rows, WriterCall call, const Fill& fill) {
     RuleWriter& w = at(row.stream);
     if (w.unfinished() != WriterCall::kNothing) continue;
     w.begin(call);
-    fill(w.stream(), row.number);
+    if (fill.cells != nullptr) fill.cells(w.stream(), row.number);
   }
 }
 
 Status VectorWriter::append(Rows rows, const Fill& fill, bool finish, double priority, const Wait& wait, Progress& progress) {
-  return in_parts(rows, wait, progress, [&](Rows part) {
+  return in_parts(rows, fill, wait, progress, [&](Rows part) {
     write(part, WriterCall::kAppend, fill);
     if (!finish) {
       progress.done += static_cast<uint32_t>(part.size());
@@ -80,11 +96,11 @@ Status VectorWriter::end_episodes(Rows rows, const Fill* fill, bool clear_histor
     const Look look = [&](RuleWriter& w, const Row&, ItemRule::Missing& missing) {
       return w.look_at_end(clear_history, priority, missing);
     };
-    write(part, WriterCall::kEnd, fill == nullptr ? [](StreamWriter&, uint32_t) {} : *fill);
+    write(part, WriterCall::kEnd, fill == nullptr ? Fill{} : *fill);
     if (const Status s = look_at(part, look, progress); s != Status::kOk) return s;
     return put_in(part, wait, progress);
   };
-  return fill != nullptr ? in_parts(rows, wait, progress, end) : end(rows);
+  return fill != nullptr ? in_parts(rows, *fill, wait, progress, end) : end(rows);
 }
 
 Status VectorWriter::create_items(Rows rows, uint32_t length, ItemRule* selection, const double* priorities, const Wait& wait,
@@ -93,7 +109,7 @@ Status VectorWriter::create_items(Rows rows, uint32_t length, ItemRule* selectio
     const double priority = priorities[row.number];
     return selection == nullptr ? w.look_at_span(length, priority) : w.look_by(*selection, priority, missing);
   };
-  write(rows, WriterCall::kItem, [](StreamWriter&, uint32_t) {});
+  write(rows, WriterCall::kItem, Fill{});
   if (const Status s = look_at(rows, look, progress); s != Status::kOk) return s;
   return put_in(rows, wait, progress);
 }

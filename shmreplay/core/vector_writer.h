@@ -28,8 +28,11 @@ class VectorWriter {
   // A row of the caller's, by its number, and the stream that it is for. A call has each stream once at most.
   struct Row { uint32_t stream; uint32_t number; };
   using Rows = std::span<const Row>;
-  // Writes and marks the cells of the stream's row. Runs without the GIL.
-  using Fill = std::function<void(StreamWriter& stream, uint32_t number)>;
+  // Runs without the GIL.
+  struct Fill {
+    std::function<void(StreamWriter& stream, uint32_t number)> cells;  // writes and marks those of the stream's row
+    std::function<uint64_t(uint32_t number)> blocks;                   // that the row's values take; null: none
+  };
 
   // How far a call came: the first `done` rows are done. A failure is about the one at `at`; what was kMissingCell.
   struct Progress {
@@ -48,7 +51,8 @@ class VectorWriter {
 
  private:
   using Look = std::function<Status(RuleWriter& writer, const Row& row, ItemRule::Missing& missing)>;
-  Status in_parts(Rows rows, const Wait& wait, Progress& progress, const std::function<Status(Rows)>& work);
+  Status in_parts(Rows rows, const Fill& fill, const Wait& wait, Progress& progress, const std::function<Status(Rows)>& work);
+  Status secure_blocks(Rows rows, const Fill& fill, const Wait& wait, uint32_t& ready);
   void write(Rows rows, WriterCall call, const Fill& fill);
   Status look_at(Rows rows, const Look& look, Progress& progress);
   Status put_in(Rows rows, const Wait& wait, Progress& progress);

@@ -106,12 +106,16 @@ void CrashLab::save() {
 
 void CrashLab::restore() { std::memcpy(world.daemon->index() + world.daemon->offsets().state, saved_.data(), saved_.size()); }
 
+void CrashLab::reap_child() {
+  bool reaped = false;
+  CHECK_EQ(close_session(*world.daemon, child_.index, child_.generation, kWhatever, reaped), Status::kOk);
+}
+
 // The arena is whole, and what the dead process held comes back.
 void CrashLab::check_after_death(const std::string& death) {
   try {
     check_healthy(*world.daemon);
-    bool reaped = false;
-    CHECK_EQ(close_session(*world.daemon, child_.index, child_.generation, kWhatever, reaped), Status::kOk);
+    reap_child();
     CHECK(!session_names_chunks(*world.daemon, child_.index, child_.generation));
     CHECK(!is_being_saved(*world.daemon));
     check_healthy(*world.daemon);

@@ -40,6 +40,9 @@ class CrashLab {
   // Takes the lock, as anybody would next.
   void recover();
 
+  // Takes the child's session back, as the daemon does after its death.
+  void reap_child();
+
   void save();     // the index as it is now
   void restore();  // as it was saved
 

@@ -252,6 +252,29 @@ TEST(chunks_are_reclaimed_slice_by_slice_and_each_is_whole) {
   }));
 }
 
+// More blocks than one hold frees: whoever dies in between leaves a chunk with fewer of them, at the retired list's head.
+TEST(blocks_are_freed_slice_by_slice_and_each_is_whole) {
+  ArenaSpec spec = lab_spec();
+  spec.num_blocks = 270;
+  CrashLab lab(spec);
+  {
+    Actor gone(lab.world.arena, lab.world.table(0), 2, 500);
+    gone.append();
+    for (const uint32_t n : {kTakeBlocks, 5u}) {
+      Hold hold(lab.world.arena);
+      CHECK_EQ(hold.begin(kNow), Status::kOk);
+      uint32_t blocks[kTakeBlocks];
+      CHECK(take_blocks(hold, lab.world.arena.state().used_chunks.get().tail, n, blocks));
+    }
+  }
+  lab.run("reclaim a chunk of many blocks", CrashLab::Holds::kMany, call([](Arena& arena) {
+    uint32_t freed = 0;
+    CHECK_EQ(reclaim(arena, kNow, freed), Status::kOk);
+    CHECK_EQ(freed, 1u);
+    CHECK_EQ(arena.state().num_free_blocks.get(), 270u);
+  }));
+}
+
 TEST(blocks_are_taken_whole_or_not_at_all) {
   Lab().run("take blocks", Holds::kOne, in_a_hold([](Hold& hold, Arena& arena) {
     uint32_t blocks[4];

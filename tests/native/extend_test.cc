@@ -118,4 +118,34 @@ TEST(items_go_in_before_it_waits_for_a_chunk_that_they_may_free) {
   check_healthy(w.arena);
 }
 
+TEST(rows_of_arrays_have_their_values_whether_rules_make_the_items_or_not) {
+  for (const bool by_rule : {true, false}) {
+    ArenaSpec spec = with_values(arena_of({open_table("a", 1000)}, 3, 300), 400);
+    spec.columns.pop_back();  // rules bring nothing
+    World w(spec);
+    std::vector<ItemRule> rules;
+    if (by_rule) rules.push_back(newest(w.arena, 0, 2, AtEnd::kSkip));
+    RuleWriter writer(w.arena, w.table(), by_rule ? 34 : 0, facts_of(w.arena), std::move(rules));
+    Columns columns(w.arena, 1, 100);
+    RowValues values;
+    values.blocks = [&w](uint32_t row) { return blocks_of_row(w.arena, row + 1); };
+    values.write = [&w](StreamWriter& stream, uint32_t row) {
+      for (const uint32_t c : {3u, 5u}) {
+        const std::string value = value_of(row + 1, c);
+        if (is_none(row + 1, c)) stream.write_no_value(c);
+        else stream.write_value(c, value.data(), static_cast<uint32_t>(value.size()));
+      }
+    };
+    for (const uint32_t c : {3u, 5u}) columns.rows.columns[c] = nullptr;
+    columns.rows.values = &values;
+    Extend extend(writer, columns.rows, true, true);
+    CHECK_EQ(extend.run(kWhatever), Status::kOk);
+    CHECK_EQ(extend.num_rows(), 100u);
+    const std::vector<int64_t> live = live_keys(w.arena, w.table());
+    CHECK(live.size() > 20 && live.size() < 100);  // the oldest went for their blocks
+    for (const int64_t key : live) CHECK_EQ(rows_of(w, key).size(), by_rule ? 2u : 1u);
+    check_healthy(w.arena);
+  }
+}
+
 }  // namespace shmreplay::test

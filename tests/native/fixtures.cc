@@ -50,6 +50,13 @@ ArenaSpec arena_of(std::vector<TableSpec> tables, uint32_t chunk_steps, uint32_t
   return s;
 }
 
+ArenaSpec with_values(ArenaSpec s, uint32_t num_blocks, uint32_t block_bytes) {
+  s.columns.insert(s.columns.end(), {{0, kHeapColumn}, {13, kMutableColumn}, {0, kHeapColumn}, {0, kPerItemColumn}});
+  s.num_blocks = num_blocks;
+  s.block_bytes = block_bytes;
+  return s;
+}
+
 // ---- arenas ------------------------------------------------------------------------------------------------------
 
 Segments::Segments(const ArenaSpec& spec, bool published) {
@@ -109,33 +116,59 @@ bool cell_shows(const char* cell, uint32_t row_bytes, uint64_t serial) {
 }
 
 void write_row(StreamWriter& writer, Arena& arena, uint64_t serial) {
+  if (arena.geometry().num_blocks > 0) CHECK_EQ(secure_row(writer, arena, serial, kNow), Status::kOk);
   for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
-    fill_cell(writer.cell(c), arena.columns()[c].row_bytes, serial);
+    const ColumnRecord& column = arena.columns()[c];
+    if (column.flags == kPerItemColumn) continue;
+    const std::string value = value_of(serial, c);
+    if (column.flags != kHeapColumn) fill_cell(writer.cell(c), column.row_bytes, serial);
+    else if (is_none(serial, c)) writer.write_no_value(c);
+    else writer.write_value(c, value.data(), static_cast<uint32_t>(value.size()));
     writer.mark(c);
   }
 }
+
+uint64_t blocks_of_row(const Arena& arena, uint64_t serial) {
+  uint64_t blocks = 0;
+  for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
+    if (arena.columns()[c].flags == kHeapColumn && !is_none(serial, c)) blocks += blocks_of(arena, value_of(serial, c).size());
+  }
+  return blocks;
+}
+
+Status secure_row(StreamWriter& writer, Arena& arena, uint64_t serial, const Wait& wait) {
+  return writer.secure_blocks(blocks_of_row(arena, serial), wait);
+}
+
+bool is_none(uint64_t serial, uint32_t column) { return (serial + column) % 5 == 0; }
+
+std::string value_of(uint64_t serial, uint32_t column) {
+  std::string value((serial * 37 + column * 11) % 401, 0);
+  for (size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>(serial + 7 * i + column);
+  return value;
+}
+
+std::string item_value(uint64_t first_serial) { return "of " + std::to_string(first_serial) + value_of(first_serial, 99); }
 
 Slice whole_span() { return {0, 0, 1, kEndAtEnd}; }
 
 Slice from_to(int32_t begin, int32_t end, int32_t step) { return {begin, end, step, 0}; }
 
-Pattern one_step_pattern(const Arena& arena) {
+namespace {
+Pattern pattern_of(const Arena& arena, uint16_t flags, const Slice& slice) {
   Pattern p;
   for (uint16_t c = 0; c < arena.geometry().num_columns; ++c) {
-    p.outputs.push_back({c, kSqueezed, 1, c, 0});
-    p.slices.push_back(from_to(0, 1));
+    const bool per_item = arena.columns()[c].flags == kPerItemColumn;
+    p.outputs.push_back({c, per_item ? kSqueezed : flags, per_item ? 0u : 1u, static_cast<uint32_t>(p.slices.size()), 0});
+    if (!per_item) p.slices.push_back(slice);
   }
   return p;
 }
+}  // namespace
 
-Pattern whole_pattern(const Arena& arena) {
-  Pattern p;
-  for (uint16_t c = 0; c < arena.geometry().num_columns; ++c) {
-    p.outputs.push_back({c, 0, 1, c, 0});
-    p.slices.push_back(whole_span());
-  }
-  return p;
-}
+Pattern one_step_pattern(const Arena& arena) { return pattern_of(arena, kSqueezed, from_to(0, 1)); }
+
+Pattern whole_pattern(const Arena& arena) { return pattern_of(arena, 0, whole_span()); }
 
 // ---- callers -----------------------------------------------------------------------------------------------------
 
@@ -151,10 +184,34 @@ Actor::Actor(Arena& arena, const TableFacts& table, uint32_t history, uint64_t f
 
 Status Actor::try_insert(double priority, const Wait& wait, int64_t& key) {
   if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
+  const bool has_values = arena_.geometry().num_blocks > 0;
+  const std::string brought = item_value(serial_);
+  BlockRef values = kNoValue;
+  if (has_values) {
+    writer.give_up_rows();
+    writer.restore_row(std::vector<uint64_t>(writer.present().size(), 0));
+    if (const Status s = secure_row(writer, arena_, serial_, wait); s != Status::kOk) return s;
+  }
   if (!writer.row_is_open()) write_row(writer, arena_, serial_);
+  if (arena_.has_values()) {
+    if (const Status s = writer.secure_blocks(blocks_of(arena_, brought.size()), wait); s != Status::kOk) return s;
+    values = writer.write_item_value(brought.data(), static_cast<uint32_t>(brought.size()));
+  }
   uint32_t done = 0;
-  const Status s = writer.insert_rows(table_, step, &priority, 1, wait, &key, done);
+  const Status s = writer.insert_rows(table_, step, &priority, 1, wait, &key, done, {false, true, &values});
   if (s == Status::kOk) ++serial_;
+  return s;
+}
+
+Status Actor::try_create(const TableFacts& table, uint32_t length, double priority, const Wait& wait, int64_t& key) {
+  BlockRef values = kNoValue;
+  if (arena_.has_values() && length <= writer.num_steps()) {
+    const std::string brought = item_value(serial_ - length);
+    const Status s = writer.bring_values(writer.first_of(length), brought.data(), brought.size(), wait, values);
+    if (s != Status::kOk) return s;
+  }
+  const Status s = writer.create_item(table, span, length, priority, wait, key, values);
+  writer.end_values(s == Status::kOk);
   return s;
 }
 
@@ -166,26 +223,31 @@ int64_t Actor::insert(double priority) {
 
 void Actor::append() {
   CHECK_EQ(writer.ensure_row(kWhatever), Status::kOk);
+  CHECK_EQ(secure_row(writer, arena_, serial_, kWhatever), Status::kOk);
   write_row(writer, arena_, serial_++);
   writer.finish_row();
 }
 
 int64_t Actor::create_in(const TableFacts& table, uint32_t length, double priority) {
   int64_t key = 0;
-  CHECK_EQ(writer.create_item(table, span, length, priority, kNow, key), Status::kOk);
+  CHECK_EQ(try_create(table, length, priority, kNow, key), Status::kOk);
   return key;
 }
 
 int64_t Actor::create(uint32_t length, double priority) { return create_in(table_, length, priority); }
 
 Batch::Batch(const Arena& arena, int64_t num_items)
-    : picks(static_cast<size_t>(num_items)), arena_(arena), num_items_(num_items) {}
+    : picks(static_cast<size_t>(num_items)),
+      arena_(arena),
+      num_items_(num_items),
+      item_sizes_(static_cast<size_t>(num_items), -2),
+      values_{item_sizes_.data(), {}} {}
 
 void Batch::grow(size_t o, uint32_t rows, int64_t filled) {
   OutputBuffer& out = outputs_[o];
   const OutputBuffer old = out;
   out.rows = rows;
-  std::vector<char> data(static_cast<size_t>(num_items_) * rows * out.row_bytes, 0);
+  std::vector<char> data(static_cast<size_t>(num_items_) * rows * out.row_bytes, static_cast<char>(out.bytes != nullptr ? -1 : 0));
   std::vector<uint8_t> mask(static_cast<size_t>(num_items_) * rows, 1);
   out.data = data.data();
   for (int64_t i = 0; i < filled; ++i) {
@@ -208,8 +270,10 @@ bool Batch::prepare(const Pattern& structure, const uint32_t* rows, int64_t fill
     lengths_.assign(numbers.size(), std::vector<int32_t>(static_cast<size_t>(num_items_), -1));
     for (size_t o = 0; o < numbers.size(); ++o) {
       const PatternOutput& rule = structure.outputs[numbers[o]];
-      outputs_.push_back({numbers[o], rule.column, 0, arena_.columns()[rule.column].row_bytes, (rule.flags & kSqueezed) != 0,
-                          nullptr, &masks_[o], num_items_, lengths_[o].data(), time_major});
+      const ColumnRecord& column = arena_.columns()[rule.column];
+      bytes_.push_back(column.flags == kHeapColumn ? std::make_unique<ByteBuffer>() : nullptr);
+      outputs_.push_back({numbers[o], rule.column, 0, column.row_bytes, (rule.flags & kSqueezed) != 0, nullptr, &masks_[o],
+                          num_items_, lengths_[o].data(), time_major, column.flags, bytes_.back().get()});
     }
   }
   for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -234,11 +298,58 @@ bool Batch::real(size_t o, int64_t item, uint32_t row) const {
 void Batch::check_rows() const {
   for (int64_t i = 0; i < num_items_; ++i) {
     for (size_t o = 0; o < outputs_.size(); ++o) {
+      if (outputs_[o].bytes != nullptr) continue;
       for (uint32_t j = 0; j < outputs_[o].rows; ++j) {
         if (!real(o, i, j)) continue;
         if (cell_shows(cell(o, i, j), outputs_[o].row_bytes, serial(i, j))) continue;
         fail(__FILE__, __LINE__, "item " + shown(i) + ", output " + shown(o) + ", row " + shown(j) + " is torn");
       }
+    }
+  }
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    if (outputs_[o].bytes != nullptr) check_values(o);
+  }
+  if (!arena_.has_values()) return;
+  const std::vector<std::optional<std::string>> brought = items_values();
+  for (int64_t i = 0; i < delivered_; ++i) {
+    CHECK(brought[static_cast<size_t>(i)].has_value());
+    if (*brought[static_cast<size_t>(i)] != item_value(serial(i, 0))) fail(__FILE__, __LINE__, "item " + shown(i) + " brought " + brought[static_cast<size_t>(i)]->substr(0, 20) + ", is " + shown(serial(i, 0)));
+  }
+}
+
+namespace {
+std::vector<std::optional<std::string>> cut(const std::vector<int64_t>& sizes, const ByteBuffer& bytes) {
+  std::vector<std::optional<std::string>> values;
+  size_t at = 0;
+  for (const int64_t size : sizes) {
+    CHECK(size >= -1);
+    values.emplace_back();
+    if (size >= 0) values.back() = std::string(bytes.data() + at, static_cast<size_t>(size));
+    at += static_cast<size_t>(std::max<int64_t>(size, 0));
+  }
+  CHECK_EQ(at, bytes.size());
+  return values;
+}
+}  // namespace
+
+std::vector<std::optional<std::string>> Batch::values(size_t o) const {
+  std::vector<int64_t> sizes(static_cast<size_t>(delivered_) * outputs_[o].rows);
+  std::memcpy(sizes.data(), data_[o].data(), sizes.size() * 8);
+  return cut(sizes, *outputs_[o].bytes);
+}
+
+std::vector<std::optional<std::string>> Batch::items_values() const {
+  return cut({item_sizes_.begin(), item_sizes_.begin() + delivered_}, values_.bytes);
+}
+
+void Batch::check_values(size_t o) const {
+  const std::vector<std::optional<std::string>> have = values(o);
+  for (int64_t i = 0; i < delivered_; ++i) {
+    for (uint32_t j = 0; j < outputs_[o].rows; ++j) {
+      const auto& value = have[static_cast<size_t>(i) * outputs_[o].rows + j];
+      const bool there = real(o, i, j) && !is_none(serial(i, j), outputs_[o].column);
+      CHECK_EQ(value.has_value(), there);
+      if (there) CHECK(*value == value_of(serial(i, j), outputs_[o].column));
     }
   }
 }

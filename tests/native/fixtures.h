@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <type_traits>
@@ -30,6 +31,9 @@ TableSpec queue_table(const std::string& name, uint32_t max_size);
 
 // Three columns: a serial number (8 bytes), three words (24) and three odd bytes (3).
 ArenaSpec arena_of(std::vector<TableSpec> tables, uint32_t chunk_steps = 4, uint32_t num_chunks = 64);
+
+// The same with two heap columns, a mutable one (13 bytes) and one per item.
+ArenaSpec with_values(ArenaSpec spec, uint32_t num_blocks, uint32_t block_bytes = 64);
 
 // ---- arenas ------------------------------------------------------------------------------------------------------
 
@@ -78,6 +82,13 @@ void poke(Word<T>& word, std::type_identity_t<T> value) {
 
 // Every column of the writer's open row gets bytes that only `serial` gives.
 void write_row(StreamWriter& writer, Arena& arena, uint64_t serial);
+// Blocks for a row of that serial. As a call that writes it would ask for them first.
+uint64_t blocks_of_row(const Arena& arena, uint64_t serial);
+Status secure_row(StreamWriter& writer, Arena& arena, uint64_t serial, const Wait& wait);
+// What a heap column shows of that serial: 0 to 400 bytes. `is_none`: for some serials no value at all.
+std::string value_of(uint64_t serial, uint32_t column);
+bool is_none(uint64_t serial, uint32_t column);
+std::string item_value(uint64_t first_serial);  // what an item brings that begins with that step
 void fill_cell(char* to, uint32_t row_bytes, uint64_t serial);
 bool cell_shows(const char* cell, uint32_t row_bytes, uint64_t serial);
 
@@ -100,6 +111,7 @@ class Actor {
   // One more step of the stream, not an item.
   void append();
 
+  Status try_create(const TableFacts& table, uint32_t length, double priority, const Wait& wait, int64_t& key);
   // An item of the newest `length` steps.
   int64_t create(uint32_t length, double priority = 1.0);
   int64_t create_in(const TableFacts& table, uint32_t length, double priority = 1.0);
@@ -120,15 +132,22 @@ class Batch final : public BatchSink {
   Batch(const Arena& arena, int64_t num_items);
   bool prepare(const Pattern& structure, const uint32_t* rows, int64_t filled) noexcept override;
   std::vector<OutputBuffer>& outputs() noexcept override { return outputs_; }
-  void describe(int64_t i, const Pick& pick) noexcept override { picks[static_cast<size_t>(i)] = pick; }
+  void describe(int64_t i, const Pick& pick) noexcept override {
+    picks[static_cast<size_t>(i)] = pick;
+    delivered_ = i + 1;
+  }
+  ItemValues* item_values() noexcept override { return arena_.has_values() ? &values_ : nullptr; }
 
   const char* cell(size_t output, int64_t item, uint32_t row = 0) const;
   uint64_t serial(int64_t item, uint32_t row = 0) const;       // what column 0 shows
   bool real(size_t output, int64_t item, uint32_t row) const;  // by the mask
   int32_t length(size_t output, int64_t item) const { return lengths_[output][static_cast<size_t>(item)]; }
   uint32_t rows(size_t output) const { return outputs_[output].rows; }
-  // Every column of every real row shows the serial of column 0.
+  // Every column of every real row shows the serial of column 0, and each item what it brought.
   void check_rows() const;
+  // The values of a heap output, row by row, and of the items delivered; none: nothing.
+  std::vector<std::optional<std::string>> values(size_t output) const;
+  std::vector<std::optional<std::string>> items_values() const;
 
   std::vector<Pick> picks;
   bool refuses = false;         // prepare() answers false
@@ -137,14 +156,18 @@ class Batch final : public BatchSink {
 
  private:
   void grow(size_t output, uint32_t rows, int64_t filled);
+  void check_values(size_t output) const;
   const Arena& arena_;
   int64_t num_items_;
-  int64_t done_ = 0;
+  int64_t done_ = 0, delivered_ = 0;
   std::vector<uint32_t> all_;
   std::vector<OutputBuffer> outputs_;
   std::vector<std::vector<char>> data_;
   std::vector<std::vector<uint8_t>> masks_;
   std::vector<std::vector<int32_t>> lengths_;
+  std::vector<std::unique_ptr<ByteBuffer>> bytes_;
+  std::vector<int64_t> item_sizes_;
+  ItemValues values_;
 };
 
 // Samples with draws of its own.

@@ -7,15 +7,18 @@ namespace {
 
 std::vector<uint64_t> region_starts(const Offsets& o) {
   return {o.specs, o.lock, o.log, o.state, o.sessions, o.streams, o.sleepers, o.calls, o.save, o.chunks, o.blocks,
-          o.columns, o.patterns, o.tables, o.items, o.links, o.priorities, o.episodes, o.selectors, o.end};
+          o.columns, o.patterns, o.tables, o.items, o.links, o.priorities, o.episodes, o.values, o.selectors, o.end};
 }
 
 ArenaSpec random_spec(Random& random) {
   ArenaSpec s = arena_of({}, 1 + static_cast<uint32_t>(random.below(70)), 1 + static_cast<uint32_t>(random.below(50)));
   s.columns.clear();
-  for (uint64_t n = 1 + random.below(kMaxColumns); n > 0; --n) s.columns.push_back({static_cast<uint32_t>(random.below(200)), 0});
   s.num_blocks = static_cast<uint32_t>(random.below(20));
-  s.block_bytes = 128 * static_cast<uint32_t>(random.below(4));
+  s.block_bytes = s.num_blocks == 0 ? 0 : 64 * (1 + static_cast<uint32_t>(random.below(4)));
+  for (uint64_t n = 1 + random.below(kMaxColumns); n > 0; --n) {
+    const uint32_t flags[] = {0, 0, kMutableColumn, s.num_blocks > 0 ? kHeapColumn : 0u, s.num_blocks > 0 ? kPerItemColumn : 0u};
+    s.columns.push_back({static_cast<uint32_t>(random.below(200)), flags[random.below(5)]});
+  }
   for (uint64_t n = 1 + random.below(4); n > 0; --n) {
     s.tables.push_back(open_table("t" + std::to_string(n), 1 + static_cast<uint32_t>(random.below(600)),
                                   static_cast<uint32_t>(random.below(6)), static_cast<uint32_t>(random.below(6))));
@@ -27,10 +30,10 @@ void expect_refused(ArenaSpec spec, const char* text) { CHECK_THROWS(std::invali
 
 }  // namespace
 
-// A segment of layout 3 is read by every build of layout 3. A change below needs another kLayoutVersion.
-TEST(sizes_of_layout_version_3_are_pinned) {
-  CHECK_EQ(kLayoutVersion, 3u);
-  CHECK_EQ(sizeof(Header), 488u);
+// A segment of layout 4 is read by every build of layout 4. A change below needs another kLayoutVersion.
+TEST(sizes_of_layout_version_4_are_pinned) {
+  CHECK_EQ(kLayoutVersion, 4u);
+  CHECK_EQ(sizeof(Header), 496u);
   CHECK_EQ(sizeof(LockBlock), 256u);
   CHECK_EQ(sizeof(UndoLog), 128u + 16 * 4096);
   CHECK_EQ(sizeof(ArenaState), 384u);
@@ -40,7 +43,7 @@ TEST(sizes_of_layout_version_3_are_pinned) {
   CHECK_EQ(sizeof(CallSlot), 128u + 4 * 1024);
   CHECK_EQ(sizeof(ChunkRecord), 64u);
   CHECK_EQ(sizeof(BlockRecord), 16u);
-  CHECK_EQ(sizeof(ColumnRecord), 16u);
+  CHECK_EQ(sizeof(ColumnRecord), 24u);
   CHECK_EQ(sizeof(PatternRecord), 4096u);
   CHECK_EQ(sizeof(ItemRecord), 64u);
   CHECK_EQ(sizeof(ItemLinks), 32u);
@@ -53,7 +56,7 @@ TEST(sizes_of_layout_version_3_are_pinned) {
   CHECK_EQ(sizeof(TableRecord), 2304u);
 }
 
-TEST(offsets_of_layout_version_3_are_pinned) {
+TEST(offsets_of_layout_version_4_are_pinned) {
   CHECK_EQ(offsetof(Header, layout_version), 8u);
   CHECK_EQ(offsetof(Header, layout_hash), 16u);
   CHECK_EQ(offsetof(Header, pid_namespace), 40u);
@@ -61,8 +64,8 @@ TEST(offsets_of_layout_version_3_are_pinned) {
   CHECK_EQ(offsetof(Header, instance), 96u);
   CHECK_EQ(offsetof(Header, geometry), 240u);
   CHECK_EQ(offsetof(Header, offsets), 312u);
-  CHECK_EQ(offsetof(Header, failed), 480u);
-  CHECK_EQ(offsetof(Header, ready), 484u);
+  CHECK_EQ(offsetof(Header, failed), 488u);
+  CHECK_EQ(offsetof(Header, ready), 492u);
   CHECK_EQ(offsetof(LockBlock, session), 136u);
   CHECK_EQ(offsetof(LockBlock, pid), 140u);
   CHECK_EQ(offsetof(ArenaState, chunk_waiters), 128u);
@@ -90,7 +93,7 @@ TEST(words_that_different_processes_write_are_on_lines_of_their_own) {
 }
 
 #if defined(__x86_64__) && defined(__GLIBC__)
-TEST(the_hash_of_layout_version_3_is_pinned) { CHECK_EQ(layout_hash(), 10425505198107170835u); }
+TEST(the_hash_of_layout_version_4_is_pinned) { CHECK_EQ(layout_hash(), 6628805756996579035u); }
 #endif
 
 TEST(a_plan_for_a_known_spec_is_pinned) {
@@ -126,13 +129,32 @@ TEST(columns_of_a_chunk_do_not_overlap_and_begin_on_lines) {
     uint64_t end = 0;
     for (const ColumnRecord& c : p.columns) {
       CHECK(c.offset >= end && c.offset % 128 == 0);
-      end = c.offset + uint64_t{c.row_bytes} * p.geometry.chunk_steps;
+      end = c.offset + uint64_t{c.stride} * p.geometry.chunk_steps;
+      switch (c.flags) {
+        case kHeapColumn: CHECK(c.row_bytes == 8 && c.stride == 8); break;
+        case kPerItemColumn: CHECK(c.row_bytes == 0 && c.stride == 0); break;
+        case kMutableColumn: CHECK(c.stride % 8 == 0 && c.stride >= 8 + 2 * c.row_bytes && c.stride < 8 + 2 * (c.row_bytes + 8)); break;
+        default: CHECK_EQ(c.stride, c.row_bytes);
+      }
     }
     CHECK(p.geometry.presence_offset >= end);
     CHECK_EQ(p.geometry.presence_words, (p.geometry.num_columns + 63) / 64);
     const uint64_t presence = uint64_t{p.geometry.presence_words} * 8 * p.geometry.chunk_steps;
     CHECK(p.geometry.presence_offset + presence <= p.geometry.chunk_bytes && p.geometry.chunk_bytes % 128 == 0);
   }
+}
+
+TEST(values_of_items_take_place_only_where_a_column_is_per_item) {
+  ArenaSpec s = arena_of({open_table("a", 100)});
+  const Plan without = plan_arena(s);
+  CHECK_EQ(without.offsets.values, without.offsets.selectors);
+  s.num_blocks = 10;
+  s.block_bytes = 64;
+  s.columns.push_back({0, kPerItemColumn});
+  const Plan with = plan_arena(s);
+  CHECK_EQ(with.offsets.selectors - with.offsets.values, round_up(8 * with.geometry.total_items, 128));
+  CHECK_EQ(with.geometry.chunk_bytes, without.geometry.chunk_bytes);
+  CHECK_EQ(with.data_bytes, without.data_bytes + round_up(640, 4096));
 }
 
 TEST(trees_have_as_many_levels_as_their_leaves_need) {
@@ -183,6 +205,14 @@ TEST(a_spec_out_of_range_is_refused_with_its_range) {
   expect_refused(s, "unknown selector kind");
   s = arena_of({open_table("a", (1u << 31) - 1), open_table("b", (1u << 31) - 1)});
   expect_refused(s, "fewer than 2^32 - 1 items together");
+  s = good, s.columns.push_back({8, kHeapColumn});
+  expect_refused(s, "heap and per-item columns need blocks");
+  s = good, s.columns.push_back({8, kHeapColumn | kMutableColumn});
+  expect_refused(s, "plain, or one of heap, mutable and per item");
+  s = good, s.num_blocks = 4, s.block_bytes = 100;
+  expect_refused(s, "a multiple of 64");
+  s = good, s.block_bytes = 64;
+  expect_refused(s, "0 without blocks");
 }
 
 }  // namespace shmreplay::test

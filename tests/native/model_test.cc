@@ -122,8 +122,8 @@ TableSpec random_table(Random& random, const char* name, uint32_t sampler, uint3
 
 class Game {
  public:
-  Game(Random& random, std::vector<TableSpec> specs, uint32_t chunk_steps, uint32_t num_chunks)
-      : random_(random), world_(arena_of(specs, chunk_steps, num_chunks)), learner_(world_.arena, random.word()) {
+  Game(Random& random, const std::vector<TableSpec>& specs, const ArenaSpec& arena)
+      : random_(random), world_(std::move(arena)), learner_(world_.arena, random.word()) {
     for (const TableSpec& s : specs) tables_.emplace_back(s);
     for (int i = 0; i < 2; ++i) open_writer(i);
     one_step_ = std::make_unique<Actor>(world_.arena, world_.table(2), 0, 3'000'000);
@@ -170,6 +170,10 @@ class Game {
     forget_evicted_for_room();
     if (s == Status::kTimeout) return;  // every chunk is held by items that must stay
     CHECK_EQ(s, Status::kOk);
+    const Status blocks = secure_row(w.actor->writer, world_.arena, serial, kNow);
+    forget_evicted_for_room();
+    if (blocks == Status::kTimeout) return;  // or every block
+    CHECK_EQ(blocks, Status::kOk);
     w.actor->append();
     w.steps.push_back(serial);
     if (w.steps.size() > kHistory) w.steps.erase(w.steps.begin());
@@ -181,7 +185,8 @@ class Game {
     const auto length = 1 + static_cast<uint32_t>(random_.below(w.steps.size()));
     const double priority = random_priority(t);
     int64_t key = 0;
-    const Status s = w.actor->writer.create_item(world_.table(t), w.actor->span, length, priority, kNow, key);
+    if (!has_room(*w.actor, length)) return;
+    const Status s = w.actor->try_create(world_.table(t), length, priority, kNow, key);
     inserted(t, s, key, {w.steps.end() - length, w.steps.end()}, priority, w.episode);
   }
 
@@ -192,8 +197,28 @@ class Game {
     const Status row = one_step_->writer.ensure_row(kNow);
     forget_evicted_for_room();
     if (row == Status::kTimeout) return;
+    const Status blocks = secure_row(one_step_->writer, world_.arena, serial, kNow);
+    forget_evicted_for_room();
+    if (blocks == Status::kTimeout || !has_room(*one_step_, 0)) return;
     const Status s = one_step_->try_insert(priority, kNow, key);
     inserted(2, s, key, {serial}, priority, ++next_episode_);
+  }
+
+  // Whether there are blocks for what an item of that length is going to bring; some are made free if need be.
+  bool has_room(Actor& actor, uint32_t length) {
+    if (!world_.arena.has_values()) return true;
+    const std::string brought = item_value(actor.next_serial() - length);
+    BlockRef ref;
+    Status s = Status::kOk;
+    if (length == 0) {
+      s = actor.writer.secure_blocks(20, kNow);  // the row's own, at most, and what it brings
+    } else {
+      s = actor.writer.bring_values(actor.writer.first_of(length), brought.data(), brought.size(), kNow, ref);
+      actor.writer.end_values(false);
+    }
+    forget_evicted_for_room();
+    CHECK(s == Status::kOk || s == Status::kTimeout);
+    return s == Status::kOk;
   }
 
   // A negative priority asks for the default, which only a Prioritized table takes from its items.
@@ -378,7 +403,9 @@ TEST(any_history_of_tables_in_one_arena_is_that_of_plain_ones) {
                                             random_table(random, "c", other(), other())};
       // Plenty of chunks, or so few that items must go for room.
       const uint32_t num_chunks = random.chance(0.5) ? 400 : 24 / chunk_steps + 30;
-      Game game(random, specs, chunk_steps, num_chunks);
+      ArenaSpec arena = arena_of(specs, chunk_steps, num_chunks);
+      if (random.chance(0.5)) arena = with_values(arena, random.chance(0.5) ? 4000 : 300);
+      Game game(random, specs, arena);
       for (int i = 0; i < (kSanitized ? 100 : 300); ++i) {
         game.step();
         if (i % 10 == 9) game.compare_all();

@@ -128,7 +128,7 @@ void ruin_derived_words(World& w, Random& random) {
   poke(s.free_chunks, {rubbish(), rubbish()});
   poke(s.used_chunks, {rubbish(), rubbish()});
   poke(s.retired_chunks, {rubbish(), rubbish()});
-  for (Word<uint64_t>* n : {&s.num_free, &s.num_used, &s.num_retired}) poke(*n, random.word());
+  for (Word<uint64_t>* n : {&s.num_free, &s.num_used, &s.num_retired, &s.num_free_blocks}) poke(*n, random.word());
   for (Word<uint32_t>* head : {&s.rich_sessions, &s.free_streams, &s.free_sleepers, &s.free_blocks}) poke(*head, rubbish());
   for (uint32_t c = 0; c < a.geometry().num_chunks; ++c) {
     poke(a.chunk(c).refs, {rubbish(), rubbish()});
@@ -136,7 +136,10 @@ void ruin_derived_words(World& w, Random& random) {
     poke(a.chunk(c).age, {rubbish(), rubbish()});
     poke(a.chunk(c).writer, {a.chunk(c).writer.get().session, rubbish()});
   }
-  for (uint32_t b = 0; b < a.geometry().num_blocks; ++b) poke(a.block(b).link, {rubbish(), rubbish()});
+  for (uint32_t b = 0; b < a.geometry().num_blocks; ++b) {
+    const bool is_free = a.block(b).owner.get().chunk == kNone;  // links of others are facts
+    if (is_free) poke(a.block(b).link, {rubbish(), rubbish()});
+  }
   for (uint32_t p = 0; p < a.geometry().max_patterns; ++p) poke(a.pattern(p).usage, {a.pattern(p).usage.get().generation, rubbish()});
   for (uint32_t i = 0; i < a.geometry().max_sessions; ++i) {
     poke(a.session(i).free_chunks, {rubbish(), rubbish()});
@@ -231,6 +234,28 @@ TEST(a_block_is_in_use_while_its_chunk_has_its_generation) {
   CHECK_EQ(rebuild(a, kNow), Status::kOk);
   CHECK_EQ(a.block(block).owner.get().chunk, kNone);
   check_healthy(a);
+}
+
+// Values lie along the links of a chunk's blocks: rebuilding keeps them, whatever order the blocks have.
+TEST(a_chunks_blocks_keep_their_links_and_what_is_left_in_pieces_is_joined) {
+  Scene scene(seed(), kUniform, kFifo);
+  Arena& a = scene.world.arena;
+  const uint32_t chunk = a.state().used_chunks.get().head;
+  uint32_t more[8];
+  {
+    Hold hold(a);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
+    CHECK(take_blocks(hold, chunk, 8, more));
+  }
+  const uint32_t first = a.chunk(chunk).writer.get().first_block;
+  CHECK_EQ(rebuild(a, kNow), Status::kOk);
+  CHECK_EQ(a.chunk(chunk).writer.get().first_block, first);
+  for (int i = 7; i > 0; --i) CHECK_EQ(a.block(more[i]).link.get().next_of_chunk, more[i - 1]);
+  poke(a.block(more[4]).link, {more[6], kNone});  // a circle
+  poke(a.chunk(chunk).writer, {0, kNone});
+  CHECK_EQ(rebuild(a, kNow), Status::kOk);
+  check_healthy(a);
+  CHECK_EQ(a.block(more[3]).link.get().next_of_chunk, more[2]);
 }
 
 TEST(sleepers_are_counted_from_their_slots) {

@@ -66,15 +66,13 @@ void insert_sequences(World& w, uint32_t table, uint32_t actor, uint64_t rows, R
     a.append();
     int64_t key = 0;
     const auto length = 1 + static_cast<uint32_t>(random.below(a.writer.num_steps()));
-    CHECK_EQ(a.writer.create_item(w.table(table), a.span, length, random.uniform(), kWhatever, key), Status::kOk);
+    CHECK_EQ(a.try_create(w.table(table), length, random.uniform(), kWhatever, key), Status::kOk);
     if (random.chance(0.1)) a.writer.end_episode(true);
   }
 }
 
-}  // namespace
-
-TEST(no_reader_ever_sees_a_torn_row_although_every_chunk_is_reused_all_the_time) {
-  World w(arena_of({open_table("a", 12, kUniform, kFifo)}, 2, 16));
+void read_while_every_chunk_is_reused(const ArenaSpec& spec) {
+  World w(spec);
   Crew crew(w, 4);
   Bodies bodies;
   for (uint32_t i = 0; i < 4; ++i) {
@@ -91,8 +89,8 @@ TEST(no_reader_ever_sees_a_torn_row_although_every_chunk_is_reused_all_the_time)
   CHECK(w.arena.state().next_retire.get() > kRows);
 }
 
-TEST(sequences_stay_whole_while_chunks_run_out_and_the_oldest_go_for_room) {
-  World w(arena_of({open_table("a", 200, kPrioritized, kUniform)}, 2, 40));
+void read_while_the_oldest_go_for_room(const ArenaSpec& spec) {
+  World w(spec);
   Crew crew(w, 3);
   Bodies bodies;
   const uint64_t from = seed();
@@ -107,6 +105,24 @@ TEST(sequences_stay_whole_while_chunks_run_out_and_the_oldest_go_for_room) {
   run_threads(bodies);
   check_healthy(*w.daemon);
   CHECK(w.table().record->evicted_for_room.get() > 0);
+}
+
+}  // namespace
+
+TEST(no_reader_ever_sees_a_torn_row_although_every_chunk_is_reused_all_the_time) {
+  read_while_every_chunk_is_reused(arena_of({open_table("a", 12, kUniform, kFifo)}, 2, 16));
+}
+
+TEST(no_reader_ever_sees_another_rows_value_although_every_block_is_reused_all_the_time) {
+  read_while_every_chunk_is_reused(with_values(arena_of({open_table("a", 12, kUniform, kFifo)}, 2, 16), 400));
+}
+
+TEST(sequences_stay_whole_while_chunks_run_out_and_the_oldest_go_for_room) {
+  read_while_the_oldest_go_for_room(arena_of({open_table("a", 200, kPrioritized, kUniform)}, 2, 40));
+}
+
+TEST(values_stay_whole_while_blocks_run_out_and_the_oldest_go_for_room) {
+  read_while_the_oldest_go_for_room(with_values(arena_of({open_table("a", 200, kPrioritized, kUniform)}, 2, 400), 500));
 }
 
 TEST(a_queue_gives_every_item_to_one_consumer_and_each_blocked_call_ends) {

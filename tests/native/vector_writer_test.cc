@@ -1,5 +1,6 @@
 #include "vector_writer.h"
 
+#include "chunk_pool.h"
 #include "streams_fixture.h"
 
 namespace shmreplay::test {
@@ -63,7 +64,7 @@ TEST(a_refused_stream_leaves_all_of_them_as_they_were) {
   VectorWriter::Progress progress;
   const auto bad = [&](StreamWriter& stream, uint32_t i) { write_row(stream, w.arena, i == 3 ? UINT64_MAX : 7); };
   // A serial of all ones, read as a double, is a NaN.
-  CHECK_EQ(fleet.writer.append(fleet.everybody, bad, true, -1, kNow, progress), Status::kBadPriority);
+  CHECK_EQ(fleet.writer.append(fleet.everybody, {bad, nullptr}, true, -1, kNow, progress), Status::kBadPriority);
   CHECK_EQ(progress.done, 0u);
   CHECK_EQ(progress.at, 3u);
   CHECK_EQ(live_items(w.table()), 5u);
@@ -126,6 +127,26 @@ TEST(fleets_and_a_consumer_get_along) {
   CHECK_EQ(live_items(w.table(0)), 50u);
   CHECK_EQ(live_items(w.table(1)), 0u);
   check_healthy(w.arena);
+}
+
+// Blocks for a few rows only: the others' go in when the oldest items have made room, and nobody waits for himself.
+TEST(values_of_many_streams_go_in_as_far_as_there_are_blocks) {
+  ArenaSpec spec = with_values(spec_of({open_table("a", 1000)}, 2), 400);
+  spec.columns.pop_back();  // rules bring nothing
+  World w(spec);
+  {
+    Fleet fleet(w.arena, {newest(w.arena, 0, 1)}, 6, 1);
+    for (int round = 0; round < 60; ++round) {
+      CHECK_EQ(fleet.append(kWhatever), Status::kOk);
+      for (const int64_t key : live_keys(w.arena, w.table())) rows_of(w, key);
+      if (round % 10 == 0) check_healthy(w.arena);
+    }
+    CHECK(w.table().record->evicted_for_room.get() > 100);
+  }
+  CHECK_EQ(reset_table(w.arena, w.table(), kNow), Status::kOk);
+  uint32_t freed = 0;
+  CHECK_EQ(reclaim(w.arena, kNow, freed), Status::kOk);
+  CHECK_EQ(w.arena.state().num_free_blocks.get(), 400u);
 }
 
 }  // namespace shmreplay::test

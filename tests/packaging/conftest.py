@@ -3,13 +3,13 @@
 import importlib.metadata
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import venv
 from collections.abc import Callable
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -45,9 +45,9 @@ def clean_venv(wheel: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) ->
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
     subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
     (site_packages,) = (folder / "lib").glob("python*/site-packages")
-    for requirement in importlib.metadata.requires("shmreplay") or []:
-        if "extra ==" not in requirement:
-            link_distribution(re.split(r"[^\w.-]", requirement)[0], site_packages)
+    for requirement in map(Requirement, importlib.metadata.requires("shmreplay") or []):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            link_distribution(requirement.name, site_packages)
     return folder
 
 

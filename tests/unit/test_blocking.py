@@ -36,11 +36,14 @@ class Arena:
 
     num_tables = 2
 
-    def __init__(self, num_sessions: int = 1, size: int = 10, reads: bool = False, free: int = 1) -> None:
+    def __init__(
+        self, num_sessions: int = 1, size: int = 10, reads: bool = False, free: int = 1, num_blocks: int = 0
+    ) -> None:
         self._num_sessions = num_sessions
         self._size = size
         self._reads = reads
         self._free = free
+        self._num_blocks = num_blocks
 
     def names_chunks(self) -> bool:
         return self._reads
@@ -52,7 +55,8 @@ class Arena:
         return [{}] * self._num_sessions
 
     def stats(self) -> dict[str, int]:
-        return {"num_chunks": 10, "chunk_steps": 4, "used_chunks": 7, "retired_chunks": 2, "free_chunks": self._free}
+        chunks = {"num_chunks": 10, "chunk_steps": 4, "used_chunks": 7, "retired_chunks": 2, "free_chunks": self._free}
+        return {**chunks, "num_blocks": self._num_blocks, "free_blocks": 3, "block_bytes": 64}
 
 
 class Table:
@@ -132,6 +136,13 @@ def test_chunks_that_open_writers_alone_hold_are_called_theirs() -> None:
     )
 
 
+def test_a_heap_that_is_full_is_told_with_the_bytes_to_plan_by() -> None:
+    info = {**INFO, "can_insert": True}
+    text = blocking.explain_room(Arena(2, num_blocks=500), info)  # type: ignore[arg-type]
+    assert "1 are free; of 500 blocks of 64 bytes in the heap 3 are free. The table's items are not evicted" in text
+    assert "with a larger capacity_steps, mean_bytes of the columns in the heap, or more max_streams; 1 other" in text
+
+
 def test_who_reads_what_it_wants_to_write_to_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
     own = (
         "2 are still being read (some by this process itself: a view keeps its chunks until it is released), 0 are free"
@@ -206,7 +217,15 @@ def test_evictions_for_room_are_told_with_the_capacity_that_it_would_take(caplog
     assert record.getMessage().startswith(
         "table 'replay': its steps do not fit: at 10 of 40 items the oldest are evicted"
     )
-    assert "create it with capacity_steps=160 or so" in record.getMessage()  # 40 steps hold 10 items, so 160 hold 40
+    assert "create it with capacity_steps=160 or so. Said once" in record.getMessage()  # 40 steps hold 10 items
+
+
+def test_evictions_for_want_of_blocks_are_told_with_the_bytes_to_plan_by(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "shmreplay"):
+        blocking.report_eviction(Arena(num_blocks=500), Table(), sr.Table("replay", SIGNATURE, 40))  # type: ignore[arg-type]
+    [record] = caplog.records
+    text = record.getMessage()
+    assert "capacity_steps=160 or so, or with larger mean_bytes if its columns in the heap have more. Said" in text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shmreplay.leaves import as_spec
+from shmreplay import _core
+from shmreplay.leaves import HEAP, MUTABLE, PER_ITEM, Leaf, as_spec
 from shmreplay.signature import Signature
 from shmreplay.specs import ArraySpec
 
@@ -87,15 +88,6 @@ def test_dict_and_tuple_spaces_become_dicts_and_tuples() -> None:
         (np.zeros(3, ">f4"), TypeError, "table 't', column 'a': dtype '>f4' is of foreign byte order; declare the nat"),
         (np.zeros(3, [("x", "f4")]), TypeError, "make each field a column"),
         (SimpleNamespace(shape=(-1,), dtype="f4"), ValueError, "table 't', column 'a': shape is (-1,); expected sizes"),
-        (
-            SimpleNamespace(shape=(None, 3), dtype="f4"),
-            ValueError,
-            "not supported yet: shape=(None, 3); give every size",
-        ),
-        (ArraySpec((), "f4", compression="lz4"), ValueError, "column 'a': not supported yet: compression='lz4'; leave"),
-        (ArraySpec((), "f4", optional=True), ValueError, "not supported yet: optional=True; leave it out"),
-        (ArraySpec((), "f4", mutable=True), ValueError, "not supported yet: mutable=True; leave it out"),
-        (ArraySpec((), "f4", per="item"), ValueError, "not supported yet: per='item'; leave it out"),
     ],
 )
 def test_what_cannot_be_a_column_is_refused_by_the_columns_name(leaf: Any, error: type[Exception], text: str) -> None:
@@ -111,3 +103,26 @@ def test_no_foreign_library_is_imported_to_read_a_leaf() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "flags", "row_bytes", "stride"),
+    [
+        (ArraySpec((3,), "f4"), 0, 12, 12),
+        (ArraySpec((3,), "f4", mutable=True), MUTABLE, 12, 8 + 2 * 16),
+        (ArraySpec((3,), "f8", mutable=True), MUTABLE, 24, 8 + 2 * 24),
+        (ArraySpec((3,), "f4", compression="lz4"), HEAP, 8, 8),
+        (ArraySpec((None,), "f4"), HEAP, 8, 8),
+        (ArraySpec((3,), "f4", optional=True), HEAP, 8, 8),
+        (ArraySpec((3,), "f4", per="item", optional=True), PER_ITEM, 0, 0),
+    ],
+)
+def test_a_row_of_a_chunk_has_the_value_or_where_it_is(
+    spec: ArraySpec, flags: int, row_bytes: int, stride: int
+) -> None:
+    leaf = Leaf("x", spec, 0)
+    assert (leaf.flags, leaf.row_bytes, leaf.stride) == (flags, row_bytes, stride)
+
+
+def test_the_kinds_of_columns_are_those_of_the_core() -> None:
+    assert (HEAP, MUTABLE, PER_ITEM) == (_core.HEAP_COLUMN, _core.MUTABLE_COLUMN, _core.PER_ITEM_COLUMN)

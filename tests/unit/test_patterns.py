@@ -107,6 +107,15 @@ def test_a_pattern_says_which_steps_it_shows() -> None:
     assert (native["lo"], native["hi"]) == (-4, 0)
 
 
+def test_a_column_that_is_per_item_is_shown_without_steps_and_asks_for_none() -> None:
+    columns = {"a": sr.ArraySpec((), "int64"), "goal": sr.ArraySpec((), "int64", per="item", optional=True)}
+    signature = Signature.from_tree(columns, "t")
+    pattern = Pattern({"x": ("a", slice(-2, None)), "goal": ("goal", slice(-9, None))})
+    native = pattern.native(signature, 0, "w")
+    assert native["outputs"] == [(0, False, False, [(-1, 1, 1)]), (1, True, False, [])]
+    assert (native["lo"], native["hi"], pattern.num_steps(signature)) == (-1, 1, 2)
+    with pytest.raises(sr.SignatureMismatch, match="w: shows only columns that are per item; expected one of steps"):
+        Pattern({"goal": ("goal", -1)}).native(signature, 0, "w")
 EVERY_KIND = Pattern(
     lambda step: {"x": step["a"][-5:-1:2], "y": step["b/c"][-1], "z": step["a"][-2:]},
     table="replay",

@@ -227,6 +227,8 @@ def test_the_native_form_has_all_that_the_segments_need() -> None:
     assert unpack_specs(native.pop("specs")) == (made,)
     assert native == {
         "columns": [(16, 0), (8, 0), (4, 0)],
+        "num_blocks": 0,
+        "block_bytes": 0,
         "chunk_steps": 4,
         "num_chunks": 63 + 1024 * 4 + 16,
         "max_streams": 1024,

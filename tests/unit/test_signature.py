@@ -65,7 +65,7 @@ def test_it_comes_back_from_its_wire_form(tree: Any) -> None:
 def test_what_fits_goes_through_unchanged(tree: Any, batch: int | None) -> None:
     signature = Signature.from_tree(tree, "t")
     lead = () if batch is None else (batch,)
-    values = [np.ones(lead + leaf.spec.shape, leaf.spec.dtype) for leaf in signature.leaves]
+    values = [np.ones(lead + leaf.spec.least_shape, leaf.spec.dtype) for leaf in signature.leaves]
     step = signature.unflatten(values)
     assert [a is b for a, b in zip(signature.flatten(step), values, strict=True)] == [True] * len(values)
     arrays = signature.canonical(step, batch=batch)

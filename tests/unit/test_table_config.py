@@ -128,6 +128,32 @@ def test_columns_nest_and_keep_their_order() -> None:
     assert [leaf.spec.shape for leaf in table.sig.leaves] == [(3,), (), ()]
 
 
+def test_columns_have_every_option_of_python_and_any_sizes(tmp_path: pathlib.Path) -> None:
+    text = """
+[tables.t]
+max_size = 10
+[tables.t.columns]
+image = { dtype = "uint8", shape = [84, 84], compression = "lz4", mean_bytes = 700 }
+points = { dtype = "float32", shape = ["any", 3] }
+note = { dtype = "int32", optional = true }
+state = { dtype = "float32", shape = [512], mutable = true }
+goal = { dtype = "float32", shape = [3], per = "item" }
+"""
+    columns = {
+        "image": sr.ArraySpec((84, 84), "uint8", compression="lz4", mean_bytes=700),
+        "points": sr.ArraySpec((None, 3), "float32"),
+        "note": sr.ArraySpec((), "int32", optional=True),
+        "state": sr.ArraySpec((512,), "float32", mutable=True),
+        "goal": sr.ArraySpec((3,), "float32", per="item"),
+    }
+    assert read_tables(write(tmp_path, text)) == [sr.Table("t", columns, 10)]
+
+
+def test_columns_of_any_kind_are_no_signature() -> None:
+    document = {"tables": {"t": {"max_size": 10, "columns": "any", "mean_bytes": 300}}}
+    assert tables_of(document, "f.toml") == [sr.Table("t", None, 10, mean_bytes=300)]
+
+
 def test_an_arena_s_settings_reach_the_table_of_its_name() -> None:
     document = {"arenas": {"t": {"max_streams": 3, "columns": {"x": "bool"}}}, "tables": {"t": {"max_size": 1}}}
     assert tables_of(document, "x") == [sr.Table("t", {"x": sr.ArraySpec((), "bool")}, 1, max_streams=3)]

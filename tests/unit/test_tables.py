@@ -270,3 +270,30 @@ def test_a_malformed_wire_form_is_refused(change: dict[str, Any], error: type[Ex
 def test_specs_that_are_damaged_are_refused(packed: bytes, text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         unpack_specs(packed)
+
+
+def test_a_table_without_a_signature_comes_back_from_its_wire_form() -> None:
+    for table in (Table("a", None, 10), Table("a", None, 10, mean_bytes=77), Table.queue("a", None, 10, item_steps=3)):
+        again = Table.from_wire(msgpack.unpackb(msgpack.packb(table.to_wire())))
+        assert again == table
+        assert again.sig.is_free
+    assert Table("a", None, 10).difference(Table("a", None, 10, mean_bytes=77)) == [
+        "mean_bytes: is None, asked for 77",
+    ]
+    assert Table("a", None, 10) != Table("a", SIGNATURE, 10)
+
+
+def test_options_of_columns_are_part_of_the_difference() -> None:
+    there = {"x": ArraySpec((3,), "f4"), "y": ArraySpec((None, 3), "f4")}
+    asked = {"x": ArraySpec((3,), "f4", mutable=True), "y": ArraySpec((None, 3), "f4", compression="lz4")}
+    assert Table("a", there, 10).difference(Table("a", asked, 10)) == [
+        "column 'x': is float32 (3,), asked for float32 (3,) mutable=True",
+        "column 'y': is float32 (None, 3), asked for float32 (None, 3) compression='lz4'",
+    ]
+
+
+def test_a_window_of_a_table_whose_items_must_bring_a_value_is_refused() -> None:
+    columns = {**SIGNATURE, "goal": ArraySpec((), "f4", per="item")}
+    text = "table 'a': item is a window, which brings no value of column 'goal', one per item: make the items by hand"
+    with pytest.raises(ValueError, match=re.escape(text)):
+        Table("a", columns, 10, item=NStep(3))

@@ -153,3 +153,23 @@ def test_only_renamed_outputs_that_reach_the_end_move_with_it() -> None:
 
 def test_a_window_across_episodes_says_so_to_the_core() -> None:
     assert Window({"action": 0}, across_episodes=True).native(SIGNATURE, 0, "w")["reach"] == REACH_STRETCH
+
+
+def test_a_column_that_is_per_item_is_shown_without_steps_and_asks_for_none() -> None:
+    columns = {
+        "a": sr.ArraySpec((), "int64"),
+        "goal": sr.ArraySpec((), "int64", per="item", optional=True),
+        "mixed": {"b": sr.ArraySpec((), "int64"), "hint": sr.ArraySpec((), "int64", per="item", optional=True)},
+    }
+    signature = Signature.from_tree(columns, "t")
+    window = Window({"a": (2, 4), "goal": (-9, 9), "mixed": (1, 3)})
+    native = window.native(signature, 0, "w")
+    assert native["outputs"] == [
+        (0, False, False, [(2, 4, 1)]),
+        (1, True, False, []),
+        (2, False, False, [(1, 3, 1)]),
+        (3, True, False, []),
+    ]
+    assert (native["lo"], native["hi"], window.num_steps(signature)) == (1, 4, 4)
+    with pytest.raises(sr.SignatureMismatch, match="table 't': window shows only columns that are per item; expected"):
+        Window({"goal": 0}).native(signature, 0, "w")

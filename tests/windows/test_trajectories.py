@@ -157,9 +157,9 @@ def test_arguments_that_do_not_go_together_are_refused(make_table: TableMaker) -
                 "length= and trajectory= are both given; expected one of them",
             ),
             (
-                {"values": {}, "trajectory": whole},
-                ValueError,
-                "values= comes with per-item columns and is not supported yet",
+                {"values": {"a": 1}, "trajectory": whole},
+                sr.SignatureMismatch,
+                "values= has column 'a', which steps have; the table has none that are per item",
             ),
             ({"length": 1, "table": "other"}, ValueError, "table='other' goes with trajectory="),
             (

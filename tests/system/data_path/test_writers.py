@@ -271,8 +271,8 @@ def test_what_writers_can_not_do_yet_says_so(make_table: TableMaker) -> None:
         table.writer(commit_every=3)
     with table.writer() as writer:
         writer.append(step(1))
-        with pytest.raises(ValueError, match="values= comes with per-item columns and is not supported yet"):
-            writer.create_item(length=1, values={})
+        with pytest.raises(sr.SignatureMismatch, match="values= has column 'n', which steps have; the table has none"):
+            writer.create_item(length=1, values={"n": 1})
         with pytest.raises(ValueError, match="length= and trajectory= are both given"):
             writer.create_item(length=1, trajectory={})
         with pytest.raises(ValueError, match="table='other' goes with trajectory="):
