@@ -47,6 +47,10 @@ struct SavedPiece {
   uint64_t offset, bytes;
 };
 
+struct SavedBlock {
+  uint32_t block, next;       // the one behind it in its chunk's chain, kNone: none of those saved
+};
+
 static_assert(sizeof(SavedItem) == 104 && sizeof(SavedChunk) == 32 && sizeof(SavedPiece) == 32 && sizeof(SavedRun) == 8);
 
 // A table's words that neither its specs nor its items tell.
@@ -90,23 +94,41 @@ void each_field(Table& t, Visit visit) {
 
 SavedTable saved_table(const TableRecord& record);
 
-// The first `rows` rows of a chunk as one run of bytes: presence words row by row, then each column's rows.
+// The first `rows` rows of a chunk as one run of bytes: presence words row by row; each column's rows, a mutable one's as they
+// show, a heap column's as BlockRefs; then the blocks that these and the chunk's items lead to, a list of them and their bytes.
+// Whoever reads or writes goes through it from its beginning to its end.
 class ChunkBytes {
  public:
-  ChunkBytes(const Arena& arena, uint32_t chunk, uint32_t rows);
+  explicit ChunkBytes(const Arena& arena) : arena_(arena) {}
 
-  uint64_t size() const noexcept { return size_; }
+  // `refs`: the rows of the heap columns, one column behind the other, instead of those in the chunk; nullptr: those.
+  // `blocks`: the list; who writes has it filled by what it writes. Both stay the caller's.
+  void begin(uint32_t chunk, uint32_t rows, BlockRef* refs, SavedBlock* blocks, uint32_t num_blocks);
 
-  void read(uint64_t offset, uint64_t bytes, char* to) const;
-  void write(uint64_t offset, uint64_t bytes, const char* from) const;
+  static uint64_t size_of(const Arena& arena, uint32_t rows, uint64_t num_blocks) noexcept;
+  uint64_t size() const noexcept { return size_of(arena_, rows_, num_blocks_); }
+
+  void read(uint64_t offset, uint64_t bytes, char* to);
+  void write(uint64_t offset, uint64_t bytes, const char* from);
 
  private:
+  // A stretch of the run. Plain: it lies so in memory. Else cells of a mutable column.
+  struct Part {
+    char* memory;
+    uint64_t size;
+    const ColumnRecord* cells;
+  };
   template <class Visit>
   void each_part(uint64_t offset, uint64_t bytes, Visit visit) const;
+  template <class Visit>
+  static void each_cell(const Part& part, uint64_t offset, uint64_t bytes, Visit visit);
 
   const Arena& arena_;
-  uint32_t chunk_, rows_;
-  uint64_t size_;
+  uint32_t chunk_ = kNone, rows_ = 0, num_blocks_ = 0;
+  BlockRef* refs_ = nullptr;
+  SavedBlock* blocks_ = nullptr;
+  std::vector<char> cell_;       // a mutable cell that one read began: its rest comes from the same moment
+  const char* cell_row_ = nullptr;
 };
 
 // Keeps the part of the data segment small that a process has mapped which goes through all of it once.

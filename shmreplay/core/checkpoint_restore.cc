@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 
+#include "block_heap.h"
 #include "item_table.h"
 #include "rebuild.h"
 
@@ -54,7 +55,7 @@ PreparedPattern decoded(const std::vector<uint64_t>& words, uint32_t num_outputs
 Restorer::Restorer(Arena& unpublished)
     : arena_(unpublished),
       touched_(unpublished),
-      copied_(arena_.geometry().num_chunks, 0),
+      bytes_(unpublished),
       rows_(arena_.geometry().num_chunks, 0),
       has_record_(arena_.geometry().num_chunks, false) {
   for (uint32_t role = 0; role < 2; ++role) positions_[role].resize(arena_.num_tables());
@@ -128,21 +129,62 @@ void Restorer::put_pieces(const char* from, uint64_t bytes) {
     from += sizeof piece;
     bytes -= sizeof piece;
     const std::string at = "piece of chunk " + std::to_string(piece.chunk) + ": ";
-    expect(piece.chunk < arena_.geometry().num_chunks, at + "there are only " + std::to_string(arena_.geometry().num_chunks));
-    expect(piece.rows > 0 && piece.rows <= arena_.geometry().chunk_steps, at + "it has " + std::to_string(piece.rows) + " rows");
-    uint32_t& rows = rows_[piece.chunk];
-    if (rows == 0) rows = piece.rows;
-    expect(rows == piece.rows, at + "its pieces differ in the number of rows");
-    const ChunkBytes chunk(arena_, piece.chunk, rows);
-    expect(piece.offset == copied_[piece.chunk], at + "it begins at byte " + std::to_string(piece.offset) + ", expected " +
-                                                     std::to_string(copied_[piece.chunk]));
-    expect(piece.bytes <= bytes && piece.bytes <= chunk.size() - piece.offset, at + "it is longer than it can be");
-    chunk.write(piece.offset, piece.bytes, from);
-    copied_[piece.chunk] += piece.bytes;
+    if (coming_ == kNone) begin_chunk(piece);
+    expect(piece.chunk == coming_ && piece.rows == rows_[coming_] && piece.num_blocks == blocks_.size() && piece.offset == offset_,
+           at + "it does not follow the piece before it");
+    expect(piece.bytes <= bytes && piece.bytes <= bytes_.size() - offset_, at + "it is longer than it can be");
+    try {
+      bytes_.write(offset_, piece.bytes, from);
+    } catch (const CorruptIndex& e) {
+      throw RestoreError(at + e.what());
+    }
+    offset_ += piece.bytes;
     touched_.add(piece.bytes);
     from += piece.bytes;
     bytes -= piece.bytes;
+    if (offset_ == bytes_.size()) end_chunk();
   }
+}
+
+void Restorer::begin_chunk(const SavedPiece& piece) {
+  const std::string at = "piece of chunk " + std::to_string(piece.chunk) + ": ";
+  expect(piece.chunk < arena_.geometry().num_chunks, at + "there are only " + std::to_string(arena_.geometry().num_chunks));
+  expect(piece.rows > 0 && piece.rows <= arena_.geometry().chunk_steps, at + "it has " + std::to_string(piece.rows) + " rows");
+  expect(piece.num_blocks <= arena_.geometry().num_blocks, at + "it has " + std::to_string(piece.num_blocks) + " blocks");
+  expect(rows_[piece.chunk] == 0, at + "it comes twice");
+  coming_ = piece.chunk;
+  rows_[coming_] = piece.rows;
+  offset_ = 0;
+  blocks_.assign(piece.num_blocks, {kNone, kNone});
+  bytes_.begin(coming_, piece.rows, nullptr, blocks_.data(), piece.num_blocks);
+}
+
+// The blocks become the chunk's; every value of its rows must lie in them.
+void Restorer::end_chunk() {
+  const std::string at = "chunk " + std::to_string(coming_) + ": ";
+  for (const SavedBlock& b : blocks_) {
+    expect(arena_.block(b.block).owner.get().chunk == kNone, at + "block " + std::to_string(b.block) + " is another's");
+    arena_.block(b.block).owner.put({coming_, arena_.chunk(coming_).life.get().generation});
+    arena_.block(b.block).link.put({b.next, kNone});
+  }
+  for (uint32_t column = 0; column < arena_.columns().size(); ++column) {
+    if (arena_.columns()[column].flags != kHeapColumn) continue;
+    for (uint32_t row = 0; row < rows_[coming_]; ++row) {
+      expect(is_own_value(value_of_row(arena_, coming_, column, row)), at + "a row's value does not lie in its blocks");
+    }
+  }
+  coming_ = kNone;
+}
+
+bool Restorer::is_own_value(BlockRef ref) const {
+  if (ref == kNoValue) return true;
+  if (!fits_heap(arena_, ref.num_bytes)) return false;
+  uint32_t b = ref.first_block;
+  for (uint64_t n = blocks_of(arena_, ref.num_bytes); n > 0; --n) {
+    if (b >= arena_.geometry().num_blocks || arena_.block(b).owner.get().chunk != coming_) return false;
+    b = arena_.block(b).link.get().next_of_chunk;
+  }
+  return true;
 }
 
 void Restorer::put_items(uint32_t table, const char* from, uint64_t bytes) {
@@ -174,6 +216,7 @@ void Restorer::put_item(const TableFacts& t, const SavedItem& s) {
   arena_.links(g).tail.put({s.remover_pos, episode});
   arena_.links(g).touch.put(s.touch);
   arena_.priority(g).put(s.priority);
+  if (arena_.has_values()) arena_.values(g).put({s.value_block, s.value_bytes});
   note_position(t.index, kSampler, s.sampler_pos, s.slot);
   note_position(t.index, kRemover, s.remover_pos, s.slot);
 }
@@ -207,7 +250,7 @@ void Restorer::put_chunk(const SavedChunk& s) {
   expect(s.chunk < n, at + "there are only " + std::to_string(n));
   expect(!has_record_[s.chunk], at + "it comes twice");
   expect(s.rows <= arena_.geometry().chunk_steps && s.saved_rows <= s.rows, at + "it has " + std::to_string(s.rows) + " rows");
-  expect(rows_[s.chunk] == s.saved_rows && copied_[s.chunk] == ChunkBytes(arena_, s.chunk, s.saved_rows).size(), at + "its rows are not whole");
+  expect(rows_[s.chunk] == s.saved_rows && coming_ == kNone, at + "its rows are not whole");
   expect((s.prev == kNone || s.prev < n) && (s.next == kNone || s.next < n), at + "its neighbours are out of range");
   has_record_[s.chunk] = true;
   ChunkRecord& r = arena_.chunk(s.chunk);

@@ -44,12 +44,18 @@ class Restorer {
   void keep_order(const TableFacts& t, Role role);
   void keep_free_slots(const TableFacts& t);
   void check_neighbours() const;
+  void begin_chunk(const SavedPiece& piece);
+  void end_chunk();
+  bool is_own_value(BlockRef ref) const;
 
   Arena& arena_;
   TouchedData touched_;
+  ChunkBytes bytes_;                                  // of the chunk that is coming in
+  uint32_t coming_ = kNone;
+  std::vector<SavedBlock> blocks_;                    // of that chunk
   uint64_t saved_next_seq_ = 0;
   uint32_t num_chunks_ = 0;                           // records that came
-  std::vector<uint64_t> copied_;                      // bytes of each chunk that came
+  uint64_t offset_ = 0;                               // of its bytes
   std::vector<uint32_t> rows_;                        // of each chunk whose bytes came
   std::vector<bool> has_record_;
   std::vector<std::vector<uint32_t>> positions_[2];   // by role and table: the dense array as it was

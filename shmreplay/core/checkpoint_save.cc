@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <stdexcept>
 #include <sys/mman.h>
 #include <system_error>
 
+#include "block_heap.h"
 #include "item_table.h"
 #include "save_lease.h"
 
@@ -32,13 +32,11 @@ uint64_t put_record(char* to, const Record& record) {
 
 CheckpointSave::CheckpointSave(Arena& arena)
     : arena_(arena),
-      image_bytes_(arena.offsets().episodes - arena.offsets().chunks),
+      image_bytes_((arena.has_values() ? arena.offsets().selectors : arena.offsets().episodes) - arena.offsets().chunks),
       rows_(arena.geometry().num_chunks, 0),
       is_copied_(arena.geometry().num_chunks, false),
+      bytes_(arena),
       touched_(arena) {
-  for (const ColumnRecord& c : arena.columns()) {
-    if (c.flags != 0) throw std::invalid_argument("arena '" + arena.name() + "': only plain columns can be saved yet");
-  }
   wanted_.reserve(kWanted);
   image_ = touched_memory(image_bytes_);
 }
@@ -110,7 +108,7 @@ void CheckpointSave::count_rows() {
     if ((rows_[c] > 0) != (chunk(c).refs.get().items > 0)) corrupt("a chunk's references are not those of the items");
     if (rows_[c] == 0) continue;
     ++num_chunks_;
-    total_bytes_ += ChunkBytes(arena_, c, rows_[c]).size() + sizeof(SavedPiece) + sizeof(SavedChunk);
+    total_bytes_ += ChunkBytes::size_of(arena_, rows_[c], 0) + sizeof(SavedPiece) + sizeof(SavedChunk);
   }
 }
 
@@ -152,14 +150,14 @@ uint64_t CheckpointSave::fill_pieces(char* buffer, uint64_t room, const Wait& wa
       is_done = true;
       break;
     }
-    const ChunkBytes bytes(arena_, copying_, rows_[copying_]);
-    const uint64_t here = std::min(room - used - sizeof(SavedPiece), bytes.size() - offset_);
-    used += put_record(buffer + used, SavedPiece{copying_, rows_[copying_], 0, 0, offset_, here});
-    bytes.read(offset_, here, buffer + used);
+    const uint64_t here = std::min(room - used - sizeof(SavedPiece), bytes_.size() - offset_);
+    const auto num_blocks = static_cast<uint32_t>(blocks_.size());
+    used += put_record(buffer + used, SavedPiece{copying_, rows_[copying_], num_blocks, 0, offset_, here});
+    bytes_.read(offset_, here, buffer + used);
     used += here;
     offset_ += here;
     touched_.add(here);
-    if (offset_ == bytes.size()) {
+    if (offset_ == bytes_.size()) {
       end_copy(arena_, copying_);
       copying_ = kNone;
     }
@@ -190,8 +188,66 @@ bool CheckpointSave::next_piece_chunk(const Wait& wait, Status& status) {
   }
   if (copying_ == kNone) return false;
   is_copied_[copying_] = true;
-  offset_ = 0;
+  begin_chunk(copying_);
   return true;
+}
+
+void CheckpointSave::begin_chunk(uint32_t c) {
+  refs_.clear();
+  blocks_.clear();
+  offset_ = 0;
+  if (arena_.geometry().num_blocks > 0) {
+    add_blocks_of_rows(c);
+    add_blocks_of_items(c);
+    std::sort(blocks_.begin(), blocks_.end(), [](const SavedBlock& x, const SavedBlock& y) { return x.block < y.block; });
+    blocks_.erase(std::unique(blocks_.begin(), blocks_.end(), [](const SavedBlock& x, const SavedBlock& y) { return x.block == y.block; }),
+                  blocks_.end());
+    for (SavedBlock& b : blocks_) {
+      const uint32_t next = at<BlockRecord>(arena_.offsets().blocks)[b.block].link.get().next_of_chunk;
+      const bool is_saved = std::binary_search(blocks_.begin(), blocks_.end(), SavedBlock{next, 0},
+                                               [](const SavedBlock& x, const SavedBlock& y) { return x.block < y.block; });
+      b.next = is_saved ? next : kNone;
+    }
+  }
+  bytes_.begin(c, rows_[c], refs_.empty() ? nullptr : refs_.data(), blocks_.data(), static_cast<uint32_t>(blocks_.size()));
+}
+
+// The blocks of a value, as they were at the instant. false: it is none of the chunk's; a cell that was never written.
+bool CheckpointSave::add_blocks(uint32_t c, BlockRef ref) {
+  if (ref == kNoValue || !fits_heap(arena_, ref.num_bytes)) return false;
+  const size_t before = blocks_.size();
+  const uint32_t generation = chunk(c).life.get().generation;
+  uint32_t b = ref.first_block;
+  for (uint64_t n = blocks_of(arena_, ref.num_bytes); n > 0; --n) {
+    const BlockRecord* r = b < arena_.geometry().num_blocks ? &at<BlockRecord>(arena_.offsets().blocks)[b] : nullptr;
+    if (r == nullptr || r->owner.get().chunk != c || r->owner.get().generation != generation) {
+      blocks_.resize(before);
+      return false;
+    }
+    blocks_.push_back({b, kNone});
+    b = r->link.get().next_of_chunk;
+  }
+  return true;
+}
+
+void CheckpointSave::add_blocks_of_rows(uint32_t c) {
+  for (uint32_t column = 0; column < arena_.columns().size(); ++column) {
+    if (arena_.columns()[column].flags != kHeapColumn) continue;
+    for (uint32_t row = 0; row < rows_[c]; ++row) {
+      const BlockRef ref = value_of_row(arena_, c, column, row);
+      refs_.push_back(add_blocks(c, ref) ? ref : kNoValue);
+    }
+  }
+}
+
+// What the items that begin in the chunk brought with them.
+void CheckpointSave::add_blocks_of_items(uint32_t c) {
+  if (!arena_.has_values()) return;
+  uint64_t seen = 0;
+  for (uint32_t g = chunk(c).items.get().first; g != kNone; g = at<ItemLinks>(arena_.offsets().links)[g].chunk.get().next) {
+    if (g >= arena_.geometry().total_items || ++seen > arena_.geometry().total_items) corrupt("a chunk's list of items");
+    add_blocks(c, at<Word<BlockRef>>(arena_.offsets().values)[g].get());
+  }
 }
 
 // Relaxed reads: a hint.
@@ -221,11 +277,13 @@ uint64_t CheckpointSave::fill_items(char* buffer, uint64_t room, uint32_t table)
     if (r.seq.get() == 0) continue;
     const ItemLinks& links = at<ItemLinks>(o.links)[g];
     const uint32_t episode = links.tail.get().episode_slot;
+    const BlockRef value = arena_.has_values() ? at<Word<BlockRef>>(o.values)[g].get() : kNoValue;
     used += put_record(buffer + used, SavedItem{
         r.seq.get(), at<Word<double>>(o.priorities)[g].get(), r.episode.get(), r.step.get(), r.insert_no.get(), links.touch.get(),
         slot_, r.counted.get().times_sampled, r.place.get().chunk, r.place.get().row, r.extent.get().num_steps,
         r.extent.get().pattern, r.padding.get().before, r.padding.get().after, r.counted.get().sampler_pos,
-        links.tail.get().remover_pos, episode == kNone ? kNone : episode - static_cast<uint32_t>(t.item_base), kNone, 0, 0});
+        links.tail.get().remover_pos, episode == kNone ? kNone : episode - static_cast<uint32_t>(t.item_base),
+        value.first_block, value.num_bytes, 0});
   }
   return used;
 }

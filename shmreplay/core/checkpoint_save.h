@@ -9,7 +9,9 @@
 // records out of its copy of the index. A chunk's bit falls when the chunk is copied.
 //
 // Rows that an item shows never change, but for mutable columns, so what is copied later is what was there at the instant.
-// Presence words of such rows are final too. Rows that no item shows yet may be written meanwhile; they are left out.
+// Presence words of such rows are final too. Rows that no item shows yet may be written meanwhile; they are left out. A
+// mutable cell is copied as it shows, whole, at some moment before its chunk's bit falls. Values in the block heap are those
+// whose blocks the copy of the index says are the chunk's: a cell that was never written leads to others, and has none.
 #pragma once
 
 #include <vector>
@@ -29,7 +31,7 @@ class CheckpointSave {
     uint64_t bytes;
   };
 
-  // Throws std::system_error if there is no memory for the copy, std::invalid_argument for columns that are not plain.
+  // Throws std::system_error if there is no memory for the copy.
   explicit CheckpointSave(Arena& arena);
   ~CheckpointSave();
   CheckpointSave(const CheckpointSave&) = delete;
@@ -69,6 +71,10 @@ class CheckpointSave {
   void count_rows();
   uint64_t fill_pieces(char* buffer, uint64_t room, const Wait& wait, Status& status);
   bool next_piece_chunk(const Wait& wait, Status& status);
+  void begin_chunk(uint32_t c);
+  bool add_blocks(uint32_t c, BlockRef ref);
+  void add_blocks_of_rows(uint32_t c);
+  void add_blocks_of_items(uint32_t c);
   bool is_short_of_chunks() const noexcept;
   Status find_wanted(const Wait& wait);
   uint64_t fill_items(char* buffer, uint64_t room, uint32_t table);
@@ -92,6 +98,9 @@ class CheckpointSave {
   Part part_ = Part::kPieces;
   uint32_t in_order_ = kNone;                     // the next chunk by age: of the pieces, then of the records
   uint32_t copying_ = kNone;
+  ChunkBytes bytes_;                              // of that chunk
+  std::vector<BlockRef> refs_;
+  std::vector<SavedBlock> blocks_;
   uint64_t offset_ = 0;                           // of its bytes
   std::vector<uint32_t> wanted_;
   bool looked_ = false;                           // for wanted ones, in this fill()
