@@ -24,7 +24,8 @@ from shmreplay.tables import Table
 
 log = logging.getLogger("shmreplayd")
 
-GEOMETRY = ("chunk_steps", "num_chunks")  # what a plan may choose otherwise in another version
+# What a plan may choose otherwise in another version.
+GEOMETRY = ("chunk_steps", "num_chunks", "num_blocks", "block_bytes")
 LIMITERS = ("checkpoint", "config")  # whose settings a restored limiter has
 LOG_S = 10.0  # progress of a long one is logged so often
 
@@ -142,19 +143,24 @@ class Checkpoints:
         """
         if limiters not in LIMITERS:
             raise ValueError(f"limiters is {limiters!r}; expected one of {', '.join(map(repr, LIMITERS))}")
-        if not os.path.isdir(path):
-            tables, notes = await self._restore_one(path, asked, limiters, on_progress)
-            return {"path": path, "tables": tables, "notes": notes}
+        if os.path.isdir(path):
+            return await self._restore_newest(path, find_checkpoints(path), asked, limiters, on_progress)
+        tables, notes = await self._restore_one(path, asked, limiters, on_progress)
+        return {"path": path, "tables": tables, "notes": notes}
+
+    async def _restore_newest(
+        self, directory: str, paths: Sequence[str], asked: Sequence[Table], limiters: str, on_progress: OnProgress
+    ) -> dict[str, Any]:
         damages: list[str] = []
-        for candidate in find_checkpoints(path):
+        for path in paths:
             try:
-                tables, notes = await self._registry.restore(candidate, asked, limiters, on_progress)
+                tables, notes = await self._registry.restore(path, asked, limiters, on_progress)
             except DamagedCheckpoint as error:
                 log.error("%s; taking the one before it", error)
                 damages.append(f"{error}; the one before it was taken")
             else:
-                return {"path": candidate, "tables": tables, "notes": [*damages, *notes]}
-        raise CheckpointFailed(f"there is no whole checkpoint in {path}{''.join(f'; {text}' for text in damages)}")
+                return {"path": path, "tables": tables, "notes": [*damages, *notes]}
+        raise CheckpointFailed("; ".join([f"there is no whole checkpoint in {directory}", *damages]))
 
     async def _restore_one(
         self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
@@ -167,12 +173,16 @@ class Checkpoints:
             raise DamagedCheckpoint(f"{error}{hint}") from error
 
     async def restore_newest(self) -> None:
-        """At the start of a daemon that took over no arena: the newest whole checkpoint of its directory, if any."""
+        """At the start of a daemon that took over no arena: the newest whole checkpoint of its own, if there is any.
+
+        Raises CheckpointFailed if all of them are damaged: then somebody has to decide.
+        """
         directory = self.directory
-        if not directory.checkpoints():
-            log.info("there is no checkpoint in %s: starting empty", directory.path)
+        paths = directory.checkpoints()
+        if not paths:
+            log.info("there is no checkpoint of %s in %s: starting empty", self._label, directory.path)
             return
-        found = await self.restore(directory.path, [], "checkpoint", lambda describe: None)
+        found = await self._restore_newest(directory.path, paths, [], LIMITERS[0], lambda describe: None)
         log.info("checkpoint %s restored", found["path"])
 
     async def close(self) -> None:
@@ -208,6 +218,6 @@ def _arena_entry(arena: ManagedArena) -> dict[str, Any]:
     return {
         "name": arena.name,
         "specs": arena.native.specs,
-        "geometry": {name: stats[name] for name in GEOMETRY},
+        "geometry": {name: stats[name] for name in GEOMETRY if name in stats},
         "bytes": sum(arena.sizes),
     }

@@ -20,9 +20,10 @@ from shmreplay import _core
 from shmreplay.checkpoint_file import RECORDS, SLICE_BYTES, Bytes, CheckpointWriter, Kind
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.errors import CheckpointFailed
-from shmreplay.host_memory import show_bytes
+from shmreplay.host_memory import check_memory, show_bytes
 
 NUM_SLICES = 11  # 44 MiB: with what else is needed, 64 MiB beside the copy of the index suffice
+OTHER_BYTES = 64 * 2**20  # what a checkpoint takes beside the copy of the index
 LOCK_TIMEOUT_S = 30.0  # for an arena whose lock holder is stopped
 CALL_TIMEOUT_S = 10.0  # to give the session back
 
@@ -54,9 +55,12 @@ class Saving:
     def run(self, writer: CheckpointWriter) -> dict[str, Any]:
         """Writes the arena's sections, and returns its counters at the instant that they show.
 
-        Raises CheckpointFailed with the reason if it was given up, OSError if the file cannot be written.
+        Raises CheckpointFailed with the reason if it was given up, ShmReplayError if there is too little memory for the
+        copy of the index, OSError if the file cannot be written.
         """
         native = self.arena.native
+        purpose = f"a checkpoint of arena {self.arena.name!r}, with a copy of its index,"
+        check_memory(native.stats()["index_bytes"] + OTHER_BYTES, purpose)
         save = _core.CheckpointSave(native)
         pid = os.getpid()
         index, generation = native.open_session(pid, _core.process_start_time(pid), LOCK_TIMEOUT_S)

@@ -5,7 +5,7 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 3
+LAYOUT_VERSION: int = 4
 
 MAX_PRIORITY: float = 1e+280
 

@@ -114,6 +114,7 @@ def mortal(make_daemon: StartDaemon, flags: tuple[str, ...], armed: pathlib.Path
 def test_the_checkpoint_before_is_whole_wherever_a_saver_is_killed(
     mortal: DaemonProcess, armed: pathlib.Path, directory: str, flags: tuple[str, ...], point: str
 ) -> None:
+    """Field case P7."""
     first = find_checkpoints(directory)
     with mortal.connect() as client:
         handle = client.table("a")

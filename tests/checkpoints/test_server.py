@@ -89,7 +89,7 @@ def test_the_daemon_saves_at_its_stop_and_begins_with_that(make_daemon: StartDae
     directory = str(tmp_path / "saved")
     flags = ("--checkpoint-dir", directory, "--checkpoint-at-stop", "--restore")
     daemon = make_daemon().start(*flags)
-    assert "there is no checkpoint in" in daemon.log()
+    assert f"there is no checkpoint of {daemon.instance} in" in daemon.log()
     with daemon.connect() as client:
         client.create_tables([table("a")])
         client.table("a").insert_batch(rows(10))
@@ -106,6 +106,30 @@ def test_the_daemon_saves_at_its_stop_and_begins_with_that(make_daemon: StartDae
         daemon.start(*flags)
         assert facts(client.table("a")) == later
     assert daemon.stop() == 0
+
+
+def test_a_daemon_begins_with_a_whole_checkpoint_of_its_own_or_not_at_all(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    directory = str(tmp_path / "saved")
+    flags = ("--checkpoint-dir", directory, "--checkpoint-keep", "5")
+    daemon, other = make_daemon().start(*flags), make_daemon().start(*flags)
+    with daemon.connect() as client, other.connect() as stranger:
+        client.create_tables([table("a")])
+        stranger.create_tables([table("b")])
+        paths = [client.checkpoint()]
+        client.table("a").insert_batch(rows(10))
+        paths.append(client.checkpoint())
+        stranger.checkpoint()
+    assert daemon.stop() == 0
+    for path, expected in zip(reversed(paths), (10, 0), strict=True):
+        daemon.start(*flags, "--restore")
+        with daemon.connect() as client:
+            assert {name: found["size"] for name, found in client.tables().items()} == {"a": expected}
+        assert daemon.stop() == 0
+        os.truncate(path, 400)
+    assert "there is no whole checkpoint in" in daemon.fail(*flags, "--restore")
+    assert daemon.left_behind() == []
 
 
 def test_flags_that_make_no_sense_are_refused(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
