@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
-from shmreplay.clients.handle import EXPECTED_PRIORITY, raise_with
+from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle, raise_with
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
 from shmreplay.clients.stream_handle import native_ends
 from shmreplay.errors import RateLimitTimeout, ShmReplayError
 from shmreplay.tables import check_brings_no_values
 from shmreplay.windows import REACH_STRETCH, REACH_WHOLE_EPISODE
-
-if TYPE_CHECKING:
-    from shmreplay.clients.table import TableHandle
 
 ITEMS_AT_ONCE = 32  # of a hold: so many steps more are held, that the items of many rows go in by one
 PRIORITIES_OF_COLUMNS = (2, 3)  # kinds of priorities that a rule reads in the data
@@ -48,7 +45,7 @@ class Stream:
 
 
 def extend(
-    table: TableHandle, columns: Any, episode_ends: ArrayLike | None, count: bool, timeout_s: float | None
+    table: Handle, columns: Any, episode_ends: ArrayLike | None, count: bool, timeout_s: float | None
 ) -> NDArray[np.int64]:
     """Does what `TableHandle.extend` says."""
     if not count and table._native.info()["count_deletes"]:
@@ -82,7 +79,7 @@ def extend(
     return keys
 
 
-def _read(table: TableHandle, columns: Any, episode_ends: ArrayLike | None) -> Stream:
+def _read(table: Handle, columns: Any, episode_ends: ArrayLike | None) -> Stream:
     sig = table._sig
     num = sig.batch_size(columns)
     check_brings_no_values(sig, f"{table._where}: extend makes items")
@@ -110,7 +107,7 @@ def _read(table: TableHandle, columns: Any, episode_ends: ArrayLike | None) -> S
 
 
 def _read_ends(
-    table: TableHandle,
+    table: Handle,
     num: int,
     arrays: list[Any],
     episode_ends: ArrayLike | None,
@@ -145,7 +142,7 @@ def _any_of(num: int, arrays: list[Any], columns: list[int]) -> Flags:
 
 
 def _check_next_observations(
-    table: TableHandle,
+    table: Handle,
     arrays: list[Any],
     ends: Flags,
     rule: dict[str, Any],
@@ -169,7 +166,7 @@ def _longest_episode(num: int, ends: Flags) -> int:
     return max(int(np.diff(borders).max()), 1)
 
 
-def _check_priorities(table: TableHandle, arrays: list[Any], rule: dict[str, Any]) -> None:
+def _check_priorities(table: Handle, arrays: list[Any], rule: dict[str, Any]) -> None:
     """What a rule reads priorities from must be fit for it in every row, so that none fails half-way."""
     kind, _, column = rule["priority"]
     if kind not in PRIORITIES_OF_COLUMNS:

@@ -21,11 +21,11 @@ from shmreplay.clients.array_set import ArraySet
 from shmreplay.clients.arrays import check_count
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.connection import fork_count
-from shmreplay.clients.handle import Stop, raise_closed
+from shmreplay.clients.handle import Handle, Stop, raise_closed
 from shmreplay.errors import RateLimitTimeout, ShmReplayError
 
 if TYPE_CHECKING:
-    from shmreplay.clients.table import TableHandle
+    from shmreplay.clients.table_reads import TableReads
 
 DEFAULT_PREFETCH = 2
 SPARE_SETS = 3  # beside those of the batches that wait: the caller's batch, the one before it, and one being written
@@ -46,7 +46,7 @@ class Source:
 
     where: str
     sample: Callable[..., Batch]
-    handles: Sequence[TableHandle]
+    handles: Sequence[Handle]
     stop: Stop
     consumes: bool
     takes_out: bool = True
@@ -58,7 +58,7 @@ class Source:
 
 
 def table_sampler(
-    table: TableHandle,
+    table: TableReads,
     batch_size: int,
     prefetch: int | None,
     seed: Any,

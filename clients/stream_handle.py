@@ -11,10 +11,11 @@ import numpy as np
 from shmreplay import _core
 from shmreplay.clients.attachments import specs_of
 from shmreplay.clients.blocking import explain_inserts
+from shmreplay.clients.handle import Handle
 from shmreplay.clients.history import Output
 from shmreplay.clients.rules import check_structure
 from shmreplay.clients.selection_rule import selection_rule
-from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
+from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch, TableNotFound
 from shmreplay.rules import Rule
 from shmreplay.signature import Signature
 from shmreplay.tables import check_brings_no_values, is_end_column
@@ -22,7 +23,6 @@ from shmreplay.tables import check_brings_no_values, is_end_column
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from shmreplay.clients.table import TableHandle
 
 CLOSE_TIMEOUT_S = 10.0
 MAX_SELECTIONS = 256  # kept ready by a writer; the oldest is made anew when it comes again
@@ -36,7 +36,7 @@ class StreamHandle:
     _end_call: ClassVar[str]
     _end_call_with_final: ClassVar[str]
 
-    def __init__(self, table: TableHandle, history: int, rules: Sequence[Rule]) -> None:
+    def __init__(self, table: Handle, history: int, rules: Sequence[Rule]) -> None:
         self._table = table
         self._sig = table._sig
         self._history = history
@@ -49,18 +49,29 @@ class StreamHandle:
         return [self._native_rule(rule) for rule in self._rules]
 
     def _native_rule(self, rule: Rule) -> dict[str, Any]:
-        index = self._table._table_index(rule.table)
+        index = self._table_index(rule.table)
         native = rule.native(self._sig, index, self._where)
         check_structure(native, self._specs[index], self._sig, f"{self._where}: pattern")
         check_brings_no_values(self._sig, f"{self._where}: it has a pattern")
         return native
+
+    def _table_index(self, name: str | None) -> int:
+        """Index in the arena of the table of that name; None: the writer's own."""
+        if name is None or name == self._table.name:
+            return self._table._index
+        for index, table in enumerate(self._specs):
+            if table.name == name:
+                return index
+        raise TableNotFound(
+            f"{self._where}: no table {name!r} over the same steps; create both with the same arena= to feed both"
+        )
 
     def _selection(self, names: bytes, outputs: tuple[Output, ...], table: str | None) -> int:
         """The number of a selection in the core, where it is made if it is not there."""
         identity = (names, outputs, table)
         if (number := self._selections.get(identity)) is not None:
             return number
-        index = self._table._table_index(table)
+        index = self._table_index(table)
         rule = selection_rule(names, outputs, index)
         check_structure(rule, self._specs[index], self._sig, f"{self._where}: trajectory")
         is_full = len(self._selections) == MAX_SELECTIONS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import msgpack
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core, structure
 from shmreplay.clients.arrays import float_array
-from shmreplay.clients.handle import EXPECTED_PRIORITY, raise_with
+from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle, raise_with
 from shmreplay.clients.history import cell_value, expired, missing, read_trajectory
 from shmreplay.clients.selection_rule import with_item_values
 from shmreplay.clients.stream_handle import StreamHandle, native_ends
@@ -21,9 +21,6 @@ from shmreplay.clients.writer import NO_KEYS
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
 from shmreplay.rules import Rule
 from shmreplay.tables import check_brings_no_values
-
-if TYPE_CHECKING:
-    from shmreplay.clients.table import TableHandle
 
 Keys = NDArray[np.int64]
 # What a native call answers: a status, rows done, the row it is about, a step and a column of that, keys, an exception.
@@ -63,7 +60,7 @@ class VectorWriter(StreamHandle):
     _end_call = "end_episodes"
     _end_call_with_final = "end_episodes(mask, final_steps={...})"
 
-    def __init__(self, table: TableHandle, num_streams: int, history: int, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, table: Handle, num_streams: int, history: int, rules: Sequence[Rule] = ()) -> None:
         super().__init__(table, history, rules)
         self._num_streams = num_streams
         self._native = _core.VectorWriter(

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core, structure
+from shmreplay.clients.handle import Handle
 from shmreplay.clients.history import Selection, cell_value, expired, history_of, missing, read_trajectory
 from shmreplay.clients.selection_rule import with_item_values
 from shmreplay.clients.stream_handle import StreamHandle, native_ends
 from shmreplay.codecs import Bytes
 from shmreplay.errors import SignatureMismatch
 from shmreplay.rules import Rule
-
-if TYPE_CHECKING:
-    from shmreplay.clients.table import TableHandle
 
 NO_KEYS = np.empty(0, np.int64)
 NO_KEYS.flags.writeable = False
@@ -37,7 +35,7 @@ class Writer(StreamHandle):
     _end_call = "end_episode"
     _end_call_with_final = "end_episode(final_step={...})"
 
-    def __init__(self, table: TableHandle, history: int, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, table: Handle, history: int, rules: Sequence[Rule] = ()) -> None:
         super().__init__(table, history, rules)
         self._native = _core.Writer(table._native, history, native_ends(self._sig, rules), self._native_rules())
 

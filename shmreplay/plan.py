@@ -13,15 +13,13 @@ Values that do not lie in the rows are in a heap beside them: see `heap_plan`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shmreplay import selectors
 from shmreplay.checks import INT32_MAX
 from shmreplay.heap_plan import HeapPlan, plan_heap, step_bytes
-from shmreplay.host_memory import show_bytes
-from shmreplay.index_terms import IndexTerm, index_terms
 from shmreplay.tables import Table, pack_specs
 from shmreplay.windows import Window
 
@@ -113,89 +111,6 @@ class ArenaSpec:
         }
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What an arena costs, with every term. `str()` of it is a table to read.
-
-    Attributes:
-        name: name of the arena.
-        terms: what each table adds.
-        chunk_steps: steps a chunk.
-        history: steps that an open stream holds for its next item.
-        max_streams: number of open streams at most.
-        stream_chunks: chunks for open streams.
-        reserve_chunks: chunks for reads in flight.
-        num_chunks: all chunks.
-        chunk_bytes: bytes a chunk, alignment included.
-        row_bytes: bytes of one step as the caller gives it; an axis of any size counts as 16.
-        bytes_per_step: bytes of one step in a chunk, alignment included, and of its values in the heap; rounded up.
-        bytes_per_item: `total_bytes` shared out among as many items as the tables hold, rounded up.
-        heap: blocks for values that do not lie in the rows.
-        item_index_bytes: bytes of the index that grow with `max_size`, an item.
-        index_bytes: bytes of the index segment.
-        index_terms: what they are for.
-        data_bytes: bytes of the data segment.
-        total_bytes: bytes of shared memory in all.
-    """
-
-    name: str
-    terms: tuple[TableTerm, ...]
-    chunk_steps: int
-    history: int
-    max_streams: int
-    stream_chunks: int
-    reserve_chunks: int
-    num_chunks: int
-    chunk_bytes: int
-    row_bytes: int
-    bytes_per_step: int
-    bytes_per_item: int
-    heap: HeapPlan
-    item_index_bytes: int
-    index_bytes: int
-    index_terms: tuple[IndexTerm, ...]
-    data_bytes: int
-    total_bytes: int
-
-    def __str__(self) -> str:
-        """One line a term: what it is, how it comes about, chunks, bytes."""
-        lines = []
-        for term in self.terms:
-            lines.append(self._chunk_line(f"table {term.name!r}", _how(term, self.chunk_steps), term.chunks))
-            if term.shared_steps is not None:
-                lines.append(
-                    f"    its windows overlap: capacity_steps={term.shared_steps}, and one an episode, holds all"
-                )
-        streams = f"{self.max_streams} streams x (ceil({self.history} / {self.chunk_steps}) + 2)"
-        lines += [
-            self._chunk_line("open streams", streams, self.stream_chunks),
-            self._chunk_line("reserve", "reads in flight", self.reserve_chunks),
-            *self._heap_lines(),
-            self._chunk_line("data", f"{self.chunk_bytes} B a chunk", self.num_chunks, self.data_bytes),
-            *(self._index_line(term) for term in self.index_terms),
-            _line("index", "", "", self.index_bytes),
-            _line("total", "", "", self.total_bytes),
-            _line("a step", f"{self.row_bytes} B as given, in its chunk", "", self.bytes_per_step),
-            _line("an item", "its share of the total", "", self.bytes_per_item),
-        ]
-        return "\n".join([f"arena {self.name!r}, {self.chunk_steps} steps a chunk", *lines])
-
-    def _heap_lines(self) -> list[str]:
-        heap = self.heap
-        if heap.num_blocks == 0:
-            return []
-        shares = [(heap.num_rows, "steps", heap.step_bytes), (heap.num_items, "items", heap.item_bytes)]
-        how = " + ".join(f"{count} {what} x {each} B" for count, what, each in shares if count > 0)
-        return [_line("heap", how, f"{heap.num_blocks} blocks", heap.num_bytes)]
-
-    def _index_line(self, term: IndexTerm) -> str:
-        how = {"items": f"{self.item_index_bytes} B an item", "the rest": "lock, undo log, patterns"}.get(term.name, "")
-        return _line(f"index, {term.name}", how, f"{term.count} {term.name}" if term.count else "", term.num_bytes)
-
-    def _chunk_line(self, name: str, how: str, chunks: int, num_bytes: int | None = None) -> str:
-        return _line(name, how, f"{chunks} chunks", chunks * self.chunk_bytes if num_bytes is None else num_bytes)
-
-
 def by_arena(tables: Iterable[Table]) -> dict[str, list[Table]]:
     """Returns the tables by the name of their arena, in the order given. Raises ValueError for two of one name."""
     groups: dict[str, list[Table]] = {}
@@ -235,7 +150,7 @@ def plan(tables: Sequence[Table]) -> ArenaSpec:
         terms=terms,
         chunk_steps=chunk_steps,
         history=history,
-        stream_chunks=max_streams * (_ceil_div(history, chunk_steps) + 2),
+        stream_chunks=max_streams * (ceil_div(history, chunk_steps) + 2),
         reserve_chunks=min(max(sum(term.chunks for term in terms) // 8, 16), 1024),
         max_streams=max_streams,
         max_sessions=max(table.max_sessions for table in tables),
@@ -256,54 +171,20 @@ def plan(tables: Sequence[Table]) -> ArenaSpec:
     return spec
 
 
-def estimate(tables: Sequence[Table]) -> Estimate:
-    """Returns what the arena that `plan(tables)` sizes costs; exact to the page.
-
-    Raises:
-        ValueError: as `plan`.
-    """
-    # Here and not above: sizes and checks do not need the native code.
-    from shmreplay import _core
-
-    return estimate_of(plan(tables), _core.plan_arena)
-
-
-def estimate_of(spec: ArenaSpec, plan_arena: Callable[[dict[str, Any]], dict[str, int]]) -> Estimate:
-    """Returns the estimate for `spec`, with the sizes in bytes that the core's `plan_arena` gives."""
-    native = spec.native()
-    sizes = plan_arena(native)
-    total = sizes["index_bytes"] + sizes["data_bytes"]
-    return Estimate(
-        name=spec.name,
-        terms=spec.terms,
-        chunk_steps=spec.chunk_steps,
-        history=spec.history,
-        max_streams=spec.max_streams,
-        stream_chunks=spec.stream_chunks,
-        reserve_chunks=spec.reserve_chunks,
-        num_chunks=spec.num_chunks,
-        chunk_bytes=sizes["chunk_bytes"],
-        row_bytes=sum(leaf.spec.row_bytes for leaf in spec.tables[0].sig.leaves if not leaf.spec.is_per_item),
-        bytes_per_step=_ceil_div(sizes["chunk_bytes"], spec.chunk_steps) + spec.heap.step_bytes,
-        bytes_per_item=_ceil_div(total, sum(table.max_size for table in spec.tables)),
-        heap=spec.heap,
-        item_index_bytes=sizes["item_index_bytes"],
-        index_bytes=sizes["index_bytes"],
-        index_terms=index_terms(native, plan_arena),
-        data_bytes=sizes["data_bytes"],
-        total_bytes=total,
-    )
-
-
 def chunk_bytes(row_bytes: Sequence[int], chunk_steps: int) -> int:
     """Returns the bytes of a chunk of columns whose rows take `row_bytes` bytes each.
 
     Each column has a stretch of `chunk_steps` rows, rounded up to 128 bytes. Besides there is a bit a row for every
     column, in words of 8 bytes, that says whether the row has that column.
     """
-    words = _ceil_div(len(row_bytes), _PRESENCE_COLUMNS)
+    words = ceil_div(len(row_bytes), _PRESENCE_COLUMNS)
     blocks = [size * chunk_steps for size in row_bytes]
-    return sum(_ceil_div(size, _ALIGNMENT) * _ALIGNMENT for size in [*blocks, words * _PRESENCE_BYTES * chunk_steps])
+    return sum(ceil_div(size, _ALIGNMENT) * _ALIGNMENT for size in [*blocks, words * _PRESENCE_BYTES * chunk_steps])
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Returns a / b, rounded up."""
+    return -(-a // b)
 
 
 def harmonic(n: int) -> float:
@@ -353,7 +234,7 @@ def _default_chunk_steps(tables: Sequence[Table]) -> int:
 def _term(table: Table, chunk_steps: int) -> TableTerm:
     steps = _capacity_steps(table)
     factor = harmonic(chunk_steps) if _fragments(table) and table.capacity_steps is None else 1.0
-    chunks = _ceil_div(steps, chunk_steps) if factor == 1.0 else math.ceil(steps * factor / chunk_steps)
+    chunks = ceil_div(steps, chunk_steps) if factor == 1.0 else math.ceil(steps * factor / chunk_steps)
     return TableTerm(table.name, table.max_size, table.item_steps, factor, steps, chunks, _shared_steps(table))
 
 
@@ -397,16 +278,3 @@ def _native_table(table: Table) -> dict[str, Any]:
         "on_full": on_full[table.on_full],
         "item_steps": table.item_steps,
     }
-
-
-def _how(term: TableTerm, chunk_steps: int) -> str:
-    factor = f" x {term.fragmentation:.2f}" if term.fragmentation != 1.0 else ""
-    return f"{term.max_size} items: {term.steps} steps{factor} / {chunk_steps}"
-
-
-def _line(name: str, how: str, chunks: str, num_bytes: int) -> str:
-    return f"  {name:<24} {how:<48} {chunks:>18} {show_bytes(num_bytes):>12}"
-
-
-def _ceil_div(a: int, b: int) -> int:
-    return -(-a // b)

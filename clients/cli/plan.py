@@ -12,8 +12,9 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from shmreplay import selectors
+from shmreplay.estimates import Estimate, estimate
 from shmreplay.host_memory import show_bytes
-from shmreplay.plan import Estimate, by_arena, estimate
+from shmreplay.plan import by_arena
 from shmreplay.specs import ArraySpec
 from shmreplay.table_config import read_tables
 from shmreplay.tables import Table

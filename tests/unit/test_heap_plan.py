@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmreplay import _core, selectors
+from shmreplay.estimates import estimate_of
 from shmreplay.heap_plan import HeapPlan, plan_heap
-from shmreplay.plan import chunk_bytes, estimate_of, plan
+from shmreplay.plan import chunk_bytes, plan
 from shmreplay.signature import Signature
 from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table

@@ -116,6 +116,8 @@ def test_a_column_that_is_per_item_is_shown_without_steps_and_asks_for_none() ->
     assert (native["lo"], native["hi"], pattern.num_steps(signature)) == (-1, 1, 2)
     with pytest.raises(sr.SignatureMismatch, match="w: shows only columns that are per item; expected one of steps"):
         Pattern({"goal": ("goal", -1)}).native(signature, 0, "w")
+
+
 EVERY_KIND = Pattern(
     lambda step: {"x": step["a"][-5:-1:2], "y": step["b/c"][-1], "z": step["a"][-2:]},
     table="replay",

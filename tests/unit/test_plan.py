@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmreplay import selectors
-from shmreplay.plan import chunk_bytes, estimate, estimate_of, harmonic, plan
+from shmreplay.plan import chunk_bytes, harmonic, plan
 from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table, unpack_specs
 from shmreplay.windows import Episode, NStep, Sequence
@@ -99,10 +99,6 @@ def test_capacity_steps_take_the_place_of_the_items_without_the_factor() -> None
 def test_windows_that_overlap_are_told_how_many_steps_they_have(options: Any, steps: int | None) -> None:
     spec = plan([table(1000, **options)])
     assert spec.terms[0].shared_steps == steps
-    text = str(estimate_of(spec, lambda native: SIZES))
-    assert (f"its windows overlap: capacity_steps={steps}, and one an episode, holds all" in text) == (
-        steps is not None
-    )
 
 
 def test_tables_of_one_arena_add_up() -> None:
@@ -257,77 +253,3 @@ def test_the_native_form_has_all_that_the_segments_need() -> None:
 def test_a_consuming_table_waits_unless_told_otherwise(times: int, on_full: str | None, code: int) -> None:
     native = plan([table(10, max_times_sampled=times, on_full=on_full)]).native()
     assert native["tables"][0]["on_full"] == code
-
-
-# --- estimate -------------------------------------------------------------------------------------------------------
-
-SIZES = {"index_bytes": 4096 * 1000, "data_bytes": 4096 * 20_000, "chunk_bytes": 52_224, "item_index_bytes": 120}
-
-
-def sizes_of(native: dict[str, Any]) -> dict[str, int]:
-    """An index in which an item takes 120 B, a chunk 64, a stream 512 and a session 1024."""
-    items = sum(entry["max_size"] for entry in native["tables"])
-    records = 120 * items + 64 * native["num_chunks"] + 512 * native["max_streams"] + 1024 * native["max_sessions"]
-    return {**SIZES, "index_bytes": 2**20 + records}
-
-
-def test_an_estimate_shares_all_bytes_out_among_the_items() -> None:
-    spec = plan([table(100_000, max_streams=64, chunk_steps=128)])
-    result = estimate_of(spec, lambda native: SIZES)
-    assert result.total_bytes == 4096 * 21_000
-    assert result.bytes_per_item == math.ceil(4096 * 21_000 / 100_000)
-    assert (result.row_bytes, result.bytes_per_step) == (400, 408)
-    assert (result.num_chunks, result.stream_chunks, result.reserve_chunks) == (782 + 192 + 97, 192, 97)
-
-
-def test_an_estimate_reads_as_a_table_of_its_terms() -> None:
-    spec = plan([table(6400, chunk_steps=64, max_streams=10, remover=selectors.Uniform())])
-    lines = [re.sub(" +", " ", line.strip()) for line in str(estimate_of(spec, sizes_of)).splitlines()]
-    assert lines == [
-        "arena 'replay', 64 steps a chunk",
-        "table 'replay' 6400 items: 6400 steps x 4.74 / 64 475 chunks 23.7 MiB",
-        "open streams 10 streams x (ceil(1 / 64) + 2) 30 chunks 1.5 MiB",
-        "reserve reads in flight 59 chunks 2.9 MiB",
-        "data 52224 B a chunk 564 chunks 78.1 MiB",
-        "index, items 120 B an item 6400 items 749.9 KiB",
-        "index, chunks 564 chunks 35.2 KiB",
-        "index, streams 10 streams 4.5 KiB",
-        "index, sessions 1024 sessions 1023.0 KiB",
-        "index, the rest lock, undo log, patterns 1.0 MiB",
-        "index 2.8 MiB",
-        "total 80.9 MiB",
-        "a step 400 B as given, in its chunk 816 B",
-        "an item its share of the total 12.9 KiB",
-    ]
-
-
-def test_sizes_below_a_kibibyte_are_given_in_bytes() -> None:
-    spec = plan([table(10)])
-    text = str(estimate_of(spec, lambda native: {**SIZES, "index_bytes": 512}))
-    assert [line.split()[-2:] for line in text.splitlines() if line.startswith("  index  ")] == [["512", "B"]]
-
-
-def test_the_terms_of_an_index_are_all_of_it() -> None:
-    core = pytest.importorskip("shmreplay._core")
-    short = Table("short", CARTPOLE, 5000, arena="both", sampler=selectors.Prioritized(0.6), max_streams=300)
-    found = estimate([short, Table("long", CARTPOLE, 200, arena="both", item_steps=25, remover=selectors.MaxHeap())])
-    terms = {term.name: term for term in found.index_terms}
-    assert {name: term.count for name, term in terms.items()} == {
-        "items": 5200, "chunks": found.num_chunks, "streams": 1024, "sessions": 1024, "the rest": 0
-    }  # fmt: skip
-    assert sum(term.num_bytes for term in terms.values()) == found.index_bytes
-    assert all(term.num_bytes > 0 for term in terms.values())
-    fewer = plan([Table("short", CARTPOLE, 5000, arena="both", sampler=selectors.Prioritized(0.6), max_streams=1)])
-    assert core.plan_arena({**fewer.native(), "max_streams": 10_001})["index_bytes"] == pytest.approx(
-        core.plan_arena(fewer.native())["index_bytes"] + 10_000 * terms["streams"].num_bytes / 1023, abs=2**16
-    )
-
-
-def test_an_estimate_takes_its_bytes_from_the_native_code() -> None:
-    core = pytest.importorskip("shmreplay._core")
-    tables = [Table("replay", CARTPOLE, 10_000)]
-    spec = plan(tables)
-    sizes = core.plan_arena(spec.native())
-    assert estimate(tables) == estimate_of(spec, core.plan_arena)
-    assert sizes["chunk_bytes"] == chunk_bytes(spec.columns, spec.chunk_steps)
-    assert sizes["data_bytes"] >= spec.num_chunks * sizes["chunk_bytes"]

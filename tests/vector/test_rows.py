@@ -20,10 +20,10 @@ def actions(table: TableHandle) -> list[Any]:
 
 def refused(writer: VectorWriter, error: type[Exception], text: str, *args: Any, **options: Any) -> None:
     """An append is refused with that text and changes nothing; what it carries says so."""
-    before = writer.episode_steps.tolist(), writer.num_steps.tolist(), len(writer._table)
+    before = writer.episode_steps.tolist(), writer.num_steps.tolist(), writer._table._control().size
     with pytest.raises(error, match=re.escape(text)):
         writer.append(*args, **options)
-    assert (writer.episode_steps.tolist(), writer.num_steps.tolist(), len(writer._table)) == before
+    assert (writer.episode_steps.tolist(), writer.num_steps.tolist(), writer._table._control().size) == before
 
 
 def test_a_row_that_the_mask_leaves_out_never_becomes_data(make_table: TableMaker) -> None:

@@ -1,0 +1,106 @@
+"""TableChanges: the calls of a table that change items that are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shmreplay.checks import check_int
+from shmreplay.clients.arrays import float_array, key_array
+from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle
+from shmreplay.clients.update_data import mutable_arrays
+
+
+class TableChanges(Handle):
+    """What learners change in a table, item by item."""
+
+    def update_priorities(self, keys: ArrayLike, priorities: ArrayLike, timeout_s: float | None = None) -> int:
+        """Gives items new priorities. Keys of items that are gone are skipped, whatever took their place.
+
+        Args:
+            keys: int64 `[B]`, as `batch.keys`.
+            priorities: `[B]` or `[B, 1]`, finite, >= 0, of any real dtype.
+
+        Returns:
+            How many were still there. A call that hits none warns once.
+
+        Raises:
+            ValueError: a priority is not finite or negative (nothing was changed), or there are not as many as keys.
+            TypeError: the keys are not int64.
+        """
+        wanted = key_array(self._where, keys)
+        values = float_array(self._where, "priorities", priorities)
+        if len(values) != len(wanted):
+            raise ValueError(
+                f"{self._where}: priorities have shape {tuple(np.shape(priorities))}, which is {len(values)} for "
+                f"{len(wanted)} keys; expected one a key, [{len(wanted)}] or [{len(wanted)}, 1]"
+            )
+        while True:
+            self._check_open()
+            status, updated, bad = self._native.update_priorities(wanted, values, timeout_s)
+            if bad >= 0:
+                raise ValueError(f"{self._where}: priorities[{bad}] is {values[bad]}; {EXPECTED_PRIORITY}")
+            if status == 0:
+                self._warn_if_stale(updated, len(wanted))
+                return int(updated)
+            if not self._recover(status):
+                self._raise_status(status, "update_priorities", timeout_s)
+
+    def update_data(self, keys: ArrayLike, values: Any, at: int = 0, timeout_s: float | None = None) -> int:
+        """Changes stored values of mutable columns, for everybody: items share their steps.
+
+        A reader sees a step's old value or the new one, never a mix, whatever becomes of this process. Items that are
+        gone are skipped, and so are places that have no real step.
+
+        Args:
+            keys: int64 `[K]`, as `batch.keys`.
+            values: the table's structure with arrays `[K, k, *shape]` for the mutable columns that are to change, and
+                without the others. Row j is for the step at place `at` + j of the item, counted as in a batch, padding
+                included; one-step items have place 0 only.
+            at: the first place, >= 0.
+            timeout_s: seconds to wait for the arena's lock.
+
+        Returns:
+            How many items were still there. A call that hits none warns once.
+
+        Raises:
+            SignatureMismatch: a value does not fit, or is of a column that is not mutable; nothing was changed.
+            TypeError: the keys are not int64.
+            ValueError: `at` is out of range.
+            RateLimitTimeout: the lock was not to be had in time; some items may have changed.
+        """
+        wanted = key_array(self._where, keys)
+        at = check_int(self._where, "at", at, 0)
+        columns = mutable_arrays(self._sig, values, len(wanted))
+        while True:
+            self._check_open()
+            status, updated = self._native.update_data(wanted, columns, at, timeout_s)
+            if status == 0:
+                self._warn_if_stale(updated, len(wanted), "update_data")
+                return int(updated)
+            if not self._recover(status):
+                self._raise_status(status, "update_data", timeout_s)
+
+    def delete(self, keys: ArrayLike, timeout_s: float | None = None) -> int:
+        """Deletes items; keys of items that are gone are skipped.
+
+        Args:
+            keys: int64 `[K]`, as `batch.keys`.
+            timeout_s: seconds to wait for the arena's lock.
+
+        Returns:
+            How many were still there.
+
+        Raises:
+            TypeError: the keys are not int64.
+        """
+        wanted = key_array(self._where, keys)
+        while True:
+            self._check_open()
+            status, deleted = self._native.delete(wanted, timeout_s)
+            if status == 0:
+                return int(deleted)
+            if not self._recover(status):
+                self._raise_status(status, "delete", timeout_s)
