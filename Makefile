@@ -8,6 +8,7 @@
 #   make sanitize  the native tests under ThreadSanitizer and AddressSanitizer (SANITIZE=full: the long way)
 #   make wheel     a wheel, repaired by auditwheel, tried in a clean environment without a compiler
 #   make bench     the quick benchmarks (BENCH_ARGS)
+#   make soak      a storm of deaths (SOAK_ARGS="--minutes 60 --seed 7")
 #   make stubs     shmreplay/_core.pyi, from the built binding
 #   make format    the Python files, by ruff (C++: .clang-format is for editors; tables there are aligned by hand)
 #   make clean     removes build/ and dist/ (make distclean: .venv as well)
@@ -23,6 +24,7 @@ JOBS ?= $(shell nproc)
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?= --quick
+SOAK_ARGS ?= --minutes 5
 SANITIZE ?= quick
 
 BIN := .venv/bin
@@ -36,7 +38,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 CORE := $(wildcard shmreplay/core/*.cc shmreplay/core/*.h shmreplay/binding/*.h) shmreplay/_core.cc CMakeLists.txt
 
-.PHONY: help demo test check native sanitize wheel bench stubs format clean distclean
+.PHONY: help demo test check native sanitize wheel bench soak stubs format clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -68,6 +70,9 @@ wheel: $(STAMP)/dev
 
 bench: $(STAMP)/installed
 	@env -u PYTHONSAFEPATH $(BIN)/python -m bench $(BENCH_ARGS)
+
+soak: $(STAMP)/installed $(STAMP)/dev
+	@env -u PYTHONSAFEPATH $(BIN)/python -m tests.soak $(SOAK_ARGS)
 
 stubs: $(STAMP)/installed $(STAMP)/dev
 	@$(BIN)/python scripts/stubs.py

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from shmreplay import _core
 from shmreplay.clients.connection import Reply, fork_count
+from shmreplay.errors import SegmentFailed
 from shmreplay.protocol import ProtocolError, close_all
 from shmreplay.segments import check_received
-from shmreplay.tables import Table
+from shmreplay.tables import Table, unpack_specs
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,17 @@ class Attachment:
     index: int
     table: Table
     fork_count: int
+
+
+def specs_of(arena: _core.Arena) -> tuple[Table, ...]:
+    """The tables of a mapped arena. Raises SegmentFailed where its index is damaged in that place."""
+    try:
+        return unpack_specs(arena.specs)
+    except (TypeError, ValueError) as error:
+        raise SegmentFailed(
+            f"arena {arena.name!r}: its index does not say any more what its tables are ({error}); restart the daemon "
+            "with --discard, or restore a checkpoint"
+        ) from error
 
 
 @dataclass(eq=False)

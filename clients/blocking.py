@@ -14,6 +14,7 @@ logger = logging.getLogger("shmreplay")
 FIRST_REPORT_S = 10
 LATER_REPORTS_S = 60
 NO_LIMIT = 1e300
+_STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
 
 
 def explain_inserts(arena: _core.Arena, info: dict[str, Any]) -> str:
@@ -61,6 +62,12 @@ def explain_looks(arena: _core.Arena, info: dict[str, Any]) -> str:
     return f"the table is empty. An insert lets it go on (last one {last}); {_attached(arena)}"
 
 
+def explain_lock(arena: _core.Arena) -> str:
+    """Says who has the arena's lock now, as far as that can be seen without it."""
+    holder = arena.lock_holder()
+    return " (nobody has it now)" if holder is None else f" (process {holder['pid']}, which is {_state(holder['pid'])})"
+
+
 def explain_chunks(arena: _core.Arena) -> str:
     """Says which chunks are where, and how much of the heap is free."""
     stats = arena.stats()
@@ -106,14 +113,30 @@ def _attached(arena: _core.Arena) -> str:
     return f"{others} other process{'es are' if others > 1 else ' is'} attached"
 
 
+def _state(pid: int) -> str:
+    """What a process is at, by /proc: who was stopped, or waits for a disk, explains a long hold."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            letter = file.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return "not to be seen in /proc"
+    return f"{_STATES.get(letter, 'in a state of its own')} (state {letter})"
+
+
 def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pid: int, seconds: int) -> None:
     """Logs a long wait: one for oneself after a second, any after ten, then once a minute."""
     if what == "lock":
         logger.warning(
-            "table %r: process %d has held the arena's lock for %d s in one hold; is it stopped?", name, pid, seconds
+            "table %r: process %d has held the arena's lock for %d s in one hold, and is %s",
+            name,
+            pid,
+            seconds,
+            _state(pid),
         )
         return
     is_due = seconds == FIRST_REPORT_S or (seconds > FIRST_REPORT_S and seconds % LATER_REPORTS_S == 0)
+    if not is_due and seconds != 1:
+        return  # each of many blocked processes comes here every second
     waits_for_itself = arena.stats()["free_chunks"] == 0 and arena.names_chunks()
     is_lone = seconds == 1 and (waits_for_itself or len(arena.sessions()) <= 1)
     if not (is_due or is_lone):

@@ -33,6 +33,7 @@ from shmreplay.protocol import (
 
 SILENCE_S = 30.0  # a daemon that works on a request says so every second; one that says nothing so long is stopped
 LOG_AFTER_S = 10.0
+MAX_FRESH_FAILURES = 3  # daemons killed while they had a request; beyond that it is the request that they die of
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.1
 
 logger = logging.getLogger("shmreplay")
@@ -146,8 +147,10 @@ class Connection:
         is_repeatable: bool,
         on_progress: Callable[[str], None] | None,
     ) -> Reply:
+        patience = Deadline(patience_s)
+        fresh_failures = 0
         while True:
-            is_fresh = self._ensure_connected(line, Deadline(patience_s))
+            is_fresh = self._ensure_connected(line, patience if fresh_failures else Deadline(patience_s))
             assert line.sock is not None
             try:
                 answer, fds = self._ask(line.sock, message, deadline, takes_fds, on_progress)
@@ -157,7 +160,8 @@ class Connection:
                 raise
             except ConnectionError as error:
                 self._hang_up(line)
-                if is_fresh or not is_repeatable:
+                fresh_failures += 1 if is_fresh else 0
+                if not is_repeatable or (is_fresh and (patience.is_over or fresh_failures == MAX_FRESH_FAILURES)):
                     raise DaemonUnavailable(
                         f"the shmreplayd at {self.paths[0]} closed the connection during {message['command']}; "
                         "it was stopped or killed, see its log"

@@ -6,9 +6,11 @@ import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmreplay import _core, errors
+from shmreplay.clients.attachments import specs_of
 from shmreplay.clients.blocking import (
     explain_chunks,
     explain_inserts,
+    explain_lock,
     explain_looks,
     explain_room,
     explain_samples,
@@ -19,7 +21,7 @@ from shmreplay.clients.randomness import Randomness
 from shmreplay.clients.sampling import Arrangement, Arrangements, Columns, PadTo
 from shmreplay.clients.step_conversion import StepConversion
 from shmreplay.plan import plan
-from shmreplay.tables import Table, unpack_specs
+from shmreplay.tables import Table
 
 if TYPE_CHECKING:
     from shmreplay.clients.client import Attachment, Client
@@ -160,13 +162,16 @@ class Handle:
             )
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or ValueError
-        if status == _core.STATUS_ARENA_FULL:
-            message = f"{message}: {explain_chunks(self._arena)}"
-        raise_with(error(f"{self._where}: {call}: {message}{self._limits_named(message)}"), **parts)
+        details = self._limits_named(message)
+        if status == _core.STATUS_LOCK_TIMEOUT:
+            details = explain_lock(self._arena)
+        elif status == _core.STATUS_ARENA_FULL:
+            details = f": {explain_chunks(self._arena)}{details}"
+        raise_with(error(f"{self._where}: {call}: {message}{details}"), **parts)
 
     def _limits_named(self, message: str) -> str:
         """The arena's limits that a text names, with their numbers; they are its largest, of all tables in it."""
-        spec = plan(unpack_specs(self._arena.specs))
+        spec = plan(specs_of(self._arena))
         numbers = {"max_streams": spec.max_streams, "max_sessions": spec.max_sessions, "chunk_steps": spec.chunk_steps}
         named = [f"{name} is {number}" for name, number in numbers.items() if name in message]
         return f" ({', '.join(named)})" if named else ""

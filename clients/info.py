@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, fields
 
 from shmreplay import _core, selectors
+from shmreplay.errors import SegmentFailed
 from shmreplay.selectors import Selector
 
 
@@ -81,12 +82,15 @@ class TableInfo:
 
     @classmethod
     def read(cls, table: _core.Table) -> TableInfo:
-        """Reads the counters of a native table."""
+        """Reads the counters of a native table. Raises SegmentFailed where they can not be those of any table."""
         found = table.info()
         low, high, total = table.priority_stats()
         found.update(min_priority=low, max_priority=high, sum_priority=total)
         for role in ("sampler", "remover"):
-            found[role] = selectors.of_kind(found[role], found[f"{role}_exponent"])
+            try:
+                found[role] = selectors.of_kind(found[role], found[f"{role}_exponent"])
+            except ValueError as error:
+                raise SegmentFailed(f"table {found['name']!r}: its index is damaged: {role}: {error}") from error
         # The segment keeps the largest finite numbers where there is no bound.
         found["min_diff"] = -math.inf if found["min_diff"] <= -sys.float_info.max else found["min_diff"]
         found["max_diff"] = math.inf if found["max_diff"] >= sys.float_info.max else found["max_diff"]

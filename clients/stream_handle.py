@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from shmreplay import _core
+from shmreplay.clients.attachments import specs_of
 from shmreplay.clients.blocking import explain_inserts
 from shmreplay.clients.history import Output
 from shmreplay.clients.rules import check_structure
@@ -16,7 +17,7 @@ from shmreplay.clients.selection_rule import selection_rule
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
 from shmreplay.rules import Rule
 from shmreplay.signature import Signature
-from shmreplay.tables import check_brings_no_values, is_end_column, unpack_specs
+from shmreplay.tables import check_brings_no_values, is_end_column
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,7 +41,7 @@ class StreamHandle:
         self._sig = table._sig
         self._history = history
         self._rules = rules
-        self._specs = unpack_specs(table._arena.specs)
+        self._specs = specs_of(table._arena)
         self._selections: dict[tuple[bytes, tuple[Output, ...], str | None], int] = {}
         self._is_closed = False
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from shmreplay import _core, errors
 from shmreplay.checks import check_float, check_int
 from shmreplay.clients.arrays import check_count, float_array, key_array
+from shmreplay.clients.attachments import specs_of
 from shmreplay.clients.batch import Batch, NativeBatch
 from shmreplay.clients.decoding import Ragged, check_ragged
 from shmreplay.clients.extend import extend
@@ -28,7 +29,7 @@ from shmreplay.plan import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter, check_limiter
 from shmreplay.rules import Rule
 from shmreplay.selectors import Prioritized
-from shmreplay.tables import unpack_specs, warn_if_never_sampled
+from shmreplay.tables import warn_if_never_sampled
 
 
 class TableHandle(Handle):
@@ -207,7 +208,7 @@ class TableHandle(Handle):
         """Index in the arena of the table of that name; None: this one's."""
         if name is None or name == self._name:
             return self._index
-        for index, table in enumerate(unpack_specs(self._arena.specs)):
+        for index, table in enumerate(specs_of(self._arena)):
             if table.name == name:
                 return index
         raise errors.TableNotFound(
@@ -592,4 +593,4 @@ class TableHandle(Handle):
 
     def estimate(self) -> Estimate:
         """Every term of the memory that the table's arena takes, with all tables that share it."""
-        return estimate(unpack_specs(self._arena.specs))
+        return estimate(specs_of(self._arena))

@@ -137,6 +137,7 @@ NB_MODULE(_core, m) {
   m.attr("STATUS_INTERRUPTED") = static_cast<int>(Status::kInterrupted);
   m.attr("STATUS_SESSION_LOST") = static_cast<int>(Status::kSessionLost);
   m.attr("STATUS_FORKED") = static_cast<int>(Status::kForked);
+  m.attr("STATUS_LOCK_TIMEOUT") = static_cast<int>(Status::kLockTimeout);
   m.attr("STATUS_ARENA_FULL") = static_cast<int>(Status::kArenaFull);
   m.attr("STATUS_STRUCTURE") = static_cast<int>(Status::kStructure);
   m.attr("STATUS_TOO_LONG") = static_cast<int>(Status::kTooLong);
@@ -171,7 +172,7 @@ NB_MODULE(_core, m) {
       .def("sessions", &ArenaHandle::sessions)
       .def("end_calls", &ArenaHandle::end_calls, "timeout_s"_a)
       .def("drop", &ArenaHandle::drop, "timeout_s"_a.none() = nb::none())
-      .def("lock_holder", &ArenaHandle::lock_holder)
+      .def("lock_holder", &ArenaHandle::lock_holder, nb::sig("def lock_holder(self) -> dict[str, int] | None"))
       .def("names_chunks", &ArenaHandle::names_chunks)
       .def("check", &ArenaHandle::check, "timeout_s"_a.none() = nb::none())
       .def("rebuild", &ArenaHandle::rebuild, "timeout_s"_a.none() = nb::none())

@@ -47,6 +47,8 @@ STATUS_SESSION_LOST: int = 4
 
 STATUS_FORKED: int = 5
 
+STATUS_LOCK_TIMEOUT: int = 7
+
 STATUS_ARENA_FULL: int = 8
 
 STATUS_STRUCTURE: int = 12
@@ -115,7 +117,7 @@ class Arena:
 
     def drop(self, timeout_s: object | None = None) -> None: ...
 
-    def lock_holder(self) -> object: ...
+    def lock_holder(self) -> dict[str, int] | None: ...
 
     def names_chunks(self) -> bool: ...
 

@@ -29,11 +29,7 @@ inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::h
     if (plan.is_opaque) values[c] = ValueList(*context->arena, list, rows.num_rows, context->column_name(c));
   }
   RowValues of_rows;
-  of_rows.blocks = [&values](uint32_t row) {
-    uint64_t n = 0;
-    for (const ValueList& list : values) n += list.empty() ? 0 : list.blocks(row);
-    return n;
-  };
+  of_rows.blocks = [&values](uint32_t row) { return blocks_of_row(values, row); };
   of_rows.write = [&values](StreamWriter& stream, uint32_t row) {
     for (uint32_t c = 0; c < values.size(); ++c) {
       if (!values[c].empty()) TableContext::write_value(stream, c, values[c].at(row));

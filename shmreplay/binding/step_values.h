@@ -66,4 +66,11 @@ class ValueList {
   std::vector<uint64_t> blocks_;
 };
 
+// Blocks that one row takes of lists by column, empty for columns that are not in the heap.
+inline uint64_t blocks_of_row(const std::vector<ValueList>& columns, size_t row) {
+  uint64_t n = 0;
+  for (const ValueList& list : columns) n += list.empty() ? 0 : list.blocks(row);
+  return n;
+}
+
 }  // namespace shmreplay

@@ -71,9 +71,9 @@ struct TableContext {
   }
 
   // The same of a heap column.
-  static void write_value(StreamWriter& writer, uint32_t column, const ValueBytes& value) {
-    if (value.size < 0) writer.write_no_value(column);
-    else writer.write_value(column, value.data, static_cast<uint32_t>(value.size));
+  static void write_value(StreamWriter& writer, uint32_t column, const ValueBytes& value, uint32_t ahead = 0) {
+    if (value.size < 0) writer.write_no_value(column, ahead);
+    else writer.write_value(column, value.data, static_cast<uint32_t>(value.size), ahead);
   }
 
   // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact. kOk, or why there

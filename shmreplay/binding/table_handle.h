@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arena_handle.h"
+#include "batch_values.h"
 #include "data_update.h"
 #include "extremes.h"
 #include "long_work.h"
@@ -21,7 +22,6 @@ class TableHandle {
  public:
   // What insert() answers for a priority that is not finite, negative or too large; beyond the core's statuses.
   static constexpr int64_t kBadPriority = -100;
-  static constexpr uint64_t kBatchBlocks = 1024;  // that a batch of rows asks for at once
   // What sample() answers for arrays that are not as the layout has them.
   static constexpr int kWrongArrays = -101;
 
@@ -94,7 +94,7 @@ class TableHandle {
     if (bad != kAllGood) return nb::make_tuple(0, 0, nb::none(), nb::none(), static_cast<int64_t>(bad));
     std::vector<nb::object> keep;  // the caller's structure may change while the GIL is released
     for (PyArrayObject* a : arrays) keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(a)));
-    const BatchValues heap = batch_values(arrays, values, static_cast<size_t>(n));
+    const BatchValues heap(*context_, arrays, values, static_cast<size_t>(n));
     nb::object keys = new_array(NPY_INT64, n);
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
@@ -399,58 +399,6 @@ class TableHandle {
     return status;
   }
 
-  // What a batch puts into the heap: by column, and what its items bring. All empty where no column is opaque.
-  struct BatchValues {
-    std::vector<ValueList> columns;
-    ValueList items;
-    bool empty() const noexcept { return columns.empty(); }
-
-    uint64_t blocks(size_t i) const {
-      uint64_t n = items.empty() ? 0 : items.blocks(i);
-      for (const ValueList& list : columns) n += list.empty() ? 0 : list.blocks(i);
-      return n;
-    }
-  };
-
-  BatchValues batch_values(const std::vector<PyArrayObject*>& arrays, nb::handle items, size_t n) const {
-    BatchValues v;
-    if (!context_->plan->has_opaque()) return v;
-    v.columns.resize(arrays.size());
-    for (size_t c = 0; c < arrays.size(); ++c) {
-      if (context_->is_heap(c)) v.columns[c] = ValueList(arena(), reinterpret_cast<PyObject*>(arrays[c]), n, context_->column_name(c));
-    }
-    if (!items.is_none()) v.items = ValueList(arena(), items, n, context_->values_name());
-    return v;
-  }
-
-  // How many of the next `k` rows get blocks at once: all, some, or, waiting for it, one.
-  Status secure_rows(StreamWriter& writer, const BatchValues& heap, size_t from, const Wait& wait, uint32_t& k) const {
-    const uint64_t bound = std::min<uint64_t>(kBatchBlocks, arena().geometry().num_blocks / 8);
-    uint64_t blocks = heap.blocks(from);
-    uint32_t fit = 1;
-    while (fit < k && blocks + heap.blocks(from + fit) <= bound) blocks += heap.blocks(from + fit++);
-    k = fit;
-    const Status s = fit > 1 ? writer.secure_blocks(blocks, kTryOnly) : Status::kTimeout;
-    if (s != Status::kTimeout) return s;
-    k = 1;
-    return writer.secure_blocks(heap.blocks(from), wait);
-  }
-
-  void write_values(StreamWriter& writer, const BatchValues& heap, size_t from, uint32_t k, std::vector<BlockRef>& brought) const {
-    brought.assign(k, kNoValue);
-    for (uint32_t i = 0; i < k; ++i) {
-      for (uint32_t c = 0; c < heap.columns.size(); ++c) {
-        if (heap.columns[c].empty()) continue;
-        const ValueBytes& value = heap.columns[c].at(from + i);
-        if (value.size < 0) writer.write_no_value(c, i);
-        else writer.write_value(c, value.data, static_cast<uint32_t>(value.size), i);
-      }
-      if (heap.items.empty()) continue;
-      const ValueBytes& value = heap.items.at(from + i);
-      if (value.size >= 0) brought[i] = writer.write_item_value(value.data, static_cast<uint32_t>(value.size), i);
-    }
-  }
-
   Status insert_rows(StreamWriter& writer, const std::vector<PyArrayObject*>& arrays, const BatchValues& heap,
                      const std::vector<double>& priorities, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) const {
     if (!writer.is_open()) {
@@ -463,8 +411,8 @@ class TableHandle {
       uint32_t k = std::min(writer.rows_left(), n - done);
       writer.give_up_rows();  // of a call that failed
       if (!heap.empty()) {
-        if (const Status s = secure_rows(writer, heap, done, wait, k); s != Status::kOk) return s;
-        write_values(writer, heap, done, k, brought);
+        if (const Status s = heap.secure(writer, done, wait, k); s != Status::kOk) return s;
+        heap.write(writer, done, k, brought);
       }
       for (uint32_t c = 0; c < arrays.size(); ++c) {
         if (context_->plan->columns()[c].is_opaque) continue;

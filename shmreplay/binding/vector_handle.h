@@ -145,11 +145,6 @@ class VectorHandle {
       }
       return false;
     }
-    uint64_t blocks(size_t number) const {
-      uint64_t n = 0;
-      for (const ValueList& list : values) n += list.empty() ? 0 : list.blocks(number);
-      return n;
-    }
   };
 
   // One call: its rows, its wait, how far it came.
@@ -310,7 +305,7 @@ class VectorHandle {
         stream.mark(c);
       }
     };
-    if (!columns.values.empty()) fill.blocks = [&columns](uint32_t number) { return columns.blocks(number); };
+    if (!columns.values.empty()) fill.blocks = [&columns](uint32_t number) { return blocks_of_row(columns.values, number); };
     return fill;
   }
 

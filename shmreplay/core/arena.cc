@@ -25,9 +25,14 @@ std::string hex(uint64_t value) {
   return text;
 }
 
+// A name of the segment, for comparisons and messages: damaged ones must not break those who print them.
 template <size_t N>
 std::string bounded(const char (&text)[N]) {
-  return std::string(text, strnlen(text, N));
+  std::string name(text, strnlen(text, N));
+  for (char& c : name) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return name;
 }
 
 uint64_t file_bytes(int fd, const char* which) {

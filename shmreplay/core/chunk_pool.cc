@@ -77,7 +77,7 @@ void retire_if_unused(Hold& hold, uint32_t c) {
 // Whether evicting its items would retire it.
 bool is_evictable(const ChunkRecord& r) noexcept {
   const ChunkRefs refs = r.refs.get();
-  return refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0;
+  return r.life.get().state == kChunkUsed && refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0;
 }
 
 // Who waits for a chunk may take it from its items now.
@@ -184,7 +184,7 @@ Status sweep(Arena& arena, const Wait& wait, uint32_t& freed, uint32_t& withheld
     Hold hold(arena);
     if (const Status s = hold.begin(wait); s != Status::kOk) return s;
     bound = arena.state().next_retire.get();
-    todo = arena.state().num_retired.get();
+    todo = std::min<uint64_t>(arena.state().num_retired.get(), arena.geometry().num_chunks);
   }
   if (todo == 0) return Status::kOk;
   const std::vector<uint32_t> named = named_chunks(arena);

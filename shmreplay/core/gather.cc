@@ -52,7 +52,6 @@ class ItemGather {
     char* to = out.row(item, 0);
     uint32_t j = 0, real = 0;
     pattern_.each_row(o, positions, [&](int64_t position) {
-      if (j == out.rows) return;
       const int64_t step = position - pick_.padding.before;
       const bool is_real = step >= 0 && step < end;
       if (is_real) {
@@ -64,7 +63,7 @@ class ItemGather {
       }
       to += stride;
       ++j;
-    });
+    }, out.rows);
     for (; j < out.rows; ++j, to += stride) {
       pad(rule, out, static_cast<int64_t>(pick_.num_steps), to);
       mark_missing(out, item, j);

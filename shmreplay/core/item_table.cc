@@ -207,6 +207,7 @@ void remove_item(Hold& hold, const TableFacts& t, uint32_t g, Removal why) {
   TableRecord& r = *t.record;
   ItemRecord& item = a.item(g);
   if (item.seq.get() == 0 || r.size.get() == 0) corrupt("an item was removed twice");
+  if (g - t.item_base >= t.capacity) corrupt("an item was removed from another's table");
   Selector(a, t, kSampler).erase(hold, g);
   Selector(a, t, kRemover).erase(hold, g);
   hold.set(a.priority(g), 0.0);
@@ -296,7 +297,8 @@ uint32_t removal_entries(const Arena& arena, uint32_t g) {
 }
 
 uint32_t insert_entries(const TableFacts& t, uint32_t num_chunks) noexcept {
-  const uint32_t victim = std::max(num_chunks, t.record->most_chunks.get());
+  // Bounded: a number beyond that is damage, and the caller would wait for ever for a log that has room.
+  const uint32_t victim = std::min(std::max(num_chunks, t.record->most_chunks.get()), kMaxItemChunks);
   return 2 * kSelectorEntries + 2 * num_chunks + victim * kDropRefEntries;
 }
 
@@ -344,7 +346,8 @@ bool evict_chunk_slice(Hold& hold, uint32_t chunk) {
     if (previous == kNone || a.chunk(from).life.get().state != kChunkUsed) break;
     from = previous;
   }
-  return a.chunk(chunk).refs.get().items == 0;
+  if (a.chunk(chunk).refs.get().items != 0) corrupt("a chunk has references of items that are nowhere");
+  return true;
 }
 
 void prefetch_item(const Arena& arena, const TableFacts& t, int64_t key) noexcept {

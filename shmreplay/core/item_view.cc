@@ -7,6 +7,8 @@ bool find_in_place(const Arena& arena, const Pattern& pattern, size_t o, const P
   if (arena.columns()[rule.column].flags != 0) return false;
   const uint64_t positions = uint64_t{pick.padding.before} + pick.num_steps + pick.padding.after;
   const int64_t end = static_cast<int64_t>(pick.num_steps) - rule.trim_end;
+  // Each slice of real rows alone has at most as many as there are; what pads is not even counted one by one.
+  if (pattern.rows(o, positions) > uint64_t{rule.num_slices} * pick.num_steps) return false;
   RunCursor cursor{runs + pick.first_run, pick.num_runs};
   bool in_place = true;
   char* last = nullptr;

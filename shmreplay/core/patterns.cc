@@ -1,5 +1,6 @@
 #include "patterns.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
@@ -31,6 +32,13 @@ const char* get_all(const char* from, std::vector<T>& elements) noexcept {
   return from + elements.size() * sizeof(T);
 }
 
+uint64_t slice_rows(const Slice& s, uint64_t positions) noexcept {
+  const int64_t begin = s.begin + (s.anchors & kBeginAtEnd ? static_cast<int64_t>(positions) : 0);
+  const int64_t end = s.end + (s.anchors & kEndAtEnd ? static_cast<int64_t>(positions) : 0);
+  const int64_t distance = s.step > 0 ? end - begin : begin - end, step = std::abs(int64_t{s.step});
+  return distance > 0 ? static_cast<uint64_t>((distance + step - 1) / step) : 0;
+}
+
 // 0 means "never used" in a record.
 uint64_t nonzero(uint64_t hash) noexcept { return hash == 0 ? 1 : hash; }
 
@@ -51,7 +59,7 @@ void give_record(Hold& hold, PatternRecord& r, const PreparedPattern& p) {
 
 uint64_t Pattern::rows(size_t o, uint64_t positions) const noexcept {
   uint64_t n = 0;
-  each_row(o, positions, [&n](int64_t) { ++n; });
+  for (uint32_t i = 0; i < outputs[o].num_slices; ++i) n += slice_rows(slices[outputs[o].first_slice + i], positions);
   return n;
 }
 
@@ -169,8 +177,11 @@ void PatternCache::settle() {
   // The oldest first: a call that ended early may have left one of a record that shows another pattern since.
   for (uint32_t i = 0; i < num_raw_; ++i) {
     const Raw& raw = raw_[i];
-    entries_[raw.record].pattern =
-        std::make_unique<Pattern>(Pattern::decode(raw.words, raw.num_outputs, raw.num_slices, raw.blob_bytes));
+    auto pattern = std::make_unique<Pattern>(Pattern::decode(raw.words, raw.num_outputs, raw.num_slices, raw.blob_bytes));
+    for (const PatternOutput& o : pattern->outputs) {
+      if (o.column >= arena_.geometry().num_columns) corrupt("a pattern's column");
+    }
+    entries_[raw.record].pattern = std::move(pattern);
   }
   num_raw_ = 0;
 }

@@ -40,16 +40,16 @@ struct Pattern {
   // Rows of output o for a padded span of that many positions.
   uint64_t rows(size_t o, uint64_t positions) const noexcept;
 
-  // Calls visit(position) for each row of output o, in order; positions may lie outside the padded span.
+  // Calls visit(position) for the first `most` rows of output o, in order; positions may lie outside the padded span.
   template <class Visit>
-  void each_row(size_t o, uint64_t positions, Visit visit) const {
+  void each_row(size_t o, uint64_t positions, Visit visit, uint64_t most = UINT64_MAX) const {
     const PatternOutput& out = outputs[o];
     for (uint32_t i = 0; i < out.num_slices; ++i) {
       const Slice& s = slices[out.first_slice + i];
       const int64_t b = s.begin + (s.anchors & kBeginAtEnd ? static_cast<int64_t>(positions) : 0);
       const int64_t e = s.end + (s.anchors & kEndAtEnd ? static_cast<int64_t>(positions) : 0);
-      if (s.step > 0) for (int64_t p = b; p < e; p += s.step) visit(p);
-      if (s.step < 0) for (int64_t p = b; p > e; p += s.step) visit(p);
+      if (s.step > 0) for (int64_t p = b; p < e && most > 0; p += s.step, --most) visit(p);
+      if (s.step < 0) for (int64_t p = b; p > e && most > 0; p += s.step, --most) visit(p);
     }
   }
 

@@ -22,8 +22,10 @@ Status reclaim_room(Arena& arena, const Wait& wait, bool& made) {
 Status evict_for_room(Arena& arena, const Wait& wait, bool& made) {
   made = false;
   const uint32_t want = std::clamp(arena.geometry().num_chunks / 32, 1u, kEvictAtOnce);
+  const uint64_t most_looks = uint64_t{want} * (arena.geometry().num_chunks / kEvictScan + 2);
   uint32_t cursor = kNone;
-  for (uint32_t evicted = 0; evicted < want;) {
+  uint64_t looks = 0;  // a list that leads back into itself has no end
+  for (uint32_t evicted = 0; evicted < want && looks < most_looks; ++looks) {
     uint32_t chunk;
     {
       Hold hold(arena);

@@ -11,6 +11,8 @@
 namespace shmreplay {
 namespace {
 
+constexpr uint32_t kMaxRows = 1u << 28;  // that a batch may show of an item: no slice reaches further
+
 // Whatever ends a call, an exception among it: what it named is given back, unless it says that it keeps it.
 class DropAtEnd {
  public:
@@ -52,6 +54,7 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
   p.step = item.step.get();
   p.age = static_cast<int64_t>(t.record->next_insert_no.get() - 1 - item.insert_no.get());
   p.padding = item.padding.get();
+  if (p.padding.before > kMaxRows || p.padding.after > kMaxRows) corrupt("an item's padding");
   p.pattern = extent.pattern;
   p.num_steps = extent.num_steps;
   if (arena_.has_values()) brought_.push_back(arena_.values(g).get());
@@ -71,7 +74,10 @@ void SampleCall::note_table(const TableFacts& t) {
   structure_pattern_ = t.record->structure_pattern.get();
   const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
   rows_.resize(n);
-  for (uint32_t o = 0; o < n; ++o) rows_[o] = t.record->longest[o].get();
+  for (uint32_t o = 0; o < n; ++o) {
+    rows_[o] = t.record->longest[o].get();
+    if (rows_[o] > kMaxRows) corrupt("a table's longest output");
+  }
 }
 
 // Whether no item is longer than the batch is to be. Asked in the hold of the draw: a batch that is lost for want of room

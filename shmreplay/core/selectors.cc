@@ -108,7 +108,7 @@ void Selector::pick_group(const double* u, uint32_t n, uint32_t* items) const {
   }
 }
 
-double Selector::probability(uint32_t g) const noexcept {
+double Selector::probability(uint32_t g) const {
   if (!is_dense()) return 1.0;
   if (layout_.kind == kPrioritized) {
     const double total = tree().total();

@@ -29,7 +29,7 @@ class Selector {
   void pick_group(const double* u, uint32_t n, uint32_t* items) const;
 
   // With which probability pick() answers g now.
-  double probability(uint32_t g) const noexcept;
+  double probability(uint32_t g) const;
 
   void prefetch(uint32_t g) const noexcept;
 
@@ -39,7 +39,11 @@ class Selector {
   // Items that pick() may answer.
   uint64_t num_drawable() const noexcept { return by_weight() ? table_.record->num_positive.get() : table_.record->size.get(); }
   SumTree tree() const noexcept { return SumTree(arena_, layout_.sum); }
-  uint32_t slot(uint32_t g) const noexcept { return g - static_cast<uint32_t>(table_.item_base); }
+  uint32_t slot(uint32_t g) const {
+    const uint32_t slot = g - static_cast<uint32_t>(table_.item_base);
+    if (slot >= table_.capacity) corrupt("a table's list or heap names an item of another");
+    return slot;
+  }
   uint32_t position(uint32_t g) const;  // in the dense array or the heap
   uint32_t dense_item(uint64_t i) const { return static_cast<uint32_t>(table_.item_base) + dense(i).get(); }
   uint32_t heap_item(uint64_t i) const { return entry(i).item; }

@@ -61,6 +61,14 @@ void StreamWriter::give_up_all(Writers writers) noexcept {
 }
 
 Status StreamWriter::open_all(Writers writers, const Wait& wait) {
+  const Status status = try_open_all(writers, wait);
+  if (status != Status::kNoStreams) return status;
+  uint32_t reaped = 0;  // the dead may have some, and nobody may have noticed yet
+  if (const Status s = reap_dead_sessions(writers[0]->arena_, wait, reaped); s != Status::kOk) return s;
+  return reaped > 0 ? try_open_all(writers, wait) : status;
+}
+
+Status StreamWriter::try_open_all(Writers writers, const Wait& wait) {
   for (size_t i = 0; i < writers.size();) {
     if (writers[i]->is_open()) {
       ++i;
@@ -200,72 +208,6 @@ void StreamWriter::restore_row(const std::vector<uint64_t>& present) noexcept {
   }
   row_is_open_ = num_present_ > num_base_;
   row_values_.take_back([this](uint32_t row, uint32_t column) { return row == row_ && column != kNone && !has(column); });
-}
-
-void StreamWriter::write_rows(uint32_t column, const char* from, uint32_t n) {
-  const ColumnRecord& c = arena_.columns()[column];
-  if (c.flags == 0) {
-    std::memcpy(cell(column), from, size_t{n} * c.row_bytes);
-    return;
-  }
-  for (uint32_t i = 0; i < n; ++i) std::memcpy(mutable_cell(column, row_ + i).first_copy(), from + size_t{i} * c.row_bytes, c.row_bytes);
-}
-
-Status StreamWriter::secure_blocks(uint64_t n, const Wait& wait) {
-  if (n == 0) return Status::kOk;
-  blocking_table_ = kNone;  // as for a chunk
-  return row_values_.secure(n, wait);
-}
-
-void StreamWriter::write_value(uint32_t column, const char* bytes, uint32_t num_bytes, uint32_t ahead) {
-  put_value(column, row_ + ahead, row_values_.write(row_ + ahead, column, bytes, num_bytes));
-}
-
-void StreamWriter::write_no_value(uint32_t column, uint32_t ahead) { put_value(column, row_ + ahead, kNoValue); }
-
-void StreamWriter::put_value(uint32_t column, uint32_t row, BlockRef ref) {
-  std::memcpy(arena_.row(chunk_, column, row), &ref, sizeof ref);
-}
-
-void StreamWriter::give_up_rows() noexcept {
-  row_values_.take_back([this](uint32_t row, uint32_t column) { return row >= row_ && column != kNone; });
-}
-
-// The blocks of an item's values are those of the chunk of its first step: often, but not always, the one being written.
-Status StreamWriter::bring_values(uint64_t first, const char* bytes, uint64_t num_bytes, const Wait& wait, BlockRef& ref) {
-  if (!fits_heap(arena_, num_bytes)) return Status::kBlobTooLarge;
-  const uint32_t chunk = place_of(first).chunk;
-  ValueWriter& values = chunk == chunk_ ? row_values_ : item_values_;
-  blocking_table_ = kNone;  // as for a chunk
-  values.use_chunk(chunk);
-  if (const Status s = values.secure(blocks_of(arena_, num_bytes), wait); s != Status::kOk) return s;
-  ref = values.write(row_, kNone, bytes, static_cast<uint32_t>(num_bytes));
-  brought_to_ = &values;
-  return Status::kOk;
-}
-
-void StreamWriter::end_values(bool went_in) noexcept {
-  if (brought_to_ != nullptr && !went_in) brought_to_->take_back_last();
-  brought_to_ = nullptr;
-  item_values_.keep_before(kNone);
-}
-
-BlockRef StreamWriter::value(uint64_t step, uint32_t column) const {
-  const Place at = place_of(step);
-  return value_of_row(arena_, at.chunk, column, at.row);
-}
-
-void StreamWriter::read_value(uint64_t step, BlockRef ref, char* to) const {
-  shmreplay::read_value(arena_, place_of(step).chunk, ref, to);
-}
-
-void StreamWriter::read_mutable(uint64_t step, uint32_t column, char* to) const {
-  const Place at = place_of(step);
-  MutableCell(arena_.row(at.chunk, column, at.row), arena_.columns()[column].row_bytes).read(to);
-}
-
-MutableCell StreamWriter::mutable_cell(uint32_t column, uint32_t row) const {
-  return MutableCell(arena_.row(chunk_, column, row), arena_.columns()[column].row_bytes);
 }
 
 void StreamWriter::finish_row() noexcept {

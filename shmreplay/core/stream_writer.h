@@ -131,6 +131,7 @@ class StreamWriter : public StreamView {
   void look_at_finished(bool yes) noexcept { newest_is_finished_ = yes; }
 
  private:
+  static Status try_open_all(Writers writers, const Wait& wait);
   Writers itself() noexcept { return {&self_, 1}; }
   static Status take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait);
   static Status try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, bool steal, bool& found);

@@ -1,16 +1,41 @@
 #include "crash.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "leases.h"
 #include "rebuild.h"
 #include "save_lease.h"
+#include "sum_tree.h"
 
 namespace shmreplay::test {
 namespace {
+
+// Every live item shows its bytes, and the roots of the trees are the sums of their leaves to the last bits that a sum has.
+void check_items(Arena& arena) {
+  for (uint32_t i = 0; i < arena.num_tables(); ++i) {
+    const TableFacts& t = arena.table(i);
+    CHECK_EQ(t.record->limiter.inserts.get() - t.record->limiter.deletes.get(), live_items(t));
+    const std::vector<int64_t> keys = live_keys(arena, t);
+    CHECK_EQ(keys.size(), live_items(t));
+    if (keys.empty() || (t.record->flags.get() & (kResetting | kDropped)) != 0) continue;  // a call would finish that first
+    std::vector<uint32_t> found(keys.size());
+    Batch batch(arena, static_cast<int64_t>(keys.size()));
+    CHECK_EQ(SampleCall(arena).get(t, keys.data(), static_cast<uint32_t>(keys.size()), kNow, batch, found.data()).done, keys.size());
+    batch.check_rows();
+    for (const RoleLayout& role : t.roles) {
+      if (role.kind != kPrioritized) continue;
+      const SumTree tree(arena, role.sum);
+      long double sum = 0;
+      for (uint32_t slot = 0; slot < t.capacity; ++slot) sum += static_cast<long double>(tree.leaf(slot));
+      CHECK_NEAR(tree.total(), static_cast<double>(sum), 1e-14 * static_cast<double>(sum));
+    }
+  }
+}
 
 // What a child tells its parent: the names of the points it passed, as pointers to literals that both have.
 struct Heard {
@@ -32,6 +57,7 @@ void note(const char* name) {
 struct Totals {
   int operations = 0, kills = 0, kills_in_recovery = 0;
   std::set<std::string> points;
+  std::map<std::string, std::map<std::string, int>> by_operation;  // deaths at each point
 } totals;
 
 bool is(const char* point, const char* name) { return strcmp(point, name) == 0; }
@@ -115,6 +141,7 @@ void CrashLab::reap_child() {
 void CrashLab::check_after_death(const std::string& death) {
   try {
     check_healthy(*world.daemon);
+    check_items(*world.daemon);
     reap_child();
     CHECK(!session_names_chunks(*world.daemon, child_.index, child_.generation));
     CHECK(!is_being_saved(*world.daemon));
@@ -144,6 +171,7 @@ void CrashLab::run(const char* name, Holds holds, const Operation& operation) {
     if (k <= static_cast<int64_t>(points.size()) && is_skipped(points[static_cast<size_t>(k) - 1], k)) continue;
     if (!perform(operation, k)) break;
     ++totals.kills;
+    ++totals.by_operation[name][last_point()];
     const std::string death = std::string(name) + ", killed at its point " + shown(k) + ", " + last_point() + ": ";
     const bool may_change = is(last_point(), "hold.committed") || holds == Holds::kUnlogged || kSanitized;
     recover();
@@ -211,6 +239,13 @@ void CrashLab::print_totals() {
   printf("\n    %d operations, %d deaths at %zu named points, %d in recovery; ", totals.operations, totals.kills, totals.points.size(),
          totals.kills_in_recovery);
   for (const std::string& point : totals.points) printf("%s ", point.c_str());
+  if (getenv("SHMREPLAY_KILL_TABLE") == nullptr) return;
+  printf("\n");
+  for (const auto& [operation, points] : totals.by_operation) {
+    printf("    %s:", operation.c_str());
+    for (const auto& [point, deaths] : points) printf(" %s %d", point.c_str(), deaths);
+    printf("\n");
+  }
 }
 
 }  // namespace shmreplay::test

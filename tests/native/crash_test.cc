@@ -171,6 +171,28 @@ TEST(a_group_of_draws_happens_whole_or_not_at_all) {
   Lab().run("view", Holds::kOne, views(0, 5));
 }
 
+TEST(draws_of_each_item_once_happen_whole_or_not_at_all) {
+  for (const uint32_t table : {0u, 3u}) {
+    Lab(8).run("sample each once", Holds::kOne, [=](Arena& arena) -> std::function<void()> {
+      auto* call = new SampleCall(arena);
+      auto* batch = new Batch(arena, 4);
+      auto* uniforms = new std::vector<double>{0.1, 0.9, 0.5, 0.3};
+      return [=, &arena] {
+        SampleOptions options{4, 4, true, uniforms->data()};
+        options.distinct = true;
+        CHECK_EQ(call->sample(arena.table(table), options, kNow, *batch).status, Status::kOk);
+      };
+    });
+  }
+}
+
+TEST(a_change_of_exponent_that_somebody_began_is_gone_on_with_whole_by_an_insert_that_meets_it) {
+  Lab lab(8);
+  poke(lab.world.table(0).record->exponents[kSampler], 0.3);
+  poke(lab.world.table(0).record->reweigh_left, lab.world.table(0).capacity);
+  lab.run("insert that meets a change of exponent", Holds::kMany, creates(0, 2, 1.5));
+}
+
 TEST(a_consuming_draw_and_its_deletions_happen_whole_or_not_at_all) {
   Lab().run("consume", Holds::kOne, samples(1, 2));
   Lab().run("view and consume", Holds::kOne, views(1, 2));
@@ -216,6 +238,41 @@ TEST(a_group_of_deletions_happens_whole_or_not_at_all) {
 TEST(a_reset_goes_slice_by_slice_and_each_is_whole) {
   Lab(8).run("reset", Holds::kMany, call([](Arena& arena) { CHECK_EQ(reset_table(arena, arena.table(0), kNow), Status::kOk); }));
   Lab(6).run("reset of a queue", Holds::kMany, call([](Arena& arena) { CHECK_EQ(reset_table(arena, arena.table(1), kNow), Status::kOk); }));
+}
+
+TEST(a_reset_that_somebody_began_is_finished_whole_by_an_insert_that_meets_it) {
+  Lab lab(8);
+  poke(lab.world.table(0).record->flags, uint32_t{kResetting});
+  lab.run("insert that meets a reset", Holds::kMany, creates(0, 2, 1.5));
+  Lab other(8);
+  poke(other.world.table(2).record->flags, uint32_t{kResetting});
+  other.run("update that meets a reset", Holds::kMany, call([](Arena& arena) {
+    const int64_t key = 1;
+    const double priority = 1;
+    uint32_t n = 0;
+    CHECK_EQ(update_priorities(arena, arena.table(2), &key, &priority, 1, kNow, n), Status::kOk);
+  }));
+}
+
+TEST(unsampled_items_of_a_queue_are_deleted_whole_and_give_their_room_back) {
+  Lab lab(8);
+  lab.run("delete from a queue", Holds::kOne, call([](Arena& arena) {
+    const std::vector<int64_t> keys = live_keys(arena, arena.table(1));
+    uint32_t n = 0;
+    CHECK_EQ(delete_items(arena, arena.table(1), keys.data(), 4, kNow, n), Status::kOk);
+    CHECK_EQ(n, 4u);
+  }));
+}
+
+TEST(a_chunk_is_closed_early_whole_or_not_at_all) {
+  Lab().run("close a chunk early", Holds::kOne, [](Arena& arena) -> std::function<void()> {
+    writer_of(arena, 0, 1);
+    return [&arena] {
+      Hold hold(arena);
+      CHECK_EQ(hold.begin(kNow), Status::kOk);
+      close_chunk(hold, arena.state().used_chunks.get().tail, 1);
+    };
+  });
 }
 
 TEST(a_stream_opens_grows_and_closes_whole_or_not_at_all) {
@@ -336,6 +393,34 @@ TEST(a_session_opens_and_is_reaped_slice_by_slice_and_each_is_whole) {
     CHECK_EQ(close_session(arena, index, generation, kNow, reaped), Status::kOk);
     CHECK(reaped);
   }));
+}
+
+TEST(the_free_chunks_of_a_session_that_is_gone_come_back_slice_by_slice) {
+  Lab lab;
+  const auto other = lab.world.client();
+  {
+    Actor gone(*other, other->table(0), 40, 500);
+    for (int i = 0; i < 20; ++i) gone.append();
+  }
+  uint32_t freed = 0;
+  CHECK_EQ(reclaim(lab.world.arena, kNow, freed), Status::kOk);
+  CHECK(other->session(other->session_index()).free_chunks.get().count >= 8);
+  lab.run("reap free chunks", Holds::kMany, call([index = other->session_index(), generation = other->session_generation()](Arena& arena) {
+    bool reaped = false;
+    CHECK_EQ(close_session(arena, index, generation, kNow, reaped), Status::kOk);
+  }));
+  Lab poor;  // whose free chunks all lie with another session
+  const auto rich = poor.world.client();
+  {
+    Actor gone(*rich, rich->table(0), 60, 500);
+    while (poor.world.arena.state().num_free.get() > 0) gone.append();
+  }
+  CHECK_EQ(reclaim(poor.world.arena, kNow, freed), Status::kOk);
+  poor.run("steal a chunk", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    auto* writer = new StreamWriter(arena, arena.table(0), 5);
+    CHECK_EQ(writer->open(kNow), Status::kOk);
+    return [=] { CHECK_EQ(writer->ensure_row(kNow), Status::kOk); };
+  });
 }
 
 TEST(a_sleeper_joins_and_leaves_whole_or_not_at_all) {

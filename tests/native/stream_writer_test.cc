@@ -1,5 +1,7 @@
 #include "stream_writer.h"
 
+#include <csignal>
+
 #include "fixtures.h"
 
 namespace shmreplay::test {
@@ -240,6 +242,24 @@ TEST(when_every_stream_is_open_a_writer_can_not_open) {
   CHECK_EQ(late.open(kNow), Status::kNoStreams);
   writers.pop_back();
   CHECK_EQ(late.open(kNow), Status::kOk);
+}
+
+TEST(when_every_stream_is_open_those_of_dead_processes_come_back_to_who_needs_one) {
+  World w(arena_of({open_table("a", 10)}));
+  Child gone([&] {
+    const SessionInfo info = open_own_session(*w.segments.attach());
+    const auto arena = w.segments.attach(info.index, info.generation);
+    std::vector<std::unique_ptr<StreamWriter>> writers;
+    for (uint32_t i = 0; i < arena->geometry().max_streams; ++i) {
+      writers.push_back(std::make_unique<StreamWriter>(*arena, arena->table(0), 0));
+      CHECK_EQ(writers.back()->open(kNow), Status::kOk);
+    }
+    raise(SIGKILL);
+  });
+  CHECK(gone.killed());
+  StreamWriter writer(w.arena, w.table(), 0);
+  CHECK_EQ(writer.open(kNow), Status::kOk);
+  check_healthy(w.arena);
 }
 
 TEST(whole_steps_are_those_behind_the_last_one_that_lacks_a_column) {

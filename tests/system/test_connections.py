@@ -54,6 +54,31 @@ def test_hundreds_of_clients_are_served_at_once(daemon: DaemonProcess, client: s
     eventually(lambda: bool(client.stats()["daemon"]["clients"] == 1))
 
 
+def test_thousands_of_connections_that_say_nothing_or_half_a_word_keep_nobody_from_an_answer(
+    daemon: DaemonProcess, client: sr.Client
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(3000, hard - 200)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    silent = []
+    try:
+        for i in range(count):
+            silent.append(RawClient(daemon.socket))
+            if i % 3 == 1:
+                silent[-1].sock.send(struct.pack("<I", 40)[: 1 + i % 4])
+            elif i % 3 == 2:
+                silent[-1].sock.shutdown(socket.SHUT_WR)
+            if i % 500 == 0:
+                client.create_tables([table(f"t{i}", 5)])
+        assert len(client.tables()) == -(-count // 500)
+        assert is_served(daemon)
+    finally:
+        for raw in silent:
+            raw.sock.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    eventually(lambda: bool(client.stats()["daemon"]["clients"] == 1))
+
+
 def test_a_daemon_with_few_descriptors_refuses_the_client_too_many_and_serves_the_others(
     make_daemon: StartDaemon,
 ) -> None:

@@ -1,0 +1,123 @@
+"""What each process of a storm was told, in a file of its own that outlives it, and what must therefore be true.
+
+A process writes a line before a call and one when it has returned, each with one `write`: SIGKILL between the two
+leaves the call in doubt, and nothing else. Lines are `<what> <number>...`; numbers of steps are given out once.
+"""
+
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+COUNTER_BITS = 24
+
+
+class Numbers:
+    """Numbers of steps that no other process of the storm gives out."""
+
+    def __init__(self, ident: int) -> None:
+        self._next = ident << COUNTER_BITS
+
+    def take(self, count: int) -> list[int]:
+        first = self._next
+        self._next += count
+        return list(range(first, self._next))
+
+
+class Log:
+    """The writing end, in the process it tells of."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def say(self, what: str, *numbers: int) -> None:
+        os.write(self._file, " ".join([what, *map(str, numbers)]).encode() + b"\n")
+
+
+def read(path: pathlib.Path) -> Iterator[tuple[str, list[int]]]:
+    """The lines of a log that was or is being written; a last line without its end is not there yet."""
+    data = path.read_bytes() if path.exists() else b""
+    for line in data[: data.rfind(b"\n") + 1].decode().splitlines():
+        what, *numbers = line.split(" ")
+        yield what, [int(n) for n in numbers]
+
+
+@dataclass
+class Kept:
+    """Of a table that loses nothing by itself, the part that one process wrote: by number, the key that came back."""
+
+    keys: dict[int, int] = field(default_factory=dict)
+    in_doubt: set[int] = field(default_factory=set)  # numbers of inserts, and of deletes, that did not return
+
+    @classmethod
+    def of(cls, lines: Iterable[tuple[str, list[int]]]) -> "Kept":
+        kept = cls()
+        asked: list[int] = []
+        for what, numbers in lines:
+            if what == "insert":
+                asked = numbers
+                kept.in_doubt.update(numbers)
+            elif what == "inserted":
+                kept.keys.update(zip(asked, numbers, strict=True))
+                kept.in_doubt.difference_update(asked)
+            elif what == "delete":
+                kept.in_doubt.update(numbers)
+            elif what == "deleted":
+                kept.in_doubt.difference_update(numbers)
+                for number in numbers:
+                    del kept.keys[number]
+        return kept
+
+    @property
+    def certain(self) -> dict[int, int]:
+        """Numbers of items that must be there, with their keys."""
+        return {number: key for number, key in self.keys.items() if number not in self.in_doubt}
+
+
+class Queued:
+    """Of a queue: what went in, what came out, and what a death may have taken with it."""
+
+    def __init__(self) -> None:
+        self._begun: set[int] = set()
+        self._inserted: set[int] = set()
+        self._consumed: set[int] = set()
+        self.may_be_lost = 0  # items that a consumer may have taken and not told of
+
+    def add(self, lines: Iterable[tuple[str, list[int]]]) -> None:
+        """The whole log of a process that ended."""
+        open_call = 0
+        for what, numbers in lines:
+            if what == "insert":
+                self._begun.update(numbers)
+            elif what == "inserted_numbers":
+                self._inserted.update(numbers)
+            elif what == "consume":
+                open_call = numbers[0]
+            elif what == "consumed":
+                open_call = 0
+                self._take_out(numbers)
+        self.may_be_lost += open_call
+
+    def drained(self, numbers: Iterable[int]) -> None:
+        """What was still there at the end."""
+        self._take_out(list(numbers))
+
+    def _take_out(self, numbers: list[int]) -> None:
+        twice = self._consumed.intersection(numbers)
+        assert not twice, f"given to two consumers: {sorted(twice)}"
+        assert len(set(numbers)) == len(numbers), f"given twice to one: {numbers}"
+        self._consumed.update(numbers)
+
+    @property
+    def num_consumed(self) -> int:
+        return len(self._consumed)
+
+    def check(self) -> None:
+        """Once every process has ended and the rest is drained: each item came out once, but for those deaths took."""
+        unknown = self._consumed - self._begun
+        assert not unknown, f"came out and never went in: {sorted(unknown)[:10]}"
+        lost = self._inserted - self._consumed
+        assert len(lost) <= self.may_be_lost, (
+            f"{len(lost)} items went in and never came out, {self.may_be_lost} may have died with consumers: "
+            f"{sorted(lost)[:10]}"
+        )

@@ -1,0 +1,234 @@
+"""What the dead held comes back to whoever needs it next, with the daemon down too; a stopped holder is waited for."""
+
+import concurrent.futures
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmreplay as sr
+from shmreplay.clients.table import TableHandle
+from shmreplay.clients.writer import Writer
+from tests.children import Child, Work, fork
+from tests.system.conftest import DaemonProcess
+from tests.tables import COLUMNS, WAIT_S, check, eventually, numbers, step, steps
+
+__all__ = ["fork"]
+
+Fork = Callable[[Work], Child]
+
+
+class Scene:
+    """A table of this process, and a daemon that is killed once every child is attached."""
+
+    def __init__(self, daemon: DaemonProcess, client: sr.Client) -> None:
+        self.daemon = daemon
+        self.client = client
+
+    def table(self, max_size: int = 100, **options: Any) -> TableHandle:
+        options = {"max_streams": 4, "max_sessions": 16, **options}
+        self.client.create_tables([sr.Table("replay", COLUMNS, max_size, **options)])
+        return self.client.table("replay")
+
+    def queue(self, max_size: int, **options: Any) -> TableHandle:
+        options = {"max_streams": 4, "max_sessions": 16, **options}
+        self.client.create_tables([sr.Table.queue("replay", COLUMNS, max_size, **options)])
+        return self.client.table("replay")
+
+
+@pytest.fixture
+def scene(daemon: DaemonProcess, client: sr.Client) -> Iterator[Scene]:
+    scene = Scene(daemon, client)
+    yield scene
+    assert check(client.table("replay")) == []
+
+
+def died_with_the_daemon_down(scene: Scene, child: Child) -> None:
+    """The child has said what it holds: the daemon dies first, so that it hears of nothing."""
+    child.receive()
+    scene.daemon.kill()
+    child.kill()
+
+
+def take_all_chunks(table: TableHandle) -> list[Writer]:
+    """Writers that hold every chunk there is, of one step each, in their histories."""
+    writers = []
+    for _ in range(2):
+        writers.append(table.writer(history=20))
+        try:
+            for number in range(20):
+                writers[-1].append(step(number), timeout_s=0.0)
+        except sr.RateLimitTimeout:
+            break
+    assert table._arena.stats()["free_chunks"] == 0
+    return writers
+
+
+@pytest.mark.crash
+def test_streams_of_the_dead_come_back_to_who_opens_one(scene: Scene, fork: Fork) -> None:
+    table = scene.table(max_streams=3)
+
+    def hoard(pipe: Any) -> None:
+        writers = [table.writer(history=2) for _ in range(3)]
+        for number, writer in enumerate(writers):
+            writer.append(step(number))
+        pipe.send()
+        pipe.recv()
+
+    died_with_the_daemon_down(scene, fork(hoard))
+    table.insert(step(7))
+    assert numbers(table.sample(1)).tolist() == [7]
+
+
+@pytest.mark.crash
+def test_chunks_and_half_written_steps_of_the_dead_come_back_to_who_needs_room(scene: Scene, fork: Fork) -> None:
+    table = scene.queue(1, chunk_steps=1, capacity_steps=1)
+
+    def hoard(pipe: Any) -> None:
+        half = table.writer(history=1)
+        half.append({"n": 77}, partial=True)  # a step that is never finished
+        writers = take_all_chunks(table)
+        pipe.send(len(writers))
+        pipe.recv()
+
+    died_with_the_daemon_down(scene, fork(hoard))
+    assert table._arena.stats()["free_chunks"] == 0
+    for number in range(5):
+        table.insert(step(number), timeout_s=WAIT_S)
+        assert numbers(table.sample(1, timeout_s=WAIT_S)).tolist() == [number]
+
+
+@pytest.mark.crash
+def test_chunks_that_a_dead_reader_looked_at_come_back_and_until_then_are_all_that_is_withheld(
+    scene: Scene, fork: Fork
+) -> None:
+    table = scene.table(4, sampler=sr.selectors.Fifo(), chunk_steps=1, capacity_steps=4)
+    table.insert_batch(steps(range(4)))
+
+    def look(pipe: Any) -> None:
+        with table.view(1) as items:
+            pipe.send(int(items[0].data["n"]))
+            pipe.recv()
+
+    child = fork(look)
+    seen = child.receive()
+    child.signal(signal.SIGSTOP)
+    for number in range(10, 60):
+        table.insert(step(number), timeout_s=WAIT_S)  # the stopped reader's chunk is missing, no other
+    assert sorted(numbers(table.sample(50)).tolist())[0] > seen
+    scene.daemon.kill()
+    child.kill()
+    writers = take_all_chunks(table)
+    with pytest.raises(sr.RateLimitTimeout):  # who waits for a chunk takes back what the dead had
+        writers[-1].append(step(1), timeout_s=1.5)
+    assert table._arena.stats()["retired_chunks"] == 0
+    for writer in writers:
+        writer.close()
+
+
+@pytest.mark.crash
+def test_a_sleep_of_the_dead_keeps_no_wake_from_the_living(scene: Scene, fork: Fork) -> None:
+    table = scene.queue(4)
+
+    def wait(pipe: Any) -> list[int]:
+        pipe.send()
+        return [int(n) for n in numbers(table.sample(1))]
+
+    dead, living = fork(wait), fork(wait)
+    for child in (dead, living):
+        child.receive()
+    eventually(lambda: table.info().blocked_samples == 2)
+    scene.daemon.kill()
+    dead.kill()
+    table.insert(step(3))
+    assert living.result() == [3]
+
+
+# --- the lock --------------------------------------------------------------------------------------------------------
+
+
+def stop_in_a_hold(child: Child, table: TableHandle) -> None:
+    """Stops a child that looks through its whole arena again and again while it has the lock."""
+    while True:
+        child.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        if (table._arena.lock_holder() or {}).get("pid") == child.pid:
+            return
+        child.signal(signal.SIGCONT)
+        os.sched_yield()
+
+
+def look_for_ever(table: TableHandle) -> Work:
+    def look(pipe: Any) -> None:
+        arena = table._client._attach("replay").arena
+        arena.check()
+        pipe.send()
+        while True:
+            arena.check()
+
+    return look
+
+
+@pytest.mark.crash
+def test_a_stopped_holder_is_waited_for_and_the_log_says_which_pid_holds_the_lock_and_since_when(
+    scene: Scene, fork: Fork, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = scene.table(20_000)
+    table.insert_batch(steps(np.arange(20_000)))
+    child = fork(look_for_ever(table))
+    child.receive()
+    stop_in_a_hold(child, table)
+    with caplog.at_level(logging.WARNING, "shmreplay"), concurrent.futures.ThreadPoolExecutor(1) as pool:
+        call = pool.submit(table.insert, step(5))
+        eventually(lambda: f"process {child.pid}" in caplog.text)
+        with pytest.raises(sr.ShmReplayError, match=f"{child.pid}"):
+            table.insert(step(6), timeout_s=1.5)
+        assert not call.done()
+        child.signal(signal.SIGCONT)
+        assert call.result(WAIT_S) > 0
+    assert "has held the arena's lock for 1 s in one hold, and is stopped (state T)" in caplog.text
+    child.kill()
+
+
+@pytest.mark.crash
+def test_the_lock_of_a_dead_holder_is_had_by_the_next_and_by_the_next_daemon(scene: Scene, fork: Fork) -> None:
+    table = scene.table(20_000)
+    table.insert_batch(steps(np.arange(20_000)))
+    before = table._arena.stats()["recoveries"]
+    children = [fork(look_for_ever(table)) for _ in range(2)]
+    for child in children:
+        child.receive()
+    stop_in_a_hold(children[0], table)
+    children[0].kill()
+    table.insert(step(20_001))
+    assert table._arena.stats()["recoveries"] == before + 1
+    stop_in_a_hold(children[1], table)
+    scene.daemon.kill()
+    children[1].kill()
+    scene.daemon.start()
+    eventually(
+        lambda: {entry["pid"] for entry in scene.client.stats()["arenas"]["replay"]["sessions"]} == {os.getpid()}
+    )
+    assert len(table) == 20_000
+
+
+@pytest.mark.crash
+def test_a_daemon_starts_beside_a_stopped_holder_and_serves_the_other_arenas(scene: Scene, fork: Fork) -> None:
+    table = scene.table(20_000)
+    scene.client.create_tables([sr.Table("other", COLUMNS, 10, max_streams=4, max_sessions=8)])
+    table.insert_batch(steps(np.arange(20_000)))
+    child = fork(look_for_ever(table))
+    child.receive()
+    stop_in_a_hold(child, table)
+    scene.daemon.kill()
+    scene.daemon.start()
+    other = scene.client.table("other")
+    other.insert(step(1))
+    assert sorted(scene.client.tables()) == ["other", "replay"]
+    child.signal(signal.SIGCONT)
+    table.insert(step(2), timeout_s=WAIT_S)
+    child.kill()
