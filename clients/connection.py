@@ -119,17 +119,21 @@ class Connection:
         takes_fds: bool = False,
         is_repeatable: bool = True,
         waits_for_daemon: bool = True,
+        on_progress: Callable[[str], None] | None = None,
     ) -> Reply:
         """Sends a request and returns the reply, connecting anew if the daemon was restarted since the last one.
 
         Raises the error that the daemon answers, DaemonUnavailable if it is gone or silent, RequestTimeout if it has
-        not finished within `timeout_s`. After a Ctrl-C the daemon may still finish what was asked.
+        not finished within `timeout_s`. After a Ctrl-C the daemon may still finish what was asked. `on_progress` is
+        called about every second with how far it is.
         """
         message = {"command": command, **(fields or {})}
         line = self._own_line()
         with line.lock:
             patience_s = self.timeout_s if waits_for_daemon else 0.0
-            reply = self._exchange(line, message, Deadline(timeout_s), patience_s, takes_fds, is_repeatable)
+            reply = self._exchange(
+                line, message, Deadline(timeout_s), patience_s, takes_fds, is_repeatable, on_progress
+            )
         raise_answered_error(reply.fields)
         return reply
 
@@ -141,6 +145,7 @@ class Connection:
         patience_s: float | None,
         takes_fds: bool,
         is_repeatable: bool,
+        on_progress: Callable[[str], None] | None,
     ) -> Reply:
         patience = Deadline(patience_s)
         fresh_failures = 0
@@ -148,7 +153,7 @@ class Connection:
             is_fresh = self._ensure_connected(line, patience if fresh_failures else Deadline(patience_s))
             assert line.sock is not None
             try:
-                answer, fds = self._ask(line.sock, message, deadline, takes_fds)
+                answer, fds = self._ask(line.sock, message, deadline, takes_fds, on_progress)
                 return Reply(answer, fds, _owner_ids(line.sock, line.hello))
             except DaemonUnavailable:
                 self._hang_up(line)
@@ -166,7 +171,12 @@ class Connection:
                 raise
 
     def _ask(
-        self, sock: socket.socket, message: Message, deadline: Deadline, takes_fds: bool
+        self,
+        sock: socket.socket,
+        message: Message,
+        deadline: Deadline,
+        takes_fds: bool,
+        on_progress: Callable[[str], None] | None,
     ) -> tuple[Message, list[int]]:
         """One request and its answer. A daemon that refuses a message half-way has said why before it closed."""
         try:
@@ -183,6 +193,8 @@ class Connection:
             if "progress" not in answer:
                 return answer, fds
             progress = str(answer["progress"])
+            if on_progress is not None:
+                on_progress(progress)
             if not is_logged and time.monotonic() - started > LOG_AFTER_S:
                 is_logged = True
                 logger.warning("%s has waited %g s for the daemon: %s", message["command"], LOG_AFTER_S, progress)

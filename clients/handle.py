@@ -162,10 +162,11 @@ class Handle:
             )
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or ValueError
-        if status == _core.STATUS_ARENA_FULL:
-            message = f"{message}: {explain_chunks(self._arena)}"
-        is_lock = status == _core.STATUS_LOCK_TIMEOUT
-        details = explain_lock(self._arena) if is_lock else self._limits_named(message)
+        details = self._limits_named(message)
+        if status == _core.STATUS_LOCK_TIMEOUT:
+            details = explain_lock(self._arena)
+        elif status == _core.STATUS_ARENA_FULL:
+            details = f": {explain_chunks(self._arena)}{details}"
         raise_with(error(f"{self._where}: {call}: {message}{details}"), **parts)
 
     def _limits_named(self, message: str) -> str:

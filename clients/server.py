@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import select
@@ -22,6 +23,8 @@ from shmreplay.protocol import embedded_socket_path
 from shmreplay.segments import SegmentStore, embedded_instance, lock_name
 from shmreplay.tables import Table
 
+logger = logging.getLogger("shmreplay")
+
 TAIL_BYTES = 4096
 STOP_TIMEOUT_S = 15.0  # longer than the daemon waits for an arena whose lock holder is stopped
 
@@ -31,12 +34,18 @@ class Server:
 
     Args:
         tables: created before this returns.
+        checkpoint_dir: where `client.checkpoint()` saves, and keeps the newest two. One directory a server.
+        restore: a checkpoint, or a directory of which the newest whole one is taken. Its tables are there when this
+            returns, and those of `tables` that are not in it. Keys given out before still name the same items.
+        limiters: of restored tables: "checkpoint" keeps them as they were saved, "config" takes those of `tables`.
+            What differs is logged either way.
         directory: keep the segments on this tmpfs instead of /dev/shm.
         timeout_s: how long the daemon may take to start; creating the tables is not counted.
 
     Raises:
         DaemonUnavailable: the daemon did not start; the text ends with what it said.
         ShmReplayError, ValueError: the tables cannot be created. The daemon is stopped again.
+        CheckpointFailed: the checkpoint is damaged (then a DamagedCheckpoint), or there is none.
         TypeError: `tables` is no list of Tables.
 
     Other processes reach it with `shmreplay.connect(server.address)` as long as this one lives. Forked children may use
@@ -49,19 +58,18 @@ class Server:
         *,
         checkpoint_dir: str | None = None,
         restore: str | None = None,
+        limiters: str = "checkpoint",
         directory: str | None = None,
         timeout_s: float = 30.0,
     ) -> None:
-        if checkpoint_dir is not None or restore is not None:
-            raise ShmReplayError("checkpoints are not supported yet: leave out checkpoint_dir and restore")
         tables = check_tables("Server", tables)
-        self._daemon = _Daemon(directory, timeout_s)
+        self._daemon = _Daemon(directory, checkpoint_dir, timeout_s)
         # Also runs when this object is collected, as in a notebook cell that is run again, and at interpreter exit.
         self._finalizer = weakref.finalize(self, self._daemon.stop)
         try:
-            if tables:
+            if tables or restore is not None:
                 with self.client() as client:
-                    client.create_tables(tables)
+                    _fill(client, tables, restore, limiters)
         except BaseException:
             self.close()
             raise
@@ -105,10 +113,23 @@ class Server:
         return f"<shmreplay.Server {self.address}{'' if self._finalizer.alive else ' closed'}>"
 
 
+def _fill(client: Client, tables: list[Table], restore: str | None, limiters: str) -> None:
+    """Restores, then creates those tables that the checkpoint did not have."""
+    restored: list[str] = []
+    if restore is not None:
+        found = client.restore(restore, tables, limiters=limiters)
+        restored = found["tables"]
+        for note in found["notes"]:
+            logger.warning("restored %s: %s", found["path"], note)
+    missing = [table for table in tables if table.name not in restored]
+    if missing:
+        client.create_tables(missing)
+
+
 class _Daemon:
     """The child process, and what may be left of it."""
 
-    def __init__(self, directory: str | None, timeout_s: float) -> None:
+    def __init__(self, directory: str | None, checkpoint_dir: str | None, timeout_s: float) -> None:
         self._owner_pid = os.getpid()
         self._store = SegmentStore(directory)
         self._instance = embedded_instance(self._owner_pid, secrets.token_hex(6))
@@ -118,7 +139,7 @@ class _Daemon:
         self._last_words: str | None = None  # what the log ended with, once its descriptor is closed
         ready, ready_for_child = os.pipe()
         try:
-            self.process = self._start(directory, ready_for_child)
+            self.process = self._start(directory, checkpoint_dir, ready_for_child)
         except BaseException:
             os.close(ready)
             os.close(self._log_fd)
@@ -133,13 +154,15 @@ class _Daemon:
         finally:
             os.close(ready)
 
-    def _start(self, directory: str | None, ready_fd: int) -> subprocess.Popen[bytes]:
+    def _start(self, directory: str | None, checkpoint_dir: str | None, ready_fd: int) -> subprocess.Popen[bytes]:
         if not sys.executable:
             raise DaemonUnavailable("sys.executable is empty, so no shmreplayd can be started; start one beforehand")
         command = [sys.executable, "-m", "shmreplay.daemon", "--embedded", "--socket", self.socket]
         command += ["--instance", self._instance, "--parent-pid", str(os.getpid()), "--ready-fd", str(ready_fd)]
         if directory is not None:
             command += ["--directory", directory]
+        if checkpoint_dir is not None:
+            command += ["--checkpoint-dir", os.path.abspath(checkpoint_dir)]
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

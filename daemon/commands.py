@@ -11,6 +11,7 @@ from typing import Any
 from shmreplay import rate_limiters
 from shmreplay.daemon.access import Peer
 from shmreplay.daemon.arena import ManagedArena
+from shmreplay.daemon.checkpoint import Checkpoints
 from shmreplay.daemon.reaper import ClientProcess, Session
 from shmreplay.daemon.registry import OnProgress, Registry
 from shmreplay.daemon.workers import Workers
@@ -49,11 +50,13 @@ class Commands:
         instance: str,
         num_clients: Callable[[], int],
         stop: Callable[[str], None],
+        checkpoints: Checkpoints,
     ) -> None:
         self._registry = registry
         self._workers = workers
         self._instance = instance
         self._stop = stop
+        self._checkpoints = checkpoints
         self._started = time.monotonic()
         self._num_clients = num_clients
         self._by_name: dict[str, Command] = {
@@ -66,6 +69,8 @@ class Commands:
             "set_rate_limiter": self._set_rate_limiter,
             "pause": self._pause,
             "resume": self._resume,
+            "checkpoint": self._checkpoint,
+            "restore": self._restore,
             "stats": self._stats,
             "shutdown": self._shutdown,
         }
@@ -149,6 +154,19 @@ class Commands:
         await self._registry.on_table(arena, index, method, *arguments, timeout_s)
         return Answer()
 
+    async def _checkpoint(self, request: Message, caller: Caller) -> Answer:
+        return Answer({"path": await self._checkpoints.save(caller.on_progress)})
+
+    async def _restore(self, request: Message, caller: Caller) -> Answer:
+        if caller.peer.uid not in (os.geteuid(), 0):  # it reads a file of the caller's choice
+            raise PermissionError(f"only uid {os.geteuid()}, which runs this shmreplayd, may restore a checkpoint")
+        wires = request.get("tables", [])
+        if not isinstance(wires, list):
+            raise ProtocolError("restore: tables is no list")
+        asked = await self._workers.run(lambda: [Table.from_wire(wire) for wire in wires])
+        path, limiters = _text(request, "path"), _text(request, "limiters")
+        return Answer(await self._checkpoints.restore(path, asked, limiters, caller.on_progress))
+
     async def _stats(self, request: Message, caller: Caller) -> Answer:
         arenas = {}
         for arena in self._registry.arenas:
@@ -162,6 +180,7 @@ class Commands:
             "clients": self._num_clients(),
             "processes": len(reaper.processes),
             "deaths": reaper.num_deaths,
+            "checkpoint": self._checkpoints.last,
         }
         return Answer({"daemon": daemon, "arenas": arenas})
 

@@ -7,8 +7,9 @@ import grp
 import os
 import resource
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from shmreplay.daemon.checkpoint import CheckpointOptions
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import default_socket_paths, package_version, socket_path
 from shmreplay.segments import check_name
@@ -32,6 +33,8 @@ class DaemonConfig:
     ready_fd: int | None = None
     log_level: str = "INFO"
     max_clients: int = 1024
+    checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
+    restore: bool = False
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> DaemonConfig:
@@ -40,6 +43,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> DaemonConfig:
     options = parser.parse_args(arguments)
     if options.embedded and options.parent_pid is None:
         parser.error("--embedded needs --parent-pid: an embedded daemon ends with its parent")
+    if options.checkpoint_dir is None and (
+        options.checkpoint_interval or options.checkpoint_at_stop or options.restore
+    ):
+        parser.error("--checkpoint-interval, --checkpoint-at-stop and --restore need --checkpoint-dir")
     try:
         group_id, group_name = _find_group(options.group)
         return DaemonConfig(
@@ -54,6 +61,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> DaemonConfig:
             ready_fd=options.ready_fd,
             log_level=options.log_level or ("WARNING" if options.embedded else "INFO"),
             max_clients=_raise_fd_limit(),
+            checkpoints=CheckpointOptions(
+                directory=options.checkpoint_dir,
+                interval_s=options.checkpoint_interval,
+                keep=options.checkpoint_keep,
+                at_stop=options.checkpoint_at_stop,
+            ),
+            restore=options.restore,
         )
     except ValueError as error:
         parser.error(str(error))
@@ -70,6 +84,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--group", metavar="NAME", help="let members of this group connect (mode 0660); otherwise only this user")
     add("--directory", metavar="DIR", help="keep segments on this tmpfs instead of /dev/shm")
     add("--discard", action="store_true", help="remove segments of this instance that cannot be taken over")
+    saving = parser.add_argument_group("checkpoints")
+    saving.add_argument("--checkpoint-dir", metavar="DIR", help="where they are saved; without it there are none")
+    saving.add_argument("--checkpoint-interval", type=_positive, metavar="S", help="save one every S seconds")
+    saving.add_argument("--checkpoint-keep", type=_count, default=2, metavar="N", help="keep the newest N (default: 2)")
+    saving.add_argument("--checkpoint-at-stop", action="store_true", help="save one before ending, as on SIGTERM")
+    saving.add_argument("--restore", action="store_true", help="begin with the newest one, unless tables are there")
     add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="default: INFO, embedded: WARNING")
     add("--version", action="version", version=f"shmreplayd {package_version()}")
     embedded = parser.add_argument_group("for sr.Server, which starts a daemon of its own")
@@ -77,6 +97,20 @@ def _parser() -> argparse.ArgumentParser:
     embedded.add_argument("--parent-pid", type=int, metavar="N", help="the process that started this one")
     embedded.add_argument("--ready-fd", type=int, metavar="N", help="written to when clients can connect")
     return parser
+
+
+def _positive(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
+    return number
 
 
 def _find_group(name: str | None) -> tuple[int | None, str | None]:

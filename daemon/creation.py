@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from shmreplay import _core
 from shmreplay.daemon.arena import ManagedArena
@@ -26,7 +27,7 @@ class Creation:
         self._instance = instance
         self.tables = tables
         self._group_id = group_id
-        self._native = plan(tables).native()
+        self._native = self._plan()
         sizes = _core.plan_arena(self._native)
         self._index_bytes = store.round_up(sizes["index_bytes"])
         self._data_bytes = store.round_up(sizes["data_bytes"])
@@ -36,6 +37,10 @@ class Creation:
                 "are planned in; huge pages come later, use a tmpfs"
             )
         self._reserved_bytes = 0
+
+    def _plan(self) -> dict[str, Any]:
+        """What the native code lays the segments out by."""
+        return plan(self.tables).native()
 
     @property
     def total_bytes(self) -> int:
@@ -55,6 +60,23 @@ class Creation:
 
         Raises ShmReplayError when there is no room or the name is taken, and then leaves nothing behind.
         """
+        index_fd, data_fd = self._make(promised_bytes, published=True)
+        return self._open(index_fd, data_fd)
+
+    def _open(self, index_fd: int, data_fd: int) -> ManagedArena:
+        try:
+            return ManagedArena(self.arena, self.tables, index_fd, data_fd)
+        except BaseException:
+            self._remove((index_fd, data_fd))
+            raise
+
+    def _remove(self, fds: Sequence[int]) -> None:
+        self._store.remove_arena(self._instance, self.arena)
+        for fd in fds:
+            os.close(fd)
+
+    def _make(self, promised_bytes: Callable[[], int], *, published: bool) -> tuple[int, int]:
+        """Both segments, formatted; `published` says whether a daemon that finds them may take them over."""
         names = ", ".join(repr(table.name) for table in self.tables)
         purpose = f"arena {self.arena!r} (table {names})"
         others = promised_bytes()
@@ -70,8 +92,8 @@ class Creation:
                 self._reserve(fd, num_bytes)
                 set_access(fd, self._group_id)
             index_fd, data_fd = (fd for _, fd in made)
-            _core.format_arena(index_fd, data_fd, self._native, self._instance, self.arena)
-            return ManagedArena(self.arena, self.tables, index_fd, data_fd)
+            _core.format_arena(index_fd, data_fd, self._native, self._instance, self.arena, published)
+            return index_fd, data_fd
         except BaseException:
             for name, fd in made:
                 self._store.unlink(name)

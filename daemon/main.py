@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from shmreplay import _core
 from shmreplay.daemon.access import Access
+from shmreplay.daemon.checkpoint import Checkpoints
 from shmreplay.daemon.commands import Commands
 from shmreplay.daemon.config import DaemonConfig, make_socket_directory, parse_arguments
 from shmreplay.daemon.control import ControlServer, ControlSocket
@@ -62,14 +63,21 @@ class Daemon:
                 remove_remains(store)
             registry = Registry(store, config.instance, config.group_id, self._workers)
             await registry.adopt(discard=config.discard)
+            checkpoints = Checkpoints(registry, self._workers, _label(config), config.checkpoints)
+            if config.restore and not registry.arenas:
+                await checkpoints.restore_newest()
             with contextlib.closing(ControlSocket(config.socket, config.group_id)) as control_socket:
-                server = ControlServer(control_socket, lambda num_clients: self._host(registry, num_clients))
+                server = ControlServer(
+                    control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
+                )
                 server.start(self.fail)
+                checkpoints.start()
                 self._announce()
                 await self._stopped.wait()
                 await server.stop_accepting()
             if self._failure is not None:
                 raise ShmReplayError(self._failure)
+            await checkpoints.close()
             await registry.close()
             await server.close()
 
@@ -81,9 +89,9 @@ class Daemon:
         if parent is not None and not watch_parent(parent, lambda: self.stop(f"parent process {parent} has ended")):
             raise ShmReplayError(f"parent process {parent} has ended already")
 
-    def _host(self, registry: Registry, num_clients: Callable[[], int]) -> Host:
+    def _host(self, registry: Registry, checkpoints: Checkpoints, num_clients: Callable[[], int]) -> Host:
         config = self._config
-        commands = Commands(registry, self._workers, config.instance, num_clients, self.stop)
+        commands = Commands(registry, self._workers, config.instance, num_clients, self.stop, checkpoints)
         access = Access(config.group_id, config.group_name)
         return Host(commands, access, registry.reaper, self._workers, config.instance, config.max_clients, num_clients)
 
@@ -94,6 +102,11 @@ class Daemon:
         if config.ready_fd is not None:
             os.write(config.ready_fd, b"ready\n")
             os.close(config.ready_fd)
+
+
+def _label(config: DaemonConfig) -> str:
+    """What this daemon's checkpoints are named by: an embedded one has another instance every time it is started."""
+    return "embedded" if config.embedded else config.instance
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

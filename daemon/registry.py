@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shmreplay import _core
+from shmreplay.checkpoint_file import CheckpointReader
 from shmreplay.daemon.adoption import Adoption
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.daemon.creation import Creation
 from shmreplay.daemon.reaper import ClientProcess, Reaper, Session
+from shmreplay.daemon.restoration import Restoration
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError, TableNotFound
 from shmreplay.plan import by_arena
@@ -34,7 +36,7 @@ class Registry:
         self._group_id = group_id
         self._workers = workers
         self._arenas: dict[str, ManagedArena] = {}
-        self._creations: dict[Creation, asyncio.Future[ManagedArena]] = {}
+        self._creations: dict[Creation, asyncio.Future[Any]] = {}
         self._is_closing = False
         self.reaper = Reaper(self._close_session)
 
@@ -92,7 +94,8 @@ class Registry:
             raise ShmReplayError(f"arena {name!r} was not created: the daemon is stopping")
         on_progress(creation.describe)
         self._creations[creation] = asyncio.ensure_future(self._create(creation))
-        return await asyncio.shield(self._creations[creation])
+        arena: ManagedArena = await asyncio.shield(self._creations[creation])
+        return arena
 
     async def _create(self, creation: Creation) -> ManagedArena:
         """A task of its own: it ends, and its arena is registered, even if the client that asked has gone."""
@@ -113,7 +116,10 @@ class Registry:
         return None
 
     def _promised(self, but: Creation) -> int:
-        return sum(creation.missing_bytes for creation in list(self._creations) if creation is not but)
+        return self._promised_but([but])
+
+    def _promised_but(self, but: Sequence[Creation]) -> int:
+        return sum(creation.missing_bytes for creation in list(self._creations) if creation not in but)
 
     def _is_there(self, name: str, tables: list[Table]) -> bool:
         """Whether exactly these tables exist. Raises ValueError if some of them exist, or with other specs."""
@@ -132,6 +138,54 @@ class Registry:
                 f"{', '.join(missing)} cannot be added to it: tables that share an arena are created together"
             )
         return True
+
+    # --- restoring -----------------------------------------------------------------------------------------------
+
+    async def restore(
+        self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
+    ) -> tuple[list[str], list[str]]:
+        """Restores every arena of a checkpoint: all of them, or none. Returns the tables' names, and notes on them.
+
+        Raises DamagedCheckpoint, ValueError if one of its tables is there already or differs from the one asked for,
+        ShmReplayError if there is no room.
+        """
+        reader = await self._workers.run(CheckpointReader, path)
+        try:
+            by_name = {table.name: table for table in asked}
+            work = Restoration(reader, self._store, self._instance, self._group_id, by_name, limiters)
+            self._check_absent(work)
+        except BaseException:
+            reader.close()
+            raise
+        on_progress(work.describe)
+        task = asyncio.ensure_future(self._restore(work))
+        await asyncio.shield(task)
+        return [table.name for table in work.tables], work.notes
+
+    def _check_absent(self, work: Restoration) -> None:
+        if self._is_closing:
+            raise ShmReplayError("nothing was restored: the daemon is stopping")
+        arenas = {arena.name for arena in self._arenas.values()} | {creation.arena for creation in self._creations}
+        there = {table.name for arena in self._arenas.values() for table in arena.tables}
+        there |= {table.name for creation in self._creations for table in creation.tables}
+        for arena in work.arenas:
+            found = sorted(there & {table.name for table in arena.tables})
+            if found or arena.arena in arenas:
+                what = f"table {found[0]!r}" if found else f"arena {arena.arena!r}"
+                raise ValueError(f"{what} is there already; drop it before it is restored from a checkpoint")
+
+    async def _restore(self, work: Restoration) -> None:
+        """A task of its own, as a creation is."""
+        future = asyncio.ensure_future(self._workers.run(work.run, lambda: self._promised_but(work.arenas)))
+        for creation in work.arenas:
+            self._creations[creation] = future
+        try:
+            for arena in await future:
+                self._arenas[arena.name] = arena
+        finally:
+            for creation in work.arenas:
+                del self._creations[creation]
+        log.info("restored: %s", ", ".join(repr(table.name) for table in work.tables) or "a checkpoint without tables")
 
     # --- adopting ------------------------------------------------------------------------------------------------
 

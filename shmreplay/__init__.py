@@ -36,7 +36,9 @@ from shmreplay.clients.view import View
 from shmreplay.clients.writer import Writer
 from shmreplay.errors import (
     ArenaFull,
+    CheckpointFailed,
     DaemonUnavailable,
+    DamagedCheckpoint,
     InternalError,
     LayoutMismatch,
     RateLimitTimeout,
@@ -60,8 +62,10 @@ __all__ = [
     "ArenaFull",
     "ArraySpec",
     "Batch",
+    "CheckpointFailed",
     "Client",
     "DaemonUnavailable",
+    "DamagedCheckpoint",
     "Episode",
     "InternalError",
     "LayoutMismatch",

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "binding/arena_handle.h"
+#include "binding/checkpoint_handle.h"
 #include "binding/extend_call.h"
 #include "binding/table_handle.h"
 #include "binding/vector_handle.h"
@@ -95,6 +96,8 @@ void translate(const std::exception_ptr& p, void*) {
                      ") and marked failed; restart the daemon with --discard, or restore a checkpoint").c_str());
   } catch (const AttachError& e) {
     PyErr_SetString(error_class(e.kind == AttachError::Kind::kLayout ? "LayoutMismatch" : "SegmentFailed").ptr(), e.what());
+  } catch (const RestoreError& e) {
+    PyErr_SetString(error_class("DamagedCheckpoint").ptr(), e.what());
   } catch (const std::system_error& e) {
     PyErr_SetObject(PyExc_OSError, nb::make_tuple(e.code().value(), e.what()).ptr());
   }
@@ -143,11 +146,12 @@ NB_MODULE(_core, m) {
 
   m.def("layout_hash", &layout_hash, "Hash of the segment's layout, the lock and the C library.");
   m.def("plan_arena", &plan, "native"_a, "Sizes of an arena, in bytes.");
-  m.def("format_arena", [](int index_fd, int data_fd, nb::dict native, const std::string& instance, const std::string& name) {
+  m.def("format_arena", [](int index_fd, int data_fd, nb::dict native, const std::string& instance, const std::string& name,
+                           bool published) {
     const ArenaSpec spec = arena_spec(native);
     const GilRelease release;
-    Arena::format(index_fd, data_fd, spec, instance, name);
-  }, "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "Lays out an empty arena in two segments of the planned sizes.");
+    Arena::format(index_fd, data_fd, spec, instance, name, published);
+  }, "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "published"_a = true, "Lays out an empty arena in two segments of the planned sizes.");
   m.def("inspect_header", &header, "index_fd"_a, "What the header of an index segment says; never raises for a damaged one.");
   m.def("prove_robust_lock", &prove_robust_lock, nb::call_guard<GilRelease>(),
         "Forks a child that dies inside a lock; RuntimeError where its death is not reported.");
@@ -155,7 +159,8 @@ NB_MODULE(_core, m) {
   m.def("process_start_time", &process_start_time, "pid"_a, "Clock ticks since boot; 0 if unreadable.");
 
   nb::class_<ArenaHandle>(m, "Arena", "A mapped arena. Calls that wait release the GIL and honour signals.")
-      .def(nb::init<int, int, int64_t, uint32_t>(), "index_fd"_a, "data_fd"_a, "session"_a = -1, "generation"_a = 0)
+      .def(nb::init<int, int, int64_t, uint32_t, bool>(), "index_fd"_a, "data_fd"_a, "session"_a = -1, "generation"_a = 0,
+           "published"_a = true)
       .def_prop_ro("instance", [](const ArenaHandle& a) { return a.get().instance(); })
       .def_prop_ro("name", [](const ArenaHandle& a) { return a.get().name(); })
       .def_prop_ro("specs", [](const ArenaHandle& a) { const std::string& s = a.get().specs(); return nb::bytes(s.data(), s.size()); })
@@ -171,6 +176,7 @@ NB_MODULE(_core, m) {
       .def("names_chunks", &ArenaHandle::names_chunks)
       .def("check", &ArenaHandle::check, "timeout_s"_a.none() = nb::none())
       .def("rebuild", &ArenaHandle::rebuild, "timeout_s"_a.none() = nb::none())
+      .def("publish", [](const ArenaHandle& a) { a.get().publish(); })
       .def("stats", &ArenaHandle::stats)
       .def("mlock_index", [](const ArenaHandle& a) { return a.get().mlock_index(); })
       .def("close", &ArenaHandle::close)
@@ -178,6 +184,22 @@ NB_MODULE(_core, m) {
 
   nb::class_<BatchLayout>(m, "BatchLayout", "Which outputs a batch shows, and how they lie.")
       .def(nb::init<uint32_t, nb::list, nb::bytes, bool>(), "num_outputs"_a, "outputs"_a, "names"_a, "time_major"_a);
+
+  nb::class_<CheckpointSaveHandle>(m, "CheckpointSave", "An arena as it is at one instant, slice by slice.")
+      .def(nb::init<const ArenaHandle&>(), "arena"_a, nb::keep_alive<1, 2>())
+      .def("take", &CheckpointSaveHandle::take, "session"_a, "generation"_a, "timeout_s"_a.none())
+      .def("state", &CheckpointSaveHandle::state)
+      .def("fill", &CheckpointSaveHandle::fill, "buffer"_a, "timeout_s"_a.none())
+      .def_prop_ro("was_given_up", &CheckpointSaveHandle::was_given_up)
+      .def_prop_ro("total_bytes", &CheckpointSaveHandle::total_bytes)
+      .def_prop_ro("chunks_taken", &CheckpointSaveHandle::chunks_taken)
+      .def("close", &CheckpointSaveHandle::close);
+
+  nb::class_<RestorerHandle>(m, "Restorer", "Fills a freshly formatted arena, unpublished, with a checkpoint's parts.")
+      .def(nb::init<const ArenaHandle&>(), "arena"_a, nb::keep_alive<1, 2>())
+      .def("set_state", &RestorerHandle::set_state, "state"_a)
+      .def("put", &RestorerHandle::put, "part"_a, "table"_a, "buffer"_a)
+      .def("finish", &RestorerHandle::finish, "timeout_s"_a.none());
 
   nb::class_<TableHandle>(m, "Table", "One table of a mapped arena.")
       .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none())

@@ -5,7 +5,7 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 3
+LAYOUT_VERSION: int = 4
 
 MAX_PRIORITY: float = 1e+280
 
@@ -65,7 +65,7 @@ def layout_hash() -> int:
 def plan_arena(native: dict[Any, Any]) -> dict[Any, Any]:
     """Sizes of an arena, in bytes."""
 
-def format_arena(index_fd: int, data_fd: int, native: dict[Any, Any], instance: str, name: str) -> None:
+def format_arena(index_fd: int, data_fd: int, native: dict[Any, Any], instance: str, name: str, published: bool = True) -> None:
     """Lays out an empty arena in two segments of the planned sizes."""
 
 def inspect_header(index_fd: int) -> dict[Any, Any]:
@@ -87,7 +87,7 @@ def process_start_time(pid: int) -> int:
 class Arena:
     """A mapped arena. Calls that wait release the GIL and honour signals."""
 
-    def __init__(self, index_fd: int, data_fd: int, session: int = -1, generation: int = 0) -> None: ...
+    def __init__(self, index_fd: int, data_fd: int, session: int = -1, generation: int = 0, published: bool = True) -> None: ...
 
     @property
     def instance(self) -> str: ...
@@ -125,6 +125,8 @@ class Arena:
 
     def rebuild(self, timeout_s: object | None = None) -> None: ...
 
+    def publish(self) -> None: ...
+
     def stats(self) -> dict[Any, Any]: ...
 
     def mlock_index(self) -> bool: ...
@@ -137,6 +139,41 @@ class BatchLayout:
     """Which outputs a batch shows, and how they lie."""
 
     def __init__(self, num_outputs: int, outputs: list[Any], names: bytes, time_major: bool) -> None: ...
+
+class CheckpointSave:
+    """An arena as it is at one instant, slice by slice."""
+
+    def __init__(self, arena: Arena) -> None: ...
+
+    def take(self, session: int, generation: int, timeout_s: object | None) -> bool: ...
+
+    def state(self) -> dict[Any, Any]: ...
+
+    def fill(self, buffer: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    @property
+    def was_given_up(self) -> bool: ...
+
+    @property
+    def total_bytes(self) -> int: ...
+
+    @property
+    def chunks_taken(self) -> int: ...
+
+    def close(self) -> None: ...
+
+class Restorer:
+    """
+    Fills a freshly formatted arena, unpublished, with a checkpoint's parts.
+    """
+
+    def __init__(self, arena: Arena) -> None: ...
+
+    def set_state(self, state: dict[Any, Any]) -> None: ...
+
+    def put(self, part: int, table: int, buffer: object) -> None: ...
+
+    def finish(self, timeout_s: object | None) -> None: ...
 
 class Table:
     """One table of a mapped arena."""

@@ -28,6 +28,6 @@ def _drop(store: SegmentStore, names: SegmentNames) -> None:
         for name in (names.index, names.data):
             fds.append(store.open(name))
             stack.callback(os.close, fds[-1])
-        arena = _core.Arena(*fds)
+        arena = _core.Arena(fds[0], fds[1])
         stack.callback(arena.close)
         arena.drop(DROP_TIMEOUT_S)

@@ -81,6 +81,14 @@ class SessionLost(ShmReplayError):
     """This process's session was taken back; nothing it had committed is lost. Connect anew."""
 
 
+class CheckpointFailed(ShmReplayError):
+    """No checkpoint was saved, or none restored; the text says why. What was there before is still there."""
+
+
+class DamagedCheckpoint(CheckpointFailed):
+    """A checkpoint is not what was written; the text names the file, the section and its offset."""
+
+
 class InternalError(ShmReplayError):
     """A fault of shmreplay itself, never of the caller. The text ends with "please report"."""
 
@@ -104,6 +112,8 @@ _BY_NAME: dict[str, type[Exception]] = {
         LayoutMismatch,
         SegmentFailed,
         SessionLost,
+        CheckpointFailed,
+        DamagedCheckpoint,
         InternalError,
         ValueError,
         TypeError,

@@ -71,6 +71,20 @@ def check_room(needed_bytes: int, directory: str, purpose: str, proc: str = "/pr
         )
 
 
+def check_memory(needed_bytes: int, purpose: str, proc: str = "/proc") -> None:
+    """Raises ShmReplayError unless this process may take `needed_bytes` more of memory of its own.
+
+    The error says needed, total and free of the narrowest bound, and what to do.
+    """
+    short = [room for room in (*_free_memory(proc), *_cgroup_rooms(proc)) if room.free_bytes < needed_bytes]
+    if short:
+        room = min(short, key=lambda room: room.free_bytes)
+        raise ShmReplayError(
+            f"{purpose} needs {show_bytes(needed_bytes)} of memory, but {room.name} has {show_bytes(room.total_bytes)} "
+            f"in all and {show_bytes(room.free_bytes)} free; {room.remedy}"
+        )
+
+
 def rooms(directory: str, proc: str = "/proc") -> list[Room]:
     """Every bound on new segments in the directory. Raises ShmReplayError if it is not on a file system of memory."""
     mount = mount_of(directory, proc)

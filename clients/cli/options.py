@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 
@@ -16,6 +17,11 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=float, default=2.0, metavar="S", help="wait so long for a daemon (default: 2)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def show_progress(text: str) -> None:
+    """Tells on stderr how far a request is."""
+    print(text, file=sys.stderr)
 
 
 def format_rows(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -15,8 +15,9 @@ namespace shmreplay {
 
 class ArenaHandle {
  public:
-  ArenaHandle(int index_fd, int data_fd, int64_t session, uint32_t generation)
-      : arena_(std::make_shared<Arena>(index_fd, data_fd, session < 0 ? kNone : static_cast<uint32_t>(session), generation)) {}
+  ArenaHandle(int index_fd, int data_fd, int64_t session, uint32_t generation, bool published)
+      : arena_(std::make_shared<Arena>(index_fd, data_fd, session < 0 ? kNone : static_cast<uint32_t>(session), generation,
+                                       published)) {}
 
   const std::shared_ptr<Arena>& shared() const {
     if (arena_ == nullptr) raise_error("ShmReplayError", "the arena is closed");

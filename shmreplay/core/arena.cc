@@ -79,7 +79,7 @@ std::string boot_id() {
   return text;
 }
 
-Arena::Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation)
+Arena::Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation, bool published)
     : session_(session),
       generation_(generation),
       pid_(static_cast<uint32_t>(getpid())),
@@ -87,7 +87,7 @@ Arena::Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation)
       fork_epoch_(fork_epoch.load(std::memory_order_relaxed)) {
   try {
     map(index_fd, data_fd);
-    check_header();
+    check_header(published);
     copy_facts();
     populate();
   } catch (...) {
@@ -102,6 +102,8 @@ Arena::~Arena() {
   munmap(data_, data_bytes_);
 }
 
+void Arena::publish() const { header().ready.store(1, std::memory_order_release); }  // SYNC POINT with check_header
+
 bool Arena::forked() const { return fork_epoch.load(std::memory_order_relaxed) != fork_epoch_; }
 
 void Arena::map(int index_fd, int data_fd) {
@@ -113,11 +115,12 @@ void Arena::map(int index_fd, int data_fd) {
   data_ = map_shared(data_fd, data_bytes_, "data");
 }
 
-void Arena::check_header() const {
+void Arena::check_header(bool published) const {
   const Header& h = header();
   expect(h.magic == kMagic, "index segment: not a shmreplay segment (magic " + hex(h.magic) + ")");
-  // SYNC POINT with Formatter: `ready` is stored last, with release; what it covers is whole when it is seen.
-  expect(h.ready.load(std::memory_order_acquire) == 1, "index segment: its daemon died before it was ready");
+  // SYNC POINT with Formatter and publish(): `ready` is stored last, with release; what it covers is whole when it is seen.
+  expect(h.ready.load(std::memory_order_acquire) == (published ? 1u : 0u),
+         published ? "index segment: its daemon died before it was ready" : "index segment: it is in use already");
   expect(h.layout_version == kLayoutVersion && h.layout_hash == shmreplay::layout_hash(),
          "index segment: layout " + std::to_string(h.layout_version) + "/" + hex(h.layout_hash) + ", this build has " +
              std::to_string(kLayoutVersion) + "/" + hex(shmreplay::layout_hash()) +
@@ -222,6 +225,8 @@ void Arena::populate() const {
 
 bool Arena::mlock_index() const { return mlock2(index_, index_bytes_, MLOCK_ONFAULT) == 0; }
 
+void Arena::leave_data() const noexcept { madvise(data_, data_bytes_, MADV_DONTNEED); }
+
 const TableFacts& Arena::table_of(uint32_t g) const {
   for (const TableFacts& t : tables_) {
     if (g >= t.item_base && g - t.item_base < t.capacity) return t;
@@ -255,8 +260,8 @@ HeaderReport inspect_header(int index_fd) {
 }
 
 void Arena::format(int index_fd, int data_fd, const ArenaSpec& spec, const std::string& instance,
-                   const std::string& name) {
-  Formatter(index_fd, data_fd, spec).run(instance, name);
+                   const std::string& name, bool published) {
+  Formatter(index_fd, data_fd, spec).run(instance, name, published);
 }
 
 }  // namespace shmreplay

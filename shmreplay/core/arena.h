@@ -47,16 +47,20 @@ struct TableFacts {
 
 class Arena {
  public:
-  // Lays out an empty arena in two segments of the planned sizes. The ready word is stored last.
+  // Lays out an empty arena in two segments of the planned sizes. The ready word is stored last, or left to publish().
   static void format(int index_fd, int data_fd, const ArenaSpec& spec, const std::string& instance,
-                     const std::string& name);
+                     const std::string& name, bool published = true);
 
   // Maps both segments and checks the header; the descriptors may be closed afterwards. `session` kNone: the daemon, whose
-  // holds are not tied to a session. Throws AttachError.
-  Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation);
+  // holds are not tied to a session. `published` false: an arena that is still being filled, which nobody else can map.
+  // Throws AttachError.
+  Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation, bool published = true);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
+
+  // The arena is filled: others may map it from now on.
+  void publish() const;
 
   const Geometry& geometry() const { return geometry_; }
   const std::string& instance() const { return instance_; }
@@ -76,6 +80,11 @@ class Arena {
   StreamRecord& stream(uint32_t i) const { return element<StreamRecord>(offsets_.streams, i, geometry_.max_streams); }
   SleepSlot& sleeper(uint32_t i) const { return element<SleepSlot>(offsets_.sleepers, i, geometry_.num_sleep_slots); }
   CallSlot& call(uint32_t i) const { return element<CallSlot>(offsets_.calls, i, geometry_.num_call_slots); }
+  SaveLease& save_lease() const { return *at<SaveLease>(offsets_.save); }
+  // The bit of chunk i is bit i % 64.
+  std::atomic<uint64_t>& save_word(uint32_t i) const {
+    return element<std::atomic<uint64_t>>(offsets_.save + sizeof(SaveLease), i / 64, save_words(geometry_.num_chunks));
+  }
   ChunkRecord& chunk(uint32_t i) const { return element<ChunkRecord>(offsets_.chunks, i, geometry_.num_chunks); }
   BlockRecord& block(uint32_t i) const { return element<BlockRecord>(offsets_.blocks, i, geometry_.num_blocks); }
   PatternRecord& pattern(uint32_t i) const { return element<PatternRecord>(offsets_.patterns, i, geometry_.max_patterns); }
@@ -127,6 +136,8 @@ class Arena {
   // SYNC POINT with failed(): whoever sees the flag sees the words as they were when it was raised.
   void mark_failed() const { header().failed.store(1, std::memory_order_release); }
   bool mlock_index() const;
+  // Unmaps the pages of the data segment, which count as this process' until then. They cost little to get back.
+  void leave_data() const noexcept;
 
   // Of this mapping: see calls_in_flight.h.
   CallsInFlight& calls() const noexcept { return calls_; }
@@ -138,7 +149,7 @@ class Arena {
     return at<T>(offset)[i];
   }
   void map(int index_fd, int data_fd);
-  void check_header() const;
+  void check_header(bool published) const;
   void copy_facts();
   Plan plan_again() const;
   void copy_table(uint32_t index, uint64_t item_base, uint64_t& selectors);

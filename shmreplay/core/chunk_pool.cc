@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "leases.h"
+#include "save_lease.h"
 
 namespace shmreplay {
 namespace {
@@ -175,6 +176,43 @@ uint32_t start_use(Hold& hold, uint32_t c, uint32_t session, uint64_t stream_ser
   return c;
 }
 
+// Frees what was retired when it began and nobody withholds. `withheld` counts what only a checkpoint does.
+Status sweep(Arena& arena, const Wait& wait, uint32_t& freed, uint32_t& withheld) {
+  freed = withheld = 0;
+  uint64_t bound = 0, todo = 0;
+  {
+    Hold hold(arena);
+    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+    bound = arena.state().next_retire.get();
+    todo = std::min<uint64_t>(arena.state().num_retired.get(), arena.geometry().num_chunks);
+  }
+  if (todo == 0) return Status::kOk;
+  const std::vector<uint32_t> named = named_chunks(arena);
+  while (todo > 0) {
+    Hold hold(arena);
+    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+    uint32_t blocks = kSweepBlocks;
+    for (uint32_t k = 0; k < kSweepSlice && todo > 0; ++k, --todo) {
+      const uint32_t c = arena.state().retired_chunks.get().head;
+      if (c == kNone) return Status::kOk;
+      // Retired after the scan began: it may have been named meanwhile. It goes to the end of the queue.
+      const bool unsafe = arena.chunk(c).stamp.get() >= bound || std::binary_search(named.begin(), named.end(), c);
+      const bool is_saved_first = !unsafe && awaits_copy(hold, c);
+      withheld += is_saved_first ? 1 : 0;
+      const bool stays = unsafe || is_saved_first;
+      if (!stays && !free_blocks_of(hold, c, blocks)) break;
+      pop_retired(hold);
+      if (stays) {
+        append_retired(hold, c);
+        continue;
+      }
+      make_free(hold, c);
+      ++freed;
+    }
+  }
+  return Status::kOk;
+}
+
 }  // namespace
 
 uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
@@ -218,36 +256,17 @@ void drop_window_ref(Hold& hold, uint32_t chunk) {
 }
 
 Status reclaim(Arena& arena, const Wait& wait, uint32_t& freed) {
-  freed = 0;
-  uint64_t bound = 0, todo = 0;
+  uint32_t withheld = 0;
+  if (const Status s = sweep(arena, wait, freed, withheld); s != Status::kOk) return s;
+  if (freed > 0 || withheld == 0) return Status::kOk;
   {
     Hold hold(arena);
     if (const Status s = hold.begin(wait); s != Status::kOk) return s;
-    bound = arena.state().next_retire.get();
-    todo = std::min<uint64_t>(arena.state().num_retired.get(), arena.geometry().num_chunks);
+    // With a block heap the caller may want blocks, which no free chunk gives it.
+    if (arena.state().num_free.get() > 0 && arena.geometry().num_blocks == 0) return Status::kOk;
+    give_up_saving(hold);
   }
-  if (todo == 0) return Status::kOk;
-  const std::vector<uint32_t> named = named_chunks(arena);
-  while (todo > 0) {
-    Hold hold(arena);
-    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
-    uint32_t blocks = kSweepBlocks;
-    for (uint32_t k = 0; k < kSweepSlice && todo > 0; ++k, --todo) {
-      const uint32_t c = arena.state().retired_chunks.get().head;
-      if (c == kNone) return Status::kOk;
-      // Retired after the scan began: it may have been named meanwhile. It goes to the end of the queue.
-      const bool unsafe = arena.chunk(c).stamp.get() >= bound || std::binary_search(named.begin(), named.end(), c);
-      if (!unsafe && !free_blocks_of(hold, c, blocks)) break;
-      pop_retired(hold);
-      if (unsafe) {
-        append_retired(hold, c);
-        continue;
-      }
-      make_free(hold, c);
-      ++freed;
-    }
-  }
-  return Status::kOk;
+  return sweep(arena, wait, freed, withheld);
 }
 
 bool release_free_chunks(Hold& hold, uint32_t session, uint32_t slice) {

@@ -25,7 +25,8 @@ void drop_window_ref(Hold& hold, uint32_t chunk);
 inline constexpr uint32_t kDropRefEntries = 16;
 
 // Frees every chunk that is retired now and named by no lease, with its blocks. In slices; the scan itself runs without the
-// lock. `freed` counts the chunks.
+// lock. `freed` counts the chunks. Where only a checkpoint that is being saved stands between the caller and a chunk, the
+// checkpoint goes.
 Status reclaim(Arena& arena, const Wait& wait, uint32_t& freed);
 
 // Gives a dead session's free chunks to nobody in particular. One slice; true when none are left.

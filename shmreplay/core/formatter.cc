@@ -43,7 +43,7 @@ void copy_name(char* to, size_t room, const std::string& name, const char* what)
 
 }  // namespace
 
-void Formatter::run(const std::string& instance, const std::string& name) {
+void Formatter::run(const std::string& instance, const std::string& name, bool published) {
   plan_ = plan_arena(spec_);
   check_size(index_fd_, plan_.index_bytes, "index");
   check_size(data_fd_, plan_.data_bytes, "data");
@@ -56,7 +56,7 @@ void Formatter::run(const std::string& instance, const std::string& name) {
     write_lists();
     write_tables();
     // SYNC POINT with Arena::check_header.
-    at<Header>(0)->ready.store(1, std::memory_order_release);
+    if (published) at<Header>(0)->ready.store(1, std::memory_order_release);
   } catch (...) {
     munmap(index_, plan_.index_bytes);
     throw;

@@ -13,7 +13,7 @@ class Formatter {
   Formatter(int index_fd, int data_fd, const ArenaSpec& spec) : index_fd_(index_fd), data_fd_(data_fd), spec_(spec) {}
 
   // Throws std::invalid_argument for a spec out of range, std::system_error for a segment that can not be mapped.
-  void run(const std::string& instance, const std::string& name);
+  void run(const std::string& instance, const std::string& name, bool published);
 
  private:
   void write_header(const std::string& instance, const std::string& name);

@@ -77,21 +77,27 @@ bool evict_chunk_slice(Hold& hold, uint32_t chunk);
 
 void prefetch_item(const Arena& arena, const TableFacts& table, int64_t key) noexcept;
 
-// Calls visit(chunk, first_row, rows) for each run of steps of a span, in order.
-template <class Visit>
-void each_run(const Arena& arena, Place place, uint32_t num_steps, Visit visit) {
+// Calls visit(chunk, first_row, rows) for each run of steps of a span, in order. `record(chunk)` answers a chunk's record.
+template <class Record, class Visit>
+void each_run_among(Record record, uint32_t chunk_steps, Place place, uint32_t num_steps, Visit visit) {
   uint32_t chunk = place.chunk, row = place.row, left = num_steps;
   for (uint32_t n = 0; left > 0; ++n) {
     if (n >= kMaxItemChunks) corrupt("an item spans too many chunks");
-    const ChunkRecord& r = arena.chunk(chunk);
+    const ChunkRecord& r = record(chunk);
     const uint32_t rows = r.life.get().rows;
-    if (row >= rows || rows > arena.geometry().chunk_steps) corrupt("an item begins behind its chunk's rows");
+    if (row >= rows || rows > chunk_steps) corrupt("an item begins behind its chunk's rows");
     const uint32_t here = left < rows - row ? left : rows - row;
     visit(chunk, row, here);
     left -= here;
     row = 0;
     if (left > 0) chunk = r.stream.get().next;
   }
+}
+
+template <class Visit>
+void each_run(const Arena& arena, Place place, uint32_t num_steps, Visit visit) {
+  each_run_among([&arena](uint32_t c) -> const ChunkRecord& { return arena.chunk(c); }, arena.geometry().chunk_steps, place,
+                 num_steps, visit);
 }
 
 }  // namespace shmreplay

@@ -174,6 +174,7 @@ Plan plan_arena(const ArenaSpec& spec) {
   o.streams = take(sizeof(StreamRecord) * uint64_t{g.max_streams});
   o.sleepers = take(sizeof(SleepSlot) * uint64_t{g.num_sleep_slots});
   o.calls = take(sizeof(CallSlot) * uint64_t{g.num_call_slots});
+  o.save = take(sizeof(SaveLease) + save_words(g.num_chunks) * 8);
   o.chunks = take(sizeof(ChunkRecord) * uint64_t{g.num_chunks});
   o.blocks = take(sizeof(BlockRecord) * uint64_t{g.num_blocks});
   o.columns = take(sizeof(ColumnRecord) * uint64_t{g.num_columns});

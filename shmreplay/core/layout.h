@@ -11,7 +11,8 @@
 //   | StreamRecord    [max_streams]              |       | chunk num_chunks - 1                     |
 //   | SleepSlot       [num_sleep_slots]          |       +------------------------------------------+
 //   | CallSlot        [num_call_slots]           |       | block 0 ... num_blocks - 1  (block heap) |
-//   | ChunkRecord     [num_chunks]               |       +------------------------------------------+
+//   | SaveLease       and a bit a chunk          |       +------------------------------------------+
+//   | ChunkRecord     [num_chunks]               |
 //   | BlockRecord     [num_blocks]               |
 //   | ColumnRecord    [num_columns]  constant    |
 //   | PatternRecord   [max_patterns]             |
@@ -41,7 +42,7 @@
 namespace shmreplay {
 
 inline constexpr uint64_t kMagic = 0x31594c50'52484d53;  // "SMHRPLY1"
-inline constexpr uint32_t kLayoutVersion = 3;
+inline constexpr uint32_t kLayoutVersion = 4;
 inline constexpr uint32_t kNone = 0xffff'ffff;
 inline constexpr uint32_t kLogCapacity = 4096;
 inline constexpr uint32_t kMaxNames = 1024;       // chunks one lease can name
@@ -75,8 +76,8 @@ struct Geometry {
 };
 
 struct Offsets {  // bytes from the index segment's start, each a multiple of 128
-  uint64_t specs, specs_bytes, lock, log, state, sessions, streams, sleepers, calls, chunks, blocks, columns, patterns,
-      tables, items, links, priorities, episodes, values, selectors, end;
+  uint64_t specs, specs_bytes, lock, log, state, sessions, streams, sleepers, calls, save, chunks, blocks, columns,
+      patterns, tables, items, links, priorities, episodes, values, selectors, end;
   bool operator==(const Offsets&) const = default;
 };
 
@@ -177,6 +178,13 @@ struct CallSlot {
   alignas(128) std::atomic<CallOwner> owner;
   std::atomic<uint32_t> count;
   alignas(128) std::atomic<uint32_t> names[kMaxNames];
+};
+
+// The lease of a checkpoint that is being saved: one bit a chunk, in words behind this line. Set under the lock, all at
+// once; a bit is cleared without it when its chunk is copied. Owner {0, 0}: nobody saves, and the bits mean nothing.
+// Cleared by the saver, with its session, or by a writer that needs a chunk: see save_lease.h. Not undone by a roll-back.
+struct SaveLease {
+  alignas(128) std::atomic<CallOwner> owner;
 };
 
 enum ChunkState : uint32_t { kChunkFree = 0, kChunkUsed = 1, kChunkRetired = 2 };
@@ -357,7 +365,7 @@ static_assert(sizeof(ChunkRecord) == 64 && alignof(ChunkRecord) == 64);
 static_assert(sizeof(ItemRecord) == 64 && alignof(ItemRecord) == 64, "a draw reads one line an item");
 static_assert(sizeof(ItemLinks) == 32 && sizeof(EpisodeRecord) == 16 && sizeof(HeapNode) == 24);
 static_assert(sizeof(PatternRecord) == kPatternBytes);
-static_assert(sizeof(CallSlot) == 128 + 4 * kMaxNames);
+static_assert(sizeof(CallSlot) == 128 + 4 * kMaxNames && sizeof(SaveLease) == 128);
 static_assert(offsetof(LockBlock, hold_seq) == 128 && offsetof(UndoLog, entries) == 128);
 static_assert(sizeof(Header) <= 4096);
 static_assert(std::atomic<CallOwner>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
@@ -410,5 +418,8 @@ SelectorPlacement place_selectors(uint32_t max_size, uint32_t sampler, uint32_t 
                                   uint64_t offset);
 
 inline constexpr uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+// Words of a SaveLease's bits.
+inline constexpr uint64_t save_words(uint32_t num_chunks) { return (uint64_t{num_chunks} + 63) / 64; }
 
 }  // namespace shmreplay

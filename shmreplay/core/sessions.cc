@@ -11,6 +11,7 @@
 #include "blocked.h"
 #include "chunk_pool.h"
 #include "leases.h"
+#include "save_lease.h"
 #include "streams.h"
 
 namespace shmreplay {
@@ -34,6 +35,7 @@ class Reaper {
     if (!close_streams_of(hold, index_, generation_, streams_, kSlice)) return false;
     if (!remove_sleepers_of(hold, index_, sleepers_, kSlice)) return false;
     if (!drop_leases_of(arena_, index_, generation_, leases_, kSlice)) return false;
+    drop_save_lease_of(arena_, index_, generation_);
     if (!release_free_chunks(hold, index_, kSlice)) return false;
     free_record(hold, index_);
     return true;

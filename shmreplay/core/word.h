@@ -24,6 +24,7 @@ class Word {
  private:
   friend class Hold;       // logs, then writes
   friend class Formatter;  // writes a segment that nobody can see yet
+  friend class Restorer;   // fills it
   void put(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
 
   std::atomic<T> value_;

@@ -9,6 +9,7 @@
 
 #include "leases.h"
 #include "rebuild.h"
+#include "save_lease.h"
 #include "sum_tree.h"
 
 namespace shmreplay::test {
@@ -143,6 +144,7 @@ void CrashLab::check_after_death(const std::string& death) {
     check_items(*world.daemon);
     reap_child();
     CHECK(!session_names_chunks(*world.daemon, child_.index, child_.generation));
+    CHECK(!is_being_saved(*world.daemon));
     check_healthy(*world.daemon);
   } catch (const CheckFailed& e) {
     throw CheckFailed(death + e.what());

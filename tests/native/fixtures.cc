@@ -59,14 +59,14 @@ ArenaSpec with_values(ArenaSpec s, uint32_t num_blocks, uint32_t block_bytes) {
 
 // ---- arenas ------------------------------------------------------------------------------------------------------
 
-Segments::Segments(const ArenaSpec& spec) {
+Segments::Segments(const ArenaSpec& spec, bool published) {
   const Plan plan = plan_arena(spec);
   index_fd = memfd_create("index", MFD_CLOEXEC);
   data_fd = memfd_create("data", MFD_CLOEXEC);
   CHECK(index_fd >= 0 && data_fd >= 0);
   CHECK_EQ(ftruncate(index_fd, static_cast<off_t>(plan.index_bytes)), 0);
   CHECK_EQ(ftruncate(data_fd, static_cast<off_t>(plan.data_bytes)), 0);
-  Arena::format(index_fd, data_fd, spec, "native", "tests");
+  Arena::format(index_fd, data_fd, spec, "native", "tests", published);
 }
 
 Segments::~Segments() {

@@ -40,7 +40,7 @@ ArenaSpec with_values(ArenaSpec spec, uint32_t num_blocks, uint32_t block_bytes 
 // The two segments of a fresh arena, in memory that ends with this object.
 class Segments {
  public:
-  explicit Segments(const ArenaSpec& spec);
+  explicit Segments(const ArenaSpec& spec, bool published = true);
   ~Segments();
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;

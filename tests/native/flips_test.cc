@@ -488,7 +488,7 @@ TEST(the_same_operations_raise_nothing_where_nothing_is_flipped) {
 
 TEST(a_flipped_byte_makes_an_error_or_a_wrong_answer_and_never_a_crash_or_a_hang) {
   Scene scene;
-  const uint64_t base = seed(), n = number_from("SHMREPLAY_FLIPS", kSanitized ? 150 : 3000);
+  const uint64_t base = seed(), n = number_from("SHMREPLAY_FLIPS", kSanitized ? 150 : 2000);
   const uint64_t only = number_from("SHMREPLAY_FLIP", UINT64_MAX);
   const std::vector<Region> regions = regions_of(*scene.world.daemon);
   std::vector<std::string> failures;

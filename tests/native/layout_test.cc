@@ -6,7 +6,7 @@ namespace shmreplay::test {
 namespace {
 
 std::vector<uint64_t> region_starts(const Offsets& o) {
-  return {o.specs, o.lock, o.log, o.state, o.sessions, o.streams, o.sleepers, o.calls, o.chunks, o.blocks,
+  return {o.specs, o.lock, o.log, o.state, o.sessions, o.streams, o.sleepers, o.calls, o.save, o.chunks, o.blocks,
           o.columns, o.patterns, o.tables, o.items, o.links, o.priorities, o.episodes, o.values, o.selectors, o.end};
 }
 
@@ -30,10 +30,10 @@ void expect_refused(ArenaSpec spec, const char* text) { CHECK_THROWS(std::invali
 
 }  // namespace
 
-// A segment of layout 3 is read by every build of layout 3. A change below needs another kLayoutVersion.
-TEST(sizes_of_layout_version_3_are_pinned) {
-  CHECK_EQ(kLayoutVersion, 3u);
-  CHECK_EQ(sizeof(Header), 488u);
+// A segment of layout 4 is read by every build of layout 4. A change below needs another kLayoutVersion.
+TEST(sizes_of_layout_version_4_are_pinned) {
+  CHECK_EQ(kLayoutVersion, 4u);
+  CHECK_EQ(sizeof(Header), 496u);
   CHECK_EQ(sizeof(LockBlock), 256u);
   CHECK_EQ(sizeof(UndoLog), 128u + 16 * 4096);
   CHECK_EQ(sizeof(ArenaState), 384u);
@@ -56,7 +56,7 @@ TEST(sizes_of_layout_version_3_are_pinned) {
   CHECK_EQ(sizeof(TableRecord), 2304u);
 }
 
-TEST(offsets_of_layout_version_3_are_pinned) {
+TEST(offsets_of_layout_version_4_are_pinned) {
   CHECK_EQ(offsetof(Header, layout_version), 8u);
   CHECK_EQ(offsetof(Header, layout_hash), 16u);
   CHECK_EQ(offsetof(Header, pid_namespace), 40u);
@@ -64,8 +64,8 @@ TEST(offsets_of_layout_version_3_are_pinned) {
   CHECK_EQ(offsetof(Header, instance), 96u);
   CHECK_EQ(offsetof(Header, geometry), 240u);
   CHECK_EQ(offsetof(Header, offsets), 312u);
-  CHECK_EQ(offsetof(Header, failed), 480u);
-  CHECK_EQ(offsetof(Header, ready), 484u);
+  CHECK_EQ(offsetof(Header, failed), 488u);
+  CHECK_EQ(offsetof(Header, ready), 492u);
   CHECK_EQ(offsetof(LockBlock, session), 136u);
   CHECK_EQ(offsetof(LockBlock, pid), 140u);
   CHECK_EQ(offsetof(ArenaState, chunk_waiters), 128u);
@@ -93,7 +93,7 @@ TEST(words_that_different_processes_write_are_on_lines_of_their_own) {
 }
 
 #if defined(__x86_64__) && defined(__GLIBC__)
-TEST(the_hash_of_layout_version_3_is_pinned) { CHECK_EQ(layout_hash(), 6628805756996579035u); }
+TEST(the_hash_of_layout_version_4_is_pinned) { CHECK_EQ(layout_hash(), 4124636196168707992u); }
 #endif
 
 TEST(a_plan_for_a_known_spec_is_pinned) {

@@ -133,8 +133,8 @@ def test_a_closed_client_refuses_every_call_and_says_so(daemon: DaemonProcess) -
             call()
 
 
-def test_checkpoints_come_later(client: sr.Client) -> None:
-    with pytest.raises(sr.ShmReplayError, match="not supported yet"):
+def test_a_daemon_without_a_directory_saves_no_checkpoint(client: sr.Client) -> None:
+    with pytest.raises(sr.CheckpointFailed, match=r"start shmreplayd with --checkpoint-dir DIR, or sr\.Server with"):
         client.checkpoint()
 
 

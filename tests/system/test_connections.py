@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import shmreplay as sr
 from shmreplay.daemon.access import Access
+from shmreplay.daemon.checkpoint import CheckpointOptions, Checkpoints
 from shmreplay.daemon.commands import Commands
 from shmreplay.daemon.conversation import Conversation, Host
 from shmreplay.daemon.registry import Registry
@@ -245,7 +246,8 @@ def talk(client_side: ClientSide, timeout_s: float) -> None:
     async def main() -> None:
         workers = Workers()
         registry = Registry(SegmentStore(), "unit-talk", None, workers)
-        commands = Commands(registry, workers, "unit-talk", lambda: 1, lambda reason: None)
+        checkpoints = Checkpoints(registry, workers, "unit-talk", CheckpointOptions())
+        commands = Commands(registry, workers, "unit-talk", lambda: 1, lambda reason: None, checkpoints)
         host = Host(commands, Access(), registry.reaper, workers, "unit-talk", 9, lambda: 1, timeout_s)
         ours, theirs = socket.socketpair()
         ended = threading.Event()

@@ -76,7 +76,7 @@ def act(client: sr.Client) -> Work:
         handle = client.table("replay")
         for n in range(10**9):
             handle.insert(step(n))
-            if n % 200 == 0:
+            if n % 1000 == 0:
                 pipe.send(n)
 
     return work
@@ -89,7 +89,8 @@ def learn(client: sr.Client) -> Work:
             batch = handle.sample(32)
             numbers(batch)
             handle.update_priorities(batch.keys, [1.0] * len(batch))
-            pipe.send(n)
+            if n % 20 == 0:
+                pipe.send(n)
 
     return work
 

@@ -23,13 +23,34 @@ from shmreplay.clients.connection import fork_count
 from shmreplay.clients.table import TableHandle
 from shmreplay.plan import plan
 from shmreplay.tables import pack_specs
-from tests.tables import COLUMNS, step, steps
+from tests import tables as plain
 
 FLIPS = int(os.environ.get("SHMREPLAY_FLIPS", "150"))
+BLOCK = 150  # flips a test, each of seeds of its own
 CPU_S = 20  # an endless loop is told by the time it burns
-SLEEP_S = 120  # for one that sleeps
+SLEEP_S = 60  # for one that sleeps
 MUTEX_WORDS = 5
 MEMORY = 4 << 30  # of address space: a length that was flipped must not become a batch of gigabytes
+
+# Also a column in the block heap, and one that changes.
+COLUMNS = {
+    **plain.COLUMNS,
+    "packed": sr.ArraySpec((30,), "uint16", compression="lz4", mean_bytes=40),
+    "state": sr.ArraySpec((2,), "float32", mutable=True),
+}
+
+
+def steps(ns: Any) -> dict[str, Any]:
+    """The steps of those numbers, as `insert_batch` takes them."""
+    ns = np.asarray(ns)
+    packed = (ns[:, None] * np.arange(30)).astype(np.uint16)
+    return {**plain.steps(ns), "packed": packed, "state": np.zeros((len(ns), 2), np.float32)}
+
+
+def step(n: int) -> dict[str, Any]:
+    """One of them."""
+    return {**plain.step(n), "packed": np.full(30, n, np.uint16), "state": np.zeros(2, np.float32)}
+
 
 SPECS = [
     sr.Table("trees", COLUMNS, 40, sampler=sr.selectors.Prioritized(0.6), arena="a", max_streams=8, max_sessions=4),
@@ -111,6 +132,7 @@ def calls_of(table: TableHandle) -> list[Callable[[], object]]:
         lambda: table.sample(16, timeout_s=0),
         lambda: table.sample(4, timeout_s=0, count=False),
         each_once,
+        lambda: table.update_data(table.keys(), {"state": np.ones((len(table.keys()), 1, 2), np.float32)}),
         lambda: table.get(table.keys()),
         lambda: table.update_priorities(table.keys(), np.ones(len(table.keys()))),
         lambda: table.delete(table.keys()[:3]),
@@ -196,12 +218,12 @@ def offsets_in_use(segments: Segments, rng: np.random.Generator, count: int) -> 
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(120 + 2 * FLIPS)
+@pytest.mark.parametrize("block", range(-(-FLIPS // BLOCK)))
 def test_a_flipped_byte_is_an_error_that_says_so_or_a_wrong_answer(
-    segments: Segments, rng: np.random.Generator, tmp_path: Any
+    segments: Segments, rng: np.random.Generator, tmp_path: Any, block: int
 ) -> None:
     report = tmp_path / "report"
-    for offset in offsets_in_use(segments, rng, FLIPS):
+    for offset in offsets_in_use(segments, rng, BLOCK):
         mask, attached, seed = int(rng.integers(1, 256)), bool(rng.random() < 0.7), int(rng.integers(2**31))
         segments.restore()
         pid = os.fork()

@@ -249,13 +249,6 @@ def test_who_comes_after_its_end_is_told_at_once() -> None:
     client.close()
 
 
-def test_what_comes_later_is_refused_by_name() -> None:
-    with pytest.raises(sr.ShmReplayError, match="not supported yet"):
-        sr.Server(checkpoint_dir="/tmp")
-    with pytest.raises(sr.ShmReplayError, match="not supported yet"):
-        sr.Server(restore="/tmp/x")
-
-
 def test_closing_cleans_up_after_a_daemon_that_was_killed() -> None:
     server = sr.Server(tables=[table()])
     os.kill(server.pid, signal.SIGKILL)

@@ -7,7 +7,7 @@ import pytest
 
 from shmreplay import host_memory
 from shmreplay.errors import ShmReplayError
-from shmreplay.host_memory import check_room, rooms, show_bytes
+from shmreplay.host_memory import check_memory, check_room, rooms, show_bytes
 
 MIB = 2**20
 GIB = 2**30
@@ -69,6 +69,17 @@ def test_too_little_free_memory_says_needed_total_and_free(host: FakeHost) -> No
     assert "table 'replay' needs 4.0 GiB" in text
     assert "this machine's memory has 8.0 GiB in all and 3.0 GiB free" in text
     assert "max_size" in text
+
+
+def test_memory_of_a_process_is_not_bounded_by_the_file_system(host: FakeHost) -> None:
+    host.write_memory(total=8 * GIB, available=GIB)
+    check_memory(GIB - 1, "a copy", str(host.proc))
+    with pytest.raises(ShmReplayError) as error:
+        check_memory(2 * GIB, "a copy", str(host.proc))
+    assert str(error.value) == (
+        "a copy needs 2.0 GiB of memory, but this machine's memory has 8.0 GiB in all and 1.0 GiB free; "
+        "free some memory"
+    )
 
 
 def test_a_cgroup_of_version_2_limits_and_its_page_cache_does_not_count(host: FakeHost) -> None:

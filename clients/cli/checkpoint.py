@@ -1,0 +1,22 @@
+"""`shmreplay checkpoint`: lets a daemon save its tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from shmreplay.clients.cli.options import add_daemon_options, show_progress
+from shmreplay.clients.client import connect
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the subcommand."""
+    add_daemon_options(subparsers.add_parser("checkpoint", help="save all tables of a daemon while they are in use"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the path of the new checkpoint; how far it is goes to stderr."""
+    with connect(args.address, args.timeout) as client:
+        path = client.checkpoint(on_progress=show_progress)
+    print(json.dumps({"path": path}) if args.json else path)
+    return 0

@@ -1,0 +1,164 @@
+"""A directory of checkpoints: their names, making a new one whole or not at all, and keeping the newest few.
+
+A checkpoint is `shmreplay.<label>.<moment>.checkpoint`; while it is written, `.partial` is added and the file is locked
+with flock, so that the rest of a saver that was killed is told from one that works. Only files that have such a name
+and begin as a checkpoint of that label does are ever removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import fcntl
+import logging
+import os
+import re
+from collections.abc import Iterator
+
+from shmreplay.checkpoint_file import MAGIC, CheckpointReader
+from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
+
+log = logging.getLogger("shmreplay")
+
+PARTIAL = ".partial"
+_NAME = re.compile(r"shmreplay\.(?P<label>[A-Za-z0-9_-]{1,64})\.(?P<moment>[0-9]{8}T[0-9]{12}Z)\.checkpoint")
+
+
+class CheckpointDirectory:
+    """The checkpoints of one label, the name of a daemon's instance, in one directory."""
+
+    def __init__(self, path: str, label: str) -> None:
+        self.path = os.path.abspath(path)
+        self.label = label
+
+    def checkpoints(self) -> list[str]:
+        """Paths of those that are there, newest first."""
+        return find_checkpoints(self.path, self.label)
+
+    @contextlib.contextmanager
+    def create(self) -> Iterator[tuple[int, str]]:
+        """A descriptor to write a new checkpoint to, and the path that it has once the block ends without an error.
+
+        After an error nothing is left of it. Raises CheckpointFailed if the directory cannot be written to.
+        """
+        path = self._new_path()
+        temporary = path + PARTIAL
+        fd = self._open(temporary)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield fd, path
+            os.fsync(fd)
+            os.rename(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+        finally:
+            os.close(fd)
+        self._sync()
+
+    def _new_path(self) -> str:
+        """A name later than all others, so that the newest one sorts last even if the clock was set back."""
+        moment = f"{datetime.datetime.now(datetime.timezone.utc):%Y%m%dT%H%M%S%f}Z"
+        newest = self.checkpoints()
+        while newest and self._path(moment) <= newest[0]:
+            last = moment_of(newest[0]) + datetime.timedelta(microseconds=1)
+            moment = f"{last:%Y%m%dT%H%M%S%f}Z"
+        return self._path(moment)
+
+    def _path(self, moment: str) -> str:
+        return os.path.join(self.path, f"shmreplay.{self.label}.{moment}.checkpoint")
+
+    def _open(self, path: str) -> int:
+        try:
+            os.makedirs(self.path, 0o700, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise CheckpointFailed(f"no checkpoint can be written to {self.path}: {error}") from error
+
+    def _sync(self) -> None:
+        """The new name is on the disk, too."""
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # file systems without such a thing have nothing to sync
+                raise
+        finally:
+            os.close(fd)
+
+    def remove_remains(self) -> None:
+        """Removes what savers that were killed left half written."""
+        for name in _names(self.path):
+            if name.endswith(PARTIAL) and _is_of(name.removesuffix(PARTIAL), self.label):
+                self._remove_unlocked(os.path.join(self.path, name))
+
+    def _remove_unlocked(self, path: str) -> None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not MAGIC.startswith(os.pread(fd, len(MAGIC), 0)):
+                log.warning("%s is kept, for it does not begin as a checkpoint does", path)
+                return
+            os.unlink(path)
+            log.info("removed %s, which a saver that was killed had left half written", path)
+        except BlockingIOError:
+            log.debug("left alone: %s, which is being written", path)
+        finally:
+            os.close(fd)
+
+    def keep(self, number: int) -> list[str]:
+        """Removes all but the newest `number` checkpoints, and returns the paths of those removed."""
+        removed = []
+        for path in self.checkpoints()[number:]:
+            if self._is_own(path):
+                os.unlink(path)
+                removed.append(path)
+        if removed:
+            self._sync()
+        return removed
+
+    def _is_own(self, path: str) -> bool:
+        """Whether it begins as a checkpoint of this label does: another program's file of that name stays."""
+        try:
+            reader = CheckpointReader(path)
+        except (DamagedCheckpoint, OSError) as error:
+            log.warning("%s is kept, for it is no checkpoint of this instance: %s", path, error)
+            return False
+        reader.close()
+        return bool(reader.manifest.get("label") == self.label)
+
+
+def find_checkpoints(directory: str, label: str | None = None) -> list[str]:
+    """Paths of the checkpoints in a directory, newest first; of one label, or of all. Raises OSError."""
+    found = [name for name in _names(directory) if _is_of(name, label)]
+    found.sort(key=lambda name: (_matched(name)["moment"], name), reverse=True)
+    return [os.path.join(directory, name) for name in found]
+
+
+def moment_of(path: str) -> datetime.datetime:
+    """When it was begun, in UTC, as its name says."""
+    return datetime.datetime.strptime(_matched(os.path.basename(path))["moment"], "%Y%m%dT%H%M%S%fZ")
+
+
+def _matched(name: str) -> re.Match[str]:
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name!r} is not the name of a checkpoint")
+    return match
+
+
+def _is_of(name: str, label: str | None) -> bool:
+    match = _NAME.fullmatch(name)
+    return match is not None and label in (None, match["label"])
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,245 @@
+"""The file of a checkpoint: sections, each with a checksum over every byte of it, written once and read once.
+
+    magic 8 | format version u32 | crc u32                                            16 bytes
+    section: "SECT" | kind u16 | arena u16 | number u64 | bytes u64 | table u32 | crc u32, then its bytes
+    ...
+    the end section, and not a byte behind it
+
+Numbers are little-endian; a section's number counts from 0, so that none can be missing or come twice. The checksum is
+CRC-32 (zlib) of the section's header, its own four bytes zero, and its bytes. docs/checkpoints.md says what each
+kind holds.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, BinaryIO
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from shmreplay.errors import DamagedCheckpoint
+
+FORMAT_VERSION = 1
+MAGIC = b"SHMRCKPT"
+SLICE_BYTES = 4 * 2**20  # of a section of records at most
+MAX_PLAIN_BYTES = 64 * 2**20  # of a section of msgpack
+MARK = b"SECT"
+_PREAMBLE = struct.Struct("<8sII")
+_HEADER = struct.Struct("<4sHHQQII")
+_LIMITS: dict[str, Any] = {"max_array_len": 2**20, "max_map_len": 2**20}
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Kind(IntEnum):
+    """What a section holds. The kinds of records have the numbers of the core's parts, plus RECORDS."""
+
+    MANIFEST = 1
+    ARENA = 2
+    ARENA_END = 3
+    END = 4
+    PIECES = 16
+    ITEMS = 17
+    FREE_SLOTS = 18
+    CHUNKS = 19
+
+
+RECORDS = Kind.PIECES
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section as it was read; `payload` is overwritten by the next one."""
+
+    kind: Kind
+    arena: int
+    number: int
+    table: int
+    offset: int  # of its header in the file
+    payload: Bytes
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return f"section {self.number} ({self.kind.name.lower()}) at offset {self.offset}"
+
+
+class CheckpointWriter:
+    """Writes the sections to a descriptor, which stays its caller's."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._number = 0
+        self._crc = 0
+        self.num_bytes = 0
+        preamble = _PREAMBLE.pack(MAGIC, FORMAT_VERSION, 0)
+        self._write(_PREAMBLE.pack(MAGIC, FORMAT_VERSION, zlib.crc32(preamble)))
+
+    def write_plain(self, kind: Kind, value: object, arena: int = 0) -> None:
+        """Writes a value as msgpack. Raises OSError as write(2) does."""
+        self.write(kind, np.frombuffer(msgpack.packb(value, use_bin_type=True), np.uint8), arena)
+
+    def write(self, kind: Kind, payload: Bytes, arena: int = 0, table: int = 0) -> None:
+        """Writes a section. Raises OSError as write(2) does."""
+        header = _HEADER.pack(MARK, kind, arena, self._number, payload.nbytes, table, 0)
+        crc = zlib.crc32(payload.data, zlib.crc32(header))
+        self._write(_HEADER.pack(MARK, kind, arena, self._number, payload.nbytes, table, crc))
+        self._write(payload.data)
+        self._crc = zlib.crc32(crc.to_bytes(4, "little"), self._crc)
+        self._number += 1
+
+    def end(self) -> None:
+        """Writes the last section: how many there are, and a checksum of their checksums."""
+        self.write_plain(Kind.END, {"sections": self._number, "crc": self._crc})
+
+    def _write(self, data: bytes | memoryview) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._fd, left) :]
+        self.num_bytes += len(data)
+
+
+class CheckpointReader:
+    """Reads the sections in order, each into the same memory. Every method raises DamagedCheckpoint where it is due.
+
+    The manifest is read at once. `progress` is called with the bytes read so far; what it raises ends the reading.
+    """
+
+    def __init__(self, path: str, progress: Callable[[int], None] | None = None) -> None:
+        self.path = path
+        self._progress = progress
+        self._buffer: Bytes = np.empty(SLICE_BYTES, np.uint8)
+        self._number = 0
+        self._crc = 0
+        self._at = "its beginning"
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not keep us
+        self._file: BinaryIO = open(fd, "rb", buffering=0)  # noqa: SIM115
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise DamagedCheckpoint(f"{path} is no regular file, so it is no checkpoint")
+            self.num_bytes = status.st_size
+            self._read_preamble()
+            self.manifest = self._read_manifest()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def damaged(self, reason: str) -> DamagedCheckpoint:
+        """The error that names the file, and the section read last."""
+        return DamagedCheckpoint(f"checkpoint {self.path} is damaged: {self._at}: {reason}")
+
+    def _read_preamble(self) -> None:
+        preamble = self._exactly(_PREAMBLE.size)
+        magic, version, crc = _PREAMBLE.unpack(preamble)
+        if magic != MAGIC:
+            raise self.damaged("it is no checkpoint of shmreplay")
+        if crc != zlib.crc32(_PREAMBLE.pack(magic, version, 0)):
+            raise self.damaged("the checksum of its first bytes is wrong")
+        if version != FORMAT_VERSION:
+            raise DamagedCheckpoint(
+                f"checkpoint {self.path} has format {version}, this shmreplay reads {FORMAT_VERSION}; "
+                "read it with the version that wrote it"
+            )
+
+    def _read_manifest(self) -> dict[str, Any]:
+        manifest = self.plain(self.next())
+        if not isinstance(manifest.get("arenas"), list):
+            raise self.damaged("it has no list of arenas")
+        return manifest
+
+    def next(self) -> Section:
+        """The next section, whole. After the end section there is none."""
+        offset = self._file.tell()
+        self._at = f"section {self._number} at offset {offset}"
+        raw = self._exactly(_HEADER.size)
+        mark, kind, arena, number, num_bytes, table, crc = _HEADER.unpack(raw)
+        if mark != MARK or number != self._number:
+            raise self.damaged("its header is not that of the section expected there")
+        if kind not in Kind.__members__.values():
+            raise self.damaged(f"it is of unknown kind {kind}")
+        if num_bytes > (SLICE_BYTES if kind >= RECORDS else MAX_PLAIN_BYTES):
+            raise self.damaged(f"it says that it has {num_bytes} bytes, which is more than one may have")
+        section = Section(Kind(kind), arena, number, table, offset, self._payload(num_bytes))
+        self._at = section.name
+        if (
+            zlib.crc32(section.payload.data, zlib.crc32(_HEADER.pack(mark, kind, arena, number, num_bytes, table, 0)))
+            != crc
+        ):
+            raise self.damaged("its checksum is wrong")
+        if section.kind is Kind.END:
+            self._check_end(section)
+        self._crc = zlib.crc32(crc.to_bytes(4, "little"), self._crc)
+        self._number += 1
+        if self._progress is not None:
+            self._progress(self._file.tell())
+        return section
+
+    def _payload(self, num_bytes: int) -> Bytes:
+        if num_bytes > self.num_bytes - self._file.tell():  # before memory is taken for it
+            raise self._cut_off()
+        buffer = self._buffer if num_bytes <= SLICE_BYTES else np.empty(num_bytes, np.uint8)
+        payload = buffer[:num_bytes]
+        self._fill(payload.data)
+        return payload
+
+    def _check_end(self, section: Section) -> None:
+        found = self.plain(section)
+        if (found.get("sections"), found.get("crc")) != (self._number, self._crc):
+            raise self.damaged("it does not belong to the sections before it")
+        if self._file.tell() != self.num_bytes:
+            raise self.damaged(f"{self.num_bytes - self._file.tell()} more bytes follow")
+
+    def plain(self, section: Section) -> dict[str, Any]:
+        """The map that a section of msgpack holds."""
+        try:
+            value = msgpack.unpackb(section.payload.tobytes(), raw=False, strict_map_key=True, **_LIMITS)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise self.damaged(f"it is no msgpack: {error or type(error).__name__}") from error
+        if not isinstance(value, dict):
+            raise self.damaged("it is no map")
+        return value
+
+    def _exactly(self, num_bytes: int) -> bytes:
+        data = bytearray(num_bytes)
+        self._fill(memoryview(data))
+        return bytes(data)
+
+    def _fill(self, left: memoryview) -> None:
+        while left:
+            num_read = self._file.readinto(left)  # type: ignore[attr-defined]
+            if not num_read:
+                raise self._cut_off()
+            left = left[num_read:]
+
+    def _cut_off(self) -> DamagedCheckpoint:
+        return self.damaged(f"the file ends in it, after {self.num_bytes} bytes; it was cut off")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def verify(path: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Reads all of a checkpoint and returns what it holds: its manifest, with `num_bytes`, and a list of `states`.
+
+    Raises DamagedCheckpoint that names section and offset, OSError if the file cannot be read.
+    """
+    reader = CheckpointReader(path, progress)
+    try:
+        states: list[dict[str, Any]] = []
+        while (section := reader.next()).kind is not Kind.END:
+            if section.kind is Kind.ARENA:
+                states.append(reader.plain(section))
+        if len(states) != len(reader.manifest["arenas"]):
+            raise reader.damaged(f"there are {len(states)} arenas, the manifest says {len(reader.manifest['arenas'])}")
+        return {**reader.manifest, "num_bytes": reader.num_bytes, "states": states}
+    finally:
+        reader.close()

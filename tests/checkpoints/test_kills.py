@@ -1,0 +1,169 @@
+"""A daemon that is killed while it saves or restores: the checkpoints before are whole, and nothing is half there."""
+
+import os
+import pathlib
+import re
+import signal
+
+import numpy as np
+import pytest
+
+import shmreplay as sr
+from shmreplay.checkpoint_directory import PARTIAL, find_checkpoints
+from shmreplay.checkpoint_file import verify
+from tests.checkpoints.saved import facts
+from tests.system.conftest import DaemonProcess, StartDaemon, table
+
+pytestmark = pytest.mark.crash
+
+# Runs shmreplayd so that it dies when it passes the point whose name the file SHMREPLAY_TEST_POINT holds.
+DAEMON = """
+import os, signal, sys
+from shmreplay import checkpoint_directory, checkpoint_file
+from shmreplay.daemon import main, restoration, saving
+
+def dies_at(owner, method, before, after=None, when=lambda *args: True):
+    real = getattr(owner, method)
+    def passed(point):
+        with open(os.environ["SHMREPLAY_TEST_POINT"]) as file:
+            if point is not None and point == file.read():
+                os.kill(os.getpid(), signal.SIGKILL)
+    def wrapped(*args, **kwargs):
+        if not when(*args):
+            return real(*args, **kwargs)
+        passed(before)
+        result = real(*args, **kwargs)
+        passed(after)
+        return result
+    setattr(owner, method, wrapped)
+
+def is_checkpoint(path, *rest):
+    return isinstance(path, str) and ".checkpoint" in path
+
+Kind = checkpoint_file.Kind
+writer = checkpoint_file.CheckpointWriter
+for kind in Kind:
+    name = kind.name.lower()
+    is_kind = lambda self, written, *rest, kind=kind: written is kind
+    dies_at(writer, "write", f"before writing {name}", f"after writing {name}", is_kind)
+dies_at(os, "open", "before opening", "after opening", is_checkpoint)
+dies_at(os, "rename", "before renaming", "after renaming", is_checkpoint)
+dies_at(os, "unlink", "before removing an old one", "after removing an old one", is_checkpoint)
+for what, is_it in (("file", os.path.isfile), ("directory", os.path.isdir)):
+    is_synced = lambda fd, is_it=is_it: is_it(f"/proc/self/fd/{fd}")
+    dies_at(os, "fsync", f"before the {what} is synced", f"after the {what} is synced", is_synced)
+dies_at(saving.Saving, "_copy", "before copying", "after copying")
+dies_at(saving.Saving, "run", "before the instant", "after the arena")
+dies_at(restoration.RestoredArena, "begin", "before an arena is made", "after an arena is made")
+dies_at(restoration.RestoredArena, "publish", "before publishing", "after publishing")
+dies_at(restoration.Restoration, "_settle", "before settling", "after settling")
+sys.exit(main.main())
+"""
+
+SAVING = [
+    "before opening", "after opening", "before writing manifest", "after writing manifest", "before the instant",
+    "before writing arena", "after writing arena", "before copying", "after copying", "before writing pieces",
+    "after writing pieces", "before writing items", "after writing items", "before writing free_slots",
+    "after writing free_slots", "before writing chunks", "after writing chunks", "before writing arena_end",
+    "after writing arena_end", "after the arena", "before writing end", "after writing end",
+    "before the file is synced", "after the file is synced", "before renaming", "after renaming",
+    "before the directory is synced", "after the directory is synced", "before removing an old one",
+    "after removing an old one",
+]  # fmt: skip
+COMPLETE_FROM = SAVING.index("after renaming")
+RESTORING = [
+    "before an arena is made", "after an arena is made", "before settling", "after settling", "before publishing",
+    "after publishing",
+]  # fmt: skip
+
+
+def rows(first: int, n: int) -> dict[str, object]:
+    return {"x": np.zeros((n, 3), np.float32), "n": np.arange(first, first + n)}
+
+
+@pytest.fixture
+def directory(tmp_path: pathlib.Path) -> str:
+    return str(tmp_path / "saved")
+
+
+@pytest.fixture
+def flags(directory: str) -> tuple[str, ...]:
+    return ("--checkpoint-dir", directory, "--checkpoint-keep", "1")
+
+
+@pytest.fixture
+def armed(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Where the name of the point is written at which the daemon is to die."""
+    path = tmp_path / "point"
+    path.write_text("")
+    return path
+
+
+@pytest.fixture
+def mortal(make_daemon: StartDaemon, flags: tuple[str, ...], armed: pathlib.Path) -> DaemonProcess:
+    """A daemon with a checkpoint of two arenas, which dies at the point written to `armed`."""
+    daemon = make_daemon().start(*flags, source=DAEMON, env={**os.environ, "SHMREPLAY_TEST_POINT": str(armed)})
+    with daemon.connect() as client:
+        client.create_tables([table("a"), table("b")])
+        client.table("a").insert_batch(rows(0, 50))
+        client.checkpoint()
+    return daemon
+
+
+@pytest.mark.parametrize("point", SAVING)
+def test_the_checkpoint_before_is_whole_wherever_a_saver_is_killed(
+    mortal: DaemonProcess, armed: pathlib.Path, directory: str, flags: tuple[str, ...], point: str
+) -> None:
+    """Field case P7."""
+    first = find_checkpoints(directory)
+    with mortal.connect() as client:
+        handle = client.table("a")
+        handle.insert_batch(rows(50, 20))
+        armed.write_text(point)
+        with pytest.raises(sr.DaemonUnavailable):
+            client.checkpoint()
+        assert mortal.wait() == -signal.SIGKILL
+        handle.insert_batch(rows(70, 5))  # nobody misses the daemon
+        handle.sample(10)
+        whole = find_checkpoints(directory)
+        for path in whole:
+            verify(path)
+        is_complete = SAVING.index(point) >= COMPLETE_FROM
+        assert len(whole) == (2 if is_complete and point != "after removing an old one" else 1)
+        assert is_complete or whole == first
+        # The next daemon takes the tables over as if nobody had saved; its next checkpoint clears the rest away.
+        mortal.start(*flags)
+        handle = client.table("a")
+        assert handle._arena.check() == []
+        assert len(handle) == 75
+        path = client.checkpoint()
+        assert find_checkpoints(directory) == [path]
+        assert [name for name in os.listdir(directory) if name.endswith(PARTIAL)] == []
+        assert len(handle._arena.sessions()) == 1
+        client.drop_table("a")
+        client.drop_table("b")
+        client.restore(directory)
+        assert len(client.table("a")) == 75
+
+
+@pytest.mark.parametrize("point", RESTORING)
+def test_a_daemon_killed_while_it_restores_leaves_nothing_half_there(
+    mortal: DaemonProcess, armed: pathlib.Path, directory: str, flags: tuple[str, ...], point: str
+) -> None:
+    with mortal.connect() as client:
+        before = facts(client.table("a"))
+        client.drop_table("a")
+        client.drop_table("b")
+        armed.write_text(point)
+        with pytest.raises(sr.DaemonUnavailable):
+            client.restore(directory)
+    assert mortal.wait() == -signal.SIGKILL
+    mortal.start(*flags)
+    with mortal.connect() as client:
+        there = sorted(client.tables())
+        assert there == (["a"] if point == "after publishing" else [])
+        for name in there:  # the one that was published is whole
+            client.drop_table(name)
+        client.restore(directory)
+        assert facts(client.table("a")) == before
+    assert not re.search("ERROR|Traceback", mortal.log())
