@@ -43,8 +43,11 @@ class CrashLab {
   // Takes the child's session back, as the daemon does after its death.
   void reap_child();
 
-  void save();     // the index as it is now
-  void restore();  // as it was saved
+  void save();     // both segments as they are now
+  void restore();  // as they were saved
+
+  // Whether live items show the bytes that actors write; not where the operation changes them.
+  bool rows_are_serials = true;
 
   static void print_totals();
 
@@ -58,7 +61,7 @@ class CrashLab {
   bool die_in_recovery(const char* name, const Operation& operation, int64_t k, int64_t j, const std::string& expected);
 
   SessionInfo child_;
-  std::string saved_, words_;
+  std::string saved_, saved_data_, words_;
 };
 
 }  // namespace shmreplay::test

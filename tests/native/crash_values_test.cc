@@ -140,6 +140,7 @@ TEST(chunks_and_their_values_are_reclaimed_slice_by_slice_and_each_is_whole) {
 // The index does not change at all: only cells do.
 TEST(an_update_of_cells_leaves_the_index_as_it_was) {
   Lab lab(6);
+  lab.rows_are_serials = false;
   run(lab, "update_data", Holds::kOne, [keys = lab.keys](Arena& arena) -> std::function<void()> {
     return [&arena, keys] {
       const std::vector<char> cells(keys.size() * 2 * 13, '\x7');
