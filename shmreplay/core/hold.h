@@ -75,7 +75,6 @@ class Hold {
   // hold ends, those of neighbours once for all.
   void defer(uint32_t g, uint32_t entries);
   void settle();
-  bool is_settled() const noexcept { return num_deferred_ == 0; }
 
   // Log entries left; work that may need more than that belongs in the next hold.
   uint32_t room() const noexcept {
