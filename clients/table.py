@@ -290,7 +290,7 @@ class TableHandle(Handle):
             if stratified:
                 uniforms = spread(uniforms)
             status, done, parts, smallest, raised, available = self._native.sample(
-                n, enough, count, not replacement, uniforms, timeout_s, layout, arrays
+                n, enough, bool(count), not replacement, uniforms, timeout_s, layout, arrays
             )
             batch = None
             if parts is not None:
@@ -302,7 +302,7 @@ class TableHandle(Handle):
             if arrangement is not None and status == _core.WRONG_ARRAYS:
                 arrangement.explain(arrays or [], n)
             if arrangement is not None and status == _core.STATUS_TOO_LONG:
-                status, _, longest = self._native.structure(False, count, None)
+                status, _, longest = self._native.structure(False, bool(count), None)
                 if status == 0:
                     raise_with(arrangement.too_long(longest, arrays), batch=batch)
             if status == _core.STATUS_TOO_FEW_ITEMS:
