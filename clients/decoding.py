@@ -42,9 +42,9 @@ class Shown(NamedTuple):
 
 def check_ragged(where: str, ragged: str, signature: Signature) -> None:
     """Raises ValueError if it is no way to show columns of variable shape, or one that a column does not admit."""
-    check_choice(where, "ragged", ragged, ("pad", "concat"))
     if ragged == "pad":
         return
+    check_choice(where, "ragged", ragged, ("pad", "concat"))
     for leaf in signature.leaves:
         shape = leaf.spec.shape
         if None in shape and not leaf.is_whole_step and (shape[0] is not None or shape.count(None) > 1):
@@ -62,6 +62,8 @@ def show(native: NativeBatch, done: int, signature: Signature, ragged: str, time
     Raises:
         SegmentFailed: stored bytes are none that were put there.
     """
+    if not (signature.needs_decoding or time_major):
+        return [Shown(data[:done]) for data in native.data]  # as most batches are
     brought = _item_values(native, done, signature) if signature.item_leaves else {}
     outputs: list[Shown] = []
     for column, data, squeezed in zip(native.columns, native.data, native.squeezed, strict=True):

@@ -61,7 +61,7 @@ def extend(
         stream.native_ends,
         stream.rules,
         not stream.native_ends[2],
-        count,
+        bool(count),
         timeout_s,
     )
     keys: NDArray[np.int64] = found
@@ -130,14 +130,19 @@ def _read_ends(
             f"{table._where}: row {row} was terminated or truncated, but episode_ends[{row}] is False; an episode ends "
             "there"
         )
-    return np.ascontiguousarray(given)
+    return _as_flags(given)
+
+
+def _as_flags(array: NDArray[np.bool_]) -> Flags:
+    """The same with the bytes 0 and 1 only: views of other memory may have any, and the core looks for a 1."""
+    return np.asarray(np.ascontiguousarray(array).view(np.uint8) != 0)
 
 
 def _any_of(num: int, arrays: list[Any], columns: list[int]) -> Flags:
     """Rows in which one of these bool columns is True."""
     found = np.zeros(num, np.bool_)
     for column in columns:
-        found |= arrays[column]
+        found |= _as_flags(arrays[column])
     return found
 
 

@@ -94,7 +94,7 @@ class TableReads(Handle):
             if stratified:
                 uniforms = spread(uniforms)
             status, done, parts, smallest, raised, available = self._native.sample(
-                n, enough, count, not replacement, uniforms, timeout_s, layout, arrays
+                n, enough, bool(count), not replacement, uniforms, timeout_s, layout, arrays
             )
             batch = None
             if parts is not None:
@@ -117,7 +117,7 @@ class TableReads(Handle):
     ) -> int:
         """Raises for the item that the batch has no room for; else why the table could not be asked, a status."""
         status: int
-        status, _, longest = self._native.structure(False, count, None)
+        status, _, longest = self._native.structure(False, bool(count), None)
         if status == 0:
             raise_with(arrangement.too_long(longest, arrays), batch=batch)
         return status

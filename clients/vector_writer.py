@@ -87,7 +87,7 @@ class VectorWriter(StreamHandle):
             steps: the table's structure with arrays `[N, *shape]`, or `[len(streams), *shape]`. With `partial`, or
                 while a row is open, columns may be left out.
             mask: bool, one a row. False: no step, such as the row that an environment with next-step autoreset gives
-                back from its reset. None: all are steps.
+                back from its reset; nobody looks at its values. None: all are steps.
             streams: distinct integers 0 to N - 1: whose rows they are, where not all environments stepped (EnvPool).
             partial: leave the rows open, as in `Writer.append`.
             priority: of the items that windows and patterns make, where these do not say.
@@ -105,6 +105,7 @@ class VectorWriter(StreamHandle):
         """
         self._check_open()
         rows = self._rows(mask, streams)
+        steps = self._without_others(steps, rows)
         if partial or self._native.any_open:
             arrays = self._columns(steps, rows.num)
             if not partial:
@@ -200,12 +201,12 @@ class VectorWriter(StreamHandle):
         rows = self._rows(mask, None)
         arrays = None
         if final_steps is not None:
-            arrays = self._columns(final_steps, rows.num)
+            arrays = self._columns(self._without_others(final_steps, rows), rows.num)
         elif self._native.any_open and self._sig.has_optional:
             arrays = [None] * len(self._sig.leaves)
         if arrays is not None:
             self._leave_out(arrays)
-        answer = self._native.end_episodes(arrays, clear_history, rows.numbers, rows.streams, priority, timeout_s)
+        answer = self._native.end_episodes(arrays, bool(clear_history), rows.numbers, rows.streams, priority, timeout_s)
         keys = [NO_KEYS] * rows.num
         if answer[5] is not None:
             found, counts = answer[5]
@@ -234,6 +235,18 @@ class VectorWriter(StreamHandle):
     def _columns(self, steps: Any, num: int) -> list[Any]:
         """Columns of rows that stay open or are finished."""
         return self._table._conversion.checked_batch(self._sig.canonical(steps, batch=num, present=set()))
+
+    def _without_others(self, steps: Any, rows: Rows) -> Any:
+        """The same with nothing in the lists of rows that the mask leaves out, which may have anything there."""
+        if len(rows.numbers) == rows.num or not self._sig.needs_decoding:
+            return steps
+        parts, chosen = self._sig.parts(steps), set(rows.numbers.tolist())
+        for i, leaf in enumerate(self._sig.leaves):
+            values = parts[i]
+            if leaf.spec.in_heap and isinstance(values, (list, tuple)):
+                nothing = None if leaf.is_whole_step else np.zeros(leaf.spec.least_shape, leaf.spec.dtype)
+                parts[i] = [value if number in chosen else nothing for number, value in enumerate(values)]
+        return self._sig.unflatten(parts)
 
     def _leave_out(self, columns: list[Any]) -> None:
         """Rows that are finished have no value of optional columns that they lack."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -152,7 +153,7 @@ class View:
         return len(self._items)
 
     def __getitem__(self, index: int) -> ViewedItem:
-        return ViewedItem(self, self._items[index])
+        return ViewedItem(self, self._items[operator.index(index)])
 
     def __iter__(self) -> Iterator[ViewedItem]:
         return (ViewedItem(self, item) for item in self._items)

@@ -205,6 +205,8 @@ class Writer(StreamHandle):
         self._raise_status(-key, "create_item", timeout_s, self._native.blocking_table)
 
     def _item_values(self, values: Any) -> Bytes | None:
+        if values is None and not self._sig.item_leaves:
+            return None
         return self._table._conversion.checked_values(self._sig.item_values(values))
 
     def _create_selected(
@@ -253,7 +255,8 @@ class Writer(StreamHandle):
             self.append(final_step, partial=True, priority=priority, timeout_s=timeout_s)
         try:
             self._finish_final_row(priority, timeout_s)
-            return self._keys(self._native.end_episode(clear_history, priority, timeout_s), "end_episode", timeout_s)
+            answer = self._native.end_episode(bool(clear_history), priority, timeout_s)
+            return self._keys(answer, "end_episode", timeout_s)
         except BaseException:
             if not self._native.is_ending:
                 self._native.restore_row(before)  # so that the call can be repeated as it was

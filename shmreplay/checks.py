@@ -43,6 +43,8 @@ def check_float(where: str, name: str, value: object) -> float:
         number = float(value)  # type: ignore[arg-type]  # that is what is being found out
     except (TypeError, ValueError):
         raise TypeError(f"{where}: {name} is {value!r}; expected a number") from None
+    except OverflowError:  # an int that no float holds
+        raise ValueError(f"{where}: {name} has more digits than a float; expected a number") from None
     if math.isnan(number):
         raise ValueError(f"{where}: {name} is nan; expected a number")
     return number

@@ -179,6 +179,8 @@ def _as_array(value: object, at: str, expected: str) -> Array:
         )
     if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; pass a numpy array")
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.asarray(value)  # what is raised here is a signal handler's
     try:
         return np.asarray(value)
     except Exception as error:  # whatever a foreign __array__ raises is part of the explanation

@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -119,7 +120,7 @@ class ArraySpec:
         """The shape, with 0 for an axis of any size."""
         return tuple(size or 0 for size in self.shape)
 
-    @property
+    @cached_property
     def in_heap(self) -> bool:
         """Whether the values are stored in the heap, not in the rows."""
         return any(is_set for _, is_set in self._heap_options())

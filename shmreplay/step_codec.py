@@ -35,7 +35,10 @@ class StepCodec:
         Raises:
             ValueError: there is something in it that cannot be stored; the text names its path.
         """
-        packed = msgpack.packb(_packable(step, "", 0))
+        try:
+            packed = msgpack.packb(_packable(step, "", 0))
+        except UnicodeEncodeError as error:
+            raise ValueError(f"step has a str that is no Unicode ({error}); expected valid text, or bytes") from error
         if len(packed) > _MAX_BYTES:
             raise ValueError(f"step has {len(packed)} bytes; expected at most {_MAX_BYTES}")
         return np.frombuffer(packed, np.uint8)

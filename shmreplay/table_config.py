@@ -139,6 +139,8 @@ def _section(document: Mapping[str, Any], name: str, where: str) -> Mapping[str,
 
 def _read_table(name: str, entry: object, arenas: Mapping[str, Mapping[str, Any]], where: str) -> Table:
     own = _copy(entry, where, _TABLE_KEYS)
+    if not isinstance(own.get("arena", name), str):
+        raise ValueError(f"{where}.arena is {own['arena']!r:.100}; expected a name")
     found = {**arenas.get(own.get("arena", name), {}), **own}
     kind = found.pop("kind", "table")
     make = _kind_of(kind, _TABLE_KINDS, where)

@@ -106,11 +106,13 @@ void RuleWriter::hand_over(std::vector<DueItem>& to) {
 }
 
 bool RuleWriter::conclude() {
-  const bool all = num_in_ == num_due();
-  if (!all && num_in_ == 0) take_back();
-  unfinished_ = all || num_in_ == 0 ? WriterCall::kNothing : call_;
-  if (all) stream_.end_values(true);
-  if (!all || call_ == WriterCall::kItem) return all;
+  if (num_in_ < num_due()) {
+    postpone();
+    return false;
+  }
+  unfinished_ = WriterCall::kNothing;
+  stream_.end_values(true);
+  if (call_ == WriterCall::kItem) return true;
   for (ItemRule& rule : rules_) rule.applied();
   if (call_ == WriterCall::kAppend) {
     note_end();
@@ -120,6 +122,11 @@ bool RuleWriter::conclude() {
     ended_ = truncated_now_ = false;
   }
   return true;
+}
+
+void RuleWriter::postpone() {
+  unfinished_ = num_in_ == 0 ? WriterCall::kNothing : call_;
+  if (num_in_ == 0) take_back();
 }
 
 void RuleWriter::take_back() {

@@ -63,6 +63,8 @@ class RuleWriter {
 
   // Ends the call: whether all of it is done.
   bool conclude();
+  // Ends it before all is in, also if nothing is due.
+  void postpone();
   // Ends it when none of its items is in, and must not be.
   void take_back();
 

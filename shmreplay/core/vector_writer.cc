@@ -64,7 +64,11 @@ Status VectorWriter::put_in(Rows rows, const Wait& wait, Progress& progress) {
   size_t failed_at = 0;
   const Status s = RuleWriter::insert(writers, wait, failed_at);
   if (s != Status::kOk) progress.at = progress.done + static_cast<uint32_t>(failed_at);
-  for (RuleWriter* w : writers) progress.done += w->conclude() ? 1 : 0;
+  // Done are the first rows: behind one that waits none is, also if nothing of it is due.
+  size_t done = 0;
+  while (done < writers.size() && writers[done]->conclude()) ++done;
+  for (size_t i = done + 1; i < writers.size(); ++i) writers[i]->postpone();
+  progress.done += static_cast<uint32_t>(done);
   return s;
 }
 

@@ -92,6 +92,27 @@ def test_an_append_that_waits_for_its_item_can_be_repeated(make_table: TableMake
     assert check(table) == []
 
 
+def test_rows_that_a_mask_leaves_out_may_have_anything_in_a_list(make_table: TableMaker) -> None:
+    table = make_table(100, signature=COLUMNS, item=sr.Sequence(1))
+    batch = {**steps([1, 2, 3]), "points": [None, points_of(2), "nothing"]}
+    mask = np.array([False, True, False])
+    with table.vector_writer(3) as writer:
+        writer.append(batch, mask=mask)
+        writer.append({"points": batch["points"]}, mask=mask, partial=True)
+        rest = {name: values for name, values in batch.items() if name != "points"}
+        writer.append(rest, mask=mask)
+        check_rows(table.get(table.keys()), [[2], [2]])
+        writer.end_episodes(mask, {"points": batch["points"]})
+        assert writer.num_steps.tolist() == [0, 0, 0]
+        with pytest.raises(sr.SignatureMismatch, match="step 0 of the batch, column 'points': is None"):
+            writer.append(batch)
+    free = make_table(10, signature=None, item_steps=2)
+    with free.vector_writer(2) as writer:
+        writer.append([object(), "a"], mask=mask[:2])
+        writer.create_items(1, mask=mask[:2])
+    assert free.get(free.keys()).data == [["a"]]
+
+
 def test_the_end_of_an_episode_that_waits_can_be_repeated(make_table: TableMaker) -> None:
     item = sr.Window({"note": (0, 2), "points": (0, 2)}, at_end="pad")
     table = make_table.queue(1, signature=COLUMNS, item=item)

@@ -49,6 +49,11 @@ def test_nan_is_refused() -> None:
         check_float("Queue", "size", float("nan"))
 
 
+def test_an_int_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(ValueError, match="Queue: size has more digits than a float; expected a number"):
+        check_float("Queue", "size", 10**400)
+
+
 def test_a_choice_is_one_of_those_offered() -> None:
     check_choice("table 'a'", "on_full", None, (None, "wait"))
     check_choice("table 'a'", "on_full", "wait", (None, "wait"))

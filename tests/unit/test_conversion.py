@@ -471,3 +471,14 @@ def test_sequences_stand_for_each_other_and_named_tuples_are_known_by_their_fiel
 def test_a_step_built_otherwise_is_refused_at_its_path(step: object, text: str) -> None:
     with pytest.raises(SignatureMismatch, match=re.escape(text)):
         NESTED.canonical(step)
+
+
+def test_what_a_signal_handler_raises_is_no_reason_to_refuse_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes out of whatever runs then: here of numpy's asarray, the only call in reach."""
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise TimeoutError("an alarm")
+
+    monkeypatch.setattr(np, "asarray", interrupted)
+    with pytest.raises(TimeoutError, match="an alarm"):
+        convert(np.float32(1), ArraySpec((), "float32"))

@@ -260,6 +260,10 @@ ONE = {"max_size": 10, "columns": {"x": "float32"}}
             "f.toml: arenas.a: no table is in it; expected one with arena = 'a'",
         ),
         (
+            {"tables": {"t": {**ONE, "arena": {"a": 1}}}},
+            "f.toml: tables.t.arena is {'a': 1}; expected a name",
+        ),
+        (
             {"arenas": {"t": {"max_size": 1}}, "tables": {"t": ONE}},
             "f.toml: arenas.t.max_size is not known; it has col",
         ),

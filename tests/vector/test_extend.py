@@ -102,6 +102,24 @@ def test_nothing_and_one_row_can_be_put_in(make_table: TableMaker) -> None:
     assert live(table).data["action"].tolist() == [3]
 
 
+def test_any_byte_but_0_ends_an_episode(make_table: TableMaker) -> None:
+    """Flags seen through a view of other memory may have bytes other than 1."""
+    ends = np.array([0, 2, 0, 255], np.uint8).view(np.bool_)
+    for given_ends in (ends, None):
+        table = make_table(100, signature=SIGNATURE)
+        table.extend(rows(np.arange(4), terminated=ends), episode_ends=given_ends)
+        assert live(table).steps.tolist() == [0, 1, 0, 1]
+
+
+def test_numpy_s_bools_are_bools(make_table: TableMaker) -> None:
+    no: Any = np.bool_(False)
+    table = make_table(100, signature=SIGNATURE)
+    table.extend(rows(np.arange(4)), count=no)
+    assert table.info().uncounted == 4
+    table.sample(2, count=no, replacement=no)
+    assert table.info().samples == 0
+
+
 def test_the_rate_limiter_is_kept_to_and_a_timeout_says_how_far_it_came(make_table: TableMaker) -> None:
     table = make_table.queue(50, signature=SIGNATURE)
     with pytest.raises(sr.RateLimitTimeout, match=r"extend not admitted within 0 s: .*50 of 80 rows are in") as raised:

@@ -13,7 +13,7 @@ import shmreplay as sr
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.vector_writer import VectorWriter
 from tests.tables import TableMaker, eventually, live
-from tests.vector.twins import SIGNATURE, finals, rows
+from tests.vector.twins import SIGNATURE, finals, row, rows
 
 
 @pytest.fixture
@@ -66,6 +66,24 @@ def test_a_timeout_says_per_stream_what_is_done_and_the_rest_is_repeated(queue: 
         rest = writer.append(rows(np.arange(7)), mask=~done, timeout_s=0)
         assert np.flatnonzero(rest[:, 0]).tolist() == [6]
         assert shown(queue) == [1, 3, 4, 5, 6]
+
+
+def test_behind_a_stream_that_waits_none_is_done_also_if_no_item_of_it_is_due(queue: TableHandle) -> None:
+    """Else `.done` would count it in the place of the one that waits, whose row the repeated call then leaves out."""
+    pattern = sr.Sequence(2, period=2)
+    with queue.vector_writer(3, patterns=[pattern]) as writer, queue.writer(patterns=[pattern]) as other:
+        writer.append(rows(np.arange(3)), mask=np.array([True, False, True]))  # the stream between is one step behind
+        for n in range(10):
+            other.append(row(rows([100 + n]), 0))
+        with pytest.raises(sr.RateLimitTimeout, match="0 of 3 streams are done") as raised:
+            writer.append(rows([10, 11, 12]), timeout_s=0)
+        assert raised.value.done is not None
+        assert raised.value.done.tolist() == [False, False, False]
+        queue.sample(5)
+        keys = writer.append(rows([10, 11, 12]), mask=~raised.value.done, timeout_s=0)
+        assert (keys[:, 0] != 0).tolist() == [True, False, True]
+        writer.append(rows([20, 21, 22]), timeout_s=0)
+        assert live(queue).data["action"].tolist() == [[0, 10], [2, 12], [11, 21]]
 
 
 def test_a_stream_whose_items_are_not_all_admitted_gets_none(queue: TableHandle) -> None:

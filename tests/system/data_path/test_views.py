@@ -58,6 +58,9 @@ def test_a_view_is_the_memory_itself_read_only_and_in_the_items_structure(make_t
         assert item.episode == table.get([key]).episodes[0]
         assert items.keys.tolist() == [key]
         assert items.keys.dtype == np.int64
+        assert items[-1].key == key
+        with pytest.raises(TypeError, match="slice"):
+            items[:1]  # type: ignore[index]  # that is what is being found out
         assert leased(table)
     assert not leased(table)
     assert table.info().samples == 2
