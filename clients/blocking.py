@@ -31,6 +31,17 @@ def explain_inserts(arena: _core.Arena, info: dict[str, Any]) -> str:
     )
 
 
+def explain_items(arena: _core.Arena, info: dict[str, Any]) -> str:
+    """Says why items of a stream's step, which go in together, are not admitted, with the numbers."""
+    if info["paused_inserts"] or info["difference"] + info["samples_per_insert"] > info["max_diff"]:
+        return explain_inserts(arena, {**info, "can_insert": False})
+    return (
+        f"the rate limiter: {_counters(info)}; one more insert would be admitted, under max_diff "
+        f"{_bound(info['max_diff'])}, but not all that go in together. A sample lets them go on "
+        f"(last one {_ago(info['last_sample_s_ago'])}), or set_rate_limiter(); {_attached(arena)}"
+    )
+
+
 def explain_samples(arena: _core.Arena, info: dict[str, Any]) -> str:
     """Says why a sample is not admitted, with the numbers, and who could end that."""
     if info["paused_samples"]:

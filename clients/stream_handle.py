@@ -10,7 +10,7 @@ import numpy as np
 
 from shmreplay import _core
 from shmreplay.clients.attachments import specs_of
-from shmreplay.clients.blocking import explain_inserts
+from shmreplay.clients.blocking import explain_items
 from shmreplay.clients.handle import Handle
 from shmreplay.clients.history import Output
 from shmreplay.clients.rules import check_structure
@@ -178,7 +178,7 @@ class StreamHandle:
     def _raise_blocked(self, index: int, call: str, timeout_s: float | None) -> NoReturn:
         """Raises for an item that a rate limiter did not admit, which may be another table's."""
         arena = self._table._arena
-        reason = explain_inserts(arena, {**arena.table(index).info(), "can_insert": False})
+        reason = explain_items(arena, arena.table(index).info())
         raise RateLimitTimeout(f"table {self._specs[index].name!r}: {call} not admitted within {timeout_s} s: {reason}")
 
     def _raise_missing(self, call: str, step: int, column: int, at: str = "") -> NoReturn:

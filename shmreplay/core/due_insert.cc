@@ -9,7 +9,16 @@
 namespace shmreplay {
 namespace {
 constexpr uint32_t kItemsAtOnce = 32;  // items a hold
+
+// Whether an item can go in together with `same` others of its table: now or later.
+bool goes_with(const TableRecord& t, uint64_t same) {
+  if (same >= largest_burst(t)) return false;
+  // As long as nobody can sample for want of items, only inserts change what is admitted: to wait for more is to wait for ever.
+  const bool is_short = static_cast<int64_t>(t.size.get()) < std::max<int64_t>(t.limiter.min_size_to_sample.get(), 1);
+  return same == 0 || !is_short || can_insert(t, same + 1);
 }
+
+}  // namespace
 
 DueInsert::DueInsert(Arena& arena, std::span<DueRun> runs, const Wait& wait, bool counted)
     : arena_(arena), runs_(runs), wait_(wait), counted_(counted) {
@@ -57,7 +66,7 @@ DueInsert::Piece DueInsert::next_piece() const {
     DueItem& due = piece.due[piece.n];
     const TableFacts& t = arena_.table(due.table);
     const auto same = std::count_if(piece.due, &due, [&](const DueItem& d) { return d.table == due.table; });
-    if (counted_ && piece.n > 0 && static_cast<uint64_t>(same) >= largest_burst(*t.record)) break;
+    if (counted_ && piece.n > 0 && !goes_with(*t.record, static_cast<uint64_t>(same))) break;
     const uint32_t more = insert_entries(t, run.stream->num_chunks(due)) +
                           static_cast<uint32_t>(due.pattern->pattern.outputs.size());  // lengths noted
     if (piece.n > 0 && piece.entries + more + kMaxOutputs + kMaxTables > kLogCapacity) break;

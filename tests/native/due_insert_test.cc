@@ -82,6 +82,22 @@ TEST(a_run_larger_than_a_limiter_ever_admits_goes_in_bit_by_bit) {
   }
 }
 
+TEST(of_a_run_as_many_go_into_an_empty_table_as_are_admitted_since_nobody_can_sample_before) {
+  TableSpec t = open_table("a", 100);
+  t.min_diff = -2;
+  t.max_diff = 4;  // room for 6 after samples, of which there are none before items
+  World w(arena_of({t}));
+  Runs runs(w, {5});
+  CHECK_EQ(DueInsert(w.arena, runs.runs, kNow).run(), Status::kTimeout);
+  CHECK_EQ(runs.runs[0].done, 4u);
+  Learner learner(w.arena);
+  Batch batch(w.arena, 6);
+  CHECK_EQ(learner.sample(w.table(), 6, batch).done, 6u);
+  CHECK_EQ(DueInsert(w.arena, runs.runs, kNow).run(), Status::kOk);
+  CHECK_EQ(live_items(w.table()), 5u);
+  check_healthy(w.arena);
+}
+
 TEST(uncounted_items_ask_no_limiter_and_leave_its_difference) {
   TableSpec t = open_table("a", 10);
   t.max_diff = 2;

@@ -120,6 +120,17 @@ def test_pauses_come_before_anything_else() -> None:
     assert "paused" not in insert_text(paused_samples=True) + sample_text(paused_inserts=True)
 
 
+def test_items_that_go_in_together_wait_though_one_would_be_admitted() -> None:
+    """No sum that is not over the bound is said to be."""
+    info = {**INFO, "difference": -1.25, "max_diff": 1.5}
+    assert blocking.explain_items(Arena(), info).startswith(  # type: ignore[arg-type]  # as much of one as is needed
+        "the rate limiter: 12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert: difference -1.25; one more "
+        "insert would be admitted, under max_diff 1.5, but not all that go in together. A sample lets them go on"
+    )
+    full = blocking.explain_items(Arena(), INFO)  # type: ignore[arg-type]
+    assert "one more insert would make the difference 2.5, over max_diff 1.5" in full
+
+
 def test_an_insert_that_the_limiter_admits_waits_for_room() -> None:
     assert insert_text(2, can_insert=True) == (
         "the arena has no room for more steps: of 10 chunks of 4 steps 7 are referred to by items or open writers, 2 "
