@@ -15,10 +15,11 @@ from shmreplay.clients.handle import Handle
 from shmreplay.clients.history import Output
 from shmreplay.clients.rules import check_structure
 from shmreplay.clients.selection_rule import selection_rule
+from shmreplay.end_columns import is_end_column
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch, TableNotFound
 from shmreplay.rules import Rule
 from shmreplay.signature import Signature
-from shmreplay.tables import check_brings_no_values, is_end_column
+from shmreplay.tables import check_brings_no_values
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -14,6 +14,7 @@ from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle, raise_closed, ra
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
 from shmreplay.clients.vector_writer import VectorWriter
 from shmreplay.clients.writer import Writer
+from shmreplay.end_columns import warn_if_ends_are_unknown
 from shmreplay.rules import Rule
 
 
@@ -146,6 +147,9 @@ class TableInserts(Handle):
             TypeError, SignatureMismatch: a pattern is none, names a column that is not there, or makes other items than
                 its table's `item` says.
             TableNotFound: a pattern's table is not one over the same steps.
+
+        Warns:
+            UserWarning: a window runs over the ends of episodes, as `Table` warns of its `item`.
         """
         if commit_every != 1:
             raise ValueError(f"{self._where}: commit_every is {commit_every!r}; other than 1 is not supported yet")
@@ -175,6 +179,8 @@ class TableInserts(Handle):
         self._refresh_after_fork()
         declared = [] if self._spec.item is None else [self._spec.item]
         rules = read_rules(declared if patterns is None else patterns, self._where)
+        for rule in rules if patterns is not None else ():
+            warn_if_ends_are_unknown(self._sig, rule, f"{self._where}: it has a window", stacklevel=3)
         wanted = max(self._spec.item_steps, steps_needed(rules, self._sig))
         steps = wanted if history is None else check_count(self._where, "history", history)
         stats = self._arena.stats()

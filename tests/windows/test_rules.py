@@ -377,6 +377,14 @@ def test_what_a_writer_can_not_do_is_refused_when_it_is_made(make_table: TableMa
     wrong(table, ValueError, "the trajectory's pattern takes", patterns=[many])
 
 
+def test_a_writer_s_window_over_ends_of_another_name_is_warned_of(make_table: TableMaker) -> None:
+    table = make_table(10, signature={"observation": sr.ArraySpec((), "int64"), "done": sr.ArraySpec((), "bool")})
+    for make in (table.writer, lambda **options: table.vector_writer(1, **options)):
+        with pytest.warns(UserWarning, match="it has a window: column 'done' ends no episode") as caught:
+            make(patterns=[sr.Transition()]).close()
+        assert [warning.filename for warning in caught] == [__file__]
+
+
 def test_two_rules_of_one_table_must_make_the_same_structure(make_table: TableMaker) -> None:
     table = make_table(100, signature=SIGNATURE)
     with table.writer(patterns=[last(), last("reward")]) as writer:
