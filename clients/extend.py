@@ -168,7 +168,7 @@ def _longest_episode(num: int, ends: Flags) -> int:
 
 def _check_priorities(table: Handle, arrays: list[Any], rule: dict[str, Any]) -> None:
     """What a rule reads priorities from must be fit for it in every row, so that none fails half-way."""
-    kind, _, column = rule["priority"]
+    kind, _, column, _ = rule["priority"]
     if kind not in PRIORITIES_OF_COLUMNS:
         return
     values = np.asarray(arrays[column], np.float64)

@@ -231,7 +231,7 @@ class Pattern:
             "names": structure.names,
             "outputs": outputs,
             "conditions": [condition.native(signature, where) for condition in self.conditions],
-            "priority": read_priority(self.priority, signature, where),
+            "priority": (*read_priority(self.priority, signature, where), False),
         }
 
     def num_steps(self, signature: Signature) -> int:

@@ -64,6 +64,19 @@ def test_a_priority_comes_from_the_call_a_number_a_column_or_td_errors(make_tabl
     assert table.get(keys).priorities.tolist() == pytest.approx(expected)
 
 
+def test_a_td_priority_counts_no_step_of_the_burn_in(make_table: TableMaker) -> None:
+    table = make_table(100, signature=SIGNATURE)
+    window = sr.Sequence(4, period=2, burn_in=2, priority=sr.td_priority("td", 0.75))
+    with table.writer(patterns=[window]) as writer:
+        for k in range(9):
+            writer.append(step(k, td=-float(10 - k)))
+        writer.end_episode()
+    batch = live(table)
+    td, mask = batch.data["td"], batch.mask["td"]
+    np.testing.assert_allclose(batch.priorities, sr.sequence_priority(td[:, 2:], mask[:, 2:], 0.75))
+    assert (batch.priorities != sr.sequence_priority(td, mask, 0.75)).sum() == len(batch) - 1
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
 def test_a_bad_priority_leaves_row_and_items_out(make_table: TableMaker, bad: float) -> None:
     table = make_table(100, signature=SIGNATURE)
