@@ -122,10 +122,10 @@ class TableInserts(Handle):
                 how many of the rows are in with all their items. So it is with whatever else ends the call half-way,
                 KeyboardInterrupt among it. A call for the rest begins another stream.
             SignatureMismatch: a column does not fit, or has another number of rows. Nothing went in.
-            TypeError, ValueError: `episode_ends` is not what it should be; a row was truncated and the item looks at
-                its next observation, which arrays do not have; a priority in a column is not finite or negative; the
-                table was declared with `item_steps` > 1 and no item; or count=False with a queue or stack. Nothing
-                went in.
+            TypeError, ValueError: `episode_ends` is not what it should be; an episode ends without having terminated
+                and the item looks at its next observation, which arrays do not have; a priority in a column is not
+                finite or negative; the table was declared with `item_steps` > 1 and no item; or count=False with a
+                queue or stack. Nothing went in.
         """
         if self._spec.item is None and self._spec.item_steps > 1:
             self._refuse_single_steps("extend")

@@ -200,7 +200,7 @@ def test_a_truncated_episode_needs_its_final_step(make_table: TableMaker, rule: 
         writer.append(step(0))
         writer.append(step(1, truncated=True))
         with pytest.raises(
-            sr.ShmReplayError, match=r"truncated, so its last step's next observation counts: give it, end_e"
+            sr.ShmReplayError, match=r"not terminated.*its next 'observation' is missing; give it, end_episode\(final_"
         ):
             writer.end_episode()
         with pytest.raises(sr.ShmReplayError, match=r"the last step was terminated or truncated; call end_episode\(\)"):
@@ -214,6 +214,60 @@ def test_a_window_that_looks_at_no_next_step_needs_no_final_one(make_table: Tabl
     with table.writer(patterns=[sr.Sequence(2)]) as writer:
         writer.append(step(0, truncated=True))
         assert len(writer.end_episode()) == 1
+
+
+NESTED = {
+    "observation": {"a": sr.ArraySpec((), "int64"), "b": sr.ArraySpec((), "int64")},
+    "achieved": sr.ArraySpec((), "int64"),
+    "truncated": sr.ArraySpec((), "bool"),
+}
+
+
+def nested(k: int, *, truncated: bool = False) -> dict[str, Any]:
+    return {"observation": {"a": k, "b": -k}, "achieved": 10 * k, "truncated": truncated}
+
+
+@pytest.mark.parametrize(
+    ("final", "lacking"),
+    [
+        ({"observation": {"b": -1}, "achieved": 10}, "observation/a"),
+        ({"observation": {"a": 1, "b": -1}}, "achieved"),
+        ({"achieved": 10}, "observation/a"),
+    ],
+)
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_final_step_has_every_column_whose_next_step_is_shown(
+    make_table: TableMaker, final: dict[str, Any], lacking: str, kept: bool
+) -> None:
+    table = make_table(100, signature=NESTED)
+    whole = {"observation": {"a": 1, "b": -1}, "achieved": 10}
+    with table.writer(patterns=[sr.Transition(next=("observation", "achieved"))]) as writer:
+        writer.append(nested(0, truncated=True))
+        if kept:
+            writer.append({"achieved": final["achieved"]} if "achieved" in final else {}, partial=True)
+            final = {name: value for name, value in final.items() if name != "achieved"}
+            whole = {name: value for name, value in whole.items() if name != "achieved" or lacking == "achieved"}
+        for _ in range(2):
+            with pytest.raises(sr.ShmReplayError, match=f"its next '{lacking}' is missing; give it, end_episode"):
+                writer.end_episode(final or None)
+        assert len(writer.end_episode(whole)) == 1
+    data = live(table).data
+    assert (data["next_observation"]["a"].tolist(), data["next_achieved"].tolist()) == ([1], [10])
+
+
+@pytest.mark.parametrize("name", ["terminated", "truncated"])
+def test_a_reset_in_mid_episode_needs_the_final_step(make_table: TableMaker, name: str) -> None:
+    signature = {"observation": sr.ArraySpec((), "int64"), name: sr.ArraySpec((), "bool")}
+    table = make_table(100, signature=signature)
+    with table.writer(patterns=[sr.NStep(2)]) as writer:
+        assert len(writer.end_episode()) == 0  # no step, no next one
+        writer.append({"observation": 0, name: False})
+        with pytest.raises(sr.ShmReplayError, match=r"not terminated.*its next 'observation' is missing; give it"):
+            writer.end_episode()
+        writer.append({"observation": 1, name: False})
+        writer.end_episode({"observation": 2})
+        assert len(writer.end_episode()) == 0
+    assert live(table).data["next_observation"].tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("truncated", [False, True])
