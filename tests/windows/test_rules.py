@@ -285,6 +285,39 @@ def test_a_terminated_one_may_lack_it_and_its_next_observation_is_masked(
     assert sr.n_step_targets(batch, 0.9).discounts.tolist() == [0.9, 0.0]
 
 
+def test_targets_want_the_ends_that_the_table_has(make_table: TableMaker) -> None:
+    table = make_table(100, signature=SIGNATURE)
+    with table.writer(patterns=[sr.NStep(2)]) as writer:
+        for k in range(4):
+            writer.append(step(k, terminated=k == 3))
+        writer.end_episode()
+    text = re.escape(
+        "the batch has no 'terminated', but its table does, and the discounts depend on it; add it to columns="
+    )
+    shown = ["reward", "next_observation"]
+    mixed = sr.mix([(table, 4)])
+    for batch in (table.sample(4, columns=shown), mixed.sample(columns=shown)):
+        with pytest.raises(ValueError, match=text):
+            sr.n_step_targets(batch, 0.9)
+    assert len(sr.n_step_targets(table.sample(4, columns=[*shown, "terminated"]), 0.9).returns) == 4
+
+
+def test_targets_of_a_table_without_ends_want_a_next_step(make_table: TableMaker) -> None:
+    signature = {
+        "observation": {"a": sr.ArraySpec((), "int64"), "b": sr.ArraySpec((), "int64", optional=True)},
+        "reward": sr.ArraySpec((), "float32"),
+    }
+    table = make_table(100, signature=signature)
+    with table.writer(patterns=[sr.NStep(2)]) as writer:
+        writer.append({"observation": {"a": 1, "b": None}, "reward": 0.0})
+        writer.end_episode({"observation": {"a": 2}})
+        assert sr.n_step_targets(live(table), 0.9).num_steps.tolist() == [1]
+        writer.append({"observation": {"a": 3, "b": 3}, "reward": 0.0})
+        writer.end_episode()
+    with pytest.raises(ValueError, match=r"'next_observation' is masked in rows \[1\], which did not terminate"):
+        sr.n_step_targets(live(table), 0.9)
+
+
 @pytest.mark.parametrize("n", [1, 3])
 def test_targets_of_a_table_are_those_of_a_plain_loop(make_table: TableMaker, n: int) -> None:
     table = make_table(1000, signature=SIGNATURE)
