@@ -153,16 +153,17 @@ def _check_next_observations(
     rule: dict[str, Any],
     native: tuple[list[int], int, bool],
 ) -> None:
-    """Where an episode was truncated, arrays lack the final step that a window looks at behind its last row."""
+    """Where an episode did not terminate, arrays lack the final step that a window looks at behind its last row."""
     columns, truncated, _ = native
     looks_ahead = any(moves for _, _, moves, _ in rule["outputs"]) and rule["reach"] != REACH_STRETCH
-    if truncated < 0 or not looks_ahead:
+    if not columns or not looks_ahead:
         return
     terminated = _any_of(len(ends), arrays, [column for column in columns if column != truncated])
-    for row in np.flatnonzero(arrays[truncated] & ~terminated & ends)[:1]:
+    for row in np.flatnonzero(ends & ~terminated)[:1]:
         raise ValueError(
-            f"{table._where}: row {row} was truncated, and the table's items look at its next observation, for which "
-            "arrays have no row; write such episodes with a writer and end_episode(final_step={...})"
+            f"{table._where}: row {row} ends an episode and was not terminated, and the table's items look at its next "
+            "observation, for which arrays have no row; write such episodes with a writer and "
+            "end_episode(final_step={...})"
         )
 
 
@@ -173,7 +174,7 @@ def _longest_episode(num: int, ends: Flags) -> int:
 
 def _check_priorities(table: Handle, arrays: list[Any], rule: dict[str, Any]) -> None:
     """What a rule reads priorities from must be fit for it in every row, so that none fails half-way."""
-    kind, _, column = rule["priority"]
+    kind, _, column, _ = rule["priority"]
     if kind not in PRIORITIES_OF_COLUMNS:
         return
     values = np.asarray(arrays[column], np.float64)

@@ -50,5 +50,5 @@ def selection_rule(names: bytes, outputs: tuple[Output, ...], table: int) -> dic
         "names": names,
         "outputs": list(outputs),
         "conditions": [],
-        "priority": (0, 0.0, 0),
+        "priority": (0, 0.0, 0, False),
     }

@@ -15,10 +15,11 @@ from shmreplay.clients.handle import Handle
 from shmreplay.clients.history import Output
 from shmreplay.clients.rules import check_structure
 from shmreplay.clients.selection_rule import selection_rule
+from shmreplay.end_columns import is_end_column
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch, TableNotFound
 from shmreplay.rules import Rule
 from shmreplay.signature import Signature
-from shmreplay.tables import check_brings_no_values, is_end_column
+from shmreplay.tables import check_brings_no_values
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -152,11 +153,6 @@ class StreamHandle:
                 f"{where}: the last step was terminated or truncated; call {self._end_call}(), with the final "
                 "observation if there is one, before the next append"
             )
-        if status == _core.NEEDS_FINAL_STEP:
-            raise ShmReplayError(
-                f"{where}: the episode was truncated, so its last step's next observation counts: give it, "
-                f"{self._end_call_with_final}"
-            )
         if status == _core.UNFINISHED:
             raise ShmReplayError(
                 f"{where}: {call}: some items of an append or {self._end_call} that failed are in; repeat "
@@ -181,6 +177,12 @@ class StreamHandle:
         reason = explain_items(arena, arena.table(index).info())
         raise RateLimitTimeout(f"table {self._specs[index].name!r}: {call} not admitted within {timeout_s} s: {reason}")
 
+    def _raise_needs_final(self, column: int, at: str = "") -> NoReturn:
+        raise ShmReplayError(
+            f"{self._where}{at}: the episode ends and its last step was not terminated, so what comes behind that "
+            f"counts: its next {self._sig.leaves[column].path!r} is missing; give it, {self._end_call_with_final}"
+        )
+
     def _raise_missing(self, call: str, step: int, column: int, at: str = "") -> NoReturn:
         raise SignatureMismatch(
             f"{self._where}{at}: {call}: an item selects column {self._sig.leaves[column].path!r} of step {step} of "
@@ -194,7 +196,8 @@ def end_columns(signature: Signature) -> list[tuple[int, str]]:
 
 
 def native_ends(signature: Signature, rules: Sequence[Rule]) -> tuple[list[int], int, bool]:
-    """The columns that end an episode, that of them which truncates it or -1, and whether rules go on behind an end."""
+    """The columns that end an episode, that of them which does not terminate it or -1, and whether rules go on behind
+    an end."""
     columns = end_columns(signature)
     truncated = next((column for column, name in columns if name == "truncated"), -1)
     return [column for column, _ in columns], truncated, any(getattr(r, "across_episodes", False) for r in rules)

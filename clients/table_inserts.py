@@ -14,6 +14,7 @@ from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle, raise_closed, ra
 from shmreplay.clients.rules import check_history, read_rules, steps_needed
 from shmreplay.clients.vector_writer import VectorWriter
 from shmreplay.clients.writer import Writer
+from shmreplay.end_columns import warn_if_ends_are_unknown
 from shmreplay.rules import Rule
 
 
@@ -121,10 +122,10 @@ class TableInserts(Handle):
                 how many of the rows are in with all their items. So it is with whatever else ends the call half-way,
                 KeyboardInterrupt among it. A call for the rest begins another stream.
             SignatureMismatch: a column does not fit, or has another number of rows. Nothing went in.
-            TypeError, ValueError: `episode_ends` is not what it should be; a row was truncated and the item looks at
-                its next observation, which arrays do not have; a priority in a column is not finite or negative; the
-                table was declared with `item_steps` > 1 and no item; or count=False with a queue or stack. Nothing
-                went in.
+            TypeError, ValueError: `episode_ends` is not what it should be; an episode ends without having terminated
+                and the item looks at its next observation, which arrays do not have; a priority in a column is not
+                finite or negative; the table was declared with `item_steps` > 1 and no item; or count=False with a
+                queue or stack. Nothing went in.
         """
         if self._spec.item is None and self._spec.item_steps > 1:
             self._refuse_single_steps("extend")
@@ -146,6 +147,9 @@ class TableInserts(Handle):
             TypeError, SignatureMismatch: a pattern is none, names a column that is not there, or makes other items than
                 its table's `item` says.
             TableNotFound: a pattern's table is not one over the same steps.
+
+        Warns:
+            UserWarning: a window runs over the ends of episodes, as `Table` warns of its `item`.
         """
         if commit_every != 1:
             raise ValueError(f"{self._where}: commit_every is {commit_every!r}; other than 1 is not supported yet")
@@ -175,6 +179,8 @@ class TableInserts(Handle):
         self._refresh_after_fork()
         declared = [] if self._spec.item is None else [self._spec.item]
         rules = read_rules(declared if patterns is None else patterns, self._where)
+        for rule in rules if patterns is not None else ():
+            warn_if_ends_are_unknown(self._sig, rule, f"{self._where}: it has a window", stacklevel=3)
         wanted = max(self._spec.item_steps, steps_needed(rules, self._sig))
         steps = wanted if history is None else check_count(self._where, "history", history)
         stats = self._arena.stats()

@@ -193,8 +193,8 @@ class VectorWriter(StreamHandle):
             several of each. Empty where the mask is False.
 
         Raises:
-            ShmReplayError: an episode was truncated, a window looks at its last step's next one, and there is no final
-                step.
+            ShmReplayError: an episode needs a final step, or a column of it, that is not given: see
+                `Writer.end_episode`. Nothing was ended.
             RateLimitTimeout, SignatureMismatch, TypeError, ValueError: as in `append`.
         """
         self._check_open()
@@ -325,6 +325,8 @@ class VectorWriter(StreamHandle):
         path = self._sig.leaves[column].path
         if code == _core.STATUS_MISSING_CELL:
             self._raise_missing(call, step, column, at)
+        if code == _core.NEEDS_FINAL_STEP:
+            self._raise_needs_final(column, at)
         if code == _core.COLUMN_TWICE:
             raise SignatureMismatch(
                 f"{self._where}{at}, column {path!r}: the open row has it already; give each column once a row. "

@@ -114,6 +114,8 @@ class Writer(StreamHandle):
         if isinstance(answer, np.ndarray):
             return answer
         if isinstance(answer, tuple):
+            if answer[0] == _core.NEEDS_FINAL_STEP:
+                self._raise_needs_final(answer[2])
             self._raise_missing(call, *answer[1:])
         if answer != 0:
             self._raise_status(answer, call, timeout_s, self._native.blocking_table)
@@ -245,8 +247,9 @@ class Writer(StreamHandle):
             int64: keys of the items that windows and patterns made.
 
         Raises:
-            ShmReplayError: the episode was truncated, a window looks at its last step's next one, and there is no final
-                step.
+            ShmReplayError: a window looks at the next step of the episode's last one, which was not terminated though
+                the table has `terminated` or `truncated`, and there is no final step, or it lacks a column that the
+                window shows. The row is as before: repeat the call with it.
             RateLimitTimeout, SignatureMismatch: as in `append`.
         """
         self._check_open()

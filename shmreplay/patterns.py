@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -28,6 +28,12 @@ class Condition:
     value: float
     modulo: int = 0
     column: str | None = None
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "when: a condition is neither true nor false yet, so `and`, `or`, `not` and `a < x < b` do not combine "
+            "them; give both in conditions=[...]"
+        )
 
     def native(self, signature: Signature, where: str) -> tuple[int, int, int, float, int]:
         """The condition as the core reads it."""
@@ -231,7 +237,7 @@ class Pattern:
             "names": structure.names,
             "outputs": outputs,
             "conditions": [condition.native(signature, where) for condition in self.conditions],
-            "priority": read_priority(self.priority, signature, where),
+            "priority": (*read_priority(self.priority, signature, where), False),
         }
 
     def num_steps(self, signature: Signature) -> int:

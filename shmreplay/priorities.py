@@ -30,7 +30,7 @@ PriorityRule: TypeAlias = float | str | TdPriority | None
 
 def td_priority(column: str, eta: float = 0.9) -> TdPriority:
     """The priority `eta * max |d| + (1 - eta) * mean |d|` over an item's steps of a scalar column (R2D2,
-    Kapturowski 2019).
+    Kapturowski 2019). In a window with `burn_in` only the steps from the reference step on count.
 
     Raises:
         ValueError: eta is not in 0..1.

@@ -9,16 +9,14 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
 
 import msgpack
-import numpy as np
 
 from shmreplay import rate_limiters, selectors
 from shmreplay.checks import INT32_MAX, check_choice, check_int, wire_field
-from shmreplay.leaves import EXPECTED_PLAIN, Leaf
+from shmreplay.end_columns import check_end_columns, warn_if_ends_are_unknown
 from shmreplay.rules import RULES, Rule, rule_from_wire, rule_to_wire
 from shmreplay.signature import Signature
 from shmreplay.windows import Window
 
-END_COLUMNS = ("terminated", "truncated")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_STEPS = 2**48
 _MAX_CHUNK_STEPS = 2**24
@@ -62,11 +60,13 @@ class Table:
         sig: the signature, read.
 
     Warns:
-        UserWarning: the rate limiter's `min_size_to_sample` is more than `max_size`: sampling never starts.
+        UserWarning: the rate limiter's `min_size_to_sample` is more than `max_size`: sampling never starts. Or `item`
+            is a window, and there is a column `done` or `dones`, which ends no episode, but none that does.
 
     Raises:
         TypeError: an argument is of the wrong type, or the signature has a leaf that is no column.
-        ValueError: an argument is out of range, or does not go with another one.
+        ValueError: an argument is out of range, or does not go with another one; or a column called `terminated` or
+            `truncated`, where episodes end, is no bool of shape ().
         SignatureMismatch: `item` names a column that is not there.
     """
 
@@ -102,6 +102,7 @@ class Table:
             self._check_item(where, self.item)
         self._check_room(where)
         warn_if_never_sampled(self.name, self.max_size, self.rate_limiter, stacklevel=3)
+        warn_if_ends_are_unknown(self.sig, self.item, f"{where}: item is a window", stacklevel=3)
 
     def _read_signature(self, where: str) -> Signature:
         if self.signature is None:
@@ -112,11 +113,7 @@ class Table:
                 "ArraySpec(mean_bytes=...)"
             )
         sig = Signature.from_tree(self.signature, self.name)
-        for leaf in sig.leaves:
-            if is_end_column(leaf) and leaf.flags != 0:
-                raise ValueError(
-                    f"{where}, column {leaf.path!r}: is {leaf}, and says where episodes end; expected {EXPECTED_PLAIN}"
-                )
+        check_end_columns(sig, where)
         return sig
 
     def _check_item(self, where: str, item: object) -> None:
@@ -258,12 +255,14 @@ class Table:
         table = cls(
             **plain,
             signature=Signature.from_wire(signature, str(name)).specs,
-            item=rule_from_wire(item),
             sampler=selectors.from_wire(sampler),
             remover=selectors.from_wire(remover),
         )
-        # Behind the checks, for one of them warns: whoever made the table was warned, its readers need not be.
+        # Behind the checks, for some of them warn: whoever made the table was warned, its readers need not be.
         object.__setattr__(table, "rate_limiter", rate_limiters.from_wire(limiter))
+        if (rule := rule_from_wire(item)) is not None:
+            object.__setattr__(table, "item", rule)
+            table._check_item(f"table {name!r}", rule)
         return table
 
 
@@ -312,12 +311,6 @@ def warn_if_never_sampled(name: str, max_size: int, limiter: rate_limiters.RateL
             "sampling never starts",
             stacklevel=stacklevel + 1,
         )
-
-
-def is_end_column(leaf: Leaf) -> bool:
-    """Whether a column says where episodes end."""
-    is_flag = leaf.spec.shape == () and leaf.spec.dtype == np.bool_
-    return is_flag and leaf.path.rpartition("/")[2] in END_COLUMNS
 
 
 def check_brings_no_values(signature: Signature, where: str) -> None:

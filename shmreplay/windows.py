@@ -130,7 +130,7 @@ class Window:
             "names": structure.names,
             "outputs": outputs,
             "conditions": [],
-            "priority": read_priority(self.priority, signature, where),
+            "priority": (*read_priority(self.priority, signature, where), self.burn_in > 0),
         }
 
     def _reach(self) -> int:

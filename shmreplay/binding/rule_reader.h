@@ -14,7 +14,8 @@ inline NumberFormat number_format(const PlanColumn& column) {
 }
 
 // {"table", "lo", "hi", "period", "at_start", "at_end", "reach", "is_strict", "names", "outputs": [(column, squeezed, moves,
-// [(begin, end, step), ...]), ...], "conditions": [(kind, compare, modulo, value, column), ...], "priority": (kind, value, column)}
+// [(begin, end, step), ...]), ...], "conditions": [(kind, compare, modulo, value, column), ...], "priority": (kind, value, column,
+// whether only from the reference step on)}
 inline ItemRule read_rule(nb::dict d) {
   ItemRule rule;
   rule.table = nb::cast<uint32_t>(d["table"]);
@@ -39,7 +40,7 @@ inline ItemRule read_rule(nb::dict d) {
                                nb::cast<uint64_t>(c[2]), nb::cast<double>(c[3]), nb::cast<uint16_t>(c[4])});
   }
   rule.priority = {static_cast<PriorityKind>(nb::cast<uint32_t>(priority[0])), nb::cast<double>(priority[1]),
-                   nb::cast<uint16_t>(priority[2])};
+                   nb::cast<uint16_t>(priority[2]), nb::cast<bool>(priority[3])};
   return rule;
 }
 

@@ -62,7 +62,10 @@ class VectorHandle {
     const Arrays columns = arrays.is_none() ? Arrays{} : partial_arrays(arrays);
     call.refuse_if([&](const RuleWriter& w) {
       if (w.unfinished() != WriterCall::kNothing) return w.unfinished() == WriterCall::kAppend ? kUnfinished : 0;
-      return columns.has_cells() ? cells_refused(call, w, columns, false) : w.needs_final_step(clear_history) ? kNeedsFinalStep : 0;
+      if (columns.has_cells()) {
+        if (const int code = cells_refused(call, w, columns, false); code != 0) return code;
+      }
+      return final_step_refused(call, w, columns, clear_history);
     });
     if (call.refused()) return call.answer(nb::none());
     call.run([&](VectorWriter::Progress& progress) {
@@ -250,6 +253,17 @@ class VectorHandle {
       return code;
     }
     return 0;
+  }
+
+  // What a final step with these columns lacks, the open row's among them.
+  static int final_step_refused(Call& call, const RuleWriter& w, const Arrays& columns, bool clear_history) {
+    const bool has_row = columns.has_cells() || w.stream().row_is_open();
+    const int lacking = w.lacks_of_final_step(clear_history, [&](uint32_t c) {
+      return has_row && c < columns.arrays.size() && columns.arrays[c] != nullptr;
+    });
+    if (lacking < 0) return 0;
+    call.column = static_cast<uint32_t>(lacking);
+    return kNeedsFinalStep;
   }
 
   Arrays whole_arrays(nb::handle steps, int64_t num_rows) const {

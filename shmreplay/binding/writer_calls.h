@@ -13,13 +13,13 @@ namespace shmreplay {
 // Answers of a writer's calls beside the core's statuses.
 inline constexpr int kNeedsEndEpisode = -101;  // append() behind a row that ended its episode
 inline constexpr int kLacksColumn = -102;      // create_item(): a finished step lacks a column
-inline constexpr int kNeedsFinalStep = -103;   // end_episode(): a truncated episode lacks its final step
+inline constexpr int kNeedsFinalStep = -103;   // end_episode(): one that did not terminate lacks its final step, or a column of it
 inline constexpr int kUnfinished = -104;       // some items of an append or end are in: that goes first
 inline constexpr int kColumnTwice = -105;      // write_open(): the open row has the column already
 inline constexpr int kColumnMissing = -106;    // write_open(): the row would be finished without the column
 
-// `ends`: (bool columns of shape () that end an episode when true; that of them, or -1, after which windows that look at the
-// next step need a final one; whether an append behind an end is no error).
+// `ends`: (bool columns of shape () that end an episode when true; that of them, or -1, that does not terminate it; whether an
+// append behind an end is no error).
 inline WriterFacts writer_facts(const TableContext& context, nb::tuple ends) {
   WriterFacts facts;
   for (const PlanColumn& c : context.bound_plan().columns()) facts.formats.push_back(number_format(c));

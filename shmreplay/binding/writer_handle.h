@@ -108,14 +108,15 @@ class WriterHandle {
   }
 
   // The open row, if any, is the final step; the items that are due now go in. Their keys, or as append(), or
-  // kNeedsFinalStep. A call that timed out goes on where it was when it is repeated.
+  // (kNeedsFinalStep, 0, column). A call that timed out goes on where it was when it is repeated.
   nb::object end_episode(bool clear_history, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (forked()) return nb::int_(static_cast<int>(Status::kForked));
     if (writer_.unfinished() == WriterCall::kAppend) return nb::int_(kUnfinished);
     if (!is_unfinished()) {
       const double p = call_priority(priority, *context_);
-      if (writer_.needs_final_step(clear_history)) return nb::int_(kNeedsFinalStep);
+      const int lacking = writer_.lacks_of_final_step(clear_history, [](uint32_t) { return false; });
+      if (lacking >= 0) return nb::make_tuple(kNeedsFinalStep, 0, lacking);
       ItemRule::Missing missing{};
       writer_.begin(WriterCall::kEnd);
       const Status s = writer_.look_at_end(clear_history, p, missing);

@@ -247,7 +247,7 @@ double ItemRule::priority_of(const StreamView& stream, uint64_t first, uint64_t 
   }
   double largest = 0, sum = 0;
   uint64_t n = 0;
-  for (uint64_t step = first; step < end; ++step) {
+  for (uint64_t step = priority.from_reference ? std::max(first, reference) : first; step < end; ++step) {
     if (!stream.has(step, priority.column)) continue;
     const double d = std::fabs(read_number(stream.cell(step, priority.column), format));
     largest = std::max(largest, d);

@@ -47,6 +47,7 @@ struct PriorityRule {
   PriorityKind kind = PriorityKind::kCall;
   double value = 0;                // kConstant: the priority; kTd: eta
   uint16_t column = 0;
+  bool from_reference = false;     // kTd: of the steps from the reference step on, else of all
 };
 
 // How numbers of a column are read: NumPy's kind character and the bytes of one element.
@@ -112,7 +113,7 @@ class ItemRule {
   // An item of the newest step, now; every cell that it selects must be there.
   Status on_demand(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing);
 
-  // Whether an output looks beyond an episode's last step: a truncated one must then have a final row.
+  // Whether an output looks beyond an episode's last step: one that did not terminate must then have a final row.
   bool wants_final() const noexcept;
 
   // The items of the last look went in.

@@ -1,18 +1,9 @@
 #include "rule_writer.h"
 
-#include <algorithm>
-
 namespace shmreplay {
 
 RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts, std::vector<ItemRule> rules)
     : facts_(facts), stream_(arena, table, history), rules_(std::move(rules)) {}
-
-bool RuleWriter::needs_final_step(bool clear_history) const noexcept {
-  if (!truncated_now_ || stream_.row_is_open()) return false;
-  return std::any_of(rules_.begin(), rules_.end(), [&](const ItemRule& rule) {
-    return rule.wants_final() && (clear_history || rule.reach != Reach::kStretch);
-  });
-}
 
 void RuleWriter::begin(WriterCall call) {
   call_ = call;
@@ -119,7 +110,7 @@ bool RuleWriter::conclude() {
     stream_.finish_row();
   } else {
     stream_.end_episode(clears_);
-    ended_ = truncated_now_ = false;
+    ended_ = terminated_now_ = false;
   }
   return true;
 }
@@ -140,12 +131,12 @@ void RuleWriter::take_back() {
 
 // Terminated wins over truncated: what comes behind it does not count.
 void RuleWriter::note_end() noexcept {
-  bool truncated = false, terminated = false;
+  terminated_now_ = false;
   for (const uint32_t c : facts_.end_columns) {
-    if (stream_.has(c) && *stream_.cell(c) != 0) (static_cast<int>(c) == facts_.truncated ? truncated : terminated) = true;
+    if (!stream_.has(c) || *stream_.cell(c) == 0) continue;
+    ended_ = true;
+    terminated_now_ |= static_cast<int>(c) != facts_.truncated;
   }
-  ended_ |= truncated || terminated;
-  truncated_now_ = truncated && !terminated;
 }
 
 PreparedPattern& RuleWriter::span_pattern() {

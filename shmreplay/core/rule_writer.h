@@ -18,7 +18,7 @@ namespace shmreplay {
 struct WriterFacts {
   std::vector<NumberFormat> formats;     // of every column
   std::vector<uint32_t> end_columns;     // bool columns of shape () that end an episode when true
-  int truncated = -1;                    // that of them, or -1, after which windows that look at the next step need a final one
+  int truncated = -1;                    // that of them, or -1, that does not terminate it; the others do
   bool across_episodes = false;          // an append behind such an end is no error
 };
 
@@ -34,7 +34,10 @@ class RuleWriter {
   // A call of which some items are in and others are not: nothing but its rest may be done until that is concluded.
   WriterCall unfinished() const noexcept { return unfinished_; }
   bool needs_end_episode() const noexcept { return ended_ && !facts_.across_episodes; }
-  bool needs_final_step(bool clear_history) const noexcept;
+  // The column, or -1, that the episode's final step lacks: windows look at the next step of the last one, and there are end
+  // columns but the last step did not terminate. `is_given` says which columns the open row is about to get.
+  template <class IsGiven>
+  int lacks_of_final_step(bool clear_history, IsGiven is_given) const;
 
   // Finished steps of the newest that an item of whole spans may have, the open row besides.
   uint32_t longest_span() const noexcept { return stream_.num_whole() + (stream_.row_is_open() ? 1 : 0); }
@@ -93,11 +96,24 @@ class RuleWriter {
   uint32_t num_in_ = 0;
   bool clears_ = true;                   // whether the end under way clears the history
   bool ended_ = false;                   // the last finished row ended its episode
-  bool truncated_now_ = false;           // ... by truncation
+  bool terminated_now_ = false;          // the last step did
 };
 
 // Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss the
 // newest step. Of a per-item column there is one value, and no slice.
 Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking);
+
+template <class IsGiven>
+int RuleWriter::lacks_of_final_step(bool clear_history, IsGiven is_given) const {
+  if (facts_.end_columns.empty() || terminated_now_ || stream_.episode_steps() == 0) return -1;
+  for (const ItemRule& rule : rules_) {
+    if (!clear_history && rule.reach == Reach::kStretch) continue;
+    for (const RuleOutput& o : rule.outputs) {
+      const bool is_there = stream_.row_is_open() && stream_.has(o.column);
+      if (o.moves && !is_there && !is_given(o.column)) return o.column;
+    }
+  }
+  return -1;
+}
 
 }  // namespace shmreplay

@@ -241,6 +241,11 @@ TEST(priorities_come_from_the_data_and_bad_ones_are_refused) {
   CHECK_EQ(priority({PriorityKind::kConstant, 2.5, 0}), 2.5);
   CHECK_EQ(priority({PriorityKind::kColumn, 0, 0}), 0.0);
   CHECK_NEAR(priority({PriorityKind::kTd, 0.75, 0}), 0.75 * 2 + 0.25 * 1, 1e-12);
+  ItemRule warmed = window(-2, 1);
+  warmed.priority = {PriorityKind::kTd, 0.75, 0, true};
+  Run training(warmed, warmed.history());
+  training.steps(3);
+  CHECK_NEAR(training.due.at(0).priority, 2.0, 1e-12);
   Run run(rule, rule.history());
   run.stream.bad_ = 1;
   rule.priority = {PriorityKind::kColumn, 0, 0};

@@ -82,6 +82,27 @@ TEST(a_row_that_ends_its_episode_asks_for_its_end) {
   CHECK(!other.writer.needs_end_episode());
 }
 
+TEST(an_episode_that_did_not_terminate_says_what_its_final_step_lacks) {
+  World w(arena_of({open_table("a", 10)}));
+  WriterFacts facts = facts_of(w.arena);
+  ItemRule rule = newest(w.arena, 0, 1);
+  rule.outputs[0].moves = true;
+  const auto nothing = [](uint32_t) { return false; };
+  const auto lacking_after_a_step = [&] {
+    Single one(w.arena, {rule}, facts);
+    CHECK_EQ(one.writer.lacks_of_final_step(true, nothing), -1);  // no step, no next one
+    one.begin(1);                                                 // its first byte is 1
+    CHECK_EQ(one.finish(), Status::kOk);
+    CHECK_EQ(one.writer.lacks_of_final_step(true, [](uint32_t c) { return c == 0; }), -1);
+    return one.writer.lacks_of_final_step(true, nothing);
+  };
+  CHECK_EQ(lacking_after_a_step(), -1);  // no column says where episodes end
+  facts.end_columns = {0};
+  CHECK_EQ(lacking_after_a_step(), -1);  // terminated
+  facts.truncated = 0;
+  CHECK_EQ(lacking_after_a_step(), 0);
+}
+
 TEST(what_is_handed_over_is_the_callers_to_put_in) {
   World w(arena_of({open_table("a", 10)}));
   Single one(w.arena, {newest(w.arena, 0, 2)}, facts_of(w.arena));

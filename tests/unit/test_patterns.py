@@ -57,6 +57,18 @@ def test_a_condition_that_was_not_made_with_when_is_refused() -> None:
         Pattern({"x": ("a", -1)}, conditions=[True])  # type: ignore[list-item]
 
 
+def test_conditions_that_python_would_combine_are_refused() -> None:
+    text = re.escape("`a < x < b` do not combine them; give both in conditions=[...]")
+    combinations: list[Any] = [
+        lambda: when.step_index > 2 and when.step_index < 5,
+        lambda: 2 < when.step_index < 5,
+        lambda: not when.end_of_episode,
+    ]
+    for combine in combinations:
+        with pytest.raises(TypeError, match=text):
+            combine()
+
+
 def test_a_bad_modulus_and_a_negative_remainder_are_refused() -> None:
     with pytest.raises(ValueError, match="when: modulus is 0; expected an integer in 1"):
         when.step_index % 0

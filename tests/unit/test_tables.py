@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmreplay import Episode, NStep, Sequence, SignatureMismatch, rate_limiters, selectors
+from shmreplay import Episode, NStep, Sequence, SignatureMismatch, Window, rate_limiters, selectors
 from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table, pack_specs, unpack_specs
 
@@ -213,6 +213,32 @@ def test_a_limiter_that_waits_for_more_items_than_there_can_be_is_warned_of_once
         warnings.simplefilter("always")
         assert Table.from_wire(table.to_wire()) == table
         Table("big", SIGNATURE, 10, rate_limiter=rate_limiters.MinSize(10))
+    assert later == []
+
+
+@pytest.mark.parametrize("spec", [ArraySpec((), "float32"), ArraySpec((1,), "bool"), np.dtype("int64")])
+@pytest.mark.parametrize("name", ["terminated", "truncated"])
+def test_a_column_that_is_named_as_an_end_must_be_one(name: str, spec: Any) -> None:
+    text = (
+        rf"table 'replay', column 'info/{name}': is .*, and says where episodes end; declare ArraySpec\(\(\), 'bool'\)"
+    )
+    with pytest.raises(ValueError, match=text):
+        Table("replay", {**SIGNATURE, "info": {name: spec}}, 10)
+
+
+@pytest.mark.parametrize("name", ["done", "dones"])
+def test_a_window_over_ends_of_another_name_is_warned_of_once(name: str) -> None:
+    done = {**SIGNATURE, name: ArraySpec((), "bool")}
+    text = f"table 'replay': item is a window: column '{name}' ends no episode, only those called 'terminated'"
+    with pytest.warns(UserWarning, match=text) as caught:
+        table = Table("replay", done, 10, item=NStep(3))
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings(record=True) as later:
+        warnings.simplefilter("always")
+        assert Table.from_wire(table.to_wire()) == table
+        Table("replay", done, 10)
+        Table("replay", done, 10, item=Window({"action": (0, 2)}, across_episodes=True))
+        Table("replay", {**done, "terminated": ArraySpec((), "bool")}, 10, item=NStep(3))
     assert later == []
 
 

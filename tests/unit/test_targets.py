@@ -73,3 +73,42 @@ def test_a_gamma_out_of_range_is_refused(gamma: float) -> None:
 def test_a_batch_without_rewards_is_refused() -> None:
     with pytest.raises(ValueError, match="n_step_targets: the batch has no 'reward'; it has 'r', 'done'"):
         sr.n_step_targets(batch_of(0, 1), 0.9)
+
+
+def bootstrapped(next_mask: Any, **shown: Any) -> Any:
+    """A batch of two steps an item, the second of which did not terminate."""
+    data = {"reward": np.ones((2, 1)), "terminated": np.array([[True], [False]])}
+    mask = {name: np.ones((2, 1), np.bool_) for name in data}
+    return SimpleNamespace(data=data, mask={**mask, "next_observation": next_mask, **shown})
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        np.array([False, False]),
+        {"a": np.array([True, True]), "b": (np.array([True, False]),)},
+        np.array([[True, True], [True, False]]),  # the newest frame of a stack
+    ],
+)
+def test_an_item_that_did_not_terminate_must_have_its_next_step(lacking: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"'next_observation' is masked in rows \[1\], which did not terminate: .*final_s"
+    ):
+        sr.n_step_targets(bootstrapped(lacking), 0.9)
+    assert sr.n_step_targets(bootstrapped(lacking), 0.0).discounts.tolist() == [0.0, 0.0]
+
+
+def test_older_frames_of_a_stack_and_padding_behind_it_may_be_masked() -> None:
+    stack = np.array([[False, False, False], [False, True, False]])
+    assert sr.n_step_targets(bootstrapped(stack), 0.9).discounts.tolist() == [0.0, 0.9]
+    with pytest.raises(ValueError, match=r"rows \[1\]"):
+        sr.n_step_targets(bootstrapped(stack, observation=np.ones((2, 3), np.bool_)), 0.9)
+
+
+def test_rewards_and_ends_of_different_lengths_are_refused() -> None:
+    batch = batch_of(3, 3)
+    batch.data["done"] = batch.data["done"][:, :2]
+    with pytest.raises(
+        ValueError, match="'r' has 3 steps and 'done' 2; expected as many of both: give both in pad_to="
+    ):
+        sr.n_step_targets(batch, 0.9, reward="r", terminated="done")

@@ -266,7 +266,9 @@ def test_what_is_wrong_is_said_and_nothing_goes_in(make_table: TableMaker) -> No
     text = "row 2 was terminated or truncated, but episode_ends[2] is False"
     refused(table, ValueError, text, over, episode_ends=np.zeros(6, np.bool_))
     cut = rows(np.arange(6), truncated=np.arange(6) == 4)
-    refused(table, ValueError, "row 4 was truncated, and the table's items look at its next observation", cut)
+    text = "ends an episode and was not terminated, and the table's items look at its next observation"
+    refused(table, ValueError, f"row 4 {text}", cut)
+    refused(table, ValueError, f"row 3 {text}", good, episode_ends=np.arange(6) == 3)
     bad = {**good, "reward": np.array([0.0, 1, 2, np.nan, 4, 5])}
     refused(table, ValueError, "row 3 of column 'reward', which priorities are read from, is nan", bad)
     spans = make_table(100, signature=SIGNATURE, item_steps=3)

@@ -108,8 +108,12 @@ def test_a_truncated_stream_needs_its_final_step(make_table: TableMaker) -> None
     table = make_table(100, signature=SIGNATURE)
     with table.vector_writer(2, patterns=[sr.Transition()]) as writer:
         writer.append(rows([1, 2], truncated=[False, True]))
-        with pytest.raises(sr.ShmReplayError, match=r"stream 1: the episode was truncated.*final_steps=\{\.\.\.\}"):
-            writer.end_episodes([True, True])
+        with pytest.raises(sr.ShmReplayError, match=r"stream 1: .*not terminated.*'observation' is.*final_steps=\{"):
+            writer.end_episodes([False, True])
+        with pytest.raises(sr.ShmReplayError, match=r"stream 0: .*'observation' is missing"):
+            writer.end_episodes([True, False])  # a reset in mid-episode
+        with pytest.raises(sr.ShmReplayError, match=r"stream 1: .*'observation' is missing"):
+            writer.end_episodes([False, True], {"action": np.array([0, 1])})
         assert writer.episode_steps.tolist() == [1, 1]
         first, second = writer.end_episodes([False, True], finals([0, 9]))
         assert (len(first), len(second)) == (0, 1)

@@ -64,6 +64,19 @@ def test_a_priority_comes_from_the_call_a_number_a_column_or_td_errors(make_tabl
     assert table.get(keys).priorities.tolist() == pytest.approx(expected)
 
 
+def test_a_td_priority_counts_no_step_of_the_burn_in(make_table: TableMaker) -> None:
+    table = make_table(100, signature=SIGNATURE)
+    window = sr.Sequence(4, period=2, burn_in=2, priority=sr.td_priority("td", 0.75))
+    with table.writer(patterns=[window]) as writer:
+        for k in range(9):
+            writer.append(step(k, td=-float(10 - k)))
+        writer.end_episode()
+    batch = live(table)
+    td, mask = batch.data["td"], batch.mask["td"]
+    np.testing.assert_allclose(batch.priorities, sr.sequence_priority(td[:, 2:], mask[:, 2:], 0.75))
+    assert (batch.priorities != sr.sequence_priority(td, mask, 0.75)).sum() == len(batch) - 1
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
 def test_a_bad_priority_leaves_row_and_items_out(make_table: TableMaker, bad: float) -> None:
     table = make_table(100, signature=SIGNATURE)
@@ -187,7 +200,7 @@ def test_a_truncated_episode_needs_its_final_step(make_table: TableMaker, rule: 
         writer.append(step(0))
         writer.append(step(1, truncated=True))
         with pytest.raises(
-            sr.ShmReplayError, match=r"truncated, so its last step's next observation counts: give it, end_e"
+            sr.ShmReplayError, match=r"not terminated.*its next 'observation' is missing; give it, end_episode\(final_"
         ):
             writer.end_episode()
         with pytest.raises(sr.ShmReplayError, match=r"the last step was terminated or truncated; call end_episode\(\)"):
@@ -203,6 +216,60 @@ def test_a_window_that_looks_at_no_next_step_needs_no_final_one(make_table: Tabl
         assert len(writer.end_episode()) == 1
 
 
+NESTED = {
+    "observation": {"a": sr.ArraySpec((), "int64"), "b": sr.ArraySpec((), "int64")},
+    "achieved": sr.ArraySpec((), "int64"),
+    "truncated": sr.ArraySpec((), "bool"),
+}
+
+
+def nested(k: int, *, truncated: bool = False) -> dict[str, Any]:
+    return {"observation": {"a": k, "b": -k}, "achieved": 10 * k, "truncated": truncated}
+
+
+@pytest.mark.parametrize(
+    ("final", "lacking"),
+    [
+        ({"observation": {"b": -1}, "achieved": 10}, "observation/a"),
+        ({"observation": {"a": 1, "b": -1}}, "achieved"),
+        ({"achieved": 10}, "observation/a"),
+    ],
+)
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_final_step_has_every_column_whose_next_step_is_shown(
+    make_table: TableMaker, final: dict[str, Any], lacking: str, kept: bool
+) -> None:
+    table = make_table(100, signature=NESTED)
+    whole = {"observation": {"a": 1, "b": -1}, "achieved": 10}
+    with table.writer(patterns=[sr.Transition(next=("observation", "achieved"))]) as writer:
+        writer.append(nested(0, truncated=True))
+        if kept:
+            writer.append({"achieved": final["achieved"]} if "achieved" in final else {}, partial=True)
+            final = {name: value for name, value in final.items() if name != "achieved"}
+            whole = {name: value for name, value in whole.items() if name != "achieved" or lacking == "achieved"}
+        for _ in range(2):
+            with pytest.raises(sr.ShmReplayError, match=f"its next '{lacking}' is missing; give it, end_episode"):
+                writer.end_episode(final or None)
+        assert len(writer.end_episode(whole)) == 1
+    data = live(table).data
+    assert (data["next_observation"]["a"].tolist(), data["next_achieved"].tolist()) == ([1], [10])
+
+
+@pytest.mark.parametrize("name", ["terminated", "truncated"])
+def test_a_reset_in_mid_episode_needs_the_final_step(make_table: TableMaker, name: str) -> None:
+    signature = {"observation": sr.ArraySpec((), "int64"), name: sr.ArraySpec((), "bool")}
+    table = make_table(100, signature=signature)
+    with table.writer(patterns=[sr.NStep(2)]) as writer:
+        assert len(writer.end_episode()) == 0  # no step, no next one
+        writer.append({"observation": 0, name: False})
+        with pytest.raises(sr.ShmReplayError, match=r"not terminated.*its next 'observation' is missing; give it"):
+            writer.end_episode()
+        writer.append({"observation": 1, name: False})
+        writer.end_episode({"observation": 2})
+        assert len(writer.end_episode()) == 0
+    assert live(table).data["next_observation"].tolist() == [2, 2]
+
+
 @pytest.mark.parametrize("truncated", [False, True])
 def test_a_terminated_one_may_lack_it_and_its_next_observation_is_masked(
     make_table: TableMaker, truncated: bool
@@ -216,6 +283,39 @@ def test_a_terminated_one_may_lack_it_and_its_next_observation_is_masked(
     assert batch.data["next_observation"].tolist() == [1, 0]
     assert batch.mask["next_observation"].tolist() == [True, False]
     assert sr.n_step_targets(batch, 0.9).discounts.tolist() == [0.9, 0.0]
+
+
+def test_targets_want_the_ends_that_the_table_has(make_table: TableMaker) -> None:
+    table = make_table(100, signature=SIGNATURE)
+    with table.writer(patterns=[sr.NStep(2)]) as writer:
+        for k in range(4):
+            writer.append(step(k, terminated=k == 3))
+        writer.end_episode()
+    text = re.escape(
+        "the batch has no 'terminated', but its table does, and the discounts depend on it; add it to columns="
+    )
+    shown = ["reward", "next_observation"]
+    mixed = sr.mix([(table, 4)])
+    for batch in (table.sample(4, columns=shown), mixed.sample(columns=shown)):
+        with pytest.raises(ValueError, match=text):
+            sr.n_step_targets(batch, 0.9)
+    assert len(sr.n_step_targets(table.sample(4, columns=[*shown, "terminated"]), 0.9).returns) == 4
+
+
+def test_targets_of_a_table_without_ends_want_a_next_step(make_table: TableMaker) -> None:
+    signature = {
+        "observation": {"a": sr.ArraySpec((), "int64"), "b": sr.ArraySpec((), "int64", optional=True)},
+        "reward": sr.ArraySpec((), "float32"),
+    }
+    table = make_table(100, signature=signature)
+    with table.writer(patterns=[sr.NStep(2)]) as writer:
+        writer.append({"observation": {"a": 1, "b": None}, "reward": 0.0})
+        writer.end_episode({"observation": {"a": 2}})
+        assert sr.n_step_targets(live(table), 0.9).num_steps.tolist() == [1]
+        writer.append({"observation": {"a": 3, "b": 3}, "reward": 0.0})
+        writer.end_episode()
+    with pytest.raises(ValueError, match=r"'next_observation' is masked in rows \[1\], which did not terminate"):
+        sr.n_step_targets(live(table), 0.9)
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -375,6 +475,14 @@ def test_what_a_writer_can_not_do_is_refused_when_it_is_made(make_table: TableMa
     wrong(table, ValueError, f"table {name!r}: priority is nan", patterns=[bad])
     many = sr.Pattern({f"output_number_{i}": ("td", -1) for i in range(250)})
     wrong(table, ValueError, "the trajectory's pattern takes", patterns=[many])
+
+
+def test_a_writer_s_window_over_ends_of_another_name_is_warned_of(make_table: TableMaker) -> None:
+    table = make_table(10, signature={"observation": sr.ArraySpec((), "int64"), "done": sr.ArraySpec((), "bool")})
+    for make in (table.writer, lambda **options: table.vector_writer(1, **options)):
+        with pytest.warns(UserWarning, match="it has a window: column 'done' ends no episode") as caught:
+            make(patterns=[sr.Transition()]).close()
+        assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_two_rules_of_one_table_must_make_the_same_structure(make_table: TableMaker) -> None:
