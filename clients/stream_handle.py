@@ -35,6 +35,7 @@ class StreamHandle:
     _made_by: ClassVar[str]
     _end_call: ClassVar[str]
     _end_call_with_final: ClassVar[str]
+    _final_row_first: ClassVar[str] = ""  # how items by hand reach a final step, where that goes
 
     def __init__(self, table: Handle, history: int, rules: Sequence[Rule]) -> None:
         self._table = table
@@ -150,7 +151,7 @@ class StreamHandle:
         if status == _core.NEEDS_END_EPISODE:
             raise ShmReplayError(
                 f"{where}: the last step was terminated or truncated; call {self._end_call}(), with the final "
-                "observation if there is one, before the next append"
+                f"observation if there is one, before the next append{self._final_row_first}"
             )
         if status == _core.NEEDS_FINAL_STEP:
             raise ShmReplayError(

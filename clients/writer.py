@@ -34,6 +34,7 @@ class Writer(StreamHandle):
     _made_by = "table.writer"
     _end_call = "end_episode"
     _end_call_with_final = "end_episode(final_step={...})"
+    _final_row_first = "; items by hand that reach it come between append(final_step, partial=True) and end_episode()"
 
     def __init__(self, table: Handle, history: int, rules: Sequence[Rule] = ()) -> None:
         super().__init__(table, history, rules)
