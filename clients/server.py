@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
+import multiprocessing.util  # noqa: F401  (its atexit handler is registered then, and so runs behind ours)
 import os
 import secrets
 import select
@@ -50,6 +52,9 @@ class Server:
 
     Other processes reach it with `shmreplay.connect(server.address)` as long as this one lives. Forked children may use
     the object but do not own it: closing it there does nothing.
+
+    Use it with `with`. A server that is still open when the interpreter ends is closed before multiprocessing joins its
+    processes, so that actors blocked in a table end too; non-daemon threads that are blocked are joined before that.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class Server:
         self._daemon = _Daemon(directory, checkpoint_dir, timeout_s)
         # Also runs when this object is collected, as in a notebook cell that is run again, and at interpreter exit.
         self._finalizer = weakref.finalize(self, self._daemon.stop)
+        self._daemon.end_with_interpreter(self._finalizer)
         try:
             if tables or restore is not None:
                 with self.client() as client:
@@ -136,6 +142,7 @@ class _Daemon:
         # The daemon makes this directory and removes it: had we made it and died, it would stay for ever.
         self.socket = embedded_socket_path(_socket_root(), secrets.token_hex(6))
         self._log_fd = os.memfd_create("shmreplayd-log")  # no file to be left behind
+        self._handler: weakref.finalize[..., Server] | None = None  # registered with atexit
         self._last_words: str | None = None  # what the log ended with, once its descriptor is closed
         ready, ready_for_child = os.pipe()
         try:
@@ -195,8 +202,18 @@ class _Daemon:
         tail = os.pread(self._log_fd, TAIL_BYTES, max(0, size - TAIL_BYTES))
         return tail.decode("utf-8", "replace").strip() or "nothing"
 
+    def end_with_interpreter(self, finalizer: weakref.finalize[..., Server]) -> None:
+        """Has the server's finalizer run when the interpreter ends, before multiprocessing joins its processes.
+
+        By itself it runs too late where another module made the first finalizer before multiprocessing was imported.
+        """
+        self._handler = finalizer
+        atexit.register(finalizer)
+
     def stop(self) -> None:
         """Ends the daemon and waits for it. Does nothing in a forked child."""
+        if self._handler is not None:
+            atexit.unregister(self._handler)
         if os.getpid() != self._owner_pid:
             self.process.returncode = 0  # not our child: nothing to wait for, and nothing to warn of
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from abc import abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+logger = logging.getLogger("shmreplay")
+
 CLOSE_TIMEOUT_S = 10.0
 MAX_SELECTIONS = 256  # kept ready by a writer; the oldest is made anew when it comes again
 
@@ -34,8 +38,10 @@ class StreamHandle:
 
     _native: _core.Writer | _core.VectorWriter
     _made_by: ClassVar[str]
+    _item_call: ClassVar[str]
     _end_call: ClassVar[str]
     _end_call_with_final: ClassVar[str]
+    _final_row_first: ClassVar[str] = ""  # how items by hand reach a final step, where that goes
 
     def __init__(self, table: Handle, history: int, rules: Sequence[Rule]) -> None:
         self._table = table
@@ -44,6 +50,7 @@ class StreamHandle:
         self._rules = rules
         self._specs = specs_of(table._arena)
         self._selections: dict[tuple[bytes, tuple[Output, ...], str | None], int] = {}
+        self._makes_items = False  # by hand
         self._is_closed = False
 
     def _native_rules(self) -> list[dict[str, Any]]:
@@ -106,14 +113,34 @@ class StreamHandle:
 
     def close(self) -> None:
         """Ends the stream. Items stay; steps that no item has are given back. Later calls raise ShmReplayError."""
+        self._close(warns=True)
+
+    def _close(self, warns: bool) -> None:
         if self._is_closed:
             return
         self._is_closed = True
         if self._native.forked or self._table._client.is_closed:
             return  # the stream is the parent's, or went with the client's session
+        if warns and not self._makes_items and not self._rules and self._table.spec.item is None:
+            self._warn_if_in_vain()
         status = self._native.close(CLOSE_TIMEOUT_S)
         if status not in (0, _core.STATUS_SESSION_LOST):
             self._table._raise_status(status, "close", CLOSE_TIMEOUT_S)
+
+    def _warn_if_in_vain(self) -> None:
+        """Of a writer that makes no items by itself and was never told to: its steps are in no table."""
+        if self._has_appended():
+            logger.warning(
+                "%s: the writer ends, has appended steps, and made no item of them: the table has no item=, and the "
+                "writer no patterns=. Create the table with item=sr.NStep(3) or another window, give the writer "
+                "patterns=[...], or make items by hand, %s(length=...)",
+                self._where,
+                self._item_call,
+            )
+
+    @abstractmethod
+    def _has_appended(self) -> bool:
+        """Whether any step was appended, of this episode or an earlier one."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -127,7 +154,10 @@ class StreamHandle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(warns=kind is None)  # what failed may well have made nothing yet
+
+    def __repr__(self) -> str:
+        return f"<shmreplay {type(self).__name__} of {self._where}{' closed' if self._is_closed else ''}>"
 
     @property
     def _where(self) -> str:
@@ -151,7 +181,7 @@ class StreamHandle:
         if status == _core.NEEDS_END_EPISODE:
             raise ShmReplayError(
                 f"{where}: the last step was terminated or truncated; call {self._end_call}(), with the final "
-                "observation if there is one, before the next append"
+                f"observation if there is one, before the next append{self._final_row_first}"
             )
         if status == _core.UNFINISHED:
             raise ShmReplayError(

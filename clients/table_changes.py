@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from shmreplay.checks import check_int
 from shmreplay.clients.arrays import float_array, key_array
 from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle
-from shmreplay.clients.update_data import mutable_arrays
+from shmreplay.clients.update_data import declared_steps, known_steps, mutable_arrays
 
 
 class TableChanges(Handle):
@@ -68,12 +68,13 @@ class TableChanges(Handle):
         Raises:
             SignatureMismatch: a value does not fit, or is of a column that is not mutable; nothing was changed.
             TypeError: the keys are not int64.
-            ValueError: `at` is out of range.
+            ValueError: `at` is out of range, or `at` + k is beyond the table's longest item; nothing was changed.
             RateLimitTimeout: the lock was not to be had in time; some items may have changed.
         """
         wanted = key_array(self._where, keys)
         at = check_int(self._where, "at", at, 0)
         columns = mutable_arrays(self._sig, values, len(wanted))
+        self._check_places(at, at + columns[0][1].shape[1], timeout_s)
         while True:
             self._check_open()
             status, updated = self._native.update_data(wanted, columns, at, timeout_s)
@@ -82,6 +83,22 @@ class TableChanges(Handle):
                 return int(updated)
             if not self._recover(status):
                 self._raise_status(status, "update_data", timeout_s)
+
+    def _check_places(self, at: int, end: int, timeout_s: float | None) -> None:
+        """Raises ValueError for places that no item of the table has."""
+        longest = declared_steps(self._spec)
+        while longest is None and end > 1:
+            self._check_open()
+            status, names, outputs = self._native.structure(False, False, timeout_s)
+            if status == 0:
+                longest = known_steps(names, outputs, self._native.size)
+                break
+            self._recover_or_raise(status, "update_data", timeout_s)
+        if longest is not None and end > longest:
+            raise ValueError(
+                f"{self._where}: update_data has values for the places {at} to {end - 1}, but the table's longest item "
+                f"has {longest} steps; expected at + k <= {longest}"
+            )
 
     def delete(self, keys: ArrayLike, timeout_s: float | None = None) -> int:
         """Deletes items; keys of items that are gone are skipped.

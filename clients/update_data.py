@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
 from shmreplay import conversion
+from shmreplay.clients.sampling import NativeOutput
 from shmreplay.conversion import Missing
 from shmreplay.errors import SignatureMismatch
 from shmreplay.leaves import Leaf
 from shmreplay.signature import Signature
+from shmreplay.tables import Table
+from shmreplay.windows import Window
 
 
 def mutable_arrays(signature: Signature, values: object, num_keys: int) -> list[tuple[int, NDArray[Any]]]:
@@ -45,6 +49,24 @@ def mutable_arrays(signature: Signature, values: object, num_keys: int) -> list[
             f"{where}: update_data has {a} steps of column {first!r} and {b} of column {second!r}; expected as many"
         )
     return found
+
+
+def declared_steps(table: Table) -> int | None:
+    """Steps of the longest item that the table can have, as it was declared; None: whatever is made by hand."""
+    if table.item is None:
+        return table.item_steps if table.item_steps > 1 else None
+    is_whole_episode = isinstance(table.item, Window) and table.item.is_whole_episode
+    return table.item_steps if is_whole_episode else table.item.num_steps(table.sig)
+
+
+def known_steps(names: bytes | None, outputs: Sequence[NativeOutput] | None, size: int) -> int | None:
+    """Steps of the longest item that a table has had, of what the core says of its structure.
+
+    None: not known, for there are none, or they are trajectories, which have more steps than an output shows.
+    """
+    if outputs is None:
+        return 1 if size > 0 else None
+    return None if names else max((rows for _, _, rows in outputs), default=1)
 
 
 def _num_steps(value: object, leaf: Leaf, where: str, num_keys: int) -> int:

@@ -57,6 +57,7 @@ class VectorWriter(StreamHandle):
 
     _native: _core.VectorWriter
     _made_by = "table.vector_writer"
+    _item_call = "create_items"
     _end_call = "end_episodes"
     _end_call_with_final = "end_episodes(mask, final_steps={...})"
 
@@ -153,6 +154,7 @@ class VectorWriter(StreamHandle):
             kind = TypeError if length is None else ValueError
             raise kind(f"{self._where}: create_items: {given} given; expected one of them")
         check_brings_no_values(self._sig, f"{self._where}: create_items makes an item")
+        self._makes_items = True
         rows = self._rows(mask, None)
         values = self._priorities(priorities, rows)
         selection = -1
@@ -214,6 +216,10 @@ class VectorWriter(StreamHandle):
                 keys[number] = part
         self._check(answer, rows, "end_episodes", timeout_s, keys)
         return keys
+
+    def _has_appended(self) -> bool:
+        native = self._native
+        return any(native.oldest_step(stream) + native.num_steps(stream) > 0 for stream in range(self._num_streams))
 
     @property
     def history(self) -> Any:

@@ -32,8 +32,10 @@ class Writer(StreamHandle):
 
     _native: _core.Writer
     _made_by = "table.writer"
+    _item_call = "create_item"
     _end_call = "end_episode"
     _end_call_with_final = "end_episode(final_step={...})"
+    _final_row_first = "; items by hand that reach it come between append(final_step, partial=True) and end_episode()"
 
     def __init__(self, table: Handle, history: int, rules: Sequence[Rule] = ()) -> None:
         super().__init__(table, history, rules)
@@ -160,6 +162,7 @@ class Writer(StreamHandle):
                 item would reach back over the end of an episode (`end_episode(clear_history=False)`) whose last step
                 lacks a column.
         """
+        self._makes_items = True
         if trajectory is not None:
             if length is not None:
                 raise ValueError(f"{self._where}: length= and trajectory= are both given; expected one of them")
@@ -264,6 +267,9 @@ class Writer(StreamHandle):
             if not self._native.is_ending:
                 self._native.restore_row(before)  # so that the call can be repeated as it was
             raise
+
+    def _has_appended(self) -> bool:
+        return self._native.oldest_step + self._native.num_steps > 0
 
     @property
     def history(self) -> Any:

@@ -75,7 +75,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> DaemonConfig:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="shmreplayd", description="Owns the tables of shmreplay: shared memory that actors and learners work in."
+        prog="shmreplayd",
+        description="Owns the tables of shmreplay: shared memory that actors and learners work in.",
+        epilog="SIGTERM drops all tables (after a checkpoint, with --checkpoint-at-stop); only a crash keeps them.",
     )
     add = parser.add_argument
     add("--socket", "--address", metavar="PATH", help="control socket (default: $SHMREPLAY_SOCKET, then "

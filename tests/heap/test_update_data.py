@@ -63,11 +63,11 @@ def test_states_may_be_written_again_and_again(make_table: TableMaker, rng: np.r
     keys = table.keys()
     for _ in range(300):
         chosen = rng.permutation(10)[: rng.integers(1, 10)]
-        at, count = int(rng.integers(0, 4)), int(rng.integers(1, 3))
+        at = int(rng.integers(0, 4))
+        count = int(rng.integers(1, min(2, 4 - at) + 1))
         values = rng.normal(size=(len(chosen), count, 3)).astype("f4")
         assert table.update_data(keys[chosen], {"state": values}, at=at) == len(chosen)
-        real = min(count, 4 - at)
-        expected[chosen, at : at + real] = values[:, :real]
+        expected[chosen, at : at + count] = values
         np.testing.assert_array_equal(table.get(keys).data["state"], expected)
     assert check(table) == []
 
@@ -85,7 +85,7 @@ def test_places_are_those_of_the_batch_and_padding_stays_padding(make_table: Tab
     assert first.data["state"][1, :, 0].tolist() == [0, 3, 4, 0, 0]
     assert table.update_data(before.keys[1:], {"state": new[1:]}) == 1
     assert table.get(table.keys()).data["state"][0, :, 0].tolist() == [0, 0, 7, 8, 0]
-    assert table.update_data(before.keys, {"state": new}, at=5) == 2  # behind both
+    assert table.update_data(before.keys, {"state": new[:, :1]}, at=4) == 2  # behind both
     assert table.get(table.keys()).data["state"][0, :, 0].tolist() == [0, 0, 7, 8, 0]
 
 
@@ -98,7 +98,8 @@ def test_several_columns_change_at_once_and_single_steps_have_one_place(make_tab
     batch = table.get(np.array(keys))
     np.testing.assert_array_equal(batch.data["state"], state_of([0, 11, 2, 33, 4]))
     assert batch.data["extra"]["value"].tolist() == [0, 11, 2, 33, 4]
-    assert table.update_data(chosen, {"extra": {"value": np.zeros((2, 4), "i1")}}, at=1) == 2
+    with pytest.raises(ValueError, match="places 1 to 4, but the table's longest item has 1 steps"):
+        table.update_data(chosen, {"extra": {"value": np.zeros((2, 4), "i1")}}, at=1)
     assert table.get(np.array(keys)).data["extra"]["value"].tolist() == [0, 11, 2, 33, 4]
 
 
@@ -179,3 +180,32 @@ def test_keys_and_places_are_checked(make_table: TableMaker) -> None:
         table.update_data(np.zeros(1), {"state": np.zeros((1, 1, 3), "f4")})
     with pytest.raises(ValueError, match="at is -1; expected an integer in 0"):
         table.update_data(np.ones(1, np.int64), {"state": np.zeros((1, 1, 3), "f4")}, at=-1)
+
+
+@pytest.mark.parametrize("item", [sr.Sequence(8, period=4), None])
+def test_places_that_no_item_has_are_refused_with_both_numbers(make_table: TableMaker, item: sr.Window | None) -> None:
+    table = make_table(10, signature=SIGNATURE, item=item)
+    with table.writer(history=8) as writer:
+        for t in range(8):
+            writer.append({"t": t, "state": state_of(t), "extra": {"value": t}})
+        if item is None:
+            writer.create_item(length=8)
+    before = table.get(table.keys())
+    for at, k in ((100, 1), (7, 2)):
+        with pytest.raises(ValueError, match=rf"places {at} to {at + k - 1}, .* longest item has 8 steps; expected at"):
+            table.update_data(before.keys, {"state": np.zeros((len(before), k, 3), "f4")}, at=at)
+    np.testing.assert_array_equal(table.get(before.keys).data["state"], before.data["state"])
+    assert table.update_data(before.keys, {"state": np.zeros((len(before), 1, 3), "f4")}, at=7) == len(before) == 1
+
+
+def test_a_trajectory_is_changed_at_every_step_that_it_spans(make_table: TableMaker) -> None:
+    table = make_table(10, signature=SIGNATURE)
+    with table.writer(history=4) as writer:
+        for t in range(2):
+            writer.append({"t": t, "state": state_of(t), "extra": {"value": t}})
+        h = writer.history["state"]
+        key = writer.create_item(trajectory={"now": h[-2], "next": h[-1]})
+    table.update_data([key], {"state": np.ones((1, 1, 3), "f4")}, at=1)
+    batch = table.get([key])
+    np.testing.assert_array_equal(batch.data["now"][0], state_of(0))
+    assert (batch.data["next"] == 1).all()

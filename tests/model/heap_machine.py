@@ -192,10 +192,10 @@ class HeapMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._given)
     @rule(
         positions=st.lists(st.integers(0, 10**6), min_size=1, max_size=6),
-        at=st.integers(0, LENGTH),
-        count=st.integers(1, LENGTH),
+        places=st.lists(st.integers(0, LENGTH), min_size=2, max_size=2, unique=True).map(sorted),
     )
-    def update_data(self, positions: list[int], at: int, count: int) -> None:
+    def update_data(self, positions: list[int], places: list[int]) -> None:
+        at, count = places[0], places[1] - places[0]
         keys = list(dict.fromkeys(self._given[p % len(self._given)] for p in positions))
         self._n += 1
         values = np.random.default_rng(self._n).normal(size=(len(keys), count, 2)).astype("f4")

@@ -1,12 +1,15 @@
 """Python ends while threads of it are in a call: the process ends with its own exit code, and leaves nothing broken."""
 
+import pathlib
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.system.conftest import Script
+from tests.system.conftest import WAIT_S, Script
 
 Run = Callable[..., Script]
 pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
@@ -74,3 +77,65 @@ def test_samplers_end_with_the_interpreter(run_script: Run) -> None:
         table = client.table("full")
         assert len(table.sample(4)) == 4
         assert table._arena.check() == []
+
+
+# As a user writes it who knows no `with`. multiprocessing joins the actor at exit, and the actor waits for a sample.
+RAISE_WITH_A_BLOCKED_ACTOR = """
+import contextlib, multiprocessing
+import numpy as np
+import shmreplay as sr
+
+def act(address):
+    with contextlib.suppress(sr.TableClosed):
+        queue = sr.connect(address).table("queue")
+        while True:
+            queue.insert({"x": 1})
+
+if __name__ == "__main__":
+    server = sr.Server([sr.Table.queue("queue", {"x": np.int64(0)}, 4, max_streams=8, max_sessions=8)])
+    queue = server.client().table("queue")
+    actor = multiprocessing.get_context("spawn").Process(target=act, args=(server.address,))
+    actor.start()
+    while not queue.info().blocked_inserts:
+        pass
+    raise RuntimeError("the learner's")
+"""
+
+
+def test_a_script_that_raises_ends_its_server_and_so_its_blocked_actors(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text(RAISE_WITH_A_BLOCKED_ACTOR, encoding="utf-8")
+    ended = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=WAIT_S, cwd="/")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "RuntimeError: the learner's"
+
+
+# A child that was forked and ends as any interpreter does, with atexit's handlers.
+FORK_WITH_A_SERVER = """
+import os, sys
+import numpy as np
+import shmreplay as sr
+
+server = sr.Server([sr.Table("table", {"x": np.int64(0)}, 4, max_streams=8, max_sessions=8)])
+if (child := os.fork()) == 0:
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+table = server.client().table("table")
+table.insert({"x": 1})
+print(len(table))
+"""
+
+
+def test_a_forked_child_that_ends_leaves_the_server_alone(run_script: Run) -> None:
+    assert run_script(FORK_WITH_A_SERVER).finish() == (0, "1\n", "")
+
+
+def test_a_closed_server_leaves_nothing_to_be_done_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[object] = []
+    monkeypatch.setattr("atexit.register", registered.append)
+    monkeypatch.setattr("atexit.unregister", registered.remove)
+    with sr.Server():
+        assert len(registered) == 1
+    assert registered == []
+    sr.Server()  # collected at once
+    assert registered == []
