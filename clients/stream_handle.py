@@ -96,10 +96,11 @@ class StreamHandle:
         """Ends the stream. Items stay; steps that no item has are given back. Later calls raise ShmReplayError."""
         if self._is_closed:
             return
-        self._is_closed = True
         if self._native.forked or self._table._client.is_closed:
+            self._is_closed = True
             return  # the stream is the parent's, or went with the client's session
-        status = self._native.close(CLOSE_TIMEOUT_S)
+        status = self._native.close(CLOSE_TIMEOUT_S)  # raises while another thread uses it: then it stays open
+        self._is_closed = True
         if status not in (0, _core.STATUS_SESSION_LOST):
             self._table._raise_status(status, "close", CLOSE_TIMEOUT_S)
 
