@@ -118,12 +118,13 @@ class StreamHandle:
     def _close(self, warns: bool) -> None:
         if self._is_closed:
             return
-        self._is_closed = True
         if self._native.forked or self._table._client.is_closed:
+            self._is_closed = True
             return  # the stream is the parent's, or went with the client's session
         if warns and not self._makes_items and not self._rules and self._table.spec.item is None:
             self._warn_if_in_vain()
-        status = self._native.close(CLOSE_TIMEOUT_S)
+        status = self._native.close(CLOSE_TIMEOUT_S)  # raises while another thread uses it: then it stays open
+        self._is_closed = True
         if status not in (0, _core.STATUS_SESSION_LOST):
             self._table._raise_status(status, "close", CLOSE_TIMEOUT_S)
 

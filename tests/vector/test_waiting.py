@@ -182,3 +182,19 @@ def test_streams_that_find_no_room_wait_while_the_others_items_are_there(make_ta
         table.sample(len(table))
         writer.append(rows(10 * np.arange(6) + steps), mask=~timeout.done, timeout_s=0)
         assert writer.episode_steps.tolist() == [steps + 1] * 6
+
+
+def test_a_writer_that_another_thread_uses_stays_open_when_closing_it_is_refused(queue: TableHandle) -> None:
+    writer = queue.vector_writer(6, patterns=[sr.Sequence(1)])
+    thread = threading.Thread(target=lambda: writer.append(rows(np.arange(6))))
+    thread.start()
+    eventually(lambda: queue.info().blocked_inserts == 1)
+    with pytest.raises(sr.ShmReplayError, match="in use by another thread"):
+        writer.close()
+    queue.sample(1)
+    thread.join()
+    assert writer.num_steps.tolist() == [1] * 6
+    writer.end_episodes(np.ones(6, np.bool_))
+    writer.close()
+    queue.sample(5)
+    assert queue._arena.stats()["used_chunks"] == 0
