@@ -457,6 +457,7 @@ def test_what_a_writer_can_not_do_is_refused_when_it_is_made(make_table: TableMa
     table = make_table(100, signature=SIGNATURE)
     name = table.name
     wrong(table, TypeError, f"table {name!r}: patterns= has 'NStep'; expected windows and patterns", patterns=["NStep"])
+    wrong(table, TypeError, f"table {name!r}: patterns is Window(", patterns=sr.NStep(3))
     wrong(
         table,
         ValueError,
