@@ -255,6 +255,24 @@ def test_a_final_step_has_every_column_whose_next_step_is_shown(
     assert (data["next_observation"]["a"].tolist(), data["next_achieved"].tolist()) == ([1], [10])
 
 
+def test_columns_under_another_name_need_no_cell_of_the_final_step(make_table: TableMaker) -> None:
+    table = make_table(100, signature=SIGNATURE)
+    with table.writer(
+        patterns=[sr.Window({"r": ("reward", 0, 2), "o": ("observation", 0, 2)}, at_end="pad")]
+    ) as writer:
+        writer.append(step(0, truncated=True))
+        with pytest.raises(sr.ShmReplayError, match="is missing; give it"):
+            writer.end_episode()
+        writer.end_episode({"observation": 1})
+    assert live(table).mask["r"].tolist() == [[True, False]]
+    of_no_next = make_table(100, signature=SIGNATURE)
+    with of_no_next.writer(patterns=[sr.Window({"r": ("reward", 0), "stack": ("observation", -1, 1)})]) as writer:
+        writer.append(step(0))
+        writer.append(step(1))
+        writer.end_episode()
+    assert live(of_no_next).data["stack"].tolist() == [[0, 1]]
+
+
 @pytest.mark.parametrize("name", ["terminated", "truncated"])
 def test_a_reset_in_mid_episode_needs_the_final_step(make_table: TableMaker, name: str) -> None:
     signature = {"observation": sr.ArraySpec((), "int64"), name: sr.ArraySpec((), "bool")}
