@@ -155,7 +155,8 @@ def _check_next_observations(
 ) -> None:
     """Where an episode did not terminate, arrays lack the final step that a window looks at behind its last row."""
     columns, truncated, _ = native
-    looks_ahead = any(moves for _, _, moves, _ in rule["outputs"]) and rule["reach"] != REACH_STRETCH
+    moves = any(moves for _, _, moves, _ in rule["outputs"])
+    looks_ahead = moves and rule["hi"] > 1 and rule["reach"] != REACH_STRETCH
     if not columns or not looks_ahead:
         return
     terminated = _any_of(len(ends), arrays, [column for column in columns if column != truncated])

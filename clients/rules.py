@@ -13,6 +13,8 @@ from shmreplay.tables import Table
 
 def read_rules(patterns: Iterable[object] | None, where: str) -> list[Rule]:
     """Returns the rules of a writer's `patterns=`. Raises TypeError for what is none."""
+    if not (patterns is None or isinstance(patterns, Iterable)):
+        raise TypeError(f"{where}: patterns is {patterns!r}; expected a list of them, [sr.NStep(3)]")
     rules: list[Rule] = []
     for rule in patterns or ():
         if not isinstance(rule, RULES):

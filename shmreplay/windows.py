@@ -282,6 +282,8 @@ def NStep(  # noqa: N802
         **options: `priority` and `table` of `Window`.
     """
     n = check_int("NStep", "n", n, 1, FAR)
+    if not (stack is None or isinstance(stack, Mapping)):
+        raise TypeError(f"NStep: stack is {stack!r}; expected frames by column, such as {{'observation': 4}}")
     stack = dict(stack or {})
     for name, frames in stack.items():
         check_int(f"NStep, stack of {name!r}", "frames", frames, 1, FAR)
@@ -290,7 +292,8 @@ def NStep(  # noqa: N802
         columns.update(dict.fromkeys(summed, (0, n)))
     for name in next:
         columns[f"next_{name}"] = (name, n - stack[name] + 1, n + 1) if name in stack else (name, n)
-    return Window(columns, at_start, "shorten", rest=0, optional=frozenset(summed), **options)
+    fixed: dict[str, Any] = {"at_end": "shorten", "rest": 0, "optional": frozenset(summed)}
+    return _window("NStep", options, columns, at_start=at_start, **fixed)
 
 
 def Sequence(  # noqa: N802
@@ -311,12 +314,13 @@ def Sequence(  # noqa: N802
         **options: `priority` and `table` of `Window`.
     """
     length = check_int("Sequence", "length", length, 1, FAR)
-    return Window({}, at_start, at_end, period, burn_in, rest=(0, length), **options)
+    ends: dict[str, Any] = {"at_start": at_start, "at_end": at_end}
+    return _window("Sequence", options, {}, **ends, period=period, burn_in=burn_in, rest=(0, length))
 
 
 def Episode(**options: Any) -> Window:  # noqa: N802
     """The whole episode as one item, made when it ends; the writer's `history` must hold it."""
-    return Window({}, rest=(0, 1), is_whole_episode=True, **options)
+    return _window("Episode", options, {}, rest=(0, 1), is_whole_episode=True)
 
 
 def Unroll(T: int, bootstrap: tuple[str, ...] = ("observation",), **options: Any) -> Window:  # noqa: N802, N803
@@ -330,4 +334,20 @@ def Unroll(T: int, bootstrap: tuple[str, ...] = ("observation",), **options: Any
         **options: `priority` and `table` of `Window`.
     """
     T = check_int("Unroll", "T", T, 1, FAR)  # noqa: N806
-    return Window(dict.fromkeys(bootstrap, (0, T + 1)), "skip", "pad", T, rest=(0, T), **options)
+    columns: dict[str, Steps] = dict.fromkeys(bootstrap, (0, T + 1))
+    return _window("Unroll", options, columns, at_start="skip", at_end="pad", period=T, rest=(0, T))
+
+
+def _window(maker: str, options: Mapping[str, Any], columns: Mapping[str, Steps], **fixed: Any) -> Window:
+    """The window, of which the maker has fixed some of the arguments. Raises TypeError for an option that is none."""
+    free = [name for name in _OPTIONS if name not in fixed]
+    for name in options:
+        if name not in free:
+            raise TypeError(
+                f"{maker}: {name}= is no option of it; expected one of {', '.join(free)}, or make a sr.Window, which "
+                "takes them all"
+            )
+    return Window(columns, **fixed, **options)
+
+
+_OPTIONS = ("period", "burn_in", "across_episodes", "priority", "table")

@@ -258,8 +258,8 @@ class VectorHandle {
   // What a final step with these columns lacks, the open row's among them.
   static int final_step_refused(Call& call, const RuleWriter& w, const Arrays& columns, bool clear_history) {
     const bool has_row = columns.has_cells() || w.stream().row_is_open();
-    const int lacking = w.lacks_of_final_step(clear_history, [&](uint32_t c) {
-      return has_row && c < columns.arrays.size() && columns.arrays[c] != nullptr;
+    const int lacking = w.lacks_of_final_step(clear_history, has_row, [&](uint32_t c) {
+      return c < columns.arrays.size() && columns.arrays[c] != nullptr;
     });
     if (lacking < 0) return 0;
     call.column = static_cast<uint32_t>(lacking);

@@ -115,7 +115,7 @@ class WriterHandle {
     if (writer_.unfinished() == WriterCall::kAppend) return nb::int_(kUnfinished);
     if (!is_unfinished()) {
       const double p = call_priority(priority, *context_);
-      const int lacking = writer_.lacks_of_final_step(clear_history, [](uint32_t) { return false; });
+      const int lacking = writer_.lacks_of_final_step(clear_history, row_is_open(), [](uint32_t) { return false; });
       if (lacking >= 0) return nb::make_tuple(kNeedsFinalStep, 0, lacking);
       ItemRule::Missing missing{};
       writer_.begin(WriterCall::kEnd);

@@ -50,7 +50,12 @@ uint64_t ItemRule::start_of(const StreamView& stream) const noexcept {
 }
 
 bool ItemRule::wants_final() const noexcept {
-  return std::any_of(outputs.begin(), outputs.end(), [](const RuleOutput& o) { return o.moves; });
+  return hi > 1 && std::any_of(outputs.begin(), outputs.end(), [](const RuleOutput& o) { return o.moves; });
+}
+
+bool ItemRule::is_next(const RuleOutput& output) const noexcept {
+  const auto shows_it_too = [&](const RuleOutput& o) { return !o.moves && o.column == output.column; };
+  return output.squeezed || std::any_of(outputs.begin(), outputs.end(), shows_it_too);
 }
 
 bool ItemRule::holds(const StreamView& stream, bool at_episode_end, const std::vector<NumberFormat>& formats) const {

@@ -115,6 +115,9 @@ class ItemRule {
 
   // Whether an output looks beyond an episode's last step: one that did not terminate must then have a final row.
   bool wants_final() const noexcept;
+  // Whether one that moves shows a step for its own sake, a next observation, so that it must be there: one step, or those of
+  // a column that is shown without moving too. Else it is a column under another name, of which a final row may lack a cell.
+  bool is_next(const RuleOutput& output) const noexcept;
 
   // The items of the last look went in.
   void applied() noexcept {

@@ -35,9 +35,10 @@ class RuleWriter {
   WriterCall unfinished() const noexcept { return unfinished_; }
   bool needs_end_episode() const noexcept { return ended_ && !facts_.across_episodes; }
   // The column, or -1, that the episode's final step lacks: windows look at the next step of the last one, and there are end
-  // columns but the last step did not terminate. `is_given` says which columns the open row is about to get.
+  // columns but the last step did not terminate. `has_row`: there is a final step, or will be, and `is_given` says which columns
+  // it is about to get.
   template <class IsGiven>
-  int lacks_of_final_step(bool clear_history, IsGiven is_given) const;
+  int lacks_of_final_step(bool clear_history, bool has_row, IsGiven is_given) const;
 
   // Finished steps of the newest that an item of whole spans may have, the open row besides.
   uint32_t longest_span() const noexcept { return stream_.num_whole() + (stream_.row_is_open() ? 1 : 0); }
@@ -104,13 +105,14 @@ class RuleWriter {
 Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking);
 
 template <class IsGiven>
-int RuleWriter::lacks_of_final_step(bool clear_history, IsGiven is_given) const {
+int RuleWriter::lacks_of_final_step(bool clear_history, bool has_row, IsGiven is_given) const {
   if (facts_.end_columns.empty() || terminated_now_ || stream_.episode_steps() == 0) return -1;
   for (const ItemRule& rule : rules_) {
-    if (!clear_history && rule.reach == Reach::kStretch) continue;
+    if (!rule.wants_final() || (!clear_history && rule.reach == Reach::kStretch)) continue;
     for (const RuleOutput& o : rule.outputs) {
-      const bool is_there = stream_.row_is_open() && stream_.has(o.column);
-      if (o.moves && !is_there && !is_given(o.column)) return o.column;
+      if (!o.moves || (has_row && !rule.is_next(o))) continue;
+      const bool is_there = has_row && ((stream_.row_is_open() && stream_.has(o.column)) || is_given(o.column));
+      if (!is_there) return o.column;
     }
   }
   return -1;

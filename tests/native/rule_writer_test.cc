@@ -86,15 +86,17 @@ TEST(an_episode_that_did_not_terminate_says_what_its_final_step_lacks) {
   World w(arena_of({open_table("a", 10)}));
   WriterFacts facts = facts_of(w.arena);
   ItemRule rule = newest(w.arena, 0, 1);
-  rule.outputs[0].moves = true;
+  rule.hi = 2;
+  rule.outputs[0].moves = rule.outputs[0].squeezed = true;
   const auto nothing = [](uint32_t) { return false; };
   const auto lacking_after_a_step = [&] {
     Single one(w.arena, {rule}, facts);
-    CHECK_EQ(one.writer.lacks_of_final_step(true, nothing), -1);  // no step, no next one
+    CHECK_EQ(one.writer.lacks_of_final_step(true, false, nothing), -1);  // no step, no next one
     one.begin(1);                                                 // its first byte is 1
     CHECK_EQ(one.finish(), Status::kOk);
-    CHECK_EQ(one.writer.lacks_of_final_step(true, [](uint32_t c) { return c == 0; }), -1);
-    return one.writer.lacks_of_final_step(true, nothing);
+    CHECK_EQ(one.writer.lacks_of_final_step(true, true, [](uint32_t c) { return c == 0; }), -1);
+    CHECK_EQ(one.writer.lacks_of_final_step(true, true, nothing), one.writer.lacks_of_final_step(true, false, nothing));
+    return one.writer.lacks_of_final_step(true, false, nothing);
   };
   CHECK_EQ(lacking_after_a_step(), -1);  // no column says where episodes end
   facts.end_columns = {0};
