@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from shmreplay.clients.attachments import Attachment, Mapping, mappings
 from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
+from shmreplay.clients.info import readable_info
 from shmreplay.errors import DaemonUnavailable, ShmReplayError, TableNotFound
 from shmreplay.protocol import default_socket_paths, socket_path
 from shmreplay.rate_limiters import RateLimiter, check_limiter
@@ -86,17 +87,21 @@ class Client:
         Raises:
             ValueError: a table of the name exists with other specs; the text says where they differ.
             ShmReplayError: there is not enough memory; the text says how much is needed and free, and what to do.
-            RequestTimeout: not finished within `timeout_s` (a TimeoutError); the daemon goes on with it.
+            TimeoutError: not finished within `timeout_s`; the daemon goes on with it. It is a ShmReplayError too.
             TypeError: `tables` is no list of Tables.
         """
         tables = check_tables("create_tables", tables)
         self._request("create_tables", timeout_s, tables=[table.to_wire() for table in tables])
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """All tables by name: `spec` (a Table), `arena`, and the figures of its info: size, inserts, samples, ..."""
+        """All tables by name: `spec` (a Table), `arena`, and the figures of its info: size, inserts, samples, ...
+
+        Raises:
+            SegmentFailed: the figures of one can not be those of any table.
+        """
         found = self._request("tables").fields["tables"]
         return {
-            name: {**entry["info"], "spec": Table.from_wire(entry["spec"]), "arena": entry["arena"]}
+            name: {**readable_info(entry["info"]), "spec": Table.from_wire(entry["spec"]), "arena": entry["arena"]}
             for name, entry in found.items()
         }
 
@@ -170,7 +175,7 @@ class Client:
         Raises:
             CheckpointFailed: it was given up, or the daemon has no directory for them; the text says why.
             OSError: the file could not be written, as on a full disk. The checkpoints before it are still there.
-            RequestTimeout: not finished within `timeout_s` (a TimeoutError); the daemon goes on with it.
+            TimeoutError: not finished within `timeout_s`; the daemon goes on with it. It is a ShmReplayError too.
         """
         reply = self._request("checkpoint", timeout_s, is_repeatable=False, on_progress=on_progress)
         return str(reply.fields["path"])
@@ -201,7 +206,7 @@ class Client:
             CheckpointFailed: there is no whole checkpoint in the directory.
             ValueError: a table of it is there already, or has other specs.
             ShmReplayError: there is not enough memory.
-            RequestTimeout: not finished within `timeout_s` (a TimeoutError); the daemon goes on with it.
+            TimeoutError: not finished within `timeout_s`; the daemon goes on with it. It is a ShmReplayError too.
         """
         wires = [table.to_wire() for table in check_tables("restore", tables)]
         where = os.path.abspath(path)

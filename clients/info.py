@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from shmreplay import _core, selectors
 from shmreplay.errors import SegmentFailed
@@ -86,12 +88,27 @@ class TableInfo:
         found = table.info()
         low, high, total = table.priority_stats()
         found.update(min_priority=low, max_priority=high, sum_priority=total)
-        for role in ("sampler", "remover"):
-            try:
-                found[role] = selectors.of_kind(found[role], found[f"{role}_exponent"])
-            except ValueError as error:
-                raise SegmentFailed(f"table {found['name']!r}: its index is damaged: {role}: {error}") from error
-        # The segment keeps the largest finite numbers where there is no bound.
-        found["min_diff"] = -math.inf if found["min_diff"] <= -sys.float_info.max else found["min_diff"]
-        found["max_diff"] = math.inf if found["max_diff"] >= sys.float_info.max else found["max_diff"]
+        found = readable_info(found)
         return cls(**{f.name: found[f.name] for f in fields(cls)})
+
+
+def readable_info(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the core says of a table, with selectors for their numbers, and bounds that are none infinite.
+
+    Empty for a table that nothing is said of.
+
+    Raises:
+        SegmentFailed: it can not be said of any table.
+    """
+    if not found:
+        return {}
+    info = dict(found)
+    for role in ("sampler", "remover"):
+        try:
+            info[role] = selectors.of_kind(info[role], info.pop(f"{role}_exponent"))
+        except ValueError as error:
+            raise SegmentFailed(f"table {info['name']!r}: its index is damaged: {role}: {error}") from error
+    # The segment keeps the largest finite numbers where there is no bound.
+    info["min_diff"] = -math.inf if info["min_diff"] <= -sys.float_info.max else info["min_diff"]
+    info["max_diff"] = math.inf if info["max_diff"] >= sys.float_info.max else info["max_diff"]
+    return info

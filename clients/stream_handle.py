@@ -17,10 +17,12 @@ from shmreplay.clients.handle import Handle
 from shmreplay.clients.history import Output
 from shmreplay.clients.rules import check_structure
 from shmreplay.clients.selection_rule import selection_rule
+from shmreplay.conversion import value_text
 from shmreplay.end_columns import is_end_column
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch, TableNotFound
 from shmreplay.rules import Rule
 from shmreplay.signature import Signature
+from shmreplay.structure import DictNode, kind_text
 from shmreplay.tables import check_brings_no_values
 
 if TYPE_CHECKING:
@@ -105,6 +107,15 @@ class StreamHandle:
         if self._table.spec.item is not None:
             raise SignatureMismatch(
                 f"{self._where}: its items are {self._table.spec.item!r}, as it declares; length= makes others"
+            )
+
+    def _check_final(self, steps: object, name: str) -> None:
+        """A final observation alone is no step: it goes under its column's name."""
+        root = self._sig.root
+        if isinstance(root, DictNode) and hasattr(steps, "dtype"):
+            raise SignatureMismatch(
+                f"{self._where}: {name} is {value_text(steps)}; expected {kind_text(root)}, some of which may be left "
+                f"out: {name}={{{root.keys[0]!r}: ...}}"
             )
 
     def flush(self, timeout_s: float | None = None) -> None:

@@ -105,6 +105,7 @@ class VectorWriter(StreamHandle):
             RateLimitTimeout: not admitted in time: see `.done` and `.keys`; of the others neither row nor items are in.
         """
         self._check_open()
+        self._check_priority(priority)
         rows = self._rows(mask, streams)
         steps = self._without_others(steps, rows)
         if partial or self._native.any_open:
@@ -200,9 +201,11 @@ class VectorWriter(StreamHandle):
             RateLimitTimeout, SignatureMismatch, TypeError, ValueError: as in `append`.
         """
         self._check_open()
+        self._check_priority(priority)
         rows = self._rows(mask, None)
         arrays = None
         if final_steps is not None:
+            self._check_final(final_steps, "final_steps")
             arrays = self._columns(self._without_others(final_steps, rows), rows.num)
         elif self._native.any_open and self._sig.has_optional:
             arrays = [None] * len(self._sig.leaves)
@@ -237,6 +240,14 @@ class VectorWriter(StreamHandle):
     def episode_steps(self) -> NDArray[np.int64]:
         """Finished steps of each stream's current episode; int64 `[N]`."""
         return np.array([self._native.episode_steps(stream) for stream in range(self._num_streams)], np.int64)
+
+    def _check_priority(self, priority: Any) -> None:
+        if priority is not None and np.ndim(priority) > 0:
+            raise TypeError(
+                f"{self._where}: priority has shape {np.shape(priority)}; expected one number for the items of all "
+                "streams, or None. One a stream comes from a column, the window's priority='name', or goes to "
+                "create_items(priorities=)"
+            )
 
     def _columns(self, steps: Any, num: int) -> list[Any]:
         """Columns of rows that stay open or are finished."""

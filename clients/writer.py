@@ -257,6 +257,8 @@ class Writer(StreamHandle):
         """
         self._check_open()
         before = self._native.present()
+        if final_step is not None:
+            self._check_final(final_step, "final_step")
         if final_step is not None and not self._native.is_ending:
             self.append(final_step, partial=True, priority=priority, timeout_s=timeout_s)
         try:

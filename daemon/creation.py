@@ -10,7 +10,7 @@ from shmreplay import _core
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.errors import ShmReplayError
 from shmreplay.host_memory import check_room, show_bytes
-from shmreplay.plan import plan
+from shmreplay.plan import overlap_hint, plan
 from shmreplay.segments import SegmentStore, reserve, segment_names, set_access
 from shmreplay.tables import Table
 
@@ -82,7 +82,8 @@ class Creation:
         others = promised_bytes()
         if others:
             purpose += f", beside {show_bytes(others)} for arenas that are being created,"
-        check_room(self.total_bytes + others, self._store.directory, purpose)
+        hint = overlap_hint(plan(self.tables).terms)
+        check_room(self.total_bytes + others, self._store.directory, purpose, hint=hint)
         paths = segment_names(self._instance, self.arena)
         made: list[tuple[str, int]] = []
         try:

@@ -18,8 +18,8 @@ except ImportError as error:
             "scripts that lie outside of it too, or set PYTHONSAFEPATH=1 (or python -P; Python 3.11 or later)"
         ) from error
     raise ImportError(
-        f"shmreplay's native core could not be loaded ({error}). Install a wheel (pip install shmreplay), or build it "
-        "from a checkout: pip install --no-build-isolation -e . (needs a C++20 compiler)."
+        f"shmreplay's native core could not be loaded ({error}). Install it with python -m pip install . in the "
+        "clone (needs a C++20 compiler), or a wheel for this Python, as make wheel makes it."
     ) from error
 
 from shmreplay import rate_limiters, selectors

@@ -55,11 +55,12 @@ def mount_of(directory: str, proc: str = "/proc") -> Mount | None:
     return max(reversed(holding), key=lambda mount: len(mount.point), default=None)
 
 
-def check_room(needed_bytes: int, directory: str, purpose: str, proc: str = "/proc") -> None:
+def check_room(needed_bytes: int, directory: str, purpose: str, proc: str = "/proc", hint: str = "") -> None:
     """Raises ShmReplayError unless `needed_bytes` more fit into the directory and into this process' memory limits.
 
-    The error says needed, total and free of the narrowest bound, and what to do. The answer is a forecast: another
-    process may take the memory a moment later, which the reservation itself then finds for the file system.
+    The error says needed, total and free of the narrowest bound, and what to do, `hint` at its end. The answer is a
+    forecast: another process may take the memory a moment later, which the reservation itself then finds for the file
+    system.
     """
     short = [room for room in rooms(directory, proc) if room.free_bytes < needed_bytes]
     if short:
@@ -67,7 +68,7 @@ def check_room(needed_bytes: int, directory: str, purpose: str, proc: str = "/pr
         raise ShmReplayError(
             f"{purpose} needs {show_bytes(needed_bytes)}, but {room.name} has {show_bytes(room.total_bytes)} in all "
             f"and {show_bytes(room.free_bytes)} free; {room.remedy}, or plan for less: a smaller max_size, max_streams "
-            "or capacity_steps"
+            f"or capacity_steps{hint}"
         )
 
 

@@ -161,14 +161,24 @@ def plan(tables: Sequence[Table]) -> ArenaSpec:
     if spec.heap.num_blocks > INT32_MAX:
         raise ValueError(
             f"arena {spec.name!r}: needs {spec.heap.num_blocks} blocks of {spec.heap.block_bytes} bytes for its heap; "
-            f"at most {INT32_MAX} can be numbered: lower max_size, item_steps or mean_bytes"
+            f"at most {INT32_MAX} can be numbered: lower max_size, item_steps or mean_bytes{overlap_hint(terms)}"
         )
     if spec.num_chunks > INT32_MAX:
         raise ValueError(
             f"arena {spec.name!r}: needs {spec.num_chunks} chunks of {chunk_steps} steps; at most {INT32_MAX} can be "
-            "numbered: lower max_size or item_steps, or raise chunk_steps"
+            f"numbered: lower max_size or item_steps, or raise chunk_steps{overlap_hint(terms)}"
         )
     return spec
+
+
+def overlap_hint(terms: Sequence[TableTerm]) -> str:
+    """What an error adds whose plan takes overlapping windows for ones that share nothing; "" where none does."""
+    return "".join(
+        f"; the windows of table {term.name!r} overlap: capacity_steps={term.shared_steps}, and one an episode, holds "
+        "all"
+        for term in terms
+        if term.shared_steps is not None
+    )
 
 
 def chunk_bytes(row_bytes: Sequence[int], chunk_steps: int) -> int:

@@ -35,10 +35,11 @@ class StepCodec:
         Raises:
             ValueError: there is something in it that cannot be stored; the text names its path.
         """
+        packable = _packable(step, "", 0)
         try:
-            packed = msgpack.packb(_packable(step, "", 0))
+            packed = msgpack.packb(packable)
         except UnicodeEncodeError as error:
-            raise ValueError(f"step has a str that is no Unicode ({error}); expected valid text, or bytes") from error
+            raise ValueError(f"{_unencodable(step, '')}, which UTF-8 does not have; store it as bytes") from error
         if len(packed) > _MAX_BYTES:
             raise ValueError(f"step has {len(packed)} bytes; expected at most {_MAX_BYTES}")
         return np.frombuffer(packed, np.uint8)
@@ -90,6 +91,27 @@ def _packable_dict(value: dict[object, object], path: str, depth: int) -> dict[s
             raise ValueError(f"{_at(path)} has the key {key!r:.100}; expected keys of type str")
         parts[key] = _packable(part, f"{path}/{key}" if path else key, depth + 1)
     return parts
+
+
+def _unencodable(value: object, path: str) -> str | None:
+    """Says where the first str is that has a lone surrogate; None where there is none."""
+    if isinstance(value, str):
+        return None if _is_encodable(value) else f"{_at(path)} is a str with a lone surrogate"
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if not _is_encodable(key):
+                return f"{_at(path)} has the key {key!a:.100} with a lone surrogate"
+            if found := _unencodable(part, f"{path}/{key}" if path else key):
+                return found
+    if isinstance(value, (list, tuple)):
+        for i, part in enumerate(value):
+            if found := _unencodable(part, f"{path}[{i}]"):
+                return found
+    return None
+
+
+def _is_encodable(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _packed_array(value: Array | np.generic, path: str) -> msgpack.ExtType:

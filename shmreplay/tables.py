@@ -13,6 +13,7 @@ import msgpack
 from shmreplay import rate_limiters, selectors
 from shmreplay.checks import INT32_MAX, check_choice, check_int, wire_field
 from shmreplay.end_columns import check_end_columns, warn_if_ends_are_unknown
+from shmreplay.errors import SignatureMismatch
 from shmreplay.rules import RULES, Rule, rule_from_wire, rule_to_wire
 from shmreplay.signature import Signature
 from shmreplay.windows import Window
@@ -122,6 +123,11 @@ class Table:
             raise TypeError(f"{where}: item is {item!r}; expected a window such as sr.NStep(3), a pattern, or None")
         if item.table not in (None, self.name):
             raise ValueError(f"{where}: item is a rule of table {item.table!r}; expected none, or this one")
+        if self.sig.is_free and isinstance(item, Window):
+            raise SignatureMismatch(
+                f"{where}: item is a window, which names columns, and signature is None: declare them, or leave item "
+                "out and make items by hand, create_item(length=...)"
+            )
         item.native(self.sig, 0, f"{where}: item")
         check_brings_no_values(self.sig, f"{where}: item is a window")
         steps = item.num_steps(self.sig)

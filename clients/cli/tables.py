@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+from typing import Any
 
 from shmreplay.clients.cli.options import add_daemon_options, format_rows
 from shmreplay.clients.client import connect
@@ -21,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(args.address, args.timeout) as client:
         tables = client.tables()
     if args.json:
-        plain = {name: {**entry, "spec": entry["spec"].to_wire()} for name, entry in tables.items()}
+        plain = {name: _plain(entry) for name, entry in tables.items()}
         print(json.dumps(plain, indent=2, default=str))
         return 0
     if not tables:
@@ -33,3 +35,9 @@ def run(args: argparse.Namespace) -> int:
     ]
     print(format_rows(("table", "max_size", *FIGURES, "arena"), rows))
     return 0
+
+
+def _plain(entry: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it: null for a bound that is none."""
+    figures = {name: None if value in (-math.inf, math.inf) else value for name, value in entry.items()}
+    return {**figures, "spec": entry["spec"].to_wire()}

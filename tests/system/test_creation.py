@@ -216,7 +216,7 @@ import os, sys
 import shmreplay as sr
 import shmreplay.daemon.creation as creation
 from shmreplay.daemon.main import main
-creation.check_room = lambda *arguments: None  # as if another process took the room right after the check
+creation.check_room = lambda *arguments, **options: None  # as if another process took the room right after the check
 sys.exit(main())
 """
 

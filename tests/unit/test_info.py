@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.info import TableInfo
+from shmreplay.clients.info import TableInfo, readable_info
 
 PRIORITIES = ("min_priority", "max_priority", "sum_priority")
 SELECTORS = ("sampler", "remover")
@@ -41,6 +41,13 @@ def test_bounds_that_are_none_are_infinite() -> None:
 
     info = TableInfo.read(Unbounded())  # type: ignore[arg-type]
     assert (info.min_diff, info.max_diff) == (-math.inf, math.inf)
+
+
+def test_what_a_client_lists_is_read_alike() -> None:
+    listed = readable_info({**Native().info(), **sr.rate_limiters.MinSize(1).numbers(), "size": 7})
+    assert (listed["sampler"], listed["remover"]) == (sr.selectors.Prioritized(0.7), sr.selectors.MaxHeap())
+    assert (listed["min_diff"], listed["max_diff"], listed["size"]) == (-math.inf, math.inf, 7)
+    assert readable_info({}) == {}
 
 
 def test_every_field_is_documented() -> None:

@@ -205,6 +205,10 @@ TWO = {"x": ArraySpec((), "f4"), "y": ArraySpec((), "f4")}
             [table(2**31 - 2, item_steps=10, chunk_steps=1)],
             "chunks of 1 steps; at most 2147483647 can be numbered: lower max_size or item_steps, or raise chunk_steps",
         ),
+        (
+            [table(10**9, {"observation": ArraySpec((), "int8")}, item=NStep(80), chunk_steps=8)],
+            "or raise chunk_steps; the windows of table 'replay' overlap: capacity_steps=1000000081, and one",
+        ),
     ],
 )
 def test_tables_that_cannot_be_together_are_refused(tables: list[Table], text: str) -> None:

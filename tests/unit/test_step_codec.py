@@ -139,6 +139,19 @@ def test_bytes_that_are_no_step_are_refused(data: bytes, text: str) -> None:
         CODEC.decode(np.frombuffer(data, np.uint8))
 
 
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        ({"x": ["a", "\ud800"]}, "x[1] is a str with a lone surrogate"),
+        ({"x": {"\udfff": 1}}, "x has the key '\\udfff' with a lone surrogate"),
+        ("\ud800", "step is a str with a lone surrogate"),
+    ],
+)
+def test_a_lone_surrogate_is_refused_by_its_place(step: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        CODEC.encode(step)
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_step_or_refused(data: bytes) -> None:
     try:

@@ -323,3 +323,9 @@ def test_a_window_of_a_table_whose_items_must_bring_a_value_is_refused() -> None
     text = "table 'a': item is a window, which brings no value of column 'goal', one per item: make the items by hand"
     with pytest.raises(ValueError, match=re.escape(text)):
         Table("a", columns, 10, item=NStep(3))
+
+
+def test_a_window_wants_a_signature() -> None:
+    for item in (NStep(3), Sequence(3), Window({"step": (0, 4)})):
+        with pytest.raises(SignatureMismatch, match=r"signature is None: declare .* create_item\(length=\.\.\.\)"):
+            Table("a", None, 10, item=item)

@@ -191,3 +191,15 @@ def test_streams_are_given_back_when_it_is_closed(make_table: TableMaker) -> Non
             for k in range(3):
                 writer.append(rows(np.arange(8) + k))
         writer.close()
+
+
+def test_what_belongs_to_another_call_is_said_with_that_call(make_table: TableMaker) -> None:
+    table = make_table(100, signature=SIGNATURE)
+    with table.vector_writer(3, patterns=[sr.Sequence(1)]) as writer:
+        with pytest.raises(TypeError, match=r"priority has shape \(3,\); .* create_items\(priorities=\)"):
+            writer.append(rows(np.zeros(3)), priority=np.ones(3))  # type: ignore[arg-type]
+        writer.append(rows(np.zeros(3)))
+        with pytest.raises(sr.SignatureMismatch, match=r"final_steps is float32 \(3,\); expected a dict .*: \.\.\.}"):
+            writer.end_episodes(np.ones(3, bool), np.ones(3, "f4"))
+        assert writer.episode_steps.tolist() == [1, 1, 1]
+    assert repr(writer) == f"<shmreplay VectorWriter of table {table.name!r} closed>"
