@@ -95,7 +95,6 @@ DEEP.append(DEEP)
         ({"a": np.array(["x"])}, "a: dtype <U1 cannot be a column: only numbers and booleans of a fixed size"),
         ({"a": np.array([object()])}, "a: dtype object cannot be a column"),
         ({"a": np.zeros(2, ">f4")}, "a: dtype '>f4' is of foreign byte order"),
-        ({"a": "\ud800"}, "step has a str that is no Unicode"),
         (DEEP, "is nested deeper than 64 levels; make it flatter"),
     ],
     ids=str,
