@@ -80,7 +80,10 @@ def test_samplers_end_with_the_interpreter(run_script: Run) -> None:
 
 
 # As a user writes it who knows no `with`. multiprocessing joins the actor at exit, and the actor waits for a sample.
+# A finalizer made before, as any library may have one, has all of them run behind that join.
 RAISE_WITH_A_BLOCKED_ACTOR = """
+import weakref
+first = weakref.finalize(weakref.WeakSet(), int)
 import contextlib, multiprocessing
 import numpy as np
 import shmreplay as sr
