@@ -300,7 +300,7 @@ class Registry:
         if self._creations:
             await asyncio.wait(self._creations.values())
         self.reaper.close()
-        log.info("dropping %d tables", sum(len(arena.tables) for arena in self.arenas))
+        log.info("dropping all tables: %d", sum(len(arena.tables) for arena in self.arenas))
         await asyncio.gather(*(self._close_arena(arena) for arena in self.arenas))
 
     async def _close_arena(self, arena: ManagedArena) -> None:

@@ -104,10 +104,17 @@ _PLAIN: dict[object, type[Selector]] = {cls.__name__: cls for cls in (Fifo, Lifo
 
 
 def of_kind(kind: int, exponent: float) -> Selector:
-    """Returns the selector of that number in the segment; the exponent counts where it has one."""
+    """Returns the selector of that number in the segment; the exponent counts where it has one.
+
+    Raises:
+        ValueError: of a kind that this version does not know.
+    """
     if kind == Prioritized.kind:
         return Prioritized(exponent)
-    return next(cls() for cls in _PLAIN.values() if cls.kind == kind)
+    for selector in _PLAIN.values():
+        if selector.kind == kind:
+            return selector()
+    raise ValueError(f"selector: kind is {kind}; expected one of 0 to {max(s.kind for s in _PLAIN.values())}")
 
 
 def from_wire(wire: object) -> Selector:

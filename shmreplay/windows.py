@@ -258,7 +258,7 @@ def Transition(next: tuple[str, ...] = ("observation",), **options: Any) -> Wind
 
     Args:
         next: columns whose next step is shown, as `next_<name>`.
-        **options: `priority` and `table` of `Window`.
+        **options: `priority`, `table` and `across_episodes` of `Window`.
     """
     return NStep(1, next=next, **options)
 
@@ -279,7 +279,7 @@ def NStep(  # noqa: N802
         next: columns whose step n later is shown, as `next_<name>`.
         summed: columns that are shown for all n steps, `[B, n]`, where the signature has them: see `n_step_targets`.
         at_start: what a stack shows before the episode: "repeat" or "zeros".
-        **options: `priority` and `table` of `Window`.
+        **options: `priority`, `table` and `across_episodes` of `Window`.
     """
     n = check_int("NStep", "n", n, 1, FAR)
     if not (stack is None or isinstance(stack, Mapping)):
@@ -311,7 +311,7 @@ def Sequence(  # noqa: N802
         period: from one sequence's first training step to the next one's.
         burn_in: steps before them, to warm a recurrent state up; missing ones are masked.
         at_start, at_end: as of `Window`; by default nothing is dropped and what is missing is masked.
-        **options: `priority` and `table` of `Window`.
+        **options: `priority`, `table` and `across_episodes` of `Window`.
     """
     length = check_int("Sequence", "length", length, 1, FAR)
     ends: dict[str, Any] = {"at_start": at_start, "at_end": at_end}
@@ -331,7 +331,7 @@ def Unroll(T: int, bootstrap: tuple[str, ...] = ("observation",), **options: Any
     Args:
         T: steps, >= 1.
         bootstrap: columns that are shown one step further.
-        **options: `priority` and `table` of `Window`.
+        **options: `priority`, `table` and `across_episodes` of `Window`.
     """
     T = check_int("Unroll", "T", T, 1, FAR)  # noqa: N806
     columns: dict[str, Steps] = dict.fromkeys(bootstrap, (0, T + 1))

@@ -22,7 +22,7 @@ def test_a_signal_ends_it_with_code_0_and_nothing_stays(daemon: DaemonProcess, n
     daemon.signal(number)
     assert daemon.wait() == 0
     assert daemon.left_behind() == []
-    assert "dropping 1 tables" in daemon.log()
+    assert "dropping all tables: 1" in daemon.log()
 
 
 def test_shutdown_over_the_socket_ends_it_and_answers_first(daemon: DaemonProcess) -> None:

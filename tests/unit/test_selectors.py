@@ -77,3 +77,8 @@ def test_an_exponent_must_be_a_number() -> None:
 def test_a_malformed_wire_form_is_refused(wire: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         selectors.from_wire(wire)
+
+
+def test_a_kind_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"kind is 17; expected one of 0 to 5"):
+        selectors.of_kind(17, 1.0)
