@@ -7,6 +7,7 @@ for all of them, since each test's own seed follows from the run's and the test'
 import os
 import pathlib
 import random
+import signal
 import zlib
 from collections.abc import Generator, Iterator
 
@@ -34,6 +35,8 @@ hypothesis.settings.load_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # What a shell starts in the background ignores SIGINT: tests that interrupt a call would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[run_seed] = int(os.environ.get(SEED_VARIABLE, random.SystemRandom().randrange(2**32)))
 
 

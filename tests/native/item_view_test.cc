@@ -229,6 +229,8 @@ TEST(a_viewer_that_is_stopped_withholds_its_chunks_and_one_that_is_killed_gives_
   World w(arena_of({open_table("a", 100)}, 1, 8));
   Actor actor(w.arena, w.table());
   for (int i = 0; i < 6; ++i) actor.insert();
+  int told[2];
+  CHECK_EQ(pipe(told), 0);
   Child child([&] {
     const SessionInfo info = open_own_session(*w.segments.attach());
     const auto arena = w.segments.attach(info.index, info.generation);
@@ -236,9 +238,14 @@ TEST(a_viewer_that_is_stopped_withholds_its_chunks_and_one_that_is_killed_gives_
     Looker looker(*arena);
     const std::vector<double> uniforms{0.0, 0.2, 0.4, 0.6, 0.8, 0.99};
     CHECK_EQ(call.view(arena->table(0), {6, 6, true, uniforms.data()}, kNow, looker).status, Status::kOk);
+    CHECK_EQ(write(told[1], "", 1), 1);  // out of its hold: stopped inside it, it would stop everybody
     for (;;) pause();
   });
-  until([&] { return named_chunks(w.arena).size() == 6; });
+  close(told[1]);
+  char byte = 0;
+  CHECK_EQ(read(told[0], &byte, 1), 1);
+  close(told[0]);
+  CHECK_EQ(named_chunks(w.arena).size(), 6u);
   child.stop();
   const std::vector<uint32_t> withheld = named_chunks(w.arena);
   CHECK(!share_any(churn(w, actor, 50), withheld));

@@ -269,7 +269,11 @@ def test_a_time_major_batch_that_is_cut_short_is_cut_along_its_items(make_table:
 
 def test_n_step_targets_are_the_same_of_a_time_major_batch(make_table: TableMaker) -> None:
     table = make_table(100, signature=SIGNATURE, item=sr.NStep(3))
-    write_episodes(table, (9, 4))
+    with table.writer() as writer:
+        for first, num_steps in ((1, 9), (10, 4)):
+            for n in range(first, first + num_steps):
+                writer.append(row(n))
+            writer.end_episode({"observation": row(first + num_steps)["observation"]})
     batches = [table._client.table(table.name, seed=3).sample(16, time_major=turned) for turned in (False, True)]
     plain, turned = (sr.n_step_targets(batch, 0.9) for batch in batches)
     for one, other in zip(plain, turned, strict=True):
