@@ -17,7 +17,7 @@ def test_a_table_with_a_heap_does_what_a_plain_list_of_items_does(make_table: Ta
     run_state_machine_as_test(
         functools.partial(HeapMachine, make_table, totals),  # type: ignore[arg-type]  # any maker of machines does
         settings=settings(
-            max_examples=max(40, profile.max_examples // 2),
+            max_examples=max(40, profile.max_examples // 5),
             stateful_step_count=40,
             phases=[phase for phase in Phase if phase != Phase.explain],  # which takes minutes here
         ),

@@ -16,7 +16,7 @@ def test_tables_over_the_same_steps_do_what_plain_ones_do(server: sr.Server, see
     run_state_machine_as_test(
         functools.partial(RulesMachine, server, seed),  # type: ignore[arg-type]  # any maker of machines does
         settings=settings(
-            max_examples=max(40, profile.max_examples // 2),
+            max_examples=max(40, profile.max_examples // 5),
             phases=[phase for phase in Phase if phase != Phase.explain],  # which takes minutes here
         ),
     )
