@@ -80,21 +80,21 @@ class TableReads(Handle):
         enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
         check_draws(self._where, self._spec.sampler, replacement, stratified)
         call = "sample" if count else LOOK
-        arrangement, layout, arrays = None, None, None
+        arrangement, layout, arrays, left = None, None, None, timeout_s
         if columns is not None or pad_to is not None or out is not None or time_major:
             begun = time.monotonic()
             arrangement = self._arrange(call, columns, pad_to, time_major, timeout_s)
             layout = arrangement.layout
             arrays = None if out is None else arrangement.arrays(out)
             if timeout_s:
-                timeout_s = max(0.0, timeout_s - (time.monotonic() - begun))
+                left = max(0.0, timeout_s - (time.monotonic() - begun))
         while True:
             self._check_open()
             uniforms = self._random.uniforms(n)
             if stratified:
                 uniforms = spread(uniforms)
             status, done, parts, smallest, raised, available = self._native.sample(
-                n, enough, bool(count), not replacement, uniforms, timeout_s, layout, arrays
+                n, enough, bool(count), not replacement, uniforms, left, layout, arrays
             )
             batch = None
             if parts is not None:

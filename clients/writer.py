@@ -143,9 +143,9 @@ class Writer(StreamHandle):
             trajectory: instead of `length`: a nested dict, list or tuple of selections, such as
                 `{"stack": writer.history["observation"][-4:], "action": writer.history["action"][-1]}`; an int has no
                 step axis. Every selected step must have its column.
-            table: name of the table that gets the item, one of the writer's arena; None: the writer's own.
             values: what the item brings for columns that are per item, in the structure of the signature without the
                 others, such as `{"goal": goal}`. In batches they are under their own names, without a step axis.
+            table: name of the table that gets the item, one of the writer's arena; None: the writer's own.
             timeout_s: seconds to wait for the rate limiter, and for room for `values`.
 
         Returns:
@@ -154,10 +154,10 @@ class Writer(StreamHandle):
         Raises:
             RateLimitTimeout: not admitted in time; no item was made, the steps are still there.
             ValueError: fewer than `length` steps are held, or it is more than the table's `item_steps` where these are
-                declared as more than 1; the priority is not finite or negative.
-            TypeError: neither `length` nor `trajectory` is given.
+                declared as more than 1; the priority is not finite or negative; a trajectory's leaf selects no step, or
+                is another writer's.
+            TypeError: neither `length` nor `trajectory` is given, or a trajectory's leaf is no selection.
             ShmReplayError: a selected step has left the history.
-            TypeError, ValueError: a trajectory's leaf is no selection, selects no step, or is another writer's.
             SignatureMismatch: the table's items have another structure; a selected step lacks the column; or the
                 item would reach back over the end of an episode (`end_episode(clear_history=False)`) whose last step
                 lacks a column.

@@ -421,3 +421,11 @@ def test_one_step_items_are_looked_at_whole_and_by_columns(make_table: TableMake
     batch = table.sample(5, count=False, columns=["n"], out={"n": np.zeros(5, np.int64)}, time_major=True, at_least=2)
     assert batch.data["n"].tolist() == [0] * 5
     assert (table.info().samples, table.info().size) == (before.samples, 5)
+
+
+def test_a_timeout_names_the_seconds_that_were_given_whatever_the_options(make_table: TableMaker) -> None:
+    table = make_table.queue(8)
+    table.insert_batch(steps(range(2)))
+    with pytest.raises(sr.RateLimitTimeout, match=r"within 0\.05 s") as raised:
+        table.sample(3, columns=["n"], timeout_s=0.05)
+    assert len(raised.value.batch) == 2
