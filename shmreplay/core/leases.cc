@@ -60,15 +60,15 @@ Status wait_for_call_slot(Arena& arena, const Wait& wait) {
   return status == Status::kTimeout ? Status::kNoCallSlots : status;
 }
 
-uint32_t Lease::name(Hold&, uint32_t chunk) {
-  if (count_ > 0 && names_[count_ - 1] == chunk) return count_ - 1;  // neighbours in a batch often share a chunk
+void Lease::name(Hold&, uint32_t chunk) {
+  if (count_ > 0 && last_ == chunk) return;  // neighbours in a batch often share a chunk
   CallSlot& slot = arena_.call(slot_);
   slot.names[count_].store(chunk, std::memory_order_relaxed);  // covered by the count
-  names_[count_] = chunk;
+  last_ = chunk;
   // SYNC POINT with named_chunks: release, so a count seen there covers its names.
   slot.count.store(count_ + 1, std::memory_order_release);
   SHMREPLAY_FAULT("lease.chunk_named");
-  return count_++;
+  ++count_;
 }
 
 void Lease::drop() noexcept {

@@ -26,10 +26,9 @@ class Lease {
   bool taken() const noexcept { return slot_ != kNone; }
   uint32_t room() const noexcept { return kMaxNames - count_; }
 
-  // Names a chunk that something still refers to; the caller has checked room(). Returns its place among the names.
-  uint32_t name(Hold& hold, uint32_t chunk);
-
-  uint32_t chunk_at(uint32_t place) const noexcept { return names_[place]; }
+  // Names a chunk that something still refers to; the caller has checked room(). The one named last takes
+  // no second place.
+  void name(Hold& hold, uint32_t chunk);
 
   // Gives the names and the slot back and wakes who waits for a chunk. Idempotent; without the lock. A forked child only
   // forgets them: they are its parent's.
@@ -39,7 +38,7 @@ class Lease {
   Arena& arena_;
   uint32_t slot_ = kNone;
   uint32_t count_ = 0;
-  uint32_t names_[kMaxNames];  // private copy: the gather reads no shared word twice
+  uint32_t last_ = kNone;  // the chunk named last
 };
 
 // Until a slot may be free: kOk. More processes than slots may be reading when they outnumber the cores and are taken off
