@@ -224,15 +224,19 @@ def test_work_that_is_cut_short_has_ended_when_the_wait_returns() -> None:
 
 
 def test_workers_return_raise_and_say_whether_all_came_back() -> None:
-    stuck = threading.Event()
+    began, stuck = threading.Event(), threading.Event()
+
+    def wait_for_long() -> None:
+        began.set()
+        stuck.wait()
 
     async def main() -> Workers:
         workers = Workers()
         assert await workers.run(divmod, 7, 2) == (3, 1)
         with pytest.raises(ZeroDivisionError):
             await workers.run(divmod, 7, 0)
-        pending = asyncio.ensure_future(workers.run(stuck.wait))
-        assert await workers.run(threading.active_count) > 1
+        pending = asyncio.ensure_future(workers.run(wait_for_long))
+        assert await workers.run(began.wait, 60)  # work that no thread has begun is only dropped by the cancel
         pending.cancel()
         return workers
 
