@@ -8,6 +8,7 @@
 #   make sanitize  the native tests under ThreadSanitizer and AddressSanitizer (SANITIZE=full: the long way)
 #   make wheel     a wheel, repaired by auditwheel, tried in a clean environment without a compiler
 #   make bench     the quick benchmarks (BENCH_ARGS)
+#   make bench-peers  the peers that the benchmarks measure us beside, an environment each (1 to 2 GB)
 #   make soak      a storm of deaths (SOAK_ARGS="--minutes 60 --seed 7")
 #   make stubs     shmreplay/_core.pyi, from the built binding
 #   make format    the Python files, by ruff (C++: .clang-format is for editors; tables there are aligned by hand)
@@ -38,7 +39,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 CORE := $(wildcard shmreplay/core/*.cc shmreplay/core/*.h shmreplay/binding/*.h) shmreplay/_core.cc CMakeLists.txt
 
-.PHONY: help demo test check native sanitize wheel bench soak stubs format clean distclean
+.PHONY: help demo test check native sanitize wheel bench bench-peers soak stubs format clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -70,6 +71,9 @@ wheel: $(STAMP)/dev
 
 bench: $(STAMP)/installed
 	@env -u PYTHONSAFEPATH $(BIN)/python -m bench $(BENCH_ARGS)
+
+bench-peers: $(STAMP)/installed
+	@env -u PYTHONSAFEPATH $(BIN)/python -m bench.peers.install
 
 soak: $(STAMP)/installed $(STAMP)/dev
 	@env -u PYTHONSAFEPATH $(BIN)/python -m tests.soak $(SOAK_ARGS)

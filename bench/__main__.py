@@ -7,7 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from bench import machine
-from bench.measure import Answer, measure
+from bench.answer import Answer
+from bench.contender import Trial
+from bench.cores import one_core
+from bench.measure import measure
+from bench.peers.catalogue import PEERS, ask_for, versions
 from bench.report import Report, lines
 from bench.size import FULL, QUICK, SMOKE, Size
 from bench.workload import Workload
@@ -16,36 +20,42 @@ from bench.workloads import all_workloads
 
 def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
-    chosen = [w for w in all_workloads() if not options.only or any(part in w.name for part in options.only)]
+    chosen = [w for w in all_workloads() if w.is_asked_for(options.only)]
     if not chosen:
         names = ", ".join(w.name for w in all_workloads())
         print(f"no workload's name has {' or '.join(options.only)} in it; there are {names}", file=sys.stderr)
         return 2
+    chosen = [w for w in chosen if options.only or w.fits(options.size)]
+    if options.peers is not None:
+        ask_for(options.peers)
     facts = machine.facts()
     facts["load before"] = machine.load()
     answers = []
     for workload in chosen:
-        answer, facts["measured on"] = run(workload, options.size)
-        answers.append(answer)
+        answers.append(run(workload, options.size))
         print("\n".join(lines(answers[-1])), end="\n\n", flush=True)
     facts["load after"] = machine.load()
     print(", ".join(f"{name}: {value}" for name, value in facts.items()))
     if options.json is not None:
-        report = Report(command(options), options.note, options.size, facts, tuple(answers))
+        report = Report(command(options), options.note, options.size, facts, versions(), tuple(answers))
         options.json.write_text(report.to_json(), encoding="utf-8")
     return 0
 
 
-def run(workload: Workload, size: Size) -> tuple[Answer, str]:
-    """Sets a workload up on all cores, measures it on one, and says on which."""
-    with workload.open(size) as contenders, machine.one_core() as core:
-        return measure(workload, size, contenders), "any core" if core is None else f"core {core}"
+def run(workload: Workload, size: Size) -> Answer:
+    """Sets a workload up on all cores, measures calls on one, and says on which; processes keep all of them."""
+    with workload.open(size) as rows:
+        if any(isinstance(row, Trial) for row in rows):
+            return measure(workload, size, rows)
+        with one_core():
+            return measure(workload, size, rows)
 
 
 def command(options: argparse.Namespace) -> str:
     """What does this run again."""
     size = [] if options.size is FULL else [f"--{options.size.name}"]
-    return shlex.join(["python", "-m", "bench", *size, *(f"--only={part}" for part in options.only)])
+    peers = [] if options.peers is None else ["--peers", *options.peers]
+    return shlex.join(["python", "-m", "bench", *size, *(f"--only={part}" for part in options.only), *peers])
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,7 +64,13 @@ def parser() -> argparse.ArgumentParser:
     sizes.add_argument("--quick", dest="size", action="store_const", const=QUICK, help="100,000 items, few repeats")
     sizes.add_argument("--smoke", dest="size", action="store_const", const=SMOKE, help="whether it runs; no times")
     p.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all numbers there")
-    p.add_argument("--only", action="append", default=[], metavar="PART", help="workloads with this in their names")
+    p.add_argument(
+        "--only", action="append", default=[], metavar="PART", help="workloads with this in the name, or W1 and so on"
+    )
+    names = [peer.name for peer in PEERS]
+    p.add_argument(
+        "--peers", nargs="*", choices=names, metavar="NAME", help=f"only these beside ours: {', '.join(names)}"
+    )
     p.add_argument("--note", default="", metavar="TEXT", help="kept in the JSON: what a reader should know of this run")
     p.set_defaults(size=FULL)
     return p

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import shmreplay as sr
-from bench.steps import SIGNATURE, separate, stacked
+from bench.signature import signature
+from bench.steps import SMALL
 from shmreplay.clients.table import TableHandle
 
 FILL = 1000
@@ -25,7 +26,7 @@ FILL = 1000
 def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     rng = np.random.default_rng(1)
-    table = sr.Table("bench", SIGNATURE, options.items, capacity_steps=options.items * 5 // 4)
+    table = sr.Table("bench", signature(SMALL), options.items, capacity_steps=options.items * 5 // 4)
     with (
         tempfile.TemporaryDirectory(dir=options.directory) as directory,
         sr.Server([table], checkpoint_dir=directory) as server,
@@ -33,10 +34,10 @@ def main(arguments: Sequence[str]) -> int:
         server.client() as saver,
     ):
         handle = client.table("bench")
-        rows = stacked(FILL, rng)
+        rows = SMALL.stacked(FILL, rng)
         for _ in range(options.items * 3 // 2 // FILL):
             handle.insert_batch(rows)
-        steps = separate(256, rng)
+        steps = SMALL.separate(256, rng)
         alone = latencies(handle, steps, lambda: False, options.inserts, options.pause)
         saved = Saved(saver)
         saved.start()

@@ -1,15 +1,17 @@
-"""Contender: one way to do a piece of work, to be timed beside others."""
+"""Contender: one way to do a piece of work, to be timed beside others. By calls, or by what happens in a while."""
 
 import dataclasses
 from collections.abc import Callable
 from typing import Literal
+
+from bench.cores import times_interrupted
 
 Kind = Literal["ours", "limit", "peer"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """One row of a benchmark.
+    """One row of a benchmark of calls.
 
     Attributes:
         name: what it does, for a reader.
@@ -17,8 +19,35 @@ class Contender:
         run: run(n) does the work n times and returns the nanoseconds that took by a monotonic clock, without what it
             prepared. It keeps its loop to itself, so that no call of a closure is measured with the work; one whose
             work happens in another process or environment asks there.
+        slice_s: how long a slice has to be at least, for one that works in threads of its own behind its caller's
+            back: then a repeat is one such slice behind another one, and others may have the core meanwhile. None: as
+            the size has it.
     """
 
     name: str
     kind: Kind
     run: Callable[[int], int]
+    slice_s: float | None = None
+    interrupted: Callable[[], int] = times_interrupted
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One row of a benchmark of processes.
+
+    Attributes:
+        name, kind: as a contender's.
+        run: run(seconds) sets processes to work, watches them for so long, ends them, and returns each metric of the
+            workload by its name.
+    """
+
+    name: str
+    kind: Kind
+    run: Callable[[float], dict[str, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Absent:
+    """One who is not measured; `why` begins with its name."""
+
+    why: str

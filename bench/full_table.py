@@ -6,27 +6,33 @@ from collections.abc import Iterator
 import numpy as np
 
 import shmreplay as sr
-from bench.steps import SIGNATURE, stacked
+from bench.signature import signature
+from bench.steps import SMALL, Layout
 from shmreplay.clients.table import TableHandle
 from shmreplay.selectors import Selector
 
 EXPONENT = 0.6
 SAMPLERS = {"uniform": sr.selectors.Uniform(), "prioritised": sr.selectors.Prioritized(EXPONENT)}
-FILL = 1000  # items an insert_batch
+FILL_BYTES = 400_000  # an insert_batch
 
 
 @contextlib.contextmanager
-def full_table(sampler: Selector, items: int, rng: np.random.Generator) -> Iterator[TableHandle]:
-    """Yields a table of `items` random steps of random priorities in (0, 1]. Seeded: its draws repeat.
-
-    Every chunk of its arena was written by this process before, so that no insert is the first to touch a page.
-    """
-    with sr.Server([sr.Table("bench", SIGNATURE, items, sampler=sampler)]) as server, server.client() as client:
+def full_table(
+    sampler: Selector, items: int, rng: np.random.Generator, layout: Layout = SMALL
+) -> Iterator[TableHandle]:
+    """Yields a table of `items` random steps of random priorities in (0, 1]. Seeded: its draws repeat."""
+    with sr.Server([sr.Table("bench", signature(layout), items, sampler=sampler)]) as server, server.client() as client:
         table = client.table("bench", seed=1)
-        rows = stacked(FILL, rng)
-        arena = table.estimate()
-        for _ in range(arena.num_chunks * arena.chunk_steps // FILL + 1):
-            table.insert_batch(rows, 1 - rng.random(FILL))
-        if len(table) != items:
-            raise RuntimeError(f"the table has {len(table)} items; expected it to be full with {items}")
+        fill(table, items, rng, layout)
         yield table
+
+
+def fill(table: TableHandle, items: int, rng: np.random.Generator, layout: Layout = SMALL) -> None:
+    """Fills it. Every chunk of its arena is written by this process, so that no insert is the first to touch a page."""
+    n = max(1, min(1000, FILL_BYTES // layout.step_bytes))
+    rows = layout.stacked(n, rng)
+    arena = table.estimate()
+    for _ in range(arena.num_chunks * arena.chunk_steps // n + 1):
+        table.insert_batch(rows, 1 - rng.random(n))
+    if len(table) != items:
+        raise RuntimeError(f"the table has {len(table)} items; expected it to be full with {items}")

@@ -1,12 +1,10 @@
-"""The machine: what it is, for the record, and one core of it to run on."""
+"""The machine: what it is, for the record."""
 
-import contextlib
 import importlib.metadata
 import os
 import pathlib
 import platform
 import subprocess
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -64,22 +62,3 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return head.stdout.strip() + (" with changes" if status.stdout else "")
-
-
-@contextlib.contextmanager
-def one_core() -> Iterator[int | None]:
-    """Keeps this thread on one core, the last of those it may use; yields which, None if that is not allowed here.
-
-    What was started before, as the daemon, keeps all cores.
-    """
-    allowed = os.sched_getaffinity(0)
-    core = max(allowed)
-    try:
-        os.sched_setaffinity(0, {core})
-    except OSError:  # a container's rules
-        yield None
-        return
-    try:
-        yield core
-    finally:
-        os.sched_setaffinity(0, allowed)

@@ -3,112 +3,100 @@
 import contextlib
 import dataclasses
 import gc
-import resource
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 
-from bench.contender import Contender, Kind
+from bench.answer import Answer, Row, Summary
+from bench.contender import Absent, Contender, Trial
+from bench.metric import A_CALL, Metric
 from bench.size import Size
 from bench.workload import Workload
 
 MAX_GROWTH = 16  # of the number of calls between two looks, while it is being found
 
 
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """Repeats of one number."""
+@dataclasses.dataclass
+class Series:
+    """What is measured of one contender, repeat by repeat."""
 
-    median: float
-    min: float
-    max: float
-    all: tuple[float, ...]
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Summary":
-        values = [float(f"{value:.5g}") for value in values]  # more digits are noise
-        return cls(statistics.median(values), min(values), max(values), tuple(values))
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """What was measured of one contender.
-
-    Attributes:
-        calls: in one slice.
-        ns_per_call: one value a repeat, in order.
-        ours_over_this: the time of ours divided by this one's, one value a pair; None for ours.
-    """
-
-    name: str
-    kind: Kind
+    contender: Contender | Trial
     calls: int
-    ns_per_call: Summary
-    ours_over_this: Summary | None
+    values: list[dict[str, float]] = dataclasses.field(default_factory=list)
+    ratios: list[dict[str, float]] = dataclasses.field(default_factory=list)
+
+    def row(self, metrics: Sequence[Metric]) -> Row:
+        values = {m.name: Summary.of([value[m.name] for value in self.values]) for m in metrics}
+        ratios = {m.name: Summary.of([ratio[m.name] for ratio in self.ratios]) for m in metrics if self.ratios}
+        return Row(self.contender.name, self.contender.kind, self.calls, values, ratios)
 
 
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """A workload and its rows, ours first.
+def measure(workload: Workload, size: Size, rows: Sequence[Contender | Trial | Absent]) -> Answer:
+    """Measures the contenders or trials of a workload, ours first among them."""
+    contenders = [row for row in rows if isinstance(row, Contender)]
+    trials = [row for row in rows if isinstance(row, Trial)]
+    left_out = tuple(row.why for row in rows if isinstance(row, Absent))
+    names = [row.name for row in rows if not isinstance(row, Absent)]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two contenders of {workload.name} have one name; there are {', '.join(names)}")
+    disturbed = 0
+    if contenders:
+        series, disturbed = _time(contenders, size)
+    else:
+        window_s = size.window_s if workload.window_s is None else size.window(workload.window_s)
+        series = _watch(trials, size, window_s)
+    done = tuple(s.row(workload.metrics) for s in series)
+    fixed = (workload.name, workload.number, workload.question, workload.metrics, workload.items_per_call)
+    return Answer(*fixed, disturbed, left_out, done)
 
-    Attributes:
-        disturbed: slices that were left out since the kernel gave the core to another task meanwhile.
-    """
 
-    name: str
-    question: str
-    items_per_call: int
-    orientation_ns: float | None
-    disturbed: int
-    rows: tuple[Row, ...]
+def ratio(ours: float, this: float) -> float:
+    """Of what was measured; nothing of nothing is as much."""
+    return ours / this if this else 1.0 if not ours else math.inf
 
 
-def measure(workload: Workload, size: Size, contenders: Sequence[Contender]) -> Answer:
-    """Times the contenders, ours first among them, and pairs each other one with a repeat of ours beside it.
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def _time(contenders: Sequence[Contender], size: Size) -> tuple[list[Series], int]:
+    """Pairs each contender but the first, which is ours, with repeats of ours beside it.
 
     A pair is two repeats in direct succession, ours first in every second one, so that what else the machine does
     meets both alike. So ours has as many repeats as all others together.
     """
-    ours, *others = contenders
     with no_garbage_collection():
-        calls = {c.name: find_calls(c, size.slice_s) for c in contenders}
-        mine: list[float] = []
-        theirs: dict[str, list[float]] = {c.name: [] for c in others}
-        ratios: dict[str, list[float]] = {c.name: [] for c in others}
+        series = [Series(c, find_calls(c, c.slice_s or size.slice_s)) for c in contenders]
+        ours, *others = series
         disturbed = 0
         for repeat in range(size.repeats):
             for other in others:
-                took = {}
-                for c in (ours, other) if repeat % 2 == 0 else (other, ours):
-                    took[c.name], left_out = measure_once(c, calls[c.name], size)
+                for s in (ours, other) if repeat % 2 == 0 else (other, ours):
+                    took, left_out = measure_once(s.contender, s.calls, size)
+                    s.values.append({A_CALL.name: took})
                     disturbed += left_out
-                mine.append(took[ours.name])
-                theirs[other.name].append(took[other.name])
-                ratios[other.name].append(took[ours.name] / took[other.name])
-    rows = [Row(ours.name, ours.kind, calls[ours.name], Summary.of(mine), None)]
-    rows += [Row(c.name, c.kind, calls[c.name], Summary.of(theirs[c.name]), Summary.of(ratios[c.name])) for c in others]
-    question = workload.question.format(items=f"{size.items:,}")
-    return Answer(workload.name, question, workload.items_per_call, workload.orientation_ns, disturbed, tuple(rows))
+                pair = (ours.values[-1][A_CALL.name], other.values[-1][A_CALL.name])
+                other.ratios.append({A_CALL.name: ratio(*pair)})
+    return series, disturbed
 
 
-def measure_once(contender: Contender, calls: int, size: Size) -> tuple[float, int]:
+def measure_once(contender: Contender | Trial, calls: int, size: Size) -> tuple[float, int]:
     """One repeat: nanoseconds a call, and how many of its slices were left out since something came between.
 
     If something came between in every slice, they count all the same.
     """
+    assert isinstance(contender, Contender)
+    if contender.slice_s is not None:
+        contender.run(calls)
+        return contender.run(calls) / calls, 0
     for _ in range(size.slices // 2):
         contender.run(calls)
     calm: list[int] = []
     disturbed: list[int] = []
     for _ in range(size.slices - size.slices // 2):
-        before = times_interrupted()
+        before = contender.interrupted()
         took = contender.run(calls)
-        (calm if times_interrupted() == before else disturbed).append(took)
+        (calm if contender.interrupted() == before else disturbed).append(took)
     return statistics.fmean(calm or disturbed) / calls, len(disturbed)
-
-
-def times_interrupted() -> int:
-    """How often this thread had to give up its core before it wanted to."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 def find_calls(contender: Contender, slice_s: float) -> int:
@@ -132,3 +120,19 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+# --- trials ----------------------------------------------------------------------------------------------------------
+
+
+def _watch(trials: Sequence[Trial], size: Size, window_s: float) -> list[Series]:
+    """Rounds of all trials one behind the other, every second one backwards; a pair is ours and another of a round."""
+    series = [Series(trial, 0) for trial in trials]
+    ours, *others = series
+    for number in range(size.rounds):
+        for s in series if number % 2 == 0 else reversed(series):
+            assert isinstance(s.contender, Trial)
+            s.values.append(s.contender.run(window_s))
+        for other in others:
+            other.ratios.append({name: ratio(value, other.values[-1][name]) for name, value in ours.values[-1].items()})
+    return series

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bench.measure import Answer, Row, Summary
+from bench.answer import Answer, Row, Summary, label
+from bench.metric import Metric
 from bench.size import Size
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,16 +22,18 @@ class Report:
         note: what whoever ran it has to say of it.
         size: of the run.
         machine: facts by name.
+        peers: versions of the libraries beside ours, by name.
     """
 
     command: str
     note: str
     size: Size
     machine: dict[str, str]
+    peers: dict[str, str]
     answers: tuple[Answer, ...]
 
     def to_json(self) -> str:
-        """Every number of the run, each repeat's too; times in nanoseconds a call."""
+        """Every number of the run, each repeat's too; times in nanoseconds."""
         text = json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1)
         return re.sub(r"\[[-+.e\d\s,]*\]", lambda numbers: " ".join(numbers[0].split()), text) + "\n"  # a list a line
 
@@ -43,17 +46,21 @@ class Report:
         answers = tuple(_answer(answer) for answer in fields.pop("answers"))
         return cls(**{**fields, "size": Size(**fields["size"])}, answers=answers)
 
+    def answer(self, name: str) -> Answer | None:
+        return next((answer for answer in self.answers if answer.name == name), None)
+
 
 def _answer(fields: dict[str, Any]) -> Answer:
     rows = tuple(
-        Row(**{**row, "ns_per_call": _summary(row["ns_per_call"]), "ours_over_this": _summary(row["ours_over_this"])})
+        Row(**{**row, "values": _summaries(row["values"]), "ours_over_this": _summaries(row["ours_over_this"])})
         for row in fields["rows"]
     )
-    return Answer(**{**fields, "rows": rows})
+    metrics = tuple(Metric(**metric) for metric in fields["metrics"])
+    return Answer(**{**fields, "rows": rows, "metrics": metrics, "left_out": tuple(fields["left_out"])})
 
 
-def _summary(fields: dict[str, Any] | None) -> Any:
-    return None if fields is None else Summary(**{**fields, "all": tuple(fields["all"])})
+def _summaries(fields: dict[str, Any]) -> dict[str, Summary]:
+    return {name: Summary(**{**summary, "all": tuple(summary["all"])}) for name, summary in fields.items()}
 
 
 # --- for readers -----------------------------------------------------------------------------------------------------
@@ -61,38 +68,41 @@ def _summary(fields: dict[str, Any] | None) -> Any:
 
 def lines(answer: Answer) -> Iterator[str]:
     """An answer for a terminal."""
-    yield answer.question
+    yield f"{answer.number} {answer.name}: {answer.question}".lstrip()
     width = max(len(label(row)) for row in answer.rows)
-    yield f"  {'':{width}} {'a call':>9} {'min':>9} {'max':>9}   ours / this, pair by pair"
-    for row in answer.rows:
-        s = row.ns_per_call
-        times = " ".join(f"{duration(ns):>9}" for ns in (s.median, s.min, s.max))
-        yield f"  {label(row):{width}} {times}   {ratio(row.ours_over_this)}".rstrip()
-    yield f"  {verdict(answer)}"
-
-
-def label(row: Row) -> str:
-    return f"shmreplay {row.name}" if row.kind == "ours" else f"{row.kind}: {row.name}"
-
-
-def verdict(answer: Answer) -> str:
-    """Our time an item, and whether a call stays below what it was meant to."""
-    ours = answer.rows[0].ns_per_call.median
-    text = f"ours: {duration(ours)} a call"
+    for metric in answer.metrics:
+        yield f"  {'':{width}} {metric.name:>9} {'min':>9} {'max':>9}   ours / this, pair by pair"
+        for row in answer.rows:
+            s = row.values[metric.name]
+            values = " ".join(f"{quantity(value, metric):>9}" for value in (s.median, s.min, s.max))
+            yield f"  {label(row):{width}} {values}   {ratio(row.ours_over_this.get(metric.name))}".rstrip()
     if answer.items_per_call > 1:
-        text += f", {duration(ours / answer.items_per_call)} an item"
-    if answer.orientation_ns is None:
-        return text
-    met = "met" if ours < answer.orientation_ns else f"missed by a factor of {ours / answer.orientation_ns:.2f}"
-    return f"{text}; meant to be below {wanted(answer)}: {met}"
+        yield f"  ours: {an_item(answer)}"
+    yield from (f"  left out: {text}" for text in answer.left_out)
 
 
-def wanted(answer: Answer) -> str:
-    """The orientation number, as it was given: of a batch that goes in, an item."""
-    assert answer.orientation_ns is not None
-    if answer.name.startswith("insert_batch"):
-        return f"{duration(answer.orientation_ns / answer.items_per_call)} an item"
-    return f"{duration(answer.orientation_ns)} a call"
+def an_item(answer: Answer) -> str:
+    metric = answer.metrics[0]
+    return f"{quantity(answer.ours.values[metric.name].median / answer.items_per_call, metric)} an item"
+
+
+def quantity(value: float, metric: Metric) -> str:
+    """With its unit, three digits."""
+    if metric.unit == "ns":
+        return duration(value)
+    if metric.unit == "s":
+        return duration(value * 1e9)
+    return scaled(value, {"/s": ("/s", "k/s", "M/s", "G/s"), "bytes": ("B", "kB", "MB", "GB")}.get(metric.unit))
+
+
+def scaled(value: float, units: tuple[str, ...] | None) -> str:
+    if units is None:
+        return number(value)
+    for unit in units[:-1]:
+        if value < 999.5:
+            return f"{number(value)} {unit}"
+        value /= 1e3
+    return f"{number(value)} {units[-1]}"
 
 
 def ratio(summary: Summary | None) -> str:
@@ -112,4 +122,6 @@ def duration(ns: float) -> str:
 
 def number(value: float) -> str:
     """Three digits."""
+    if value and abs(value) < 0.0995:
+        return f"{value:.2g}"
     return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

@@ -7,14 +7,15 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
-from bench.measure import Answer
-from bench.report import Report, duration, label, ratio, verdict
+from bench.answer import Answer, Row, label
+from bench.report import Report, an_item, quantity, ratio
+from bench.targets import TARGETS
 
 RIVALS = ("np.take",)  # limits that a learner could call instead of us, with arrays of its own
 
 
 def page(report: Report) -> str:
-    return "\n".join([*head(report), *misses(report), *tables(report)])
+    return "\n".join([*head(report), *losses(report), *targets(report), *tables(report)])
 
 
 def head(report: Report) -> Iterator[str]:
@@ -27,52 +28,77 @@ def head(report: Report) -> Iterator[str]:
     yield from [report.note, ""] if report.note else []
     timed = size.slices - size.slices // 2
     slices = f"{timed} slices of {size.slice_s * 1e3:g} ms"
-    yield f"Each limit was measured {size.repeats} times, each time beside a repeat of ours. A repeat is {slices}"
-    yield "behind as many for warming up; slices during which the kernel gave the core to another task are left out."
-    yield "*ours / this* is the ratio within the pairs. Medians, with the least and the most in brackets. A limit does"
-    yield "a part of the work; a ratio above 1 is what the rest costs."
+    yield f"Of calls, each limit and peer was measured {size.repeats} times, each time beside a repeat of ours. A"
+    yield f"repeat is {slices} behind as many for warming up; slices during which the kernel gave the core to another"
+    yield f"task are left out. Of processes, all were watched {size.rounds} times, in turn. *ours / this* is the ratio"
+    yield "within the pairs. Medians, with the least and the most in brackets. A limit does a part of the work."
+    yield "Peers keep their memory (`MALLOC_TOP_PAD_`, `MALLOC_MMAP_THRESHOLD_`) unless it says malloc's defaults."
     yield ""
     yield "| | |"
     yield "|---|---|"
     yield from (f"| {name} | {value} |" for name, value in report.machine.items())
+    yield from (f"| peer: {name} | {value} |" for name, value in report.peers.items())
     yield ""
 
 
-def misses(report: Report) -> Iterator[str]:
-    """What is not as fast as it was meant to be, and the limits that do the same copying in less time."""
-    yield "## Where we miss what was meant, or lose"
+def losses(report: Report) -> Iterator[str]:
+    """Where another one does the same in less time, or more of it in the same time."""
+    yield "## Where we lose"
     yield ""
-    yield from (f"- **{a.name}**: {verdict(a)}." for a in report.answers if is_missed(a))
-    for answer in report.answers:
-        for row in answer.rows[1:]:
-            assert row.ours_over_this is not None
-            if row.ours_over_this.median > 1 and (row.kind == "peer" or row.name.startswith(RIVALS)):
-                yield f"- **{answer.name}**: {row.name} takes less time; ours / this {ratio(row.ours_over_this)}."
+    lost = [text for answer in report.answers for text in lost_by(answer)]
+    yield from lost or ["Nowhere, in this run."]
     yield ""
-    if met := [a.name for a in report.answers if a.orientation_ns is not None and not is_missed(a)]:
-        yield f"Met: {', '.join(met)}."
-        yield ""
 
 
-def is_missed(answer: Answer) -> bool:
-    return answer.orientation_ns is not None and answer.rows[0].ns_per_call.median >= answer.orientation_ns
+def lost_by(answer: Answer) -> Iterator[str]:
+    for row in answer.rows[1:]:
+        for metric in answer.metrics:
+            if is_rival(row) and row.ours_over_this:
+                s = row.ours_over_this[metric.name]
+                if s.median > 1 if metric.better == "less" else s.median < 1:
+                    yield f"- **{answer.name}**, {metric.name}: {row.name}; ours / this {ratio(s)}."
+
+
+def is_rival(row: Row) -> bool:
+    return row.kind == "peer" or row.name.startswith(RIVALS)
+
+
+def targets(report: Report) -> Iterator[str]:
+    """What was meant to be reached; missed ones first."""
+    yield "## Targets"
+    yield ""
+    yield "| | target | reached | |"
+    yield "|---|---|---|---|"
+    found = [(target, target.reached(report)) for target in TARGETS]
+    for verdict in ("missed", "met", "not measured"):
+        for target, reached in found:
+            if target.verdict(reached) == verdict:
+                yield f"| {target.what} | {target.wanted} | {reached.text if reached else ''} | {verdict} |"
+    yield ""
 
 
 def tables(report: Report) -> Iterator[str]:
     for answer in report.answers:
         yield f"## {answer.name}"
         yield ""
-        yield answer.question
+        yield f"{answer.number}. {answer.question}" if answer.number else answer.question
         yield ""
-        yield "| | a call | ours / this |"
-        yield "|---|---|---|"
+        yield "| |" + "".join(f" {metric.name} | ours / this |" for metric in answer.metrics)
+        yield "|---|" + "---|---|" * len(answer.metrics)
         for row in answer.rows:
-            s = row.ns_per_call
-            took = f"{duration(s.median)} ({duration(s.min)} to {duration(s.max)})"
-            yield f"| {label(row)} | {took} | {ratio(row.ours_over_this)} |"
+            yield f"| {label(row)} |" + "".join(cells(answer, row))
         yield ""
-        yield f"{verdict(answer)[0].upper()}{verdict(answer)[1:]}."
-        yield ""
+        if answer.items_per_call > 1:
+            yield from (f"Ours: {an_item(answer)}.", "")
+        yield from (f"Left out: {text}." for text in answer.left_out)
+        yield from [""] if answer.left_out else []
+
+
+def cells(answer: Answer, row: Row) -> Iterator[str]:
+    for metric in answer.metrics:
+        s = row.values[metric.name]
+        texts = [quantity(value, metric) for value in (s.median, s.min, s.max)]
+        yield f" {texts[0]} ({texts[1]} to {texts[2]}) | {ratio(row.ours_over_this.get(metric.name))} |"
 
 
 if __name__ == "__main__":

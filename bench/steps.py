@@ -1,45 +1,80 @@
-"""The steps that all workloads write: five columns, 400 bytes (397, since a bool is one)."""
+"""The steps that all workloads write: five columns, of about as many bytes as their name says. No library is needed."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import shmreplay as sr
+Columns = dict[str, tuple[tuple[int, ...], str]]  # name -> shape, dtype
 
-SIGNATURE = {
-    "observation": sr.ArraySpec((24,), "float32"),
-    "action": sr.ArraySpec((), "int64"),
-    "reward": sr.ArraySpec((), "float32"),
-    "terminated": sr.ArraySpec((), "bool"),
-    "next_observation": sr.ArraySpec((72,), "float32"),
-}
-COLUMN_BYTES = tuple(spec.row_bytes for spec in SIGNATURE.values())
-STEP_BYTES = sum(COLUMN_BYTES)
-NUM_STEPS = 256  # different ones that a writer goes round, as many as a batch: 100 kB, which an actor has in its caches
+CACHED_BYTES = 2**20  # of different steps that a writer goes round: an actor has them in its caches
+MAX_STEPS = 256
 
 
-def stacked(n: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """n steps of random numbers, as `insert_batch` takes them: arrays `[n, *shape]`."""
-    return {
-        "observation": rng.random((n, 24), np.float32),
-        "action": rng.integers(0, 18, n),
-        "reward": rng.random(n, np.float32),
-        "terminated": rng.random(n) < 0.01,
-        "next_observation": rng.random((n, 72), np.float32),
-    }
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Steps of two arrays and three scalars, the arrays a quarter and three quarters of the bytes.
 
+    Attributes:
+        name: the bytes, for a reader.
+        observation: how many float32 the smaller array has.
+    """
 
-def separate(n: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """n steps, as an actor has them: arrays of their own, Python's numbers and bools."""
-    rows = stacked(n, rng)
-    return [
-        {
-            "observation": rows["observation"][i].copy(),
-            "action": int(rows["action"][i]),
-            "reward": float(rows["reward"][i]),
-            "terminated": bool(rows["terminated"][i]),
-            "next_observation": rows["next_observation"][i].copy(),
+    name: str
+    observation: int
+
+    @property
+    def columns(self) -> Columns:
+        return {
+            "observation": ((self.observation,), "float32"),
+            "action": ((), "int64"),
+            "reward": ((), "float32"),
+            "terminated": ((), "bool"),
+            "next_observation": ((3 * self.observation,), "float32"),
         }
-        for i in range(n)
-    ]
+
+    @property
+    def column_bytes(self) -> tuple[int, ...]:
+        return tuple(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.columns.values())
+
+    @property
+    def step_bytes(self) -> int:
+        return sum(self.column_bytes)
+
+    @property
+    def num_steps(self) -> int:
+        """Different steps that a writer goes round."""
+        return max(4, min(MAX_STEPS, CACHED_BYTES // self.step_bytes))
+
+    def items(self, wanted: int) -> int:
+        """How many items a table has that takes the memory of `wanted` small ones, and no fewer than some batches."""
+        return min(wanted, max(1000, wanted * SMALL.step_bytes // self.step_bytes))
+
+    def stacked(self, n: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+        """n steps of random numbers, as batches are taken: arrays `[n, *shape]`."""
+        return {
+            "observation": rng.random((n, self.observation), np.float32),
+            "action": rng.integers(0, 18, n),
+            "reward": rng.random(n, np.float32),
+            "terminated": rng.random(n) < 0.01,
+            "next_observation": rng.random((n, 3 * self.observation), np.float32),
+        }
+
+    def separate(self, n: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+        """n steps, as an actor has them: arrays of their own, Python's numbers and bools."""
+        rows = self.stacked(n, rng)
+        return [
+            {
+                "observation": rows["observation"][i].copy(),
+                "action": int(rows["action"][i]),
+                "reward": float(rows["reward"][i]),
+                "terminated": bool(rows["terminated"][i]),
+                "next_observation": rows["next_observation"][i].copy(),
+            }
+            for i in range(n)
+        ]
+
+
+SMALL = Layout("400 B", 24)  # 397 bytes, since a bool is one
+LAYOUTS = {"400B": SMALL, "4kB": Layout("4 kB", 249), "40kB": Layout("40 kB", 2499), "400kB": Layout("400 kB", 24999)}

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from bench.full_table import SAMPLERS, full_table
 from bench.limits.memcpy import memcpy_fresh, memcpy_warm
 from bench.limits.robust_lock import robust_lock
 from bench.size import Size
-from bench.steps import STEP_BYTES, stacked
+from bench.steps import SMALL
 from bench.workload import Workload
 from shmreplay.clients.table import TableHandle
 
@@ -24,12 +24,12 @@ EPISODE = 128  # rows
 
 
 @contextlib.contextmanager
-def contenders(size: Size) -> Iterator[list[Contender]]:
+def contenders(size: Size) -> Iterator[Sequence[Contender]]:
     rng = np.random.default_rng(5)
-    arrays = [stacked(ROWS, rng) for _ in range(NUM_ARRAYS)]
+    arrays = [SMALL.stacked(ROWS, rng) for _ in range(NUM_ARRAYS)]
     for columns in arrays:
         columns["terminated"][:] = np.arange(ROWS) % EPISODE == EPISODE - 1
-    packed = rng.integers(0, 256, (NUM_ARRAYS, ROWS * STEP_BYTES), np.uint8)
+    packed = rng.integers(0, 256, (NUM_ARRAYS, ROWS * SMALL.step_bytes), np.uint8)
     with full_table(SAMPLERS["uniform"], size.items, rng) as table:
         yield [
             Contender("extend(columns)", "ours", extends(table, arrays)),
@@ -55,8 +55,8 @@ def extends(table: TableHandle, arrays: list[dict[str, NDArray[Any]]]) -> Callab
 WORKLOADS = (
     Workload(
         "extend",
-        f"How long does extend of arrays of {ROWS} rows of {STEP_BYTES} bytes take, each row an item and {EPISODE} "
-        "rows an episode, into a uniform table that is full ({items} items)?",
+        f"How long does extend of arrays of {ROWS} rows of {SMALL.name} take, each row an item and {EPISODE} "
+        "rows an episode, into a uniform table that is full?",
         contenders,
         items_per_call=ROWS,
     ),

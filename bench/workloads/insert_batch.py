@@ -4,42 +4,50 @@ import contextlib
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.contender import Contender
-from bench.full_table import SAMPLERS, full_table
+from bench.contender import Absent, Contender, Trial
+from bench.full_table import EXPONENT, SAMPLERS, full_table
 from bench.limits.memcpy import memcpy_fresh, memcpy_warm
 from bench.limits.robust_lock import robust_lock
+from bench.limits.slice_copy import slice_copy
+from bench.peers.process import peers
+from bench.peers.task import Task
 from bench.size import Size
-from bench.steps import STEP_BYTES, stacked
+from bench.steps import LAYOUTS
 from bench.workload import Workload
 from shmreplay.clients.table import TableHandle
 
-BATCH = 256
+ITEMS = 1_000_000  # of 400 B; as many bytes of the larger ones
 NUM_BATCHES = 4  # different ones that the writer goes round
-ORIENTATION_NS_PER_ITEM = 120.0
 
 
 @contextlib.contextmanager
-def contenders(size: Size, sampler: str) -> Iterator[list[Contender]]:
+def contenders(size: Size, sampler: str, batch: int, layout: str) -> Iterator[Sequence[Contender | Trial | Absent]]:
     rng = np.random.default_rng(2)
-    batches = [stacked(BATCH, rng) for _ in range(NUM_BATCHES)]
-    packed = rng.integers(0, 256, (NUM_BATCHES, BATCH * STEP_BYTES), np.uint8)
-    with full_table(SAMPLERS[sampler], size.items, rng) as table:
+    made = LAYOUTS[layout]
+    items = made.items(min(ITEMS, size.items))
+    batches = [made.stacked(batch, rng) for _ in range(NUM_BATCHES)]
+    packed = rng.integers(0, 256, (NUM_BATCHES, batch * made.step_bytes), np.uint8)
+    task = Task("insert stacked", items, layout, batch, exponent=0.0 if sampler == "uniform" else EXPONENT)
+    with full_table(SAMPLERS[sampler], items, rng, made) as table, peers(task) as others:
         if sampler == "uniform":
             ours = Contender("insert_batch(steps)", "ours", inserts(table, batches, [None] * NUM_BATCHES))
         else:
-            priorities = [1 - rng.random(BATCH) for _ in batches]
+            priorities = [1 - rng.random(batch) for _ in batches]
             ours = Contender("insert_batch(steps, priorities)", "ours", inserts(table, batches, priorities))
+        places = max(1, items // batch)
         yield [
             ours,
             robust_lock(),
-            memcpy_warm(packed, max(1, size.items // BATCH)),
+            memcpy_warm(packed, places),
             memcpy_fresh(packed),
+            slice_copy(batches, places),
+            *others,
         ]
 
 
@@ -58,12 +66,19 @@ def inserts(table: TableHandle, batches: list[dict[str, NDArray[Any]]], prioriti
 
 WORKLOADS = tuple(
     Workload(
-        f"insert_batch_{sampler}",
-        f"How long does insert_batch of {BATCH} stacked steps of {STEP_BYTES} bytes take, into a {sampler} table that "
-        f"is full ({{items}} items){how}?",
-        functools.partial(contenders, sampler=sampler),
-        items_per_call=BATCH,
-        orientation_ns=BATCH * ORIENTATION_NS_PER_ITEM,
+        f"insert_batch_{sampler}_{batch}_{layout}",
+        f"How long does insert_batch of {batch} stacked steps of {LAYOUTS[layout].name} take, into a {sampler} table "
+        f"that is full{how}?",
+        functools.partial(contenders, sampler=sampler, batch=batch, layout=layout),
+        "W1",
+        items_per_call=batch,
     )
-    for sampler, how in (("uniform", ""), ("prioritised", ", with priorities"))
+    for sampler, batch, layout, how in (
+        ("uniform", 256, "400B", ""),
+        ("uniform", 64, "400B", ""),
+        ("uniform", 256, "4kB", ""),
+        ("uniform", 64, "40kB", ""),
+        ("uniform", 64, "400kB", ""),
+        ("prioritised", 256, "400B", ", with priorities"),
+    )
 )

@@ -4,41 +4,47 @@ import contextlib
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from bench.contender import Contender
-from bench.full_table import SAMPLERS, full_table
+from bench.contender import Absent, Contender, Trial
+from bench.full_table import EXPONENT, SAMPLERS, full_table
 from bench.limits.dict_copy import dict_copy
 from bench.limits.memcpy import memcpy_fresh, memcpy_warm
 from bench.limits.robust_lock import robust_lock
+from bench.peers.process import peers
+from bench.peers.task import Task
 from bench.size import Size
-from bench.steps import COLUMN_BYTES, NUM_STEPS, STEP_BYTES, separate
+from bench.steps import LAYOUTS
 from bench.workload import Workload
 from shmreplay.clients.table import TableHandle
 
-ORIENTATION_NS = 2000.0
+ITEMS = 1_000_000  # of 400 B; as many bytes of the larger ones
 
 
 @contextlib.contextmanager
-def contenders(size: Size, sampler: str) -> Iterator[list[Contender]]:
+def contenders(size: Size, sampler: str, layout: str) -> Iterator[Sequence[Contender | Trial | Absent]]:
     rng = np.random.default_rng(1)
-    steps = separate(NUM_STEPS, rng)
-    packed = rng.integers(0, 256, (NUM_STEPS, STEP_BYTES), np.uint8)
-    with full_table(SAMPLERS[sampler], size.items, rng) as table:
+    made = LAYOUTS[layout]
+    items = made.items(min(ITEMS, size.items))
+    steps = made.separate(made.num_steps, rng)
+    packed = rng.integers(0, 256, (made.num_steps, made.step_bytes), np.uint8)
+    task = Task("insert", items, layout, exponent=0.0 if sampler == "uniform" else EXPONENT)
+    with full_table(SAMPLERS[sampler], items, rng, made) as table, peers(task) as others:
         if sampler == "uniform":
             ours = Contender("insert(step)", "ours", inserts(table, steps))
         else:
-            priorities = (1 - rng.random(NUM_STEPS)).tolist()
+            priorities = (1 - rng.random(made.num_steps)).tolist()
             ours = Contender("insert(step, priority)", "ours", inserts_with_priorities(table, steps, priorities))
         yield [
             ours,
             robust_lock(),
-            memcpy_warm(packed, size.items),
+            memcpy_warm(packed, items),
             memcpy_fresh(packed),
-            dict_copy(steps, COLUMN_BYTES, size.items),
+            dict_copy(steps, made.column_bytes, items),
+            *others,
         ]
 
 
@@ -72,11 +78,14 @@ def inserts_with_priorities(
 
 WORKLOADS = tuple(
     Workload(
-        f"insert_step_{sampler}",
-        f"How long does one insert of a five-column dict of {STEP_BYTES} bytes take, into a {sampler} table that is "
-        f"full ({{items}} items){how}?",
-        functools.partial(contenders, sampler=sampler),
-        orientation_ns=ORIENTATION_NS,
+        f"insert_step_{sampler}_{layout}",
+        f"How long does one insert of a five-column dict of {LAYOUTS[layout].name} take, into a {sampler} table that "
+        f"is full{how}?",
+        functools.partial(contenders, sampler=sampler, layout=layout),
+        "W1",
     )
-    for sampler, how in (("uniform", ""), ("prioritised", ", each with a priority of its own"))
+    for sampler, layout, how in (
+        *(("uniform", layout, "") for layout in LAYOUTS),
+        ("prioritised", "400B", ", each with a priority of its own"),
+    )
 )

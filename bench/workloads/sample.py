@@ -3,45 +3,49 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.contender import Contender
+from bench.contender import Absent, Contender, Trial
 from bench.full_table import EXPONENT, SAMPLERS, full_table
 from bench.limits.gather import gather
 from bench.limits.memcpy import memcpy_warm
 from bench.limits.robust_lock import robust_lock
 from bench.limits.sum_tree import BareSumTree
 from bench.limits.take import take
+from bench.peers.process import peers
+from bench.peers.task import Task
 from bench.size import Size
-from bench.steps import COLUMN_BYTES, STEP_BYTES
+from bench.steps import LAYOUTS
 from bench.workload import Workload
 from shmreplay.clients.table import TableHandle
 
 BATCH = 256
 NUM_SETS = 512  # of rows that the limits go round: 131,072 rows, far beyond the caches
-ORIENTATION_NS = {"uniform": None, "prioritised": 80_000.0}
 
 
 @contextlib.contextmanager
-def contenders(size: Size, sampler: str) -> Iterator[list[Contender]]:
+def contenders(size: Size, sampler: str, items: int, layout: str) -> Iterator[Sequence[Contender | Trial | Absent]]:
     rng = np.random.default_rng(3)
-    rows = drawn_rows(size.items, sampler, rng)
-    packed = rng.integers(0, 256, (4, BATCH * STEP_BYTES), np.uint8)
-    with full_table(SAMPLERS[sampler], size.items, rng) as table:
+    made = LAYOUTS[layout]
+    items = min(items, made.items(size.items))
+    rows = drawn_rows(items, sampler, rng)
+    packed = rng.integers(0, 256, (4, BATCH * made.step_bytes), np.uint8)
+    task = Task("sample", items, layout, BATCH, exponent=0.0 if sampler == "uniform" else EXPONENT)
+    with full_table(SAMPLERS[sampler], items, rng, made) as table, peers(task, both_mallocs=True) as others:
         limits = [
             robust_lock(),
             memcpy_warm(packed, 4),
-            take([STEP_BYTES], size.items, rows),
-            take(COLUMN_BYTES, size.items, rows),
-            gather([STEP_BYTES], size.items, rows),
-            gather(COLUMN_BYTES, size.items, rows),
+            take([made.step_bytes], items, rows),
+            take(made.column_bytes, items, rows),
+            gather([made.step_bytes], items, rows),
+            gather(made.column_bytes, items, rows),
         ]
         if sampler == "prioritised":
-            limits.append(BareSumTree(size.items, EXPONENT, rng).draws(rng.random((NUM_SETS, BATCH))))
-        yield [Contender(f"sample({BATCH})", "ours", samples(table)), *limits]
+            limits.append(BareSumTree(items, EXPONENT, rng).draws(rng.random((NUM_SETS, BATCH))))
+        yield [Contender(f"sample({BATCH})", "ours", samples(table)), *limits, *others]
 
 
 def drawn_rows(items: int, sampler: str, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -69,11 +73,14 @@ def samples(table: TableHandle) -> Callable[[int], int]:
 
 WORKLOADS = tuple(
     Workload(
-        f"sample_{sampler}",
-        f"How long does sample({BATCH}) of items of {STEP_BYTES} bytes in five columns take, {how}, among {{items}}?",
-        functools.partial(contenders, sampler=sampler),
+        f"sample_{sampler}_{named}_{layout}",
+        f"How long does sample({BATCH}) of items of {LAYOUTS[layout].name} in five columns take, {how}, among "
+        f"{items:,}?",
+        functools.partial(contenders, sampler=sampler, items=items, layout=layout),
+        "W2",
         items_per_call=BATCH,
-        orientation_ns=ORIENTATION_NS[sampler],
+        least_items=items if layout == "400B" else 0,
     )
     for sampler, how in (("uniform", "uniform"), ("prioritised", f"prioritised with exponent {EXPONENT}"))
+    for named, items, layout in (("100k", 100_000, "400B"), ("1M", 1_000_000, "400B"), ("10k", 10_000, "40kB"))
 )

@@ -1,17 +1,20 @@
 """How long does a learner wait for its priorities to be taken?"""
 
 import contextlib
+import functools
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.contender import Contender
+from bench.contender import Absent, Contender, Trial
 from bench.full_table import EXPONENT, SAMPLERS, full_table
 from bench.limits.robust_lock import robust_lock
 from bench.limits.sum_tree import BareSumTree
+from bench.peers.process import peers
+from bench.peers.task import Task
 from bench.size import Size
 from bench.workload import Workload
 from shmreplay.clients.table import TableHandle
@@ -21,16 +24,19 @@ NUM_SETS = 512  # of keys, sampled beforehand
 
 
 @contextlib.contextmanager
-def contenders(size: Size) -> Iterator[list[Contender]]:
+def contenders(size: Size, items: int) -> Iterator[Sequence[Contender | Trial | Absent]]:
     rng = np.random.default_rng(4)
+    items = min(items, size.items)
     priorities = 1 - rng.random((NUM_SETS, BATCH))
-    with full_table(SAMPLERS["prioritised"], size.items, rng) as table:
+    task = Task("update", items, batch=BATCH, exponent=EXPONENT)
+    with full_table(SAMPLERS["prioritised"], items, rng) as table, peers(task) as others:
         keys = [table.sample(BATCH).keys.copy() for _ in range(NUM_SETS)]
-        tree = BareSumTree(size.items, EXPONENT, rng)
+        tree = BareSumTree(items, EXPONENT, rng)
         yield [
             Contender("update_priorities(keys, priorities)", "ours", updates(table, keys, list(priorities))),
             robust_lock(),
-            tree.updates(rng.integers(0, size.items, (NUM_SETS, BATCH)), priorities),
+            tree.updates(rng.integers(0, items, (NUM_SETS, BATCH)), priorities),
+            *others,
         ]
 
 
@@ -49,11 +55,14 @@ def updates(
     return run
 
 
-WORKLOADS = (
+WORKLOADS = tuple(
     Workload(
-        "update_priorities",
-        f"How long does update_priorities of {BATCH} sampled items take, among {{items}}, exponent {EXPONENT}?",
-        contenders,
+        f"update_priorities_{named}",
+        f"How long does update_priorities of {BATCH} sampled items take, among {items:,}, exponent {EXPONENT}?",
+        functools.partial(contenders, items=items),
+        "W7",
         items_per_call=BATCH,
-    ),
+        least_items=items,
+    )
+    for named, items in (("100k", 100_000), ("1M", 1_000_000))
 )

@@ -1,5 +1,6 @@
 """The benchmarks run and report what they say they do. No test here looks at a time."""
 
+import itertools
 import json
 import math
 import os
@@ -11,51 +12,51 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(900)  # of the run of every workload
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 GATHERS = ("C++ gather of the rows from one", "C++ gather of the rows from 5")
-# workload -> what is measured beside ours
-LIMITS = {
-    "extend": {"robust lock", "memcpy into warm", "memcpy into fresh"},
-    "insert_batch_uniform": {"robust lock", "memcpy into warm", "memcpy into fresh"},
-    "insert_batch_prioritised": {"robust lock", "memcpy into warm", "memcpy into fresh"},
-    "insert_step_uniform": {"robust lock", "memcpy into warm", "memcpy into fresh", "dict of five"},
-    "insert_step_prioritised": {"robust lock", "memcpy into warm", "memcpy into fresh", "dict of five"},
-    "sample_uniform": {
-        "robust lock",
-        "memcpy into warm",
-        "take(out=) of the rows from one",
-        "take(out=) of the rows from 5",
-        *GATHERS,
-    },
-    "sample_prioritised": {
-        "robust lock",
-        "memcpy into warm",
-        "take(out=) of the rows from one",
-        "take(out=) of the rows from 5",
-        *GATHERS,
-        "bare sum tree",
-    },
-    "sample_options": {"fresh arrays", "columns=", "replacement=False"},
-    "update_priorities": {"robust lock", "bare sum tree"},
-    "vector_append": {"robust lock", "memcpy into warm", "memcpy into fresh"},
+TAKES = ("take(out=) of the rows from one", "take(out=) of the rows from 5")
+COPIES = ("robust lock", "memcpy into warm", "memcpy into fresh")
+RING = "peer: ring"
+QUEUE = "peer: queue"
+# how a workload's name begins -> labels of what is measured beside ours
+BESIDE: dict[str, tuple[str, ...]] = {
+    "append_item": ("robust lock", "dict of five"),
+    "extend": COPIES,
+    "insert_batch_prioritised": (*COPIES, "bare slice copy"),
+    "insert_batch_uniform": (*COPIES, "bare slice copy", RING),
+    "insert_dicts": ("stacked by its caller", "dict of five"),
+    "insert_step_prioritised": (*COPIES, "dict of five"),
+    "insert_step_uniform": (*COPIES, "dict of five", RING, QUEUE),
+    "sample_options": ("fresh arrays", "columns=", "replacement=False"),
+    "sample_prioritised": (*TAKES, *GATHERS, "robust lock", "bare sum tree"),
+    "sample_uniform": (*TAKES, *GATHERS, "robust lock", RING, "malloc's defaults"),
+    "update_priorities": ("robust lock", "bare sum tree"),
+    "vector_append": (*COPIES, RING),
 }
-ITEMS_PER_CALL = {"extend": 8192, "insert_step_uniform": 1, "insert_step_prioritised": 1, "vector_append": 64}
-FACTS = {"processor", "cores", "kernel", "python", "numpy", "shmreplay", "commit", "measured on", "load after"}
+LEFT_OUT = {"insert_step_prioritised_400B": {"queue has no priorities", "ring has no priorities"}}
+ITEMS_PER_CALL = {"extend": 8192, "insert_batch_uniform_64_400B": 64, "insert_step_uniform_4kB": 1, "append_item": 1}
+FACTS = {"processor", "cores", "kernel", "python", "numpy", "shmreplay", "commit", "load after"}
 
 
 def run_bench(*arguments: str, module: str = "bench") -> "subprocess.CompletedProcess[str]":
-    """Runs `python -m bench` as its README says: from the root, which PYTHONSAFEPATH would hide."""
+    """Runs `python -m bench` as its README says."""
+    return run_python("-m", module, *arguments)
+
+
+def run_python(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """From the root, which PYTHONSAFEPATH would hide."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
 def report_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The JSON of a tiny run of every workload."""
     file = tmp_path_factory.mktemp("bench") / "report.json"
-    done = run_bench("--smoke", "--note", "a tiny run", "--json", str(file))
+    done = run_bench("--smoke", "--peers", "ring", "queue", "--note", "a tiny run", "--json", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
     for answer in json.loads(file.read_text())["answers"]:
         assert answer["question"] in done.stdout
@@ -69,51 +70,61 @@ def report(report_file: pathlib.Path) -> dict[str, Any]:
 
 
 def test_a_report_says_what_was_run_and_on_what(report: dict[str, Any]) -> None:
-    assert report["format"] == 1
+    assert report["format"] == 2
     assert report["command"].startswith("python -m bench --smoke")
     assert report["note"] == "a tiny run"
     assert report["size"]["name"] == "smoke"
     assert report["machine"].keys() >= FACTS
     assert all(isinstance(fact, str) and fact for fact in report["machine"].values())
+    assert report["peers"].keys() == {"ring", "queue"}
 
 
-def test_every_workload_answers_with_ours_first_and_its_limits_beside_it(report: dict[str, Any]) -> None:
-    assert {answer["name"] for answer in report["answers"]} == LIMITS.keys()
+def test_every_workload_answers_with_ours_first_and_what_is_measured_beside_it(report: dict[str, Any]) -> None:
+    unknown = {a["name"] for a in report["answers"] if not any(a["name"].startswith(start) for start in BESIDE)}
+    assert not unknown
+    assert all(any(a["name"].startswith(start) for a in report["answers"]) for start in BESIDE)
     for answer in report["answers"]:
-        ours, *limits = answer["rows"]
+        ours, *others = answer["rows"]
         assert ours["kind"] == "ours"
-        # One compares calls of ours with each other.
-        assert {limit["kind"] for limit in limits} == {"ours" if answer["name"] == "sample_options" else "limit"}
-        missing = {part for part in LIMITS[answer["name"]] if not any(part in limit["name"] for limit in limits)}
-        assert not missing
-        assert answer["items_per_call"] == ITEMS_PER_CALL.get(answer["name"], 256)
+        labels = [f"{row['kind']}: {row['name']}" for row in others]
+        (beside,) = [parts for start, parts in BESIDE.items() if answer["name"].startswith(start)]
+        assert not {part for part in beside if not any(part in label for label in labels)}, answer["name"]
+        assert set(answer["left_out"]) >= LEFT_OUT.get(answer["name"], set())
+        assert answer["items_per_call"] == ITEMS_PER_CALL.get(answer["name"], answer["items_per_call"])
 
 
-def test_every_row_has_a_positive_time_a_repeat(report: dict[str, Any]) -> None:
-    repeats = report["size"]["repeats"]
-    assert repeats >= 5
+def test_every_row_has_a_number_a_repeat_of_every_metric(report: dict[str, Any]) -> None:
     for answer in report["answers"]:
-        ours, *limits = answer["rows"]
-        assert len(ours["ns_per_call"]["all"]) == repeats * len(limits)
-        for row in answer["rows"]:
-            assert row["calls"] >= 1
-            assert_summarises(row["ns_per_call"])
-        assert all(len(limit["ns_per_call"]["all"]) == repeats for limit in limits)
+        ours, *others = answer["rows"]
+        calls = ours["calls"] > 0
+        repeats = report["size"]["repeats" if calls else "rounds"]
+        assert not calls or repeats >= 5
+        for metric in answer["metrics"]:
+            own = ours["values"][metric["name"]]
+            assert len(own["all"]) == (repeats * len(others) if calls else repeats)
+            for row in answer["rows"]:
+                assert (row["calls"] > 0) == calls
+                assert_summarises(row["values"][metric["name"]])
+            assert all(len(row["values"][metric["name"]]["all"]) == repeats for row in others)
 
 
 def test_ratios_are_those_of_the_pairs(report: dict[str, Any]) -> None:
     for answer in report["answers"]:
-        ours, *limits = answer["rows"]
-        assert ours["ours_over_this"] is None
-        for at, limit in enumerate(limits):
-            assert_summarises(limit["ours_over_this"])
-            pairs = zip(ours["ns_per_call"]["all"][at :: len(limits)], limit["ns_per_call"]["all"], strict=True)
-            assert limit["ours_over_this"]["all"] == pytest.approx([mine / its for mine, its in pairs], rel=1e-3)
+        ours, *others = answer["rows"]
+        assert ours["ours_over_this"] == {}
+        for (at, row), metric in itertools.product(enumerate(others), [m["name"] for m in answer["metrics"]]):
+            ratios, its, own = (
+                row["ours_over_this"][metric],
+                row["values"][metric]["all"],
+                ours["values"][metric]["all"],
+            )
+            pairs = zip(own[at :: len(others)] if ours["calls"] else own, its, strict=True)
+            assert ratios["all"] == pytest.approx([a / b if b else 1.0 for a, b in pairs], rel=1e-3)
 
 
 def assert_summarises(summary: dict[str, Any]) -> None:
     values = sorted(summary["all"])
-    assert all(math.isfinite(value) and value > 0 for value in values)
+    assert all(math.isfinite(value) and value >= 0 for value in values)
     assert (summary["min"], summary["max"]) == (values[0], values[-1])
     assert summary["median"] in values or values[0] < summary["median"] < values[-1]
 
@@ -126,9 +137,36 @@ def test_the_page_of_results_has_a_table_of_every_row(report_file: pathlib.Path,
         assert answer["question"] in section
         for row in answer["rows"]:
             assert f"{row['name']} | " in section
+    for line in ("## Where we lose", "| insert per step, 400 B | ≤ 1.2 µs a call | "):
+        assert line in page.stdout
 
 
 def test_an_unknown_workload_is_refused_with_the_names_there_are() -> None:
     done = run_bench("--only", "nonsense")
     assert done.returncode == 2
-    assert "no workload's name has nonsense in it; there are extend, insert_batch_uniform, " in done.stderr
+    assert "no workload's name has nonsense in it; there are append_item, extend, " in done.stderr
+
+
+def test_a_number_chooses_its_workloads(report: dict[str, Any]) -> None:
+    (answer,) = [a for a in report["answers"] if a["name"] == "extend"]
+    assert answer["number"] == ""
+    assert {a["name"] for a in report["answers"] if a["number"] == "W7"} == {
+        "update_priorities_100k",
+        "update_priorities_1M",
+    }
+    done = run_bench("--smoke", "--only", "W7", "--peers")
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"^W7 (\w+):", done.stdout, re.MULTILINE) == ["update_priorities_100k", "update_priorities_1M"]
+
+
+def test_a_peer_that_ends_half_way_is_an_error_with_its_last_words() -> None:
+    code = """
+from bench.peers.catalogue import PEERS
+from bench.peers.process import PeerProcess
+from bench.peers.task import Task
+(ring,) = [peer for peer in PEERS if peer.name == "ring"]
+PeerProcess(ring, Task("sample", -5), {})
+"""
+    done = run_python("-c", code)
+    assert "RuntimeError: the peer ring ended in sample; its log ends so:" in done.stderr
+    assert "bench/peers/locked_ring.py" in done.stderr

@@ -1,0 +1,92 @@
+"""The peers there are, and their environments."""
+
+import dataclasses
+import functools
+import pathlib
+import subprocess
+import sys
+from collections.abc import Sequence
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ENVIRONMENTS = ROOT / "build" / "peers"
+# What glibc does not give back to the kernel it need not fault in anew for the next batch. 32 MiB is the most it takes.
+MEMORY_KEPT = {"MALLOC_TOP_PAD_": str(2**28), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """One way to do what we do.
+
+    Attributes:
+        name: for a reader and of its environment's folder.
+        module: its adapter's.
+        requirements: what pip installs into its environment, a list an invocation; none: our own environment does.
+        python: the version that its environment needs, as "3.11".
+        distribution: whose version is stated; none: there is nothing but Python and NumPy.
+    """
+
+    name: str
+    module: str
+    requirements: tuple[tuple[str, ...], ...] = ()
+    python: str = ""
+    distribution: str = ""
+
+    @property
+    def interpreter(self) -> pathlib.Path:
+        return ENVIRONMENTS / self.name / "bin" / "python" if self.requirements else pathlib.Path(sys.executable)
+
+    @property
+    def is_installed(self) -> bool:
+        return self.version() is not None
+
+    def version(self) -> str | None:
+        """Of what it is, "" if that is NumPy alone; None if it is not installed."""
+        if not self.requirements:
+            return ""
+        return _version(self.interpreter, self.distribution) if self.interpreter.exists() else None
+
+
+@functools.cache
+def _version(interpreter: pathlib.Path, distribution: str) -> str | None:
+    code = f"import importlib.metadata as m; print(m.version({distribution!r}))"
+    done = subprocess.run([str(interpreter), "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+PEERS = (
+    Peer("cpprb", "bench.peers.cpprb_buffer", (("cpprb==11.0.0", "numpy<2"),), "3.11", "cpprb"),
+    Peer(
+        "reverb",
+        "bench.peers.reverb_table",
+        (("dm-reverb==0.14.0", "tensorflow-cpu==2.15.1", "numpy<2"),),
+        "3.11",
+        "dm-reverb",
+    ),
+    # torch alone first: a CPU build may be had that a resolver would not take for torchrl's sake
+    Peer(
+        "torchrl",
+        "bench.peers.torchrl_buffer",
+        (("torch==2.13.0",), ("torch==2.13.0", "torchrl==0.14.1", "setuptools", "pybind11", "ninja")),
+        "3.11",
+        "torchrl",
+    ),
+    Peer("queue", "bench.peers.queue_ring"),
+    Peer("ring", "bench.peers.locked_ring"),
+)
+
+
+_asked_for = [peer.name for peer in PEERS]
+
+
+def ask_for(names: Sequence[str]) -> None:
+    """Has only these beside ours from now on."""
+    _asked_for[:] = names
+
+
+def asked_for() -> list[Peer]:
+    return [peer for peer in PEERS if peer.name in _asked_for]
+
+
+def versions() -> dict[str, str]:
+    """What is beside ours in a run, or that it is not."""
+    return {peer.name: ("not installed" if (v := peer.version()) is None else v or "NumPy's") for peer in asked_for()}

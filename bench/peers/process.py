@@ -1,0 +1,119 @@
+"""PeerProcess: a peer at work in a process of its own interpreter; and all of them beside ours."""
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+from bench.contender import Absent, Contender, Trial
+from bench.peers.catalogue import ENVIRONMENTS, MEMORY_KEPT, ROOT, Peer, asked_for
+from bench.peers.task import Task
+
+END_TIMEOUT_S = 30.0
+
+
+class PeerProcess:
+    """A peer that has one task to do; none of its work is in this process.
+
+    Attributes:
+        name: what it does, as it says.
+        slice_s: as a Contender's, as it says.
+        can: whether it can do the task.
+        left_out: why it cannot; None: it has no such call.
+    """
+
+    def __init__(self, peer: Peer, task: Task, environment: dict[str, str]) -> None:
+        ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+        self._log = ENVIRONMENTS / f"{peer.name}.log"
+        command = [str(peer.interpreter), "-m", "bench.peers.child", peer.module]
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"} | environment
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        self._peer, self._task, self._interrupted = peer, task, 0
+        said = self._ask(task.to_json())
+        self.can: bool = "left_out" not in said
+        self.left_out: str | None = said.get("left_out")
+        self.name: str = said.get("name", "")
+        self.slice_s: float | None = said.get("slice_s")
+
+    def call(self, n: int) -> int:
+        """Nanoseconds of n calls, on one core if there is nothing in the background."""
+        return int(self._run({"run": n, "alone": self.slice_s is None}))
+
+    def watch(self, seconds: float) -> dict[str, float]:
+        """What its processes did in so many seconds."""
+        return dict(self._run({"run": seconds}))
+
+    def interrupted(self) -> int:
+        """How often it had to give up its core, as it said last."""
+        return self._interrupted
+
+    def _run(self, question: dict[str, Any]) -> Any:
+        answer = self._ask(json.dumps(question))
+        self._interrupted = answer["interrupted"]
+        return answer["value"]
+
+    def close(self) -> None:
+        """Ends it; its processes and servers end with it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def _ask(self, line: str) -> Any:
+        """Raises RuntimeError if it ends instead of answering; with the last that it wrote."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            self.close()
+            tail = self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise RuntimeError(f"the peer {self._peer.name} ended in {self._task.work}; its log ends so:\n{tail}")
+        return json.loads(answer)
+
+
+Beside = list[Contender | Trial | Absent]
+
+
+@contextlib.contextmanager
+def peers(task: Task, *, trial: bool = False, both_mallocs: bool = False) -> Iterator[Beside]:
+    """All peers that can do the task, prepared; those that cannot are said to be absent, with the reason.
+
+    Args:
+        trial: whether its work is watched for a while, and not called.
+        both_mallocs: each also as glibc has it by default, where fresh arrays cost page faults.
+    """
+    settings = {"": MEMORY_KEPT, ", malloc's defaults": {}} if both_mallocs else {"": MEMORY_KEPT}
+    with contextlib.ExitStack() as stack:
+        beside: Beside = []
+        for peer in asked_for():
+            version = peer.version()
+            if version is None:
+                beside.append(Absent(f"{peer.name} is not installed: python -m bench.peers.install {peer.name}"))
+                continue
+            for how, environment in settings.items():
+                process = PeerProcess(peer, task, environment)
+                stack.callback(process.close)
+                if not process.can:
+                    if process.left_out is not None:
+                        beside.append(Absent(f"{peer.name} {process.left_out}"))
+                    break
+                name = " ".join(part for part in (peer.name, version, process.name) if part) + how
+                if trial:
+                    beside.append(Trial(name, "peer", process.watch))
+                else:
+                    beside.append(Contender(name, "peer", process.call, process.slice_s, process.interrupted))
+        yield beside

@@ -1,0 +1,115 @@
+"""Task: a piece of work that is asked of a peer; and what an adapter answers it with. No library is needed."""
+
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from bench import scenes
+from bench.steps import LAYOUTS, Layout
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What a peer is to do.
+
+    Attributes:
+        work: which of an adapter's WORKS.
+        items: in the buffer, which is full.
+        layout: of its steps, a key of LAYOUTS.
+        batch: items of a call.
+        exponent: of priorities; 0: the buffer has none.
+        writers: processes that put items in.
+        inserts_per_s: of all writers together, where they are not to go as fast as they can; else 0.
+    """
+
+    work: str
+    items: int
+    layout: str = "400B"
+    batch: int = 1
+    exponent: float = 0.0
+    writers: int = 0
+    inserts_per_s: int = 0
+
+    @property
+    def steps(self) -> Layout:
+        return LAYOUTS[self.layout]
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Task":
+        return cls(**json.loads(text))
+
+
+@dataclasses.dataclass(frozen=True)
+class Ready:
+    """A peer that has prepared a task.
+
+    Attributes:
+        name: what it does by which of its calls, for a reader.
+        run: as that of a Contender or of a Trial.
+        slice_s: as that of a Contender.
+    """
+
+    name: str
+    run: Callable[[Any], int | dict[str, float]]
+    slice_s: float | None = None
+
+
+Opener = Callable[[Task], contextlib.AbstractContextManager[Ready]]
+Works = Mapping[str, Opener]
+
+
+class LeftOut(Exception):
+    """A peer cannot do a task; the text says why."""
+
+
+def timed(call: Callable[[Any], object], arguments: list[Any]) -> Callable[[int], int]:
+    """A run that calls with one argument behind the other, round and round."""
+    at = 0
+
+    def run(n: int) -> int:
+        nonlocal at
+        some = [arguments[(at + i) % len(arguments)] for i in range(n)]
+        at = (at + n) % len(arguments)
+        start = time.monotonic_ns()
+        for argument in some:
+            call(argument)
+        return time.monotonic_ns() - start
+
+    return run
+
+
+OpenEnds = Callable[[Task], contextlib.AbstractContextManager[tuple[str, scenes.Ends]]]
+
+
+def scenes_of(open_ends: OpenEnds, *works: str) -> Works:
+    """The works of those names that are scenes between a buffer's ends; `open_ends` makes it, and names it."""
+    return {work: _scene(open_ends, work) for work in works}
+
+
+def _scene(open_ends: OpenEnds, work: str) -> Opener:
+    @contextlib.contextmanager
+    def opener(task: Task) -> Iterator[Ready]:
+        with open_ends(task) as (name, ends):
+            yield Ready(name, scene(ends, task))
+
+    def scene(ends: scenes.Ends, task: Task) -> scenes.Run:
+        match work:
+            case "writers":
+                return scenes.writers(ends, task.steps, task.writers)
+            case "mixed":
+                return scenes.mixed(ends, task.steps, task.writers)
+            case "beside":
+                return scenes.beside(ends, task.steps, task.writers)
+            case "attached":
+                return scenes.attached(ends, task.steps, task.writers, task.inserts_per_s)
+            case "woken":
+                return scenes.woken(ends, task.steps)
+        raise ValueError(f"no scene is called {work!r}")
+
+    return opener

@@ -1,0 +1,208 @@
+"""Scenes: processes side by side, whoever's buffer it is. Each gives the `run` of a Trial. No library is needed."""
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bench.crowd import Crowd, Tally, Work, crowd
+from bench.steps import Layout
+
+EVERY = 16  # inserts between two looks whether to go on
+BLOCKED_AFTER_S = 0.001  # that long after an item was taken, who took it waits for the next one
+
+Insert = Callable[[dict[str, Any]], object]
+Learn = Callable[[], int]
+Take = Callable[[], int]
+Run = Callable[[float], dict[str, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ends:
+    """The ends of a buffer. Each is asked for in the process that uses it, with the process's number among its kind.
+
+    Attributes:
+        insert: what puts one step in.
+        learn: what takes a batch, sends priorities back where there are any, and says how many items it took.
+        take: what waits for the next item, and gives its `action`.
+        end: what a process that inserted has to do before it ends.
+    """
+
+    insert: Callable[[int], Insert]
+    learn: Callable[[int], Learn] | None = None
+    take: Callable[[int], Take] | None = None
+    end: Callable[[], None] = lambda: None
+
+
+def writers(ends: Ends, layout: Layout, num: int) -> Run:
+    """Writers that go as fast as they can."""
+
+    def run(seconds: float) -> dict[str, float]:
+        with crowd([_writer(ends, layout, at) for at in range(num)]) as them:
+            rates = them.rates(seconds)
+        return {"inserts a second": float(rates.sum()), "slowest writer's inserts a second": float(rates.min())}
+
+    return run
+
+
+def mixed(ends: Ends, layout: Layout, num: int) -> Run:
+    """Writers and one learner that go as fast as they can."""
+
+    def run(seconds: float) -> dict[str, float]:
+        with crowd([*(_writer(ends, layout, at) for at in range(num)), _learner(ends)]) as them:
+            rates = them.rates(seconds)
+        return {
+            "inserts a second": float(rates[:-1].sum()),
+            "slowest writer's inserts a second": float(rates[:-1].min()),
+            "samples a second": float(rates[-1]),
+        }
+
+    return run
+
+
+def beside(ends: Ends, layout: Layout, num: int) -> Run:
+    """How long writers wait for an insert while a learner goes as fast as it can; the writers go on at once."""
+
+    def run(seconds: float) -> dict[str, float]:
+        works = [*(_noting_writer(ends, layout, at) for at in range(num)), _learner(ends)]
+        with crowd(works, notes=True) as them:
+            them.forget_notes()
+            rates = them.rates(seconds)
+            noted = _percentiles(them, slice(num))
+        return {
+            **noted,
+            "p99 / p50": noted["p99"] / noted["p50"],
+            "slowest writer's inserts a second": float(rates[:-1].min()),
+            "samples a second": float(rates[-1]),
+        }
+
+    return run
+
+
+def attached(ends: Ends, layout: Layout, num: int, inserts_per_s: float) -> Run:
+    """What a learner gets out of its time on a processor, beside writers that keep to a rate."""
+
+    def run(seconds: float) -> dict[str, float]:
+        works = [_learner(ends), *(_paced_writer(ends, layout, at, num, inserts_per_s / num) for at in range(num))]
+        with crowd(works) as them:
+            before, count = them.cpu_s()[0], them.counts()[0]
+            rates = them.rates(seconds)
+            took, done = them.cpu_s()[0] - before, them.counts()[0] - count
+        return {
+            "samples a second of its processor time": float(done / max(took, 1e-9)),
+            "samples a second": float(rates[0]),
+            "inserts a second": float(rates[1:].sum()),
+        }
+
+    return run
+
+
+def woken(ends: Ends, layout: Layout) -> Run:
+    """How long it takes from before an insert until another process, which waits for it, has the item in its hands."""
+
+    def run(seconds: float) -> dict[str, float]:
+        with crowd([_taker(ends), _stamping_writer(ends, layout)], notes=True) as them:
+            them.rates(seconds / 5)
+            them.forget_notes()
+            them.rates(seconds)
+            return _percentiles(them, slice(1))
+
+    return run
+
+
+# --- works -----------------------------------------------------------------------------------------------------------
+
+
+def _steps(layout: Layout) -> list[dict[str, Any]]:
+    return layout.separate(layout.num_steps, np.random.default_rng())
+
+
+def _writer(ends: Ends, layout: Layout, at: int) -> Work:
+    def work(tally: Tally) -> None:
+        insert, steps = ends.insert(at), _steps(layout)
+        parts = [steps[first : first + EVERY] for first in range(0, len(steps), EVERY)]
+        for part in itertools.cycle(parts):
+            for step in part:
+                insert(step)
+            tally.add(len(part))
+            if not tally.goes_on():
+                break
+        ends.end()
+
+    return work
+
+
+def _noting_writer(ends: Ends, layout: Layout, at: int) -> Work:
+    def work(tally: Tally) -> None:
+        insert, steps = ends.insert(at), _steps(layout)
+        for step in itertools.cycle(steps):
+            start = time.monotonic_ns()
+            insert(step)
+            tally.note(time.monotonic_ns() - start)
+            tally.add(1)
+            if not tally.goes_on():
+                break
+        ends.end()
+
+    return work
+
+
+def _paced_writer(ends: Ends, layout: Layout, at: int, num: int, inserts_per_s: float) -> Work:
+    """They take turns: their first inserts are spread over the time between two inserts of one."""
+
+    def work(tally: Tally) -> None:
+        insert, steps = ends.insert(at), _steps(layout)
+        insert(steps[0])
+        tally.add(1)
+        due = time.monotonic() + at / num / inserts_per_s
+        while tally.goes_on():
+            time.sleep(max(0.0, due - time.monotonic()))
+            insert(steps[tally.count % len(steps)])
+            tally.add(1)
+            due += 1 / inserts_per_s
+        ends.end()
+
+    return work
+
+
+def _stamping_writer(ends: Ends, layout: Layout) -> Work:
+    def work(tally: Tally) -> None:
+        insert, steps = ends.insert(0), _steps(layout)
+        while tally.goes_on():
+            time.sleep(BLOCKED_AFTER_S)
+            step = steps[tally.count % len(steps)]
+            step["action"] = time.monotonic_ns()
+            insert(step)
+            tally.add(1)
+        ends.end()
+
+    return work
+
+
+def _taker(ends: Ends) -> Work:
+    def work(tally: Tally) -> None:
+        assert ends.take is not None
+        take = ends.take(0)
+        while tally.goes_on():
+            stamp = take()
+            tally.note(time.monotonic_ns() - stamp)
+
+    return work
+
+
+def _learner(ends: Ends) -> Work:
+    def work(tally: Tally) -> None:
+        assert ends.learn is not None
+        learn = ends.learn(0)
+        while tally.goes_on():
+            tally.add(learn())
+
+    return work
+
+
+def _percentiles(them: Crowd, processes: slice) -> dict[str, float]:
+    p50, p99, p999 = np.percentile(them.notes(processes), [50, 99, 99.9])
+    return {"p50": float(p50), "p99": float(p99), "p99.9": float(p999)}

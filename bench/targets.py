@@ -1,0 +1,178 @@
+"""Targets: what a run must reach, as data. Each is looked up in a report: reached so much, met or not."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal
+
+from bench.answer import Answer, Row, Summary, label
+from bench.report import Report, number, quantity
+
+Verdict = Literal["met", "missed", "not measured"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """What a run reached of a target.
+
+    Attributes:
+        value: to compare with the target's bound.
+        text: the same for a reader, with min and max where there are several.
+    """
+
+    value: float
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """One thing that a run must reach.
+
+    Attributes:
+        what: is measured.
+        wanted: of it, for a reader.
+        at_least: the bound, if more is better; else None.
+        at_most: the bound, if less is better; else None.
+        reached: what a report says of it; None if it was not measured.
+    """
+
+    what: str
+    wanted: str
+    reached: Callable[[Report], Reached | None]
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def verdict(self, reached: Reached | None) -> Verdict:
+        if reached is None:
+            return "not measured"
+        enough = self.at_least is None or reached.value >= self.at_least
+        little = self.at_most is None or reached.value <= self.at_most
+        return "met" if enough and little else "missed"
+
+
+# --- how a report is asked -------------------------------------------------------------------------------------------
+
+
+def times(workload: str, part: str, metric: str | None = None) -> Callable[[Report], Reached | None]:
+    """How many times as good ours is as the best of those rows whose label has `part` in it, pair by pair."""
+
+    def reached(report: Report) -> Reached | None:
+        answer = report.answer(workload)
+        rows = [row for row in answer.rows if part in label(row) and row.ours_over_this] if answer is not None else []
+        if answer is None or not rows:
+            return None
+        chosen = metric or answer.metrics[0].name
+        found = [(_times_as_good(answer, row, chosen), row) for row in rows]
+        least, row = min(found, key=lambda one: one[0].median)
+        text = f"{number(least.median)} ({number(least.min)} to {number(least.max)})"
+        return Reached(least.median, f"{text} times {row.name}" if len(rows) > 1 else text)
+
+    return reached
+
+
+def _times_as_good(answer: Answer, row: Row, metric: str) -> Summary:
+    (better,) = [m.better for m in answer.metrics if m.name == metric]
+    s = row.ours_over_this[metric]
+    if better == "more":
+        return s
+    return Summary.of([1 / value if value else float("inf") for value in s.all])
+
+
+def over(workload: str, part: str, metric: str | None = None) -> Callable[[Report], Reached | None]:
+    """Ours divided by the first row whose label has `part` in it, pair by pair."""
+
+    def reached(report: Report) -> Reached | None:
+        answer = report.answer(workload)
+        row = answer.row(part) if answer is not None else None
+        if answer is None or row is None or not row.ours_over_this:
+            return None
+        s = row.ours_over_this[metric or answer.metrics[0].name]
+        return Reached(s.median, f"{number(s.median)} ({number(s.min)} to {number(s.max)})")
+
+    return reached
+
+
+def ours(workload: str, metric: str | None = None, part: str = "") -> Callable[[Report], Reached | None]:
+    """What ours took, or reached: our first row, or the one of ours whose label has `part` in it."""
+
+    def reached(report: Report) -> Reached | None:
+        answer = report.answer(workload)
+        row = answer.row(part or "shmreplay ") if answer is not None else None
+        if answer is None or row is None:
+            return None
+        chosen = next(m for m in answer.metrics if metric in (None, m.name))
+        s = row.values[chosen.name]
+        texts = [quantity(value, chosen) for value in (s.median, s.min, s.max)]
+        return Reached(s.median, f"{texts[0]} ({texts[1]} to {texts[2]})")
+
+    return reached
+
+
+def of_the_best(workload: str, others: str, metric: str) -> Callable[[Report], Reached | None]:
+    """The median of ours, as a part of the best median of ours among all workloads whose names begin with `others`."""
+
+    def reached(report: Report) -> Reached | None:
+        answer = report.answer(workload)
+        if answer is None:
+            return None
+        best = max(a.ours.values[metric].median for a in report.answers if a.name.startswith(others))
+        part = answer.ours.values[metric].median / best
+        return Reached(part, number(part))
+
+    return reached
+
+
+# --- the targets -----------------------------------------------------------------------------------------------------
+
+US, MS = 1e3, 1e6
+
+TARGETS: tuple[Target, ...] = (
+    Target("insert per step, 400 B", "≥ 12 × cpprb's add", times("insert_step_uniform_400B", "peer: cpprb"), 12),
+    Target(
+        "insert per step, 400 B",
+        "≥ 25 × Reverb's structured writer",
+        times("insert_step_uniform_400B", "peer: reverb"),
+        25,
+    ),
+    Target("insert per step, 400 B", "≤ 1.2 µs a call", ours("insert_step_uniform_400B"), at_most=1.2 * US),
+    Target("append + create_item per step", "≤ 1.5 µs", ours("append_item"), at_most=1.5 * US),
+    Target(
+        "insert_batch of 256 stacked rows, 400 B, uniform",
+        "≥ 1.5 × cpprb",
+        times("insert_batch_uniform_256_400B", "peer: cpprb"),
+        1.5,
+    ),
+    Target(
+        "insert_batch of 256 stacked rows, 400 B, prioritised",
+        "≥ 1.0 × cpprb",
+        times("insert_batch_prioritised_256_400B", "peer: cpprb"),
+        1.0,
+    ),
+    Target(
+        "256 separate dicts from Python, per step",
+        "≥ 3 × cpprb's add of 64 stacked by its caller",
+        times("insert_dicts", "peer: cpprb"),
+        3,
+    ),
+    Target("insert of 40 kB", "≥ 0.9 of memcpy", times("insert_step_uniform_40kB", "memcpy into warm"), 0.9),
+    Target("insert of 400 kB", "≥ 0.9 of memcpy", times("insert_step_uniform_400kB", "memcpy into warm"), 0.9),
+    *(
+        Target(f"uniform sample of 256, 400 B, {named} items", f"≥ {bound:g} × {whom}", times(workload, part), bound)
+        for named, workload in (("100 k", "sample_uniform_100k_400B"), ("1 M", "sample_uniform_1M_400B"))
+        for bound, whom, part in ((2.5, "cpprb", "peer: cpprb"), (75, "Reverb in process", "peer: reverb"))
+    ),
+    *(
+        Target("prioritised sample of 256, 400 B, 100 k items", f"≥ {bound} × {whom}", times(workload, part), bound)
+        for workload in ("sample_prioritised_100k_400B",)
+        for bound, whom, part in ((3, "cpprb", "peer: cpprb"), (60, "Reverb in process", "peer: reverb"))
+    ),
+    *(
+        Target("gather of 40 kB rows", f"≥ {bound:g} of {whom}", times("sample_uniform_10k_40kB", part), bound)
+        for bound, whom, part in (
+            (0.95, "the C++ gather", "C++ gather of the rows from 5"),
+            (1.0, "np.take(out=)", "take(out=) of the rows from 5"),
+        )
+    ),
+    Target(
+        "update_priorities of 256, 1 M items", "≥ 1.2 × the fastest peer", times("update_priorities_1M", "peer: "), 1.2
+    ),
+)
