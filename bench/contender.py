@@ -1,6 +1,7 @@
 """Contender: one way to do a piece of work, to be timed beside others. By calls, or by what happens in a while."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -39,11 +40,13 @@ class Trial:
         name, kind: as a contender's.
         run: run(seconds) sets processes to work, watches them for so long, ends them, and returns each metric of the
             workload by its name.
+        longest_s: how long it is watched at most.
     """
 
     name: str
     kind: Kind
     run: Callable[[float], dict[str, float]]
+    longest_s: float = math.inf
 
 
 @dataclasses.dataclass(frozen=True)

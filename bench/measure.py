@@ -132,7 +132,8 @@ def _watch(trials: Sequence[Trial], size: Size, window_s: float) -> list[Series]
     for number in range(size.rounds):
         for s in series if number % 2 == 0 else reversed(series):
             assert isinstance(s.contender, Trial)
-            s.values.append(s.contender.run(window_s))
+            s.values.append(s.contender.run(min(window_s, s.contender.longest_s)))
         for other in others:
-            other.ratios.append({name: ratio(value, other.values[-1][name]) for name, value in ours.values[-1].items()})
+            mine, its = ours.values[-1], other.values[-1]
+            other.ratios.append({name: ratio(value, its[name]) for name, value in mine.items()})
     return series

@@ -24,7 +24,9 @@ class Metric:
 A_CALL = Metric("a call", "ns", "less")
 INSERTS = Metric("inserts a second", "/s", "more")
 SAMPLES = Metric("samples a second", "/s", "more")
+SHARE = Metric("slowest writer's share", "", "more")  # of what a writer does on average
 SLOWEST = Metric("slowest writer's inserts a second", "/s", "more")
+OF_ITS_TIME = Metric("samples a second of its processor time", "/s", "more")
 MEDIAN = Metric("p50", "ns", "less")
 P99 = Metric("p99", "ns", "less")
 P999 = Metric("p99.9", "ns", "less")

@@ -23,6 +23,7 @@ class Workload:
         metrics: what it is measured by, the one that counts most first.
         items_per_call: items that one call of any contender stands for.
         least_items: of a size that this is asked at; a smaller run does without, unless it is small in everything.
+        processes: that writers or clients are; a size that allows fewer does without.
         window_s: how long a trial of a full run is watched; None: as the size has it.
     """
 
@@ -33,6 +34,7 @@ class Workload:
     metrics: tuple[Metric, ...] = (A_CALL,)
     items_per_call: int = 1
     least_items: int = 0
+    processes: int = 0
     window_s: float | None = None
 
     def is_asked_for(self, only: Sequence[str]) -> bool:
@@ -40,4 +42,4 @@ class Workload:
         return not only or any(part in self.name or part == self.number for part in only)
 
     def fits(self, size: Size) -> bool:
-        return size.name == "smoke" or size.items >= self.least_items
+        return size.name == "smoke" or (size.items >= self.least_items and size.processes >= self.processes)

@@ -12,6 +12,7 @@ from bench.peers.catalogue import ENVIRONMENTS, MEMORY_KEPT, ROOT, Peer, asked_f
 from bench.peers.task import Task
 
 END_TIMEOUT_S = 30.0
+LONGEST_S = 5.0  # a trial
 
 
 class PeerProcess:
@@ -99,7 +100,7 @@ def peers(task: Task, *, trial: bool = False, both_mallocs: bool = False) -> Ite
     settings = {"": MEMORY_KEPT, ", malloc's defaults": {}} if both_mallocs else {"": MEMORY_KEPT}
     with contextlib.ExitStack() as stack:
         beside: Beside = []
-        for peer in asked_for():
+        for peer in asked_for():  # one behind the other: each is full before the next one takes memory
             version = peer.version()
             if version is None:
                 beside.append(Absent(f"{peer.name} is not installed: python -m bench.peers.install {peer.name}"))
@@ -113,7 +114,7 @@ def peers(task: Task, *, trial: bool = False, both_mallocs: bool = False) -> Ite
                     break
                 name = " ".join(part for part in (peer.name, version, process.name) if part) + how
                 if trial:
-                    beside.append(Trial(name, "peer", process.watch))
+                    beside.append(Trial(name, "peer", process.watch, LONGEST_S))
                 else:
                     beside.append(Contender(name, "peer", process.call, process.slice_s, process.interrupted))
         yield beside

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,13 +11,15 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-from bench.peers.task import LeftOut, Ready, Task, Works
+from bench.crowd import Tally, crowd
+from bench.peers.task import LeftOut, Ready, Task, Works, scenes_of
+from bench.scenes import Ends, Insert, Learn, Take
 
 SLICE_S = 0.1
 FILL_CHUNK = 1000
 MAX_WRITERS = 16  # a client has threads of its own; hundreds of them take the machine down
 IN_FLIGHT = ((64, 1), (256, 1), (1000, 1), (1000, 2))  # samples a worker asks for ahead, workers
-TRY_S = 0.5
+TRY_S = 0.3
 
 
 def signature(task: Task) -> dict[str, tf.TensorSpec]:
@@ -104,10 +107,8 @@ def fastest(address: str, task: Task) -> tuple[str, Iterator[Any]]:
     tried = []
     for kind in (reverb.TimestepDataset, reverb.TrajectoryDataset):
         for in_flight, workers in IN_FLIGHT:
-            dataset = kind.from_table_signature(
-                address, "t", max_in_flight_samples_per_worker=in_flight, num_workers_per_iterator=workers
-            )
-            batches = dataset.batch(task.batch).as_numpy_iterator()
+            made = dataset(address, kind, in_flight, workers)
+            batches = made.batch(task.batch).as_numpy_iterator()
             name = f"{kind.__name__}, {workers} x {in_flight} in flight"
             for _ in range(4):
                 next(batches)
@@ -115,10 +116,16 @@ def fastest(address: str, task: Task) -> tuple[str, Iterator[Any]]:
             while time.monotonic() < start + TRY_S:
                 next(batches)
                 count += 1
-            tried.append((count / (time.monotonic() - start), name, dataset))
+            tried.append((count / (time.monotonic() - start), name, made))
             del batches
-    _, name, dataset = max(tried, key=lambda one: one[0])
-    return name, dataset.batch(task.batch).as_numpy_iterator()
+    _, name, made = max(tried, key=lambda one: one[0])
+    return name, made.batch(task.batch).as_numpy_iterator()
+
+
+def dataset(address: str, kind: Any, in_flight: int, workers: int) -> Any:
+    return kind.from_table_signature(
+        address, "t", max_in_flight_samples_per_worker=in_flight, num_workers_per_iterator=workers
+    )
 
 
 @contextlib.contextmanager
@@ -140,4 +147,101 @@ def update(task: Task) -> Iterator[Ready]:
         yield Ready("mutate_priorities, in process", run, SLICE_S)
 
 
-WORKS: Works = {"insert": insert, "sample": sample, "update": update}
+# --- many processes --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def processes(task: Task) -> Iterator[tuple[str, Ends]]:
+    """A server in a process of its own. No thread of gRPC's is in this one, which is forked again and again."""
+    if task.writers > MAX_WRITERS:
+        raise LeftOut(f"is measured with up to {MAX_WRITERS} writers: each has threads of its own")
+    address = f"localhost:{free_port()}"
+
+    def insert(at: int) -> Insert:
+        writer = structured_writer(reverb.Client(address), task)
+        return typed(task, writer.append)
+
+    def learn(at: int) -> Learn:
+        client = reverb.Client(address)
+        batches = dataset(address, reverb.TimestepDataset, *IN_FLIGHT[-1]).batch(task.batch).as_numpy_iterator()
+
+        def learn_once() -> int:
+            sampled = next(batches)
+            if task.exponent:
+                keys = np.asarray(sampled.info.key).ravel()
+                client.mutate_priorities("t", dict.fromkeys(keys.tolist(), 0.5))
+            return task.batch
+
+        return learn_once
+
+    def serve(tally: Tally) -> None:
+        server = reverb.Server([table(task)], port=int(address.rpartition(":")[2]))
+        tally.add(1)
+        while tally.goes_on():
+            time.sleep(0.05)
+        server.stop()
+
+    def fill(tally: Tally) -> None:
+        writer = structured_writer(reverb.Client(address), task)
+        steps = typed_steps(task, 1)
+        for i in range(task.items + 1):
+            writer.append(steps[i % len(steps)])
+            if i % FILL_CHUNK == 0:
+                writer.flush()
+        writer.flush()
+        tally.add(1)
+
+    with crowd([serve]):
+        with crowd([fill]):
+            pass
+        yield "structured writer, server in a process of its own", Ends(insert, learn)
+
+
+@contextlib.contextmanager
+def waited_for(task: Task) -> Iterator[tuple[str, Ends]]:
+    address = f"localhost:{free_port()}"
+
+    def serve(tally: Tally) -> None:
+        queue = reverb.Table.queue("t", task.items, signature=signature(task))
+        server = reverb.Server([queue], port=int(address.rpartition(":")[2]))
+        tally.add(1)
+        while tally.goes_on():
+            time.sleep(0.05)
+        server.stop()
+
+    def insert(at: int) -> Insert:
+        writer = reverb.Client(address).trajectory_writer(1)
+
+        def insert_once(step: dict[str, Any]) -> None:
+            writer.append(step)
+            writer.create_item("t", 1.0, {name: column[-1] for name, column in writer.history.items()})
+            writer.flush()
+
+        return typed(task, insert_once)
+
+    def take(at: int) -> Take:
+        items = dataset(address, reverb.TimestepDataset, 1, 1).as_numpy_iterator()
+        return lambda: int(next(items).data["action"])
+
+    with crowd([serve]):
+        yield "trajectory writer and flush to TimestepDataset", Ends(insert, take=take)
+
+
+def typed(task: Task, insert: Insert) -> Insert:
+    columns = [(name, dtype) for name, (_, dtype) in task.steps.columns.items()]
+    return lambda step: insert({name: np.asarray(step[name], dtype) for name, dtype in columns})
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return int(listener.getsockname()[1])
+
+
+WORKS: Works = {
+    "insert": insert,
+    "sample": sample,
+    "update": update,
+    **scenes_of(processes, "writers", "mixed", "beside", "attached"),
+    **scenes_of(waited_for, "woken"),
+}

@@ -96,7 +96,7 @@ def _scene(open_ends: OpenEnds, work: str) -> Opener:
     @contextlib.contextmanager
     def opener(task: Task) -> Iterator[Ready]:
         with open_ends(task) as (name, ends):
-            yield Ready(name, scene(ends, task))
+            yield Ready(f"{name}, {task.writers} writers" if work == "attached" else name, scene(ends, task))
 
     def scene(ends: scenes.Ends, task: Task) -> scenes.Run:
         match work:

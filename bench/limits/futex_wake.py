@@ -1,0 +1,45 @@
+"""What it costs to wake a process that sleeps: nobody who waits for another one is told sooner."""
+
+import ctypes
+import os
+import time
+
+from bench.contender import Absent, Trial
+from bench.crowd import Tally, crowd
+from bench.limits.native import load
+from bench.limits.shared_memory import warm
+from bench.scenes import BLOCKED_AFTER_S, percentiles
+
+
+def futex_wake(same_core: bool) -> Trial | Absent:
+    """One futex wake from process to process, both kept on one core or on two."""
+    where = "on the same core" if same_core else "from core to core"
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2 and not same_core:
+        return Absent("a futex wake from core to core needs two of them")
+    library = load("futex_wake")
+    library.wait_for_wake.restype = ctypes.c_int64
+    memory = warm((4096,), "uint8")
+    word = memory.ctypes.data_as(ctypes.c_void_p)  # keeps the memory
+
+    def sleep(tally: Tally) -> None:
+        os.sched_setaffinity(0, {cores[-1]})
+        while tally.goes_on():
+            took = library.wait_for_wake(word)
+            if took >= 0:
+                tally.note(took)
+
+    def wake(tally: Tally) -> None:
+        os.sched_setaffinity(0, {cores[-1] if same_core else cores[0]})
+        while tally.goes_on():
+            time.sleep(BLOCKED_AFTER_S)
+            library.wake(word)
+            tally.add(1)
+
+    def run(seconds: float) -> dict[str, float]:
+        with crowd([sleep, wake], notes=True) as them:
+            them.forget_notes()
+            them.rates(seconds)
+            return percentiles(them, slice(1))
+
+    return Trial(f"one futex wake {where}", "limit", run)
