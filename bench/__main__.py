@@ -25,19 +25,26 @@ def main(arguments: Sequence[str]) -> int:
         names = ", ".join(w.name for w in all_workloads())
         print(f"no workload's name has {' or '.join(options.only)} in it; there are {names}", file=sys.stderr)
         return 2
-    chosen = [w for w in chosen if options.only or w.fits(options.size)]
+    chosen = [w for w in chosen if w.name in options.only or w.fits(options.size)]
     if options.peers is not None:
         ask_for(options.peers)
     facts = machine.facts()
     facts["load before"] = machine.load()
-    answers = []
+    answers: list[Answer] = []
+    left_out: list[str] = []
     for workload in chosen:
+        if (why := workload.why_not(machine.available_bytes())) is not None:
+            left_out.append(why)
+            print(f"left out: {why}", end="\n\n", flush=True)
+            continue
         answers.append(run(workload, options.size))
         print("\n".join(lines(answers[-1])), end="\n\n", flush=True)
     facts["load after"] = machine.load()
     print(", ".join(f"{name}: {value}" for name, value in facts.items()))
     if options.json is not None:
-        report = Report(command(options), options.note, options.size, facts, versions(), tuple(answers))
+        report = Report(
+            command(options), options.note, options.size, facts, versions(), tuple(left_out), tuple(answers)
+        )
         options.json.write_text(report.to_json(), encoding="utf-8")
     return 0
 

@@ -37,6 +37,14 @@ def load() -> str:
     return f"{os.getloadavg()[0]:.1f}"
 
 
+def available_bytes() -> int:
+    """Memory that a process could get now."""
+    for line in pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("/proc/meminfo says nothing of available memory")
+
+
 def processor() -> str:
     for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):

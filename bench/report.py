@@ -23,6 +23,7 @@ class Report:
         size: of the run.
         machine: facts by name.
         peers: versions of the libraries beside ours, by name.
+        left_out: workloads that were not measured, and why.
     """
 
     command: str
@@ -30,6 +31,7 @@ class Report:
     size: Size
     machine: dict[str, str]
     peers: dict[str, str]
+    left_out: tuple[str, ...]
     answers: tuple[Answer, ...]
 
     def to_json(self) -> str:
@@ -44,7 +46,7 @@ class Report:
         if (found := fields.pop("format")) != FORMAT:
             raise ValueError(f"the report is of format {found}; expected {FORMAT}")
         answers = tuple(_answer(answer) for answer in fields.pop("answers"))
-        return cls(**{**fields, "size": Size(**fields["size"])}, answers=answers)
+        return cls(**{**fields, "size": Size(**fields["size"]), "left_out": tuple(fields["left_out"])}, answers=answers)
 
     def answer(self, name: str) -> Answer | None:
         return next((answer for answer in self.answers if answer.name == name), None)

@@ -39,6 +39,8 @@ def head(report: Report) -> Iterator[str]:
     yield from (f"| {name} | {value} |" for name, value in report.machine.items())
     yield from (f"| peer: {name} | {value} |" for name, value in report.peers.items())
     yield ""
+    yield from (f"Left out: {text}." for text in report.left_out)
+    yield from [""] if report.left_out else []
 
 
 def losses(report: Report) -> Iterator[str]:

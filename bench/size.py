@@ -9,7 +9,8 @@ class Size:
 
     Attributes:
         name: as in the JSON.
-        items: the most in a table of 400 B; the arrays of the limits are as large.
+        asks: the most items that a question is about.
+        items: the most in a table of 400 B, whatever the question is about; the arrays of the limits are as large.
         repeats: how often each limit or peer is measured, each time paired with one of ours; >= 5.
         slices: of a repeat; the first half of them is for warming up.
         slice_s: about how long a slice takes.
@@ -20,6 +21,7 @@ class Size:
     """
 
     name: str
+    asks: int
     items: int
     repeats: int
     slices: int
@@ -36,6 +38,6 @@ class Size:
 
 # Slices are short: one of 2 ms mostly fits between two moments at which the kernel gives the core to another task. And
 # they are many: a table of a million items takes its time to fill the caches with what it needs most.
-FULL = Size("full", 1_000_000, 21, 20, 0.002, 5, 3.0, 512, 10 * 10**9)
-QUICK = Size("quick", 100_000, 5, 6, 0.002, 3, 0.4, 16, 100 * 10**6)
-SMOKE = Size("smoke", 2_000, 5, 2, 0.0005, 1, 0.05, 2, 10**6)  # that everything runs; its times mean nothing
+FULL = Size("full", 10_000_000, 10_000_000, 21, 20, 0.002, 5, 3.0, 512, 10 * 10**9)
+QUICK = Size("quick", 100_000, 100_000, 5, 6, 0.002, 3, 0.4, 16, 100 * 10**6)
+SMOKE = Size("smoke", 100_000, 2_000, 5, 2, 0.0005, 1, 0.05, 2, 10**6)  # that everything runs; its times mean nothing

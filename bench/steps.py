@@ -49,7 +49,7 @@ class Layout:
 
     def items(self, wanted: int) -> int:
         """How many items a table has that takes the memory of `wanted` small ones, and no fewer than some batches."""
-        return min(wanted, max(1000, wanted * SMALL.step_bytes // self.step_bytes))
+        return min(wanted, max(64, wanted * SMALL.step_bytes // self.step_bytes))
 
     def stacked(self, n: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         """n steps of random numbers, as batches are taken: arrays `[n, *shape]`."""

@@ -121,6 +121,35 @@ def of_the_best(workload: str, others: str, metric: str) -> Callable[[Report], R
     return reached
 
 
+def inverse(workload: str, part: str, metric: str) -> Callable[[Report], Reached | None]:
+    """The first row whose label has `part` in it, divided by ours, pair by pair."""
+
+    def reached(report: Report) -> Reached | None:
+        answer = report.answer(workload)
+        row = answer.row(part) if answer is not None else None
+        if row is None or not row.ours_over_this:
+            return None
+        s = Summary.of([1 / value if value else float("inf") for value in row.ours_over_this[metric].all])
+        return Reached(s.median, f"{number(s.median)} ({number(s.min)} to {number(s.max)})")
+
+    return reached
+
+
+def allowed(workload: str, metric: str, of: str, fixed: float, per_mib: float) -> Callable[[Report], Reached | None]:
+    """A metric of ours, as a part of what a fixed cost and one a MiB of another metric come to."""
+
+    def reached(report: Report) -> Reached | None:
+        answer = report.answer(workload)
+        if answer is None:
+            return None
+        values = answer.ours.values
+        part = values[metric].median / (fixed + per_mib * values[of].median / 2**20)
+        (chosen,) = [m for m in answer.metrics if m.name == metric]
+        return Reached(part, f"{number(part)} of it: {quantity(values[metric].median, chosen)}")
+
+    return reached
+
+
 # --- the targets -----------------------------------------------------------------------------------------------------
 
 US, MS = 1e3, 1e6
@@ -174,5 +203,110 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "update_priorities of 256, 1 M items", "≥ 1.2 × the fastest peer", times("update_priorities_1M", "peer: "), 1.2
+    ),
+    Target(
+        "insert to blocked sample, p50",
+        "≤ 2.5 × one futex wake between processes",
+        over("woken", "wake from core to core", "p50"),
+        at_most=2.5,
+    ),
+    Target(
+        "insert to blocked sample, p99",
+        "≤ 4 × one futex wake between processes",
+        over("woken", "wake from core to core", "p99"),
+        at_most=4,
+    ),
+    Target("mixed, inserts", "≥ 5 × the best peer", times("mixed", "peer: ", "inserts a second"), 5),
+    Target("mixed, samples", "≥ 10 × the best peer", times("mixed", "peer: ", "samples a second"), 10),
+    *(
+        target
+        for num in (64, 512)
+        for target in (
+            Target(
+                f"{num} writers, total",
+                "≥ 0.85 of the best total",
+                of_the_best(f"writers_{num}", "writers_", "inserts a second"),
+                0.85,
+            ),
+            Target(
+                f"{num} writers, the slowest one's share",
+                "≥ 0.8 of that without a common lock",
+                over(f"writers_{num}", "a table each", "slowest writer's share"),
+                0.8,
+            ),
+        )
+    ),
+    *(
+        target
+        for num, writers in ((1, "1 writer"), (4, "4 writers"))
+        for target in (
+            Target(
+                f"{writers} beside a learner that samples flat out",
+                "each ≥ half of its share without a common lock",
+                over(f"beside_{num}", "a table each", "slowest writer's inserts a second"),
+                0.5,
+            ),
+            Target(
+                f"{writers} beside a learner at full speed, p99 of an insert",
+                "≤ 10 × the median",
+                ours(f"beside_{num}", "p99 / p50"),
+                at_most=10,
+            ),
+        )
+    ),
+    Target(
+        "learner with 256 attached writers, samples of its own time",
+        "≥ 0.9 of that with none",
+        inverse("attached", "256 writers", "samples a second of its processor time"),
+        0.9,
+    ),
+    Target("growth 10^4 to 10^7, sample", "≤ 3 ×", over("growth_sample_1e7", "among 10,000"), at_most=3),
+    Target("growth 10^4 to 10^7, update", "≤ 8 ×", over("growth_update_1e7", "among 10,000"), at_most=8),
+    *(
+        Target(
+            f"{verb} among 10^{exponent}",
+            "≤ 1.5 × the bare C++ limit",
+            over(f"growth_{verb}_1e{exponent}", "bare sum tree"),
+            at_most=1.5,
+        )
+        for verb in ("sample", "update")
+        for exponent in (4, 5, 6, 7)
+    ),
+    Target("200 blocked clients", "< 1 % of one core", ours("blocked"), at_most=1),
+    Target(
+        "one more client on a 10 GB arena, time",
+        "≤ 15 ms + 0.12 ms a MiB of index",
+        allowed("attach_10GB", "attach", "index", 15 * MS, 0.12 * MS),
+        at_most=1,
+    ),
+    Target(
+        "one more client on a 10 GB arena, private memory",
+        "≤ 4 MB",
+        ours("attach_10GB", "private bytes"),
+        at_most=4e6,
+    ),
+    Target(
+        "one more client on a 10 GB arena, page tables",
+        "≤ 2 KiB a MiB of index",
+        allowed("attach_10GB", "page tables", "index", 0, 2048),
+        at_most=1,
+    ),
+    *(
+        target
+        for kind in ("noise", "tiles")
+        for target in (
+            Target(
+                f"sequences with lz4, {kind}, bytes an item",
+                "≤ Reverb's",
+                over(f"sequences_{kind}", "peer: reverb", "bytes an item"),
+                at_most=1,
+            ),
+            Target(
+                f"sequences with lz4, {kind}, items out",
+                "≥ 4 × Reverb",
+                times(f"sequences_{kind}", "peer: reverb", "items out a second"),
+                4,
+            ),
+        )
     ),
 )

@@ -23,6 +23,7 @@ class Peer:
         requirements: what pip installs into its environment, a list an invocation; none: our own environment does.
         python: the version that its environment needs, as "3.11".
         distribution: whose version is stated; none: there is nothing but Python and NumPy.
+        builds: a module that its interpreter runs to finish it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Peer:
     requirements: tuple[tuple[str, ...], ...] = ()
     python: str = ""
     distribution: str = ""
+    builds: str = ""
 
     @property
     def interpreter(self) -> pathlib.Path:
@@ -69,6 +71,7 @@ PEERS = (
         (("torch==2.13.0",), ("torch==2.13.0", "torchrl==0.14.1", "setuptools", "pybind11", "ninja")),
         "3.11",
         "torchrl",
+        "bench.peers.torchrl_extension",
     ),
     Peer("queue", "bench.peers.queue_ring"),
     Peer("ring", "bench.peers.locked_ring"),

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from bench.peers.catalogue import ENVIRONMENTS, PEERS, Peer
+from bench.peers.catalogue import ENVIRONMENTS, PEERS, ROOT, Peer
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,10 +31,12 @@ def install(peer: Peer) -> bool:
     commands = [[f"python{peer.python}", "-m", "venv", "--clear", str(folder)]]
     pip = [str(peer.interpreter), "-m", "pip", "install", "-q"]
     commands += [[*pip, *requirements] for requirements in peer.requirements]
+    if peer.builds:
+        commands.append([str(peer.interpreter), "-m", peer.builds])
     for command in commands:
         print(" ".join(command), flush=True)
         try:
-            subprocess.run(command, check=True)
+            subprocess.run(command, check=True, cwd=ROOT)
         except (OSError, subprocess.CalledProcessError) as error:
             print(f"{peer.name}: {error}", file=sys.stderr)
             return False

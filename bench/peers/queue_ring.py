@@ -65,18 +65,21 @@ def waited_for(task: Task) -> Iterator[tuple[str, Ends]]:
 
 @contextlib.contextmanager
 def consumed(task: Task) -> Iterator[tuple[Any, Any]]:
-    """A queue, and how many steps the process at its end has put into the ring."""
+    """A queue, and how many steps the process at its end has put into the ring, and one more.
+
+    A process that is forked after it put something in could not: the queue's thread would be missing there.
+    """
     if task.exponent:
         raise LeftOut("has no priorities")
     queue: Any = multiprocessing.Queue(DEPTH)
 
     def consume(tally: Tally) -> None:
         ring = Ring(task)
+        tally.add(1)  # it is at it
         while tally.goes_on():
             ring.add(queue.get())
             tally.add(1)
 
-    queue.put(task.steps.separate(1, np.random.default_rng(2))[0])
     with crowd([consume]) as them:
         try:
             yield queue, them.counts

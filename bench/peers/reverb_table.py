@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+import pathlib
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +13,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
+from bench import frames
 from bench.crowd import Tally, crowd
 from bench.peers.task import LeftOut, Ready, Task, Works, scenes_of
 from bench.scenes import Ends, Insert, Learn, Take
@@ -227,6 +230,54 @@ def waited_for(task: Task) -> Iterator[tuple[str, Ends]]:
         yield "trajectory writer and flush to TimestepDataset", Ends(insert, take=take)
 
 
+@contextlib.contextmanager
+def sequences(task: Task) -> Iterator[Ready]:
+    """In this process, server and all."""
+    signature = {name: tf.TensorSpec((frames.LENGTH, *shape), dtype) for name, (shape, dtype) in frames.COLUMNS.items()}
+    limiter = reverb.rate_limiters.MinSize(1)
+    selectors = (reverb.selectors.Uniform(), reverb.selectors.Fifo())
+    rss = resident_bytes()
+    made = reverb.Table("t", *selectors, task.items, limiter, signature=signature)
+    server = reverb.Server([made])
+    writer = server.localhost_client().trajectory_writer(frames.LENGTH)
+    endless = itertools.cycle(frames.steps(task.kind, 400))
+
+    def write(seconds: float, items: int) -> float:
+        done, start = 0, time.monotonic()
+        while done < items or time.monotonic() < start + seconds:
+            for step in itertools.islice(endless, frames.PERIOD):
+                writer.append(step)
+            if next(appended) * frames.PERIOD >= frames.LENGTH:
+                selected = {name: column[-frames.LENGTH :] for name, column in writer.history.items()}
+                writer.create_item("t", 1.0, selected)
+                done += 1
+        writer.flush()
+        return done / (time.monotonic() - start)
+
+    appended = itertools.count(1)
+    write(0, task.items * 3 // 2)
+    address = f"localhost:{server.port}"
+    batches = dataset(address, reverb.TrajectoryDataset, 16, 2).batch(task.batch).as_numpy_iterator()
+
+    def run(seconds: float) -> dict[str, float]:
+        rate = write(seconds / 2, 1)
+        next(batches)
+        done, start = 0, time.monotonic()
+        while time.monotonic() < start + seconds / 2:
+            next(batches)
+            done += task.batch
+        out = done / (time.monotonic() - start)
+        return {"items in a second": rate, "items out a second": out, "bytes an item": taken / task.items}
+
+    taken = resident_bytes() - rss
+    yield Ready("trajectory writer and TrajectoryDataset, in process", run)
+    server.stop()
+
+
+def resident_bytes() -> int:
+    return int(pathlib.Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+
+
 def typed(task: Task, insert: Insert) -> Insert:
     columns = [(name, dtype) for name, (_, dtype) in task.steps.columns.items()]
     return lambda step: insert({name: np.asarray(step[name], dtype) for name, dtype in columns})
@@ -242,6 +293,7 @@ WORKS: Works = {
     "insert": insert,
     "sample": sample,
     "update": update,
+    "sequences": sequences,
     **scenes_of(processes, "writers", "mixed", "beside", "attached"),
     **scenes_of(waited_for, "woken"),
 }

@@ -22,6 +22,7 @@ class Task:
         batch: items of a call.
         exponent: of priorities; 0: the buffer has none.
         writers: processes that put items in.
+        kind: of frames, a key of KINDS.
         inserts_per_s: of all writers together, where they are not to go as fast as they can; else 0.
     """
 
@@ -31,6 +32,7 @@ class Task:
     batch: int = 1
     exponent: float = 0.0
     writers: int = 0
+    kind: str = ""
     inserts_per_s: int = 0
 
     @property

@@ -1,6 +1,7 @@
 """TorchRL: a replay buffer over a tensor storage, one thread."""
 
 import contextlib
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from tensordict import TensorDict
-from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictPrioritizedReplayBuffer
+from torchrl.data import LazyTensorStorage, ReplayBuffer, SliceSampler, TensorDictPrioritizedReplayBuffer
 
+from bench import frames
 from bench.peers.task import LeftOut, Ready, Task, Works, timed
 
 torch.set_num_threads(1)
@@ -79,4 +81,49 @@ def update(task: Task) -> Iterator[Ready]:
     yield Ready("update_priority", timed(lambda pair: made.update_priority(*pair), pairs))
 
 
-WORKS: Works = {"insert": insert, "insert stacked": insert_stacked, "sample": sample, "update": update}
+@contextlib.contextmanager
+def sequences(task: Task) -> Iterator[Ready]:
+    """Its storage has steps, not items: a sequence may begin at any of them."""
+    capacity = task.items * frames.PERIOD + frames.LENGTH
+    sampler = SliceSampler(slice_len=frames.LENGTH, traj_key="episode", cache_values=True)
+    made = ReplayBuffer(storage=LazyTensorStorage(capacity), sampler=sampler, batch_size=task.batch * frames.LENGTH)
+    rows = [
+        {name: torch.as_tensor(np.stack([step[name] for step in part])) for name in frames.COLUMNS}
+        for steps in (frames.steps(task.kind, 400),)
+        for part in (steps[first : first + frames.PERIOD] for first in range(0, 400, frames.PERIOD))
+    ]
+    parts = [
+        TensorDict({**part, "episode": torch.zeros(frames.PERIOD, dtype=torch.int64)}, batch_size=[frames.PERIOD])
+        for part in rows
+    ]
+
+    def write(seconds: float, items: int) -> float:
+        done, start = 0, time.monotonic()
+        while done < items or time.monotonic() < start + seconds:
+            made.extend(parts[done % len(parts)])
+            done += 1
+        return done / (time.monotonic() - start)
+
+    write(0, task.items + 2)
+
+    def run(seconds: float) -> dict[str, float]:
+        rate = write(seconds / 2, 1)
+        done, start = 0, time.monotonic()
+        while time.monotonic() < start + seconds / 2:
+            made.sample()
+            done += task.batch
+        out = done / (time.monotonic() - start)
+        step_bytes = sum(column.element_size() * column[0].numel() for column in rows[0].values())
+        taken = (step_bytes + 8) * capacity  # the episode of each step too
+        return {"items in a second": rate, "items out a second": out, "bytes an item": taken / task.items}
+
+    yield Ready("extend of 40 steps and SliceSampler, raw", run)
+
+
+WORKS: Works = {
+    "insert": insert,
+    "insert stacked": insert_stacked,
+    "sample": sample,
+    "update": update,
+    "sequences": sequences,
+}

@@ -18,6 +18,7 @@ from bench.steps import SMALL
 from bench.workload import Workload
 from shmreplay.clients.table import TableHandle
 
+ITEMS = 1_000_000
 ROWS = 8192
 NUM_ARRAYS = 4  # different ones that the writer goes round
 EPISODE = 128  # rows
@@ -30,11 +31,12 @@ def contenders(size: Size) -> Iterator[Sequence[Contender]]:
     for columns in arrays:
         columns["terminated"][:] = np.arange(ROWS) % EPISODE == EPISODE - 1
     packed = rng.integers(0, 256, (NUM_ARRAYS, ROWS * SMALL.step_bytes), np.uint8)
-    with full_table(SAMPLERS["uniform"], size.items, rng) as table:
+    items = min(ITEMS, size.items)
+    with full_table(SAMPLERS["uniform"], items, rng) as table:
         yield [
             Contender("extend(columns)", "ours", extends(table, arrays)),
             robust_lock(),
-            memcpy_warm(packed, max(1, size.items // ROWS)),
+            memcpy_warm(packed, max(1, items // ROWS)),
             memcpy_fresh(packed),
         ]
 
