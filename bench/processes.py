@@ -25,8 +25,10 @@ import numpy as np
 
 import shmreplay as sr
 from bench import machine
+from bench.signature import signature
+from bench.steps import SMALL
+from bench.workloads.blocked import FIRST_REPORT_S, OF_A_CORE, blocked
 
-FIRST_REPORT_S = 10
 STEP = {"observation": np.zeros(16, np.float32), "action": np.int64(0), "reward": np.float32(0)}
 
 
@@ -170,28 +172,11 @@ def hold(client: sr.Client) -> NoReturn:
 
 
 def burnt_by_the_blocked(size: Size) -> dict[str, Any]:
-    """Processor time of clients that wait for an item that nobody inserts."""
-    spec = sr.Table("replay", STEP, 100, max_sessions=size.blocked + 8, max_streams=8)
+    """Processor time of clients that wait for an item that nobody inserts, and of their daemon."""
+    spec = sr.Table("replay", signature(SMALL), 100, max_sessions=size.blocked + 8, max_streams=8)
     with sr.Server([spec]) as server, server.client() as client:
-        table = client.table("replay")
-        with forked([lambda: wait(client)] * size.blocked) as pids:
-            while table.info().blocked_samples < size.blocked:
-                time.sleep(0.05)
-            time.sleep(FIRST_REPORT_S + 1)  # in which each has said once that it waits
-            before, since = sum(map(on_cpu_s, pids)), time.monotonic()
-            time.sleep(size.blocked_s)
-            burnt, took = sum(map(on_cpu_s, pids)) - before, time.monotonic() - since
-    return {"clients": size.blocked, "seconds": round(took, 1), "percent of one core": round(100 * burnt / took, 3)}
-
-
-def wait(client: sr.Client) -> NoReturn:
-    client.table("replay").sample(1)
-    raise AssertionError("there was an item")
-
-
-def on_cpu_s(pid: int) -> float:
-    """Seconds that a process has been on a processor, to the nanosecond."""
-    return int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+        said = blocked(client, "replay", size.blocked, server.pid, FIRST_REPORT_S + 1)(size.blocked_s)
+    return {"clients": size.blocked, "seconds": size.blocked_s, "percent of one core": round(said[OF_A_CORE.name], 3)}
 
 
 def crowd(size: Size) -> dict[str, Any]:

@@ -28,15 +28,20 @@ def trials(size: Size) -> Iterator[Sequence[Contender | Trial | Absent]]:
     table = sr.Table("bench", signature(SMALL), 1000, max_sessions=num + 8, max_streams=8)
     settle_s = FIRST_REPORT_S + 1 if size.name == "full" else 0.5
     with sr.Server([table]) as server, server.client() as client:
-        yield [Trial(f"{num} clients in sample, and the daemon", "ours", blocked(client, num, server.pid, settle_s))]
+        yield [
+            Trial(
+                f"{num} clients in sample, and the daemon", "ours", blocked(client, "bench", num, server.pid, settle_s)
+            )
+        ]
 
 
-def blocked(client: sr.Client, num: int, daemon: int, settle_s: float) -> Run:
-    table = client.table("bench")
+def blocked(client: sr.Client, name: str, num: int, daemon: int, settle_s: float) -> Run:
+    """Clients of the table of that name, which are blocked for `settle_s` before they are watched."""
+    table = client.table(name)
     step = SMALL.separate(1, np.random.default_rng(16))[0]
 
     def wait(tally: Tally) -> None:
-        own = client.table("bench")
+        own = client.table(name)
         tally.add(1)
         own.sample(1)
 

@@ -12,6 +12,7 @@ import numpy as np
 from bench.contender import Absent, Contender, Trial
 from bench.full_table import EXPONENT, SAMPLERS, full_table
 from bench.limits.dict_copy import dict_copy
+from bench.limits.empty_call import empty_call
 from bench.limits.memcpy import memcpy_fresh, memcpy_warm
 from bench.limits.robust_lock import robust_lock
 from bench.peers.process import peers
@@ -41,6 +42,7 @@ def contenders(size: Size, sampler: str, layout: str) -> Iterator[Sequence[Conte
         yield [
             ours,
             robust_lock(),
+            empty_call(),
             memcpy_warm(packed, items),
             memcpy_fresh(packed),
             dict_copy(steps, made.column_bytes, items),
