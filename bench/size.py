@@ -31,6 +31,11 @@ class Size:
     processes: int
     arena_bytes: int
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether it does without what costs time and says little."""
+        return self.name == "quick"
+
     def window(self, seconds: float) -> float:
         """How long a trial is watched that needs `seconds` to be believed: all of it in a full run only."""
         return seconds if self.name == "full" else min(seconds, self.window_s)

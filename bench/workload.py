@@ -24,6 +24,7 @@ class Workload:
         items_per_call: items that one call of any contender stands for.
         least_items: that it is about; a size that asks about fewer does without.
         processes: that writers or clients are; a size that allows fewer does without.
+        in_quick: whether a quick run asks it: not if another one says almost the same.
         memory: about how many bytes it takes, where that is much; a machine that has less available does without.
         window_s: how long a trial of a full run is watched; None: as the size has it.
     """
@@ -36,6 +37,7 @@ class Workload:
     items_per_call: int = 1
     least_items: int = 0
     processes: int = 0
+    in_quick: bool = True
     memory: int = 0
     window_s: float | None = None
 
@@ -50,4 +52,6 @@ class Workload:
         return f"{self.name} needs about {self.memory / 1e9:.0f} GB of memory; {available / 1e9:.1f} GB are available"
 
     def fits(self, size: Size) -> bool:
+        if size.is_quick and not self.in_quick:
+            return False
         return size.asks >= self.least_items and size.processes >= self.processes

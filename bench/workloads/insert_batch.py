@@ -72,6 +72,7 @@ WORKLOADS = tuple(
         functools.partial(contenders, sampler=sampler, batch=batch, layout=layout),
         "W1",
         items_per_call=batch,
+        in_quick=(batch, layout) in ((256, "400B"), (64, "40kB")),
     )
     for sampler, batch, layout, how in (
         ("uniform", 256, "400B", ""),

@@ -85,6 +85,7 @@ WORKLOADS = tuple(
         f"is full{how}?",
         functools.partial(contenders, sampler=sampler, layout=layout),
         "W1",
+        in_quick=layout != "4kB",
     )
     for sampler, layout, how in (
         *(("uniform", layout, "") for layout in LAYOUTS),

@@ -34,7 +34,10 @@ def contenders(size: Size, sampler: str, items: int, layout: str) -> Iterator[Se
     rows = drawn_rows(items, sampler, rng)
     packed = rng.integers(0, 256, (4, BATCH * made.step_bytes), np.uint8)
     task = Task("sample", items, layout, BATCH, exponent=0.0 if sampler == "uniform" else EXPONENT)
-    with full_table(SAMPLERS[sampler], items, rng, made) as table, peers(task, both_mallocs=True) as others:
+    with (
+        full_table(SAMPLERS[sampler], items, rng, made) as table,
+        peers(task, both_mallocs=not size.is_quick) as others,
+    ):
         limits = [
             robust_lock(),
             memcpy_warm(packed, 4),
@@ -79,6 +82,7 @@ WORKLOADS = tuple(
         functools.partial(contenders, sampler=sampler, items=items, layout=layout),
         "W2",
         items_per_call=BATCH,
+        in_quick=sampler == "uniform" or layout == "400B",
         least_items=items if layout == "400B" else 0,
     )
     for sampler, how in (("uniform", "uniform"), ("prioritised", f"prioritised with exponent {EXPONENT}"))

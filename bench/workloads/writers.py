@@ -54,6 +54,7 @@ WORKLOADS = tuple(
         "W3",
         (INSERTS, SHARE),
         processes=num,
+        in_quick=num != 2,
         window_s=LONG_S if num in LONG else None,
     )
     for num in (1, 2, 4, 16, 64, 256, 512)
