@@ -20,6 +20,8 @@ from bench.workloads import all_workloads
 
 def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
+    if options.add and options.json is None:
+        parser().error("--add needs --json FILE")
     chosen = [w for w in all_workloads() if w.is_asked_for(options.only)]
     if not chosen:
         names = ", ".join(w.name for w in all_workloads())
@@ -28,24 +30,22 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [w for w in chosen if w.name in options.only or w.fits(options.size)]
     if options.peers is not None:
         ask_for(options.peers)
-    facts = machine.facts()
-    facts["load before"] = machine.load()
-    answers: list[Answer] = []
-    left_out: list[str] = []
+    facts = {**machine.facts(), "load before": machine.load()}
+    run_of = (command(options), options.note, options.size)
+    report = Report(*run_of, facts, versions(), (), ())
+    if options.add:
+        report = Report.from_json(options.json.read_text(encoding="utf-8")).again(report)
     for workload in chosen:
         if (why := workload.why_not(machine.available_bytes())) is not None:
-            left_out.append(why)
+            report = report.without(why)
             print(f"left out: {why}", end="\n\n", flush=True)
-            continue
-        answers.append(run(workload, options.size))
-        print("\n".join(lines(answers[-1])), end="\n\n", flush=True)
-    facts["load after"] = machine.load()
-    print(", ".join(f"{name}: {value}" for name, value in facts.items()))
-    if options.json is not None:
-        report = Report(
-            command(options), options.note, options.size, facts, versions(), tuple(left_out), tuple(answers)
-        )
-        options.json.write_text(report.to_json(), encoding="utf-8")
+        else:
+            answer = run(workload, options.size)
+            report = report.with_answer(answer, {"load after": machine.load()})
+            print("\n".join(lines(answer)), end="\n\n", flush=True)
+        if options.json is not None:
+            options.json.write_text(report.to_json(), encoding="utf-8")  # what is there outlives what comes
+    print(", ".join(f"{name}: {value}" for name, value in report.machine.items()))
     return 0
 
 
@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     sizes.add_argument("--quick", dest="size", action="store_const", const=QUICK, help="100,000 items, few repeats")
     sizes.add_argument("--smoke", dest="size", action="store_const", const=SMOKE, help="whether it runs; no times")
     p.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all numbers there")
+    p.add_argument("--add", action="store_true", help="keep the answers of FILE that this run does not give anew")
     p.add_argument(
         "--only", action="append", default=[], metavar="PART", help="workloads with this in the name, or W1 and so on"
     )

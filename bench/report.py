@@ -48,6 +48,31 @@ class Report:
         answers = tuple(_answer(answer) for answer in fields.pop("answers"))
         return cls(**{**fields, "size": Size(**fields["size"]), "left_out": tuple(fields["left_out"])}, answers=answers)
 
+    def again(self, run: "Report") -> "Report":
+        """This one's answers as the beginning of another run's.
+
+        Raises:
+            ValueError: they are of two commits, or of two sizes.
+        """
+        for what, mine, its in (
+            ("commit", self.machine["commit"], run.machine["commit"]),
+            ("size", self.size.name, run.size.name),
+        ):
+            if mine != its:
+                raise ValueError(f"the report is of {what} {mine}, this run of {its}; expected one {what}: begin anew")
+        commands = self.command if run.command in self.command.split("; ") else f"{self.command}; {run.command}"
+        peers, note = self.peers | run.peers, run.note or self.note
+        return dataclasses.replace(run, command=commands, note=note, peers=peers, answers=self.answers)
+
+    def with_answer(self, answer: Answer, facts: dict[str, str]) -> "Report":
+        """The same with an answer more, or another one of its name; and with these facts of the machine."""
+        others = tuple(other for other in self.answers if other.name != answer.name)
+        return dataclasses.replace(self, machine=self.machine | facts, answers=(*others, answer))
+
+    def without(self, why: str) -> "Report":
+        """The same with a workload left out, and why."""
+        return dataclasses.replace(self, left_out=(*self.left_out, why))
+
     def answer(self, name: str) -> Answer | None:
         return next((answer for answer in self.answers if answer.name == name), None)
 

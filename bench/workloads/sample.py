@@ -23,6 +23,7 @@ from bench.workload import Workload
 from shmreplay.clients.table import TableHandle
 
 BATCH = 256
+BYTES_AN_ITEM = 8000  # of all that are measured beside each other
 NUM_SETS = 512  # of rows that the limits go round: 131,072 rows, far beyond the caches
 
 
@@ -82,6 +83,7 @@ WORKLOADS = tuple(
         functools.partial(contenders, sampler=sampler, items=items, layout=layout),
         "W2",
         items_per_call=BATCH,
+        memory=items * BYTES_AN_ITEM if layout == "400B" else 0,
         in_quick=sampler == "uniform" or layout == "400B",
         least_items=items if layout == "400B" else 0,
     )

@@ -192,3 +192,19 @@ PeerProcess(ring, Task("sample", -5), {})
     done = run_python("-c", code)
     assert "RuntimeError: the peer ring ended in sample; its log ends so:" in done.stderr
     assert "bench/peers/locked_ring.py" in done.stderr
+
+
+def test_a_run_adds_to_a_report_of_its_commit_and_size(tmp_path: pathlib.Path) -> None:
+    file = str(tmp_path / "report.json")
+    for only, more in (("update_priorities_100k", ()), ("extend", ("--add",)), ("extend", ("--add",))):
+        done = run_bench("--smoke", "--only", only, "--peers", "--json", file, *more)
+        assert done.returncode == 0, done.stderr
+    content = json.loads(pathlib.Path(file).read_text())
+    assert [a["name"] for a in content["answers"]] == ["update_priorities_100k", "extend"]
+    commands = content["command"].split("; ")
+    assert [command.rpartition("--only=")[2] for command in commands] == [
+        "update_priorities_100k --peers",
+        "extend --peers",
+    ]
+    refused = run_bench("--quick", "--only", "extend", "--json", file, "--add")
+    assert "the report is of size smoke, this run of quick; expected one size: begin anew" in refused.stderr
