@@ -72,10 +72,17 @@ class Checkpoints:
     async def _save_at_interval(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            try:
-                await self.save(lambda describe: None)
-            except (ShmReplayError, OSError) as error:
-                log.error("no checkpoint was saved: %s", error)
+            # A task of its own: ending the timer ends the wait for it, while its thread works on and the lock is held.
+            await asyncio.shield(self._try_to_save("no checkpoint was saved"))
+
+    async def _try_to_save(self, failing: str) -> None:
+        """Saves one that nobody waits for. The log says why it failed, by whatever: the next one may succeed."""
+        try:
+            await self.save(lambda describe: None)
+        except (ShmReplayError, OSError) as error:
+            log.error("%s: %s", failing, error)
+        except Exception:
+            log.exception("%s", failing)
 
     async def save(self, on_progress: OnProgress) -> str:
         """Saves all arenas into a new checkpoint and returns its path; older ones than the newest few are removed.
@@ -190,10 +197,7 @@ class Checkpoints:
         if self._timer is not None:
             self._timer.cancel()
         if self._options.at_stop and self._registry.arenas:
-            try:
-                await self.save(lambda describe: None)
-            except (ShmReplayError, OSError) as error:
-                log.error("no checkpoint was saved at the stop: %s", error)
+            await self._try_to_save("no checkpoint was saved at the stop")
         self._is_closing = True
         if self._current is not None:
             self._current.cancel()

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_directory import find_checkpoints
+from shmreplay.checkpoint_directory import PARTIAL, find_checkpoints
+from shmreplay.checkpoint_file import verify
 from tests.checkpoints.saved import facts
 from tests.system.conftest import StartDaemon, eventually, table
 
@@ -106,6 +107,80 @@ def test_the_daemon_saves_at_its_stop_and_begins_with_that(make_daemon: StartDae
         daemon.start(*flags)
         assert facts(client.table("a")) == later
     assert daemon.stop() == 0
+
+
+def test_the_last_checkpoint_waits_for_one_of_the_interval_that_is_being_saved(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    """The first one ends some turns of the loop after somebody began to wait for it."""
+    source = """
+import asyncio, os, sys, threading
+from shmreplay.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.daemon import main
+from shmreplay.daemon.workers import Workers
+write, acquire, run = CheckpointWriter.write, asyncio.Lock.acquire, Workers.run
+is_waited_for, reached, saving = threading.Event(), [], []
+def slow_write(self, kind, *rest):
+    if kind is Kind.ARENA and not reached:
+        reached.append(True)
+        open(os.environ["SHMREPLAY_TEST_REACHED"], "x").close()
+        is_waited_for.wait()
+    write(self, kind, *rest)
+def turn(n):
+    asyncio.get_running_loop().call_soon(turn, n - 1) if n else is_waited_for.set()
+async def watched_acquire(self):
+    if self.locked():
+        turn(20)
+    return await acquire(self)
+async def watched_run(self, function, *arguments):
+    if function.__name__ != "_write":
+        return await run(self, function, *arguments)
+    if saving:
+        print("ERROR two at once", file=sys.stderr)
+    def work():
+        try:
+            return function(*arguments)
+        finally:
+            saving.pop()
+    saving.append(True)
+    return await run(self, work)
+CheckpointWriter.write, asyncio.Lock.acquire, Workers.run = slow_write, watched_acquire, watched_run
+sys.exit(main.main())
+"""
+    directory, reached = str(tmp_path / "saved"), tmp_path / "reached"
+    flags = ("--checkpoint-dir", directory, "--checkpoint-interval", "0.1", "--checkpoint-at-stop")
+    daemon = make_daemon().start(*flags, source=source, env={**os.environ, "SHMREPLAY_TEST_REACHED": str(reached)})
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        eventually(lambda: client.stats() is not None and reached.exists())
+        client.table("a").insert_batch(rows(10))  # behind the instant of the one that is being saved
+    assert daemon.stop() == 0
+    assert "ERROR" not in daemon.log()
+    assert not [name for name in os.listdir(directory) if name.endswith(PARTIAL)]
+    assert verify(find_checkpoints(directory)[0])["states"][0]["tables"][0]["size"] == 10
+
+
+def test_the_interval_goes_on_whatever_a_checkpoint_failed_by(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
+    source = """
+import sys
+from shmreplay.daemon import main, saving
+real, failed = saving.Saving.run, []
+def run(self, writer):
+    if not failed:
+        failed.append(True)
+        raise MemoryError("no memory for a slice")
+    return real(self, writer)
+saving.Saving.run = run
+sys.exit(main.main())
+"""
+    directory = str(tmp_path / "saved")
+    daemon = make_daemon().start("--checkpoint-dir", directory, "--checkpoint-interval", "0.05", source=source)
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        eventually(lambda: client.stats() is not None and bool(find_checkpoints(directory)))
+    assert daemon.stop() == 0
+    assert "ERROR no checkpoint was saved\nTraceback" in daemon.log()
+    assert "MemoryError: no memory for a slice" in daemon.log()
 
 
 def test_a_daemon_begins_with_a_whole_checkpoint_of_its_own_or_not_at_all(
