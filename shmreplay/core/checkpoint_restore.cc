@@ -1,5 +1,6 @@
 #include "checkpoint_restore.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -88,7 +89,10 @@ void Restorer::set_table(uint32_t table, const SavedTable& s) {
   r.structure_pattern.put(s.structure_pattern);
   r.most_chunks.put(s.most_chunks);
   r.num_outputs.put(static_cast<uint32_t>(s.longest.size()));
-  for (uint32_t o = 0; o < s.longest.size(); ++o) r.longest[o].put(s.longest[o]);
+  for (uint32_t o = 0; o < s.longest.size(); ++o) {
+    expect(s.longest[o] <= kMaxRows, "a table has an output of " + std::to_string(s.longest[o]) + " rows");
+    r.longest[o].put(s.longest[o]);
+  }
   r.exponents[kSampler].put(s.sampler_exponent);
   r.exponents[kRemover].put(s.remover_exponent);
   Limiter& l = r.limiter;
@@ -202,6 +206,7 @@ void Restorer::put_item(const TableFacts& t, const SavedItem& s) {
   expect(std::isfinite(s.priority) && s.priority >= 0 && s.priority <= kMaxPriority, at + "its priority is " + std::to_string(s.priority));
   expect(s.chunk < arena_.geometry().num_chunks && s.row < arena_.geometry().chunk_steps && s.num_steps > 0, at + "it has no place");
   expect(s.pattern < arena_.geometry().max_patterns && arena_.pattern(s.pattern).hash.get() != 0, at + "its pattern is missing");
+  expect(s.before <= kMaxRows && s.after <= kMaxRows, at + "it has " + std::to_string(std::max(s.before, s.after)) + " rows of padding");
   expect(!t.consumes() || s.times_sampled < t.max_times_sampled, at + "it was sampled too often to be there");
   expect(s.episode_slot == kNone || s.episode_slot < t.capacity, at + "its episode's slot is out of range");
   r.seq.put(s.seq);
@@ -322,6 +327,8 @@ void Restorer::finish(const Wait& wait) {
     for (uint32_t i = 0; i < arena_.num_tables(); ++i) {
       for (const Role role : {kSampler, kRemover}) keep_order(arena_.table(i), role);
       keep_free_slots(arena_.table(i));
+      const TableRecord& r = *arena_.table(i).record;
+      expect(r.size.get() == 0 || r.structure_pattern.get() != kNone, "table '" + arena_.table(i).name + "' has items and no structure");
     }
     if (check_invariants(arena_, wait, faults) != Status::kOk) throw RestoreError("the arena could not be checked");
   } catch (const CorruptIndex& e) {

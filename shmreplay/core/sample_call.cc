@@ -11,8 +11,6 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kMaxRows = 1u << 28;  // that a batch may show of an item: no slice reaches further
-
 // Whatever ends a call, an exception among it: what it named is given back, unless it says that it keeps it.
 class DropAtEnd {
  public:
