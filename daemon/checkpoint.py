@@ -15,17 +15,16 @@ from shmreplay.checkpoint_directory import CheckpointDirectory, find_checkpoints
 from shmreplay.checkpoint_file import CheckpointWriter, Kind
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.daemon.registry import OnProgress, Registry
+from shmreplay.daemon.restoration import GEOMETRY
 from shmreplay.daemon.saving import Saving
 from shmreplay.daemon.workers import Workers
-from shmreplay.errors import CheckpointFailed, DamagedCheckpoint, ShmReplayError
+from shmreplay.errors import CheckpointFailed, DamagedCheckpoint, ShmReplayError, TableClosed, TableNotFound
 from shmreplay.host_memory import show_bytes
 from shmreplay.protocol import package_version
 from shmreplay.tables import Table
 
 log = logging.getLogger("shmreplayd")
 
-# What a plan may choose otherwise in another version.
-GEOMETRY = ("chunk_steps", "num_chunks", "num_blocks", "block_bytes")
 LIMITERS = ("checkpoint", "config")  # whose settings a restored limiter has
 LOG_S = 10.0  # progress of a long one is logged so often
 
@@ -72,6 +71,8 @@ class Checkpoints:
     async def _save_at_interval(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
+            if not self._registry.arenas:
+                continue  # else one that was started anew saves nothing until the last one with tables is removed
             # A task of its own: ending the timer ends the wait for it, while its thread works on and the lock is held.
             await asyncio.shield(self._try_to_save("no checkpoint was saved"))
 
@@ -126,11 +127,11 @@ class Checkpoints:
             writer = CheckpointWriter(fd)
             writer.write_plain(Kind.MANIFEST, _manifest(self._label, arenas))
             for number, arena in enumerate(arenas):
-                arena.check_usable()
-                self._current = Saving(arena, number)
-                if self._is_closing:
-                    self._current.cancel()
-                state = self._current.run(writer)
+                try:
+                    state = self._save(arena, number, writer)
+                except (TableClosed, TableNotFound) as error:
+                    text = f"no checkpoint was saved: arena {arena.name!r} was dropped meanwhile"
+                    raise CheckpointFailed(text) from error
                 for table in state["tables"]:
                     log.info(
                         "checkpoint: table %r at insert %d, %d items", table["name"], table["inserts"], table["size"]
@@ -139,6 +140,13 @@ class Checkpoints:
         for removed in directory.keep(self._options.keep):
             log.info("checkpoint %s removed: the newest %d are kept", removed, self._options.keep)
         return path, writer.num_bytes
+
+    def _save(self, arena: ManagedArena, number: int, writer: CheckpointWriter) -> dict[str, Any]:
+        arena.check_usable()
+        self._current = Saving(arena, number)
+        if self._is_closing:
+            self._current.cancel()
+        return self._current.run(writer)
 
     async def restore(
         self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
