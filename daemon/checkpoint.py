@@ -76,14 +76,17 @@ class Checkpoints:
             # A task of its own: ending the timer ends the wait for it, while its thread works on and the lock is held.
             await asyncio.shield(self._try_to_save("no checkpoint was saved"))
 
-    async def _try_to_save(self, failing: str) -> None:
-        """Saves one that nobody waits for. The log says why it failed, by whatever: the next one may succeed."""
+    async def _try_to_save(self, failing: str) -> bool:
+        """Saves one that nobody waits for. If it fails, by whatever, the log says why: the next one may succeed."""
         try:
             await self.save(lambda describe: None)
         except (ShmReplayError, OSError) as error:
             log.error("%s: %s", failing, error)
         except Exception:
             log.exception("%s", failing)
+        else:
+            return True
+        return False
 
     async def save(self, on_progress: OnProgress) -> str:
         """Saves all arenas into a new checkpoint and returns its path; older ones than the newest few are removed.
@@ -201,16 +204,25 @@ class Checkpoints:
         log.info("checkpoint %s restored", found["path"])
 
     async def close(self) -> None:
-        """Saves a last one if that was configured; then ends one that is being saved."""
+        """Saves a last one if that was configured; then ends one that is being saved.
+
+        Raises CheckpointFailed if the last one was not saved: the tables must not be dropped then.
+        """
+        is_saved = True
         if self._timer is not None:
             self._timer.cancel()
         if self._options.at_stop and self._registry.arenas:
-            await self._try_to_save("no checkpoint was saved at the stop")
+            is_saved = await self._try_to_save("no checkpoint was saved at the stop")
         self._is_closing = True
         if self._current is not None:
             self._current.cancel()
         async with self._lock:
             pass
+        if not is_saved:
+            raise CheckpointFailed(
+                "no checkpoint was saved at the stop, so the tables stay in shared memory; the next shmreplayd of this "
+                "instance takes them over"
+            )
 
 
 def _manifest(label: str, arenas: Sequence[ManagedArena]) -> dict[str, Any]:

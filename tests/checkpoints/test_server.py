@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -240,6 +241,28 @@ sys.exit(main.main())
     assert daemon.stop() == 0
     assert "ERROR no checkpoint was saved\nTraceback" in daemon.log()
     assert "MemoryError: no memory for a slice" in daemon.log()
+
+
+def test_tables_stay_in_shared_memory_whose_last_checkpoint_failed(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    """A disk that is full just then must not cost what nobody saved."""
+    flags = ("--checkpoint-dir", str(tmp_path / "saved"), "--checkpoint-at-stop", "--restore")
+    daemon = make_daemon().start(*flags)
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        client.checkpoint()
+        client.table("a").insert_batch(rows(900))
+        before = facts(client.table("a"))
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))  # room for the log
+    assert daemon.stop() == 1
+    assert "ERROR no checkpoint was saved at the stop: [Errno 27] no checkpoint can be written to" in daemon.log()
+    assert "so the tables stay in shared memory; the next shmreplayd of this instance takes them over" in daemon.log()
+    daemon.start(*flags)
+    with daemon.connect() as client:
+        assert facts(client.table("a")) == before
+    assert daemon.stop() == 0
+    assert daemon.segments() == {}
 
 
 def test_a_daemon_begins_with_a_whole_checkpoint_of_its_own_or_not_at_all(
