@@ -77,8 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="shmreplayd",
         description="Owns the tables of shmreplay: shared memory that actors and learners work in.",
-        epilog="SIGTERM drops all tables (after a checkpoint, with --checkpoint-at-stop); only a crash keeps them, or a "
-        "checkpoint at the stop that fails.",
+        epilog="SIGTERM drops all tables (after a checkpoint, with --checkpoint-at-stop); only a crash keeps them, or "
+        "a checkpoint at the stop that fails.",
     )
     add = parser.add_argument
     add("--socket", "--address", metavar="PATH", help="control socket (default: $SHMREPLAY_SOCKET, then "
