@@ -229,14 +229,6 @@ void StreamWriter::note_insert(Hold& hold, const TableFacts& t, const PreparedPa
   noted_[t.index] = {p.hash, positions};
 }
 
-Status StreamWriter::create_item(const TableFacts& t, PreparedPattern& p, uint32_t length, double priority,
-                                 const Wait& wait, int64_t& key, BlockRef values) {
-  if (length == 0 || length > num_steps()) return Status::kHistory;
-  DueItem due{t.index, &p, first_of(length), length, {0, 0}, priority, values};
-  uint32_t done = 0;
-  return insert_due(&due, 1, wait, &key, done);
-}
-
 NewItem StreamWriter::item_of(const DueItem& due) const {
   NewItem item;
   item.priority = due.priority;
@@ -267,13 +259,6 @@ uint32_t StreamWriter::num_chunks(const DueItem& due) const {
   const Place at = place_of(due.first);
   const uint64_t least = (uint64_t{at.row} + due.num_steps - 1) / arena_.geometry().chunk_steps + 1;
   return least > kMaxItemChunks ? kMaxItemChunks + 1 : count_chunks(arena_, at, due.num_steps);
-}
-
-Status StreamWriter::insert_due(DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
-  DueRun run{this, due, keys, n};
-  const Status s = DueInsert(arena_, {&run, 1}, wait).run();
-  done = run.done;
-  return s;
 }
 
 void StreamWriter::end_episode(bool clear_history) noexcept {

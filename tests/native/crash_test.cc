@@ -143,7 +143,7 @@ TEST(items_that_are_due_together_happen_together_or_not_at_all) {
                          {1, &actor.span, 2, 3, {0, 0}, 1}};
         int64_t keys[4];
         uint32_t done = 0;
-        const Status s = actor.writer.insert_due(due, 4, kNow, keys, done);
+        const Status s = insert_due(actor.writer, due, 4, kNow, keys, done);
         CHECK_EQ(s, items < 8 ? Status::kOk : Status::kTimeout);  // the queue is full: joined and left, nothing else
       };
     });
@@ -158,7 +158,7 @@ TEST(a_new_pattern_is_interned_whole_or_not_at_all) {
     auto* prepared = new PreparedPattern(p);
     return [=, &actor, &arena] {
       int64_t key = 0;
-      CHECK_EQ(actor.writer.create_item(arena.table(0), *prepared, 3, 1, kNow, key), Status::kOk);
+      CHECK_EQ(create_item(actor.writer, arena.table(0), *prepared, 3, 1, kNow, key), Status::kOk);
     };
   });
 }
@@ -437,7 +437,7 @@ TEST(a_sleeper_joins_and_leaves_whole_or_not_at_all) {
     Actor& actor = writer_of(arena, 1, 1);
     return [&] {
       int64_t key = 0;
-      CHECK_EQ(actor.writer.create_item(arena.table(1), actor.span, 1, 1, kNow, key), Status::kTimeout);
+      CHECK_EQ(create_item(actor.writer, arena.table(1), actor.span, 1, 1, kNow, key), Status::kTimeout);
     };
   });
 }

@@ -278,7 +278,8 @@ class Attack {
     for (uint32_t length = 1; length < 12; ++length) {
       append(writer, 2);
       int64_t key = 0;
-      writer.create_item(arena_.table(t), span, std::min(length, writer.num_steps()), length, kNow, key);
+      if (writer.num_steps() == 0) continue;  // the damage lets it write none
+      create_item(writer, arena_.table(t), span, std::min(length, writer.num_steps()), length, kNow, key);
     }
     append(writer, 70);  // until the oldest have to go for room
     writer.end_episode(true);
@@ -292,7 +293,7 @@ class Attack {
     if (early_.num_steps() == 0) return;
     int64_t keys[2];
     uint32_t done = 0;
-    early_.insert_due(due, 2, kNow, keys, done);
+    insert_due(early_, due, 2, kNow, keys, done);
   }
 
   // A batch that memory has no room for: the caller's, whose answer that is.
