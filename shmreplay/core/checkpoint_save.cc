@@ -129,6 +129,7 @@ Status CheckpointSave::fill(char* buffer, uint64_t room, const Wait& wait, Slice
       slice.bytes = fill_free_slots(buffer, room, table_);
       if (free_ != kNone) break;
       slot_ = 0;
+      walked_ = 0;
       part_ = ++table_ < arena_.num_tables() ? SavedPart::kItems : SavedPart::kChunks;
       in_order_ = oldest_;
       break;
@@ -184,7 +185,7 @@ bool CheckpointSave::next_piece_chunk(const Wait& wait, Status& status) {
   }
   for (uint64_t n = 0; copying_ == kNone && in_order_ != kNone; in_order_ = chunk(in_order_).age.get().next) {
     if (++n > rows_.size()) corrupt("the list of used chunks does not end");
-    if (rows_.at(in_order_) > 0 && !is_copied_[in_order_]) copying_ = in_order_;
+    if (rows_of(in_order_) > 0 && !is_copied_[in_order_]) copying_ = in_order_;
   }
   if (copying_ == kNone) return false;
   is_copied_[copying_] = true;
@@ -300,6 +301,7 @@ uint64_t CheckpointSave::fill_free_slots(char* buffer, uint64_t room, uint32_t t
     SavedRun run{free_ - static_cast<uint32_t>(t.item_base), 0};
     for (uint32_t next = free_; next == free_; ++run.count) {
       if (free_ < t.item_base || free_ - t.item_base >= t.capacity) corrupt("the list of free slots leaves its table");
+      if (++walked_ > t.capacity) corrupt("the list of free slots does not end");
       next = free_ + 1;
       free_ = links[free_].order.get().next;
     }
@@ -311,6 +313,7 @@ uint64_t CheckpointSave::fill_free_slots(char* buffer, uint64_t room, uint32_t t
 uint64_t CheckpointSave::fill_chunks(char* buffer, uint64_t room) {
   uint64_t used = 0;
   for (; in_order_ != kNone && room - used >= sizeof(SavedChunk); in_order_ = chunk(in_order_).age.get().next) {
+    if (++walked_ > rows_.size()) corrupt("the list of used chunks does not end");
     const ChunkRecord& r = chunk(in_order_);
     if (rows_[in_order_] == 0) continue;
     used += put_record(buffer + used, SavedChunk{r.stream_serial.get(), in_order_, r.life.get().rows, rows_[in_order_],

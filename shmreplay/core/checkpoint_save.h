@@ -79,7 +79,11 @@ class CheckpointSave {
   uint64_t fill_items(char* buffer, uint64_t room, uint32_t table);
   uint64_t fill_free_slots(char* buffer, uint64_t room, uint32_t table);
   uint64_t fill_chunks(char* buffer, uint64_t room);
-  uint32_t saved_neighbour(uint32_t c) const { return c != kNone && rows_.at(c) > 0 ? c : kNone; }
+  uint32_t rows_of(uint32_t c) const {
+    if (c >= rows_.size()) corrupt("chunk index");
+    return rows_[c];
+  }
+  uint32_t saved_neighbour(uint32_t c) const { return c != kNone && rows_of(c) > 0 ? c : kNone; }
 
   static constexpr uint32_t kWanted = 64;         // chunks found at once
 
@@ -106,6 +110,7 @@ class CheckpointSave {
   TouchedData touched_;
   uint32_t table_ = 0, slot_ = 0;
   uint32_t free_ = kNone;                         // the next free item
+  uint64_t walked_ = 0;                           // of the list of a table's free items, then of chunks
 };
 
 }  // namespace shmreplay
