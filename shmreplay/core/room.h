@@ -58,4 +58,11 @@ Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTak
   }
 }
 
+// The same of what is nobody's, such as blocks: one look finds all there is, and nobody can do without.
+template <class TryTake, class IsThere>
+Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTake try_take, IsThere is_there) {
+  const auto try_once = [&](Take take, bool& done) { return take == Take::kOwn ? try_take(done) : Status::kOk; };
+  return take_room(arena, table, wait, try_once, [] { return false; }, is_there);
+}
+
 }  // namespace shmreplay

@@ -37,10 +37,7 @@ Status ValueWriter::secure(uint64_t n, const Wait& wait) {
   while (num_spare() < n) {
     const auto missing = [&] { return n - num_spare(); };
     const Status s = take_room(
-        arena_, table_, wait,
-        // Free blocks are nobody's: a second look would find no more.
-        [&](Take take, bool& found) { return take == Take::kOwn ? try_take(missing(), wait, found) : Status::kOk; },
-        [] { return false; },
+        arena_, table_, wait, [&](bool& found) { return try_take(missing(), wait, found); },
         [&] { return arena_.state().num_free_blocks.get() >= missing(); });
     if (s != Status::kOk) return s;
   }
