@@ -94,10 +94,7 @@ bool SampleCall::fits(const TableFacts& t, const SampleOptions& options) {
 // How many draws of `want` the limiter admits now.
 uint32_t SampleCall::admitted(const TableFacts& t, const SampleOptions& options, uint32_t want) {
   if (t.record->size.get() == 0) return 0;
-  if (!options.count) return want;
-  uint32_t n = 0;
-  while (n < want && can_sample(*t.record, n + 1)) ++n;
-  return n;
+  return options.count ? admitted_samples(*t.record, want) : want;
 }
 
 void SampleCall::note_smallest(const TableFacts& t) {
