@@ -133,6 +133,7 @@ SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const S
       __builtin_prefetch(&arena_.item(items[d]), 1);
       __builtin_prefetch(&arena_.priority(items[d]));
     }
+    for (uint32_t d = 0; d < together; ++d) __builtin_prefetch(&arena_.chunk(arena_.item(items[d]).place.get().chunk));
     uint32_t drawn = 0;
     for (; drawn < together; ++drawn) {
       const uint32_t g = items[drawn];
