@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "due_insert.h"
+#include "item_run.h"
 #include "mutable_cell.h"
 #include "stream_group.h"
 #include "streams.h"
@@ -155,22 +156,16 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     const uint32_t before = done;
     // Once a hold: the first newcomer at that priority keeps it the largest for the others.
     const double fallback = default_priority(hold, t);
-    for (; done < n && done - before < kInsertGroup && (!items->counted || can_insert(*t.record, 1)); ++done) {
+    for (uint32_t i = done; i < n; ++i) {
+      items[i].priority = priorities[i] < 0 ? fallback : priorities[i];
+      items[i].pattern = p.record;
+    }
+    while (done < n) {
       if (done > before && hold.room() < insert_entries(t, chunks) + kMaxOutputs) break;
-      NewItem& item = items[done];
-      item.priority = priorities[done] < 0 ? fallback : priorities[done];
-      item.pattern = p.record;
-      if (!item.own_episode) {
-        item.episode = episode_;
-        item.episode_slot = episode_slots_[t.index];
-      }
-      note_insert(hold, t, p, item);
-      const Inserted in = insert_item(hold, t, item);
-      keys[done] = in.key;
-      if (!item.own_episode) {
-        episode_ = in.episode;
-        episode_slots_[t.index] = in.episode_slot;
-      }
+      const uint32_t may = items->counted ? admitted_inserts(*t.record, n - done) : n - done;
+      if (may == 0) break;
+      note_insert(hold, t, p, items[done]);
+      done += put_in(hold, t, items + done, may, keys + done);
     }
     if (done > before) {
       hold.set(t.record->last_insert_ns, coarse_now_ns());
@@ -182,6 +177,23 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     if (const Status s = blocked.sleep(); s != Status::kOk) return s;
   }
   return Status::kOk;
+}
+
+// The first of the items, or as many of them as go together: how many.
+uint32_t StreamWriter::put_in(Hold& hold, const TableFacts& t, NewItem* items, uint32_t n, int64_t* keys) {
+  NewItem& item = items[0];
+  if (item.own_episode) {
+    if (const uint32_t together = replace_oldest(hold, t, items, n, keys); together > 0) return together;
+    keys[0] = insert_item(hold, t, item).key;
+    return 1;
+  }
+  item.episode = episode_;
+  item.episode_slot = episode_slots_[t.index];
+  const Inserted in = insert_item(hold, t, item);
+  episode_ = in.episode;
+  episode_slots_[t.index] = in.episode_slot;
+  keys[0] = in.key;
+  return 1;
 }
 
 Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const double* priorities, uint32_t n,

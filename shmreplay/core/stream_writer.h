@@ -118,6 +118,7 @@ class StreamWriter : public StreamView {
   void note_insert(Hold& hold, const TableFacts& table, const PreparedPattern& pattern, const NewItem& item);
   Status insert(const TableFacts& table, PreparedPattern& pattern, NewItem* items, const double* priorities, uint32_t n,
                 const Wait& wait, int64_t* keys, uint32_t& done);
+  uint32_t put_in(Hold& hold, const TableFacts& table, NewItem* items, uint32_t n, int64_t* keys);
   void begin_row();
   void put_value(uint32_t column, uint32_t row, BlockRef ref);
   MutableCell mutable_cell(uint32_t column, uint32_t row) const;
