@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from shmreplay.checks import check_path
 from shmreplay.clients.attachments import Attachment, Mapping, mappings
 from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
 from shmreplay.clients.info import readable_info
@@ -207,9 +208,10 @@ class Client:
             ValueError: a table of it is there already, or has other specs.
             ShmReplayError: there is not enough memory.
             TimeoutError: not finished within `timeout_s`; the daemon goes on with it. It is a ShmReplayError too.
+            TypeError: `path` is no path, or `tables` no list of Tables.
         """
         wires = [table.to_wire() for table in check_tables("restore", tables)]
-        where = os.path.abspath(path)
+        where = os.path.abspath(check_path("restore", "path", path))
         fields = self._request(
             "restore",
             timeout_s,

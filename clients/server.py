@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from shmreplay.abandoned import remove_abandoned
+from shmreplay.checks import check_path
 from shmreplay.clients.client import Client, check_tables, connect
 from shmreplay.errors import DaemonUnavailable, ShmReplayError
 from shmreplay.protocol import embedded_socket_path
@@ -48,7 +49,7 @@ class Server:
         DaemonUnavailable: the daemon did not start; the text ends with what it said.
         ShmReplayError, ValueError: the tables cannot be created. The daemon is stopped again.
         CheckpointFailed: the checkpoint is damaged (then a DamagedCheckpoint), or there is none.
-        TypeError: `tables` is no list of Tables.
+        TypeError: `tables` is no list of Tables, or a path is none.
 
     Other processes reach it with `shmreplay.connect(server.address)` as long as this one lives. Forked children may use
     the object but do not own it: closing it there does nothing.
@@ -68,6 +69,9 @@ class Server:
         timeout_s: float = 30.0,
     ) -> None:
         tables = check_tables("Server", tables)
+        for name, path in (("checkpoint_dir", checkpoint_dir), ("restore", restore), ("directory", directory)):
+            if path is not None:
+                check_path("Server", name, path)
         self._daemon = _Daemon(directory, checkpoint_dir, timeout_s)
         # Also runs when this object is collected, as in a notebook cell that is run again, and at interpreter exit.
         self._finalizer = weakref.finalize(self, self._daemon.stop)

@@ -11,6 +11,7 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.checkpoint_directory import find_checkpoints
+from shmreplay.clients.client import Client
 from tests.checkpoints.saved import facts
 from tests.system.conftest import StartDaemon, eventually, table
 
@@ -64,6 +65,17 @@ def test_a_server_that_cannot_restore_leaves_nothing(tmp_path: pathlib.Path) -> 
     (tmp_path / "x").write_bytes(b"nonsense, and more than sixteen bytes of it")
     with pytest.raises(sr.DamagedCheckpoint, match="it is no checkpoint of shmreplay; there is none before it"):
         sr.Server(restore=str(tmp_path / "x"))
+
+
+@pytest.mark.parametrize("name", ["checkpoint_dir", "restore", "directory"])
+def test_a_server_names_the_argument_that_is_no_path(name: str) -> None:
+    with pytest.raises(TypeError, match=f"Server: {name} is True; expected the path of a file or a directory"):
+        sr.Server(**{name: True})  # type: ignore[arg-type]
+
+
+def test_a_client_names_the_argument_that_is_no_path() -> None:
+    with pytest.raises(TypeError, match="restore: path is True; expected the path of a file or a directory"):
+        Client("/nowhere.sock").restore(True)  # type: ignore[arg-type]
 
 
 def test_the_daemon_saves_at_its_interval_and_keeps_the_newest(
