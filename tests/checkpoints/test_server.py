@@ -155,6 +155,28 @@ def test_flags_that_make_no_sense_are_refused(make_daemon: StartDaemon, tmp_path
         assert flags[0] in daemon.log()
 
 
+def test_inspect_shows_the_newest_whole_one_of_a_directory_as_restore_takes_it(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    directory = str(tmp_path / "saved")
+    daemon = make_daemon().start("--checkpoint-dir", directory)
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        paths = [client.checkpoint(), client.checkpoint()]
+    os.truncate(paths[1], 400)
+    ran = shmreplay("inspect", directory)
+    assert (ran.returncode, ran.stdout.split(":")[0]) == (0, paths[0])
+    assert ran.stderr.startswith(f"shmreplay inspect: checkpoint {paths[1]} is damaged: section ")
+    assert "looking at the one before it" in ran.stderr
+    os.truncate(paths[0], 400)
+    ran = shmreplay("inspect", directory)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert f"there is no whole checkpoint in {directory}" in ran.stderr
+    for path in paths:
+        assert f"checkpoint {path} is damaged" in ran.stderr
+    assert shmreplay("inspect", str(tmp_path)).stderr == f"shmreplay inspect: there is no checkpoint in {tmp_path}\n"
+
+
 def shmreplay(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "shmreplay.clients.cli.main", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
