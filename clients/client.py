@@ -85,6 +85,8 @@ class Client:
     def create_tables(self, tables: Iterable[Table], timeout_s: float | None = None) -> None:
         """Creates the tables that are not there yet: all of them, or none. Reserving memory takes 0.3 s a GiB.
 
+        Where the same tables are there it does nothing: if every process calls it, any of them may be the first.
+
         Raises:
             ValueError: a table of the name exists with other specs; the text says where they differ.
             ShmReplayError: there is not enough memory; the text says how much is needed and free, and what to do.
@@ -110,7 +112,8 @@ class Client:
         """A handle to work on a table with. `seed` makes its sampling repeatable.
 
         Raises:
-            TableNotFound: there is no such table; the text names those there are.
+            TableNotFound: there is no such table; the text names those there are. It does not wait for one: have every
+                process call `create_tables` before.
             LayoutMismatch, SegmentFailed: its memory is not what this version of shmreplay can use.
         """
         from shmreplay.clients.table import TableHandle
@@ -244,9 +247,12 @@ class Client:
                 return known
             try:
                 reply = self._request("open", takes_fds=True, table=name)
-            except TableNotFound:
+            except TableNotFound as error:
                 self._forget(name)
-                raise
+                raise TableNotFound(
+                    f"{error}; call create_tables([...]) before, in every process: where the same tables are there it "
+                    "does nothing"
+                ) from error
             mapping, attachment = own.take(reply)
             if known is not None and known.arena is not attachment.arena:
                 self._forget(name)
