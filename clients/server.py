@@ -37,9 +37,11 @@ class Server:
 
     Args:
         tables: created before this returns.
-        checkpoint_dir: where `client.checkpoint()` saves, and keeps the newest two. One directory a server.
+        checkpoint_dir: where `client.checkpoint()` saves, and keeps the newest two. One directory a server. Nothing is
+            saved by itself, at the end either.
         restore: a checkpoint, or a directory of which the newest whole one is taken. Its tables are there when this
-            returns, and those of `tables` that are not in it. Keys given out before still name the same items.
+            returns, and those of `tables` that are not in it. Keys given out before still name the same items. Other
+            specs than those saved, as a larger `max_size`, are refused.
         limiters: of restored tables: "checkpoint" keeps them as they were saved, "config" takes those of `tables`.
             What differs is logged either way.
         directory: keep the segments on this tmpfs instead of /dev/shm.

@@ -67,6 +67,19 @@ def test_a_server_that_cannot_restore_leaves_nothing(tmp_path: pathlib.Path) -> 
         sr.Server(restore=str(tmp_path / "x"))
 
 
+def test_a_server_saves_nothing_by_itself(tmp_path: pathlib.Path) -> None:
+    with sr.Server([table("a")], checkpoint_dir=str(tmp_path)) as server, server.client() as client:
+        client.table("a").insert_batch(rows(3))
+    assert find_checkpoints(str(tmp_path)) == []
+
+
+def test_a_table_is_not_restored_with_another_size(tmp_path: pathlib.Path) -> None:
+    with sr.Server([table("a", max_size=100)], checkpoint_dir=str(tmp_path)) as server, server.client() as client:
+        path = client.checkpoint()
+    with pytest.raises(ValueError, match=f"table 'a' of {path} is another: max_size: is 100, asked for 200"):
+        sr.Server([table("a", max_size=200)], restore=path)
+
+
 @pytest.mark.parametrize("name", ["checkpoint_dir", "restore", "directory"])
 def test_a_server_names_the_argument_that_is_no_path(name: str) -> None:
     with pytest.raises(TypeError, match=f"Server: {name} is True; expected the path of a file or a directory"):
