@@ -9,9 +9,8 @@ import os
 import sys
 from typing import Any
 
-from shmreplay.checkpoint_directory import find_checkpoints
 from shmreplay.checkpoint_file import verify
-from shmreplay.clients.cli.options import format_rows
+from shmreplay.clients.cli.options import checkpoints_at, format_rows
 from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
 from shmreplay.host_memory import show_bytes
 
@@ -56,14 +55,12 @@ def _read(path: str) -> tuple[str, dict[str, Any], list[DamagedCheckpoint]]:
 
     Raises DamagedCheckpoint, CheckpointFailed if the directory has none that is whole, OSError.
     """
-    if not os.path.isdir(path):
-        return path, verify(path), []
     damages: list[DamagedCheckpoint] = []
-    for found in find_checkpoints(path):
+    for found in checkpoints_at(path):
         try:
             return found, verify(found), damages
         except DamagedCheckpoint as error:
             damages.append(error)
-    if not damages:
-        raise CheckpointFailed(f"there is no checkpoint in {path}")
+    if not os.path.isdir(path):
+        raise damages[0]
     raise CheckpointFailed("; ".join([f"there is no whole checkpoint in {path}", *map(str, damages)]))
