@@ -193,21 +193,24 @@ class Registry:
         for arena in await self._workers.run(adoption.adopt_all):
             self._arenas[arena.name] = arena
             self._warn_if_swappable(arena)
-            num_live = self._adopt_sessions(arena)
-            log.info("arena %r taken over with %d live sessions", arena.name, num_live)
+            num_live, dead = self._adopt_sessions(arena)
+            ended = f"; processes that have ended meanwhile: {', '.join(map(str, dead))}" if dead else ""
+            log.info("arena %r taken over with %d live sessions%s", arena.name, num_live, ended)
 
-    def _adopt_sessions(self, arena: ManagedArena) -> int:
-        num_live = 0
+    def _adopt_sessions(self, arena: ManagedArena) -> tuple[int, list[int]]:
+        """How many of its processes live, and the ids of those that do not, whose sessions are taken back."""
+        num_live, dead = 0, []
         for entry in arena.native.sessions():
             session = Session(arena.name, entry["session"], entry["generation"])
             try:
                 process = self.reaper.watch(entry["pid"], entry["start_time"])
             except ProcessLookupError:
                 self.reaper.reap(session)
+                dead.append(entry["pid"])
             else:
                 process.sessions.add(session)
                 num_live += 1
-        return num_live
+        return num_live, dead
 
     @staticmethod
     def _warn_if_swappable(arena: ManagedArena) -> None:

@@ -15,6 +15,7 @@ from shmreplay.daemon.arena import ManagedArena
 from shmreplay.daemon.creation import Creation
 from shmreplay.errors import DamagedCheckpoint, SegmentFailed, ShmReplayError
 from shmreplay.plan import plan
+from shmreplay.rate_limiters import readable_bound
 from shmreplay.segments import SegmentStore, check_name
 from shmreplay.tables import Table, pack_specs, unpack_specs
 
@@ -232,7 +233,9 @@ class Restoration:
         asked = self._asked.get(table.name)
         wanted = (table if asked is None else asked).rate_limiter.numbers()
         differences = [
-            f"{name} {words[name]} instead of {value}" for name, value in wanted.items() if words[name] != value
+            f"{name} {readable_bound(words[name])} instead of {readable_bound(value)}"
+            for name, value in wanted.items()
+            if words[name] != value
         ]
         if not differences:
             return
