@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from shmreplay.checks import check_path
 from shmreplay.clients.attachments import Attachment, Mapping, mappings
 from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
 from shmreplay.clients.info import readable_info
@@ -84,6 +85,8 @@ class Client:
     def create_tables(self, tables: Iterable[Table], timeout_s: float | None = None) -> None:
         """Creates the tables that are not there yet: all of them, or none. Reserving memory takes 0.3 s a GiB.
 
+        Where the same tables are there it does nothing: if every process calls it, any of them may be the first.
+
         Raises:
             ValueError: a table of the name exists with other specs; the text says where they differ.
             ShmReplayError: there is not enough memory; the text says how much is needed and free, and what to do.
@@ -109,7 +112,8 @@ class Client:
         """A handle to work on a table with. `seed` makes its sampling repeatable.
 
         Raises:
-            TableNotFound: there is no such table; the text names those there are.
+            TableNotFound: there is no such table; the text names those there are. It does not wait for one: have every
+                process call `create_tables` before.
             LayoutMismatch, SegmentFailed: its memory is not what this version of shmreplay can use.
         """
         from shmreplay.clients.table import TableHandle
@@ -207,9 +211,10 @@ class Client:
             ValueError: a table of it is there already, or has other specs.
             ShmReplayError: there is not enough memory.
             TimeoutError: not finished within `timeout_s`; the daemon goes on with it. It is a ShmReplayError too.
+            TypeError: `path` is no path, or `tables` no list of Tables.
         """
         wires = [table.to_wire() for table in check_tables("restore", tables)]
-        where = os.path.abspath(path)
+        where = os.path.abspath(check_path("restore", "path", path))
         fields = self._request(
             "restore",
             timeout_s,
@@ -242,9 +247,12 @@ class Client:
                 return known
             try:
                 reply = self._request("open", takes_fds=True, table=name)
-            except TableNotFound:
+            except TableNotFound as error:
                 self._forget(name)
-                raise
+                raise TableNotFound(
+                    f"{error}; call create_tables([...]) before, in every process: where the same tables are there it "
+                    "does nothing"
+                ) from error
             mapping, attachment = own.take(reply)
             if known is not None and known.arena is not attachment.arena:
                 self._forget(name)

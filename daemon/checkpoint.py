@@ -15,17 +15,16 @@ from shmreplay.checkpoint_directory import CheckpointDirectory, find_checkpoints
 from shmreplay.checkpoint_file import CheckpointWriter, Kind
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.daemon.registry import OnProgress, Registry
+from shmreplay.daemon.restoration import GEOMETRY
 from shmreplay.daemon.saving import Saving
 from shmreplay.daemon.workers import Workers
-from shmreplay.errors import CheckpointFailed, DamagedCheckpoint, ShmReplayError
+from shmreplay.errors import CheckpointFailed, DamagedCheckpoint, ShmReplayError, TableClosed, TableNotFound
 from shmreplay.host_memory import show_bytes
 from shmreplay.protocol import package_version
 from shmreplay.tables import Table
 
 log = logging.getLogger("shmreplayd")
 
-# What a plan may choose otherwise in another version.
-GEOMETRY = ("chunk_steps", "num_chunks", "num_blocks", "block_bytes")
 LIMITERS = ("checkpoint", "config")  # whose settings a restored limiter has
 LOG_S = 10.0  # progress of a long one is logged so often
 
@@ -72,10 +71,22 @@ class Checkpoints:
     async def _save_at_interval(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            try:
-                await self.save(lambda describe: None)
-            except (ShmReplayError, OSError) as error:
-                log.error("no checkpoint was saved: %s", error)
+            if not self._registry.arenas:
+                continue  # else one that was started anew saves nothing until the last one with tables is removed
+            # A task of its own: ending the timer ends the wait for it, while its thread works on and the lock is held.
+            await asyncio.shield(self._try_to_save("no checkpoint was saved"))
+
+    async def _try_to_save(self, failing: str) -> bool:
+        """Saves one that nobody waits for. If it fails, by whatever, the log says why: the next one may succeed."""
+        try:
+            await self.save(lambda describe: None)
+        except (ShmReplayError, OSError) as error:
+            log.error("%s: %s", failing, error)
+        except Exception:
+            log.exception("%s", failing)
+        else:
+            return True
+        return False
 
     async def save(self, on_progress: OnProgress) -> str:
         """Saves all arenas into a new checkpoint and returns its path; older ones than the newest few are removed.
@@ -119,11 +130,11 @@ class Checkpoints:
             writer = CheckpointWriter(fd)
             writer.write_plain(Kind.MANIFEST, _manifest(self._label, arenas))
             for number, arena in enumerate(arenas):
-                arena.check_usable()
-                self._current = Saving(arena, number)
-                if self._is_closing:
-                    self._current.cancel()
-                state = self._current.run(writer)
+                try:
+                    state = self._save(arena, number, writer)
+                except (TableClosed, TableNotFound) as error:
+                    text = f"no checkpoint was saved: arena {arena.name!r} was dropped meanwhile"
+                    raise CheckpointFailed(text) from error
                 for table in state["tables"]:
                     log.info(
                         "checkpoint: table %r at insert %d, %d items", table["name"], table["inserts"], table["size"]
@@ -132,6 +143,13 @@ class Checkpoints:
         for removed in directory.keep(self._options.keep):
             log.info("checkpoint %s removed: the newest %d are kept", removed, self._options.keep)
         return path, writer.num_bytes
+
+    def _save(self, arena: ManagedArena, number: int, writer: CheckpointWriter) -> dict[str, Any]:
+        arena.check_usable()
+        self._current = Saving(arena, number)
+        if self._is_closing:
+            self._current.cancel()
+        return self._current.run(writer)
 
     async def restore(
         self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
@@ -186,19 +204,25 @@ class Checkpoints:
         log.info("checkpoint %s restored", found["path"])
 
     async def close(self) -> None:
-        """Saves a last one if that was configured; then ends one that is being saved."""
+        """Saves a last one if that was configured; then ends one that is being saved.
+
+        Raises CheckpointFailed if the last one was not saved: the tables must not be dropped then.
+        """
+        is_saved = True
         if self._timer is not None:
             self._timer.cancel()
         if self._options.at_stop and self._registry.arenas:
-            try:
-                await self.save(lambda describe: None)
-            except (ShmReplayError, OSError) as error:
-                log.error("no checkpoint was saved at the stop: %s", error)
+            is_saved = await self._try_to_save("no checkpoint was saved at the stop")
         self._is_closing = True
         if self._current is not None:
             self._current.cancel()
         async with self._lock:
             pass
+        if not is_saved:
+            raise CheckpointFailed(
+                "no checkpoint was saved at the stop, so the tables stay in shared memory; the next shmreplayd of this "
+                "instance takes them over"
+            )
 
 
 def _manifest(label: str, arenas: Sequence[ManagedArena]) -> dict[str, Any]:
@@ -218,6 +242,6 @@ def _arena_entry(arena: ManagedArena) -> dict[str, Any]:
     return {
         "name": arena.name,
         "specs": arena.native.specs,
-        "geometry": {name: stats[name] for name in GEOMETRY if name in stats},
+        "geometry": {name: stats[name] for name in GEOMETRY},
         "bytes": sum(arena.sizes),
     }

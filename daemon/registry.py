@@ -100,7 +100,7 @@ class Registry:
     async def _create(self, creation: Creation) -> ManagedArena:
         """A task of its own: it ends, and its arena is registered, even if the client that asked has gone."""
         try:
-            arena = await self._workers.run(creation.run, lambda: self._promised(creation))
+            arena = await self._workers.run(creation.run, lambda: self._promised([creation]))
             self._arenas[arena.name] = arena
         finally:
             del self._creations[creation]
@@ -115,10 +115,8 @@ class Registry:
                 return creation
         return None
 
-    def _promised(self, but: Creation) -> int:
-        return self._promised_but([but])
-
-    def _promised_but(self, but: Sequence[Creation]) -> int:
+    def _promised(self, but: Sequence[Creation]) -> int:
+        """Bytes that creations under way will still take, those of `but` left out."""
         return sum(creation.missing_bytes for creation in list(self._creations) if creation not in but)
 
     def _is_there(self, name: str, tables: list[Table]) -> bool:
@@ -176,7 +174,7 @@ class Registry:
 
     async def _restore(self, work: Restoration) -> None:
         """A task of its own, as a creation is."""
-        future = asyncio.ensure_future(self._workers.run(work.run, lambda: self._promised_but(work.arenas)))
+        future = asyncio.ensure_future(self._workers.run(work.run, lambda: self._promised(work.arenas)))
         for creation in work.arenas:
             self._creations[creation] = future
         try:
@@ -195,21 +193,24 @@ class Registry:
         for arena in await self._workers.run(adoption.adopt_all):
             self._arenas[arena.name] = arena
             self._warn_if_swappable(arena)
-            num_live = self._adopt_sessions(arena)
-            log.info("arena %r taken over with %d live sessions", arena.name, num_live)
+            num_live, dead = self._adopt_sessions(arena)
+            ended = f"; processes that have ended meanwhile: {', '.join(map(str, dead))}" if dead else ""
+            log.info("arena %r taken over with %d live sessions%s", arena.name, num_live, ended)
 
-    def _adopt_sessions(self, arena: ManagedArena) -> int:
-        num_live = 0
+    def _adopt_sessions(self, arena: ManagedArena) -> tuple[int, list[int]]:
+        """How many of its processes live, and the ids of those that do not, whose sessions are taken back."""
+        num_live, dead = 0, []
         for entry in arena.native.sessions():
             session = Session(arena.name, entry["session"], entry["generation"])
             try:
                 process = self.reaper.watch(entry["pid"], entry["start_time"])
             except ProcessLookupError:
                 self.reaper.reap(session)
+                dead.append(entry["pid"])
             else:
                 process.sessions.add(session)
                 num_live += 1
-        return num_live
+        return num_live, dead
 
     @staticmethod
     def _warn_if_swappable(arena: ManagedArena) -> None:
@@ -309,7 +310,10 @@ class Registry:
                 await self._workers.run(arena.native.drop, STOP_TIMEOUT_S)
         except (ShmReplayError, OSError, RuntimeError) as error:
             log.warning("arena %r: its clients were not told that it ends: %s", arena.name, error)
-        self._store.remove_arena(self._instance, arena.name)
+        try:
+            self._store.remove_arena(self._instance, arena.name)
+        except ShmReplayError as error:  # the others are given back all the same
+            log.error("arena %r: its memory was not given back: %s", arena.name, error)
 
 
 def _session_for(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import stat
 
 from shmreplay.abandoned import remove_abandoned
 from shmreplay.daemon.instance_lock import InstanceLock
@@ -57,10 +58,13 @@ def _remove(store: SegmentStore, instance: str) -> None:
 def _socket_of(lock_path: str) -> str | None:
     """Where the dead daemon's socket was; None if the lock is not of this user, whose word alone is trusted."""
     try:
-        fd = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe must not keep us
     except OSError:
         return None
-    with open(fd, encoding="utf-8", errors="surrogateescape") as file:
-        if os.fstat(fd).st_uid != os.geteuid():
+    try:
+        status = os.fstat(fd)
+        if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
             return None
-        return file.read(4096).partition("\n")[2].strip()
+        return os.pread(fd, 4096, 0).decode("utf-8", "surrogateescape").partition("\n")[2].strip()
+    finally:
+        os.close(fd)

@@ -121,11 +121,12 @@ class CheckpointReader:
         self._crc = 0
         self._at = "its beginning"
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not keep us
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(fd)
+            raise DamagedCheckpoint(f"{path} is no regular file, so it is no checkpoint")
         self._file: BinaryIO = open(fd, "rb", buffering=0)  # noqa: SIM115
         try:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise DamagedCheckpoint(f"{path} is no regular file, so it is no checkpoint")
             self.num_bytes = status.st_size
             self._read_preamble()
             self.manifest = self._read_manifest()
@@ -151,7 +152,10 @@ class CheckpointReader:
             )
 
     def _read_manifest(self) -> dict[str, Any]:
-        manifest = self.plain(self.next())
+        section = self.next()
+        if section.kind is not Kind.MANIFEST:
+            raise self.damaged("expected the manifest")
+        manifest = self.plain(section)
         if not isinstance(manifest.get("arenas"), list):
             raise self.damaged("it has no list of arenas")
         return manifest
@@ -215,7 +219,10 @@ class CheckpointReader:
 
     def _fill(self, left: memoryview) -> None:
         while left:
-            num_read = self._file.readinto(left)  # type: ignore[attr-defined]
+            try:
+                num_read = self._file.readinto(left)  # type: ignore[attr-defined]
+            except OSError as error:  # a bad sector, say
+                raise self.damaged(f"it cannot be read: {error}") from error
             if not num_read:
                 raise self._cut_off()
             left = left[num_read:]

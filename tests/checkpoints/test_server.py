@@ -3,14 +3,18 @@
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_directory import find_checkpoints
+from shmreplay.checkpoint_directory import PARTIAL, find_checkpoints
+from shmreplay.checkpoint_file import verify
+from shmreplay.clients.client import Client
 from tests.checkpoints.saved import facts
 from tests.system.conftest import StartDaemon, eventually, table
 
@@ -66,6 +70,30 @@ def test_a_server_that_cannot_restore_leaves_nothing(tmp_path: pathlib.Path) -> 
         sr.Server(restore=str(tmp_path / "x"))
 
 
+def test_a_server_saves_nothing_by_itself(tmp_path: pathlib.Path) -> None:
+    with sr.Server([table("a")], checkpoint_dir=str(tmp_path)) as server, server.client() as client:
+        client.table("a").insert_batch(rows(3))
+    assert find_checkpoints(str(tmp_path)) == []
+
+
+def test_a_table_is_not_restored_with_another_size(tmp_path: pathlib.Path) -> None:
+    with sr.Server([table("a", max_size=100)], checkpoint_dir=str(tmp_path)) as server, server.client() as client:
+        path = client.checkpoint()
+    with pytest.raises(ValueError, match=f"table 'a' of {path} is another: max_size: is 100, asked for 200"):
+        sr.Server([table("a", max_size=200)], restore=path)
+
+
+@pytest.mark.parametrize("name", ["checkpoint_dir", "restore", "directory"])
+def test_a_server_names_the_argument_that_is_no_path(name: str) -> None:
+    with pytest.raises(TypeError, match=f"Server: {name} is True; expected the path of a file or a directory"):
+        sr.Server(**{name: True})  # type: ignore[arg-type]
+
+
+def test_a_client_names_the_argument_that_is_no_path() -> None:
+    with pytest.raises(TypeError, match="restore: path is True; expected the path of a file or a directory"):
+        Client("/nowhere.sock").restore(True)  # type: ignore[arg-type]
+
+
 def test_the_daemon_saves_at_its_interval_and_keeps_the_newest(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:
@@ -108,6 +136,160 @@ def test_the_daemon_saves_at_its_stop_and_begins_with_that(make_daemon: StartDae
     assert daemon.stop() == 0
 
 
+def test_the_last_checkpoint_waits_for_one_of_the_interval_that_is_being_saved(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    """The first one ends some turns of the loop after somebody began to wait for it."""
+    source = """
+import asyncio, os, sys, threading
+from shmreplay.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.daemon import main
+from shmreplay.daemon.workers import Workers
+write, acquire, run = CheckpointWriter.write, asyncio.Lock.acquire, Workers.run
+is_waited_for, reached, saving = threading.Event(), [], []
+def slow_write(self, kind, *rest):
+    if kind is Kind.ARENA and not reached:
+        reached.append(True)
+        open(os.environ["SHMREPLAY_TEST_REACHED"], "x").close()
+        is_waited_for.wait()
+    write(self, kind, *rest)
+def turn(n):
+    asyncio.get_running_loop().call_soon(turn, n - 1) if n else is_waited_for.set()
+async def watched_acquire(self):
+    if self.locked():
+        turn(20)
+    return await acquire(self)
+async def watched_run(self, function, *arguments):
+    if function.__name__ != "_write":
+        return await run(self, function, *arguments)
+    if saving:
+        print("ERROR two at once", file=sys.stderr)
+    def work():
+        try:
+            return function(*arguments)
+        finally:
+            saving.pop()
+    saving.append(True)
+    return await run(self, work)
+CheckpointWriter.write, asyncio.Lock.acquire, Workers.run = slow_write, watched_acquire, watched_run
+sys.exit(main.main())
+"""
+    directory, reached = str(tmp_path / "saved"), tmp_path / "reached"
+    flags = ("--checkpoint-dir", directory, "--checkpoint-interval", "0.1", "--checkpoint-at-stop")
+    daemon = make_daemon().start(*flags, source=source, env={**os.environ, "SHMREPLAY_TEST_REACHED": str(reached)})
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        eventually(lambda: client.stats() is not None and reached.exists())
+        client.table("a").insert_batch(rows(10))  # behind the instant of the one that is being saved
+    assert daemon.stop() == 0
+    assert "ERROR" not in daemon.log()
+    assert not [name for name in os.listdir(directory) if name.endswith(PARTIAL)]
+    assert verify(find_checkpoints(directory)[0])["states"][0]["tables"][0]["size"] == 10
+
+
+def test_a_daemon_without_tables_saves_nothing_over_those_of_the_last_one(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    """As after a reboot, when it is started without --restore."""
+    directory = str(tmp_path / "saved")
+    daemon = make_daemon().start("--checkpoint-dir", directory)
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        path = client.checkpoint()
+    assert daemon.stop() == 0
+    source = """
+import asyncio, sys
+from shmreplay.daemon import main
+sleep, turns = asyncio.sleep, []
+async def counted(seconds):
+    turns.append(seconds)
+    if len(turns) == 6:
+        print("six intervals are over", file=sys.stderr)
+    await sleep(seconds)
+asyncio.sleep = counted
+sys.exit(main.main())
+"""
+    daemon.start("--checkpoint-dir", directory, "--checkpoint-interval", "0.01", source=source)
+    eventually(lambda: "six intervals are over" in daemon.log())
+    assert find_checkpoints(directory) == [path]
+    assert daemon.stop() == 0
+
+
+def test_a_table_that_is_dropped_before_its_turn_ends_the_checkpoint(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    source = """
+import os, sys
+from shmreplay.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.daemon import main
+real = CheckpointWriter.write
+def write(self, kind, *rest):
+    if kind is Kind.ARENA:
+        open(os.environ["SHMREPLAY_TEST_GATE"], "rb").read()
+    real(self, kind, *rest)
+CheckpointWriter.write = write
+sys.exit(main.main())
+"""
+    gate, directory = tmp_path / "gate", tmp_path / "saved"
+    os.mkfifo(gate)
+    flags = ("--checkpoint-dir", str(directory))
+    daemon = make_daemon().start(*flags, source=source, env={**os.environ, "SHMREPLAY_TEST_GATE": str(gate)})
+    with daemon.connect() as client, daemon.connect() as saver, ThreadPoolExecutor(1) as pool:
+        client.create_tables([table("a"), table("b")])
+        saving = pool.submit(saver.checkpoint)
+        with gate.open("wb"):  # until then the daemon is at the first of the two
+            client.drop_table("b")
+        with pytest.raises(sr.CheckpointFailed, match="no checkpoint was saved: arena 'b' was dropped meanwhile"):
+            saving.result()
+        assert list(directory.iterdir()) == []
+        assert sorted(client.stats()["arenas"]) == ["a"]
+
+
+def test_the_interval_goes_on_whatever_a_checkpoint_failed_by(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
+    source = """
+import sys
+from shmreplay.daemon import main, saving
+real, failed = saving.Saving.run, []
+def run(self, writer):
+    if not failed:
+        failed.append(True)
+        raise MemoryError("no memory for a slice")
+    return real(self, writer)
+saving.Saving.run = run
+sys.exit(main.main())
+"""
+    directory = str(tmp_path / "saved")
+    daemon = make_daemon().start("--checkpoint-dir", directory, "--checkpoint-interval", "0.05", source=source)
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        eventually(lambda: client.stats() is not None and bool(find_checkpoints(directory)))
+    assert daemon.stop() == 0
+    assert "ERROR no checkpoint was saved\nTraceback" in daemon.log()
+    assert "MemoryError: no memory for a slice" in daemon.log()
+
+
+def test_tables_stay_in_shared_memory_whose_last_checkpoint_failed(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    """A disk that is full just then must not cost what nobody saved."""
+    flags = ("--checkpoint-dir", str(tmp_path / "saved"), "--checkpoint-at-stop", "--restore")
+    daemon = make_daemon().start(*flags)
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        client.checkpoint()
+        client.table("a").insert_batch(rows(900))
+        before = facts(client.table("a"))
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))  # room for the log
+    assert daemon.stop() == 1
+    assert "ERROR no checkpoint was saved at the stop: [Errno 27] no checkpoint can be written to" in daemon.log()
+    assert "so the tables stay in shared memory; the next shmreplayd of this instance takes them over" in daemon.log()
+    daemon.start(*flags)
+    with daemon.connect() as client:
+        assert facts(client.table("a")) == before
+    assert daemon.stop() == 0
+    assert daemon.segments() == {}
+
+
 def test_a_daemon_begins_with_a_whole_checkpoint_of_its_own_or_not_at_all(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:
@@ -141,6 +323,28 @@ def test_flags_that_make_no_sense_are_refused(make_daemon: StartDaemon, tmp_path
         daemon = make_daemon()
         assert daemon.run("--checkpoint-dir", str(tmp_path), *flags).wait(30) == 2
         assert flags[0] in daemon.log()
+
+
+def test_inspect_shows_the_newest_whole_one_of_a_directory_as_restore_takes_it(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    directory = str(tmp_path / "saved")
+    daemon = make_daemon().start("--checkpoint-dir", directory)
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        paths = [client.checkpoint(), client.checkpoint()]
+    os.truncate(paths[1], 400)
+    ran = shmreplay("inspect", directory)
+    assert (ran.returncode, ran.stdout.split(":")[0]) == (0, paths[0])
+    assert ran.stderr.startswith(f"shmreplay inspect: checkpoint {paths[1]} is damaged: section ")
+    assert "looking at the one before it" in ran.stderr
+    os.truncate(paths[0], 400)
+    ran = shmreplay("inspect", directory)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert f"there is no whole checkpoint in {directory}" in ran.stderr
+    for path in paths:
+        assert f"checkpoint {path} is damaged" in ran.stderr
+    assert shmreplay("inspect", str(tmp_path)).stderr == f"shmreplay inspect: there is no checkpoint in {tmp_path}\n"
 
 
 def shmreplay(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -311,6 +311,19 @@ def test_a_server_leaves_those_of_the_living_alone(run_script: Run) -> None:
     assert_gone(pid, address)
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_server_starts_beside_a_lock_of_the_dead_that_is_no_file(make: Callable[[str], None]) -> None:
+    """Anybody may put such a thing into /dev/shm."""
+    path = "/dev/shm/shmreplay.embedded-999999999-abc.lock"  # above every pid there can be
+    make(path)
+    try:
+        with sr.Server(timeout_s=10):
+            pass
+        assert os.path.exists(path)
+    finally:
+        os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+
+
 def test_its_log_can_be_read() -> None:
     with sr.Server() as server:
         assert server.log() == "nothing"
