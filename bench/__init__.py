@@ -1,1 +1,1 @@
-"""Benchmarks: questions, answered beside their physical limits. `python -m bench` runs them; see README.md."""
+"""Benchmarks: questions, answered beside physical limits and other libraries. `python -m bench`; see README.md."""

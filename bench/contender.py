@@ -49,6 +49,10 @@ class Trial:
     longest_s: float = math.inf
 
 
+class Gone(RuntimeError):
+    """Who is measured has ended; the text begins with its name."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Absent:
     """One who is not measured; `why` begins with its name."""

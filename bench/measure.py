@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from bench.answer import Answer, Row, Summary
-from bench.contender import Absent, Contender, Trial
+from bench.contender import Absent, Contender, Gone, Trial
 from bench.metric import A_CALL, Metric
 from bench.size import Size
 from bench.workload import Workload
@@ -32,22 +32,33 @@ class Series:
 
 
 def measure(workload: Workload, size: Size, rows: Sequence[Contender | Trial | Absent]) -> Answer:
-    """Measures the contenders or trials of a workload, ours first among them."""
+    """Measures the contenders or trials of a workload, ours first among them; who ends half-way is left out."""
     contenders = [row for row in rows if isinstance(row, Contender)]
     trials = [row for row in rows if isinstance(row, Trial)]
-    left_out = tuple(row.why for row in rows if isinstance(row, Absent))
+    left_out = [row.why for row in rows if isinstance(row, Absent)]
     names = [row.name for row in rows if not isinstance(row, Absent)]
     if len(set(names)) < len(names):
         raise ValueError(f"two contenders of {workload.name} have one name; there are {', '.join(names)}")
     disturbed = 0
     if contenders:
-        series, disturbed = _time(contenders, size)
+        series, disturbed = _time(contenders, size, left_out)
     else:
         window_s = size.window_s if workload.window_s is None else size.window(workload.window_s)
-        series = _watch(trials, size, window_s)
+        series = _watch(trials, size, window_s, left_out)
     done = tuple(s.row(workload.metrics) for s in series)
     fixed = (workload.name, workload.number, workload.question, workload.metrics, workload.items_per_call)
-    return Answer(*fixed, disturbed, left_out, done)
+    return Answer(*fixed, disturbed, tuple(left_out), done)
+
+
+@contextlib.contextmanager
+def leaving_out(left_out: list[str], series: list[Series], one: Series | None = None) -> Iterator[None]:
+    """Who is gone is no longer in the series, and is among those that are left out. Ours is never gone."""
+    try:
+        yield
+    except Gone as why:
+        left_out.append(str(why))
+        if one is not None:
+            series.remove(one)
 
 
 def ratio(ours: float, this: float) -> float:
@@ -58,25 +69,37 @@ def ratio(ours: float, this: float) -> float:
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-def _time(contenders: Sequence[Contender], size: Size) -> tuple[list[Series], int]:
+def _time(contenders: Sequence[Contender], size: Size, left_out: list[str]) -> tuple[list[Series], int]:
     """Pairs each contender but the first, which is ours, with repeats of ours beside it.
 
     A pair is two repeats in direct succession, ours first in every second one, so that what else the machine does
     meets both alike. So ours has as many repeats as all others together.
     """
     with no_garbage_collection():
-        series = [Series(c, find_calls(c, c.slice_s or size.slice_s)) for c in contenders]
-        ours, *others = series
+        series: list[Series] = []
+        for c in contenders:
+            with leaving_out(left_out, series):
+                series.append(Series(c, find_calls(c, c.slice_s or size.slice_s)))
+        ours = series[0]
         disturbed = 0
         for repeat in range(size.repeats):
-            for other in others:
-                for s in (ours, other) if repeat % 2 == 0 else (other, ours):
-                    took, left_out = measure_once(s.contender, s.calls, size)
-                    s.values.append({A_CALL.name: took})
-                    disturbed += left_out
-                pair = (ours.values[-1][A_CALL.name], other.values[-1][A_CALL.name])
-                other.ratios.append({A_CALL.name: ratio(*pair)})
+            for other in series[1:]:
+                with leaving_out(left_out, series, other):
+                    disturbed += _pair(ours, other, repeat % 2 == 0, size)
     return series, disturbed
+
+
+def _pair(ours: Series, other: Series, ours_first: bool, size: Size) -> int:
+    """A repeat of each; how many slices were left out."""
+    took: dict[str, float] = {}
+    disturbed = 0
+    for s in (ours, other) if ours_first else (other, ours):
+        took[s.contender.name], left_out = measure_once(s.contender, s.calls, size)
+        disturbed += left_out
+    for s in (ours, other):
+        s.values.append({A_CALL.name: took[s.contender.name]})
+    other.ratios.append({A_CALL.name: ratio(took[ours.contender.name], took[other.contender.name])})
+    return disturbed
 
 
 def measure_once(contender: Contender | Trial, calls: int, size: Size) -> tuple[float, int]:
@@ -125,15 +148,16 @@ def no_garbage_collection() -> Iterator[None]:
 # --- trials ----------------------------------------------------------------------------------------------------------
 
 
-def _watch(trials: Sequence[Trial], size: Size, window_s: float) -> list[Series]:
+def _watch(trials: Sequence[Trial], size: Size, window_s: float, left_out: list[str]) -> list[Series]:
     """Rounds of all trials one behind the other, every second one backwards; a pair is ours and another of a round."""
     series = [Series(trial, 0) for trial in trials]
-    ours, *others = series
+    ours = series[0]
     for number in range(size.rounds):
-        for s in series if number % 2 == 0 else reversed(series):
+        for s in list(series) if number % 2 == 0 else list(reversed(series)):
             assert isinstance(s.contender, Trial)
-            s.values.append(s.contender.run(min(window_s, s.contender.longest_s)))
-        for other in others:
+            with leaving_out(left_out, series, s):
+                s.values.append(s.contender.run(min(window_s, s.contender.longest_s)))
+        for other in series[1:]:
             mine, its = ours.values[-1], other.values[-1]
             other.ratios.append({name: ratio(value, its[name]) for name, value in mine.items()})
     return series

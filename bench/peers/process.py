@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from bench.contender import Absent, Contender, Trial
+from bench.contender import Absent, Contender, Gone, Trial
 from bench.peers.catalogue import ENVIRONMENTS, MEMORY_KEPT, ROOT, Peer, asked_for
 from bench.peers.task import Task
 
@@ -72,7 +72,7 @@ class PeerProcess:
         self._process.stdout.close()
 
     def _ask(self, line: str) -> Any:
-        """Raises RuntimeError if it ends instead of answering; with the last that it wrote."""
+        """Raises Gone if it ends instead of answering; with the last that it wrote."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -81,8 +81,9 @@ class PeerProcess:
         answer = self._process.stdout.readline()
         if not answer:
             self.close()
-            tail = self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise RuntimeError(f"the peer {self._peer.name} ended in {self._task.work}; its log ends so:\n{tail}")
+            last = self._log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+            where = self._log.relative_to(ROOT)
+            raise Gone(f"{self._peer.name} ended in the middle of {self._task.work} ({where}): {last}")
         return json.loads(answer)
 
 
@@ -106,7 +107,11 @@ def peers(task: Task, *, trial: bool = False, both_mallocs: bool = False) -> Ite
                 beside.append(Absent(f"{peer.name} is not installed: python -m bench.peers.install {peer.name}"))
                 continue
             for how, environment in settings.items():
-                process = PeerProcess(peer, task, environment)
+                try:
+                    process = PeerProcess(peer, task, environment)
+                except Gone as why:
+                    beside.append(Absent(str(why)))
+                    continue
                 stack.callback(process.close)
                 if not process.can:
                     if process.left_out is not None:

@@ -75,7 +75,10 @@ def update(task: Task) -> Iterator[Ready]:
     made = buffer(task)
     rng = np.random.default_rng(3)
     pairs = [
-        (torch.as_tensor(rng.integers(0, task.items, task.batch)), torch.as_tensor(1 - rng.random(task.batch)))
+        (
+            torch.as_tensor(rng.integers(0, task.items, task.batch)),
+            torch.as_tensor(1 - rng.random(task.batch, np.float32)),
+        )
         for _ in range(512)
     ]
     yield Ready("update_priority", timed(lambda pair: made.update_priority(*pair), pairs))

@@ -5,6 +5,7 @@ import functools
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import lz4.block
 import numpy as np
@@ -42,14 +43,15 @@ def trials(size: Size, kind: str) -> Iterator[Sequence[Contender | Trial | Absen
 
 
 def table(items: int, kind: str, compression: str | None) -> sr.Table:
-    """Its heap is planned by what such frames take."""
+    """Its heap is planned by what such frames take, and its steps by what overlapping sequences share."""
     mean = None
     if compression is not None:
         frames = KINDS[kind](100, np.random.default_rng(13))
         mean = int(np.mean([min(len(lz4.block.compress(frame, store_size=False)), frame.size) for frame in frames])) + 1
     signature = {name: sr.ArraySpec(shape, dtype) for name, (shape, dtype) in COLUMNS.items()}
     signature["observation"] = sr.ArraySpec((SIDE, SIDE), "uint8", compression=compression, mean_bytes=mean)
-    return sr.Table("bench", signature, items, item=sr.Sequence(LENGTH, period=PERIOD), max_streams=1, max_sessions=8)
+    options: dict[str, Any] = {"max_streams": 1, "max_sessions": 8, "capacity_steps": items * PERIOD + LENGTH}
+    return sr.Table("bench", signature, items, item=sr.Sequence(LENGTH, period=PERIOD), **options)
 
 
 def in_and_out(table: TableHandle, kind: str) -> Run:

@@ -72,7 +72,7 @@ WORKLOADS = (
     Workload(
         "vector_append",
         f"How long does one append of {NUM_STREAMS} streams' rows of {SMALL.name} take, each making an item of "
-        f"{N} steps, into a uniform table of {{items}} items whose arena is full?",
+        f"{N} steps, into a uniform table whose arena is full?",
         contenders,
         "W8",
         items_per_call=NUM_STREAMS,

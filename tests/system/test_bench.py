@@ -181,7 +181,7 @@ print([w.name for w in all_workloads() if w.is_asked_for(["W7"])])
     assert done.stdout.splitlines() == ["[]", "['update_priorities_100k', 'update_priorities_1M']"], done.stderr
 
 
-def test_a_peer_that_ends_half_way_is_an_error_with_its_last_words() -> None:
+def test_a_peer_that_ends_is_gone_with_its_last_words() -> None:
     code = """
 from bench.peers.catalogue import PEERS
 from bench.peers.process import PeerProcess
@@ -190,8 +190,36 @@ from bench.peers.task import Task
 PeerProcess(ring, Task("sample", -5), {})
 """
     done = run_python("-c", code)
-    assert "RuntimeError: the peer ring ended in sample; its log ends so:" in done.stderr
-    assert "bench/peers/locked_ring.py" in done.stderr
+    said = "Gone: ring ended in the middle of sample (build/peers/ring.log): OverflowError: "
+    assert said in done.stderr
+
+
+def test_a_peer_that_ends_half_way_is_left_out_and_the_others_are_measured() -> None:
+    code = """
+from bench.contender import Absent, Contender, Gone, Trial
+from bench.measure import measure
+from bench.size import SMOKE
+from bench.workload import Workload
+
+def ending(after):
+    left = [after]
+    def run(argument):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Gone("a peer ended")
+        return 10_000 * argument if isinstance(argument, int) else {"a call": 1.0}
+    return run
+
+for kind in (Contender, Trial):
+    for after in (0, 6 if kind is Contender else 0):
+        ours, stays = kind("call", "ours", ending(10**6)), kind("stays", "peer", ending(10**6))
+        rows = [ours, kind("ends", "peer", ending(after)), stays, Absent("another one is not installed")]
+        answer = measure(Workload("w", "?", None), SMOKE, rows)
+        print([row.name for row in answer.rows], answer.left_out, len(answer.rows[1].ours_over_this["a call"].all))
+"""
+    done = run_python("-c", code)
+    left = "['call', 'stays'] ('another one is not installed', 'a peer ended') "
+    assert done.stdout.splitlines() == [f"{left}{repeats}" for repeats in (5, 5, 1, 1)], done.stderr
 
 
 def test_a_run_adds_to_a_report_of_its_commit_and_size(tmp_path: pathlib.Path) -> None:
