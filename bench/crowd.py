@@ -1,6 +1,7 @@
 """Crowd: forked processes that work side by side and count what they do. No library is needed."""
 
 import contextlib
+import ctypes
 import mmap
 import os
 import pathlib
@@ -16,6 +17,7 @@ LINE = 8  # int64 of a cache line
 NOTES = 2**17  # the last ones of a process are kept
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 10.0
+PR_SET_PDEATHSIG = 1
 
 Work = Callable[["Tally"], None]
 
@@ -23,10 +25,15 @@ Work = Callable[["Tally"], None]
 class Tally:
     """What one process of a crowd has done so far; in shared memory, a cache line of its own."""
 
-    def __init__(self, line: NDArray[np.int64], notes: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
-        self._line, self._notes, self._stop = line, notes, stop
+    def __init__(self, line: NDArray[np.int64], notes: NDArray[np.int64], stop: NDArray[np.int64], gate: int) -> None:
+        self._line, self._notes, self._stop, self._gate = line, notes, stop, gate
         self.count = 0
         self._noted = 0
+
+    def start(self) -> None:
+        """What comes before is preparation; waits for the others', or the first ones would keep them from it."""
+        self._line[2] = 1
+        os.read(self._gate, 1)  # ends when the parent closes the other end
 
     def add(self, n: int) -> None:
         """n more were done."""
@@ -49,24 +56,40 @@ class Crowd:
 
     def __init__(self, num: int, notes: int) -> None:
         self.pids: list[int] = []
+        self.gate, self._bar = os.pipe()
         self._lines = _shared((num + 1, LINE))
         self._notes = _shared((num, notes)) if notes else np.zeros((num, 1), np.int64)
 
     def tally(self, at: int) -> Tally:
-        return Tally(self._lines[at], self._notes[at], self._lines[-1])
+        return Tally(self._lines[at], self._notes[at], self._lines[-1], self.gate)
+
+    def leave_the_bar(self) -> None:
+        """In a child: the parent alone holds it."""
+        os.close(self._bar)
 
     def counts(self) -> NDArray[np.int64]:
         """int64 `[processes]`: what each has counted."""
         return self._lines[:-1, 0].copy()
 
-    def wait_until_all_work(self) -> None:
-        """Until each has counted or noted something.
+    def start(self) -> None:
+        """Has all of them start, and waits until each has counted or noted something.
 
         Raises:
-            RuntimeError: one has ended, or has not begun for two minutes.
+            RuntimeError: one has ended, or is not at it for two minutes.
         """
+        self._wait_for(3)
+        self._open_the_gate()
+        self._wait_for(2)
+
+    def _open_the_gate(self) -> None:
+        if self._bar >= 0:
+            os.close(self._bar)
+            self._bar = -1
+
+    def _wait_for(self, words: int) -> None:
+        """Until one of so many words of each is set: what it counted, what it noted, that it is ready."""
         until = time.monotonic() + START_TIMEOUT_S
-        while not self._lines[:-1, :2].any(axis=1).all():
+        while not self._lines[:-1, :words].any(axis=1).all():
             for pid in self.pids:
                 if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                     raise RuntimeError(f"process {pid} of a benchmark has ended before it began to work")
@@ -97,6 +120,8 @@ class Crowd:
     def end(self) -> None:
         """Tells all to end, and ends those who do not: who holds another library's lock has to give it back."""
         self._lines[-1, 0] = 1
+        self._open_the_gate()  # for those that have not started yet
+        os.close(self.gate)
         until = time.monotonic() + END_TIMEOUT_S
         left = set(self.pids)
         while time.monotonic() < until:
@@ -123,16 +148,18 @@ def crowd(works: Sequence[Work], notes: bool = False) -> Iterator[Crowd]:
         for at, work in enumerate(works):
             pid = os.fork()
             if pid == 0:
+                them.leave_the_bar()
                 _work(work, them.tally(at))
             them.pids.append(pid)
-        them.wait_until_all_work()
+        them.start()
         yield them
     finally:
         them.end()
 
 
 def _work(work: Work, tally: Tally) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it, also by its own end
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     status = 1
     try:
         work(tally)

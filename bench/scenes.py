@@ -116,10 +116,18 @@ def _steps(layout: Layout) -> list[dict[str, Any]]:
     return layout.separate(layout.num_steps, np.random.default_rng())
 
 
+def _ready_to_insert(ends: Ends, layout: Layout, at: int) -> tuple[Insert, list[dict[str, Any]]]:
+    """What inserts, which has done so once, and steps."""
+    insert, steps = ends.insert(at), _steps(layout)
+    insert(steps[0])
+    return insert, steps
+
+
 def _writer(ends: Ends, layout: Layout, at: int) -> Work:
     def work(tally: Tally) -> None:
-        insert, steps = ends.insert(at), _steps(layout)
+        insert, steps = _ready_to_insert(ends, layout, at)
         parts = [steps[first : first + EVERY] for first in range(0, len(steps), EVERY)]
+        tally.start()
         for part in itertools.cycle(parts):
             for step in part:
                 insert(step)
@@ -133,7 +141,8 @@ def _writer(ends: Ends, layout: Layout, at: int) -> Work:
 
 def _noting_writer(ends: Ends, layout: Layout, at: int) -> Work:
     def work(tally: Tally) -> None:
-        insert, steps = ends.insert(at), _steps(layout)
+        insert, steps = _ready_to_insert(ends, layout, at)
+        tally.start()
         for step in itertools.cycle(steps):
             start = time.monotonic_ns()
             insert(step)
@@ -150,8 +159,8 @@ def _paced_writer(ends: Ends, layout: Layout, at: int, num: int, inserts_per_s: 
     """They take turns: their first inserts are spread over the time between two inserts of one."""
 
     def work(tally: Tally) -> None:
-        insert, steps = ends.insert(at), _steps(layout)
-        insert(steps[0])
+        insert, steps = _ready_to_insert(ends, layout, at)
+        tally.start()
         tally.add(1)
         due = time.monotonic() + at / num / inserts_per_s
         while tally.goes_on():
@@ -167,6 +176,7 @@ def _paced_writer(ends: Ends, layout: Layout, at: int, num: int, inserts_per_s: 
 def _stamping_writer(ends: Ends, layout: Layout) -> Work:
     def work(tally: Tally) -> None:
         insert, steps = ends.insert(0), _steps(layout)
+        tally.start()
         while tally.goes_on():
             time.sleep(BLOCKED_AFTER_S)
             step = steps[tally.count % len(steps)]
@@ -183,6 +193,7 @@ def _taker(ends: Ends) -> Work:
     def work(tally: Tally) -> None:
         assert ends.take is not None
         take = ends.take(0)
+        tally.start()
         while tally.goes_on():
             stamp = take()
             tally.note(time.monotonic_ns() - stamp)
@@ -194,6 +205,8 @@ def _learner(ends: Ends) -> Work:
     def work(tally: Tally) -> None:
         assert ends.learn is not None
         learn = ends.learn(0)
+        learn()
+        tally.start()
         while tally.goes_on():
             tally.add(learn())
 
