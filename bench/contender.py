@@ -23,12 +23,15 @@ class Contender:
         slice_s: how long a slice has to be at least, for one that works in threads of its own behind its caller's
             back: then a repeat is one such slice behind another one, and others may have the core meanwhile. None: as
             the size has it.
+        least_calls: of a slice: so many that what comes once at its end, such as a flush, is little beside them.
+        interrupted: how often what works had to give up its core before it wanted to, so far.
     """
 
     name: str
     kind: Kind
     run: Callable[[int], int]
     slice_s: float | None = None
+    least_calls: int = 1
     interrupted: Callable[[], int] = times_interrupted
 
 

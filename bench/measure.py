@@ -125,11 +125,12 @@ def measure_once(contender: Contender | Trial, calls: int, size: Size) -> tuple[
 def find_calls(contender: Contender, slice_s: float) -> int:
     """How many calls take about `slice_s`."""
     wanted_ns = slice_s * 1e9
-    calls, took = 1, max(contender.run(1), 1)
+    calls = contender.least_calls
+    took = max(contender.run(calls), 1)
     while took < wanted_ns / 2:
         calls = max(calls + 1, int(calls * min(wanted_ns / took, MAX_GROWTH)))
         took = max(contender.run(calls), 1)
-    return max(1, round(calls * wanted_ns / took))
+    return max(contender.least_calls, round(calls * wanted_ns / took))
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ def main(module: str) -> int:
             say(answers, {"left_out": None})
             return 0
         with works[task.work](task) as ready:
-            say(answers, {"name": ready.name, "slice_s": ready.slice_s})
+            say(answers, {"name": ready.name, "slice_s": ready.slice_s, "least_calls": ready.least_calls})
             for line in sys.stdin:
                 question = json.loads(line)
                 with one_core() if question.get("alone") else contextlib.nullcontext():

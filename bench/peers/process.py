@@ -20,7 +20,7 @@ class PeerProcess:
 
     Attributes:
         name: what it does, as it says.
-        slice_s: as a Contender's, as it says.
+        slice_s, least_calls: as a Contender's, as it says.
         can: whether it can do the task.
         left_out: why it cannot; None: it has no such call.
     """
@@ -40,6 +40,7 @@ class PeerProcess:
         self.left_out: str | None = said.get("left_out")
         self.name: str = said.get("name", "")
         self.slice_s: float | None = said.get("slice_s")
+        self.least_calls: int = said.get("least_calls", 1)
 
     def call(self, n: int) -> int:
         """Nanoseconds of n calls, on one core if there is nothing in the background."""
@@ -121,5 +122,6 @@ def peers(task: Task, *, trial: bool = False, both_mallocs: bool = False) -> Ite
                 if trial:
                     beside.append(Trial(name, "peer", process.watch, LONGEST_S))
                 else:
-                    beside.append(Contender(name, "peer", process.call, process.slice_s, process.interrupted))
+                    slices = (process.slice_s, process.least_calls)
+                    beside.append(Contender(name, "peer", process.call, *slices, process.interrupted))
         yield beside

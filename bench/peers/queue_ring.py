@@ -47,7 +47,7 @@ def insert(task: Task) -> Iterator[Ready]:
                 time.sleep(1e-5)
             return time.monotonic_ns() - start
 
-        yield Ready("multiprocessing.Queue into a numpy ring", run, SLICE_S)
+        yield Ready("multiprocessing.Queue into a numpy ring", run, SLICE_S, 256)
 
 
 @contextlib.contextmanager

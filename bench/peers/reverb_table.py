@@ -83,14 +83,14 @@ def insert(task: Task) -> Iterator[Ready]:
             writer.flush()
             return time.monotonic_ns() - start
 
-        yield Ready("structured writer, in process", run, SLICE_S)
+        yield Ready("structured writer, in process", run, SLICE_S, 1000)
 
 
 @contextlib.contextmanager
 def sample(task: Task) -> Iterator[Ready]:
     with full_server(task) as (server, _):
         name, batches = fastest(f"localhost:{server.port}", task)
-        yield Ready(f"{name}, in process", runs(batches), SLICE_S)
+        yield Ready(f"{name}, in process", runs(batches), SLICE_S, 16)
 
 
 def runs(batches: Iterator[Any]) -> Callable[[int], int]:

@@ -54,12 +54,13 @@ class Ready:
     Attributes:
         name: what it does by which of its calls, for a reader.
         run: as that of a Contender or of a Trial.
-        slice_s: as that of a Contender.
+        slice_s, least_calls: as those of a Contender.
     """
 
     name: str
     run: Callable[[Any], int | dict[str, float]]
     slice_s: float | None = None
+    least_calls: int = 1
 
 
 Opener = Callable[[Task], contextlib.AbstractContextManager[Ready]]
