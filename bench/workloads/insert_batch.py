@@ -30,7 +30,7 @@ NUM_BATCHES = 4  # different ones that the writer goes round
 def contenders(size: Size, sampler: str, batch: int, layout: str) -> Iterator[Sequence[Contender | Trial | Absent]]:
     rng = np.random.default_rng(2)
     made = LAYOUTS[layout]
-    items = made.items(min(ITEMS, size.items))
+    items = max(batch, made.items(min(ITEMS, size.items)))
     batches = [made.stacked(batch, rng) for _ in range(NUM_BATCHES)]
     packed = rng.integers(0, 256, (NUM_BATCHES, batch * made.step_bytes), np.uint8)
     task = Task("insert stacked", items, layout, batch, exponent=0.0 if sampler == "uniform" else EXPONENT)
