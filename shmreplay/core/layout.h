@@ -294,7 +294,8 @@ enum SelectorKind : uint32_t { kFifo = 0, kLifo = 1, kUniform = 2, kPrioritized 
 enum Role : uint32_t { kSampler = 0, kRemover = 1 };
 enum Side : uint32_t { kInserts = 0, kSamples = 1 };
 enum OnFull : uint32_t { kOnFullEvict = 0, kOnFullWait = 1, kOnFullError = 2 };
-enum TableFlag : uint32_t { kResetting = 1, kDropped = 2, kPausedInserts = 4, kPausedSamples = 8 };
+// kStopping: the daemon saves a last checkpoint, so neither side is admitted; whoever adopts the arena clears it.
+enum TableFlag : uint32_t { kResetting = 1, kDropped = 2, kPausedInserts = 4, kPausedSamples = 8, kStopping = 16 };
 
 struct TreeLayout {            // 8-ary tree over a power-of-eight-padded row of leaves; level 0 = leaves
   uint32_t num_levels;
