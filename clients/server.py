@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from shmreplay.abandoned import remove_abandoned
+from shmreplay.checkpoint_directory import EMBEDDED_LABEL, find_checkpoints
 from shmreplay.clients.client import Client, check_tables, connect
 from shmreplay.errors import DaemonUnavailable, ShmReplayError
 from shmreplay.protocol import embedded_socket_path
@@ -36,7 +37,8 @@ class Server:
 
     Args:
         tables: created before this returns.
-        checkpoint_dir: where `client.checkpoint()` saves, and keeps the newest two. One directory a server.
+        checkpoint_dir: where `client.checkpoint()` saves, and keeps the newest two. One directory a server: while it
+            runs, no other one gets it.
         restore: a checkpoint, or a directory of which the newest whole one is taken. Its tables are there when this
             returns, and those of `tables` that are not in it. Keys given out before still name the same items.
         limiters: of restored tables: "checkpoint" keeps them as they were saved, "config" takes those of `tables`.
@@ -45,9 +47,11 @@ class Server:
         timeout_s: how long the daemon may take to start; creating the tables is not counted.
 
     Raises:
-        DaemonUnavailable: the daemon did not start; the text ends with what it said.
+        DaemonUnavailable: the daemon did not start, as when another one saves to `checkpoint_dir`; the text ends with
+            what it said.
         ShmReplayError, ValueError: the tables cannot be created. The daemon is stopped again.
-        CheckpointFailed: the checkpoint is damaged (then a DamagedCheckpoint), or there is none.
+        CheckpointFailed: the checkpoint is damaged (then a DamagedCheckpoint), or there is none (then a
+            FileNotFoundError, too).
         TypeError: `tables` is no list of Tables.
 
     Other processes reach it with `shmreplay.connect(server.address)` as long as this one lives. Forked children may use
@@ -73,6 +77,8 @@ class Server:
         self._finalizer = weakref.finalize(self, self._daemon.stop)
         self._daemon.end_with_interpreter(self._finalizer)
         try:
+            if checkpoint_dir is not None and restore is None:
+                _tell_of_checkpoints(checkpoint_dir)
             if tables or restore is not None:
                 with self.client() as client:
                     _fill(client, tables, restore, limiters)
@@ -130,6 +136,16 @@ def _fill(client: Client, tables: list[Table], restore: str | None, limiters: st
     missing = [table for table in tables if table.name not in restored]
     if missing:
         client.create_tables(missing)
+
+
+def _tell_of_checkpoints(directory: str) -> None:
+    """Somebody may have forgotten `restore`. The daemon removes none of those that are there."""
+    paths = find_checkpoints(directory, EMBEDDED_LABEL)
+    if paths:
+        logger.warning(
+            "%s holds %d checkpoints of sr.Server, and restore= was not given: starting without them; none of them is "
+            "removed", directory, len(paths),
+        )  # fmt: skip
 
 
 class _Daemon:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -15,8 +16,11 @@ from shmreplay.daemon.checkpoint import Checkpoints
 from shmreplay.daemon.reaper import ClientProcess, Session
 from shmreplay.daemon.registry import OnProgress, Registry
 from shmreplay.daemon.workers import Workers
+from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import Message, ProtocolError, package_version
 from shmreplay.tables import Table
+
+log = logging.getLogger("shmreplayd")
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,11 @@ class Commands:
         return Answer()
 
     async def _checkpoint(self, request: Message, caller: Caller) -> Answer:
-        return Answer({"path": await self._checkpoints.save(caller.on_progress)})
+        try:
+            return Answer({"path": await self._checkpoints.save(caller.on_progress)})
+        except (ShmReplayError, OSError) as error:
+            log.error("a checkpoint that %s asked for failed: %s", caller.peer, error)
+            raise
 
     async def _restore(self, request: Message, caller: Caller) -> Answer:
         if caller.peer.uid not in (os.geteuid(), 0):  # it reads a file of the caller's choice
@@ -180,7 +188,7 @@ class Commands:
             "clients": self._num_clients(),
             "processes": len(reaper.processes),
             "deaths": reaper.num_deaths,
-            "checkpoint": self._checkpoints.last,
+            "checkpoint": self._checkpoints.status(),
         }
         return Answer({"daemon": daemon, "arenas": arenas})
 

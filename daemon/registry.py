@@ -38,6 +38,7 @@ class Registry:
         self._arenas: dict[str, ManagedArena] = {}
         self._creations: dict[Creation, asyncio.Future[Any]] = {}
         self._is_closing = False
+        self.dropped: set[str] = set()  # tables that clients dropped
         self.reaper = Reaper(self._close_session)
 
     @property
@@ -172,7 +173,9 @@ class Registry:
             found = sorted(there & {table.name for table in arena.tables})
             if found or arena.arena in arenas:
                 what = f"table {found[0]!r}" if found else f"arena {arena.arena!r}"
-                raise ValueError(f"{what} is there already; drop it before it is restored from a checkpoint")
+                raise ValueError(
+                    f"{what} is there already; drop it (client.drop_table) before it is restored from a checkpoint"
+                )
 
     async def _restore(self, work: Restoration) -> None:
         """A task of its own, as a creation is."""
@@ -197,6 +200,7 @@ class Registry:
             self._warn_if_swappable(arena)
             num_live = self._adopt_sessions(arena)
             log.info("arena %r taken over with %d live sessions", arena.name, num_live)
+        await self.set_stopping(False)  # a daemon that was killed while it saved its last checkpoint had begun to stop
 
     def _adopt_sessions(self, arena: ManagedArena) -> int:
         num_live = 0
@@ -270,6 +274,7 @@ class Registry:
             others = ", ".join(repr(spec.name) for spec in arena.tables if spec.name != table)
             raise ShmReplayError(f"table {table!r} shares arena {arena.name!r} with {others} and cannot go alone")
         await self._remove(arena, timeout_s)
+        self.dropped.add(table)
         log.info("table %r dropped", table)
 
     async def _remove(self, arena: ManagedArena, timeout_s: float | None) -> None:
@@ -292,13 +297,29 @@ class Registry:
 
     # --- the end -------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Drops everything and gives the memory back, that of arenas that cannot be locked in time as well."""
+    async def stop_creating(self) -> None:
+        """Makes no new tables from now on."""
         self._is_closing = True
         for creation in self._creations:
             creation.is_cancelled = True
         if self._creations:
             await asyncio.wait(self._creations.values())
+
+    async def set_stopping(self, on: bool) -> None:
+        """Whether inserts and samples wait, for what they did now would be lost: in all tables where that differs."""
+        await asyncio.gather(*(self._set_stopping(arena, on) for arena in self.arenas))
+
+    async def _set_stopping(self, arena: ManagedArena, on: bool) -> None:
+        try:
+            if arena.is_usable():
+                await self._workers.run(_set_stopping, arena.native, on)
+        except (ShmReplayError, OSError, RuntimeError) as error:
+            log.warning("arena %r: inserts and samples could not be told to %s: %s", arena.name,
+                "wait" if on else "go on", error)  # fmt: skip
+
+    async def close(self) -> None:
+        """Drops everything and gives the memory back, that of arenas that cannot be locked in time as well."""
+        await self.stop_creating()
         self.reaper.close()
         log.info("dropping all tables: %d", sum(len(arena.tables) for arena in self.arenas))
         await asyncio.gather(*(self._close_arena(arena) for arena in self.arenas))
@@ -310,6 +331,13 @@ class Registry:
         except (ShmReplayError, OSError, RuntimeError) as error:
             log.warning("arena %r: its clients were not told that it ends: %s", arena.name, error)
         self._store.remove_arena(self._instance, arena.name)
+
+
+def _set_stopping(native: _core.Arena, on: bool) -> None:
+    for index in range(native.num_tables):
+        table = native.table(index)
+        if table.info()["is_stopping"] != on:
+            table.set_stopping(on, STOP_TIMEOUT_S)
 
 
 def _session_for(
@@ -325,7 +353,11 @@ def _session_for(
 def _check_same(existing: Table, wanted: Table) -> None:
     differences = existing.difference(wanted)
     if differences:
+        if all(text.startswith("rate_limiter:") for text in differences):
+            advice = f"change it with client.set_rate_limiter({wanted.name!r}, ...)"
+        else:
+            advice = "drop it first"
         raise ValueError(
-            f"table {wanted.name!r} exists with other specs: {'; '.join(differences)}; "
-            "drop it first, or use the specs it has"
+            f"table {wanted.name!r} exists with other specs: {'; '.join(differences)}; {advice}, or use the specs "
+            "it has"
         )

@@ -243,6 +243,6 @@ def test_tables_that_are_there_or_are_others_are_refused_before_anything_is_made
         servers.restoring.restore(path, limiters="mine")
     with pytest.raises(OSError, match="No such file"):
         servers.restoring.restore(path + ".gone")
-    with tempfile.TemporaryDirectory() as empty, pytest.raises(sr.CheckpointFailed, match="no whole checkpoint in"):
+    with tempfile.TemporaryDirectory() as empty, pytest.raises(sr.CheckpointFailed, match="there is no checkpoint in"):
         servers.restoring.restore(empty)
     assert servers.restoring.tables() == {}
