@@ -7,6 +7,7 @@ import grp
 import logging
 import os
 import pwd
+import select
 import socket
 import stat
 import struct
@@ -222,7 +223,12 @@ class Connection:
     # --- connecting ----------------------------------------------------------------------------------------------
 
     def _ensure_connected(self, line: _Line, deadline: Deadline) -> bool:
-        """True if it had to connect now."""
+        """True if it had to connect now.
+
+        A connection whose daemon has ended since is no use: a request that must not be repeated is not sent there.
+        """
+        if line.sock is not None and _has_ended(line.sock):
+            self._hang_up(line)
         if line.sock is not None:
             return False
         line.sock, line.hello = self._connect(deadline)
@@ -306,6 +312,13 @@ class Connection:
         line = self._own_line()
         with line.lock:
             self._hang_up(line)
+
+
+def _has_ended(sock: socket.socket) -> bool:
+    """Whether the other side has closed it. Between requests nothing else comes."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN | select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _owner_ids(sock: socket.socket, hello: Message) -> set[int]:

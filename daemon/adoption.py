@@ -48,7 +48,10 @@ class Adoption:
             log.error("arena %r is not taken over: %s; start with --discard to remove it", arena, reason)
             return
         log.warning("arena %r is removed (--discard): %s", arena, reason)
-        self._store.remove_arena(self._instance, arena)
+        try:
+            self._store.remove_arena(self._instance, arena)
+        except ShmReplayError as error:  # the others are not lost for it
+            log.error("arena %r is left alone: %s; remove it by hand", arena, error)
 
     def _adopt(self, arena: str, kinds: set[str]) -> ManagedArena:
         names = segment_names(self._instance, arena)

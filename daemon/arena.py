@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Sequence
 
 from shmreplay import _core
-from shmreplay.errors import SegmentFailed
+from shmreplay.errors import SegmentFailed, TableNotFound
 from shmreplay.tables import Table
 
 log = logging.getLogger("shmreplayd")
@@ -29,9 +30,15 @@ class ManagedArena:
         self.lock = asyncio.Lock()
         self.is_locked_in_memory = self.native.mlock_index()
         self.failure: str | None = None
+        self._is_closed = False
+        self._closing = threading.Lock()  # a descriptor that was closed may be another file's
 
     def is_usable(self) -> bool:
         """Whether the mapping may be touched: a segment truncated behind our back ends who touches it with SIGBUS."""
+        with self._closing:
+            return not self._is_closed and self._is_whole()
+
+    def _is_whole(self) -> bool:
         for kind, fd, size in zip(("index", "data"), self.fds, self.sizes, strict=True):
             found = os.fstat(fd).st_size
             if found != size and self.failure is None:
@@ -43,9 +50,12 @@ class ManagedArena:
         return self.failure is None
 
     def check_usable(self) -> None:
-        """Raises SegmentFailed if the mapping must not be touched."""
-        if not self.is_usable():
-            raise SegmentFailed(self.failure or "")
+        """Raises SegmentFailed if the mapping must not be touched, TableNotFound if the arena was dropped."""
+        if self.is_usable():
+            return
+        if self.failure is None:
+            raise TableNotFound(f"arena {self.name!r} was dropped a moment ago")
+        raise SegmentFailed(self.failure)
 
     def describe_wait(self) -> str:
         """What a call on this arena waits for."""
@@ -57,7 +67,8 @@ class ManagedArena:
     @property
     def is_unlinked(self) -> bool:
         """Whether somebody removed a name, as logind does with RemoveIPC=yes: a restarted daemon will not find it."""
-        return any(os.fstat(fd).st_nlink == 0 for fd in self.fds)
+        with self._closing:
+            return self._is_closed or any(os.fstat(fd).st_nlink == 0 for fd in self.fds)
 
     def duplicate_fds(self) -> list[int]:
         """Descriptors to send: duplicates, so that a drop while they wait for a slow client sends no other file."""
@@ -70,5 +81,7 @@ class ManagedArena:
 
     def close(self) -> None:
         """Closes the descriptors. The mapping ends with its last user: a thread may be reading its counters now."""
-        for fd in self.fds:
-            os.close(fd)
+        with self._closing:
+            self._is_closed = True
+            for fd in self.fds:
+                os.close(fd)

@@ -19,17 +19,23 @@ from shmreplay.daemon.directory_lock import lock_directory
 from shmreplay.daemon.keeping import Keeping
 from shmreplay.daemon.lock_file import LockFile
 from shmreplay.daemon.registry import OnProgress, Registry
+from shmreplay.daemon.restoration import GEOMETRY
 from shmreplay.daemon.saving import Saving
 from shmreplay.daemon.workers import Workers
-from shmreplay.errors import CheckpointFailed, CheckpointNotFound, DamagedCheckpoint, ShmReplayError
+from shmreplay.errors import (
+    CheckpointFailed,
+    CheckpointNotFound,
+    DamagedCheckpoint,
+    ShmReplayError,
+    TableClosed,
+    TableNotFound,
+)
 from shmreplay.host_memory import show_bytes
 from shmreplay.protocol import package_version
 from shmreplay.tables import Table, unpack_specs
 
 log = logging.getLogger("shmreplayd")
 
-# What a plan may choose otherwise in another version.
-GEOMETRY = ("chunk_steps", "num_chunks", "num_blocks", "block_bytes")
 LIMITERS = ("checkpoint", "config")  # whose settings a restored limiter has
 LOG_S = 10.0  # progress of a long one is logged so often
 EXPECTED = (ShmReplayError, OSError)  # what saving fails by; anything else is our own fault
@@ -195,11 +201,11 @@ class Checkpoints:
             writer = CheckpointWriter(fd)
             writer.write_plain(Kind.MANIFEST, _manifest(self._label, arenas))
             for number, arena in enumerate(arenas):
-                arena.check_usable()
-                self._current = Saving(arena, number)
-                if self._is_closing:
-                    self._current.cancel()
-                state = self._current.run(writer)
+                try:
+                    state = self._save(arena, number, writer)
+                except (TableClosed, TableNotFound) as error:
+                    text = f"no checkpoint was saved: arena {arena.name!r} was dropped meanwhile"
+                    raise CheckpointFailed(text) from error
                 for table in state["tables"]:
                     log.info(
                         "checkpoint: table %r at insert %d, %d items", table["name"], table["inserts"], table["size"]
@@ -217,6 +223,13 @@ class Checkpoints:
                 log.info("checkpoint %s removed: the newest %d are kept", removed, self._options.keep)
         except (CheckpointFailed, OSError) as error:
             log.warning("checkpoints before %s stay: %s", path, error)
+
+    def _save(self, arena: ManagedArena, number: int, writer: CheckpointWriter) -> dict[str, Any]:
+        arena.check_usable()
+        self._current = Saving(arena, number)
+        if self._is_closing:
+            self._current.cancel()
+        return self._current.run(writer)
 
     async def restore(
         self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
@@ -342,8 +355,8 @@ class Checkpoints:
             reason = str(error) or type(error).__name__
             log.error("no checkpoint was saved at the stop: %s", reason, exc_info=not isinstance(error, EXPECTED))
             raise CheckpointFailed(
-                f"no checkpoint was saved at the stop ({reason}), so no table was dropped: all stay in shared memory, "
-                "and the next daemon of this instance takes them over"
+                "no checkpoint was saved at the stop, so the tables stay in shared memory; the next shmreplayd of this "
+                "instance takes them over"
             ) from error
 
 
@@ -364,6 +377,6 @@ def _arena_entry(arena: ManagedArena) -> dict[str, Any]:
     return {
         "name": arena.name,
         "specs": arena.native.specs,
-        "geometry": {name: stats[name] for name in GEOMETRY if name in stats},
+        "geometry": {name: stats[name] for name in GEOMETRY},
         "bytes": sum(arena.sizes),
     }

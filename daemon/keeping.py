@@ -71,7 +71,7 @@ class Keeping:
     def comes_from(self, path: str, tables: Iterable[str]) -> None:
         """This whole checkpoint was restored: it and those before it are this daemon's to remove."""
         path = os.path.abspath(path)
-        if os.path.dirname(path) == self._directory.path:
+        if path in self._directory.checkpoints():
             self._strange = {strange for strange in self._strange if strange > path}
             self._remember(path, tables)
 

@@ -101,7 +101,7 @@ class Registry:
     async def _create(self, creation: Creation) -> ManagedArena:
         """A task of its own: it ends, and its arena is registered, even if the client that asked has gone."""
         try:
-            arena = await self._workers.run(creation.run, lambda: self._promised(creation))
+            arena = await self._workers.run(creation.run, lambda: self._promised([creation]))
             self._arenas[arena.name] = arena
         finally:
             del self._creations[creation]
@@ -116,10 +116,8 @@ class Registry:
                 return creation
         return None
 
-    def _promised(self, but: Creation) -> int:
-        return self._promised_but([but])
-
-    def _promised_but(self, but: Sequence[Creation]) -> int:
+    def _promised(self, but: Sequence[Creation]) -> int:
+        """Bytes that creations under way will still take, those of `but` left out."""
         return sum(creation.missing_bytes for creation in list(self._creations) if creation not in but)
 
     def _is_there(self, name: str, tables: list[Table]) -> bool:
@@ -179,7 +177,7 @@ class Registry:
 
     async def _restore(self, work: Restoration) -> None:
         """A task of its own, as a creation is."""
-        future = asyncio.ensure_future(self._workers.run(work.run, lambda: self._promised_but(work.arenas)))
+        future = asyncio.ensure_future(self._workers.run(work.run, lambda: self._promised(work.arenas)))
         for creation in work.arenas:
             self._creations[creation] = future
         try:
@@ -330,7 +328,10 @@ class Registry:
                 await self._workers.run(arena.native.drop, STOP_TIMEOUT_S)
         except (ShmReplayError, OSError, RuntimeError) as error:
             log.warning("arena %r: its clients were not told that it ends: %s", arena.name, error)
-        self._store.remove_arena(self._instance, arena.name)
+        try:
+            self._store.remove_arena(self._instance, arena.name)
+        except ShmReplayError as error:  # the others are given back all the same
+            log.error("arena %r: its memory was not given back: %s", arena.name, error)
 
 
 def _set_stopping(native: _core.Arena, on: bool) -> None:

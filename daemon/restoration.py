@@ -13,12 +13,17 @@ from shmreplay import _core
 from shmreplay.checkpoint_file import RECORDS, CheckpointReader, Kind, Section
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.daemon.creation import Creation
-from shmreplay.errors import DamagedCheckpoint, ShmReplayError
+from shmreplay.errors import DamagedCheckpoint, SegmentFailed, ShmReplayError
 from shmreplay.plan import plan
-from shmreplay.segments import SegmentStore
+from shmreplay.segments import SegmentStore, check_name
 from shmreplay.tables import Table, pack_specs, unpack_specs
 
 log = logging.getLogger("shmreplayd")
+
+# What a plan may choose otherwise in another version.
+GEOMETRY = ("chunk_steps", "num_chunks", "num_blocks", "block_bytes")
+# What words raise that are not those of an arena, with checksums that are right all the same.
+_MALFORMED = (LookupError, TypeError, ValueError, RuntimeError, SegmentFailed)
 
 
 class RestoredArena(Creation):
@@ -99,18 +104,35 @@ class Restoration:
         self._done_bytes = 0
         self.notes: list[str] = []  # what is not as the caller asked for, or not as it was
         self.arenas = [
-            RestoredArena(store, instance, name, self._tables_of(specs), geometry, group_id)
+            self._arena(store, instance, name, self._tables_of(specs), geometry, group_id)
             for name, specs, geometry in self._entries()
         ]
 
     def _entries(self) -> list[tuple[str, Sequence[Table], Mapping[str, int]]]:
+        entries: list[tuple[str, Sequence[Table], Mapping[str, int]]]
         try:
-            return [
-                (str(entry["name"]), unpack_specs(entry["specs"]), entry["geometry"])
+            entries = [
+                (check_name("arena", entry["name"]), unpack_specs(entry["specs"]), entry["geometry"])
                 for entry in self._reader.manifest["arenas"]
             ]
         except (KeyError, TypeError, ValueError, ShmReplayError) as error:
             raise self._reader.damaged(f"its arenas cannot be read: {error}") from error
+        for names in ([name for name, _, _ in entries], [table.name for _, tables, _ in entries for table in tables]):
+            if len(set(names)) < len(names):
+                raise self._reader.damaged(f"its arenas cannot be read: a name comes twice in {', '.join(names)}")
+        return entries
+
+    def _arena(
+        self, store: SegmentStore, instance: str, name: str, tables: Sequence[Table], geometry: Mapping[str, int],
+        group_id: int | None,
+    ) -> RestoredArena:  # fmt: skip
+        try:
+            if not set(geometry) <= set(GEOMETRY):
+                raise ValueError(f"it has {', '.join(map(repr, geometry))}, expected {', '.join(map(repr, GEOMETRY))}")
+            return RestoredArena(store, instance, name, tables, geometry, group_id)
+        except _MALFORMED as error:
+            text = f"the geometry {geometry!r:.200} of arena {name!r} fits nothing: {error}"
+            raise self._reader.damaged(text) from error
 
     def _tables_of(self, saved: Sequence[Table]) -> list[Table]:
         """The tables to make: as saved, or with the limiter asked for."""
@@ -170,20 +192,29 @@ class Restoration:
         state = self._reader.plain(section)
         restorer = arena.begin(promised_bytes)
         try:
+            self._check_names(arena, state["tables"])
             restorer.set_state(state)
             while (section := self._next(number)).kind is not Kind.ARENA_END:
                 if arena.is_cancelled:
                     raise ShmReplayError(f"{self._reader.path} was not restored: the daemon is stopping")
                 if section.kind < RECORDS:
                     raise self._reader.damaged("expected records of the arena")
+                if section.kind in (Kind.ITEMS, Kind.FREE_SLOTS) and section.table >= len(arena.tables):
+                    raise self._reader.damaged(f"it is of table {section.table}, but there are {len(arena.tables)}")
                 restorer.put(section.kind - RECORDS, section.table, section.payload)
             restorer.finish(None)
+            for index, words in enumerate(state["tables"]):
+                self._settle(arena, index, words)
         except DamagedCheckpoint as error:
             raise error if self._reader.path in str(error) else self._reader.damaged(str(error)) from None
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise self._reader.damaged(f"its words are not those of an arena: {error}") from error
-        for index, words in enumerate(state["tables"]):
-            self._settle(arena, index, words)
+        except _MALFORMED as error:
+            raise self._reader.damaged(f"its words are not those of an arena: {error!r}") from error
+
+    def _check_names(self, arena: RestoredArena, words: Sequence[Mapping[str, Any]]) -> None:
+        """Whether the state tells of the tables that the manifest has."""
+        found, expected = [table["name"] for table in words], [table.name for table in arena.tables]
+        if found != expected:
+            raise self._reader.damaged(f"it tells of tables {found!r:.200}, the manifest of {expected!r:.200}")
 
     def _next(self, arena: int) -> Section:
         section = self._reader.next()

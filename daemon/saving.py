@@ -19,13 +19,14 @@ import numpy as np
 from shmreplay import _core
 from shmreplay.checkpoint_file import RECORDS, SLICE_BYTES, Bytes, CheckpointWriter, Kind
 from shmreplay.daemon.arena import ManagedArena
-from shmreplay.errors import CheckpointFailed
+from shmreplay.errors import CheckpointFailed, ShmReplayError
 from shmreplay.host_memory import check_memory, show_bytes
 
 NUM_SLICES = 11  # 44 MiB: with what else is needed, 64 MiB beside the copy of the index suffice
 OTHER_BYTES = 64 * 2**20  # what a checkpoint takes beside the copy of the index
 LOCK_TIMEOUT_S = 30.0  # for an arena whose lock holder is stopped
 CALL_TIMEOUT_S = 10.0  # to give the session back
+_END = 4  # the core's last part
 
 
 class Saving:
@@ -48,9 +49,16 @@ class Saving:
     def describe(self) -> str:
         """How far it is, for the client that waits."""
         if not self._total_bytes:
-            return f"checkpoint of arena {self.arena.name!r}: copying its index"
+            holder = self._lock_holder()
+            held = f"; its lock is held by process {holder}" if holder else ""
+            return f"checkpoint of arena {self.arena.name!r}: copying its index{held}"
         done, total = show_bytes(self._done_bytes), show_bytes(self._total_bytes)
         return f"checkpoint of arena {self.arena.name!r}: {done} of {total} written"
+
+    def _lock_holder(self) -> int | None:
+        """The process that has the arena's lock at this moment."""
+        holder = self.arena.native.lock_holder() if self.arena.is_usable() else None
+        return holder["pid"] if isinstance(holder, dict) else None
 
     def run(self, writer: CheckpointWriter) -> dict[str, Any]:
         """Writes the arena's sections, and returns its counters at the instant that they show.
@@ -63,7 +71,16 @@ class Saving:
         check_memory(native.stats()["index_bytes"] + OTHER_BYTES, purpose)
         save = _core.CheckpointSave(native)
         pid = os.getpid()
-        index, generation = native.open_session(pid, _core.process_start_time(pid), LOCK_TIMEOUT_S)
+        try:
+            index, generation = native.open_session(pid, _core.process_start_time(pid), LOCK_TIMEOUT_S)
+        except ShmReplayError as error:
+            holder = self._lock_holder()
+            if holder is None:
+                raise
+            raise CheckpointFailed(
+                f"no checkpoint was saved: process {holder} holds the lock of arena {self.arena.name!r} ({error}); "
+                "let it go on (SIGCONT), or kill it"
+            ) from error
         try:
             if save.take(index, generation, LOCK_TIMEOUT_S):
                 raise CheckpointFailed(f"arena {self.arena.name!r}: another checkpoint of it is being saved")
@@ -134,6 +151,3 @@ class Saving:
             f"In {seconds:.2f} s they took {show_bytes(taken)} of chunks, and the disk {show_bytes(self._done_bytes)}; "
             "use a faster disk, raise capacity_steps, or pause inserts meanwhile: client.pause(table, samples=False)"
         )
-
-
-_END = 4  # the core's last part

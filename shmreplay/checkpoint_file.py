@@ -152,7 +152,10 @@ class CheckpointReader:
             )
 
     def _read_manifest(self) -> dict[str, Any]:
-        manifest = self.plain(self.next())
+        section = self.next()
+        if section.kind is not Kind.MANIFEST:
+            raise self.damaged("expected the manifest")
+        manifest = self.plain(section)
         if not isinstance(manifest.get("arenas"), list):
             raise self.damaged("it has no list of arenas")
         return manifest

@@ -21,7 +21,7 @@ import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import msgpack
 
@@ -48,6 +48,7 @@ _PLAIN_ERRORS = (ValueError, TypeError, PermissionError, OSError)
 _LIMITS: dict[str, Any] = {"max_array_len": MAX_VALUES, "max_map_len": MAX_VALUES}
 
 Message = dict[str, Any]
+Container = TypeVar("Container", list[Any], dict[Any, Any])
 
 
 class ProtocolError(ShmReplayError):
@@ -75,8 +76,17 @@ def body_length(header: bytes, limit: int = MAX_MESSAGE_BYTES) -> int:
 
 def unpack(body: bytes) -> Message:
     """Decodes one message body. Raises ProtocolError on anything but a map of plain values with str keys."""
+    count = _ValueCount()
     try:
-        message = msgpack.unpackb(body, raw=False, strict_map_key=True, ext_hook=_refuse_extension, **_LIMITS)
+        message = msgpack.unpackb(
+            body,
+            raw=False,
+            strict_map_key=True,
+            ext_hook=_refuse_extension,
+            list_hook=count.add,
+            object_hook=count.add,
+            **_LIMITS,
+        )
     except ProtocolError:
         raise
     except (ValueError, TypeError, msgpack.UnpackException) as error:
@@ -88,6 +98,20 @@ def unpack(body: bytes) -> Message:
     return message
 
 
+class _ValueCount:
+    """Ends the decoding of a message that unfolds into too many objects, before they are all there."""
+
+    def __init__(self) -> None:
+        self._num_values = 1
+
+    def add(self, container: Container) -> Container:
+        """Counts the values in a list or map that is whole. Raises ProtocolError once there are too many."""
+        self._num_values += len(container)
+        if self._num_values > MAX_VALUES:
+            raise ProtocolError(f"a message of more than {MAX_VALUES} values")
+        return container
+
+
 def _refuse_extension(code: int, data: bytes) -> NoReturn:
     raise ProtocolError(f"extension type {code} in a message; none is used by this protocol")
 
@@ -95,7 +119,6 @@ def _refuse_extension(code: int, data: bytes) -> NoReturn:
 def _check_plain(message: Message) -> None:
     """Walks the message with a stack of its own, so that nesting costs no recursion."""
     pending: list[tuple[object, int]] = [(message, 1)]
-    num_values = 1
     while pending:
         value, depth = pending.pop()
         if isinstance(value, dict):
@@ -111,9 +134,6 @@ def _check_plain(message: Message) -> None:
             raise ProtocolError(f"a value of type {type(value).__name__}; messages hold plain values only")
         if depth > MAX_NESTING:
             raise ProtocolError(f"a message nested deeper than {MAX_NESTING} levels")
-        num_values += len(children)
-        if num_values > MAX_VALUES:
-            raise ProtocolError(f"a message of more than {MAX_VALUES} values")
         pending.extend((child, depth + 1) for child in children)
 
 

@@ -103,7 +103,10 @@ class SegmentStore:
         return os.open(self.path(name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def unlink(self, name: str) -> bool:
-        """Removes a segment's name; False if there was none. Those who have mapped it keep what they have."""
+        """Removes a segment's name; False if there was none. Those who have mapped it keep what they have.
+
+        Raises ShmReplayError if it is not to be removed: a directory, or another user's file.
+        """
         try:
             if self._is_posix:
                 posix_ipc.unlink_shared_memory(f"/{name}")
@@ -111,14 +114,21 @@ class SegmentStore:
                 os.unlink(self.path(name))
         except (posix_ipc.ExistentialError, FileNotFoundError):
             return False
+        except (posix_ipc.Error, OSError) as error:
+            raise ShmReplayError(f"segment {self.path(name)} cannot be removed: {error}") from error
         return True
 
     def arenas(self, instance: str) -> dict[str, set[str]]:
-        """The arenas of an instance that have left files here, each with the kinds found: `index`, `data`."""
+        """The arenas of an instance that have left files here, each with the kinds found: `index`, `data`.
+
+        A file whose arena would have a name that none can have is somebody else's.
+        """
         found: dict[str, set[str]] = {}
         for file_name in os.listdir(self.directory):
             parts = file_name.split(".")
-            if len(parts) == 4 and parts[0] == _PREFIX and parts[1] == instance and parts[3] in ("index", "data"):
+            if len(parts) != 4 or parts[:2] != [_PREFIX, instance] or not _NAME.fullmatch(parts[2]):
+                continue
+            if parts[3] in ("index", "data"):
                 found.setdefault(parts[2], set()).add(parts[3])
         return found
 

@@ -50,6 +50,7 @@ inline constexpr uint32_t kMaxItemChunks = 192;   // chunks one item may span: i
 inline constexpr uint32_t kGroup = 16;            // draws, updates or deletions a hold
 inline constexpr uint32_t kMaxTables = 64;        // a hold notes the tables it touched in one 64-bit mask
 inline constexpr uint32_t kMaxOutputs = 256;      // leaves of an item's structure
+inline constexpr uint32_t kMaxRows = 1u << 28;    // that a batch may show of an item: no slice reaches further
 inline constexpr uint32_t kPatternBytes = 4096;
 inline constexpr uint32_t kMaxColumns = 125;      // a pattern that shows each of them whole fits its record
 inline constexpr int kMaxTreeLevels = 12;         // 8^11 leaves and the top line

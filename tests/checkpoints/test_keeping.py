@@ -170,3 +170,14 @@ def test_old_checkpoints_are_not_read_while_the_daemon_stops(make_daemon: StartD
         keeping.remove_old((), lambda: True)
     assert existing(paths) == [True, True]
     assert keeping.remove_old((), lambda: False) == [paths[0]]
+
+
+def test_what_was_restored_of_another_label_makes_none_of_ours_removable(tmp_path: pathlib.Path) -> None:
+    own, others = (tmp_path / f"shmreplay.{label}.20260101T000000000000Z.checkpoint" for label in ("b", "z"))
+    own.write_bytes(b"")
+    others.write_bytes(b"")
+    keeping = Keeping(CheckpointDirectory(str(tmp_path), "b"), 1)
+    keeping.comes_from(str(others), ["a"])
+    assert keeping.strangers == [str(own)]
+    keeping.comes_from(str(own), ["a"])
+    assert keeping.strangers == []

@@ -37,7 +37,7 @@ def servers() -> Iterator[Servers]:
     with (
         tempfile.TemporaryDirectory() as directory,
         sr.Server(checkpoint_dir=directory) as first,
-        sr.Server(checkpoint_dir=directory) as second,
+        sr.Server() as second,
         first.client() as saving,
         second.client() as restoring,
     ):

@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -160,6 +162,65 @@ sys.exit(main.main())
     assert verify(find_checkpoints(directory)[0])["states"][0]["tables"][0]["size"] == 10
 
 
+def test_a_daemon_without_tables_saves_nothing_over_those_of_the_last_one(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    """As after a reboot, when it is started without --restore."""
+    directory = str(tmp_path / "saved")
+    daemon = make_daemon().start("--checkpoint-dir", directory)
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        path = client.checkpoint()
+    assert daemon.stop() == 0
+    source = """
+import asyncio, sys
+from shmreplay.daemon import main
+sleep, turns = asyncio.sleep, []
+async def counted(seconds):
+    turns.append(seconds)
+    if len(turns) == 6:
+        print("six intervals are over", file=sys.stderr)
+    await sleep(seconds)
+asyncio.sleep = counted
+sys.exit(main.main())
+"""
+    daemon.start("--checkpoint-dir", directory, "--checkpoint-interval", "0.01", source=source)
+    eventually(lambda: "six intervals are over" in daemon.log())
+    assert find_checkpoints(directory) == [path]
+    assert daemon.stop() == 0
+
+
+def test_a_table_that_is_dropped_before_its_turn_ends_the_checkpoint(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    source = """
+import os, sys
+from shmreplay.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.daemon import main
+real = CheckpointWriter.write
+def write(self, kind, *rest):
+    if kind is Kind.ARENA:
+        open(os.environ["SHMREPLAY_TEST_GATE"], "rb").read()
+    real(self, kind, *rest)
+CheckpointWriter.write = write
+sys.exit(main.main())
+"""
+    gate, directory = tmp_path / "gate", tmp_path / "saved"
+    os.mkfifo(gate)
+    flags = ("--checkpoint-dir", str(directory))
+    daemon = make_daemon().start(*flags, source=source, env={**os.environ, "SHMREPLAY_TEST_GATE": str(gate)})
+    with daemon.connect() as client, daemon.connect() as saver, ThreadPoolExecutor(1) as pool:
+        client.create_tables([table("a"), table("b")])
+        saving = pool.submit(saver.checkpoint)
+        with gate.open("wb"):  # until then the daemon is at the first of the two
+            client.drop_table("b")
+        with pytest.raises(sr.CheckpointFailed, match="no checkpoint was saved: arena 'b' was dropped meanwhile"):
+            saving.result()
+        assert find_checkpoints(str(directory)) == []
+        assert not [name for name in os.listdir(directory) if name.endswith(PARTIAL)]
+        assert sorted(client.stats()["arenas"]) == ["a"]
+
+
 def test_the_interval_goes_on_whatever_a_checkpoint_failed_by(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
     source = """
 import sys
@@ -181,6 +242,28 @@ sys.exit(main.main())
     assert daemon.stop() == 0
     assert "ERROR no checkpoint was saved\nTraceback" in daemon.log()
     assert "MemoryError: no memory for a slice" in daemon.log()
+
+
+def test_tables_stay_in_shared_memory_whose_last_checkpoint_failed(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    """A disk that is full just then must not cost what nobody saved."""
+    flags = ("--checkpoint-dir", str(tmp_path / "saved"), "--checkpoint-at-stop", "--restore")
+    daemon = make_daemon().start(*flags)
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        client.checkpoint()
+        client.table("a").insert_batch(rows(900))
+        before = facts(client.table("a"))
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))  # room for the log
+    assert daemon.stop() == 1
+    assert "ERROR no checkpoint was saved at the stop: [Errno 27] no checkpoint can be written to" in daemon.log()
+    assert "so the tables stay in shared memory; the next shmreplayd of this instance takes them over" in daemon.log()
+    daemon.start(*flags)
+    with daemon.connect() as client:
+        assert facts(client.table("a")) == before
+    assert daemon.stop() == 0
+    assert daemon.segments() == {}
 
 
 def test_a_daemon_begins_with_a_whole_checkpoint_of_its_own_or_not_at_all(

@@ -154,6 +154,31 @@ def test_segments_that_do_not_fit_are_named_and_left_alone_until_discard(killed:
         client.create_tables([table()])
 
 
+@pytest.mark.parametrize("name", ["a b", "é", "", "x" * 70, "\udcff"])
+def test_a_file_whose_name_no_arena_can_have_keeps_no_daemon_from_its_tables(killed: DaemonProcess, name: str) -> None:
+    """Anybody may put such a thing into /dev/shm."""
+    path = killed.store.path(f"shmreplay.{killed.instance}.{name}.index")
+    with open(path, "wb"):
+        killed.start()
+    with killed.connect() as client:
+        assert list(client.tables()) == ["replay"]
+    assert killed.stop() == 0
+    assert os.path.exists(path)
+
+
+def test_what_discard_cannot_remove_is_named_and_the_others_are_taken_over(killed: DaemonProcess) -> None:
+    path = killed.store.path(f"shmreplay.{killed.instance}.other.data")
+    os.mkdir(path)
+    try:
+        killed.start("--discard")
+        reason = f"arena 'other' is left alone: segment {path} cannot be removed: [Errno 21] Is a directory"
+        assert reason in killed.log()
+        with killed.connect() as client:
+            assert list(client.tables()) == ["replay"]
+    finally:
+        os.rmdir(path)
+
+
 def test_a_segment_open_to_everybody_is_not_adopted(killed: DaemonProcess) -> None:
     os.chmod(killed.store.path(f"shmreplay.{killed.instance}.replay.data"), 0o666)
     killed.start()

@@ -71,6 +71,22 @@ def test_a_request_that_changes_something_is_not_repeated(make_daemon: StartDaem
         assert list(client.tables()) == ["replay"]
 
 
+@pytest.mark.crash
+def test_a_request_that_changes_something_goes_to_the_daemon_of_now_and_not_to_the_dead_one(
+    daemon: DaemonProcess,
+) -> None:
+    with daemon.connect() as client:
+        client.create_tables([table()])
+        daemon.kill()
+        daemon.start()
+        client.drop_table("replay")
+        assert client.tables() == {}
+        daemon.kill()
+        daemon.start()
+        client.shutdown()
+        assert daemon.wait() == 0
+
+
 def act(client: sr.Client) -> Work:
     def work(pipe: Any) -> None:
         handle = client.table("replay")

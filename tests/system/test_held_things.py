@@ -3,6 +3,7 @@
 import concurrent.futures
 import logging
 import os
+import pathlib
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -232,3 +233,32 @@ def test_a_daemon_starts_beside_a_stopped_holder_and_serves_the_other_arenas(sce
     child.signal(signal.SIGCONT)
     table.insert(step(2), timeout_s=WAIT_S)
     child.kill()
+
+
+@pytest.mark.crash
+def test_a_checkpoint_says_which_stopped_process_it_waits_for_and_keeps_the_tables_at_the_stop(
+    scene: Scene, fork: Fork, tmp_path: pathlib.Path
+) -> None:
+    source = """
+import sys
+from shmreplay.daemon import main, saving
+saving.LOCK_TIMEOUT_S = 2.5
+sys.exit(main.main())
+"""
+    table = scene.table(20_000)
+    table.insert_batch(steps(np.arange(20_000)))
+    child = fork(look_for_ever(table))
+    child.receive()
+    scene.daemon.kill()
+    scene.daemon.start("--checkpoint-dir", str(tmp_path), "--checkpoint-at-stop", source=source)
+    stop_in_a_hold(child, table)
+    told: list[str] = []
+    reason = f"process {child.pid} holds the lock of arena 'replay' .* let it go on .SIGCONT., or kill it"
+    with pytest.raises(sr.CheckpointFailed, match=reason):
+        scene.client.checkpoint(on_progress=told.append)
+    assert f"its lock is held by process {child.pid}" in told[-1]
+    assert scene.daemon.stop() == 1
+    child.signal(signal.SIGCONT)
+    child.kill()
+    scene.daemon.start()
+    assert len(table) == 20_000

@@ -5,6 +5,7 @@ import re
 import socket
 import struct
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -100,6 +101,23 @@ def test_a_message_of_too_many_values_is_refused_before_it_fills_memory() -> Non
         unpack(many)
     with pytest.raises(ProtocolError, match="exceeds max_array_len"):
         unpack(body({"a": [0] * (2**20 + 1)}))
+
+
+def test_decoding_ends_at_the_value_too_many_and_not_behind_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty map is one byte on the wire and 64 in memory: 16 MiB of them would be a gigabyte."""
+    many = body({"a": [[{}] * 1000] * 100})
+    tracemalloc.start()
+    try:
+        whole = unpack(many)
+        taken = tracemalloc.get_traced_memory()[1]
+        del whole
+        monkeypatch.setattr(protocol, "MAX_VALUES", 1000)
+        tracemalloc.reset_peak()
+        with pytest.raises(ProtocolError, match="more than 1000 values"):
+            unpack(many)
+        assert tracemalloc.get_traced_memory()[1] < taken / 10
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_header_above_the_limit_is_refused_with_both_numbers() -> None:
