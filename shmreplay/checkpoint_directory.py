@@ -55,7 +55,7 @@ class CheckpointDirectory:
             with contextlib.suppress(FileNotFoundError):
                 # Where it was made, which may have another name by now.
                 os.unlink(os.path.basename(temporary), dir_fd=directory)
-            if isinstance(error, OSError) and error.filename is None:  # of a write, on a full disk for one
+            if isinstance(error, OSError) and error.errno and not error.filename:  # of a write, on a full disk for one
                 text = f"no checkpoint can be written to {self.path}: {error.strerror}"
                 raise OSError(error.errno, text) from error
             raise
