@@ -223,6 +223,8 @@ class Connection:
 
     def _ensure_connected(self, line: _Line, deadline: Deadline) -> bool:
         """True if it had to connect now."""
+        if line.sock is not None and _has_hung_up(line.sock):  # not even what is not repeatable need fail by that
+            self._hang_up(line)
         if line.sock is not None:
             return False
         line.sock, line.hello = self._connect(deadline)
@@ -306,6 +308,17 @@ class Connection:
         line = self._own_line()
         with line.lock:
             self._hang_up(line)
+
+
+def _has_hung_up(sock: socket.socket) -> bool:
+    """Whether the daemon at the other end is gone: it says nothing before it is asked."""
+    sock.setblocking(False)
+    try:
+        return not sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def _owner_ids(sock: socket.socket, hello: Message) -> set[int]:
