@@ -124,6 +124,7 @@ Status CheckpointSave::fill(char* buffer, uint64_t room, const Wait& wait, Slice
       if (slot_ < arena_.table(table_).capacity) break;
       part_ = Part::kFreeSlots;
       free_ = this->table(table_).free_item.get();
+      num_free_slots_ = 0;
       break;
     case Part::kFreeSlots:
       slice.bytes = fill_free_slots(buffer, room, table_);
@@ -184,7 +185,7 @@ bool CheckpointSave::next_piece_chunk(const Wait& wait, Status& status) {
   }
   for (uint64_t n = 0; copying_ == kNone && in_order_ != kNone; in_order_ = chunk(in_order_).age.get().next) {
     if (++n > rows_.size()) corrupt("the list of used chunks does not end");
-    if (rows_.at(in_order_) > 0 && !is_copied_[in_order_]) copying_ = in_order_;
+    if (saved_rows(in_order_) > 0 && !is_copied_[in_order_]) copying_ = in_order_;
   }
   if (copying_ == kNone) return false;
   is_copied_[copying_] = true;
@@ -296,6 +297,7 @@ uint64_t CheckpointSave::fill_free_slots(char* buffer, uint64_t room, uint32_t t
     SavedRun run{free_ - static_cast<uint32_t>(t.item_base), 0};
     for (uint32_t next = free_; next == free_; ++run.count) {
       if (free_ < t.item_base || free_ - t.item_base >= t.capacity) corrupt("the list of free slots leaves its table");
+      if (++num_free_slots_ > t.capacity) corrupt("the list of free slots does not end");
       next = free_ + 1;
       free_ = links[free_].order.get().next;
     }

@@ -14,6 +14,7 @@
 // whose blocks the copy of the index says are the chunk's: a cell that was never written leads to others, and has none.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "checkpoint_records.h"
@@ -55,6 +56,10 @@ class CheckpointSave {
   uint64_t next_stream_serial() const noexcept { return next_stream_serial_; }
   const TableRecord& table(uint32_t i) const { return at<TableRecord>(arena_.offsets().tables)[i]; }
   const PatternRecord& pattern(uint32_t i) const { return at<PatternRecord>(arena_.offsets().patterns)[i]; }
+  std::string_view blob(const PatternRecord& p) const {
+    if (p.blob_bytes.get() > kPatternWords * 8) corrupt("a pattern's size");
+    return {reinterpret_cast<const char*>(p.blob), p.blob_bytes.get()};
+  }
   const Arena& arena() const noexcept { return arena_; }
 
  private:
@@ -80,7 +85,11 @@ class CheckpointSave {
   uint64_t fill_items(char* buffer, uint64_t room, uint32_t table);
   uint64_t fill_free_slots(char* buffer, uint64_t room, uint32_t table);
   uint64_t fill_chunks(char* buffer, uint64_t room);
-  uint32_t saved_neighbour(uint32_t c) const { return c != kNone && rows_.at(c) > 0 ? c : kNone; }
+  uint32_t saved_rows(uint32_t c) const {
+    if (c >= rows_.size()) corrupt("chunk index");
+    return rows_[c];
+  }
+  uint32_t saved_neighbour(uint32_t c) const { return c != kNone && saved_rows(c) > 0 ? c : kNone; }
 
   static constexpr uint32_t kWanted = 64;         // chunks found at once
 
@@ -106,7 +115,7 @@ class CheckpointSave {
   bool looked_ = false;                           // for wanted ones, in this fill()
   TouchedData touched_;
   uint32_t table_ = 0, slot_ = 0;
-  uint32_t free_ = kNone;                         // the next free item
+  uint32_t free_ = kNone, num_free_slots_ = 0;    // the next free item; those before it
 };
 
 }  // namespace shmreplay

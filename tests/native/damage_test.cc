@@ -1,4 +1,5 @@
 // Kinds of damage that would hang a call or lead it out of bounds if the word were trusted, one by one. flips_test.cc hunts for more.
+#include "checkpoint_fixture.h"
 #include "chunk_pool.h"
 #include "fixtures.h"
 #include "leases.h"
@@ -143,6 +144,36 @@ TEST(an_order_list_that_names_an_item_of_another_table_is_reported) {
   fill(w, actor);
   poke(w.table(1).record->order, {0, 0});
   CHECK(is_reported([&] { CHECK_EQ(reset_table(w.arena, w.table(1), kNow), Status::kOk); }));
+}
+
+TEST(a_list_of_free_slots_that_leads_back_into_itself_does_not_keep_a_checkpoint_going) {
+  World w(two_tables());
+  Actor actor(w.arena, w.table(0), 4);
+  fill(w, actor);
+  const uint32_t free = w.table(0).record->free_item.get();
+  poke(w.arena.links(free).order, {kNone, free});
+  CHECK(is_reported([&] { save_arena(w.arena); }));
+}
+
+TEST(a_checkpoint_reports_a_chunk_that_there_is_not) {
+  World w(two_tables());
+  Actor actor(w.arena, w.table(0), 4);
+  fill(w, actor);
+  ChunkRecord& oldest = w.arena.chunk(w.arena.state().used_chunks.get().head);
+  const Link age = oldest.age.get(), stream = oldest.stream.get();
+  poke(oldest.age, {age.prev, age.next + 8192});
+  CHECK(is_reported([&] { save_arena(w.arena); }));
+  poke(oldest.age, age);
+  poke(oldest.stream, {stream.prev + 8192, stream.next});
+  CHECK(is_reported([&] { save_arena(w.arena); }));
+}
+
+TEST(a_checkpoint_reports_a_pattern_that_is_larger_than_its_record) {
+  World w(two_tables());
+  Actor actor(w.arena, w.table(0), 4);
+  fill(w, actor);
+  poke(w.arena.pattern(actor.span.record).blob_bytes, 1u << 30);
+  CHECK(is_reported([&] { save_arena(w.arena); }));
 }
 
 }  // namespace shmreplay::test
