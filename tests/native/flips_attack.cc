@@ -125,9 +125,9 @@ void Attack::create(uint32_t t) {
     if (steps == 0) return;
     const std::string brought = item_value(serial_);
     BlockRef values = kNoValue;
-    if (writer.bring_values(writer.first_of(steps), brought.data(), brought.size(), kNow, values) != Status::kOk) return;
+    if (writer.bring_values(first_of(writer, steps), brought.data(), brought.size(), kNow, values) != Status::kOk) return;
     int64_t key = 0;
-    const Status s = writer.create_item(arena_.table(t), length % 2 == 0 ? span : uneven, steps, length, kNow, key, values);
+    const Status s = create_item(writer, arena_.table(t), length % 2 == 0 ? span : uneven, steps, length, kNow, key, values);
     writer.end_values(s == Status::kOk);
   }
   append(writer, 70);  // until the oldest have to go for room
@@ -143,7 +143,7 @@ void Attack::insert_what_is_due() {
   if (early_.num_steps() == 0) return;
   int64_t keys[2];
   uint32_t done = 0;
-  early_.insert_due(due, 2, kNow, keys, done);
+  insert_due(early_, due, 2, kNow, keys, done);
 }
 
 void Attack::sample(uint32_t t, uint32_t n, bool count) {

@@ -37,10 +37,10 @@ namespace {
 // An item of the newest steps, with padding on both sides and without values.
 int64_t create_uneven(Actor& actor, PreparedPattern& pattern) {
   const uint32_t steps = std::min(actor.writer.num_steps(), 3u);
-  DueItem due{5, &pattern, actor.writer.first_of(steps), steps, {2, 1}, 1.5};
+  DueItem due{5, &pattern, first_of(actor.writer, steps), steps, {2, 1}, 1.5};
   int64_t key = 0;
   uint32_t done = 0;
-  CHECK_EQ(actor.writer.insert_due(&due, 1, kNow, &key, done), Status::kOk);
+  CHECK_EQ(insert_due(actor.writer, &due, 1, kNow, &key, done), Status::kOk);
   return key;
 }
 
