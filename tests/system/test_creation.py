@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import shmreplay as sr
+from tests.namespaces import needs_mount
 from tests.system.conftest import DaemonProcess, RawClient, Script, StartDaemon, table
 
 Run = Callable[..., Script]
@@ -169,15 +170,6 @@ def test_a_segment_unlinked_by_somebody_is_shown(daemon: DaemonProcess, client: 
 
 # --- file systems of the test's own ----------------------------------------------------------------------------------
 
-
-def can_mount() -> bool:
-    if shutil.which("unshare") is None or shutil.which("mount") is None:
-        return False
-    command = ["unshare", "--mount", "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/mnt"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-needs_mount = pytest.mark.skipif(not can_mount(), reason="this user cannot mount a tmpfs in a namespace of its own")
 
 FULL = """
 import os
