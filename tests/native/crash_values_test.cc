@@ -125,6 +125,28 @@ TEST(room_for_values_is_made_hold_by_hold_and_each_is_whole) {
   });
 }
 
+TEST(blocks_that_two_holds_take_are_reserved_in_the_first_and_die_with_their_taker) {
+  Lab lab(2, 340);
+  run(lab, "blocks of two holds", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, 0, 0);
+    CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+    return [&actor, &arena] {
+      CHECK_EQ(actor.writer.secure_blocks(kTakeBlocks + 9, kNow), Status::kOk);
+      CHECK_EQ(arena.state().num_reserved_blocks.get(), 0u);
+    };
+  });
+}
+
+TEST(blocks_that_are_given_back_before_a_wait_are_free_hold_by_hold) {
+  Lab lab(2, 64);
+  run(lab, "blocks given back", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, 1, 0);
+    CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+    CHECK_EQ(actor.writer.secure_blocks(10, kNow), Status::kOk);
+    return [&actor] { CHECK_EQ(actor.writer.secure_blocks(64, {0, nullptr, true}), Status::kTimeout); };
+  });
+}
+
 TEST(chunks_and_their_values_are_reclaimed_slice_by_slice_and_each_is_whole) {
   Lab lab(8);
   CHECK_EQ(reset_table(lab.world.arena, lab.world.table(0), kNow), Status::kOk);
