@@ -102,7 +102,7 @@ TEST(a_draw_that_consumes_what_items_brought_happens_whole_or_not_at_all) {
     Actor gone(lab.world.arena, lab.world.table(1), 0, 500);
     for (int i = 0; i < 3; ++i) gone.insert();
   }
-  run(lab, "consume", Holds::kOne, [](Arena& arena) -> std::function<void()> {
+  run(lab, "consume", Holds::kMany, [](Arena& arena) -> std::function<void()> {
     auto* learner = new Learner(arena, 5);
     auto* batch = new Batch(arena, 3);
     return [=, &arena] {
