@@ -142,12 +142,7 @@ class ColumnHistory:
         return Selection(self._writer, self._column, (first + self._place(index, n),), True)
 
     def _place(self, index: object, n: int) -> int:
-        try:
-            place = operator.index(index)  # type: ignore[arg-type]  # that is what is being found out
-        except TypeError:
-            place = None
-        if place is None or isinstance(index, (bool, np.bool_)):
-            raise TypeError(f"{self._where}: index {index!r}; expected an int, a slice or a list of ints")
+        place = as_int(index, self._where)
         if not -n <= place < n:
             raise IndexError(
                 f"{self._where}: index {place} is out of range; {n} steps are held (history={self._writer._history})"
@@ -209,6 +204,17 @@ def _slices(offsets: list[int]) -> list[Slice]:
         if step != 0 and all(b - a == step for a, b in itertools.pairwise(offsets)):
             return [(offsets[0], offsets[-1] + (1 if step > 0 else -1), step)]
     return [(offset, offset + 1, 1) for offset in offsets]
+
+
+def as_int(index: object, where: str) -> int:
+    """Returns an index that is an int. Raises TypeError for all else, a bool too."""
+    try:
+        number = operator.index(index)  # type: ignore[arg-type]  # that is what is being found out
+    except TypeError:
+        number = None
+    if number is None or isinstance(index, (bool, np.bool_)):
+        raise TypeError(f"{where}: index {index!r}; expected an int, a slice or a list of ints")
+    return number
 
 
 def expired(where: str, path: str, step: int, oldest: int) -> ShmReplayError:

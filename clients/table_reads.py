@@ -82,19 +82,17 @@ class TableReads(Handle):
         enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
         check_draws(self._where, self._spec.sampler, replacement, stratified)
         call = "sample" if count else LOOK
-        arrangement, layout, arrays, left = None, None, None, timeout_s
+        arrangement, arrays, left = None, None, timeout_s
         if columns is not None or pad_to is not None or out is not None or time_major:
             begun = time.monotonic()
             arrangement = self._arrange(call, columns, pad_to, time_major, timeout_s)
-            layout = arrangement.layout
             arrays = None if out is None else arrangement.arrays(out)
-            if timeout_s:
-                left = max(0.0, timeout_s - (time.monotonic() - begun))
+            left = timeout_s and max(0.0, timeout_s - (time.monotonic() - begun))
+        layout = None if arrangement is None else arrangement.layout
         while True:
             self._check_open()
             uniforms = self._random.uniforms(n)
-            if stratified:
-                uniforms = spread(uniforms)
+            uniforms = spread(uniforms) if stratified else uniforms
             status, done, parts, smallest, raised, available = self._native.sample(
                 n, enough, bool(count), not replacement, uniforms, left, layout, arrays
             )
@@ -106,12 +104,10 @@ class TableReads(Handle):
                 return self._decoded(batch)
             if raised is not None:
                 raise_with(raised, batch=batch)
-            if arrangement is not None and status == _core.WRONG_ARRAYS:
-                arrangement.explain(arrays or [], n)
-            if arrangement is not None and status == _core.STATUS_TOO_LONG:
-                status = self._explain_length(arrangement, arrays, count, batch)
             if status == _core.STATUS_TOO_FEW_ITEMS:
                 raise_with(too_few_items(self._where, self._spec.sampler, n, available, done), batch=batch)
+            if arrangement is not None:
+                status = self._explain_arrays(status, arrangement, arrays, n, count, batch)
             if done > 0 or not self._recover(status):
                 self._raise_status(status, call, timeout_s, batch=batch, asked=n)
 
@@ -125,14 +121,16 @@ class TableReads(Handle):
             raise
         return batch
 
-    def _explain_length(
-        self, arrangement: Arrangement, arrays: list[Any] | None, count: bool, batch: Batch | None
+    def _explain_arrays(
+        self, status: int, arrangement: Arrangement, arrays: list[Any] | None, n: int, count: bool, batch: Batch | None
     ) -> int:
-        """Raises for the item that the batch has no room for; else why the table could not be asked, a status."""
-        status: int
-        status, _, longest = self._native.structure(False, bool(count), None)
-        if status == 0:
-            raise_with(arrangement.too_long(longest, arrays), batch=batch)
+        """Raises if it is about arrays that do not fit; else returns it, or why the table could not be asked."""
+        if status == _core.WRONG_ARRAYS:
+            arrangement.explain(arrays or [], n)
+        if status == _core.STATUS_TOO_LONG:
+            status, _, longest = self._native.structure(False, bool(count), None)
+            if status == 0:
+                raise_with(arrangement.too_long(longest, arrays), batch=batch)
         return status
 
     def sampler(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.history import as_array, check_has_steps
+from shmreplay.clients.history import as_array, as_int, check_has_steps
 
 if TYPE_CHECKING:
     from shmreplay.clients.vector_writer import VectorWriter
@@ -90,12 +90,7 @@ class VectorColumnHistory:
         return tuple(self._step(step) for step in steps)
 
     def _step(self, index: object) -> int:
-        try:
-            step = operator.index(index)  # type: ignore[arg-type]  # that is what is being found out
-        except TypeError:
-            step = None
-        if step is None or isinstance(index, (bool, np.bool_)):
-            raise TypeError(f"{self._where}: index {index!r}; expected an int, a slice or a list of ints")
+        step = as_int(index, self._where)
         if step >= 0:
             raise ValueError(
                 f"{self._where}: index {step}; streams hold different numbers of steps, so count from the newest, -1"

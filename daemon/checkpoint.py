@@ -218,6 +218,6 @@ def _arena_entry(arena: ManagedArena) -> dict[str, Any]:
     return {
         "name": arena.name,
         "specs": arena.native.specs,
-        "geometry": {name: stats[name] for name in GEOMETRY if name in stats},
+        "geometry": {name: stats[name] for name in GEOMETRY},
         "bytes": sum(arena.sizes),
     }

@@ -100,7 +100,7 @@ class Registry:
     async def _create(self, creation: Creation) -> ManagedArena:
         """A task of its own: it ends, and its arena is registered, even if the client that asked has gone."""
         try:
-            arena = await self._workers.run(creation.run, lambda: self._promised(creation))
+            arena = await self._workers.run(creation.run, lambda: self._promised([creation]))
             self._arenas[arena.name] = arena
         finally:
             del self._creations[creation]
@@ -115,10 +115,8 @@ class Registry:
                 return creation
         return None
 
-    def _promised(self, but: Creation) -> int:
-        return self._promised_but([but])
-
-    def _promised_but(self, but: Sequence[Creation]) -> int:
+    def _promised(self, but: Sequence[Creation]) -> int:
+        """Bytes that creations under way will still take, those of `but` left out."""
         return sum(creation.missing_bytes for creation in list(self._creations) if creation not in but)
 
     def _is_there(self, name: str, tables: list[Table]) -> bool:
@@ -176,7 +174,7 @@ class Registry:
 
     async def _restore(self, work: Restoration) -> None:
         """A task of its own, as a creation is."""
-        future = asyncio.ensure_future(self._workers.run(work.run, lambda: self._promised_but(work.arenas)))
+        future = asyncio.ensure_future(self._workers.run(work.run, lambda: self._promised(work.arenas)))
         for creation in work.arenas:
             self._creations[creation] = future
         try:

@@ -26,6 +26,7 @@ NUM_SLICES = 11  # 44 MiB: with what else is needed, 64 MiB beside the copy of t
 OTHER_BYTES = 64 * 2**20  # what a checkpoint takes beside the copy of the index
 LOCK_TIMEOUT_S = 30.0  # for an arena whose lock holder is stopped
 CALL_TIMEOUT_S = 10.0  # to give the session back
+_END = 4  # the core's last part
 
 
 class Saving:
@@ -134,6 +135,3 @@ class Saving:
             f"In {seconds:.2f} s they took {show_bytes(taken)} of chunks, and the disk {show_bytes(self._done_bytes)}; "
             "use a faster disk, raise capacity_steps, or pause inserts meanwhile"
         )
-
-
-_END = 4  # the core's last part

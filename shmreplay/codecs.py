@@ -20,7 +20,7 @@ from shmreplay.specs import ArraySpec
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
-_SIZE = np.dtype("<u4")
+SIZE = np.dtype("<u4")  # how stored bytes say a size
 _MAX_BYTES = 2**32 - 2  # the last number of bytes stands for "no value"
 _MAX_LZ4_BYTES = 0x7E000000
 # What a byte of an LZ4 block can stand for at most, and what its first ones add.
@@ -47,9 +47,9 @@ class ArrayCodec:
         if self.spec.compression is not None:
             body = _compressed(body)
         free = [size for size, fixed in zip(row.shape, self.spec.shape, strict=True) if fixed is None]
-        if body.size + _SIZE.itemsize * len(free) > _MAX_BYTES or max(free, default=0) > _MAX_BYTES:
+        if body.size + SIZE.itemsize * len(free) > _MAX_BYTES or max(free, default=0) > _MAX_BYTES:
             raise ValueError(f"a row of shape {row.shape} has {body.size} bytes to store; at most {_MAX_BYTES} can be")
-        return np.concatenate([np.array(free, _SIZE).view(np.uint8), body]) if free else body
+        return np.concatenate([np.array(free, SIZE).view(np.uint8), body]) if free else body
 
     def shape(self, stored: Bytes) -> tuple[int, ...]:
         """Returns the shape of a stored row.
@@ -68,7 +68,7 @@ class ArrayCodec:
         """
         if stored.size < self.header_bytes:
             raise DamagedBytes(f"{stored.size} stored bytes; expected {self.header_bytes} of a header at least")
-        return np.asarray(stored[: self.header_bytes].view(_SIZE), np.uint32)
+        return np.asarray(stored[: self.header_bytes].view(SIZE), np.uint32)
 
     def decode(self, stored: Bytes) -> Array:
         """Returns the row that `encode` was given; it may share the memory of `stored`.
@@ -99,7 +99,7 @@ class ArrayCodec:
     @property
     def header_bytes(self) -> int:
         """Bytes in front of the body."""
-        return _SIZE.itemsize * self.spec.shape.count(None)
+        return SIZE.itemsize * self.spec.shape.count(None)
 
 
 def _compressed(body: Bytes) -> Bytes:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from shmreplay import conversion
-from shmreplay.codecs import Bytes, DamagedBytes
+from shmreplay.codecs import SIZE, Bytes, DamagedBytes
 from shmreplay.conversion import IS_NONE, Missing
 from shmreplay.errors import SignatureMismatch
 from shmreplay.leaves import Leaf
 
-_SIZE = np.dtype("<u4")
 NO_VALUE_SIZE = 0xFFFFFFFF
 
 
@@ -56,7 +55,7 @@ def join_item_values(values: Sequence[Bytes | None]) -> Bytes:
     parts: list[Bytes] = []
     for value in values:
         size = NO_VALUE_SIZE if value is None else value.size
-        parts.append(np.array([size], _SIZE).view(np.uint8))
+        parts.append(np.array([size], SIZE).view(np.uint8))
         if value is not None:
             parts.append(value)
     return np.concatenate(parts)
@@ -71,10 +70,10 @@ def split_item_values(stored: Bytes, count: int) -> list[Bytes | None]:
     values: list[Bytes | None] = []
     at = 0
     for _ in range(count):
-        if stored.size - at < _SIZE.itemsize:
+        if stored.size - at < SIZE.itemsize:
             raise DamagedBytes(f"{stored.size} stored bytes end within the values of an item")
-        size = int(stored[at : at + _SIZE.itemsize].view(_SIZE)[0])
-        at += _SIZE.itemsize
+        size = int(stored[at : at + SIZE.itemsize].view(SIZE)[0])
+        at += SIZE.itemsize
         if size == NO_VALUE_SIZE:
             values.append(None)
             continue

@@ -5,12 +5,9 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
 
-from shmreplay.checkpoint_directory import find_checkpoints
 from shmreplay.checkpoint_file import verify
-from shmreplay.clients.cli.options import format_rows
-from shmreplay.errors import CheckpointFailed
+from shmreplay.clients.cli.options import checkpoints_at, format_rows
 from shmreplay.host_memory import show_bytes
 
 FIGURES = ("size", "inserts", "samples")
@@ -25,12 +22,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Reads all of it, then prints where it comes from and one line a table."""
-    path = args.path
-    if os.path.isdir(path):
-        paths = find_checkpoints(path)
-        if not paths:
-            raise CheckpointFailed(f"there is no checkpoint in {path}")
-        path = paths[0]
+    path = checkpoints_at(args.path)[0]
     found = verify(path)
     tables = [
         {"table": table["name"], "arena": state["arena"], **{figure: table[figure] for figure in FIGURES}}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+
+from shmreplay.checkpoint_directory import find_checkpoints
+from shmreplay.errors import CheckpointFailed
 
 
 def add_daemon_options(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +21,14 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=float, default=2.0, metavar="S", help="wait so long for a daemon (default: 2)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def checkpoints_at(path: str) -> list[str]:
+    """The checkpoint that the path names, or those of the directory, newest first. Raises CheckpointFailed for none."""
+    paths = find_checkpoints(path) if os.path.isdir(path) else [path]
+    if not paths:
+        raise CheckpointFailed(f"there is no checkpoint in {path}")
+    return paths
 
 
 def show_progress(text: str) -> None:

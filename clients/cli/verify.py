@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
-from shmreplay.checkpoint_directory import find_checkpoints
 from shmreplay.checkpoint_file import verify
-from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
+from shmreplay.clients.cli.options import checkpoints_at
+from shmreplay.errors import DamagedCheckpoint
 from shmreplay.host_memory import show_bytes
 
 
@@ -20,11 +19,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line a checkpoint. Returns 1 if one of them is damaged."""
-    paths = find_checkpoints(args.path) if os.path.isdir(args.path) else [args.path]
-    if not paths:
-        raise CheckpointFailed(f"there is no checkpoint in {args.path}")
     num_damaged = 0
-    for path in paths:
+    for path in checkpoints_at(args.path):
         try:
             found = verify(path)
         except DamagedCheckpoint as error:

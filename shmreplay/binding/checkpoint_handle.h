@@ -112,14 +112,7 @@ class RestorerHandle {
     uint64_t size = 0;
     const char* from = bytes_of(buffer, size);
     const GilRelease release;
-    switch (static_cast<CheckpointSave::Part>(part)) {
-      case CheckpointSave::Part::kPieces: restorer_.put_pieces(from, size); return;
-      case CheckpointSave::Part::kItems: restorer_.put_items(table, from, size); return;
-      case CheckpointSave::Part::kFreeSlots: restorer_.put_free_slots(table, from, size); return;
-      case CheckpointSave::Part::kChunks: restorer_.put_chunks(from, size); return;
-      case CheckpointSave::Part::kEnd: return;
-    }
-    throw RestoreError("a part of unknown kind " + std::to_string(part));
+    restorer_.put(static_cast<SavedPart>(part), table, from, size);
   }
 
   void finish(nb::handle timeout_s) {

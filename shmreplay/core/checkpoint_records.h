@@ -1,4 +1,4 @@
-// What a checkpoint's sections hold beside msgpack: fixed little-endian records, and how a chunk's rows become bytes.
+// What a checkpoint's sections hold beside msgpack: fixed little-endian records; and a table's words, which are msgpack there.
 // docs/checkpoints.md describes the file for people; the two are changed together, with the format's version.
 #pragma once
 
@@ -10,6 +10,9 @@
 namespace shmreplay {
 
 static_assert(std::endian::native == std::endian::little, "a checkpoint's records are written as they lie");
+
+// What a slice of the file holds; the numbers are those of the file, less 16.
+enum class SavedPart : int { kPieces = 0, kItems = 1, kFreeSlots = 2, kChunks = 3, kEnd = 4 };
 
 struct SavedItem {
   uint64_t seq;
@@ -92,55 +95,29 @@ void each_field(Table& t, Visit visit) {
   visit("longest", t.longest);
 }
 
+// Calls visit(field, word) for each of them that is a word of the table's record as it is.
+template <class Table, class Record, class Visit>
+void each_word(Table& t, Record& r, Visit visit) {
+  visit(t.next_insert_no, r.next_insert_no);
+  visit(t.next_touch, r.next_touch);
+  visit(t.num_deleted_episodes, r.num_deleted_episodes);
+  visit(t.num_unique_samples, r.num_unique_samples);
+  visit(t.evicted, r.evicted);
+  visit(t.evicted_for_room, r.evicted_for_room);
+  visit(t.remover_rng, r.remover_rng);
+  visit(t.inserts, r.limiter.inserts);
+  visit(t.samples, r.limiter.samples);
+  visit(t.uncounted, r.limiter.uncounted);
+  visit(t.most_chunks, r.most_chunks);
+  visit(t.sampler_exponent, r.exponents[kSampler]);
+  visit(t.remover_exponent, r.exponents[kRemover]);
+  visit(t.samples_per_insert, r.limiter.samples_per_insert);
+  visit(t.min_diff, r.limiter.min_diff);
+  visit(t.max_diff, r.limiter.max_diff);
+  visit(t.offset, r.limiter.offset);
+  visit(t.min_size_to_sample, r.limiter.min_size_to_sample);
+}
+
 SavedTable saved_table(const TableRecord& record);
-
-// The first `rows` rows of a chunk as one run of bytes: presence words row by row; each column's rows, a mutable one's as they
-// show, a heap column's as BlockRefs; then the blocks that these and the chunk's items lead to, a list of them and their bytes.
-// Whoever reads or writes goes through it from its beginning to its end.
-class ChunkBytes {
- public:
-  explicit ChunkBytes(const Arena& arena) : arena_(arena) {}
-
-  // `refs`: the rows of the heap columns, one column behind the other, instead of those in the chunk; nullptr: those.
-  // `blocks`: the list; who writes has it filled by what it writes. Both stay the caller's.
-  void begin(uint32_t chunk, uint32_t rows, BlockRef* refs, SavedBlock* blocks, uint32_t num_blocks);
-
-  static uint64_t size_of(const Arena& arena, uint32_t rows, uint64_t num_blocks) noexcept;
-  uint64_t size() const noexcept { return size_of(arena_, rows_, num_blocks_); }
-
-  void read(uint64_t offset, uint64_t bytes, char* to);
-  void write(uint64_t offset, uint64_t bytes, const char* from);
-
- private:
-  // A stretch of the run. Plain: it lies so in memory. Else cells of a mutable column.
-  struct Part {
-    char* memory;
-    uint64_t size;
-    const ColumnRecord* cells;
-  };
-  template <class Visit>
-  void each_part(uint64_t offset, uint64_t bytes, Visit visit) const;
-  template <class Visit>
-  static void each_cell(const Part& part, uint64_t offset, uint64_t bytes, Visit visit);
-
-  const Arena& arena_;
-  uint32_t chunk_ = kNone, rows_ = 0, num_blocks_ = 0;
-  BlockRef* refs_ = nullptr;
-  SavedBlock* blocks_ = nullptr;
-  std::vector<char> cell_;       // a mutable cell that one read began: its rest comes from the same moment
-  const char* cell_row_ = nullptr;
-};
-
-// Keeps the part of the data segment small that a process has mapped which goes through all of it once.
-class TouchedData {
- public:
-  explicit TouchedData(const Arena& arena) noexcept : arena_(arena) {}
-  void add(uint64_t bytes) noexcept;
-
- private:
-  static constexpr uint64_t kMost = 8u << 20;
-  const Arena& arena_;
-  uint64_t bytes_ = 0;  // of pages touched since they were left last
-};
 
 }  // namespace shmreplay

@@ -78,29 +78,11 @@ void Restorer::set_table(uint32_t table, const SavedTable& s) {
   for (const double number : {s.samples_per_insert, s.min_diff, s.max_diff, s.offset, s.sampler_exponent, s.remover_exponent}) {
     expect(std::isfinite(number), "a limiter's number or an exponent is not finite");
   }
-  r.next_insert_no.put(s.next_insert_no);
-  r.next_touch.put(s.next_touch);
-  r.num_deleted_episodes.put(s.num_deleted_episodes);
-  r.num_unique_samples.put(s.num_unique_samples);
-  r.evicted.put(s.evicted);
-  r.evicted_for_room.put(s.evicted_for_room);
-  r.remover_rng.put(s.remover_rng);
+  each_word(s, r, [](const auto& field, auto& word) { word.put(field); });
   r.structure_pattern.put(s.structure_pattern);
-  r.most_chunks.put(s.most_chunks);
+  r.limiter.count_deletes.put(s.count_deletes ? 1 : 0);
   r.num_outputs.put(static_cast<uint32_t>(s.longest.size()));
   for (uint32_t o = 0; o < s.longest.size(); ++o) r.longest[o].put(s.longest[o]);
-  r.exponents[kSampler].put(s.sampler_exponent);
-  r.exponents[kRemover].put(s.remover_exponent);
-  Limiter& l = r.limiter;
-  l.samples_per_insert.put(s.samples_per_insert);
-  l.min_diff.put(s.min_diff);
-  l.max_diff.put(s.max_diff);
-  l.offset.put(s.offset);
-  l.min_size_to_sample.put(s.min_size_to_sample);
-  l.count_deletes.put(s.count_deletes ? 1 : 0);
-  l.inserts.put(s.inserts);
-  l.samples.put(s.samples);
-  l.uncounted.put(s.uncounted);
 }
 
 void Restorer::set_pattern(uint32_t record, uint32_t num_outputs, uint32_t num_slices, const std::string& blob) {
@@ -119,6 +101,17 @@ void Restorer::set_pattern(uint32_t record, uint32_t num_outputs, uint32_t num_s
   r.size.put({num_outputs, num_slices});
   r.blob_bytes.put(static_cast<uint32_t>(p.blob.size() * 8));
   for (size_t i = 0; i < p.blob.size(); ++i) r.blob[i].put(p.blob[i]);
+}
+
+void Restorer::put(SavedPart part, uint32_t table, const char* from, uint64_t bytes) {
+  switch (part) {
+    case SavedPart::kPieces: put_pieces(from, bytes); return;
+    case SavedPart::kItems: put_items(table, from, bytes); return;
+    case SavedPart::kFreeSlots: put_free_slots(table, from, bytes); return;
+    case SavedPart::kChunks: put_chunks(from, bytes); return;
+    case SavedPart::kEnd: return;
+  }
+  throw RestoreError("a part of unknown kind " + std::to_string(static_cast<int>(part)));
 }
 
 void Restorer::put_pieces(const char* from, uint64_t bytes) {

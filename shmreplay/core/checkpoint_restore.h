@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint_records.h"
+#include "chunk_bytes.h"
 #include "patterns.h"
+#include "touched_data.h"
 #include "wait.h"
 
 namespace shmreplay {
@@ -30,14 +31,16 @@ class Restorer {
   void set_table(uint32_t table, const SavedTable& saved);
   void set_pattern(uint32_t record, uint32_t num_outputs, uint32_t num_slices, const std::string& blob);
 
-  void put_pieces(const char* from, uint64_t bytes);
-  void put_items(uint32_t table, const char* from, uint64_t bytes);
-  void put_free_slots(uint32_t table, const char* from, uint64_t bytes);
-  void put_chunks(const char* from, uint64_t bytes);
+  // A slice: whole records, or pieces of chunks that each follow the one before. `table`: of items and free slots.
+  void put(SavedPart part, uint32_t table, const char* from, uint64_t bytes);
 
   void finish(const Wait& wait);
 
  private:
+  void put_pieces(const char* from, uint64_t bytes);
+  void put_items(uint32_t table, const char* from, uint64_t bytes);
+  void put_free_slots(uint32_t table, const char* from, uint64_t bytes);
+  void put_chunks(const char* from, uint64_t bytes);
   void put_item(const TableFacts& t, const SavedItem& item);
   void put_chunk(const SavedChunk& chunk);
   void note_position(uint32_t table, uint32_t role, uint32_t position, uint32_t slot);
@@ -50,12 +53,12 @@ class Restorer {
 
   Arena& arena_;
   TouchedData touched_;
-  ChunkBytes bytes_;                                  // of the chunk that is coming in
-  uint32_t coming_ = kNone;
+  uint32_t coming_ = kNone;                           // the chunk whose pieces are coming in
+  ChunkBytes bytes_;                                  // of that chunk
+  uint64_t offset_ = 0;                               // of the next piece in them
   std::vector<SavedBlock> blocks_;                    // of that chunk
   uint64_t saved_next_seq_ = 0;
   uint32_t num_chunks_ = 0;                           // records that came
-  uint64_t offset_ = 0;                               // of its bytes
   std::vector<uint32_t> rows_;                        // of each chunk whose bytes came
   std::vector<bool> has_record_;
   std::vector<std::vector<uint32_t>> positions_[2];   // by role and table: the dense array as it was

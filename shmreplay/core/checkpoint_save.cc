@@ -116,27 +116,28 @@ Status CheckpointSave::fill(char* buffer, uint64_t room, const Wait& wait, Slice
   Status status = Status::kOk;
   slice = {part_, table_, 0};
   switch (part_) {
-    case Part::kPieces:
+    case SavedPart::kPieces:
       slice.bytes = fill_pieces(buffer, room, wait, status);
       break;
-    case Part::kItems:
+    case SavedPart::kItems:
       slice.bytes = fill_items(buffer, room, table_);
       if (slot_ < arena_.table(table_).capacity) break;
-      part_ = Part::kFreeSlots;
+      part_ = SavedPart::kFreeSlots;
       free_ = this->table(table_).free_item.get();
       break;
-    case Part::kFreeSlots:
+    case SavedPart::kFreeSlots:
       slice.bytes = fill_free_slots(buffer, room, table_);
       if (free_ != kNone) break;
       slot_ = 0;
-      part_ = ++table_ < arena_.num_tables() ? Part::kItems : Part::kChunks;
+      walked_ = 0;
+      part_ = ++table_ < arena_.num_tables() ? SavedPart::kItems : SavedPart::kChunks;
       in_order_ = oldest_;
       break;
-    case Part::kChunks:
+    case SavedPart::kChunks:
       slice.bytes = fill_chunks(buffer, room);
-      if (in_order_ == kNone) part_ = Part::kEnd;
+      if (in_order_ == kNone) part_ = SavedPart::kEnd;
       break;
-    case Part::kEnd: break;
+    case SavedPart::kEnd: break;
   }
   return status;
 }
@@ -166,7 +167,7 @@ uint64_t CheckpointSave::fill_pieces(char* buffer, uint64_t room, const Wait& wa
   wake_chunk_waiters(arena_);
   if (is_done && status == Status::kOk && !given_up_) {
     drop_save_lease_of(arena_, session_, generation_);
-    part_ = Part::kItems;
+    part_ = SavedPart::kItems;
   }
   return used;
 }
@@ -184,7 +185,7 @@ bool CheckpointSave::next_piece_chunk(const Wait& wait, Status& status) {
   }
   for (uint64_t n = 0; copying_ == kNone && in_order_ != kNone; in_order_ = chunk(in_order_).age.get().next) {
     if (++n > rows_.size()) corrupt("the list of used chunks does not end");
-    if (rows_.at(in_order_) > 0 && !is_copied_[in_order_]) copying_ = in_order_;
+    if (rows_of(in_order_) > 0 && !is_copied_[in_order_]) copying_ = in_order_;
   }
   if (copying_ == kNone) return false;
   is_copied_[copying_] = true;
@@ -199,17 +200,21 @@ void CheckpointSave::begin_chunk(uint32_t c) {
   if (arena_.geometry().num_blocks > 0) {
     add_blocks_of_rows(c);
     add_blocks_of_items(c);
-    std::sort(blocks_.begin(), blocks_.end(), [](const SavedBlock& x, const SavedBlock& y) { return x.block < y.block; });
-    blocks_.erase(std::unique(blocks_.begin(), blocks_.end(), [](const SavedBlock& x, const SavedBlock& y) { return x.block == y.block; }),
-                  blocks_.end());
-    for (SavedBlock& b : blocks_) {
-      const uint32_t next = at<BlockRecord>(arena_.offsets().blocks)[b.block].link.get().next_of_chunk;
-      const bool is_saved = std::binary_search(blocks_.begin(), blocks_.end(), SavedBlock{next, 0},
-                                               [](const SavedBlock& x, const SavedBlock& y) { return x.block < y.block; });
-      b.next = is_saved ? next : kNone;
-    }
+    link_blocks();
   }
   bytes_.begin(c, rows_[c], refs_.empty() ? nullptr : refs_.data(), blocks_.data(), static_cast<uint32_t>(blocks_.size()));
+}
+
+// Each block once, and which of them is behind it: several values of the chunk may lead to one.
+void CheckpointSave::link_blocks() {
+  const auto is_less = [](const SavedBlock& x, const SavedBlock& y) { return x.block < y.block; };
+  const auto is_same = [](const SavedBlock& x, const SavedBlock& y) { return x.block == y.block; };
+  std::sort(blocks_.begin(), blocks_.end(), is_less);
+  blocks_.erase(std::unique(blocks_.begin(), blocks_.end(), is_same), blocks_.end());
+  for (SavedBlock& b : blocks_) {
+    const uint32_t next = at<BlockRecord>(arena_.offsets().blocks)[b.block].link.get().next_of_chunk;
+    b.next = std::binary_search(blocks_.begin(), blocks_.end(), SavedBlock{next, kNone}, is_less) ? next : kNone;
+  }
 }
 
 // The blocks of a value, as they were at the instant. false: it is none of the chunk's; a cell that was never written.
@@ -296,6 +301,7 @@ uint64_t CheckpointSave::fill_free_slots(char* buffer, uint64_t room, uint32_t t
     SavedRun run{free_ - static_cast<uint32_t>(t.item_base), 0};
     for (uint32_t next = free_; next == free_; ++run.count) {
       if (free_ < t.item_base || free_ - t.item_base >= t.capacity) corrupt("the list of free slots leaves its table");
+      if (++walked_ > t.capacity) corrupt("the list of free slots does not end");
       next = free_ + 1;
       free_ = links[free_].order.get().next;
     }
@@ -307,6 +313,7 @@ uint64_t CheckpointSave::fill_free_slots(char* buffer, uint64_t room, uint32_t t
 uint64_t CheckpointSave::fill_chunks(char* buffer, uint64_t room) {
   uint64_t used = 0;
   for (; in_order_ != kNone && room - used >= sizeof(SavedChunk); in_order_ = chunk(in_order_).age.get().next) {
+    if (++walked_ > rows_.size()) corrupt("the list of used chunks does not end");
     const ChunkRecord& r = chunk(in_order_);
     if (rows_[in_order_] == 0) continue;
     used += put_record(buffer + used, SavedChunk{r.stream_serial.get(), in_order_, r.life.get().rows, rows_[in_order_],

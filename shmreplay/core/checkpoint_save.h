@@ -2,7 +2,7 @@
 //
 //   CheckpointSave save(arena);                    // memory for a copy of the index, touched before the lock is taken
 //   save.take(session, generation, wait, busy);    // one hold: the copy, and a lease on every chunk that items show
-//   while (save.fill(buffer, room, wait).part != kEnd) ...
+//   while (save.fill(buffer, room, wait).part != SavedPart::kEnd) ...
 //
 // fill() first copies the chunks, so that they are withheld for as short as can be: the oldest first, for they go first;
 // when free chunks run short, those that were given up already and wait for us. Then it writes the items and the chunks'
@@ -16,17 +16,16 @@
 
 #include <vector>
 
-#include "checkpoint_records.h"
+#include "chunk_bytes.h"
 #include "hold.h"
+#include "touched_data.h"
 
 namespace shmreplay {
 
 class CheckpointSave {
  public:
-  enum class Part : int { kPieces = 0, kItems = 1, kFreeSlots = 2, kChunks = 3, kEnd = 4 };
-
   struct Slice {
-    Part part;
+    SavedPart part;
     uint32_t table;  // of kItems and kFreeSlots
     uint64_t bytes;
   };
@@ -47,7 +46,6 @@ class CheckpointSave {
   // A writer needed the chunks: what the last fill() answered is worthless.
   bool was_given_up() const noexcept { return given_up_; }
 
-  uint64_t copy_bytes() const noexcept { return image_bytes_; }
   uint64_t total_bytes() const noexcept { return total_bytes_; }  // that fill() will answer, about
   uint64_t num_chunks() const noexcept { return num_chunks_; }
   uint64_t chunks_taken() const noexcept;  // by writers since the instant
@@ -75,12 +73,17 @@ class CheckpointSave {
   bool add_blocks(uint32_t c, BlockRef ref);
   void add_blocks_of_rows(uint32_t c);
   void add_blocks_of_items(uint32_t c);
+  void link_blocks();
   bool is_short_of_chunks() const noexcept;
   Status find_wanted(const Wait& wait);
   uint64_t fill_items(char* buffer, uint64_t room, uint32_t table);
   uint64_t fill_free_slots(char* buffer, uint64_t room, uint32_t table);
   uint64_t fill_chunks(char* buffer, uint64_t room);
-  uint32_t saved_neighbour(uint32_t c) const { return c != kNone && rows_.at(c) > 0 ? c : kNone; }
+  uint32_t rows_of(uint32_t c) const {
+    if (c >= rows_.size()) corrupt("chunk index");
+    return rows_[c];
+  }
+  uint32_t saved_neighbour(uint32_t c) const { return c != kNone && rows_of(c) > 0 ? c : kNone; }
 
   static constexpr uint32_t kWanted = 64;         // chunks found at once
 
@@ -95,7 +98,7 @@ class CheckpointSave {
   uint64_t total_bytes_ = 0, num_chunks_ = 0;
   bool given_up_ = false;
 
-  Part part_ = Part::kPieces;
+  SavedPart part_ = SavedPart::kPieces;
   uint32_t in_order_ = kNone;                     // the next chunk by age: of the pieces, then of the records
   uint32_t copying_ = kNone;
   ChunkBytes bytes_;                              // of that chunk
@@ -107,6 +110,7 @@ class CheckpointSave {
   TouchedData touched_;
   uint32_t table_ = 0, slot_ = 0;
   uint32_t free_ = kNone;                         // the next free item
+  uint64_t walked_ = 0;                           // of the list of a table's free items, then of chunks
 };
 
 }  // namespace shmreplay

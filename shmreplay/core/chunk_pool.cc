@@ -227,20 +227,20 @@ uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint3
   return start_use(hold, c, session, stream_serial, previous);
 }
 
-void add_item_ref(Hold& hold, uint32_t chunk, bool consuming) {
+void add_item_refs(Hold& hold, uint32_t chunk, uint32_t n, bool consuming) {
   ChunkRecord& r = hold.arena().chunk(chunk);
   const ChunkRefs refs = r.refs.get();
-  hold.set(r.refs, {refs.items + 1, refs.windows});
-  if (consuming) hold.set(r.items, {r.items.get().first, r.items.get().consuming + 1});
+  hold.set(r.refs, {refs.items + n, refs.windows});
+  if (consuming) hold.set(r.items, {r.items.get().first, r.items.get().consuming + n});
 }
 
-void drop_item_ref(Hold& hold, uint32_t chunk, bool consuming) {
+void drop_item_refs(Hold& hold, uint32_t chunk, uint32_t n, bool consuming) {
   ChunkRecord& r = hold.arena().chunk(chunk);
   const ChunkRefs refs = r.refs.get();
-  if (refs.items == 0) corrupt("a chunk lost more item references than it had");
-  hold.set(r.refs, {refs.items - 1, refs.windows});
+  if (refs.items < n) corrupt("a chunk lost more item references than it had");
+  hold.set(r.refs, {refs.items - n, refs.windows});
   if (consuming) {
-    hold.set(r.items, {r.items.get().first, r.items.get().consuming - 1});
+    hold.set(r.items, {r.items.get().first, r.items.get().consuming - n});
     note_evictable(hold, r);
   }
   retire_if_unused(hold, chunk);

@@ -17,11 +17,11 @@ uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32
 uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous);
 
 // References; the last one to go retires the chunk. `consuming`: by a table that never loses an item for want of room.
-void add_item_ref(Hold& hold, uint32_t chunk, bool consuming);
-void drop_item_ref(Hold& hold, uint32_t chunk, bool consuming);
+void add_item_refs(Hold& hold, uint32_t chunk, uint32_t n, bool consuming);
+void drop_item_refs(Hold& hold, uint32_t chunk, uint32_t n, bool consuming);
 void drop_window_ref(Hold& hold, uint32_t chunk);
 
-// Log entries that dropping one reference may need.
+// Log entries that dropping references of one chunk may need.
 inline constexpr uint32_t kDropRefEntries = 16;
 
 // Frees every chunk that is retired now and named by no lease, with its blocks. In slices; the scan itself runs without the

@@ -20,11 +20,6 @@ class Extremes {
   // Priorities in these lines of 8 were written; the nodes above follow. `lines` ascends, without repeats.
   void climb(Hold& hold, const uint32_t* lines, uint32_t n);
 
-  void follow(Hold& hold, uint32_t slot) {
-    const uint32_t line = slot / 8;
-    climb(hold, &line, 1);
-  }
-
   // What the nodes above the leaves should be; for rebuild and check.
   template <class Visit>
   void recompute(Visit visit) const {

@@ -125,29 +125,52 @@ class ItemGather {
   RunCursor cursor_;
 };
 
-void gather_whole(const Arena& arena, const Pick* picks, uint32_t n, const Run* runs, int64_t first, OutputBuffer& out) {
-  const size_t item_bytes = size_t{out.rows} * out.row_bytes;
-  const bool in_one = !out.time_major || out.rows == 1;
-  const auto source = [&](uint32_t i) {
-    const Run& run = runs[picks[i].first_run];
-    return arena.row(run.chunk, out.column, run.row);
+// Where an item of one run begins.
+struct Source {
+  const char* chunk;
+  uint32_t row;
+};
+
+// Copies item_bytes of each item, that many if kBytes is not 0, to places item_bytes apart. Rows are fetched ahead, of a scalar those of
+// more items: what counts is how many lines are under way.
+template <size_t kBytes>
+void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t row_bytes, size_t item_bytes, char* to) {
+  constexpr uint32_t kFetched = kBytes > 0 ? 3 * kAhead : kAhead;
+  const size_t bytes = kBytes > 0 ? kBytes : item_bytes;
+  const auto begin = [&](uint32_t i) { return sources[i].chunk + column + row_bytes * sources[i].row; };
+  const auto fetch = [&](uint32_t i) {
+    const char* from = begin(i);
+    const size_t last = std::min<size_t>(bytes, 512) - 1;
+    for (size_t at = 0; at < last; at += 64) __builtin_prefetch(from + at);
+    __builtin_prefetch(from + last);
   };
-  const size_t fetched = std::min<size_t>(item_bytes, 512);
-  for (uint32_t i = 0; i < n + kAhead; ++i) {
-    if (i < n) {
-      const char* ahead = source(i);
-      for (size_t line = 0; line < fetched; line += 64) __builtin_prefetch(ahead + line);
-    }
-    if (i < kAhead) continue;
-    const int64_t item = first + i - kAhead;
-    const char* from = source(i - kAhead);
-    if (in_one) {
-      copy_bytes(out.row(item, 0), from, item_bytes);
-    } else {
-      for (uint32_t j = 0; j < out.rows; ++j) copy_bytes(out.row(item, j), from + size_t{j} * out.row_bytes, out.row_bytes);
-    }
+  for (uint32_t i = 0; i < std::min(n, kFetched); ++i) fetch(i);
+  for (uint32_t i = 0; i < n; ++i, to += bytes) {
+    if (i + kFetched < n) fetch(i + kFetched);
+    std::memcpy(to, begin(i), bytes);
   }
+}
+
+void copy_items_by_time(const Source* sources, uint32_t n, uint64_t column, int64_t first, OutputBuffer& out) {
+  for (uint32_t i = 0; i < n; ++i) {
+    const char* from = sources[i].chunk + column + size_t{out.row_bytes} * sources[i].row;
+    for (uint32_t j = 0; j < out.rows; ++j, from += out.row_bytes) copy_bytes(out.row(first + i, j), from, out.row_bytes);
+  }
+}
+
+void gather_whole(const Arena& arena, const Source* sources, uint32_t n, int64_t first, OutputBuffer& out) {
+  const size_t item_bytes = size_t{out.rows} * out.row_bytes;
+  const uint64_t column = arena.columns()[out.column].offset;
   std::fill_n(out.lengths + first, n, static_cast<int32_t>(out.rows));
+  if (out.time_major && out.rows > 1) return copy_items_by_time(sources, n, column, first, out);
+  char* to = out.row(first, 0);
+  switch (item_bytes) {
+    case 0: return;
+    case 1: return copy_items<1>(sources, n, column, out.row_bytes, item_bytes, to);
+    case 4: return copy_items<4>(sources, n, column, out.row_bytes, item_bytes, to);
+    case 8: return copy_items<8>(sources, n, column, out.row_bytes, item_bytes, to);
+    default: return copy_items<0>(sources, n, column, out.row_bytes, item_bytes, to);
+  }
 }
 
 }  // namespace
@@ -160,13 +183,18 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
     if (patterns.at(picks[i].pattern).outputs.size() < num_outputs) corrupt("an item has another structure than its table");
   }
   const bool alike = are_alike(picks, n);
+  Source sources[kMaxNames];  // a call names no more chunks at once
+  for (uint32_t i = 0; alike && i < n; ++i) {
+    const Run& run = runs[picks[i].first_run];
+    sources[i] = {arena.chunk_data(run.chunk), run.row};
+  }
   for (OutputBuffer& out : outputs) {
     if (out.flags == kPerItemColumn) {
       std::fill_n(out.lengths + first, n, 1);
       continue;
     }
     if (alike && out.flags == 0 && picks[0].num_steps == out.rows && is_whole(patterns.at(picks[0].pattern), out.output, out.rows)) {
-      gather_whole(arena, picks, n, runs, first, out);
+      gather_whole(arena, sources, n, first, out);
       continue;
     }
     for (uint32_t i = 0; i < n; ++i) {

@@ -112,14 +112,6 @@ void discount_episode(Hold& hold, const TableFacts& t, uint32_t slot) {
   hold.add(r.num_deleted_episodes, 1);
 }
 
-uint64_t next_seq(Hold& hold, const TableFacts& t) {
-  Word<uint64_t>& word = hold.arena().state().next_seq;
-  uint64_t seq = word.get();
-  if (low_seq(t, seq) == 0) ++seq;  // the key of slot 0 would be 0
-  hold.set(word, seq + 1);
-  return seq;
-}
-
 // Ties of heaps go to the least recently inserted or updated; nobody else asks.
 void touch_item(Hold& hold, const TableFacts& t, uint32_t g) {
   if (t.roles[kSampler].heap == 0 && t.roles[kRemover].heap == 0) return;
@@ -156,6 +148,14 @@ void evict_overflow(Hold& hold, const TableFacts& t) {
 
 }  // namespace
 
+uint64_t next_seq(Hold& hold, const TableFacts& t) {
+  Word<uint64_t>& word = hold.arena().state().next_seq;
+  uint64_t seq = word.get();
+  if (low_seq(t, seq) == 0) ++seq;  // the key of slot 0 would be 0
+  hold.set(word, seq + 1);
+  return seq;
+}
+
 int64_t key_of(const TableFacts& t, uint32_t g, uint64_t seq) noexcept {
   const uint64_t slot = g - t.item_base;
   return static_cast<int64_t>(low_seq(t, seq) << t.slot_bits | slot);  // shard 0
@@ -185,7 +185,7 @@ Inserted insert_item(Hold& hold, const TableFacts& t, const NewItem& item) {
   const bool keep = keeps_items(t);
   uint32_t num_chunks = 0;
   each_run(a, item.place, item.num_steps, [&](uint32_t chunk, uint32_t, uint32_t) {
-    add_item_ref(hold, chunk, keep);
+    add_item_refs(hold, chunk, 1, keep);
     ++num_chunks;
   });
   if (num_chunks > r.most_chunks.get()) hold.set(r.most_chunks, num_chunks);
@@ -217,10 +217,10 @@ void remove_item(Hold& hold, const TableFacts& t, uint32_t g, Removal why) {
   // References are dropped behind the walk: the last one retires the chunk, and its link to the next goes with it.
   uint32_t behind = kNone;
   each_run(a, item.place.get(), item.extent.get().num_steps, [&](uint32_t chunk, uint32_t, uint32_t) {
-    if (behind != kNone) drop_item_ref(hold, behind, keep);
+    if (behind != kNone) drop_item_refs(hold, behind, 1, keep);
     behind = chunk;
   });
-  if (behind != kNone) drop_item_ref(hold, behind, keep);
+  if (behind != kNone) drop_item_refs(hold, behind, 1, keep);
   drop_pattern_ref(hold, item.extent.get().pattern);
   discount_episode(hold, t, a.links(g).tail.get().episode_slot);
   const uint32_t times = item.counted.get().times_sampled;

@@ -32,6 +32,9 @@ struct Inserted {
 
 enum class Removal { kDeleted, kEvicted, kEvictedForRoom, kConsumed, kReset };
 
+// The insertion number of the arena's next item, which goes into that table.
+uint64_t next_seq(Hold& hold, const TableFacts& table);
+
 int64_t key_of(const TableFacts& table, uint32_t g, uint64_t seq) noexcept;
 
 // The live item of that key, or kNone.

@@ -39,6 +39,17 @@ bool can_insert(const TableRecord& t, uint64_t n) noexcept {
   return difference_after(l, static_cast<double>(n), 0) <= l.max_diff.get();
 }
 
+// Mostly all are. What admits n admits fewer.
+uint32_t admitted_samples(const TableRecord& t, uint32_t n) noexcept {
+  while (n > 0 && !can_sample(t, n)) --n;
+  return n;
+}
+
+uint32_t admitted_inserts(const TableRecord& t, uint32_t n) noexcept {
+  while (n > 0 && !can_insert(t, n)) --n;
+  return n;
+}
+
 uint64_t largest_burst(const TableRecord& t) noexcept {
   const Limiter& l = t.limiter;
   const double spi = l.samples_per_insert.get(), low = l.min_diff.get(), high = l.max_diff.get();

@@ -140,7 +140,7 @@ class Rebuild {
     if (order.tail != kNone) hold_.set(a_.links(order.tail).order, {a_.links(order.tail).order.get().prev, g});
     hold_.set(r.order, {order.head == kNone ? g : order.head, g});
     each_run(a_, item.place.get(), item.extent.get().num_steps,
-             [&](uint32_t chunk, uint32_t, uint32_t) { add_item_ref(hold_, chunk, keeps_items(t)); });
+             [&](uint32_t chunk, uint32_t, uint32_t) { add_item_refs(hold_, chunk, 1, keeps_items(t)); });
     ChunkRecord& chunk = a_.chunk(item.place.get().chunk);
     const ChunkItems in = chunk.items.get();
     hold_.set(a_.links(g).chunk, {kNone, in.first});

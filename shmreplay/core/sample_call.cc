@@ -121,10 +121,7 @@ bool SampleCall::has_rows_for(const TableFacts& t) const {
 // How many draws of `want` the limiter admits now.
 uint32_t SampleCall::admitted(const TableFacts& t, const SampleOptions& options, uint32_t want) {
   if (t.record->size.get() == 0) return 0;
-  if (!options.count) return want;
-  uint32_t n = 0;
-  while (n < want && can_sample(*t.record, n + 1)) ++n;
-  return n;
+  return options.count ? admitted_samples(*t.record, want) : want;
 }
 
 void SampleCall::note_smallest(const TableFacts& t) {
@@ -163,6 +160,7 @@ SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const S
       __builtin_prefetch(&arena_.item(items[d]), 1);
       __builtin_prefetch(&arena_.priority(items[d]));
     }
+    for (uint32_t d = 0; d < together; ++d) __builtin_prefetch(&arena_.chunk(arena_.item(items[d]).place.get().chunk));
     uint32_t drawn = 0;
     for (; drawn < together; ++drawn) {
       const uint32_t g = items[drawn];

@@ -29,7 +29,7 @@ bool is_being_saved(const Arena& arena) noexcept {
   return arena.save_lease().owner.load(std::memory_order_relaxed).session_plus_1 != 0;  // a hint
 }
 
-bool awaits_copy(const Hold& hold, uint32_t chunk) noexcept {
+bool awaits_copy(const Hold& hold, uint32_t chunk) {
   const Arena& a = hold.arena();
   if (a.save_lease().owner.load(std::memory_order_seq_cst).session_plus_1 == 0) return false;
   // SYNC POINT with end_copy: seq_cst, so a bit seen cleared means that the copy was made before the chunk is used again;

@@ -20,7 +20,7 @@ bool is_saving(const Arena& arena, uint32_t session, uint32_t generation) noexce
 bool is_being_saved(const Arena& arena) noexcept;
 
 // In a hold: whether a retired chunk waits for its copy.
-bool awaits_copy(const Hold& hold, uint32_t chunk) noexcept;
+bool awaits_copy(const Hold& hold, uint32_t chunk);
 
 // The saver has copied the chunk. Without the lock; wake_chunk_waiters() belongs behind a few of them.
 void end_copy(const Arena& arena, uint32_t chunk) noexcept;

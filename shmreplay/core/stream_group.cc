@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "hold.h"
-#include "room.h"
 #include "streams.h"
 
 namespace shmreplay {
@@ -77,9 +76,8 @@ Status StreamGroup::close(const Wait& wait) {
 }
 
 // Gives those that want a chunk what can be had, and strikes them off.
-Status StreamGroup::try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, bool steal, bool& found) {
+Status StreamGroup::try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, Take take) {
   StreamWriter& first = *wanting.front();
-  found = false;
   size_t served = 0;
   for (bool is_dry = false; served < wanting.size() && !is_dry;) {
     Hold hold(first.arena_);
@@ -87,12 +85,11 @@ Status StreamGroup::try_chunks(std::vector<StreamWriter*>& wanting, const Wait& 
     for (; served < wanting.size() && !is_dry && hold.room() >= kChunkEntries; ++served) {
       StreamWriter& w = *wanting[served];
       const uint32_t last = w.arena_.stream(w.stream_).window.get().last;
-      const uint32_t c = steal ? steal_chunk(hold, w.arena_.session_index(), w.serial_, last)
-                               : take_chunk(hold, w.arena_.session_index(), w.serial_, last);
+      const uint32_t c = take == Take::kOwn ? take_chunk(hold, w.arena_.session_index(), w.serial_, last)
+                                            : steal_chunk(hold, w.arena_.session_index(), w.serial_, last);
       is_dry = c == kNone;
       if (is_dry) break;
       w.use_chunk(hold, c);
-      found = true;
     }
   }
   wanting.erase(wanting.begin(), wanting.begin() + static_cast<ptrdiff_t>(served));
@@ -102,27 +99,15 @@ Status StreamGroup::try_chunks(std::vector<StreamWriter*>& wanting, const Wait& 
 // A chunk for each of them, as far as there are any; with `must` it waits for the first one's.
 Status StreamGroup::take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait) {
   StreamWriter& first = *wanting.front();
-  Arena& arena = first.arena_;
-  const int64_t since = now_ns();
+  const Arena& arena = first.arena_;
   first.blocking_table_ = kNone;  // what this waits for is room, whatever kept an item waiting before
-  for (;;) {
-    bool found = false;
-    if (const Status s = try_chunks(wanting, wait, false, found); s != Status::kOk) return s;
-    if (wanting.empty()) return Status::kOk;
-    must &= wanting.front() == &first;
-    if (wait.try_only) return must ? Status::kTimeout : Status::kOk;
-    bool made = false;
-    if (const Status s = reclaim_room(arena, wait, made); s != Status::kOk) return s;
-    if (made) continue;
-    if (const Status s = try_chunks(wanting, wait, true, found); s != Status::kOk || wanting.empty()) return s;
-    if (found) continue;
-    if (const Status s = evict_for_room(arena, wait, made); s != Status::kOk) return s;
-    if (made) continue;
-    if (!must) return Status::kOk;
-    if (first.table_.on_full == kOnFullError) return Status::kArenaFull;
-    const Status s = wait_for_room(arena, first.table_, wait, since, [&] { return arena.state().num_free.get() > 0; });
-    if (s != Status::kOk) return s;
-  }
+  const auto try_take = [&](Take take, bool& done) {
+    const Status s = try_chunks(wanting, wait, take);
+    done = wanting.empty();
+    return s;
+  };
+  const auto can_do_without = [&] { return !must || wanting.front() != &first; };
+  return take_room(first.arena_, first.table_, wait, try_take, can_do_without, [&] { return arena.state().num_free.get() > 0; });
 }
 
 Status StreamGroup::ensure_rows(const Wait& wait, uint32_t& ready) {

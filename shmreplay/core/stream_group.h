@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "room.h"
 #include "stream_writer.h"
 
 namespace shmreplay {
@@ -24,7 +25,7 @@ class StreamGroup {
  private:
   Status try_open(const Wait& wait);
   static Status take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait);
-  static Status try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, bool steal, bool& found);
+  static Status try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, Take take);
 
   Writers writers_;
 };

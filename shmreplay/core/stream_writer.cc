@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "due_insert.h"
+#include "item_run.h"
 #include "mutable_cell.h"
 #include "stream_group.h"
 #include "streams.h"
@@ -155,22 +156,16 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     const uint32_t before = done;
     // Once a hold: the first newcomer at that priority keeps it the largest for the others.
     const double fallback = default_priority(hold, t);
-    for (; done < n && done - before < kInsertGroup && (!items->counted || can_insert(*t.record, 1)); ++done) {
+    for (uint32_t i = done; i < n; ++i) {
+      items[i].priority = priorities[i] < 0 ? fallback : priorities[i];
+      items[i].pattern = p.record;
+    }
+    while (done < n) {
       if (done > before && hold.room() < insert_entries(t, chunks) + kMaxOutputs) break;
-      NewItem& item = items[done];
-      item.priority = priorities[done] < 0 ? fallback : priorities[done];
-      item.pattern = p.record;
-      if (!item.own_episode) {
-        item.episode = episode_;
-        item.episode_slot = episode_slots_[t.index];
-      }
-      note_insert(hold, t, p, item);
-      const Inserted in = insert_item(hold, t, item);
-      keys[done] = in.key;
-      if (!item.own_episode) {
-        episode_ = in.episode;
-        episode_slots_[t.index] = in.episode_slot;
-      }
+      const uint32_t may = items->counted ? admitted_inserts(*t.record, n - done) : n - done;
+      if (may == 0) break;
+      note_insert(hold, t, p, items[done]);
+      done += put_in(hold, t, items + done, may, keys + done);
     }
     if (done > before) {
       hold.set(t.record->last_insert_ns, coarse_now_ns());
@@ -182,6 +177,23 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     if (const Status s = blocked.sleep(); s != Status::kOk) return s;
   }
   return Status::kOk;
+}
+
+// The first of the items, or as many of them as go together: how many.
+uint32_t StreamWriter::put_in(Hold& hold, const TableFacts& t, NewItem* items, uint32_t n, int64_t* keys) {
+  NewItem& item = items[0];
+  if (item.own_episode) {
+    if (const uint32_t together = replace_oldest(hold, t, items, n, keys); together > 0) return together;
+    keys[0] = insert_item(hold, t, item).key;
+    return 1;
+  }
+  item.episode = episode_;
+  item.episode_slot = episode_slots_[t.index];
+  const Inserted in = insert_item(hold, t, item);
+  episode_ = in.episode;
+  episode_slots_[t.index] = in.episode_slot;
+  keys[0] = in.key;
+  return 1;
 }
 
 Status StreamWriter::insert_rows(const TableFacts& t, PreparedPattern& p, const double* priorities, uint32_t n,
@@ -229,14 +241,6 @@ void StreamWriter::note_insert(Hold& hold, const TableFacts& t, const PreparedPa
   noted_[t.index] = {p.hash, positions};
 }
 
-Status StreamWriter::create_item(const TableFacts& t, PreparedPattern& p, uint32_t length, double priority,
-                                 const Wait& wait, int64_t& key, BlockRef values) {
-  if (length == 0 || length > num_steps()) return Status::kHistory;
-  DueItem due{t.index, &p, first_of(length), length, {0, 0}, priority, values};
-  uint32_t done = 0;
-  return insert_due(&due, 1, wait, &key, done);
-}
-
 NewItem StreamWriter::item_of(const DueItem& due) const {
   NewItem item;
   item.priority = due.priority;
@@ -267,13 +271,6 @@ uint32_t StreamWriter::num_chunks(const DueItem& due) const {
   const Place at = place_of(due.first);
   const uint64_t least = (uint64_t{at.row} + due.num_steps - 1) / arena_.geometry().chunk_steps + 1;
   return least > kMaxItemChunks ? kMaxItemChunks + 1 : count_chunks(arena_, at, due.num_steps);
-}
-
-Status StreamWriter::insert_due(DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
-  DueRun run{this, due, keys, n};
-  const Status s = DueInsert(arena_, {&run, 1}, wait).run();
-  done = run.done;
-  return s;
 }
 
 void StreamWriter::end_episode(bool clear_history) noexcept {

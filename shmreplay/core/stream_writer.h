@@ -49,8 +49,6 @@ class StreamWriter : public StreamView {
   }
   void give_up_rows() noexcept;  // one-step rows that did not become items: their blocks serve the next
 
-  // The first of the newest `length` steps.
-  uint64_t first_of(uint32_t length) const noexcept { return finished_ + (row_is_open_ ? 1 : 0) - length; }
   // Values that an item of a span from step `first` on brings, before it is inserted; then whether it was.
   Status bring_values(uint64_t first, const char* bytes, uint64_t num_bytes, const Wait& wait, BlockRef& ref);
   void end_values(bool went_in) noexcept;
@@ -86,17 +84,11 @@ class StreamWriter : public StreamView {
   // How many of the newest finished steps have every column: an item may not select what a step lacks.
   uint32_t num_whole() const noexcept { return std::min(num_whole_, num_held_); }
 
-  // An item of the newest `length` steps. kHistory if there are fewer; kTooManyChunks; else as insert_rows.
-  Status create_item(const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority, const Wait& wait,
-                     int64_t& key, BlockRef values = kNoValue);
-
-  // The items that rules found due, of the row being written and steps before it: see DueInsert. Those that fit one hold go
-  // in all or none; `done` counts. kTimeout: blocking_table() is the index of the one whose limiter did not admit, or kNone.
-  Status insert_due(DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done);
+  // After kTimeout: the index of the table whose limiter did not admit, or kNone.
   uint32_t blocking_table() const noexcept { return blocking_table_; }
   void note_blocking(uint32_t table) noexcept { blocking_table_ = table; }
 
-  // What DueInsert is made of. Chunks that the item spans, more than kMaxItemChunks if it is too long for a hold. And, in a
+  // What DueInsert, which puts in items of this row and steps before it, is made of. Chunks that the item spans, more than kMaxItemChunks if it is too long for a hold. And, in a
   // hold that has the pattern interned and room: puts it in; its key.
   uint32_t num_chunks(const DueItem& due) const;
   int64_t put_in(Hold& hold, const DueItem& due, bool counted);
@@ -126,6 +118,7 @@ class StreamWriter : public StreamView {
   void note_insert(Hold& hold, const TableFacts& table, const PreparedPattern& pattern, const NewItem& item);
   Status insert(const TableFacts& table, PreparedPattern& pattern, NewItem* items, const double* priorities, uint32_t n,
                 const Wait& wait, int64_t* keys, uint32_t& done);
+  uint32_t put_in(Hold& hold, const TableFacts& table, NewItem* items, uint32_t n, int64_t* keys);
   void begin_row();
   void put_value(uint32_t column, uint32_t row, BlockRef ref);
   MutableCell mutable_cell(uint32_t column, uint32_t row) const;

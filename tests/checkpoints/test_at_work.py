@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.checkpoint_file import verify
 from tests.checkpoints.saved import facts
-from tests.system.conftest import StartDaemon, eventually
+from tests.system.conftest import DaemonProcess, StartDaemon, eventually
 
 MIB = 2**20
 ROW = 8192
@@ -69,11 +70,9 @@ def test_saving_and_restoring_take_little_memory(make_daemon: StartDaemon, tmp_p
     assert daemon.stop() == 0
 
 
-def test_a_checkpoint_beside_writers_is_of_one_instant(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
-    """One writer feeds two tables of an arena at once; another overwrites a table of its own."""
-    options: dict[str, Any] = {"max_streams": 8, "max_sessions": 16}
-    tables = [sr.Table(name, WIDE, 300, arena="both", **options) for name in ("first", "second")]
-    daemon = make_daemon().start("--checkpoint-dir", str(tmp_path))
+@contextlib.contextmanager
+def writers_at_work(daemon: DaemonProcess) -> Iterator[list[int]]:
+    """One feeds two tables of an arena at once, another overwrites its own: how many steps each has written."""
     stop = threading.Event()
     done = [0, 0]
 
@@ -91,13 +90,35 @@ def test_a_checkpoint_beside_writers_is_of_one_instant(make_daemon: StartDaemon,
                 table.insert_batch(wide(done[1], 10))
                 done[1] += 10
 
+    threads = [threading.Thread(target=work) for work in (feed, overwrite)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield done
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def check_instant(client: sr.Client) -> None:
+    """The newest steps up to the last insert are there, none torn, as many in the two tables that are fed at once."""
+    first, second, third = (client.table(name) for name in ("first", "second", "third"))
+    assert second.info().inserts == first.info().inserts
+    for table in (first, second, third):
+        data, inserts = table.get(table.keys()).data, table.info().inserts
+        assert data["n"].reshape(-1).tolist() == list(range(inserts - len(table), inserts))
+        assert (data["n"][..., None] == data["row"]).all()
+
+
+def test_a_checkpoint_beside_writers_is_of_one_instant(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
+    options: dict[str, Any] = {"max_streams": 8, "max_sessions": 16}
+    tables = [sr.Table(name, WIDE, 300, arena="both", **options) for name in ("first", "second")]
+    daemon = make_daemon().start("--checkpoint-dir", str(tmp_path))
+    paths, given_up = [], []
     with daemon.connect() as client:
         client.create_tables([*tables, sr.Table("third", WIDE, 500, **options)])
-        threads = [threading.Thread(target=work) for work in (feed, overwrite)]
-        for thread in threads:
-            thread.start()
-        paths, given_up = [], []
-        try:
+        with writers_at_work(daemon) as done:
             for _ in range(8):
                 at = done[0]
                 eventually(lambda at=at: done[0] > at + 50)  # type: ignore[misc]
@@ -105,10 +126,6 @@ def test_a_checkpoint_beside_writers_is_of_one_instant(make_daemon: StartDaemon,
                     paths.append(client.checkpoint())
                 except sr.CheckpointFailed as error:
                     given_up.append(str(error))
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
     for reason in given_up:
         assert re.search("was given up: writers needed chunks not copied yet. In .* they took .* of chunks", reason)
     print(f"{len(paths)} saved, {len(given_up)} given up")
@@ -116,26 +133,12 @@ def test_a_checkpoint_beside_writers_is_of_one_instant(make_daemon: StartDaemon,
     restoring = make_daemon().start()
     with restoring.connect() as client:
         client.restore(paths[-1])
-        first, second, third = (client.table(name) for name in ("first", "second", "third"))
-        inserts = first.info().inserts
-        assert second.info().inserts == inserts
-        for table in (first, second):
-            shown = table.get(table.keys())
-            assert shown.data["n"].reshape(-1).tolist() == list(range(inserts - len(table), inserts))
-        for table in (first, second, third):
-            data = table.get(table.keys()).data
-            mask = data["n"][..., None] == data["row"]
-            assert mask.all()
-        newest = third.get(third.keys()).data["n"].reshape(-1).tolist()
-        assert newest == list(range(third.info().inserts - len(third), third.info().inserts))
+        check_instant(client)
 
 
-def test_writers_that_need_room_end_a_checkpoint_and_lose_nothing(
-    make_daemon: StartDaemon, tmp_path: pathlib.Path
-) -> None:
-    """A disk that takes nothing: a pipe that nobody reads stands for it."""
-    source = """
-import os, sys, threading
+# A daemon whose disk takes nothing: for each slice of chunks it waits until the pipe has a writer.
+STUCK_DISK = """
+import os, sys
 from shmreplay.checkpoint_file import CheckpointWriter, Kind
 from shmreplay.daemon import main
 real = CheckpointWriter.write
@@ -146,11 +149,17 @@ def write(self, kind, payload, arena=0, table=0):
 CheckpointWriter.write = write
 sys.exit(main.main())
 """
+
+
+def test_writers_that_need_room_end_a_checkpoint_and_lose_nothing(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    """A disk that takes nothing: a pipe that nobody writes to stands for it."""
     disk = tmp_path / "disk"
     os.mkfifo(disk)
     saved = tmp_path / "saved"
     daemon = make_daemon().start(
-        "--checkpoint-dir", str(saved), source=source, env={**os.environ, "SHMREPLAY_TEST_DISK": str(disk)}
+        "--checkpoint-dir", str(saved), source=STUCK_DISK, env={**os.environ, "SHMREPLAY_TEST_DISK": str(disk)}
     )
     items = 16_000  # 128 MiB: more than the side buffer takes
     with daemon.connect() as client, daemon.connect() as saver:

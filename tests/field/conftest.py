@@ -13,6 +13,7 @@ cases which other tests cover; of one group all are covered elsewhere:
 """
 
 from tests.children import fork
+from tests.system.conftest import client, daemon, make_daemon, run_script
 from tests.tables import make_table, server
 
-__all__ = ["fork", "make_table", "server"]
+__all__ = ["client", "daemon", "fork", "make_daemon", "make_table", "run_script", "server"]

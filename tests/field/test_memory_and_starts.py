@@ -20,19 +20,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.system.conftest import (
-    DaemonProcess,
-    Script,
-    client,
-    daemon,
-    eventually,
-    make_daemon,
-    run_script,
-    table,
-    wait_for_end,
-)
-
-__all__ = ["client", "daemon", "make_daemon", "run_script"]
+from tests.system.conftest import DaemonProcess, Script, eventually, table, wait_for_end
 
 Run = Callable[..., Script]
 STEP = {"x": np.ones(3, np.float32), "n": 7}

@@ -17,7 +17,7 @@ bool save_rest(CheckpointSave& save, uint64_t room, SavedArena& out) {
     CheckpointSave::Slice slice{};
     CHECK_EQ(save.fill(buffer.data(), room, kWhatever, slice), Status::kOk);
     if (save.was_given_up()) return false;
-    if (slice.part == CheckpointSave::Part::kEnd) return true;
+    if (slice.part == SavedPart::kEnd) return true;
     out.slices.emplace_back(slice, buffer.substr(0, slice.bytes));
   }
 }
@@ -43,15 +43,7 @@ RestoredWorld::RestoredWorld(const ArenaSpec& spec, const SavedArena& saved) : s
   restorer.set_state(saved.next_seq, saved.next_stream_serial);
   for (const SavedPattern& p : saved.patterns) restorer.set_pattern(p.record, p.num_outputs, p.num_slices, p.blob);
   for (uint32_t i = 0; i < saved.tables.size(); ++i) restorer.set_table(i, saved.tables[i]);
-  for (const auto& [slice, bytes] : saved.slices) {
-    switch (slice.part) {
-      case CheckpointSave::Part::kPieces: restorer.put_pieces(bytes.data(), bytes.size()); break;
-      case CheckpointSave::Part::kItems: restorer.put_items(slice.table, bytes.data(), bytes.size()); break;
-      case CheckpointSave::Part::kFreeSlots: restorer.put_free_slots(slice.table, bytes.data(), bytes.size()); break;
-      case CheckpointSave::Part::kChunks: restorer.put_chunks(bytes.data(), bytes.size()); break;
-      case CheckpointSave::Part::kEnd: break;
-    }
-  }
+  for (const auto& [slice, bytes] : saved.slices) restorer.put(slice.part, slice.table, bytes.data(), bytes.size());
   restorer.finish(kWhatever);
   daemon->publish();
   const SessionInfo session = open_own_session(*daemon);

@@ -224,7 +224,7 @@ TEST(losing_a_reference_that_was_not_there_is_corruption) {
     CHECK_EQ(hold.begin(kNow), Status::kOk);
     what(hold);
   };
-  CHECK_THROWS(CorruptIndex, "more item references than it had", drop([](Hold& h) { drop_item_ref(h, 0, false); }));
+  CHECK_THROWS(CorruptIndex, "more item references than it had", drop([](Hold& h) { drop_item_refs(h, 0, 1, false); }));
 }
 
 TEST(only_chunks_without_windows_and_without_kept_items_can_be_evicted_and_the_oldest_comes_first) {

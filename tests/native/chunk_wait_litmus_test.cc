@@ -69,10 +69,31 @@ struct alignas(128) Progress {
   }
 };
 
+// So many rounds, or what ten seconds allow: where more wants to run than there are processors, two threads are seldom side by side.
+class Rounds {
+ public:
+  explicit Rounds(int most) : left_(most), end_ns_(now_ns() + 10'000'000'000) {}
+
+  // Both threads begin a round together; the first has decided whether there is one.
+  bool next_of_first(Barrier& barrier) noexcept {
+    if (left_-- == 0 || now_ns() > end_ns_) over_ = true;
+    return next_of_second(barrier);
+  }
+  bool next_of_second(Barrier& barrier) noexcept {
+    barrier.wait();
+    return !over_;
+  }
+
+ private:
+  int left_;
+  int64_t end_ns_;
+  bool over_ = false;
+};
+
 // Two threads run side by side along rows of cells, one as waiter and one as dropper. The orders are constants: with others
 // compilers take seq_cst.
 template <std::memory_order store, std::memory_order load>
-Outcomes race(int rounds) {
+Outcomes race(int most_rounds) {
   // With every line in both caches the loads are quick and the stores are not: that is when stores stay in their buffers.
   const auto warm = [](const std::vector<Cell>& all) {
     uint32_t sum = 0;
@@ -83,10 +104,10 @@ Outcomes race(int rounds) {
   std::vector<Cell> cells(kCells);
   Progress waits, drops;
   Barrier barrier;
+  Rounds rounds(most_rounds);
   Outcomes outcomes;
   const auto waiter = [&] {
-    for (size_t i = 0, n = 0; i < static_cast<size_t>(rounds); ++i) {
-      barrier.wait();
+    for (size_t n = 0; rounds.next_of_first(barrier);) {
       warm(cells);
       barrier.wait();
       for (Cell& c : cells) {
@@ -103,8 +124,7 @@ Outcomes race(int rounds) {
     }
   };
   const auto dropper = [&] {
-    for (size_t i = 0, n = 0; i < static_cast<size_t>(rounds); ++i) {
-      barrier.wait();
+    for (size_t n = 0; rounds.next_of_second(barrier);) {
       warm(cells);
       barrier.wait();
       for (Cell& c : cells) {

@@ -61,25 +61,7 @@ TEST(a_table_that_does_not_evict_says_that_the_arena_is_full) {
 
 TEST(a_writer_that_waits_for_a_chunk_gets_the_one_that_a_consumer_empties) {
   World w(one_table(queue_table("q", 1000), 4, 4));
-  const auto writer = [&] {
-    Actor actor(w.arena, w.table());
-    int64_t key = 0;
-    for (int i = 0; i < 300; ++i) CHECK_EQ(actor.try_insert(1, kWhatever, key), Status::kOk);
-  };
-  const auto consumer = [&] {
-    until([&] { return w.arena.state().chunk_waiters.load() != 0; });
-    Learner learner(w.arena);
-    uint64_t next = 1;
-    while (next <= 300) {
-      Batch batch(w.arena, 7);
-      const SampleResult r = learner.sample(w.table(), 7, batch, kWhatever, true, 1);
-      CHECK_EQ(r.status, Status::kOk);
-      batch.check_rows();
-      for (uint32_t i = 0; i < r.done; ++i) CHECK_EQ(batch.serial(i), next++);
-    }
-  };
-  run_threads({writer, consumer});
-  check_healthy(w.arena);
+  consume_what_a_full_queue_holds_up(w, 300);
 }
 
 TEST(a_writer_that_waits_for_a_chunk_reaps_the_dead_that_hold_them) {

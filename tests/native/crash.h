@@ -57,7 +57,7 @@ class CrashLab {
   std::string words_before(const Operation& operation);
   std::vector<const char*> points_of(const Operation& operation);  // by name, in order
   static const char* last_point();                                 // that the last child passed
-  void check_after_death(const std::string& death);
+  void check_after_death(const std::string& death, bool all);
   bool die_in_recovery(const char* name, const Operation& operation, int64_t k, int64_t j, const std::string& expected);
 
   SessionInfo child_;

@@ -134,6 +134,30 @@ TEST(an_insert_with_its_eviction_happens_whole_or_not_at_all) {
   lab.run("insert that retires a chunk", Holds::kOne, creates(0, 3, 1.5));
 }
 
+TEST(a_run_of_newcomers_in_the_slots_of_the_oldest_happens_whole_or_not_at_all) {
+  for (const uint32_t sampler : {kUniform, kPrioritized}) {
+    CrashLab lab(arena_of({open_table("a", 6, sampler, kFifo), open_table("b", 6)}, 4, 24));
+    Actor before(lab.world.arena, lab.world.table(0));
+    for (int i = 0; i < 7; ++i) before.insert(1.0 + i % 3);
+    lab.run("insert of a run of rows", CrashLab::Holds::kOne, [](Arena& arena) -> std::function<void()> {
+      Actor& actor = writer_of(arena, 0, 0);
+      CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+      for (uint32_t i = 0; i < 4; ++i) {
+        for (uint32_t c = 0; c < 3; ++c) {
+          const uint32_t bytes = arena.columns()[c].row_bytes;
+          fill_cell(actor.writer.cell(c) + i * bytes, bytes, 1000 + i);
+        }
+      }
+      return [&arena, &actor] {
+        const double priorities[4] = {2, 0, -1, 0.5};
+        int64_t keys[4];
+        uint32_t done = 0;
+        CHECK_EQ(actor.writer.insert_rows(arena.table(0), actor.step, priorities, 4, kNow, keys, done), Status::kOk);
+      };
+    });
+  }
+}
+
 TEST(items_that_are_due_together_happen_together_or_not_at_all) {
   for (const int items : {2, 8}) {
     Lab(items).run("insert of what is due", items < 8 ? Holds::kOne : Holds::kMany, [=](Arena& arena) -> std::function<void()> {
@@ -143,7 +167,7 @@ TEST(items_that_are_due_together_happen_together_or_not_at_all) {
                          {1, &actor.span, 2, 3, {0, 0}, 1}};
         int64_t keys[4];
         uint32_t done = 0;
-        const Status s = actor.writer.insert_due(due, 4, kNow, keys, done);
+        const Status s = insert_due(actor.writer, due, 4, kNow, keys, done);
         CHECK_EQ(s, items < 8 ? Status::kOk : Status::kTimeout);  // the queue is full: joined and left, nothing else
       };
     });
@@ -158,7 +182,7 @@ TEST(a_new_pattern_is_interned_whole_or_not_at_all) {
     auto* prepared = new PreparedPattern(p);
     return [=, &actor, &arena] {
       int64_t key = 0;
-      CHECK_EQ(actor.writer.create_item(arena.table(0), *prepared, 3, 1, kNow, key), Status::kOk);
+      CHECK_EQ(create_item(actor.writer, arena.table(0), *prepared, 3, 1, kNow, key), Status::kOk);
     };
   });
 }
@@ -437,7 +461,7 @@ TEST(a_sleeper_joins_and_leaves_whole_or_not_at_all) {
     Actor& actor = writer_of(arena, 1, 1);
     return [&] {
       int64_t key = 0;
-      CHECK_EQ(actor.writer.create_item(arena.table(1), actor.span, 1, 1, kNow, key), Status::kTimeout);
+      CHECK_EQ(create_item(actor.writer, arena.table(1), actor.span, 1, 1, kNow, key), Status::kTimeout);
     };
   });
 }

@@ -1,4 +1,5 @@
 // Kinds of damage that would hang a call or lead it out of bounds if the word were trusted, one by one. flips_test.cc hunts for more.
+#include "checkpoint_fixture.h"
 #include "chunk_pool.h"
 #include "fixtures.h"
 #include "leases.h"
@@ -143,6 +144,19 @@ TEST(an_order_list_that_names_an_item_of_another_table_is_reported) {
   fill(w, actor);
   poke(w.table(1).record->order, {0, 0});
   CHECK(is_reported([&] { CHECK_EQ(reset_table(w.arena, w.table(1), kNow), Status::kOk); }));
+}
+
+TEST(a_list_that_leads_back_into_itself_does_not_keep_a_checkpoint_growing) {
+  for (const bool is_of_chunks : {false, true}) {
+    World w(two_tables());
+    Actor actor(w.arena, w.table(0), 4);
+    fill(w, actor);
+    const uint32_t free = w.table(1).record->free_item.get();
+    const auto [head, tail] = w.arena.state().used_chunks.get();
+    if (is_of_chunks) poke(w.arena.chunk(tail).age, {w.arena.chunk(tail).age.get().prev, head});
+    else poke(w.arena.links(free).order, {kNone, free});
+    CHECK(is_reported([&] { save_arena(w.arena, CheckpointSave::kMinRoom); }));
+  }
 }
 
 }  // namespace shmreplay::test

@@ -34,7 +34,7 @@ class Values {
   // An item of the newest steps, by the span's pattern or another.
   void create(uint32_t length, PreparedPattern* pattern = nullptr) {
     int64_t key = 0;
-    CHECK_EQ(writer_.create_item(writer_.table(), pattern == nullptr ? span_ : *pattern, length, 1, kNow, key), Status::kOk);
+    CHECK_EQ(create_item(writer_, writer_.table(), pattern == nullptr ? span_ : *pattern, length, 1, kNow, key), Status::kOk);
   }
 
   void put(size_t bytes) {

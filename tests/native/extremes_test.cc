@@ -22,7 +22,8 @@ class Priorities {
     Hold hold(world_.arena);
     CHECK_EQ(hold.begin(kNow), Status::kOk);
     hold.set(world_.arena.priority(static_cast<uint32_t>(table_.item_base) + slot), priority);
-    extremes_.follow(hold, slot);
+    const uint32_t line = slot / 8;
+    extremes_.climb(hold, &line, 1);
     plain_[slot] = priority;
   }
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "due_insert.h"
 #include "rebuild.h"
 
 namespace shmreplay::test {
@@ -170,6 +171,22 @@ Pattern one_step_pattern(const Arena& arena) { return pattern_of(arena, kSqueeze
 
 Pattern whole_pattern(const Arena& arena) { return pattern_of(arena, 0, whole_span()); }
 
+Status insert_due(StreamWriter& writer, DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
+  DueRun run{&writer, due, keys, n};
+  const Status s = DueInsert(writer.arena(), {&run, 1}, wait).run();
+  done = run.done;
+  return s;
+}
+
+Status create_item(StreamWriter& writer, const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority,
+                   const Wait& wait, int64_t& key, BlockRef values) {
+  DueItem due{table.index, &pattern, first_of(writer, length), length, {0, 0}, priority, values};
+  uint32_t done = 0;
+  return insert_due(writer, &due, 1, wait, &key, done);
+}
+
+uint64_t first_of(const StreamWriter& writer, uint32_t length) { return writer.oldest_held() + writer.num_steps() - length; }
+
 // ---- callers -----------------------------------------------------------------------------------------------------
 
 Actor::Actor(Arena& arena, const TableFacts& table, uint32_t history, uint64_t first_serial)
@@ -207,10 +224,10 @@ Status Actor::try_create(const TableFacts& table, uint32_t length, double priori
   BlockRef values = kNoValue;
   if (arena_.has_values() && length <= writer.num_steps()) {
     const std::string brought = item_value(serial_ - length);
-    const Status s = writer.bring_values(writer.first_of(length), brought.data(), brought.size(), wait, values);
+    const Status s = writer.bring_values(first_of(writer, length), brought.data(), brought.size(), wait, values);
     if (s != Status::kOk) return s;
   }
-  const Status s = writer.create_item(table, span, length, priority, wait, key, values);
+  const Status s = create_item(writer, table, span, length, priority, wait, key, values);
   writer.end_values(s == Status::kOk);
   return s;
 }
@@ -456,5 +473,27 @@ void until(const std::function<bool()>& condition) {
 }
 
 uint32_t sleepers(const TableFacts& table, Side side) { return table.record->sides[side].sleepers.get(); }
+
+void consume_what_a_full_queue_holds_up(World& w, uint64_t n) {
+  const auto writer = [&] {
+    Actor actor(w.arena, w.table());
+    int64_t key = 0;
+    for (uint64_t i = 0; i < n; ++i) CHECK_EQ(actor.try_insert(1, kWhatever, key), Status::kOk);
+  };
+  const auto consumer = [&] {
+    until([&] { return w.arena.state().chunk_waiters.load() != 0; });
+    Learner learner(w.arena);
+    uint64_t next = 1;
+    while (next <= n) {
+      Batch batch(w.arena, 7);
+      const SampleResult r = learner.sample(w.table(), 7, batch, kWhatever, true, 1);
+      CHECK_EQ(r.status, Status::kOk);
+      batch.check_rows();
+      for (uint32_t i = 0; i < r.done; ++i) CHECK_EQ(batch.serial(i), next++);
+    }
+  };
+  run_threads({writer, consumer});
+  check_healthy(w.arena);
+}
 
 }  // namespace shmreplay::test

@@ -97,6 +97,12 @@ Slice from_to(int32_t begin, int32_t end, int32_t step = 1);
 Pattern one_step_pattern(const Arena& arena);   // every column, squeezed
 Pattern whole_pattern(const Arena& arena);      // every column, the whole span
 
+// Of one writer: what a DueInsert of its items does; an item of its newest `length` steps; the first of them.
+Status insert_due(StreamWriter& writer, DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done);
+Status create_item(StreamWriter& writer, const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority,
+                   const Wait& wait, int64_t& key, BlockRef values = kNoValue);
+uint64_t first_of(const StreamWriter& writer, uint32_t length);
+
 // ---- callers -----------------------------------------------------------------------------------------------------
 
 // One writer with its serial numbers.
@@ -226,5 +232,9 @@ void run_threads(const std::vector<std::function<void()>>& bodies);
 void until(const std::function<bool()>& condition);
 
 uint32_t sleepers(const TableFacts& table, Side side);
+
+// One thread inserts `n` items into the queue, more than there is room for; another begins to consume when the first waits
+// for room, and gets them all in order.
+void consume_what_a_full_queue_holds_up(World& w, uint64_t n);
 
 }  // namespace shmreplay::test

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "checkpoint_save.h"
 #include "chunk_pool.h"
 #include "fixtures.h"
 #include "leases.h"
@@ -278,7 +279,8 @@ class Attack {
     for (uint32_t length = 1; length < 12; ++length) {
       append(writer, 2);
       int64_t key = 0;
-      writer.create_item(arena_.table(t), span, std::min(length, writer.num_steps()), length, kNow, key);
+      if (writer.num_steps() == 0) continue;  // the damage lets it write none
+      create_item(writer, arena_.table(t), span, std::min(length, writer.num_steps()), length, kNow, key);
     }
     append(writer, 70);  // until the oldest have to go for room
     writer.end_episode(true);
@@ -292,7 +294,7 @@ class Attack {
     if (early_.num_steps() == 0) return;
     int64_t keys[2];
     uint32_t done = 0;
-    early_.insert_due(due, 2, kNow, keys, done);
+    insert_due(early_, due, 2, kNow, keys, done);
   }
 
   // A batch that memory has no room for: the caller's, whose answer that is.
@@ -374,6 +376,17 @@ class Attack {
     blocked.sleep();
   }
 
+  void save_a_checkpoint() {
+    CheckpointSave save(arena_);
+    bool busy = false;
+    if (save.take(arena_.session_index(), arena_.session_generation(), kNow, busy) != Status::kOk || busy) return;
+    std::vector<char> slice(CheckpointSave::kMinRoom);
+    CheckpointSave::Slice written{};
+    while (written.part != SavedPart::kEnd && save.fill(slice.data(), slice.size(), kNow, written) == Status::kOk) {
+      if (save.was_given_up()) return;
+    }
+  }
+
   void sessions() {
     SessionInfo info{};
     if (open_session(arena_, static_cast<uint32_t>(getpid()), 0, 0, kNow, info) == Status::kOk) {
@@ -414,7 +427,9 @@ class Attack {
         return attempt("get", [&] { get(t); });
       case 10: return attempt("update", [&] { update(t); });
       case 11: return attempt("delete", [&] { remove(t); });
-      case 12: return attempt("reclaim", [&] { uint32_t n = 0; reclaim(arena_, kNow, n); });
+      case 12:
+        if (operation >= 21) return attempt("save a checkpoint", [&] { save_a_checkpoint(); });
+        return attempt("reclaim", [&] { uint32_t n = 0; reclaim(arena_, kNow, n); });
       case 13: return attempt("take blocks", [&] { take_heap_blocks(); });
       case 14: return attempt("wait", [&] { wait_for_the_limiter(t); });
       case 15: return attempt("sessions", [&] { sessions(); });

@@ -247,7 +247,7 @@ TEST(the_first_item_fixes_the_tables_structure_and_another_one_is_refused) {
   actor.create(1);
   int64_t key = 0;
   PreparedPattern other(one_step_pattern(w.arena));
-  CHECK_EQ(actor.writer.create_item(w.table(), other, 1, 1.0, kNow, key), Status::kStructure);
+  CHECK_EQ(create_item(actor.writer, w.table(), other, 1, 1.0, kNow, key), Status::kStructure);
   CHECK_EQ(live_items(w.table()), 1u);
   check_healthy(w.arena);
 }

@@ -198,7 +198,7 @@ TEST(slices_lie_in_place_where_their_rows_have_one_stride) {
   output({from_to(0, 3, 3), from_to(3, 4)});
   p = PreparedPattern(p.pattern);
   int64_t key = 0;
-  CHECK_EQ(actor.writer.create_item(w.table(), p, 6, 1, kNow, key), Status::kOk);
+  CHECK_EQ(create_item(actor.writer, w.table(), p, 6, 1, kNow, key), Status::kOk);
   SampleCall call(w.arena);
   Looker looker(w.arena);
   CHECK_EQ(view(w.arena, call, looker, 1).status, Status::kOk);

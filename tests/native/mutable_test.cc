@@ -71,7 +71,7 @@ TEST(stale_keys_padding_and_steps_behind_the_span_are_skipped) {
   DueItem due{0, &actor.span, 2, 3, {2, 4}, 1};  // positions 2 to 4 of 0 to 8 are real
   int64_t padded = 0;
   uint32_t done = 0;
-  CHECK_EQ(actor.writer.insert_due(&due, 1, kNow, &padded, done), Status::kOk);
+  CHECK_EQ(insert_due(actor.writer, &due, 1, kNow, &padded, done), Status::kOk);
   const int64_t gone = actor.create(1);
   CHECK_EQ(delete_items(w.arena, w.table(), &gone, 1, kNow, done), Status::kOk);
   CHECK_EQ(update(w, {gone, padded, 12345}, 1, 2, 100), 1u);  // positions 1 and 2
@@ -91,7 +91,7 @@ TEST(a_step_that_its_writer_has_not_finished_is_left_alone) {
   CHECK_EQ(secure_row(actor.writer, w.arena, 2, kNow), Status::kOk);
   write_row(actor.writer, w.arena, 2);
   int64_t key = 0;
-  CHECK_EQ(actor.writer.create_item(w.table(), actor.span, 2, 1, kNow, key), Status::kOk);
+  CHECK_EQ(create_item(actor.writer, w.table(), actor.span, 2, 1, kNow, key), Status::kOk);
   update(w, {key}, 0, 2, 100);
   CHECK(shown(w, key) == (Serials{100, 2}));
   actor.writer.finish_row();

@@ -105,6 +105,25 @@ TEST(an_episode_that_did_not_terminate_says_what_its_final_step_lacks) {
   CHECK_EQ(lacking_after_a_step(), 0);
 }
 
+TEST(a_span_longer_than_the_history_is_refused) {
+  World w(arena_of({open_table("a", 10)}));
+  Single one(w.arena, {}, facts_of(w.arena));
+  one.writer.begin(WriterCall::kItem);
+  CHECK_EQ(one.writer.look_at_span(1, 1), Status::kHistory);
+  for (uint64_t serial = 1; serial <= 10; ++serial) {
+    one.begin(serial);
+    CHECK_EQ(one.finish(), Status::kOk);
+  }
+  one.writer.begin(WriterCall::kItem);
+  for (const uint32_t length : {0u, 9u}) CHECK_EQ(one.writer.look_at_span(length, 1), Status::kHistory);
+  CHECK_EQ(one.writer.look_at_span(8, 1), Status::kOk);
+  RuleWriter* const writer = &one.writer;
+  size_t at = 0;
+  CHECK_EQ(RuleWriter::insert({&writer, 1}, kNow, at), Status::kOk);
+  CHECK(one.writer.conclude());
+  CHECK_EQ(rows_of(w, one.writer.keys()[0]), (std::vector<uint64_t>{3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
 TEST(what_is_handed_over_is_the_callers_to_put_in) {
   World w(arena_of({open_table("a", 10)}));
   Single one(w.arena, {newest(w.arena, 0, 2)}, facts_of(w.arena));
@@ -118,7 +137,7 @@ TEST(what_is_handed_over_is_the_callers_to_put_in) {
   CHECK_EQ(due.size(), 2u);
   int64_t keys[2];
   uint32_t done = 0;
-  CHECK_EQ(one.writer.stream().insert_due(due.data(), 2, kNow, keys, done), Status::kOk);
+  CHECK_EQ(insert_due(one.writer.stream(), due.data(), 2, kNow, keys, done), Status::kOk);
   CHECK_EQ(rows_of(w, keys[0]), (std::vector<uint64_t>{1, 2}));
   CHECK_EQ(rows_of(w, keys[1]), (std::vector<uint64_t>{2, 3}));
   check_healthy(w.arena);

@@ -351,7 +351,7 @@ TEST(more_patterns_than_a_cache_takes_at_once_need_more_holds_and_nothing_else) 
     for (Slice& s : p.slices) s = from_to(i, i + 1);
     PreparedPattern prepared(p);
     int64_t key = 0;
-    CHECK_EQ(actor.writer.create_item(w.table(), prepared, 30, 1, kNow, key), Status::kOk);
+    CHECK_EQ(create_item(actor.writer, w.table(), prepared, 30, 1, kNow, key), Status::kOk);
   }
   const std::vector<int64_t> keys = live_keys(w.arena, w.table());
   SampleCall call(w.arena);

@@ -20,6 +20,12 @@ class Naive {
     items_[g] = {priority, ++clock_};
   }
   void update(uint32_t g, double priority) { items_[g] = {priority, ++clock_}; }
+  // A newcomer in the slot of the one that is gone: it has its place among the dense too.
+  void replace(uint32_t g, double priority) {
+    order_.erase(std::find(order_.begin(), order_.end(), g));
+    order_.push_back(g);
+    update(g, priority);
+  }
   void erase(uint32_t g) {
     order_.erase(std::find(order_.begin(), order_.end(), g));
     *std::find(dense_.begin(), dense_.end(), g) = dense_.back();
@@ -120,6 +126,11 @@ class Pair {
     const int64_t key = actor_.insert(priority);
     const uint64_t slot = static_cast<uint64_t>(key) & ((uint64_t{1} << table_.slot_bits) - 1);
     const auto g = static_cast<uint32_t>(table_.item_base + slot);
+    if (std::find(before.begin(), before.end(), g) != before.end()) {  // it has its victim's slot
+      check_victim(g);
+      for (Naive& m : models_) m.replace(g, priority);
+      return;
+    }
     for (Naive& m : models_) m.insert(g, priority);
     if (live().size() <= table_.max_size) return;
     const uint32_t victim = the_missing_one();

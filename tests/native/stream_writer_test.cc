@@ -2,26 +2,12 @@
 
 #include <csignal>
 
-#include "fixtures.h"
+#include "streams_fixture.h"
 
 namespace shmreplay::test {
 namespace {
 
 const Wait kTry{kForever, nullptr, true};
-
-// The rows of that item, by their serials.
-std::vector<uint64_t> serials(World& w, int64_t key, uint32_t table = 0) {
-  SampleCall call(w.arena);
-  Batch batch(w.arena, 1);
-  uint32_t found = kNone;
-  CHECK_EQ(call.get(w.table(table), &key, 1, kNow, batch, &found).done, 1u);
-  batch.check_rows();
-  std::vector<uint64_t> rows;
-  for (uint32_t row = 0; row < batch.rows(0); ++row) {
-    if (batch.real(0, 0, row)) rows.push_back(batch.serial(0, row));
-  }
-  return rows;
-}
 
 std::vector<uint64_t> from_to_serial(uint64_t first, uint64_t last) {
   std::vector<uint64_t> rows;
@@ -45,7 +31,7 @@ TEST(items_of_any_length_cross_chunk_borders_unseen) {
     for (uint64_t t = 1; t <= 40; ++t) {
       actor.append();
       for (uint32_t length = 1; length <= std::min<uint64_t>(t, 10); ++length) {
-        CHECK_EQ(serials(w, actor.create(length)), from_to_serial(t - length + 1, t));
+        CHECK_EQ(rows_of(w, actor.create(length)), from_to_serial(t - length + 1, t));
       }
     }
     check_healthy(w.arena);
@@ -65,17 +51,6 @@ TEST(the_window_holds_the_history_and_the_row_being_written_and_no_more) {
   }
 }
 
-TEST(an_item_longer_than_the_history_is_refused) {
-  World w(one_table(open_table("a", 10), 4, 20));
-  Actor actor(w.arena, w.table(), 3);
-  int64_t key = 0;
-  CHECK_EQ(actor.writer.create_item(w.table(), actor.span, 1, 1, kNow, key), Status::kHistory);
-  for (int i = 0; i < 5; ++i) actor.append();
-  CHECK_EQ(actor.writer.create_item(w.table(), actor.span, 4, 1, kNow, key), Status::kHistory);
-  CHECK_EQ(actor.writer.create_item(w.table(), actor.span, 0, 1, kNow, key), Status::kHistory);
-  CHECK_EQ(serials(w, actor.create(3)), from_to_serial(3, 5));
-}
-
 TEST(the_open_row_is_the_newest_step) {
   World w(one_table(open_table("a", 10), 4, 20));
   Actor actor(w.arena, w.table(), 3);
@@ -85,7 +60,7 @@ TEST(the_open_row_is_the_newest_step) {
   write_row(actor.writer, w.arena, 5);
   CHECK(actor.writer.row_is_open() && actor.writer.has(0) && !actor.writer.lacks_any());
   CHECK_EQ(actor.writer.num_steps(), 4u);
-  CHECK_EQ(serials(w, actor.create(4)), from_to_serial(2, 5));
+  CHECK_EQ(rows_of(w, actor.create(4)), from_to_serial(2, 5));
   actor.writer.finish_row();
   CHECK_EQ(actor.writer.num_steps(), 3u);
   CHECK_EQ(actor.writer.episode_steps(), 5u);
@@ -114,7 +89,7 @@ TEST(an_episodes_end_forgets_its_steps_only_if_asked_to) {
   CHECK_EQ(actor.writer.num_steps(), 3u);
   CHECK_EQ(actor.writer.episode_steps(), 0u);
   actor.append();
-  CHECK_EQ(serials(w, actor.create(4)), from_to_serial(1, 4));
+  CHECK_EQ(rows_of(w, actor.create(4)), from_to_serial(1, 4));
   actor.writer.end_episode(true);
   CHECK_EQ(actor.writer.num_steps(), 0u);
 }
@@ -136,7 +111,7 @@ TEST(a_run_of_rows_becomes_items_in_their_order) {
   CHECK_EQ(actor.writer.insert_rows(w.table(), actor.step, priorities.data(), 100, kNow, keys.data(), done), Status::kOk);
   CHECK_EQ(done, 100u);
   CHECK_EQ(actor.writer.rows_left(), 28u);
-  for (uint64_t i = 0; i < 100; ++i) CHECK_EQ(serials(w, keys[i]), from_to_serial(i + 1, i + 1));
+  for (uint64_t i = 0; i < 100; ++i) CHECK_EQ(rows_of(w, keys[i]), from_to_serial(i + 1, i + 1));
   CHECK_EQ(w.arena.priority(find_item(w.arena, w.table(), keys[99])).get(), 1.0);
   check_healthy(w.arena);
 }
@@ -165,8 +140,8 @@ TEST(an_item_of_more_chunks_than_a_hold_can_log_is_refused) {
   Actor actor(w.arena, w.table(), kMaxItemChunks + 5);
   for (uint32_t i = 0; i < kMaxItemChunks + 5; ++i) actor.append();
   int64_t key = 0;
-  CHECK_EQ(actor.writer.create_item(w.table(), actor.span, kMaxItemChunks + 1, 1, kNow, key), Status::kTooManyChunks);
-  CHECK_EQ(serials(w, actor.create(kMaxItemChunks)).size(), kMaxItemChunks);
+  CHECK_EQ(create_item(actor.writer, w.table(), actor.span, kMaxItemChunks + 1, 1, kNow, key), Status::kTooManyChunks);
+  CHECK_EQ(rows_of(w, actor.create(kMaxItemChunks)).size(), kMaxItemChunks);
 }
 
 // The largest hold there is: a new pattern as large as a record, an item of the most chunks, and a victim of as many, all of
@@ -183,7 +158,7 @@ TEST(the_largest_insert_fits_the_log) {
       large.slices.assign(50, from_to(round, round + 1));
       PreparedPattern pattern(large);
       int64_t key = 0;
-      CHECK_EQ(actor.writer.create_item(w.table(), pattern, kMaxItemChunks, 1, kNow, key), Status::kOk);
+      CHECK_EQ(create_item(actor.writer, w.table(), pattern, kMaxItemChunks, 1, kNow, key), Status::kOk);
       CHECK_EQ(live_items(w.table()), 1u);
     }
     check_healthy(w.arena);
@@ -285,14 +260,14 @@ TEST(items_that_are_due_together_go_into_their_tables_in_one_hold_or_not_at_all)
   DueItem due[] = {{0, &actor.span, 2, 2, {0, 0}, 1}, {1, &actor.span, 1, 3, {0, 0}, 1}, {1, &actor.span, 3, 1, {0, 0}, 1}};
   int64_t keys[3] = {};
   uint32_t done = 0;
-  CHECK_EQ(actor.writer.insert_due(due, 3, kNow, keys, done), Status::kOk);
+  CHECK_EQ(insert_due(actor.writer, due, 3, kNow, keys, done), Status::kOk);
   CHECK_EQ(done, 3u);
-  CHECK_EQ(serials(w, keys[0], 0), from_to_serial(3, 4));
-  CHECK_EQ(serials(w, keys[1], 1), from_to_serial(2, 4));
+  CHECK_EQ(rows_of(w, keys[0], 0), from_to_serial(3, 4));
+  CHECK_EQ(rows_of(w, keys[1], 1), from_to_serial(2, 4));
   const auto episode = [&](int64_t key, uint32_t t) { return w.arena.item(find_item(w.arena, w.table(t), key)).episode.get(); };
   CHECK_EQ(episode(keys[0], 0), episode(keys[2], 1));
   for (const Wait& wait : {kNow, kTry}) {  // the queue is full: the other table gets nothing either
-    CHECK_EQ(actor.writer.insert_due(due, 3, wait, keys, done), Status::kTimeout);
+    CHECK_EQ(insert_due(actor.writer, due, 3, wait, keys, done), Status::kTimeout);
     CHECK_EQ(done, 0u);
     CHECK_EQ(actor.writer.blocking_table(), 1u);
   }
@@ -309,7 +284,7 @@ TEST(items_that_are_due_together_wait_together) {
     DueItem due[] = {{0, &actor.span, 0, 1, {0, 0}, 1}, {1, &actor.span, 0, 1, {0, 0}, 1}};
     int64_t keys[2];
     uint32_t done = 0;
-    for (int i = 0; i < 50; ++i) CHECK_EQ(actor.writer.insert_due(due, 2, kWhatever, keys, done), Status::kOk);
+    for (int i = 0; i < 50; ++i) CHECK_EQ(insert_due(actor.writer, due, 2, kWhatever, keys, done), Status::kOk);
   };
   const auto consumer = [&] {
     Learner learner(w.arena);
@@ -331,7 +306,7 @@ TEST(no_item_goes_in_when_one_of_those_due_has_another_structure) {
   DueItem due[] = {{0, &actor.span, 0, 1, {0, 0}, 1}, {1, &actor.span, 0, 1, {0, 0}, 1}, {1, &actor.step, 0, 1, {0, 0}, 1}};
   int64_t keys[3];
   uint32_t done = 0;
-  CHECK_EQ(actor.writer.insert_due(due, 3, kNow, keys, done), Status::kStructure);
+  CHECK_EQ(insert_due(actor.writer, due, 3, kNow, keys, done), Status::kStructure);
   CHECK_EQ(live_items(w.table(0)) + live_items(w.table(1)), 0u);
 }
 
@@ -342,9 +317,9 @@ TEST(more_items_than_one_hold_can_log_go_in_hold_by_hold) {
   std::vector<DueItem> due(40, {0, &actor.span, 0, 100, {0, 0}, 1});
   std::vector<int64_t> keys(40);
   uint32_t done = 0;
-  CHECK_EQ(actor.writer.insert_due(due.data(), 40, kNow, keys.data(), done), Status::kOk);
+  CHECK_EQ(insert_due(actor.writer, due.data(), 40, kNow, keys.data(), done), Status::kOk);
   CHECK_EQ(done, 40u);
-  CHECK_EQ(serials(w, keys[39]).size(), 100u);
+  CHECK_EQ(rows_of(w, keys[39]).size(), 100u);
   check_healthy(w.arena);
 }
 

@@ -213,25 +213,7 @@ TEST(a_table_that_keeps_its_items_waits_for_blocks_or_says_that_the_arena_is_ful
 
 TEST(a_writer_that_waits_for_blocks_gets_those_that_a_consumer_frees) {
   World w(heap_of(queue_table("q", 1000), 60, 2));
-  const auto writer = [&] {
-    Actor actor(w.arena, w.table());
-    int64_t key = 0;
-    for (int i = 0; i < 300; ++i) CHECK_EQ(actor.try_insert(1, kWhatever, key), Status::kOk);
-  };
-  const auto consumer = [&] {
-    until([&] { return w.arena.state().chunk_waiters.load() != 0; });
-    Learner learner(w.arena);
-    uint64_t next = 1;
-    while (next <= 300) {
-      Batch batch(w.arena, 7);
-      const SampleResult r = learner.sample(w.table(), 7, batch, kWhatever, true, 1);
-      CHECK_EQ(r.status, Status::kOk);
-      batch.check_rows();
-      for (uint32_t i = 0; i < r.done; ++i) CHECK_EQ(batch.serial(i), next++);
-    }
-  };
-  run_threads({writer, consumer});
-  check_healthy(w.arena);
+  consume_what_a_full_queue_holds_up(w, 300);
 }
 
 TEST(more_values_than_the_whole_heap_holds_are_refused_and_take_nothing) {
@@ -256,7 +238,7 @@ TEST(a_value_of_more_blocks_than_one_hold_takes_is_written_and_freed_whole) {
     BlockRef ref;
     CHECK_EQ(actor.writer.bring_values(0, value.data(), value.size(), kNow, ref), Status::kOk);
     int64_t key = 0;
-    CHECK_EQ(actor.writer.create_item(w.table(), actor.span, 1, 1, kNow, key, ref), Status::kOk);
+    CHECK_EQ(create_item(actor.writer, w.table(), actor.span, 1, 1, kNow, key, ref), Status::kOk);
     actor.writer.end_values(true);
     std::unique_ptr<Batch> batch;
     CHECK(*get(w, {key}, batch).items_values()[0] == value);
@@ -436,7 +418,7 @@ TEST(padding_has_no_value_unless_it_repeats_the_first_step) {
     DueItem due{0, &pattern, 2, 2, {2, 1}, 1};
     int64_t key = 0;
     uint32_t done = 0;
-    CHECK_EQ(there.writer.insert_due(&due, 1, kNow, &key, done), Status::kOk);
+    CHECK_EQ(insert_due(there.writer, &due, 1, kNow, &key, done), Status::kOk);
     std::unique_ptr<Batch> batch;
     const std::vector<std::optional<std::string>> have = get(other, {key}, batch).values(3);
     CHECK_EQ(have.size(), 5u);

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.system.conftest import WAIT_S, Script
+from tests.system.conftest import WAIT_S, Script, eventually
 
 Run = Callable[..., Script]
 pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
@@ -46,6 +46,38 @@ def test_a_daemon_thread_may_be_in_a_call_when_the_interpreter_ends(run_script: 
         assert (table.info().size, table.info().samples) == (0, 1)
         table.insert({"x": 2})
         assert table.sample(1).data["x"].tolist() == [2]
+
+
+# A view that is never released, and an array of one that is gone, read when modules are taken down.
+KEEP_VIEWS = """
+import os, sys
+import numpy as np
+import shmreplay as sr
+
+table = sr.connect(sys.argv[1]).table("replay")
+for n in range(4):
+    table.insert({"x": np.full(3, n)})
+view = table.view(2)
+
+class Last:
+    def __init__(self):
+        self.os, self.array = os, table.view(1)[0].data["x"]
+
+    def __del__(self):
+        self.os.write(1, b"whole\\n" if len(set(self.array.tolist())) == 1 else b"torn\\n")
+
+last = Last()
+"""
+
+
+def test_views_and_their_arrays_may_be_held_when_the_interpreter_ends(run_script: Run) -> None:
+    table = sr.Table("replay", {"x": sr.ArraySpec((3,), "int64")}, 10, max_streams=8, max_sessions=8)
+    with sr.Server(tables=[table]) as server, server.client() as client:
+        assert run_script(KEEP_VIEWS, server.address).finish() == (0, "whole\n", "")
+        handle = client.table("replay")
+        eventually(lambda: len(client.stats()["arenas"]["replay"]["sessions"]) == 1)
+        assert handle._arena.check() == []
+        assert len(handle) == 4
 
 
 # The thread is blocked in the core, or has sampled as far ahead as it may; the sampler is a global, or a thread's own.

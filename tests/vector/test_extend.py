@@ -3,7 +3,6 @@
 import re
 import signal
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -152,18 +151,6 @@ def test_it_waits_for_a_consumer(make_table: TableMaker) -> None:
     table.extend(rows(np.arange(200)), timeout_s=30)
     thread.join()
     assert taken == list(range(200))
-
-
-@pytest.fixture
-def alarm() -> Iterator[None]:
-    """SIGALRM raises KeyboardInterrupt, as Ctrl-C does."""
-
-    def handler(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, handler)
-    yield
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.usefixtures("alarm")

@@ -2,7 +2,6 @@
 
 import signal
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -121,18 +120,6 @@ def test_create_items_that_time_out_are_repeated_for_the_rest(make_table: TableM
         assert (raised.value.keys != 0).tolist() == raised.value.done.tolist() == [True, True, True, False]
         table.sample(1)
         assert np.flatnonzero(writer.create_items(length=2, mask=~raised.value.done, timeout_s=0)).tolist() == [3]
-
-
-@pytest.fixture
-def alarm() -> Iterator[None]:
-    """SIGALRM raises KeyboardInterrupt, as Ctrl-C does."""
-
-    def handler(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, handler)
-    yield
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.usefixtures("alarm")

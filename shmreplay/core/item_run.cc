@@ -1,0 +1,139 @@
+#include "item_run.h"
+
+#include <algorithm>
+
+#include "chunk_pool.h"
+#include "selectors.h"
+
+namespace shmreplay {
+namespace {
+
+constexpr uint32_t kMostItems = 32;
+constexpr uint32_t kRunEntries = 32;                       // counters, ends of lists, references of the newcomers' chunk
+constexpr uint32_t kItemEntries = 24 + kDropRefEntries;    // record, links, leaf, pattern, and its chunk where it was the last
+
+bool has_such_items(const TableFacts& t) {
+  const TableRecord& r = *t.record;
+  return t.roles[kRemover].kind == kFifo && t.roles[kSampler].heap == 0 && !keeps_items(t) && r.size.get() == t.max_size;
+}
+
+// The oldest items that can go this way, oldest first: how many of `most`. One stays, so that the order is never empty.
+uint32_t find_oldest(const Arena& a, const TableFacts& t, uint32_t most, uint32_t* oldest) {
+  uint32_t n = 0;
+  for (uint32_t g = t.record->order.get().head; n < most; ++n) {
+    if (g == kNone || g - t.item_base >= t.capacity) corrupt("a table's order is shorter than the table");
+    const ItemRecord& item = a.item(g);
+    if (item.seq.get() == 0) corrupt("an item was removed twice");
+    const bool is_such = item.extent.get().num_steps == 1 && a.links(g).tail.get().episode_slot == kNone;
+    if (!is_such) break;
+    oldest[n] = g;
+    g = a.links(g).order.get().next;
+  }
+  return n;
+}
+
+// Takes the items from the lists of the chunks they begin in. Those that went in together lie together there, newest first.
+void leave_chunks(Hold& hold, const uint32_t* items, uint32_t n) {
+  Arena& a = hold.arena();
+  const auto links = [&a](uint32_t g) -> Word<Link>& { return a.links(g).chunk; };
+  for (uint32_t first = 0; first < n;) {
+    const uint32_t chunk = a.item(items[first]).place.get().chunk;
+    uint32_t last = first;
+    while (last + 1 < n && links(items[last]).get().prev == items[last + 1]) ++last;
+    const uint32_t newer = links(items[last]).get().prev, older = links(items[first]).get().next;
+    if (newer != kNone) hold.set(links(newer), {links(newer).get().prev, older});
+    if (older != kNone) hold.set(links(older), {newer, links(older).get().next});
+    if (newer == kNone) hold.set(a.chunk(chunk).items, {older, a.chunk(chunk).items.get().consuming});
+    drop_item_refs(hold, chunk, last - first + 1, false);
+    first = last + 1;
+  }
+}
+
+// The list is then as if each had been put to its front in turn.
+void join_chunk(Hold& hold, uint32_t chunk, const uint32_t* items, uint32_t n) {
+  Arena& a = hold.arena();
+  const ChunkItems before = a.chunk(chunk).items.get();
+  for (uint32_t i = 0; i < n; ++i) {
+    hold.set(a.links(items[i]).chunk, {i + 1 < n ? items[i + 1] : kNone, i > 0 ? items[i - 1] : before.first});
+  }
+  if (before.first != kNone) hold.set(a.links(before.first).chunk, {items[0], a.links(before.first).chunk.get().next});
+  hold.set(a.chunk(chunk).items, {items[n - 1], before.consuming});
+  add_item_refs(hold, chunk, n, false);
+}
+
+// The oldest n become the newest; they stay as they were among themselves.
+void move_to_end(Hold& hold, const TableFacts& t, const uint32_t* items, uint32_t n) {
+  Arena& a = hold.arena();
+  const auto links = [&a](uint32_t g) -> Word<Link>& { return a.links(g).order; };
+  const uint32_t first = items[0], last = items[n - 1], tail = t.record->order.get().tail, head = links(last).get().next;
+  hold.set(links(first), {tail, links(first).get().next});
+  hold.set(links(last), {links(last).get().prev, kNone});
+  hold.set(links(tail), {links(tail).get().prev, first});
+  hold.set(links(head), {kNone, links(head).get().next});
+  hold.set(t.record->order, {head, last});
+}
+
+void change_pattern(Hold& hold, uint32_t from, uint32_t to) {
+  if (from == to) return;
+  add_pattern_ref(hold, to);
+  drop_pattern_ref(hold, from);
+}
+
+void write_item(Hold& hold, const TableFacts& t, uint32_t g, uint64_t seq, uint64_t insert_no, const NewItem& item) {
+  Arena& a = hold.arena();
+  ItemRecord& r = a.item(g);
+  change_pattern(hold, r.extent.get().pattern, item.pattern);
+  hold.set(r.seq, seq);
+  hold.set(r.counted, {0, r.counted.get().sampler_pos});
+  hold.set(r.place, item.place);
+  hold.set(r.extent, {1, item.pattern});
+  hold.set(r.padding, item.padding);
+  hold.set(r.episode, seq);
+  hold.set(r.step, item.step);
+  hold.set(r.insert_no, insert_no);
+  if (a.has_values()) hold.set(a.values(g), item.values);
+  if (a.priority(g).get() == item.priority) return;  // its leaf too is as it was
+  hold.set(a.priority(g), item.priority);
+  Selector(a, t, kSampler).update(hold, g, item.priority);
+}
+
+void count_run(Hold& hold, const TableFacts& t, uint32_t n, uint32_t num_never_sampled, bool counted) {
+  TableRecord& r = *t.record;
+  hold.add(r.next_insert_no, n);
+  hold.add(r.num_deleted_episodes, n);
+  hold.add(r.evicted, n);
+  hold.add(r.limiter.inserts, n);
+  hold.add(r.limiter.deletes, n);
+  if (r.limiter.count_deletes.get() != 0) hold.add(r.limiter.samples, num_never_sampled);
+  if (!counted) hold.add(r.limiter.uncounted, n);
+  if (r.most_chunks.get() == 0) hold.set(r.most_chunks, 1);
+  hold.touch(t.index);
+}
+
+}  // namespace
+
+uint32_t replace_oldest(Hold& hold, const TableFacts& t, const NewItem* items, uint32_t n, int64_t* keys) {
+  if (!has_such_items(t)) return 0;
+  Arena& a = hold.arena();
+  const RoleLayout& sampler = t.roles[kSampler];
+  const uint32_t levels = sampler.kind == kPrioritized ? sampler.sum.num_levels + 2 * t.extremes[0].num_levels : 0;
+  const uint32_t room = hold.room() < kRunEntries ? 0 : (hold.room() - kRunEntries) / (kItemEntries + levels);
+  uint32_t oldest[kMostItems];
+  n = find_oldest(a, t, static_cast<uint32_t>(std::min<uint64_t>({n, kMostItems, room, t.max_size - 1})), oldest);
+  if (n == 0) return 0;
+  leave_chunks(hold, oldest, n);
+  uint32_t num_never_sampled = 0;
+  const uint64_t insert_no = t.record->next_insert_no.get();
+  for (uint32_t i = 0; i < n; ++i) {
+    num_never_sampled += a.item(oldest[i]).counted.get().times_sampled == 0 ? 1 : 0;
+    const uint64_t seq = next_seq(hold, t);
+    write_item(hold, t, oldest[i], seq, insert_no + i, items[i]);
+    keys[i] = key_of(t, oldest[i], seq);
+  }
+  join_chunk(hold, items[0].place.chunk, oldest, n);
+  move_to_end(hold, t, oldest, n);
+  count_run(hold, t, n, num_never_sampled, items[0].counted);
+  return n;
+}
+
+}  // namespace shmreplay
