@@ -261,17 +261,25 @@ class Registry:
             await self._workers.run(getattr(arena.native.table(index), method), *arguments)
         log.info("table %r: %s", arena.tables[index].name, method)
 
-    async def drop_table(self, table: str, timeout_s: float | None) -> None:
-        """Drops a table: callers blocked in it get TableClosed, its memory is given back.
+    async def drop_tables(self, tables: Sequence[str], timeout_s: float | None) -> None:
+        """Drops tables, arena by arena: callers blocked in them get TableClosed, their memory is given back.
 
-        Raises ShmReplayError if other tables share its arena.
+        Raises ShmReplayError if other tables share an arena with one of them, and TableNotFound; then none is dropped.
         """
-        arena, _ = self.find(table)
-        if len(arena.tables) > 1:
-            others = ", ".join(repr(spec.name) for spec in arena.tables if spec.name != table)
-            raise ShmReplayError(f"table {table!r} shares arena {arena.name!r} with {others} and cannot go alone")
-        await self._remove(arena, timeout_s)
-        log.info("table %r dropped", table)
+        arenas = dict.fromkeys(self.find(table)[0] for table in tables)
+        for arena in arenas:
+            names = [spec.name for spec in arena.tables]
+            others = ", ".join(repr(name) for name in names if name not in tables)
+            if others:
+                table = next(name for name in names if name in tables)
+                raise ShmReplayError(
+                    f"table {table!r} shares arena {arena.name!r} with {others} and cannot go alone; "
+                    f"drop them together: drop_tables({names})"
+                )
+        for arena in arenas:
+            await self._remove(arena, timeout_s)
+            for spec in arena.tables:
+                log.info("table %r dropped", spec.name)
 
     async def _remove(self, arena: ManagedArena, timeout_s: float | None) -> None:
         async with arena.lock:
