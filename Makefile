@@ -111,6 +111,6 @@ $(STAMP)/dev: $(STAMP)/run
 
 # An editable install: Python files are used where they lie, the core is rebuilt here when one of its files changes.
 $(STAMP)/installed: $(STAMP)/run $(CORE)
-	@echo "== building the core (one to three minutes)"
-	@$(PIP) install --no-deps --no-build-isolation -e .
+	@echo "== building the core (one to three minutes, more on a busy machine)"
+	@scripts/patiently.sh 15 $(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@

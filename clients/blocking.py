@@ -129,7 +129,7 @@ def _ago(seconds: float | None) -> str:
 def _attached(arena: _core.Arena) -> str:
     others = len(arena.sessions()) - 1
     if others <= 0:
-        return "no other process is attached now; only a thread of this one could end the wait"
+        return "no other process is attached now: until another attaches, only a thread of this one could end the wait"
     return f"{others} other process{'es are' if others > 1 else ' is'} attached"
 
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from shmreplay.checks import check_path
 from shmreplay.clients.attachments import Attachment, Mapping, mappings
 from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
 from shmreplay.clients.info import readable_info
@@ -84,6 +85,8 @@ class Client:
     def create_tables(self, tables: Iterable[Table], timeout_s: float | None = None) -> None:
         """Creates the tables that are not there yet: all of them, or none. Reserving memory takes 0.3 s a GiB.
 
+        Where the same tables are there it does nothing: if every process calls it, any of them may be the first.
+
         Raises:
             ValueError: a table of the name exists with other specs; the text says where they differ.
             ShmReplayError: there is not enough memory; the text says how much is needed and free, and what to do.
@@ -109,7 +112,8 @@ class Client:
         """A handle to work on a table with. `seed` makes its sampling repeatable.
 
         Raises:
-            TableNotFound: there is no such table; the text names those there are.
+            TableNotFound: there is no such table; the text names those there are. It does not wait for one: have every
+                process call `create_tables` before.
             LayoutMismatch, SegmentFailed: its memory is not what this version of shmreplay can use.
         """
         from shmreplay.clients.table import TableHandle
@@ -122,12 +126,34 @@ class Client:
 
         Raises:
             TableNotFound: there is no such table.
-            ShmReplayError: other tables share its arena, or its lock was not to be had within `timeout_s`.
+            ShmReplayError: other tables share its arena (use `drop_tables`), or its lock was not to be had within
+                `timeout_s`.
         """
         _check_name(name)
         self._request("drop_table", None, is_repeatable=False, table=name, timeout_s=timeout_s)
         with mappings().lock:
             self._forget(name)
+
+    def drop_tables(self, names: Iterable[str], timeout_s: float | None = None) -> None:
+        """Drops tables that share an arena together, or several of their own: arena by arena, each as a whole.
+
+        Raises:
+            TableNotFound: one of them is not there; none is dropped.
+            ShmReplayError: a table that is not named shares an arena with one that is: none is dropped. Or an arena's
+                lock was not to be had within `timeout_s`: those before it are dropped.
+            TypeError, ValueError: `names` is no list of names, or empty.
+        """
+        if isinstance(names, str):
+            raise TypeError(f"drop_tables: expected a list of names, got {names!r}; write [{names!r}]")
+        names = list(names)
+        for name in names:
+            _check_name(name)
+        if not names:
+            raise ValueError("drop_tables: expected at least one name")
+        self._request("drop_tables", None, is_repeatable=False, tables=names, timeout_s=timeout_s)
+        with mappings().lock:
+            for name in names:
+                self._forget(name)
 
     def reset(self, name: str, timeout_s: float | None = None) -> None:
         """Empties a table. Raises TableNotFound."""
@@ -207,9 +233,10 @@ class Client:
             ValueError: a table of it is there already, or has other specs.
             ShmReplayError: there is not enough memory.
             TimeoutError: not finished within `timeout_s`; the daemon goes on with it. It is a ShmReplayError too.
+            TypeError: `path` is no path, or `tables` no list of Tables.
         """
         wires = [table.to_wire() for table in check_tables("restore", tables)]
-        where = os.path.abspath(path)
+        where = os.path.abspath(check_path("restore", "path", path))
         fields = self._request(
             "restore",
             timeout_s,
@@ -242,9 +269,12 @@ class Client:
                 return known
             try:
                 reply = self._request("open", takes_fds=True, table=name)
-            except TableNotFound:
+            except TableNotFound as error:
                 self._forget(name)
-                raise
+                raise TableNotFound(
+                    f"{error}; call create_tables([...]) before, in every process: where the same tables are there it "
+                    "does nothing"
+                ) from error
             mapping, attachment = own.take(reply)
             if known is not None and known.arena is not attachment.arena:
                 self._forget(name)

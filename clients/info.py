@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from shmreplay import _core, selectors
 from shmreplay.errors import SegmentFailed
+from shmreplay.rate_limiters import readable_bound
 from shmreplay.selectors import Selector
 
 
@@ -108,7 +107,6 @@ def readable_info(found: Mapping[str, Any]) -> dict[str, Any]:
             info[role] = selectors.of_kind(info[role], info.pop(f"{role}_exponent"))
         except ValueError as error:
             raise SegmentFailed(f"table {info['name']!r}: its index is damaged: {role}: {error}") from error
-    # The segment keeps the largest finite numbers where there is no bound.
-    info["min_diff"] = -math.inf if info["min_diff"] <= -sys.float_info.max else info["min_diff"]
-    info["max_diff"] = math.inf if info["max_diff"] >= sys.float_info.max else info["max_diff"]
+    for name in ("min_diff", "max_diff"):
+        info[name] = readable_bound(info[name])
     return info

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from shmreplay.checkpoint_directory import EMBEDDED_LABEL, find_checkpoints
+from shmreplay.checks import check_path
 from shmreplay.clients.client import Client, check_tables, connect
 from shmreplay.clients.embedded_daemon import EmbeddedDaemon
 from shmreplay.errors import ShmReplayError
@@ -23,9 +24,10 @@ class Server:
     Args:
         tables: created before this returns.
         checkpoint_dir: where `client.checkpoint()` saves, and keeps the newest two. One directory a server: while it
-            runs, no other one gets it.
+            runs, no other one gets it. Nothing is saved by itself, at the end either.
         restore: a checkpoint, or a directory of which the newest whole one is taken. Its tables are there when this
-            returns, and those of `tables` that are not in it. Keys given out before still name the same items.
+            returns, and those of `tables` that are not in it. Keys given out before still name the same items. Other
+            specs than those saved, as a larger `max_size`, are refused.
         limiters: of restored tables: "checkpoint" keeps them as they were saved, "config" takes those of `tables`.
             What differs is logged either way.
         directory: keep the segments on this tmpfs instead of /dev/shm.
@@ -37,7 +39,7 @@ class Server:
         ShmReplayError, ValueError: the tables cannot be created. The daemon is stopped again.
         CheckpointFailed: the checkpoint is damaged (then a DamagedCheckpoint), or there is none (then a
             FileNotFoundError, too).
-        TypeError: `tables` is no list of Tables.
+        TypeError: `tables` is no list of Tables, or a path is none.
 
     Other processes reach it with `shmreplay.connect(server.address)` as long as this one lives. Forked children may use
     the object but do not own it: closing it there does nothing.
@@ -57,6 +59,9 @@ class Server:
         timeout_s: float = 30.0,
     ) -> None:
         tables = check_tables("Server", tables)
+        for name, path in (("checkpoint_dir", checkpoint_dir), ("restore", restore), ("directory", directory)):
+            if path is not None:
+                check_path("Server", name, path)
         self._daemon = EmbeddedDaemon(directory, checkpoint_dir, timeout_s)
         # Also runs when this object is collected, as in a notebook cell that is run again, and at interpreter exit.
         self._finalizer = weakref.finalize(self, self._daemon.stop)

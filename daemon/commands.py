@@ -69,6 +69,7 @@ class Commands:
             "open": self._open,
             "detach": self._detach,
             "drop_table": self._drop_table,
+            "drop_tables": self._drop_tables,
             "reset": self._reset,
             "set_rate_limiter": self._set_rate_limiter,
             "pause": self._pause,
@@ -125,10 +126,19 @@ class Commands:
         return Answer({"detached": await self._registry.detach(caller.watch(), session)})
 
     async def _drop_table(self, request: Message, caller: Caller) -> Answer:
-        table, timeout_s = _text(request, "table"), _seconds(request)
-        arena, _ = self._registry.find(table)
+        return await self._drop([_text(request, "table")], request, caller)
+
+    async def _drop_tables(self, request: Message, caller: Caller) -> Answer:
+        tables = request.get("tables")
+        if not isinstance(tables, list) or not tables or not all(isinstance(table, str) for table in tables):
+            raise ProtocolError(f"tables is {tables!r:.100}; expected a list of names")
+        return await self._drop(tables, request, caller)
+
+    async def _drop(self, tables: list[str], request: Message, caller: Caller) -> Answer:
+        timeout_s = _seconds(request)
+        arena, _ = self._registry.find(tables[0])
         caller.on_progress(arena.describe_wait)
-        await self._registry.drop_table(table, timeout_s)
+        await self._registry.drop_tables(tables, timeout_s)
         return Answer()
 
     async def _reset(self, request: Message, caller: Caller) -> Answer:

@@ -33,6 +33,7 @@ class ClientProcess:
     pid: int
     start_time: int
     pidfd: int
+    name: str  # as the kernel has it, for the log; empty where it is hidden
     is_dead: bool = False
     sessions: set[Session] = field(default_factory=set)
 
@@ -70,7 +71,7 @@ class Reaper:
         if now not in (0, start_time):  # 0: hidden by hidepid, which says nothing
             os.close(pidfd)
             raise ProcessLookupError(f"process {pid} has ended; another one has its pid")
-        process = ClientProcess(pid, start_time, pidfd)
+        process = ClientProcess(pid, start_time, pidfd, _name_of(pid))
         self._processes[pid, start_time] = process
         asyncio.get_running_loop().add_reader(pidfd, self._on_death, process)
         return process
@@ -79,7 +80,14 @@ class Reaper:
         self._forget(process)
         process.is_dead = True
         self.num_deaths += 1
-        log.debug("process %d has ended; taking back %d sessions", process.pid, len(process.sessions))
+        if process.sessions:  # else it had closed its clients
+            arenas = ", ".join(sorted(repr(session.arena) for session in process.sessions))
+            log.info(
+                "process %d (%s) has ended while attached; its writers, leases and chunks are taken back in %s",
+                process.pid,
+                process.name or "its name is hidden",
+                arenas,
+            )
         for session in process.sessions:
             self.reap(session)
 
@@ -110,3 +118,11 @@ class Reaper:
             self._forget(process)
         for task in self._tasks:
             task.cancel()
+
+
+def _name_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return repr(file.read().removesuffix("\n"))
+    except OSError:
+        return ""

@@ -172,7 +172,7 @@ class Registry:
             if found or arena.arena in arenas:
                 what = f"table {found[0]!r}" if found else f"arena {arena.arena!r}"
                 raise ValueError(
-                    f"{what} is there already; drop it (client.drop_table) before it is restored from a checkpoint"
+                    f"{what} is there already; drop it (client.drop_tables) before it is restored from a checkpoint"
                 )
 
     async def _restore(self, work: Restoration) -> None:
@@ -196,22 +196,25 @@ class Registry:
         for arena in await self._workers.run(adoption.adopt_all):
             self._arenas[arena.name] = arena
             self._warn_if_swappable(arena)
-            num_live = self._adopt_sessions(arena)
-            log.info("arena %r taken over with %d live sessions", arena.name, num_live)
+            num_live, dead = self._adopt_sessions(arena)
+            ended = f"; processes that have ended meanwhile: {', '.join(map(str, dead))}" if dead else ""
+            log.info("arena %r taken over with %d live sessions%s", arena.name, num_live, ended)
         await self.set_stopping(False)  # a daemon that was killed while it saved its last checkpoint had begun to stop
 
-    def _adopt_sessions(self, arena: ManagedArena) -> int:
-        num_live = 0
+    def _adopt_sessions(self, arena: ManagedArena) -> tuple[int, list[int]]:
+        """How many of its processes live, and the ids of those that do not, whose sessions are taken back."""
+        num_live, dead = 0, []
         for entry in arena.native.sessions():
             session = Session(arena.name, entry["session"], entry["generation"])
             try:
                 process = self.reaper.watch(entry["pid"], entry["start_time"])
             except ProcessLookupError:
                 self.reaper.reap(session)
+                dead.append(entry["pid"])
             else:
                 process.sessions.add(session)
                 num_live += 1
-        return num_live
+        return num_live, dead
 
     @staticmethod
     def _warn_if_swappable(arena: ManagedArena) -> None:
@@ -262,18 +265,26 @@ class Registry:
             await self._workers.run(getattr(arena.native.table(index), method), *arguments)
         log.info("table %r: %s", arena.tables[index].name, method)
 
-    async def drop_table(self, table: str, timeout_s: float | None) -> None:
-        """Drops a table: callers blocked in it get TableClosed, its memory is given back.
+    async def drop_tables(self, tables: Sequence[str], timeout_s: float | None) -> None:
+        """Drops tables, arena by arena: callers blocked in them get TableClosed, their memory is given back.
 
-        Raises ShmReplayError if other tables share its arena.
+        Raises ShmReplayError if other tables share an arena with one of them, and TableNotFound; then none is dropped.
         """
-        arena, _ = self.find(table)
-        if len(arena.tables) > 1:
-            others = ", ".join(repr(spec.name) for spec in arena.tables if spec.name != table)
-            raise ShmReplayError(f"table {table!r} shares arena {arena.name!r} with {others} and cannot go alone")
-        await self._remove(arena, timeout_s)
-        self.dropped.add(table)
-        log.info("table %r dropped", table)
+        arenas = dict.fromkeys(self.find(table)[0] for table in tables)
+        for arena in arenas:
+            names = [spec.name for spec in arena.tables]
+            others = ", ".join(repr(name) for name in names if name not in tables)
+            if others:
+                table = next(name for name in names if name in tables)
+                raise ShmReplayError(
+                    f"table {table!r} shares arena {arena.name!r} with {others} and cannot go alone; "
+                    f"drop them together: drop_tables({names})"
+                )
+        for arena in arenas:
+            await self._remove(arena, timeout_s)
+            for spec in arena.tables:
+                self.dropped.add(spec.name)
+                log.info("table %r dropped", spec.name)
 
     async def _remove(self, arena: ManagedArena, timeout_s: float | None) -> None:
         async with arena.lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,6 +49,18 @@ def check_float(where: str, name: str, value: object) -> float:
     if math.isnan(number):
         raise ValueError(f"{where}: {name} is nan; expected a number")
     return number
+
+
+def check_path(where: str, name: str, value: object) -> str:
+    """Returns a path as a str.
+
+    Raises:
+        TypeError: it is no str, bytes or `os.PathLike`.
+    """
+    try:
+        return os.fsdecode(value)  # type: ignore[arg-type]  # that is what is being found out
+    except TypeError:
+        raise TypeError(f"{where}: {name} is {value!r}; expected the path of a file or a directory") from None
 
 
 def check_choice(where: str, name: str, value: object, choices: Sequence[object]) -> None:

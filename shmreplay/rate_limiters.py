@@ -90,6 +90,12 @@ class RateLimiter:
             "count_deletes": self.count_deletes,
         }
 
+    def __repr__(self) -> str:
+        return (
+            f"RateLimiter(samples_per_insert={self.samples_per_insert}, min_size_to_sample={self.min_size_to_sample}, "
+            f"min_diff={readable_bound(self.min_diff)}, max_diff={readable_bound(self.max_diff)})"
+        )
+
     def to_wire(self) -> dict[str, object]:
         """Returns a dict of plain values for msgpack; `from_wire` is its inverse."""
         return {"kind": type(self).__name__, **self.numbers()}
@@ -177,7 +183,7 @@ class SampleToInsertRatio(RateLimiter):
     def __repr__(self) -> str:
         return (
             f"SampleToInsertRatio({self.samples_per_insert}, {self.min_size_to_sample}, "
-            f"error_buffer=({self.min_diff}, {self.max_diff}))"
+            f"error_buffer=({readable_bound(self.min_diff)}, {readable_bound(self.max_diff)}))"
         )
 
 
@@ -208,6 +214,11 @@ class Queue(RateLimiter):
 
 class Stack(Queue):
     """As `Queue`, for Lifo selectors; `Table.stack` sets all of it."""
+
+
+def readable_bound(bound: float) -> float:
+    """Returns a bound as its user gave it: infinite where it is none, the largest finite number in a segment."""
+    return math.copysign(math.inf, bound) if abs(bound) >= _MAX else bound
 
 
 def check_limiter(where: str, limiter: object) -> None:

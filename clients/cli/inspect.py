@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
+import sys
+from typing import Any
 
 from shmreplay.checkpoint_file import verify
 from shmreplay.clients.cli.options import checkpoints_at, format_rows
+from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
 from shmreplay.host_memory import show_bytes
 
 FIGURES = ("size", "inserts", "samples")
@@ -16,14 +20,17 @@ FIGURES = ("size", "inserts", "samples")
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the subcommand."""
     parser = subparsers.add_parser("inspect", help="show what a checkpoint holds")
-    parser.add_argument("path", metavar="PATH", help="a checkpoint, or a directory of which the newest is shown")
+    parser.add_argument(
+        "path", metavar="PATH", help="a checkpoint, or a directory of which the newest whole one is shown"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Reads all of it, then prints where it comes from and one line a table."""
-    path = checkpoints_at(args.path)[0]
-    found = verify(path)
+    path, found, damages = _read(args.path)
+    for damage in damages:
+        print(f"shmreplay inspect: {damage}; looking at the one before it", file=sys.stderr)
     tables = [
         {"table": table["name"], "arena": state["arena"], **{figure: table[figure] for figure in FIGURES}}
         for state in found["states"]
@@ -41,3 +48,19 @@ def run(args: argparse.Namespace) -> int:
         rows = [(row["table"], *(row[figure] for figure in FIGURES), row["arena"]) for row in tables]
         print(format_rows(("table", *FIGURES, "arena"), rows))
     return 0
+
+
+def _read(path: str) -> tuple[str, dict[str, Any], list[DamagedCheckpoint]]:
+    """A checkpoint, or the newest whole one of a directory: its path, what it holds, what the newer ones suffer from.
+
+    Raises DamagedCheckpoint, CheckpointFailed if the directory has none that is whole, OSError.
+    """
+    damages: list[DamagedCheckpoint] = []
+    for found in checkpoints_at(path):
+        try:
+            return found, verify(found), damages
+        except DamagedCheckpoint as error:
+            damages.append(error)
+    if not os.path.isdir(path):
+        raise damages[0]
+    raise CheckpointFailed("; ".join([f"there is no whole checkpoint in {path}", *map(str, damages)]))

@@ -67,8 +67,16 @@ class Progress:
         if self._live:
             self._live.update(self._panel(info), refresh=True)
         else:
-            figures = "  ".join(f"{name} {value}" for name, value in self._figures(info).items())
-            self._console.print(f"{self.elapsed_s:5.1f} s  {figures}", soft_wrap=True, highlight=False)
+            self._console.print(
+                f"{self.elapsed_s:5.1f} s  {self._line(info, is_last)}", soft_wrap=True, highlight=False
+            )
+
+    def _line(self, info: TableInfo, is_last: bool) -> str:
+        awaited = _awaited(info)
+        if info.inserts == 0 and not is_last:
+            return f"waiting for {awaited}"
+        figures = "  ".join(f"{name} {value}" for name, value in self._figures(info).items())
+        return f"{figures}  waiting for {awaited}" if awaited and not is_last else figures
 
     def _figures(self, info: TableInfo) -> dict[str, str]:
         # The limiter holds samples = (inserts - min_size_to_sample) * samples_per_insert, within its error_buffer.
@@ -88,6 +96,8 @@ class Progress:
         grid.add_row(f"towards {GOAL:g}", ProgressBar(total=GOAL, completed=min(self.mean_return, GOAL), width=30))
         grid.add_row("episodes", f"{self.num_episodes:,}")
         grid.add_row("time", f"{self.elapsed_s:.1f} s")
+        if awaited := _awaited(info):
+            grid.add_row("waiting for", awaited)
         return Panel(grid, title=self._title, width=WIDTH)
 
     def __enter__(self) -> Progress:
@@ -100,6 +110,13 @@ class Progress:
     ) -> None:
         if self._live:
             self._live.stop()
+
+
+def _awaited(info: TableInfo) -> str:
+    """What is to come before the learning begins; empty once it has."""
+    if info.inserts == 0:
+        return "the actors, which are starting"
+    return f"{info.min_size_to_sample:,} items, which the learner begins with" if info.samples == 0 else ""
 
 
 class Rates:

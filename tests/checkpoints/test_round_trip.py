@@ -216,8 +216,9 @@ def test_a_limiter_that_was_changed_is_restored_and_said_aloud(servers: Servers)
     servers.saving.resume("t")
     notes = servers.restoring.restore(path)["notes"]
     assert notes[0] == "table 't' was paused when it was saved; it is not paused now"
-    assert notes[1].startswith(
-        "table 't': its rate limiter is that of the checkpoint: samples_per_insert 4.0 instead of 1.0"
+    assert notes[1] == (
+        "table 't': its rate limiter is that of the checkpoint: samples_per_insert 4.0 instead of 1.0, "
+        "min_size_to_sample 10 instead of 1, min_diff 20.0 instead of -inf, max_diff 60.0 instead of inf"
     )
     assert facts(servers.restoring.table("t")) == facts(table)
 

@@ -14,6 +14,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.checkpoint_directory import PARTIAL, find_checkpoints
 from shmreplay.checkpoint_file import verify
+from shmreplay.clients.client import Client
 from tests.checkpoints.saved import facts
 from tests.system.conftest import StartDaemon, eventually, table
 
@@ -67,6 +68,30 @@ def test_a_server_that_cannot_restore_leaves_nothing(tmp_path: pathlib.Path) -> 
     (tmp_path / "x").write_bytes(b"nonsense, and more than sixteen bytes of it")
     with pytest.raises(sr.DamagedCheckpoint, match=r"it is no checkpoint of shmreplay$"):
         sr.Server(restore=str(tmp_path / "x"))
+
+
+def test_a_server_saves_nothing_by_itself(tmp_path: pathlib.Path) -> None:
+    with sr.Server([table("a")], checkpoint_dir=str(tmp_path)) as server, server.client() as client:
+        client.table("a").insert_batch(rows(3))
+    assert find_checkpoints(str(tmp_path)) == []
+
+
+def test_a_table_is_not_restored_with_another_size(tmp_path: pathlib.Path) -> None:
+    with sr.Server([table("a", max_size=100)], checkpoint_dir=str(tmp_path)) as server, server.client() as client:
+        path = client.checkpoint()
+    with pytest.raises(ValueError, match=f"table 'a' of {path} is another: max_size: is 100, asked for 200"):
+        sr.Server([table("a", max_size=200)], restore=path)
+
+
+@pytest.mark.parametrize("name", ["checkpoint_dir", "restore", "directory"])
+def test_a_server_names_the_argument_that_is_no_path(name: str) -> None:
+    with pytest.raises(TypeError, match=f"Server: {name} is True; expected the path of a file or a directory"):
+        sr.Server(**{name: True})  # type: ignore[arg-type]
+
+
+def test_a_client_names_the_argument_that_is_no_path() -> None:
+    with pytest.raises(TypeError, match="restore: path is True; expected the path of a file or a directory"):
+        Client("/nowhere.sock").restore(True)  # type: ignore[arg-type]
 
 
 def test_the_daemon_saves_at_its_interval_and_keeps_the_newest(
@@ -299,6 +324,28 @@ def test_flags_that_make_no_sense_are_refused(make_daemon: StartDaemon, tmp_path
         daemon = make_daemon()
         assert daemon.run("--checkpoint-dir", str(tmp_path), *flags).wait(30) == 2
         assert flags[0] in daemon.log()
+
+
+def test_inspect_shows_the_newest_whole_one_of_a_directory_as_restore_takes_it(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    directory = str(tmp_path / "saved")
+    daemon = make_daemon().start("--checkpoint-dir", directory)
+    with daemon.connect() as client:
+        client.create_tables([table("a")])
+        paths = [client.checkpoint(), client.checkpoint()]
+    os.truncate(paths[1], 400)
+    ran = shmreplay("inspect", directory)
+    assert (ran.returncode, ran.stdout.split(":")[0]) == (0, paths[0])
+    assert ran.stderr.startswith(f"shmreplay inspect: checkpoint {paths[1]} is damaged: section ")
+    assert "looking at the one before it" in ran.stderr
+    os.truncate(paths[0], 400)
+    ran = shmreplay("inspect", directory)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert f"there is no whole checkpoint in {directory}" in ran.stderr
+    for path in paths:
+        assert f"checkpoint {path} is damaged" in ran.stderr
+    assert shmreplay("inspect", str(tmp_path)).stderr == f"shmreplay inspect: there is no checkpoint in {tmp_path}\n"
 
 
 def shmreplay(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -190,6 +190,19 @@ def test_threads_share_a_client(client: sr.Client) -> None:
     assert client.tables() == {}
 
 
+def test_whoever_is_first_creates_the_tables_and_who_did_not_try_is_told_to(daemon: DaemonProcess) -> None:
+    with daemon.connect() as learner, daemon.connect() as actor:
+        with pytest.raises(sr.TableNotFound) as raised:
+            learner.table("replay")
+        assert str(raised.value) == (
+            "there is no table 'replay'; there are: none; call create_tables([...]) before, in every process: where "
+            "the same tables are there it does nothing"
+        )
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda client: client.create_tables([table()]), (learner, actor)))
+        assert learner.table("replay").spec == actor.table("replay").spec == table()
+
+
 def test_commands_reach_the_table(client: sr.Client) -> None:
     client.create_tables([table()])
     client.set_rate_limiter("replay", sr.rate_limiters.SampleToInsertRatio(4.0, 10, 8.0), rebase=True)

@@ -1,6 +1,7 @@
 """Sessions of client processes: kept while the kernel says they live, taken back when it says they died."""
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -59,6 +60,25 @@ def test_sessions_of_processes_that_die_are_taken_back(
         os.kill(script.pid, number)
     eventually(lambda: pids(replay) == [scripts[2].pid])
     assert replay.stats()["daemon"]["deaths"] == 2
+    told = [line for line in daemon.log().splitlines() if "has ended while attached" in line]
+    assert len(told) == 2
+    for script in scripts[:2]:
+        text = (
+            rf" INFO process {script.pid} \('.+'\) has ended while attached; its writers, leases and chunks are taken"
+        )
+        assert sum(re.search(text + r" back in 'replay'$", line) is not None for line in told) == 1
+
+
+def test_a_process_that_closed_its_client_ends_without_a_word(
+    daemon: DaemonProcess, replay: sr.Client, run_script: Run
+) -> None:
+    script = run_script(ATTACH, daemon.socket)
+    script.line()
+    script.say("client.close()")
+    script.line()
+    os.kill(script.pid, signal.SIGKILL)
+    eventually(lambda: bool(replay.stats()["daemon"]["deaths"] == 1))
+    assert "has ended" not in daemon.log()
 
 
 def test_a_death_is_noticed_in_every_arena(daemon: DaemonProcess, replay: sr.Client, run_script: Run) -> None:
@@ -70,6 +90,8 @@ def test_a_death_is_noticed_in_every_arena(daemon: DaemonProcess, replay: sr.Cli
     assert [len(sessions(replay, name)) for name in ("replay", "other")] == [1, 1]
     os.kill(script.pid, signal.SIGKILL)
     eventually(lambda: [len(sessions(replay, name)) for name in ("replay", "other")] == [0, 0])
+    assert f"process {script.pid} (" in daemon.log()
+    assert "are taken back in 'other', 'replay'\n" in daemon.log()
 
 
 def test_a_closed_socket_is_not_death(daemon: DaemonProcess, replay: sr.Client, run_script: Run) -> None:
@@ -101,8 +123,9 @@ def test_a_stopped_process_is_not_dead(daemon: DaemonProcess, replay: sr.Client,
     assert pids(replay) == [stopped.pid]
 
 
+@pytest.mark.parametrize("is_zombie", [True, False])
 def test_a_restarted_daemon_keeps_the_living_and_takes_back_the_dead(
-    daemon: DaemonProcess, replay: sr.Client, run_script: Run
+    daemon: DaemonProcess, replay: sr.Client, run_script: Run, is_zombie: bool
 ) -> None:
     living, dead = (run_script(ATTACH, daemon.socket) for _ in range(2))
     for script in (living, dead):
@@ -110,9 +133,14 @@ def test_a_restarted_daemon_keeps_the_living_and_takes_back_the_dead(
     before = [entry for entry in sessions(replay) if entry["pid"] == living.pid]
     daemon.kill()
     os.kill(dead.pid, signal.SIGKILL)
-    wait_for_end(dead.pid)
+    if is_zombie:
+        wait_for_end(dead.pid)
+    else:
+        dead.finish()
     daemon.start()
     eventually(lambda: pids(replay) == [living.pid])
+    told = f"process {dead.pid} ('" if is_zombie else f"processes that have ended meanwhile: {dead.pid}\n"
+    assert told in daemon.log()
     living.say('client._attach("replay", refresh=True)')  # over a new connection, to the same session
     assert living.line() == "done"
     assert sessions(replay) == before

@@ -92,9 +92,8 @@ def test_a_blocked_insert_gives_the_limiters_numbers() -> None:
     assert insert_text() == (
         "the rate limiter: 12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert: difference 0; one more insert "
         "would make the difference 2.5, over max_diff 1.5, with the table beyond min_size_to_sample 5. A sample lets "
-        "it "
-        "go on (last one never), or set_rate_limiter(); no other process is attached now; only a thread of this one "
-        "could end the wait"
+        "it go on (last one never), or set_rate_limiter(); no other process is attached now: until another attaches, "
+        "only a thread of this one could end the wait"
     )
 
 
@@ -179,8 +178,8 @@ def test_a_bound_that_is_none_is_called_none() -> None:
 
 def test_a_look_at_an_empty_table_says_so() -> None:
     assert blocking.explain_looks(Arena(1), {**INFO, "last_insert_s_ago": None}) == (  # type: ignore[arg-type]
-        "the table is empty. An insert lets it go on (last one never); no other process is attached now; only a thread "
-        "of this one could end the wait"
+        "the table is empty. An insert lets it go on (last one never); no other process is attached now: until another "
+        "attaches, only a thread of this one could end the wait"
     )
 
 
@@ -204,7 +203,7 @@ def test_long_waits_are_logged_after_ten_seconds_and_then_every_minute(caplog: p
 def test_who_is_alone_is_told_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
     [text] = reports(caplog, "blocked", [1, 2, 3], 1, Table(blocked_inserts=1))
     assert text.startswith("table 'replay': blocked for 1 s: the rate limiter")
-    assert "only a thread of this one could end the wait" in text
+    assert "now: until another attaches, only a thread of this one could end the wait" in text
 
 
 def test_a_report_names_the_side_that_waits(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from shmreplay.checks import check_choice, check_float, check_int, wire_field
+from shmreplay.checks import check_choice, check_float, check_int, check_path, wire_field
 
 
 @pytest.mark.parametrize("value", [1, 10, np.int64(5), np.uint8(7)])
@@ -70,3 +71,15 @@ def test_a_wire_form_without_the_field_is_malformed(wire: Any) -> None:
 
 def test_a_wire_field_is_found() -> None:
     assert wire_field("selector", {"kind": "Fifo"}, "kind") == "Fifo"
+
+
+def test_a_path_is_returned_as_a_str() -> None:
+    for path in ("/a/b", b"/a/b", pathlib.Path("/a/b")):
+        assert check_path("Server", "restore", path) == "/a/b"
+
+
+@pytest.mark.parametrize("value", [True, 3, None, ["/a"]])
+def test_what_is_no_path_is_refused_with_its_arguments_name(value: object) -> None:
+    text = re.escape(f"Server: restore is {value!r}; expected the path of a file or a directory")
+    with pytest.raises(TypeError, match=text):
+        check_path("Server", "restore", value)

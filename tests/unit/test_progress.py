@@ -48,6 +48,34 @@ def test_a_line_has_every_figure(shown: Progress, output: io.StringIO) -> None:
     assert line.count("\n") == 1
 
 
+def test_a_line_says_what_is_waited_for_before_anything_is_learnt(
+    shown: Progress, output: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    for counters in ({}, {"inserts": 3, "size": 3}, {"inserts": 1001, "size": 1001, "samples": 64}):
+        shown.show(table_info(**counters))
+    shown.show(table_info(), is_last=True)
+    starting, filling, learning, last = (line.partition(" s  ")[2] for line in output.getvalue().splitlines())
+    assert starting == "waiting for the actors, which are starting"
+    assert filling.startswith("mean return 0.0  inserts/s ")
+    assert filling.endswith("  table size 3 of 50,000  waiting for 1,000 items, which the learner begins with")
+    assert "waiting" not in learning
+    assert last.startswith("mean return 0.0  inserts/s 0  ")
+    assert "waiting" not in last
+
+
+def test_a_panel_says_it_too() -> None:
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=100)
+    with Progress("title", console) as shown:
+        shown.show(table_info())
+    assert "the actors, which are starting" in output.getvalue()
+    output.truncate(0)
+    with Progress("title", console) as shown:
+        shown.show(table_info(inserts=1001, samples=64))
+    assert "waiting for" not in output.getvalue()
+
+
 def test_lines_come_one_at_a_time_but_the_last_one_always_does(
     shown: Progress, output: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,6 +187,15 @@ def test_its_text_is_how_to_make_it() -> None:
     assert Queue(10).size == 10
 
 
+def test_its_text_calls_a_bound_that_is_none_infinite() -> None:
+    assert repr(RateLimiter(2.0, 1, -math.inf, 5.0)) == (
+        "RateLimiter(samples_per_insert=2.0, min_size_to_sample=1, min_diff=-inf, max_diff=5.0)"
+    )
+    assert repr(RateLimiter(2.0, 1, 0.0, math.inf)).endswith("min_diff=0.0, max_diff=inf)")
+    ratio = SampleToInsertRatio(1.0, 1, error_buffer=(-math.inf, math.inf))
+    assert repr(ratio) == "SampleToInsertRatio(1.0, 1, error_buffer=(-inf, inf))"
+
+
 def test_limiters_of_the_same_numbers_but_other_names_differ() -> None:
     assert Queue(3) != Stack(3)
     assert MinSize(1) != RateLimiter(1.0, 1, -MAX, MAX)

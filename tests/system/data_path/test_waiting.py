@@ -126,8 +126,8 @@ def test_a_blocked_sample_says_what_is_missing(make_table: TableMaker) -> None:
     text = str(raised.value)
     assert text.startswith(
         f"table {table.name!r}: sample not admitted within 0 s: the table has 1 items, fewer than the 2 of "
-        "min_size_to_sample. Inserts let it go on (last one 0 s ago); no other process is attached now; only a thread "
-        "of this one could end the wait"
+        "min_size_to_sample. Inserts let it go on (last one 0 s ago); no other process is attached now: until another "
+        "attaches, only a thread of this one could end the wait"
     )
     table.insert(step(1))
     with pytest.raises(sr.RateLimitTimeout) as raised:
@@ -186,7 +186,7 @@ def test_long_waits_are_logged_to_those_who_wait_for_themselves(
     [record] = caplog.records
     assert record.getMessage().startswith(
         f"table {table.name!r}: blocked for 1 s: the table has 0 items, fewer than the 3 of min_size_to_sample. "
-        "Inserts let it go on (last one never); no other process is attached now; only a thread of this one"
+        "Inserts let it go on (last one never); no other process is attached now: until another attaches, only"
     )
 
 
