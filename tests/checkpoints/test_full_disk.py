@@ -38,8 +38,8 @@ with sr.Server(tables, checkpoint_dir=checkpoints) as server, server.client() as
             client.checkpoint()
         except OSError as error:
             print(error, flush=True)
-        left = [name for name in os.listdir(checkpoints) if not name.endswith(".lock")]
-        assert left == [os.path.basename(path)]
+        there = [name for name in os.listdir(checkpoints) if not name.endswith(".lock")]
+        assert there == [os.path.basename(path)]
         table.insert_batch({"x": rows[:10]})
         assert len(table.sample(10)) == 10
         assert table._arena.check() == []
