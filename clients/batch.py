@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -69,14 +70,18 @@ class Batch:
         time_major: bool = False,
         ragged: Ragged = "pad",
         shown: list[Shown] | None = None,
+        is_late: bool = False,
     ) -> None:
         self.time_major = time_major
         self._native = native
         self._done = done
         self._signature = signature
         self._smallest_probability = smallest_probability
-        self._shown = show(native, done, signature, ragged, time_major) if shown is None else shown
-        self.data: Any = self._unflatten([shown.data for shown in self._shown])
+        self._ragged = ragged
+        if shown is not None:
+            self._shown = shown
+        if not is_late:
+            _ = self.data
         self.keys: NDArray[np.int64] = native.keys[:done]
         self.priorities: NDArray[np.float64] = native.priorities[:done]
         self.probabilities: NDArray[np.float64] = native.probabilities[:done]
@@ -85,6 +90,15 @@ class Batch:
         self.episodes: NDArray[np.int64] = native.episodes[:done]
         self.steps: NDArray[np.int64] = native.steps[:done]
         self.ages: NDArray[np.int64] = native.ages[:done]
+
+    @cached_property
+    def _shown(self) -> list[Shown]:
+        return show(self._native, self._done, self._signature, self._ragged, self.time_major)
+
+    @cached_property
+    def data(self) -> Any:
+        """The items' arrays; a batch that an error carries makes them when they are first read."""
+        return self._unflatten([shown.data for shown in self._shown])
 
     @classmethod
     def empty(cls, signature: Signature, names: bytes = b"", outputs: Sequence[Output] | None = None) -> Batch:

@@ -14,11 +14,14 @@ logger = logging.getLogger("shmreplay")
 FIRST_REPORT_S = 10
 LATER_REPORTS_S = 60
 NO_LIMIT = 1e300
+STOPPING = "the daemon is stopping and saves a last checkpoint; then the table is dropped, or goes on if that fails"
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
 
 
 def explain_inserts(arena: _core.Arena, info: dict[str, Any]) -> str:
     """Says why an insert is not admitted, with the numbers, and who could end that."""
+    if info["is_stopping"]:
+        return STOPPING
     if info["paused_inserts"]:
         return "inserts are paused; table.resume() or `client.resume` lets them go on"
     if info["can_insert"]:
@@ -33,7 +36,11 @@ def explain_inserts(arena: _core.Arena, info: dict[str, Any]) -> str:
 
 def explain_items(arena: _core.Arena, info: dict[str, Any]) -> str:
     """Says why items of a stream's step, which go in together, are not admitted, with the numbers."""
-    if info["paused_inserts"] or info["difference"] + info["samples_per_insert"] > info["max_diff"]:
+    if (
+        info["is_stopping"]
+        or info["paused_inserts"]
+        or info["difference"] + info["samples_per_insert"] > info["max_diff"]
+    ):
         return explain_inserts(arena, {**info, "can_insert": False})
     return (
         f"the rate limiter: {_counters(info)}; one more insert would be admitted, under max_diff "
@@ -44,6 +51,8 @@ def explain_items(arena: _core.Arena, info: dict[str, Any]) -> str:
 
 def explain_samples(arena: _core.Arena, info: dict[str, Any]) -> str:
     """Says why a sample is not admitted, with the numbers, and who could end that."""
+    if info["is_stopping"]:
+        return STOPPING
     if info["paused_samples"]:
         return "samples are paused; table.resume() or `client.resume` lets them go on"
     size, min_size = info["size"], info["min_size_to_sample"]

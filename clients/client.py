@@ -126,12 +126,34 @@ class Client:
 
         Raises:
             TableNotFound: there is no such table.
-            ShmReplayError: other tables share its arena, or its lock was not to be had within `timeout_s`.
+            ShmReplayError: other tables share its arena (use `drop_tables`), or its lock was not to be had within
+                `timeout_s`.
         """
         _check_name(name)
         self._request("drop_table", None, is_repeatable=False, table=name, timeout_s=timeout_s)
         with mappings().lock:
             self._forget(name)
+
+    def drop_tables(self, names: Iterable[str], timeout_s: float | None = None) -> None:
+        """Drops tables that share an arena together, or several of their own: arena by arena, each as a whole.
+
+        Raises:
+            TableNotFound: one of them is not there; none is dropped.
+            ShmReplayError: a table that is not named shares an arena with one that is: none is dropped. Or an arena's
+                lock was not to be had within `timeout_s`: those before it are dropped.
+            TypeError, ValueError: `names` is no list of names, or empty.
+        """
+        if isinstance(names, str):
+            raise TypeError(f"drop_tables: expected a list of names, got {names!r}; write [{names!r}]")
+        names = list(names)
+        for name in names:
+            _check_name(name)
+        if not names:
+            raise ValueError("drop_tables: expected at least one name")
+        self._request("drop_tables", None, is_repeatable=False, tables=names, timeout_s=timeout_s)
+        with mappings().lock:
+            for name in names:
+                self._forget(name)
 
     def reset(self, name: str, timeout_s: float | None = None) -> None:
         """Empties a table. Raises TableNotFound."""

@@ -216,7 +216,7 @@ class Connection:
 
     def _silent(self, waited_s: float) -> DaemonUnavailable:
         return DaemonUnavailable(
-            f"the shmreplayd at {self.paths[0]} has a socket but said nothing for {waited_s:g} s; "
+            f"the shmreplayd at {self.paths[0]} has a socket but said nothing for {waited_s:.3g} s; "
             "is it stopped (SIGSTOP, a debugger), or the machine out of memory?"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -161,7 +162,7 @@ class Handle:
                 "single-step items, which have no step axis and belong in another table"
             )
         name, message = _core.STATUS_ERRORS[status]
-        error = getattr(errors, name, None) or ValueError
+        error = getattr(errors, name, None) or getattr(builtins, name)
         details = self._limits_named(message)
         if status == _core.STATUS_LOCK_TIMEOUT:
             details = explain_lock(self._arena)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import NoReturn
 
+from shmreplay.checkpoint_directory import EMBEDDED_LABEL, find_checkpoints
 from shmreplay.checks import check_path
 from shmreplay.clients.client import Client, check_tables, connect
 from shmreplay.clients.embedded_daemon import EmbeddedDaemon
@@ -22,8 +23,8 @@ class Server:
 
     Args:
         tables: created before this returns.
-        checkpoint_dir: where `client.checkpoint()` saves, and keeps the newest two. One directory a server. Nothing is
-            saved by itself, at the end either.
+        checkpoint_dir: where `client.checkpoint()` saves, and keeps the newest two. One directory a server: while it
+            runs, no other one gets it. Nothing is saved by itself, at the end either.
         restore: a checkpoint, or a directory of which the newest whole one is taken. Its tables are there when this
             returns, and those of `tables` that are not in it. Keys given out before still name the same items. Other
             specs than those saved, as a larger `max_size`, are refused.
@@ -33,9 +34,11 @@ class Server:
         timeout_s: how long the daemon may take to start; creating the tables is not counted.
 
     Raises:
-        DaemonUnavailable: the daemon did not start; the text ends with what it said.
+        DaemonUnavailable: the daemon did not start, as when another one saves to `checkpoint_dir`; the text ends with
+            what it said.
         ShmReplayError, ValueError: the tables cannot be created. The daemon is stopped again.
-        CheckpointFailed: the checkpoint is damaged (then a DamagedCheckpoint), or there is none.
+        CheckpointFailed: the checkpoint is damaged (then a DamagedCheckpoint), or there is none (then a
+            FileNotFoundError, too).
         TypeError: `tables` is no list of Tables, or a path is none.
 
     Other processes reach it with `shmreplay.connect(server.address)` as long as this one lives. Forked children may use
@@ -64,6 +67,8 @@ class Server:
         self._finalizer = weakref.finalize(self, self._daemon.stop)
         self._daemon.end_with_interpreter(self._finalizer)
         try:
+            if checkpoint_dir is not None and restore is None:
+                _tell_of_checkpoints(checkpoint_dir)
             if tables or restore is not None:
                 with self.client() as client:
                     _fill(client, tables, restore, limiters)
@@ -121,3 +126,13 @@ def _fill(client: Client, tables: list[Table], restore: str | None, limiters: st
     missing = [table for table in tables if table.name not in restored]
     if missing:
         client.create_tables(missing)
+
+
+def _tell_of_checkpoints(directory: str) -> None:
+    """Somebody may have forgotten `restore`. The daemon removes none of those that are there."""
+    paths = find_checkpoints(directory, EMBEDDED_LABEL)
+    if paths:
+        logger.warning(
+            "%s holds %d checkpoints of sr.Server, and restore= was not given: starting without them; none of them is "
+            "removed", directory, len(paths),
+        )  # fmt: skip

@@ -68,6 +68,8 @@ class TableReads(Handle):
             RateLimitTimeout: not all were admitted in time. Its `.batch` has those that were drawn, or is None: on a
                 table that consumes its items they are nowhere else. Whatever else ends the call half-way,
                 KeyboardInterrupt among it, carries them too.
+            MemoryError: there is none for the next item's values, which then stays in the table; or for decoding what
+                was drawn: then the error's `.batch` is decoded when its `.data` is read, once there is memory.
             ValueError: n or at_least is out of range; the table's longest item has more rows than `pad_to` or `out`; an
                 array of `out` has another dtype or shape, is read-only or not contiguous, or shares another's memory;
                 without replacement, there are fewer items of positive priority, where any is positive; `ragged` is
@@ -96,9 +98,10 @@ class TableReads(Handle):
             )
             batch = None
             if parts is not None:
-                batch = Batch(NativeBatch(*parts), done, self._sig, smallest, bool(time_major), ragged)
+                native = NativeBatch(*parts)
+                batch = Batch(native, done, self._sig, smallest, bool(time_major), ragged, is_late=True)
             if status == 0 and batch is not None:
-                return batch
+                return self._decoded(batch)
             if raised is not None:
                 raise_with(raised, batch=batch)
             if status == _core.STATUS_TOO_FEW_ITEMS:
@@ -107,6 +110,16 @@ class TableReads(Handle):
                 status = self._explain_arrays(status, arrangement, arrays, n, count, batch)
             if done > 0 or not self._recover(status):
                 self._raise_status(status, call, timeout_s, batch=batch, asked=n)
+
+    @staticmethod
+    def _decoded(batch: Batch) -> Batch:
+        """The batch, once its data is made. Whatever keeps it from that carries it: its items may be nowhere else."""
+        try:
+            _ = batch.data
+        except BaseException as error:
+            error.batch = batch  # type: ignore[attr-defined]  # as raise_with()
+            raise
+        return batch
 
     def _explain_arrays(
         self, status: int, arrangement: Arrangement, arrays: list[Any] | None, n: int, count: bool, batch: Batch | None

@@ -11,6 +11,7 @@ from shmreplay import _core
 from shmreplay.daemon.access import pid_namespace
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.errors import ShmReplayError
+from shmreplay.restoration_mark import UnfitMark, obey_mark
 from shmreplay.segments import SegmentStore, segment_names, set_access
 from shmreplay.tables import unpack_specs
 
@@ -32,6 +33,7 @@ class Adoption:
 
     def adopt_all(self) -> list[ManagedArena]:
         """Every arena that fits. The others are named in the log and left alone, or removed with `discard`."""
+        self._obey_all()
         adopted = []
         for arena, kinds in sorted(self._store.arenas(self._instance).items()):
             try:
@@ -42,6 +44,21 @@ class Adoption:
                 log.info("arena %r: removing what a creation or removal that was killed left behind", arena)
                 self._store.remove_arena(self._instance, arena)
         return adopted
+
+    def _obey_all(self) -> None:
+        """Removes what a killed restoration had published in part, before anything is taken over."""
+        for mark in self._store.marks(self._instance):
+            try:
+                arenas = obey_mark(self._store, self._instance, mark)
+            except UnfitMark as error:
+                if self._discard:
+                    log.warning("%s is removed (--discard): %s", mark, error)
+                    self._store.unlink(mark)
+                else:
+                    log.error("%s is not a mark of this daemon's: %s; start with --discard to remove it", mark, error)
+            else:
+                found = ", ".join(map(repr, arenas)) or "no arena"
+                log.info("removed what a restoration that was killed left behind: %s", found)
 
     def _put_aside(self, arena: str, reason: str) -> None:
         if not self._discard:

@@ -23,6 +23,8 @@ async def within(timeout_s: float | None, work: Coroutine[Any, Any, Result]) -> 
         if not task.done():
             task.cancel()
             await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # looked at: if we are cancelled just now, nobody else will
     if task.cancelled():
         raise TimeoutError
     return task.result()

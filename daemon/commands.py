@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -15,8 +16,11 @@ from shmreplay.daemon.checkpoint import Checkpoints
 from shmreplay.daemon.reaper import ClientProcess, Session
 from shmreplay.daemon.registry import OnProgress, Registry
 from shmreplay.daemon.workers import Workers
+from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import Message, ProtocolError, package_version
 from shmreplay.tables import Table
+
+log = logging.getLogger("shmreplayd")
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Commands:
             "open": self._open,
             "detach": self._detach,
             "drop_table": self._drop_table,
+            "drop_tables": self._drop_tables,
             "reset": self._reset,
             "set_rate_limiter": self._set_rate_limiter,
             "pause": self._pause,
@@ -121,10 +126,19 @@ class Commands:
         return Answer({"detached": await self._registry.detach(caller.watch(), session)})
 
     async def _drop_table(self, request: Message, caller: Caller) -> Answer:
-        table, timeout_s = _text(request, "table"), _seconds(request)
-        arena, _ = self._registry.find(table)
+        return await self._drop([_text(request, "table")], request, caller)
+
+    async def _drop_tables(self, request: Message, caller: Caller) -> Answer:
+        tables = request.get("tables")
+        if not isinstance(tables, list) or not tables or not all(isinstance(table, str) for table in tables):
+            raise ProtocolError(f"tables is {tables!r:.100}; expected a list of names")
+        return await self._drop(tables, request, caller)
+
+    async def _drop(self, tables: list[str], request: Message, caller: Caller) -> Answer:
+        timeout_s = _seconds(request)
+        arena, _ = self._registry.find(tables[0])
         caller.on_progress(arena.describe_wait)
-        await self._registry.drop_table(table, timeout_s)
+        await self._registry.drop_tables(tables, timeout_s)
         return Answer()
 
     async def _reset(self, request: Message, caller: Caller) -> Answer:
@@ -155,7 +169,11 @@ class Commands:
         return Answer()
 
     async def _checkpoint(self, request: Message, caller: Caller) -> Answer:
-        return Answer({"path": await self._checkpoints.save(caller.on_progress)})
+        try:
+            return Answer({"path": await self._checkpoints.save(caller.on_progress)})
+        except (ShmReplayError, OSError) as error:
+            log.error("a checkpoint that %s asked for failed: %s", caller.peer, error)
+            raise
 
     async def _restore(self, request: Message, caller: Caller) -> Answer:
         if caller.peer.uid not in (os.geteuid(), 0):  # it reads a file of the caller's choice
@@ -180,7 +198,7 @@ class Commands:
             "clients": self._num_clients(),
             "processes": len(reaper.processes),
             "deaths": reaper.num_deaths,
-            "checkpoint": self._checkpoints.last,
+            "checkpoint": self._checkpoints.status(),
         }
         return Answer({"daemon": daemon, "arenas": arenas})
 

@@ -77,8 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="shmreplayd",
         description="Owns the tables of shmreplay: shared memory that actors and learners work in.",
-        epilog="SIGTERM drops all tables (after a checkpoint, with --checkpoint-at-stop); only a crash keeps them, or "
-        "a checkpoint at the stop that fails.",
+        epilog="SIGTERM, SIGINT and SIGHUP drop all tables (after a checkpoint, with --checkpoint-at-stop; if that "
+        "fails they stay, as after a crash). SIGINT and SIGHUP do nothing if ignored at the start, as by nohup.",
     )
     add = parser.add_argument
     add("--socket", "--address", metavar="PATH", help="control socket (default: $SHMREPLAY_SOCKET, then "
@@ -90,7 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     saving = parser.add_argument_group("checkpoints")
     saving.add_argument("--checkpoint-dir", metavar="DIR", help="where they are saved; without it there are none")
     saving.add_argument("--checkpoint-interval", type=_positive, metavar="S", help="save one every S seconds")
-    saving.add_argument("--checkpoint-keep", type=_count, default=2, metavar="N", help="keep the newest N (default: 2)")
+    saving.add_argument(
+        "--checkpoint-keep", type=_count, default=2, metavar="N", help="keep the newest N whole ones (default: 2)"
+    )
     saving.add_argument("--checkpoint-at-stop", action="store_true", help="save one before ending, as on SIGTERM")
     saving.add_argument("--restore", action="store_true", help="begin with the newest one, unless tables are there")
     add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="default: INFO, embedded: WARNING")

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from shmreplay import _core
+from shmreplay.checkpoint_directory import EMBEDDED_LABEL
 from shmreplay.daemon.access import Access
 from shmreplay.daemon.checkpoint import Checkpoints
 from shmreplay.daemon.commands import Commands
@@ -50,7 +51,11 @@ class Daemon:
         self._stopped.set()
 
     async def run(self) -> None:
-        """Serves until it is stopped. Raises ShmReplayError or OSError if it cannot start, or fails."""
+        """Serves until it is stopped.
+
+        Raises ShmReplayError or OSError if it cannot start, or fails, or could not save its last checkpoint: then the
+        segments stay.
+        """
         config = self._config
         self._watch_for_the_end()
         with contextlib.ExitStack() as taken:
@@ -62,10 +67,11 @@ class Daemon:
             if config.embedded:
                 remove_remains(store)
             registry = Registry(store, config.instance, config.group_id, self._workers)
-            await registry.adopt(discard=config.discard)
             checkpoints = Checkpoints(registry, self._workers, _label(config), config.checkpoints)
-            if config.restore and not registry.arenas:
-                await checkpoints.restore_newest()
+            await checkpoints.open()
+            taken.callback(checkpoints.close)
+            await registry.adopt(discard=config.discard)
+            await checkpoints.begin(restore=config.restore, is_embedded=config.embedded)
             with contextlib.closing(ControlSocket(config.socket, config.group_id)) as control_socket:
                 server = ControlServer(
                     control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
@@ -77,13 +83,18 @@ class Daemon:
                 await server.stop_accepting()
             if self._failure is not None:
                 raise ShmReplayError(self._failure)
-            await checkpoints.close()
-            await registry.close()
-            await server.close()
+            await registry.stop_creating()
+            try:
+                await checkpoints.finish()
+                await registry.close()
+            finally:
+                await server.close()
 
     def _watch_for_the_end(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGTERM and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # whoever started us wants it so, as nohup does
             loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
         parent = self._config.parent_pid
         if parent is not None and not watch_parent(parent, lambda: self.stop(f"parent process {parent} has ended")):
@@ -106,7 +117,7 @@ class Daemon:
 
 def _label(config: DaemonConfig) -> str:
     """What this daemon's checkpoints are named by: an embedded one has another instance every time it is started."""
-    return "embedded" if config.embedded else config.instance
+    return EMBEDDED_LABEL if config.embedded else config.instance
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -38,6 +38,7 @@ class Registry:
         self._arenas: dict[str, ManagedArena] = {}
         self._creations: dict[Creation, asyncio.Future[Any]] = {}
         self._is_closing = False
+        self.dropped: set[str] = set()  # tables that clients dropped
         self.reaper = Reaper(self._close_session)
 
     @property
@@ -170,7 +171,9 @@ class Registry:
             found = sorted(there & {table.name for table in arena.tables})
             if found or arena.arena in arenas:
                 what = f"table {found[0]!r}" if found else f"arena {arena.arena!r}"
-                raise ValueError(f"{what} is there already; drop it before it is restored from a checkpoint")
+                raise ValueError(
+                    f"{what} is there already; drop it (client.drop_tables) before it is restored from a checkpoint"
+                )
 
     async def _restore(self, work: Restoration) -> None:
         """A task of its own, as a creation is."""
@@ -196,6 +199,7 @@ class Registry:
             num_live, dead = self._adopt_sessions(arena)
             ended = f"; processes that have ended meanwhile: {', '.join(map(str, dead))}" if dead else ""
             log.info("arena %r taken over with %d live sessions%s", arena.name, num_live, ended)
+        await self.set_stopping(False)  # a daemon that was killed while it saved its last checkpoint had begun to stop
 
     def _adopt_sessions(self, arena: ManagedArena) -> tuple[int, list[int]]:
         """How many of its processes live, and the ids of those that do not, whose sessions are taken back."""
@@ -261,17 +265,26 @@ class Registry:
             await self._workers.run(getattr(arena.native.table(index), method), *arguments)
         log.info("table %r: %s", arena.tables[index].name, method)
 
-    async def drop_table(self, table: str, timeout_s: float | None) -> None:
-        """Drops a table: callers blocked in it get TableClosed, its memory is given back.
+    async def drop_tables(self, tables: Sequence[str], timeout_s: float | None) -> None:
+        """Drops tables, arena by arena: callers blocked in them get TableClosed, their memory is given back.
 
-        Raises ShmReplayError if other tables share its arena.
+        Raises ShmReplayError if other tables share an arena with one of them, and TableNotFound; then none is dropped.
         """
-        arena, _ = self.find(table)
-        if len(arena.tables) > 1:
-            others = ", ".join(repr(spec.name) for spec in arena.tables if spec.name != table)
-            raise ShmReplayError(f"table {table!r} shares arena {arena.name!r} with {others} and cannot go alone")
-        await self._remove(arena, timeout_s)
-        log.info("table %r dropped", table)
+        arenas = dict.fromkeys(self.find(table)[0] for table in tables)
+        for arena in arenas:
+            names = [spec.name for spec in arena.tables]
+            others = ", ".join(repr(name) for name in names if name not in tables)
+            if others:
+                table = next(name for name in names if name in tables)
+                raise ShmReplayError(
+                    f"table {table!r} shares arena {arena.name!r} with {others} and cannot go alone; "
+                    f"drop them together: drop_tables({names})"
+                )
+        for arena in arenas:
+            await self._remove(arena, timeout_s)
+            for spec in arena.tables:
+                self.dropped.add(spec.name)
+                log.info("table %r dropped", spec.name)
 
     async def _remove(self, arena: ManagedArena, timeout_s: float | None) -> None:
         async with arena.lock:
@@ -293,13 +306,29 @@ class Registry:
 
     # --- the end -------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Drops everything and gives the memory back, that of arenas that cannot be locked in time as well."""
+    async def stop_creating(self) -> None:
+        """Makes no new tables from now on."""
         self._is_closing = True
         for creation in self._creations:
             creation.is_cancelled = True
         if self._creations:
             await asyncio.wait(self._creations.values())
+
+    async def set_stopping(self, on: bool) -> None:
+        """Whether inserts and samples wait, for what they did now would be lost: in all tables where that differs."""
+        await asyncio.gather(*(self._set_stopping(arena, on) for arena in self.arenas))
+
+    async def _set_stopping(self, arena: ManagedArena, on: bool) -> None:
+        try:
+            if arena.is_usable():
+                await self._workers.run(_set_stopping, arena.native, on)
+        except (ShmReplayError, OSError, RuntimeError) as error:
+            log.warning("arena %r: inserts and samples could not be told to %s: %s", arena.name,
+                "wait" if on else "go on", error)  # fmt: skip
+
+    async def close(self) -> None:
+        """Drops everything and gives the memory back, that of arenas that cannot be locked in time as well."""
+        await self.stop_creating()
         self.reaper.close()
         log.info("dropping all tables: %d", sum(len(arena.tables) for arena in self.arenas))
         await asyncio.gather(*(self._close_arena(arena) for arena in self.arenas))
@@ -316,6 +345,13 @@ class Registry:
             log.error("arena %r: its memory was not given back: %s", arena.name, error)
 
 
+def _set_stopping(native: _core.Arena, on: bool) -> None:
+    for index in range(native.num_tables):
+        table = native.table(index)
+        if table.info()["is_stopping"] != on:
+            table.set_stopping(on, STOP_TIMEOUT_S)
+
+
 def _session_for(
     native: _core.Arena, process: ClientProcess, known: Session | None, timeout_s: float | None
 ) -> tuple[int, int]:
@@ -329,7 +365,11 @@ def _session_for(
 def _check_same(existing: Table, wanted: Table) -> None:
     differences = existing.difference(wanted)
     if differences:
+        if all(text.startswith("rate_limiter:") for text in differences):
+            advice = f"change it with client.set_rate_limiter({wanted.name!r}, ...)"
+        else:
+            advice = "drop it first"
         raise ValueError(
-            f"table {wanted.name!r} exists with other specs: {'; '.join(differences)}; "
-            "drop it first, or use the specs it has"
+            f"table {wanted.name!r} exists with other specs: {'; '.join(differences)}; {advice}, or use the specs "
+            "it has"
         )

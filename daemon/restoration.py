@@ -1,6 +1,7 @@
-"""Restoring a checkpoint: every arena of it is filled before any is published, so that one appears or none.
+"""Restoring a checkpoint: every arena of it is filled before any is published, so that all appear or none.
 
-A daemon that is killed meanwhile leaves segments that were never published; the next one removes them.
+A daemon that is killed meanwhile leaves segments that were never published, or a mark on those that were: the next one
+removes them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from shmreplay.daemon.creation import Creation
 from shmreplay.errors import DamagedCheckpoint, SegmentFailed, ShmReplayError
 from shmreplay.plan import plan
 from shmreplay.rate_limiters import readable_bound
+from shmreplay.restoration_mark import RestorationMark
 from shmreplay.segments import SegmentStore, check_name
 from shmreplay.tables import Table, pack_specs, unpack_specs
 
@@ -100,6 +102,8 @@ class Restoration:
         limiters: str,
     ) -> None:
         self._reader = reader
+        self._store = store
+        self._instance = instance
         self._asked = asked
         self._takes_asked = limiters == "config"
         self._done_bytes = 0
@@ -176,13 +180,19 @@ class Restoration:
             self._reader.close()
 
     def _publish(self) -> list[ManagedArena]:
+        if len(self.arenas) < 2:
+            return [arena.publish() for arena in self.arenas]
+        mark = RestorationMark(self._store, self._instance, [arena.arena for arena in self.arenas])
+        mark.set()
         published: list[ManagedArena] = []
         try:
             for arena in self.arenas:
                 published.append(arena.publish())
+            mark.remove()  # from here on all of them count
         except BaseException:
             for arena, managed in zip(self.arenas, published, strict=False):
                 arena.withdraw(managed)
+            mark.remove()
             raise
         return published
 

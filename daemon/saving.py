@@ -149,5 +149,5 @@ class Saving:
         return (
             f"the checkpoint of arena {self.arena.name!r} was given up: writers needed chunks not copied yet. "
             f"In {seconds:.2f} s they took {show_bytes(taken)} of chunks, and the disk {show_bytes(self._done_bytes)}; "
-            "use a faster disk, raise capacity_steps, or pause inserts meanwhile"
+            "use a faster disk, raise capacity_steps, or pause inserts meanwhile: client.pause(table, samples=False)"
         )

@@ -222,6 +222,7 @@ NB_MODULE(_core, m) {
       .def("set_priority_exponent", &TableHandle::set_priority_exponent, "exponent"_a, "timeout_s"_a.none() = nb::none())
       .def("pause", &TableHandle::pause, "inserts"_a, "samples"_a, "timeout_s"_a.none() = nb::none())
       .def("resume", &TableHandle::resume, "timeout_s"_a.none() = nb::none())
+      .def("set_stopping", &TableHandle::set_stopping, "on"_a, "timeout_s"_a.none() = nb::none())
       .def("end_waits", &TableHandle::end_waits)
       .def("can_insert", &TableHandle::can_insert, "n"_a)
       .def("can_sample", &TableHandle::can_sample, "n"_a)

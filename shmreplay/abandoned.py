@@ -20,6 +20,8 @@ def remove_abandoned(store: SegmentStore, instance: str) -> None:
         with contextlib.suppress(OSError, ShmReplayError):
             _drop(store, names)
         store.remove_arena(instance, arena)
+    for mark in store.marks(instance):
+        store.unlink(mark)
 
 
 def _drop(store: SegmentStore, names: SegmentNames) -> None:

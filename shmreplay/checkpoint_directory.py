@@ -1,9 +1,8 @@
-"""A directory of checkpoints: their names, making a new one whole or not at all, and keeping the newest few.
+"""A directory of checkpoints: their names, making a new one whole or not at all, and removing some.
 
 A checkpoint is `shmreplay.<label>.<moment>.checkpoint`; while it is written, `.partial` is added and the file is locked
-with flock, so that the rest of a saver that was killed is told from one that works. Only files that have such a name
-and begin as a checkpoint of that label does are ever removed, or counted among the newest few. What has such a name and
-is no regular file, or a moment that no clock shows, is as if it were not there.
+with flock, so that the rest of a saver that was killed is told from one that works. What has such a name and is no
+regular file, or a moment that no clock shows, is as if it were not there.
 """
 
 from __future__ import annotations
@@ -16,14 +15,15 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from shmreplay.checkpoint_file import MAGIC, CheckpointReader
-from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
+from shmreplay.checkpoint_file import MAGIC
+from shmreplay.errors import CheckpointFailed
 
 log = logging.getLogger("shmreplay")
 
 PARTIAL = ".partial"
+EMBEDDED_LABEL = "embedded"  # of all sr.Servers: each has another instance
 _NAME = re.compile(r"shmreplay\.(?P<label>[A-Za-z0-9_-]{1,64})\.(?P<moment>[0-9]{8}T[0-9]{12}Z)\.checkpoint")
 
 
@@ -144,13 +144,13 @@ class CheckpointDirectory:
         finally:
             os.close(fd)
 
-    def keep(self, number: int) -> list[str]:
-        """Removes all but the newest `number` checkpoints, and returns the paths of those removed.
+    def remove(self, paths: Sequence[str]) -> list[str]:
+        """Removes these, and returns the paths of those removed.
 
-        One that cannot be removed stays, and the log says so: the new one is there all the same.
+        One that cannot be removed stays, and the log says so: the newest is there all the same.
         """
         removed = []
-        for path in [path for path in self.checkpoints() if self._is_own(path)][number:]:
+        for path in paths:
             try:
                 os.unlink(path)
                 removed.append(path)
@@ -160,22 +160,17 @@ class CheckpointDirectory:
             self._sync()
         return removed
 
-    def _is_own(self, path: str) -> bool:
-        """Whether it begins as a checkpoint of this label does: another program's file of that name stays."""
-        try:
-            reader = CheckpointReader(path)
-        except (DamagedCheckpoint, OSError) as error:
-            log.warning("%s is kept, for it is no checkpoint of this instance: %s", path, error)
-            return False
-        reader.close()
-        return bool(reader.manifest.get("label") == self.label)
-
 
 def find_checkpoints(directory: str, label: str | None = None) -> list[str]:
     """Paths of the checkpoints in a directory, newest first; of one label, or of all. Raises OSError."""
     found = [name for name in _names(directory) if _is_of(name, label)]
     found.sort(key=lambda name: (_matched(name)["moment"], name), reverse=True)
     return [path for path in (os.path.join(directory, name) for name in found) if os.path.isfile(path)]
+
+
+def labels_in(directory: str) -> set[str]:
+    """Labels of the checkpoints in a directory. Raises OSError."""
+    return {_matched(os.path.basename(path))["label"] for path in find_checkpoints(directory)}
 
 
 def moment_of(path: str) -> datetime.datetime:

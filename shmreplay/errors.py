@@ -85,6 +85,10 @@ class CheckpointFailed(ShmReplayError):
     """No checkpoint was saved, or none restored; the text says why. What was there before is still there."""
 
 
+class CheckpointNotFound(CheckpointFailed, FileNotFoundError):
+    """There is nothing to restore: no such file or directory, or a directory without checkpoints."""
+
+
 class DamagedCheckpoint(CheckpointFailed):
     """A checkpoint is not what was written; the text names the file, the section and its offset."""
 
@@ -113,6 +117,7 @@ _BY_NAME: dict[str, type[Exception]] = {
         SegmentFailed,
         SessionLost,
         CheckpointFailed,
+        CheckpointNotFound,
         DamagedCheckpoint,
         InternalError,
         ValueError,

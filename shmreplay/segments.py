@@ -55,6 +55,11 @@ def lock_name(instance: str) -> str:
     return f"{_PREFIX}.{check_name('instance', instance)}.lock"
 
 
+def mark_name(instance: str, arena: str) -> str:
+    """The file name of the mark of a restoration whose first arena that is: see `shmreplay.restoration_mark`."""
+    return f"{_PREFIX}.{check_name('instance', instance)}.{check_name('arena', arena)}.restoring"
+
+
 def embedded_instance(parent_pid: int, token: str) -> str:
     """The name of the instance of a daemon that lives as long as the process that started it."""
     return f"embedded-{parent_pid}-{token}"
@@ -130,6 +135,15 @@ class SegmentStore:
                 continue
             if parts[3] in ("index", "data"):
                 found.setdefault(parts[2], set()).add(parts[3])
+        return found
+
+    def marks(self, instance: str) -> list[str]:
+        """The file names of the marks of an instance's restorations."""
+        found = []
+        for file_name in os.listdir(self.directory):
+            parts = file_name.split(".")
+            if len(parts) == 4 and (parts[0], parts[1], parts[3]) == (_PREFIX, instance, "restoring"):
+                found.append(file_name)
         return found
 
     def locked_instances(self) -> list[str]:

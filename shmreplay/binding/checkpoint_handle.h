@@ -39,9 +39,8 @@ class CheckpointSaveHandle {
     for (uint32_t i = 0; i < keep_->geometry().max_patterns; ++i) {
       const PatternRecord& p = save().pattern(i);
       if (p.usage.get().refs == 0) continue;
-      if (p.blob_bytes.get() > kPatternWords * 8) corrupt("a pattern's size");
-      patterns.append(nb::make_tuple(i, p.size.get().num_outputs, p.size.get().num_slices,
-                                     nb::bytes(reinterpret_cast<const char*>(p.blob), p.blob_bytes.get())));
+      const std::string_view blob = save().blob(p);
+      patterns.append(nb::make_tuple(i, p.size.get().num_outputs, p.size.get().num_slices, nb::bytes(blob.data(), blob.size())));
     }
     nb::dict d;
     d["next_seq"] = save().next_seq();

@@ -24,17 +24,21 @@ T* array_data(const nb::object& array) {
   return static_cast<T*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
 }
 
+// A new array over memory that `owner` frees.
+inline nb::object owned_array(PyObject* array, const nb::capsule& owner) {
+  if (array == nullptr) throw nb::python_error();
+  nb::object result = nb::steal(array);
+  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), owner.inc_ref().ptr()) != 0) throw nb::python_error();
+  return result;
+}
+
 // The bytes as a uint8 array that frees them.
 inline nb::object take_bytes(ByteBuffer& bytes) {
   const auto n = static_cast<npy_intp>(bytes.size());
   char* data = bytes.release();
   if (data == nullptr) return new_array(NPY_UINT8, 0);
   const nb::capsule owner(data, [](void* p) noexcept { std::free(p); });
-  PyObject* array = PyArray_SimpleNewFromData(1, &n, NPY_UINT8, data);
-  if (array == nullptr) throw nb::python_error();
-  nb::object result = nb::steal(array);
-  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), owner.inc_ref().ptr()) != 0) throw nb::python_error();
-  return result;
+  return owned_array(PyArray_SimpleNewFromData(1, &n, NPY_UINT8, data), owner);
 }
 
 // Created with the GIL; prepare() takes it again, the other methods do without.
@@ -113,16 +117,16 @@ class NumpyBatch : public BatchSink {
   }
 
  private:
-  // Missing rows are rare: masks are made by the first item that has one.
+  // Missing rows are rare: masks are made by the first item that has one. The array takes their memory over: what was drawn must
+  // not be lost for want of more.
   nb::object mask_array(size_t o) {
     if (masks_[o]->empty()) return nb::none();
     const OutputBuffer& out = outputs_[o];
     npy_intp dims[2] = {static_cast<npy_intp>(n_), static_cast<npy_intp>(out.rows)};
     if (out.time_major) std::swap(dims[0], dims[1]);
-    PyObject* array = PyArray_SimpleNew(out.squeezed ? 1 : 2, dims, NPY_BOOL);
-    if (array == nullptr) throw nb::python_error();
-    std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)), masks_[o]->data(), masks_[o]->size());
-    return nb::steal(array);
+    auto* bytes = masks_[o].release();
+    const nb::capsule owner(bytes, [](void* p) noexcept { delete static_cast<std::vector<uint8_t>*>(p); });
+    return owned_array(PyArray_SimpleNewFromData(out.squeezed ? 1 : 2, dims, NPY_BOOL, bytes->data()), owner);
   }
 
   // Sizes [n, rows], however the mask lies: their bytes lie item by item.

@@ -209,6 +209,13 @@ class TableHandle {
     raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_flags(a, facts(), 0, clear, w); }), where());
   }
 
+  // Whether neither side is admitted, for the daemon saves a last checkpoint. Pauses stay as they are beside it.
+  void set_stopping(bool on, nb::handle timeout_s) {
+    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
+      return change_flags(a, facts(), on ? kStopping : 0u, on ? 0u : kStopping, w);
+    }), where());
+  }
+
   // Ends the waits of this handle's calls, by whatever its observer then raises; those to come as well.
   void end_waits() const {
     context_->waits_ended.store(true, std::memory_order_seq_cst);

@@ -46,6 +46,7 @@ inline nb::dict table_info(const Arena& arena, const TableFacts& facts) {
   d["count_deletes"] = r.limiter.count_deletes.get() != 0;
   d["paused_inserts"] = (l.flags & kPausedInserts) != 0;
   d["paused_samples"] = (l.flags & kPausedSamples) != 0;
+  d["is_stopping"] = (l.flags & kStopping) != 0;
   d["is_dropped"] = (l.flags & kDropped) != 0;
   const char* sides[] = {"inserts", "samples"};
   for (int side = 0; side < 2; ++side) {

@@ -188,9 +188,12 @@ class Check {
 
   void check_streams() {
     uint32_t open = 0, free = 0;
+    uint64_t reserved = 0;
     for (uint32_t i = 0; i < a_.geometry().max_streams; ++i) {
       const StreamRecord& s = a_.stream(i);
       const StreamOwner owner = s.owner.get();
+      reserved += s.reserved_blocks.get();
+      expect(owner.session != kNone || s.reserved_blocks.get() == 0, "stream " + std::to_string(i) + " is closed and has reserved blocks");
       if (owner.session == kNone) continue;
       ++open;
       const StateGeneration session = a_.session(owner.session).state.get();
@@ -200,6 +203,8 @@ class Check {
     }
     for (uint32_t i = a_.state().free_streams.get(); i != kNone && free <= a_.geometry().max_streams; i = a_.stream(i).owner.get().generation) ++free;
     equal("free streams", free, a_.geometry().max_streams - open);
+    equal("num_reserved_blocks", a_.state().num_reserved_blocks.get(), reserved);
+    expect(reserved <= a_.state().num_free_blocks.get(), "more blocks are reserved than are free");
   }
 
   void check_chunks() {

@@ -14,6 +14,7 @@
 // whose blocks the copy of the index says are the chunk's: a cell that was never written leads to others, and has none.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "chunk_bytes.h"
@@ -53,6 +54,10 @@ class CheckpointSave {
   uint64_t next_stream_serial() const noexcept { return next_stream_serial_; }
   const TableRecord& table(uint32_t i) const { return at<TableRecord>(arena_.offsets().tables)[i]; }
   const PatternRecord& pattern(uint32_t i) const { return at<PatternRecord>(arena_.offsets().patterns)[i]; }
+  std::string_view blob(const PatternRecord& p) const {
+    if (p.blob_bytes.get() > kPatternWords * 8) corrupt("a pattern's size");
+    return {reinterpret_cast<const char*>(p.blob), p.blob_bytes.get()};
+  }
   const Arena& arena() const noexcept { return arena_; }
 
  private:

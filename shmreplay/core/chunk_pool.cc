@@ -313,4 +313,32 @@ bool take_blocks(Hold& hold, uint32_t chunk, uint32_t count, uint32_t* blocks) {
   return true;
 }
 
+bool give_back_blocks(Hold& hold, uint32_t chunk, const uint32_t* blocks, uint32_t count) {
+  Arena& a = hold.arena();
+  uint32_t b = a.chunk(chunk).writer.get().first_block;
+  for (uint32_t i = count; i-- > 0; b = a.block(b).link.get().next_of_chunk) {
+    if (b != blocks[i]) return false;
+  }
+  free_blocks_of(hold, chunk, count);
+  hold.chunk_retired();  // who waits for blocks waits as for a chunk
+  return true;
+}
+
+uint64_t blocks_left_to(const Arena& arena, uint32_t stream) noexcept {
+  const ArenaState& s = arena.state();
+  const uint64_t free = s.num_free_blocks.get() + arena.stream(stream).reserved_blocks.get();
+  return free - std::min(free, s.num_reserved_blocks.get());
+}
+
+void reserve_blocks(Hold& hold, uint32_t stream, uint64_t count) {
+  ArenaState& s = hold.arena().state();
+  Word<uint64_t>& own = hold.arena().stream(stream).reserved_blocks;
+  const uint64_t before = own.get(), all = s.num_reserved_blocks.get();
+  // Beyond these a writer would wait for what never comes.
+  if (before > all || all > s.num_free_blocks.get()) corrupt("more blocks are reserved than are free");
+  if (count < before) hold.chunk_retired();  // as for blocks given back
+  hold.set(own, count);
+  hold.set(s.num_reserved_blocks, all - before + count);
+}
+
 }  // namespace shmreplay

@@ -46,12 +46,11 @@ class ItemGather {
   void run(OutputBuffer& out, int64_t item) {
     const uint32_t o = out.output;
     const PatternOutput& rule = pattern_.outputs[o];
-    const uint64_t positions = uint64_t{pick_.padding.before} + pick_.num_steps + pick_.padding.after;
-    const int64_t end = static_cast<int64_t>(pick_.num_steps) - rule.trim_end;
+    const int64_t end = end_of(rule);
     const size_t stride = (out.place(item, 1) - out.place(item, 0)) * out.row_bytes;
     char* to = out.row(item, 0);
     uint32_t j = 0, real = 0;
-    pattern_.each_row(o, positions, [&](int64_t position) {
+    pattern_.each_row(o, positions(), [&](int64_t position) {
       const int64_t step = position - pick_.padding.before;
       const bool is_real = step >= 0 && step < end;
       if (is_real) {
@@ -71,7 +70,28 @@ class ItemGather {
     out.lengths[item] = static_cast<int32_t>(real);
   }
 
+  uint64_t bytes(const OutputBuffer& out) {
+    const PatternOutput& rule = pattern_.outputs[out.output];
+    uint64_t total = 0;
+    pattern_.each_row(out.output, positions(), [&](int64_t position) {
+      const int64_t step = position - pick_.padding.before;
+      const bool is_real = step >= 0 && step < end_of(rule);
+      if (!is_real && !repeats_first(rule, step)) return;
+      const uint64_t shown = is_real ? static_cast<uint64_t>(step) : 0;
+      const Run& run = cursor_.find(shown);
+      const uint32_t row = run.row + static_cast<uint32_t>(shown - cursor_.begin);
+      total += static_cast<uint64_t>(std::max<int64_t>(size_of_value(arena_, value_of_row(arena_, run.chunk, out.column, row)), 0));
+    }, out.rows);
+    return total;
+  }
+
  private:
+  uint64_t positions() const { return uint64_t{pick_.padding.before} + pick_.num_steps + pick_.padding.after; }
+  int64_t end_of(const PatternOutput& rule) const { return static_cast<int64_t>(pick_.num_steps) - rule.trim_end; }
+  bool repeats_first(const PatternOutput& rule, int64_t step) const {
+    return (rule.flags & kRepeatStart) && step < 0 && rule.trim_end < pick_.num_steps;
+  }
+
   void copy_step(const OutputBuffer& out, uint64_t step, char* to) {
     const Run& run = cursor_.find(step);
     const uint32_t row = run.row + static_cast<uint32_t>(step - cursor_.begin);
@@ -87,7 +107,7 @@ class ItemGather {
   }
 
   void pad(const PatternOutput& rule, const OutputBuffer& out, int64_t step, char* to) {
-    if ((rule.flags & kRepeatStart) && step < 0 && rule.trim_end < pick_.num_steps) {
+    if (repeats_first(rule, step)) {
       copy_step(out, 0, to);
     } else {
       std::memset(to, out.flags == kHeapColumn ? 0xff : 0, out.row_bytes);  // 0xff: a size of -1
@@ -181,6 +201,11 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
       ItemGather(arena, patterns.at(picks[i].pattern), picks[i], runs).run(out, first + i);
     }
   }
+}
+
+uint64_t bytes_shown(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs, const OutputBuffer& out) {
+  if (pattern.outputs.size() <= out.output) corrupt("an item has another structure than its table");
+  return ItemGather(arena, pattern, pick, runs).bytes(out);
 }
 
 void gather_values(const Arena& arena, const Pick* picks, const BlockRef* values, uint32_t n, const Run* runs, int64_t first,

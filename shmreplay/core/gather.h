@@ -67,6 +67,9 @@ struct OutputBuffer {
 void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
             int64_t first, std::vector<OutputBuffer>& outputs);
 
+// Bytes that the values of a heap column's output will have of one item: what gather() appends for it.
+uint64_t bytes_shown(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs, const OutputBuffer& out);
+
 // Appends what picks[0 .. n) brought: `values` of each.
 void gather_values(const Arena& arena, const Pick* picks, const BlockRef* values, uint32_t n, const Run* runs, int64_t first,
                    ItemValues& to);

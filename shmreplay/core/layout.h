@@ -42,7 +42,7 @@
 namespace shmreplay {
 
 inline constexpr uint64_t kMagic = 0x31594c50'52484d53;  // "SMHRPLY1"
-inline constexpr uint32_t kLayoutVersion = 4;
+inline constexpr uint32_t kLayoutVersion = 5;
 inline constexpr uint32_t kNone = 0xffff'ffff;
 inline constexpr uint32_t kLogCapacity = 4096;
 inline constexpr uint32_t kMaxNames = 1024;       // chunks one lease can name
@@ -133,6 +133,7 @@ struct ArenaState {
   Word<uint32_t> rich_sessions;       // head of the sessions that have free chunks, linked by SessionRecord::rich
   Word<uint32_t> free_streams, free_sleepers, free_blocks;  // heads
   Word<uint64_t> num_free_blocks;
+  Word<uint64_t> num_reserved_blocks; // of the free ones: all streams' together
   Word<uint32_t> rebuilding;          // 1 while derived words are being made anew
   // Waiting for a chunk needs no lock. Protocol (litmus-tested): the waiter stores chunk_waiters and scans again before
   // it sleeps; who drops a lease stores its count 0 and then loads chunk_waiters. All seq_cst.
@@ -161,6 +162,7 @@ struct alignas(64) StreamRecord {
   Word<uint64_t> serial;       // of the arena, never reused
   Word<Window> window;         // chunks that the open stream still refers to, linked by ChunkRecord::stream
   Word<WindowSize> size;
+  Word<uint64_t> reserved_blocks;  // free blocks that are this stream's to take: of a value that one hold can not take whole
 };
 
 struct SleeperOwner { uint32_t session, where; };  // where = table << 1 | side; session kNone: free
@@ -295,7 +297,8 @@ enum SelectorKind : uint32_t { kFifo = 0, kLifo = 1, kUniform = 2, kPrioritized 
 enum Role : uint32_t { kSampler = 0, kRemover = 1 };
 enum Side : uint32_t { kInserts = 0, kSamples = 1 };
 enum OnFull : uint32_t { kOnFullEvict = 0, kOnFullWait = 1, kOnFullError = 2 };
-enum TableFlag : uint32_t { kResetting = 1, kDropped = 2, kPausedInserts = 4, kPausedSamples = 8 };
+// kStopping: the daemon saves a last checkpoint, so neither side is admitted; whoever adopts the arena clears it.
+enum TableFlag : uint32_t { kResetting = 1, kDropped = 2, kPausedInserts = 4, kPausedSamples = 8, kStopping = 16 };
 
 struct TreeLayout {            // 8-ary tree over a power-of-eight-padded row of leaves; level 0 = leaves
   uint32_t num_levels;

@@ -173,6 +173,13 @@ bool PatternCache::note(Hold&, uint32_t record) {
   return true;
 }
 
+bool PatternCache::is_settled(uint32_t record) const noexcept {
+  for (uint32_t i = 0; i < num_raw_; ++i) {
+    if (raw_[i].record == record) return false;
+  }
+  return true;
+}
+
 void PatternCache::settle() {
   // The oldest first: a call that ended early may have left one of a record that shows another pattern since.
   for (uint32_t i = 0; i < num_raw_; ++i) {

@@ -86,6 +86,8 @@ class PatternCache {
   // which has to wait for the next part.
   bool note(Hold& hold, uint32_t record);
   void settle();
+  // Of one that was noted: whether at() has it already.
+  bool is_settled(uint32_t record) const noexcept;
   const Pattern& at(uint32_t record) const { return *entries_[record].pattern; }
 
  private:

@@ -27,14 +27,14 @@ int64_t live(const Limiter& l) noexcept { return static_cast<int64_t>(l.inserts.
 
 bool can_sample(const TableRecord& t, uint64_t n) noexcept {
   const Limiter& l = t.limiter;
-  if (t.flags.get() & kPausedSamples) return false;
+  if (t.flags.get() & (kPausedSamples | kStopping)) return false;
   if (live(l) < l.min_size_to_sample.get()) return false;
   return difference_after(l, 0, static_cast<double>(n)) >= l.min_diff.get();
 }
 
 bool can_insert(const TableRecord& t, uint64_t n) noexcept {
   const Limiter& l = t.limiter;
-  if (t.flags.get() & kPausedInserts) return false;
+  if (t.flags.get() & (kPausedInserts | kStopping)) return false;
   if (live(l) + static_cast<int64_t>(n) <= l.min_size_to_sample.get()) return true;
   return difference_after(l, static_cast<double>(n), 0) <= l.max_diff.get();
 }

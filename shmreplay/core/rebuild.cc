@@ -249,6 +249,20 @@ class Rebuild {
     hold_.set(a_.state().free_blocks, free);
     hold_.set(a_.state().num_free_blocks, num_free);
     chain_blocks();
+    count_reservations();
+  }
+
+  // What an open stream has reserved is a fact, as far as there are so many free blocks.
+  void count_reservations() {
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < a_.geometry().max_streams; ++i) {
+      StreamRecord& r = a_.stream(i);
+      const uint64_t own = r.reserved_blocks.get();
+      const bool stands = r.owner.get().session != kNone && own <= a_.state().num_free_blocks.get() - all;
+      hold_.set(r.reserved_blocks, stands ? own : 0);
+      all += r.reserved_blocks.get();
+    }
+    hold_.set(a_.state().num_reserved_blocks, all);
   }
 
   // All owned blocks of a chunk in one chain. Links between them are facts, for values lie along them; so a link is kept that

@@ -11,6 +11,8 @@
 namespace shmreplay {
 namespace {
 
+constexpr int64_t kHandOnTimeoutNs = 5 * kSliceNs;
+
 // Whatever ends a call, an exception among it: what it named is given back, unless it says that it keeps it.
 class DropAtEnd {
  public:
@@ -27,6 +29,12 @@ class DropAtEnd {
   bool keeps_ = false;
 };
 
+// Of a call that ends without a draw that it may have been woken for: another may draw.
+void hand_on(Arena& arena, const TableFacts& t) {
+  Hold hold(arena);
+  if (hold.begin({now_ns() + kHandOnTimeoutNs, nullptr}) == Status::kOk) hold.touch(t.index);
+}
+
 }  // namespace
 
 SampleCall::SampleCall(Arena& arena) : arena_(arena), lease_(arena), patterns_(arena), distinct_(arena) {
@@ -34,9 +42,10 @@ SampleCall::SampleCall(Arena& arena) : arena_(arena), lease_(arena), patterns_(a
   if (arena.has_values()) brought_.reserve(kPart);
   runs_.reserve(kPart + kMaxItemChunks);
   rows_.reserve(kMaxOutputs);
+  prepared_.reserve(kMaxOutputs);
 }
 
-// Copies the item out and names its chunks. false: no room left in this part; nothing was changed.
+// Copies the item out and names its chunks. false: no room left in this part, or for its values; nothing was changed.
 bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double probability, bool count) {
   const ItemRecord& item = arena_.item(g);
   const Extent extent = item.extent.get();
@@ -62,6 +71,14 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
     runs_.push_back({chunk, row, rows});
   });
   p.num_runs = static_cast<uint32_t>(runs_.size()) - p.first_run;
+  // What is named stays so until the part ends, which is at once.
+  lacks_room_ = takes_ && !(patterns_.is_settled(p.pattern) &&
+                            room_.promise(arena_, patterns_.at(p.pattern), p, runs_.data(), brought_.empty() ? kNoValue : brought_.back()));
+  if (lacks_room_) {
+    runs_.resize(p.first_run);
+    if (!brought_.empty()) brought_.pop_back();
+    return false;
+  }
   p.times_sampled = count ? count_sample(hold, t, g) : item.counted.get().times_sampled;
   picks_.push_back(p);
   return true;
@@ -85,6 +102,16 @@ bool SampleCall::fits(const TableFacts& t, const SampleOptions& options) {
   const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
   for (uint32_t o = 0; o < n && o < options.most_rows->size(); ++o) {
     if (t.record->longest[o].get() > (*options.most_rows)[o]) return false;
+  }
+  return true;
+}
+
+// Whether no item has become longer than the sink has room for.
+bool SampleCall::has_rows_for(const TableFacts& t) const {
+  const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
+  if (prepared_.size() != n) return t.record->structure_hash.get() == 0;  // no item yet: none is drawn
+  for (uint32_t o = 0; o < n; ++o) {
+    if (t.record->longest[o].get() > prepared_[o]) return false;
   }
   return true;
 }
@@ -140,7 +167,7 @@ SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const S
       if (options.distinct) distinct_.take(g, seq);
     }
     if (options.count && drawn > 0) count_samples(hold, t, drawn);
-    if (drawn < together) return Stop::kPartFull;
+    if (drawn < together) return lacks_room_ ? Stop::kNoRoom : Stop::kPartFull;
     i += together;
   }
   return Stop::kDone;
@@ -152,11 +179,17 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
   brought_.clear();
   runs_.clear();
   patterns_.begin_part();
+  room_.begin_part();
+  lacks_room_ = false;
   for (;;) {
     Hold hold(arena_);
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
     blocked.leave(hold);
     if (!fits(t, options)) return Status::kTooLong;
+    if (takes_ && !has_rows_for(t)) {
+      stop = Stop::kNoRoom;
+      return Status::kOk;
+    }
     if (!lease_.taken()) {
       if (const Status s = lease_.take(hold); s != Status::kOk) return s;
     }
@@ -194,8 +227,12 @@ Status SampleCall::make_room(const TableFacts& t, uint32_t record, int64_t first
   return sink.prepare(structure, rows_.data(), first) ? Status::kOk : Status::kInterrupted;
 }
 
-// Where a draw removes its item, want of memory must show before it: afterwards the item would be nowhere.
-Status SampleCall::make_room_early(const TableFacts& t, const Wait& wait, BatchSink& sink) {
+// Where a draw removes its item, want of memory must show before it: afterwards the item would be nowhere. `done` items are
+// in the batch, `want` more are wanted.
+Status SampleCall::make_room_early(const TableFacts& t, uint32_t want, int64_t done, const Wait& wait, BatchSink& sink) {
+  patterns_.settle();
+  // For the item that was left, unless a longer one came: then there may be other buffers.
+  if (lacks_room_) return room_.grow(std::min(want, kGroup)) ? Status::kOk : Status::kNoMemory;
   patterns_.begin_part();
   {
     Hold hold(arena_);
@@ -204,7 +241,11 @@ Status SampleCall::make_room_early(const TableFacts& t, const Wait& wait, BatchS
     note_table(t);
     if (!patterns_.note(hold, structure_pattern_)) return Status::kOk;
   }
-  return make_room(t, structure_pattern_, 0, sink);
+  const std::vector<uint32_t> longest = rows_;  // make_room() pads them
+  if (const Status s = make_room(t, structure_pattern_, done, sink); s != Status::kOk) return s;
+  if (!room_.begin(sink.outputs(), sink.item_values())) return Status::kNoMemory;
+  prepared_.assign(longest.begin(), longest.end());
+  return Status::kOk;
 }
 
 Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) {
@@ -213,30 +254,38 @@ Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) 
   if (ItemValues* values = sink.item_values(); values != nullptr) {
     gather_values(arena_, picks_.data(), brought_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, *values);
   }
+  if (takes_) room_.check_kept();
   lease_.drop();
   for (size_t i = 0; i < picks_.size(); ++i) sink.describe(first + static_cast<int64_t>(i), picks_[i]);
   return Status::kOk;
 }
 
 SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& options, const Wait& wait, BatchSink& sink) {
-  if (options.count && t.consumes()) {
-    if (const Status s = make_room_early(t, wait, sink); s != Status::kOk) return {s, 0, 0, 0};
+  takes_ = options.count && t.consumes();
+  lacks_room_ = false;
+  prepared_.clear();
+  if (takes_) {
+    if (const Status s = make_room_early(t, options.n, 0, wait, sink); s != Status::kOk) return {s, 0, 0, 0};
   }
-  return draw_all(t, options, wait, false, [&](uint32_t first, bool) { return deliver(t, first, sink); });
+  return draw_all(
+      t, options, wait, false, [&](uint32_t first, bool) { return deliver(t, first, sink); },
+      [&](uint32_t done) { return make_room_early(t, options.n - done, done, wait, sink); });
 }
 
 SampleResult SampleCall::view(const TableFacts& t, const SampleOptions& options, const Wait& wait, ViewSink& sink) {
-  return draw_all(t, options, wait, true, [&](uint32_t, bool stays) {
+  takes_ = lacks_room_ = false;
+  const auto deliver = [&](uint32_t, bool stays) {
     patterns_.settle();
     const Part part{patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(),
                     arena_.has_values() ? brought_.data() : nullptr};
     return sink.take(part, stays) ? Status::kOk : Status::kInterrupted;
-  });
+  };
+  return draw_all(t, options, wait, true, deliver, [](uint32_t) { return Status::kOk; });
 }
 
-template <class Deliver>
+template <class Deliver, class MakeRoom>
 SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& asked, const Wait& wait, bool keeps_last,
-                                  Deliver deliver) {
+                                  Deliver deliver, MakeRoom make_room) {
   SampleOptions options = asked;
   // An item that goes with its only sample is not drawn twice as it is.
   options.distinct = asked.distinct && !(asked.count && t.max_times_sampled == 1);
@@ -274,6 +323,13 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
     if (drawn != Status::kOk) return end(drawn);
     if (done >= options.n) break;
     if (work.interrupted(done - before)) return end(Status::kInterrupted);
+    if (stop == Stop::kNoRoom) {
+      if (const Status s = make_room(done); s != Status::kOk) {
+        hand_on(arena_, t);
+        return end(s);
+      }
+      continue;
+    }
     if (stop != Stop::kNotAdmitted && stop != Stop::kNoneLeft) continue;
     if (done >= options.at_least && done > 0) break;
     if (stop == Stop::kNoneLeft) return end(Status::kTooFewItems);
@@ -310,6 +366,7 @@ Status SampleCall::structure(const TableFacts& t, bool waits, bool count, const 
 SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,
                              uint32_t* found) {
   const DropAtEnd drop_at_end(lease_);
+  takes_ = lacks_room_ = false;
   uint32_t done = 0;
   for (uint32_t i = 0; i < n;) {
     picks_.clear();

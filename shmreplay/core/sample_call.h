@@ -8,6 +8,7 @@
 
 #include "blocked.h"
 #include "distinct_draws.h"
+#include "draw_room.h"
 #include "gather.h"
 #include "item_table.h"
 #include "leases.h"
@@ -91,10 +92,12 @@ class SampleCall {
                    uint32_t* found);
 
  private:
-  enum class Stop { kDone, kPartFull, kNotAdmitted, kNoneLeft };
-  // `deliver(first, stays)` takes what was drawn together; `keeps_last`: the last such part stays under its lease.
-  template <class Deliver>
-  SampleResult draw_all(const TableFacts& table, const SampleOptions& options, const Wait& wait, bool keeps_last, Deliver deliver);
+  enum class Stop { kDone, kPartFull, kNotAdmitted, kNoneLeft, kNoRoom };
+  // `deliver(first, stays)` takes what was drawn together; `keeps_last`: the last such part stays under its lease;
+  // `make_room(done)` gets what kNoRoom wanted.
+  template <class Deliver, class MakeRoom>
+  SampleResult draw_all(const TableFacts& table, const SampleOptions& options, const Wait& wait, bool keeps_last, Deliver deliver,
+                        MakeRoom make_room);
   Status draw_part(const TableFacts& table, const SampleOptions& options, uint32_t from, const Wait& wait, Blocked& blocked,
                    Stop& stop);
   Stop draw_group(Hold& hold, const TableFacts& table, const SampleOptions& options, uint32_t from);
@@ -102,10 +105,11 @@ class SampleCall {
   static uint32_t admitted(const TableFacts& table, const SampleOptions& options, uint32_t want);
   uint32_t pick(const Selector& sampler, const SampleOptions& options, uint32_t at, uint32_t want, uint32_t* items);
   void note_smallest(const TableFacts& table);
+  bool has_rows_for(const TableFacts& table) const;
   bool add_pick(Hold& hold, const TableFacts& table, uint32_t g, double probability, bool count);
   const Pattern& pad_rows(const TableFacts& table, uint32_t record);
   Status make_room(const TableFacts& table, uint32_t record, int64_t first, BatchSink& sink);
-  Status make_room_early(const TableFacts& table, const Wait& wait, BatchSink& sink);
+  Status make_room_early(const TableFacts& table, uint32_t want, int64_t done, const Wait& wait, BatchSink& sink);
   Status deliver(const TableFacts& table, int64_t first, BatchSink& sink);
   void note_table(const TableFacts& table);
 
@@ -119,6 +123,11 @@ class SampleCall {
   std::vector<Run> runs_;
   std::vector<uint32_t> rows_;        // a part's padded lengths, by output
   uint32_t structure_pattern_ = kNone;
+  // Of a call that takes its items out of the table, and therefore gets its memory before it draws.
+  bool takes_ = false;
+  bool lacks_room_ = false;           // the item that was picked last was left for want of it
+  std::vector<uint32_t> prepared_;    // the table's longest outputs that the sink has room for
+  DrawRoom room_;
   double smallest_probability_ = 0;
   uint64_t available_ = 0;
 };

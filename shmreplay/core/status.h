@@ -25,6 +25,7 @@ enum class Status : int {
   kTooLong = 18,        // an item has more rows than the batch is to have; nothing more was drawn
   kTooFewItems = 19,    // no item is left that the call has not drawn already
   kBlobTooLarge = 20,   // values of a row, or of an item, that the whole block heap does not hold
+  kNoMemory = 21,       // none for the values of the item that comes next; nothing of it happened
 };
 
 }  // namespace shmreplay

@@ -15,7 +15,7 @@ void StreamWriter::write_rows(uint32_t column, const char* from, uint32_t n) {
 Status StreamWriter::secure_blocks(uint64_t n, const Wait& wait) {
   if (n == 0) return Status::kOk;
   blocking_table_ = kNone;  // as for a chunk
-  return row_values_.secure(n, wait);
+  return row_values_.secure(stream_, n, wait);
 }
 
 void StreamWriter::write_value(uint32_t column, const char* bytes, uint32_t num_bytes, uint32_t ahead) {
@@ -39,7 +39,7 @@ Status StreamWriter::bring_values(uint64_t first, const char* bytes, uint64_t nu
   ValueWriter& values = chunk == chunk_ ? row_values_ : item_values_;
   blocking_table_ = kNone;  // as for a chunk
   values.use_chunk(chunk);
-  if (const Status s = values.secure(blocks_of(arena_, num_bytes), wait); s != Status::kOk) return s;
+  if (const Status s = values.secure(stream_, blocks_of(arena_, num_bytes), wait); s != Status::kOk) return s;
   ref = values.write(row_, kNone, bytes, static_cast<uint32_t>(num_bytes));
   brought_to_ = &values;
   return Status::kOk;

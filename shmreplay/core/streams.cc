@@ -57,6 +57,7 @@ bool close_stream(Hold& hold, uint32_t stream, uint32_t slice) {
     hold.set(r.window, {left > 0 ? next : kNone, left > 0 ? r.window.get().last : kNone});
   }
   if (r.size.get().num_chunks > 0) return false;
+  reserve_blocks(hold, stream, 0);
   hold.set(r.owner, {kNone, a.state().free_streams.get()});
   hold.set(a.state().free_streams, stream);
   return true;

@@ -5,14 +5,23 @@
 
 namespace shmreplay {
 
-char* ByteBuffer::extend(size_t n) {
-  if (n > capacity_ - size_) {
-    const size_t wanted = std::max({size_ + n, 2 * capacity_, size_t{4096}});
+bool ByteBuffer::reserve(size_t n) noexcept {
+  if (n <= room()) return true;
+  if (n > SIZE_MAX - size_) return false;
+  const size_t least = size_ + n;
+  // Twice as much, so that many small ones do not move it often; but want of memory for that is none for this.
+  for (const size_t wanted : {std::max({least, 2 * capacity_, size_t{4096}}), least}) {
     char* grown = static_cast<char*>(std::realloc(data_, wanted));
-    if (grown == nullptr) throw std::bad_alloc();
+    if (grown == nullptr) continue;
     data_ = grown;
     capacity_ = wanted;
+    return true;
   }
+  return false;
+}
+
+char* ByteBuffer::extend(size_t n) {
+  if (!reserve(n)) throw std::bad_alloc();
   char* at = data_ + size_;
   size_ += n;
   return at;

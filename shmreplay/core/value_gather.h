@@ -15,8 +15,11 @@ class ByteBuffer {
   ByteBuffer(const ByteBuffer&) = delete;
   ByteBuffer& operator=(const ByteBuffer&) = delete;
 
-  // Room for n more bytes. Throws std::bad_alloc.
+  // Room for n more bytes, and n of them. Throws std::bad_alloc, never where there was room.
   char* extend(size_t n);
+  // Room for n more bytes. false: no memory, and nothing has changed.
+  bool reserve(size_t n) noexcept;
+  size_t room() const noexcept { return capacity_ - size_; }
   size_t size() const noexcept { return size_; }
   const char* data() const noexcept { return data_; }
   // The bytes, malloc'ed: nullptr if there are none.

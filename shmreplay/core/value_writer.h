@@ -18,8 +18,9 @@ class ValueWriter {
   // The chunk that values are for from now on. What is spare of another is freed with that.
   void use_chunk(uint32_t chunk);
 
-  // At least n spare blocks. Waits as for a chunk. kBlobTooLarge: the heap has fewer in all.
-  Status secure(uint64_t n, const Wait& wait);
+  // At least n spare blocks, for the stream `stream`. Waits as for a chunk, and has no spare ones meanwhile: who had some, and
+  // waited for more, might wait for his like. kBlobTooLarge: the heap has fewer in all.
+  Status secure(uint32_t stream, uint64_t n, const Wait& wait);
 
   // Writes a value to spare blocks, of which there must be enough. `row` and `column` (kNone: an item's) say whose it is.
   BlockRef write(uint32_t row, uint32_t column, const char* bytes, uint32_t num_bytes);
@@ -41,7 +42,9 @@ class ValueWriter {
 
  private:
   struct Written { uint32_t row, column, num_blocks; };
-  Status try_take(uint64_t n, const Wait& wait, bool& found);
+  Status try_secure(uint32_t stream, uint64_t n, const Wait& wait, bool& found);
+  Status take_slice(uint32_t stream, uint64_t n, const Wait& wait, bool& found);
+  Status give_back_spare(const Wait& wait);
   void keep_rows(uint32_t row);
   uint64_t num_spare() const noexcept { return blocks_.size() - num_used_; }
 

@@ -12,7 +12,7 @@ import shmreplay as sr
 from shmreplay.checkpoint_directory import PARTIAL, find_checkpoints
 from shmreplay.checkpoint_file import verify
 from tests.checkpoints.saved import facts
-from tests.system.conftest import DaemonProcess, StartDaemon, table
+from tests.system.conftest import WAIT_S, DaemonProcess, StartDaemon, table
 
 pytestmark = pytest.mark.crash
 
@@ -21,6 +21,8 @@ DAEMON = """
 import os, signal, sys
 from shmreplay import checkpoint_directory, checkpoint_file
 from shmreplay.daemon import main, restoration, saving
+from shmreplay.restoration_mark import RestorationMark
+from shmreplay.segments import SegmentStore
 
 def dies_at(owner, method, before, after=None, when=lambda *args: True):
     real = getattr(owner, method)
@@ -55,7 +57,13 @@ for what, is_it in (("file", os.path.isfile), ("directory", os.path.isdir)):
 dies_at(saving.Saving, "_copy", "before copying", "after copying")
 dies_at(saving.Saving, "run", "before the instant", "after the arena")
 dies_at(restoration.RestoredArena, "begin", "before an arena is made", "after an arena is made")
-dies_at(restoration.RestoredArena, "publish", "before publishing", "after publishing")
+for arena in "ab":
+    is_it = lambda self, arena=arena: self.arena == arena
+    dies_at(restoration.RestoredArena, "publish", f"before publishing {arena}", f"after publishing {arena}", is_it)
+    removes = lambda self, instance, name, arena=arena: name == arena
+    dies_at(SegmentStore, "remove_arena", f"before removing {arena}", f"after removing {arena}", removes)
+dies_at(RestorationMark, "set", "before the mark is set", "after the mark is set")
+dies_at(RestorationMark, "remove", "before the mark is removed", "after the mark is removed")
 dies_at(restoration.Restoration, "_settle", "before settling", "after settling")
 sys.exit(main.main())
 """
@@ -72,9 +80,11 @@ SAVING = [
 ]  # fmt: skip
 COMPLETE_FROM = SAVING.index("after renaming")
 RESTORING = [
-    "before an arena is made", "after an arena is made", "before settling", "after settling", "before publishing",
-    "after publishing",
+    "before an arena is made", "after an arena is made", "before settling", "after settling", "before the mark is set",
+    "after the mark is set", "before publishing a", "after publishing a", "before publishing b", "after publishing b",
+    "before the mark is removed", "after the mark is removed",
 ]  # fmt: skip
+STARTING = ["before removing a", "after removing a", "before removing b", "after removing b"]
 
 
 def rows(first: int, n: int) -> dict[str, object]:
@@ -146,24 +156,47 @@ def test_the_checkpoint_before_is_whole_wherever_a_saver_is_killed(
         assert len(client.table("a")) == 75
 
 
-@pytest.mark.parametrize("point", RESTORING)
-def test_a_daemon_killed_while_it_restores_leaves_nothing_half_there(
-    mortal: DaemonProcess, armed: pathlib.Path, directory: str, flags: tuple[str, ...], point: str
-) -> None:
-    with mortal.connect() as client:
+def killed_restoring(daemon: DaemonProcess, armed: pathlib.Path, directory: str, point: str) -> dict[str, object]:
+    """Drops both tables and has them restored by a daemon that dies at the point; what table a was like."""
+    with daemon.connect() as client:
         before = facts(client.table("a"))
         client.drop_table("a")
         client.drop_table("b")
         armed.write_text(point)
         with pytest.raises(sr.DaemonUnavailable):
             client.restore(directory)
-    assert mortal.wait() == -signal.SIGKILL
-    mortal.start(*flags)
-    with mortal.connect() as client:
-        there = sorted(client.tables())
-        assert there == (["a"] if point == "after publishing" else [])
-        for name in there:  # the one that was published is whole
-            client.drop_table(name)
-        client.restore(directory)
+    assert daemon.wait() == -signal.SIGKILL
+    return before
+
+
+def check_all_or_none(
+    daemon: DaemonProcess, directory: str, flags: tuple[str, ...], before: dict[str, object], all_there: bool
+) -> None:
+    daemon.start(*flags)
+    with daemon.connect() as client:
+        assert sorted(client.tables()) == (["a", "b"] if all_there else [])
+        assert not any(name.endswith(".restoring") for name in daemon.left_behind())
+        if not all_there:
+            client.restore(directory)
         assert facts(client.table("a")) == before
-    assert not re.search("ERROR|Traceback", mortal.log())
+        assert len(client.table("b")) == 0
+    assert not re.search("ERROR|Traceback", daemon.log())
+
+
+@pytest.mark.parametrize("point", RESTORING)
+def test_a_daemon_killed_while_it_restores_leaves_all_of_it_or_nothing(
+    mortal: DaemonProcess, armed: pathlib.Path, directory: str, flags: tuple[str, ...], point: str
+) -> None:
+    before = killed_restoring(mortal, armed, directory, point)
+    check_all_or_none(mortal, directory, flags, before, point == "after the mark is removed")
+
+
+@pytest.mark.parametrize("point", STARTING)
+def test_so_does_the_next_daemon_that_is_killed_while_it_clears_away(
+    mortal: DaemonProcess, armed: pathlib.Path, directory: str, flags: tuple[str, ...], point: str
+) -> None:
+    before = killed_restoring(mortal, armed, directory, "before the mark is removed")
+    armed.write_text(point)
+    environment = {**os.environ, "SHMREPLAY_TEST_POINT": str(armed)}
+    assert mortal.run(*flags, source=DAEMON, env=environment).wait(WAIT_S) == -signal.SIGKILL
+    check_all_or_none(mortal, directory, flags, before, False)

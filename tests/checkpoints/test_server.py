@@ -63,10 +63,10 @@ def test_a_server_says_aloud_that_a_limiter_is_not_the_one_asked_for(
 
 
 def test_a_server_that_cannot_restore_leaves_nothing(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(sr.CheckpointFailed, match="there is no whole checkpoint in"):
+    with pytest.raises(sr.CheckpointFailed, match="there is no checkpoint in"):
         sr.Server(restore=str(tmp_path))
     (tmp_path / "x").write_bytes(b"nonsense, and more than sixteen bytes of it")
-    with pytest.raises(sr.DamagedCheckpoint, match="it is no checkpoint of shmreplay; there is none before it"):
+    with pytest.raises(sr.DamagedCheckpoint, match=r"it is no checkpoint of shmreplay$"):
         sr.Server(restore=str(tmp_path / "x"))
 
 
@@ -241,7 +241,8 @@ sys.exit(main.main())
             client.drop_table("b")
         with pytest.raises(sr.CheckpointFailed, match="no checkpoint was saved: arena 'b' was dropped meanwhile"):
             saving.result()
-        assert list(directory.iterdir()) == []
+        assert find_checkpoints(str(directory)) == []
+        assert not [name for name in os.listdir(directory) if name.endswith(PARTIAL)]
         assert sorted(client.stats()["arenas"]) == ["a"]
 
 

@@ -54,7 +54,7 @@ TEST(a_segment_that_is_not_ours_or_not_ready_is_refused) {
 
 TEST(a_foreign_layout_is_refused_with_both_layouts_in_the_text) {
   expect_refused([](Header& h) { h.layout_version = 2; }, "layout 2/");
-  expect_refused([](Header& h) { h.layout_hash ^= 1; }, "this build has 4/");
+  expect_refused([](Header& h) { h.layout_hash ^= 1; }, "this build has 5/");
 }
 
 TEST(another_pid_namespace_is_refused_with_what_to_do) {

@@ -115,6 +115,9 @@ TEST(damaged_blocks_patterns_streams_and_sleepers_are_found) {
   expect_found([](Scene& s) { poke(s.arena.block(s.arena.chunk(s.used()).writer.get().first_block).owner, {1, 1}); }, "is another's");
   expect_found([](Scene& s) { poke(s.arena.state().free_blocks, kNone); }, "owned and free blocks is 4");
   expect_found([](Scene& s) { poke(s.arena.state().num_free_blocks, 3); }, "num_free_blocks is 3, expected 4");
+  expect_found([](Scene& s) { poke(s.arena.state().num_reserved_blocks, 3); }, "num_reserved_blocks is 3, expected 0");
+  expect_found([](Scene& s) { poke(s.arena.stream(0).reserved_blocks, 9); }, "more blocks are reserved than are free");
+  expect_found([](Scene& s) { poke(s.arena.stream(s.arena.state().free_streams.get()).reserved_blocks, 1); }, "is closed and has reserved blocks");
   expect_found([](Scene& s) { poke(s.arena.pattern(0).usage, {1, 1}); }, "references to pattern 0 is 1");
   expect_found([](Scene& s) { poke(s.arena.state().free_streams, kNone); }, "free streams is 0");
   expect_found([](Scene& s) { poke(s.arena.session(s.arena.stream(0).owner.get().session).state, {kSessionAlive, 99}); }, "stream 0 has no session");

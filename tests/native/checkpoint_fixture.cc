@@ -2,21 +2,19 @@
 
 namespace shmreplay::test {
 
-bool save_rest(CheckpointSave& save, uint64_t room, SavedArena& out) {
+bool save_rest(CheckpointSave& save, uint64_t room, const Wait& wait, SavedArena& out) {
   out.next_seq = save.next_seq();
   out.next_stream_serial = save.next_stream_serial();
   for (uint32_t i = 0; i < save.arena().num_tables(); ++i) out.tables.push_back(saved_table(save.table(i)));
   for (uint32_t i = 0; i < save.arena().geometry().max_patterns; ++i) {
     const PatternRecord& p = save.pattern(i);
     if (p.usage.get().refs == 0) continue;
-    out.patterns.push_back({i, p.size.get().num_outputs, p.size.get().num_slices,
-                            std::string(reinterpret_cast<const char*>(p.blob), p.blob_bytes.get())});
+    out.patterns.push_back({i, p.size.get().num_outputs, p.size.get().num_slices, std::string(save.blob(p))});
   }
   std::string buffer(room, 0);
   for (;;) {
     CheckpointSave::Slice slice{};
-    CHECK_EQ(save.fill(buffer.data(), room, kWhatever, slice), Status::kOk);
-    if (save.was_given_up()) return false;
+    if (save.fill(buffer.data(), room, wait, slice) != Status::kOk || save.was_given_up()) return false;
     if (slice.part == SavedPart::kEnd) return true;
     out.slices.emplace_back(slice, buffer.substr(0, slice.bytes));
   }
@@ -30,7 +28,7 @@ SavedArena save_arena(Arena& arena, uint64_t room) {
     bool busy = false;
     CHECK_EQ(save.take(session.index, session.generation, kWhatever, busy), Status::kOk);
     CHECK(!busy);
-    CHECK(save_rest(save, room, saved));
+    CHECK(save_rest(save, room, kWhatever, saved));
   }
   bool reaped = false;
   CHECK_EQ(close_session(arena, session.index, session.generation, kWhatever, reaped), Status::kOk);

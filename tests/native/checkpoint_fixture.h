@@ -24,8 +24,9 @@ struct SavedArena {
   std::vector<std::pair<CheckpointSave::Slice, std::string>> slices;
 };
 
-// What the index's copy says by itself, then every slice; `room` is that of each. false: it was given up.
-bool save_rest(CheckpointSave& save, uint64_t room, SavedArena& out);
+// What the index's copy says by itself, then every slice; `room` is that of each. false: it was given up, or the lock was not
+// to be had.
+bool save_rest(CheckpointSave& save, uint64_t room, const Wait& wait, SavedArena& out);
 
 // All of it, by a session of its own that is closed again. The test fails if it is given up.
 SavedArena save_arena(Arena& arena, uint64_t room = 1 << 16);

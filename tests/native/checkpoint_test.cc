@@ -240,7 +240,7 @@ TEST(a_chunk_that_awaits_its_copy_is_not_freed_and_is_once_copied) {
   Withheld w;
   CHECK_EQ(w.reclaimed(), 0u);
   SavedArena saved;
-  CHECK(save_rest(w.save, 1 << 16, saved));
+  CHECK(save_rest(w.save, 1 << 16, kWhatever, saved));
   CHECK_EQ(w.reclaimed(), 1u);
   RestoredWorld r(arena_of({open_table("a", 10)}, 1, 3), saved);
   CHECK_EQ(shown(*r.own, r.table()).size(), 1u);
@@ -255,7 +255,7 @@ TEST(a_writer_that_finds_nothing_else_takes_what_a_checkpoint_withholds) {
   second.append();
   CHECK(!is_being_saved(*w.world.daemon));
   SavedArena saved;
-  CHECK(!save_rest(w.save, 1 << 16, saved));
+  CHECK(!save_rest(w.save, 1 << 16, kWhatever, saved));
   check_healthy(*w.world.daemon);
 }
 
@@ -275,7 +275,7 @@ TEST(a_session_that_ends_withholds_nothing_for_a_checkpoint) {
   CHECK_EQ(close_session(*w.world.daemon, w.session.index, w.session.generation, kWhatever, reaped), Status::kOk);
   CHECK_EQ(w.reclaimed(), 1u);
   SavedArena saved;
-  CHECK(!save_rest(w.save, 1 << 16, saved));
+  CHECK(!save_rest(w.save, 1 << 16, kWhatever, saved));
 }
 
 TEST(a_reset_under_way_is_finished_before_the_instant) {
@@ -306,7 +306,7 @@ TEST(a_saver_killed_at_any_point_leaves_the_index_as_it_is_and_its_lease_goes) {
     return [&arena, save, saved] {
       bool busy = false;
       CHECK_EQ(save->take(arena.session_index(), arena.session_generation(), kWhatever, busy), Status::kOk);
-      CHECK(save_rest(*save, CheckpointSave::kMinRoom, *saved));
+      CHECK(save_rest(*save, CheckpointSave::kMinRoom, kWhatever, *saved));
     };
   });
   CrashLab::print_totals();
@@ -347,7 +347,7 @@ TEST(concurrent_writers_and_a_checkpoint_at_one_instant) {
             CheckpointSave save(*w.daemon);
             bool busy = false;
             CHECK_EQ(save.take(session.index, session.generation, kWhatever, busy), Status::kOk);
-            if (save_rest(save, CheckpointSave::kMinRoom, saved)) {
+            if (save_rest(save, CheckpointSave::kMinRoom, kWhatever, saved)) {
               RestoredWorld r(spec(), saved);
               const int64_t first = r.table(0).record->limiter.inserts.get(), second = r.table(1).record->limiter.inserts.get();
               CHECK(first == second || first == second + 1);

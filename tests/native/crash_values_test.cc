@@ -102,7 +102,7 @@ TEST(a_draw_that_consumes_what_items_brought_happens_whole_or_not_at_all) {
     Actor gone(lab.world.arena, lab.world.table(1), 0, 500);
     for (int i = 0; i < 3; ++i) gone.insert();
   }
-  run(lab, "consume", Holds::kOne, [](Arena& arena) -> std::function<void()> {
+  run(lab, "consume", Holds::kMany, [](Arena& arena) -> std::function<void()> {
     auto* learner = new Learner(arena, 5);
     auto* batch = new Batch(arena, 3);
     return [=, &arena] {
@@ -122,6 +122,28 @@ TEST(room_for_values_is_made_hold_by_hold_and_each_is_whole) {
       CHECK_EQ(actor.writer.secure_blocks(40, kNow), Status::kOk);
       CHECK(arena.table(0).record->evicted_for_room.get() > before);
     };
+  });
+}
+
+TEST(blocks_that_two_holds_take_are_reserved_in_the_first_and_die_with_their_taker) {
+  Lab lab(2, 340);
+  run(lab, "blocks of two holds", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, 0, 0);
+    CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+    return [&actor, &arena] {
+      CHECK_EQ(actor.writer.secure_blocks(kTakeBlocks + 9, kNow), Status::kOk);
+      CHECK_EQ(arena.state().num_reserved_blocks.get(), 0u);
+    };
+  });
+}
+
+TEST(blocks_that_are_given_back_before_a_wait_are_free_hold_by_hold) {
+  Lab lab(2, 64);
+  run(lab, "blocks given back", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    Actor& actor = writer_of(arena, 1, 0);
+    CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+    CHECK_EQ(actor.writer.secure_blocks(10, kNow), Status::kOk);
+    return [&actor] { CHECK_EQ(actor.writer.secure_blocks(64, {0, nullptr, true}), Status::kTimeout); };
   });
 }
 

@@ -159,4 +159,25 @@ TEST(a_list_that_leads_back_into_itself_does_not_keep_a_checkpoint_growing) {
   }
 }
 
+TEST(a_checkpoint_reports_a_chunk_that_there_is_not) {
+  World w(two_tables());
+  Actor actor(w.arena, w.table(0), 4);
+  fill(w, actor);
+  ChunkRecord& oldest = w.arena.chunk(w.arena.state().used_chunks.get().head);
+  const Link age = oldest.age.get(), stream = oldest.stream.get();
+  poke(oldest.age, {age.prev, age.next + 8192});
+  CHECK(is_reported([&] { save_arena(w.arena); }));
+  poke(oldest.age, age);
+  poke(oldest.stream, {stream.prev + 8192, stream.next});
+  CHECK(is_reported([&] { save_arena(w.arena); }));
+}
+
+TEST(a_checkpoint_reports_a_pattern_that_is_larger_than_its_record) {
+  World w(two_tables());
+  Actor actor(w.arena, w.table(0), 4);
+  fill(w, actor);
+  poke(w.arena.pattern(actor.span.record).blob_bytes, 1u << 30);
+  CHECK(is_reported([&] { save_arena(w.arena); }));
+}
+
 }  // namespace shmreplay::test

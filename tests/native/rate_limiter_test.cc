@@ -97,6 +97,17 @@ TEST(a_paused_side_is_not_admitted_and_the_other_is) {
   CHECK(inserts(w, 1) && samples(w, 1));
 }
 
+TEST(a_table_that_is_stopping_admits_neither_side_until_it_is_not_and_keeps_its_pause) {
+  World w(limited(1, 1, -DBL_MAX, DBL_MAX));
+  count(w, 1, 0);
+  CHECK_EQ(change_flags(w.arena, w.table(), kPausedInserts, 0, kNow), Status::kOk);
+  CHECK_EQ(change_flags(w.arena, w.table(), kStopping, 0, kNow), Status::kOk);
+  CHECK(!inserts(w, 1) && !samples(w, 1));
+  CHECK(!can_go_on(*w.table().record, kSamples));
+  CHECK_EQ(change_flags(w.arena, w.table(), 0, kStopping, kNow), Status::kOk);
+  CHECK(!inserts(w, 1) && samples(w, 1));
+}
+
 TEST(a_sleeper_may_look_again_when_the_table_is_dropped_or_reset_or_admits_one) {
   World w(limited(1, 1, 0, 1));
   TableRecord& r = *w.table().record;

@@ -128,7 +128,7 @@ void ruin_derived_words(World& w, Random& random) {
   poke(s.free_chunks, {rubbish(), rubbish()});
   poke(s.used_chunks, {rubbish(), rubbish()});
   poke(s.retired_chunks, {rubbish(), rubbish()});
-  for (Word<uint64_t>* n : {&s.num_free, &s.num_used, &s.num_retired, &s.num_free_blocks}) poke(*n, random.word());
+  for (Word<uint64_t>* n : {&s.num_free, &s.num_used, &s.num_retired, &s.num_free_blocks, &s.num_reserved_blocks}) poke(*n, random.word());
   for (Word<uint32_t>* head : {&s.rich_sessions, &s.free_streams, &s.free_sleepers, &s.free_blocks}) poke(*head, rubbish());
   for (uint32_t c = 0; c < a.geometry().num_chunks; ++c) {
     poke(a.chunk(c).refs, {rubbish(), rubbish()});

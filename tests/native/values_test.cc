@@ -3,6 +3,7 @@
 
 #include "block_heap.h"
 #include "chunk_pool.h"
+#include "fault.h"
 #include "fixtures.h"
 #include "rebuild.h"
 
@@ -244,6 +245,160 @@ TEST(a_value_of_more_blocks_than_one_hold_takes_is_written_and_freed_whole) {
     check_healthy(w.arena);
   }
   check_no_block_is_lost(w);
+}
+
+// ---- writers of values that one hold can not take whole --------------------------------------------------------------------
+
+namespace {
+
+TableSpec keeping_table() {
+  TableSpec t = open_table("a", 100);
+  t.on_full = kOnFullWait;
+  return t;
+}
+
+Actor& with_row(Actor& actor) {
+  CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
+  return actor;
+}
+
+}  // namespace
+
+// Two of them, and a third with a small value between two slices: were the first's other blocks not its own, neither large
+// value could ever be written.
+TEST(a_writer_that_has_a_part_of_its_blocks_gets_the_others_whatever_is_taken_meanwhile) {
+  World w(heap_of(keeping_table(), 1000));
+  const std::unique_ptr<Arena> b = w.client(), c = w.client();
+  Actor first(w.arena, w.table(), 2), second(*b, b->table(0), 2), small(*c, c->table(0), 2);
+  for (Actor* actor : {&first, &second, &small}) with_row(*actor);
+  static Actor *others[2];
+  static int slices;
+  others[0] = &second, others[1] = &small, slices = 0;
+  fault::listen([](const char* name) {
+    if (std::strcmp(name, "heap.slice_taken") != 0 || slices++ > 0) return;
+    fault::listen(nullptr);
+    CHECK_EQ(others[0]->writer.secure_blocks(700, kNow), Status::kTimeout);
+    CHECK_EQ(others[0]->writer.secure_blocks(101, kNow), Status::kTimeout);
+    CHECK_EQ(others[1]->writer.secure_blocks(50, kNow), Status::kOk);
+  });
+  CHECK_EQ(first.writer.secure_blocks(900, kNow), Status::kOk);
+  CHECK_EQ(slices, 1);
+  CHECK_EQ(free_blocks(w), 50u);
+  CHECK_EQ(w.arena.state().num_reserved_blocks.get(), 0u);
+  check_healthy(w.arena);
+  bool is_second_done = false;
+  const auto waits = [&] {
+    CHECK_EQ(second.writer.secure_blocks(700, kWhatever), Status::kOk);
+    is_second_done = true;
+  };
+  run_threads({waits, [&] {
+                 until([&] { return w.arena.state().chunk_waiters.load() != 0; });
+                 CHECK_EQ(first.writer.close(kNow), Status::kOk);
+               }});
+  CHECK(is_second_done);
+  check_healthy(w.arena);
+}
+
+TEST(who_waits_for_blocks_gives_back_what_it_has_so_that_one_of_two_gets_on) {
+  World w(heap_of(keeping_table(), 700));
+  const std::unique_ptr<Arena> b = w.client();
+  Actor first(w.arena, w.table(), 2), second(*b, b->table(0), 2);
+  for (Actor* actor : {&first, &second}) CHECK_EQ(with_row(*actor).writer.secure_blocks(300, kNow), Status::kOk);
+  CHECK_EQ(free_blocks(w), 100u);
+  CHECK_EQ(first.writer.secure_blocks(500, kNow), Status::kTimeout);
+  CHECK_EQ(free_blocks(w), 400u);
+  check_healthy(w.arena);
+  CHECK_EQ(second.writer.secure_blocks(500, kNow), Status::kOk);
+  CHECK_EQ(free_blocks(w), 200u);
+  CHECK_EQ(first.writer.secure_blocks(200, kNow), Status::kOk);
+  check_healthy(w.arena);
+}
+
+// A value that was written keeps its blocks, and reads as before.
+TEST(blocks_of_written_values_are_not_given_back) {
+  World w(heap_of(keeping_table(), 40));
+  Actor actor(w.arena, w.table(), 2);
+  StreamWriter& writer = with_row(actor).writer;
+  CHECK_EQ(writer.secure_blocks(20, kNow), Status::kOk);
+  const std::string value(64 * 7, 'v');
+  writer.write_value(3, value.data(), static_cast<uint32_t>(value.size()));
+  writer.mark(3);
+  CHECK_EQ(writer.secure_blocks(35, kNow), Status::kTimeout);
+  CHECK_EQ(free_blocks(w), 33u);
+  std::string shown(value.size(), 0);
+  writer.read_value(0, writer.value(0, 3), shown.data());
+  CHECK(shown == value);
+  check_healthy(w.arena);
+}
+
+// A call that ends between two slices, here since another has the lock, leaves a reservation: the next call takes it or ends it.
+TEST(a_reservation_ends_with_the_next_call_or_with_its_stream) {
+  for (const uint32_t next : {900u, 700u, 200u, 1u}) {
+    World w(heap_of(keeping_table(), 1000));
+    Actor actor(w.arena, w.table(), 2);
+    with_row(actor);
+    const auto reserve = [&](uint64_t count) {
+      Hold hold(w.arena);
+      CHECK_EQ(hold.begin(kNow), Status::kOk);
+      reserve_blocks(hold, 0, count);
+    };
+    CHECK_EQ(actor.writer.secure_blocks(300, kNow), Status::kOk);
+    reserve(600);
+    check_healthy(w.arena);
+    CHECK_EQ(actor.writer.secure_blocks(next, kNow), Status::kOk);
+    CHECK_EQ(w.arena.state().num_reserved_blocks.get(), 0u);
+    CHECK_EQ(free_blocks(w), 1000u - std::max(next, 300u));
+    reserve(free_blocks(w));
+    CHECK_EQ(rebuild(w.arena, kNow), Status::kOk);
+    CHECK_EQ(w.arena.state().num_reserved_blocks.get(), free_blocks(w));
+    check_healthy(w.arena);
+    CHECK_EQ(actor.writer.close(kNow), Status::kOk);
+    CHECK_EQ(w.arena.state().num_reserved_blocks.get(), 0u);
+    check_no_block_is_lost(w);
+  }
+}
+
+TEST(damaged_reservations_are_found_before_anybody_waits_for_them) {
+  for (const int which : {0, 1}) {
+    World w(heap_of(keeping_table(), 100));
+    Actor actor(w.arena, w.table(), 2);
+    with_row(actor);
+    if (which == 0) poke(w.arena.state().num_reserved_blocks, 101);
+    else poke(w.arena.stream(0).reserved_blocks, 1);
+    CHECK_THROWS(CorruptIndex, "more blocks are reserved than are free", actor.writer.secure_blocks(1, kWhatever));
+  }
+}
+
+// Large values of two writers and small ones of a third, on a heap that holds one large value and little more.
+TEST(writers_of_values_of_many_holds_all_get_on) {
+  World w(heap_of(queue_table("q", 1000), 1000, 1));
+  const std::unique_ptr<Arena> b = w.client(), c = w.client();
+  constexpr int kLarge = 60, kSmall = 600;
+  const auto writes = [](Arena& arena, uint32_t blocks, int times) {
+    Actor actor(arena, arena.table(0));
+    StreamWriter& writer = actor.writer;
+    std::string value(size_t{64} * blocks, static_cast<char>(blocks));
+    for (int i = 0; i < times; ++i) {
+      CHECK_EQ(writer.ensure_row(kWhatever), Status::kOk);
+      writer.give_up_rows();
+      CHECK_EQ(writer.secure_blocks(blocks, kWhatever), Status::kOk);
+      writer.write_value(3, value.data(), static_cast<uint32_t>(value.size()));
+      writer.write_no_value(5);
+      const double priority = 1;
+      int64_t key = 0;
+      uint32_t done = 0;
+      CHECK_EQ(writer.insert_rows(arena.table(0), actor.step, &priority, 1, kWhatever, &key, done), Status::kOk);
+    }
+  };
+  const auto consumes = [&] {
+    Learner learner(*w.daemon);
+    for (int left = 2 * kLarge + kSmall; left > 0;) {
+      Batch batch(w.arena, 4);
+      left -= static_cast<int>(learner.sample(w.table(), 4, batch, kWhatever, true, 1).done);
+    }
+  };
+  run_threads({[&] { writes(w.arena, 900, kLarge); }, [&] { writes(*b, 700, kLarge); }, [&] { writes(*c, 30, kSmall); }, consumes});
+  check_healthy(w.arena);
 }
 
 // Padding before the span repeats its first step, value and all; other padding has no value; nor has what a longer item of a

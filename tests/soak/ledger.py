@@ -44,10 +44,21 @@ def read(path: pathlib.Path) -> Iterator[tuple[str, list[int]]]:
 
 @dataclass
 class Kept:
-    """Of a table that loses nothing by itself, the part that one process wrote: by number, the key that came back."""
+    """Of a table that loses nothing by itself, the part that one process wrote.
+
+    Attributes:
+        keys: by number, the key that came back.
+        in_doubt: numbers of inserts, and of deletes, that did not return.
+        deleted: numbers that were.
+        versions: by number, those that its state was given in turn; the last one in doubt if its update did not return.
+        settled: by number, how many of them an update that returned has left behind.
+    """
 
     keys: dict[int, int] = field(default_factory=dict)
-    in_doubt: set[int] = field(default_factory=set)  # numbers of inserts, and of deletes, that did not return
+    in_doubt: set[int] = field(default_factory=set)
+    deleted: set[int] = field(default_factory=set)
+    versions: dict[int, list[int]] = field(default_factory=dict)
+    settled: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, lines: Iterable[tuple[str, list[int]]]) -> "Kept":
@@ -63,34 +74,47 @@ class Kept:
             elif what == "delete":
                 kept.in_doubt.update(numbers)
             elif what == "deleted":
-                kept.in_doubt.difference_update(numbers)
-                for number in numbers:
-                    del kept.keys[number]
+                kept._forget(numbers)
+            elif what == "update":
+                for number in numbers[1:]:
+                    kept.versions.setdefault(number, [0]).append(numbers[0])
+            elif what == "updated":
+                kept.settled.update((number, len(kept.versions[number]) - 1) for number in numbers[1:])
         return kept
+
+    def _forget(self, numbers: list[int]) -> None:
+        self.in_doubt.difference_update(numbers)
+        self.deleted.update(numbers)
+        for number in numbers:
+            del self.keys[number]
 
     @property
     def certain(self) -> dict[int, int]:
         """Numbers of items that must be there, with their keys."""
         return {number: key for number, key in self.keys.items() if number not in self.in_doubt}
 
+    def possible(self, number: int, since: "Kept | None" = None) -> list[int]:
+        """Versions that the item's state may have; or may have had at some moment `since` an earlier reading."""
+        return self.versions.get(number, [0])[(since or self).settled.get(number, 0) :]
 
+
+@dataclass
 class Queued:
     """Of a queue: what went in, what came out, and what a death may have taken with it."""
 
-    def __init__(self) -> None:
-        self._begun: set[int] = set()
-        self._inserted: set[int] = set()
-        self._consumed: set[int] = set()
-        self.may_be_lost = 0  # items that a consumer may have taken and not told of
+    begun: set[int] = field(default_factory=set)
+    inserted: set[int] = field(default_factory=set)
+    consumed: set[int] = field(default_factory=set)
+    may_be_lost: int = 0  # items that a consumer may have taken and not told of
 
     def add(self, lines: Iterable[tuple[str, list[int]]]) -> None:
-        """The whole log of a process that ended."""
+        """The whole log of a process that ended, or what there is of one that goes on."""
         open_call = 0
         for what, numbers in lines:
             if what == "insert":
-                self._begun.update(numbers)
+                self.begun.update(numbers)
             elif what == "inserted_numbers":
-                self._inserted.update(numbers)
+                self.inserted.update(numbers)
             elif what == "consume":
                 open_call = numbers[0]
             elif what == "consumed":
@@ -103,20 +127,19 @@ class Queued:
         self._take_out(list(numbers))
 
     def _take_out(self, numbers: list[int]) -> None:
-        twice = self._consumed.intersection(numbers)
+        twice = self.consumed.intersection(numbers)
         assert not twice, f"given to two consumers: {sorted(twice)}"
         assert len(set(numbers)) == len(numbers), f"given twice to one: {numbers}"
-        self._consumed.update(numbers)
+        self.consumed.update(numbers)
 
-    @property
-    def num_consumed(self) -> int:
-        return len(self._consumed)
+    def copy(self) -> "Queued":
+        return Queued(set(self.begun), set(self.inserted), set(self.consumed), self.may_be_lost)
 
     def check(self) -> None:
         """Once every process has ended and the rest is drained: each item came out once, but for those deaths took."""
-        unknown = self._consumed - self._begun
+        unknown = self.consumed - self.begun
         assert not unknown, f"came out and never went in: {sorted(unknown)[:10]}"
-        lost = self._inserted - self._consumed
+        lost = self.inserted - self.consumed
         assert len(lost) <= self.may_be_lost, (
             f"{len(lost)} items went in and never came out, {self.may_be_lost} may have died with consumers: "
             f"{sorted(lost)[:10]}"

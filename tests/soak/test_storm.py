@@ -21,3 +21,5 @@ def test_a_storm_of_deaths_loses_nothing_tears_nothing_and_leaves_nothing(
     assert tally.musters >= 1
     assert tally.consumed > 0
     assert tally.kept_checked > 0
+    assert tally.checkpoints > 0
+    assert tally.restored > 0

@@ -3,14 +3,17 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 
 import pytest
 
 import shmreplay as sr
+from shmreplay import _core
 from tests.system.conftest import DaemonProcess, Script, StartDaemon, eventually, is_asleep, table
 
 MODULE = "shmreplay.clients.cli.main"
@@ -65,6 +68,54 @@ def test_stats_are_shown(daemon: DaemonProcess) -> None:
     shown = json.loads(shmreplay(*arguments, "--json").stdout)
     assert shown["daemon"]["pid"] == daemon.pid
     assert shown["arenas"]["replay"]["index_bytes"] > 0
+
+
+def test_stats_tell_of_a_damaged_index(daemon: DaemonProcess) -> None:
+    with daemon.connect() as client:
+        client.create_tables([table("replay")])
+        index = next(name for name in daemon.segments() if name.endswith(".index"))
+        mark_failed(daemon.store.path(index))
+        assert client.stats()["arenas"]["replay"]["stats"]["failed"]
+        assert shmreplay("stats", "--address", daemon.socket).stdout.endswith(" failed: its index is damaged\n")
+
+
+def mark_failed(path: str) -> None:
+    """Does what a caller does who finds an index damaged. Where the mark lies is tried out on a copy."""
+    with open(path, "r+b") as segment, tempfile.TemporaryFile() as copy:
+        copy.write(segment.read())
+        copy.flush()
+        for offset in range(0, 4096, 4):
+            os.pwrite(copy.fileno(), b"\1", offset)
+            if _core.inspect_header(copy.fileno())["failed"]:
+                os.pwrite(segment.fileno(), b"\1", offset)
+                return
+            os.pwrite(copy.fileno(), os.pread(segment.fileno(), 1, offset), offset)
+    pytest.fail("no byte of the header is the mark")
+
+
+def test_stats_tell_of_the_last_checkpoint_and_of_what_failed_since(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    daemon = make_daemon().start("--checkpoint-dir", str(tmp_path / "saved"))
+    arguments = ("stats", "--address", daemon.socket)
+    with daemon.connect() as client:
+        assert client.stats()["daemon"]["checkpoint"] is None
+        client.create_tables([table("replay")])
+        path = client.checkpoint()
+        assert re.match(
+            rf"checkpoint: {path}, [0-9.]+ KiB, saved [0-9]+ s ago$", shmreplay(*arguments).stdout.splitlines()[1]
+        )
+        client.drop_table("replay")
+        with pytest.raises(sr.CheckpointFailed):
+            client.checkpoint()
+        found = client.stats()["daemon"]["checkpoint"]
+        assert (found["path"], found["error"]) == (path, "no checkpoint was saved: there are no tables")
+        assert found["saved_s_ago"] >= found["failed_s_ago"] >= 0
+    assert re.search(
+        "; none was saved [0-9]+ s ago: no checkpoint was saved: there are no tables$",
+        shmreplay(*arguments).stdout.splitlines()[1],
+    )
+    assert re.search("ERROR a checkpoint that .* asked for failed: no checkpoint was saved: there are", daemon.log())
 
 
 @pytest.mark.parametrize("subcommand", ["tables", "stats"])

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import shmreplay as sr
-from tests.system.conftest import DaemonProcess, RawClient, Script, StartDaemon, table
+from tests.namespaces import needs_mount
+from tests.system.conftest import DaemonProcess, RawClient, Script, StartDaemon, eventually, table
 
 Run = Callable[..., Script]
 
@@ -139,6 +140,44 @@ def test_tables_of_one_arena_share_one_pair_of_segments(daemon: DaemonProcess, c
         client.drop_table("a")
 
 
+def test_tables_of_one_arena_go_together_and_wake_who_waits_in_any_of_them(
+    daemon: DaemonProcess, client: sr.Client
+) -> None:
+    shared = [table("a", arena="shared"), table("b", arena="shared")]
+    client.create_tables([*shared, table("alone"), table("kept")])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.table("b").sample, 1)
+        eventually(lambda: client.tables()["b"]["blocked_samples"] == 1)
+        with pytest.raises(
+            sr.ShmReplayError,
+            match=r"table 'a' shares arena 'shared' with 'b' and cannot go alone; .* drop_tables\(\['a', 'b'\]\)",
+        ):
+            client.drop_tables(["alone", "a"])
+        with pytest.raises(sr.TableNotFound, match="no table 'nobody'"):
+            client.drop_tables(["alone", "nobody"])
+        assert sorted(client.tables()) == ["a", "alone", "b", "kept"]
+        assert not waiting.done()
+        client.drop_tables(["b", "alone", "a", "b"])
+        with pytest.raises(sr.TableClosed):
+            waiting.result()
+    assert sorted(client.tables()) == ["kept"]
+    assert {name.split(".")[2] for name in daemon.segments()} == {"kept"}
+    client.create_tables(shared)
+    assert len(client.table("a")) == 0
+
+
+def test_drop_tables_wants_a_list_of_names(client: sr.Client) -> None:
+    with pytest.raises(TypeError, match=r"expected a list of names, got 'a'; write \['a'\]"):
+        client.drop_tables("a")
+    with pytest.raises(TypeError, match="the table's name is 3"):
+        client.drop_tables([3])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="expected at least one name"):
+        client.drop_tables([])
+    for wrong in (None, [], "a", [3]):
+        with pytest.raises(sr.ShmReplayError, match="expected a list of names"):
+            client._request("drop_tables", tables=wrong)
+
+
 @pytest.mark.parametrize("kind", ["index", "data"])
 def test_a_segment_truncated_under_the_daemon_fails_its_arena_and_nothing_else(
     daemon: DaemonProcess, client: sr.Client, kind: str
@@ -169,15 +208,6 @@ def test_a_segment_unlinked_by_somebody_is_shown(daemon: DaemonProcess, client: 
 
 # --- file systems of the test's own ----------------------------------------------------------------------------------
 
-
-def can_mount() -> bool:
-    if shutil.which("unshare") is None or shutil.which("mount") is None:
-        return False
-    command = ["unshare", "--mount", "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/mnt"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-needs_mount = pytest.mark.skipif(not can_mount(), reason="this user cannot mount a tmpfs in a namespace of its own")
 
 FULL = """
 import os

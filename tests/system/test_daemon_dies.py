@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import pathlib
 import signal
 import time
 from collections.abc import Callable
@@ -72,11 +73,16 @@ def test_a_request_that_changes_something_is_not_repeated(make_daemon: StartDaem
 
 
 @pytest.mark.crash
-def test_a_request_that_changes_something_goes_to_the_daemon_of_now_and_not_to_the_dead_one(
-    daemon: DaemonProcess,
+def test_what_is_not_repeated_goes_to_the_daemon_of_that_moment(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:
+    daemon = make_daemon().start("--checkpoint-dir", str(tmp_path))
     with daemon.connect() as client:
         client.create_tables([table()])
+        for _ in range(2):
+            daemon.kill()
+            daemon.start("--checkpoint-dir", str(tmp_path))
+            assert os.path.exists(client.checkpoint())
         daemon.kill()
         daemon.start()
         client.drop_table("replay")

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import pathlib
 import re
@@ -246,6 +247,28 @@ def test_a_cancellation_that_comes_just_when_the_work_ends_is_not_lost() -> None
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+
+    asyncio.run(main())
+
+
+def test_an_error_that_comes_with_a_cancellation_is_no_loose_end() -> None:
+    """asyncio would log "Task exception was never retrieved" with a traceback, as of a client that was killed."""
+
+    async def fail() -> None:
+        raise BrokenPipeError
+
+    async def main() -> None:
+        loose: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: loose.append(context["message"]))
+        waiting = asyncio.ensure_future(within(WAIT_S, fail()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the inner work ends in this step
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        del waiting
+        gc.collect()
+        assert loose == []
 
     asyncio.run(main())
 

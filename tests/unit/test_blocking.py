@@ -13,6 +13,7 @@ NOBODY = 2**22 + 77  # above the kernel's largest pid
 SIGNATURE = {"x": sr.ArraySpec((), "int64")}
 
 INFO: dict[str, Any] = {
+    "is_stopping": False,
     "paused_inserts": False,
     "paused_samples": False,
     "can_insert": False,

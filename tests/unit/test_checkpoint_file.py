@@ -11,6 +11,7 @@ import pytest
 
 from shmreplay.checkpoint_directory import PARTIAL, CheckpointDirectory, find_checkpoints, moment_of
 from shmreplay.checkpoint_file import MAGIC, SLICE_BYTES, CheckpointReader, CheckpointWriter, Kind, verify
+from shmreplay.daemon.keeping import Keeping
 from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
 
 
@@ -155,7 +156,8 @@ def test_a_manifest_that_is_no_map_is_refused(tmp_path: pathlib.Path) -> None:
 def save(directory: CheckpointDirectory) -> str:
     with directory.create() as (fd, path):
         writer = CheckpointWriter(fd)
-        writer.write_plain(Kind.MANIFEST, {"label": directory.label, "arenas": []})
+        writer.write_plain(Kind.MANIFEST, {"label": directory.label, "arenas": [{"name": "a"}]})
+        writer.write_plain(Kind.ARENA, {"arena": "a", "tables": [{"name": "a"}]}, 0)
         writer.end()
     return path
 
@@ -197,7 +199,10 @@ def test_only_the_newest_are_kept_and_only_own_files_removed(tmp_path: pathlib.P
     near = [tmp_path / name for name in ("shmreplay.test.checkpoint", "notes.txt", "shmreplay.test.1.checkpoint")]
     for path in near:
         path.write_bytes(b"")
-    assert sorted(directory.keep(2)) == sorted(paths[:3])
+    assert Keeping(directory, 2).remove_old((), lambda: False) == []  # there before it
+    keeping = Keeping(directory, 2)
+    keeping.comes_from_all()
+    assert sorted(keeping.remove_old((), lambda: False)) == sorted(paths[:3])
     left = {str(path) for path in tmp_path.iterdir()}
     assert left == {other, *paths[3:], str(foreign), str(renamed), *map(str, near)}
     assert find_checkpoints(str(tmp_path), "other") == [other]

@@ -1,0 +1,80 @@
+"""A file that is held with flock for as long as its owner lives, and removed when it lets go.
+
+The kernel drops the lock however the owner ends. The descriptor is close-on-exec and is never sent to anybody: a
+duplicate that lived on elsewhere would keep a dead owner's lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+
+class Held(Exception):
+    """Somebody else has it; the text is the first line that they wrote into it."""
+
+
+class LockFile:
+    """Takes the lock. Raises Held if another process has it, OSError if the file cannot be opened.
+
+    Args:
+        waits: wait for the other process instead, for ever: belongs in a thread.
+    """
+
+    def __init__(self, path: str, *, waits: bool = False) -> None:
+        self.path = path
+        self._fd = self._acquire(fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _acquire(self, operation: int) -> int:
+        while True:
+            fd = self._open()
+            try:
+                fcntl.flock(fd, operation)
+            except BlockingIOError:
+                holder = os.pread(fd, 4096, 0).decode("utf-8", "replace").partition("\n")[0] or "unknown"
+                os.close(fd)
+                raise Held(holder) from None
+            except BaseException:
+                os.close(fd)
+                raise
+            if self._is_current(fd):
+                return fd
+            os.close(fd)  # the former holder removed the file between our open and our lock
+
+    def _open(self) -> int:
+        # In two steps: with O_CREAT the kernel refuses files of other users in sticky directories even to root.
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        while True:
+            try:
+                return os.open(self.path, flags)
+            except FileNotFoundError:
+                pass
+            try:
+                return os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                continue
+
+    def _is_current(self, fd: int) -> bool:
+        try:
+            there = os.stat(self.path, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        mine = os.fstat(fd)
+        return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def write(self, text: str) -> None:
+        """Says in the file who holds it. Raises OSError."""
+        os.fchmod(self._fd, 0o600)
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, os.fsencode(text), 0)
+
+    def release(self) -> None:
+        """Removes the file, then lets go: whoever waits for this inode notices that it is no longer the current one.
+
+        Raises OSError if it cannot be removed; it is no longer held then.
+        """
+        try:
+            if self._is_current(self._fd):
+                os.unlink(self.path)
+        finally:
+            os.close(self._fd)

@@ -1,0 +1,29 @@
+"""File systems of a test's own: mounted in a mount namespace that ends with the processes in it."""
+
+import shutil
+import subprocess
+
+import pytest
+
+
+def in_own_mounts(mounts: str) -> tuple[str, ...]:
+    """What goes before a command, so that it runs in a namespace where that shell line was run first."""
+    return ("unshare", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "sh")
+
+
+def can_mount(mounts: str) -> bool:
+    """Whether this user may run that line in a namespace of its own."""
+    if shutil.which("unshare") is None or shutil.which("mount") is None:
+        return False
+    return subprocess.run([*in_own_mounts(mounts), "true"], capture_output=True, check=False).returncode == 0
+
+
+HIDDEN_PROC = "mount -t proc -o hidepid=2 proc /proc"  # users see their own processes alone
+
+needs_mount = pytest.mark.skipif(
+    not can_mount("mount -t tmpfs -o size=1m tmpfs /mnt"),
+    reason="this user cannot mount a tmpfs in a namespace of its own",
+)
+needs_hidden_proc = pytest.mark.skipif(
+    not can_mount(HIDDEN_PROC), reason="this user cannot mount a /proc with hidepid=2 in a namespace of its own"
+)
