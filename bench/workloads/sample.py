@@ -23,7 +23,7 @@ from bench.workload import Workload
 from shmreplay.clients.table import TableHandle
 
 BATCH = 256
-BYTES_AN_ITEM = 8000  # of all that are measured beside each other
+BYTES_AN_ITEM = 16_000  # of all that are measured beside each other
 NUM_SETS = 512  # of rows that the limits go round: 131,072 rows, far beyond the caches
 
 
