@@ -228,7 +228,8 @@ class Storm:
             assert stats["used_chunks"] == 0, f"the arena of {arena} keeps chunks that nobody has: {stats}"
             assert stats["free_chunks"] + stats["retired_chunks"] == stats["num_chunks"], stats
             assert check(table) == []
-        left = [path.name for path in _checkpoints(self._folder).iterdir() if path.suffix != ".checkpoint"]
+        files = _checkpoints(self._folder).iterdir()
+        left = [path.name for path in files if path.suffix not in (".checkpoint", ".lock")]
         assert left == [], f"savers that were killed left {left}"
 
     def _only_we_are_attached(self) -> bool:
