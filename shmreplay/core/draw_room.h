@@ -14,6 +14,9 @@ class DrawRoom {
   // get their memory. false: there is none.
   bool begin(std::vector<OutputBuffer>& outputs, ItemValues* brought) noexcept;
 
+  // Values go nowhere: the buffers of the call before are gone.
+  void forget() noexcept { places_.clear(); }
+
   // Nothing is promised: what was has been gathered.
   void begin_part() noexcept;
 

@@ -260,10 +260,16 @@ Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) 
   return Status::kOk;
 }
 
-SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& options, const Wait& wait, BatchSink& sink) {
-  takes_ = options.count && t.consumes();
+// What was prepared for the sink of the call before is that one's.
+void SampleCall::begin_call(bool takes) {
+  takes_ = takes;
   lacks_room_ = false;
   prepared_.clear();
+  room_.forget();
+}
+
+SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& options, const Wait& wait, BatchSink& sink) {
+  begin_call(options.count && t.consumes());
   if (takes_) {
     if (const Status s = make_room_early(t, options.n, 0, wait, sink); s != Status::kOk) return {s, 0, 0, 0};
   }
@@ -273,7 +279,7 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
 }
 
 SampleResult SampleCall::view(const TableFacts& t, const SampleOptions& options, const Wait& wait, ViewSink& sink) {
-  takes_ = lacks_room_ = false;
+  begin_call(false);
   const auto deliver = [&](uint32_t, bool stays) {
     patterns_.settle();
     const Part part{patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(),
@@ -366,7 +372,7 @@ Status SampleCall::structure(const TableFacts& t, bool waits, bool count, const 
 SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,
                              uint32_t* found) {
   const DropAtEnd drop_at_end(lease_);
-  takes_ = lacks_room_ = false;
+  begin_call(false);
   uint32_t done = 0;
   for (uint32_t i = 0; i < n;) {
     picks_.clear();

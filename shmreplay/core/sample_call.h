@@ -100,6 +100,7 @@ class SampleCall {
                         MakeRoom make_room);
   Status draw_part(const TableFacts& table, const SampleOptions& options, uint32_t from, const Wait& wait, Blocked& blocked,
                    Stop& stop);
+  void begin_call(bool takes);
   Stop draw_group(Hold& hold, const TableFacts& table, const SampleOptions& options, uint32_t from);
   static bool fits(const TableFacts& table, const SampleOptions& options);
   static uint32_t admitted(const TableFacts& table, const SampleOptions& options, uint32_t want);
