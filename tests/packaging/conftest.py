@@ -19,11 +19,15 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A wheel of the sources as they are. It takes minutes the first time, seconds when little has changed since.
+    """The wheel that SHMREPLAY_WHEEL names, as a release has it; else one of the sources as they are.
+
+    That takes minutes the first time, seconds when little has changed since.
 
     Its build folder is its own: that of the editable install may have been filled by an isolated build, whose paths to
     cmake and nanobind are gone by now.
     """
+    if named := os.environ.get("SHMREPLAY_WHEEL"):
+        return pathlib.Path(named)
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     build += ["-C", f"build-dir={ROOT / 'build' / 'wheel-of-tests'}", str(ROOT)]
