@@ -39,6 +39,21 @@ class NativeBatch(NamedTuple):
     ages: NDArray[np.int64]
     values: tuple[Bytes, NDArray[np.int64]] | None = None  # what the items brought: bytes and sizes
 
+    def numbers_of(self, done: int) -> NativeBatch:
+        """The same, with what there is a number an item of cut to the first `done`. Mostly they are all there."""
+        if done == len(self.keys):
+            return self
+        return self._replace(
+            keys=self.keys[:done],
+            priorities=self.priorities[:done],
+            probabilities=self.probabilities[:done],
+            times_sampled=self.times_sampled[:done],
+            table_size=self.table_size[:done],
+            episodes=self.episodes[:done],
+            steps=self.steps[:done],
+            ages=self.ages[:done],
+        )
+
 
 class Batch:
     """B items, in the order drawn.
@@ -80,16 +95,19 @@ class Batch:
         self._ragged = ragged
         if shown is not None:
             self._shown = shown
-        if not is_late:
-            _ = self.data
-        self.keys: NDArray[np.int64] = native.keys[:done]
-        self.priorities: NDArray[np.float64] = native.priorities[:done]
-        self.probabilities: NDArray[np.float64] = native.probabilities[:done]
-        self.times_sampled: NDArray[np.int64] = native.times_sampled[:done]
-        self.table_size: NDArray[np.int64] = native.table_size[:done]
-        self.episodes: NDArray[np.int64] = native.episodes[:done]
-        self.steps: NDArray[np.int64] = native.steps[:done]
-        self.ages: NDArray[np.int64] = native.ages[:done]
+        if not is_late:  # set here, which costs less than to be made when it is read
+            if shown is None:
+                self._shown = show(native, done, signature, ragged, time_major)
+            self.data = self._unflatten([shown.data for shown in self._shown])
+        counted = native.numbers_of(done)
+        self.keys: NDArray[np.int64] = counted.keys
+        self.priorities: NDArray[np.float64] = counted.priorities
+        self.probabilities: NDArray[np.float64] = counted.probabilities
+        self.times_sampled: NDArray[np.int64] = counted.times_sampled
+        self.table_size: NDArray[np.int64] = counted.table_size
+        self.episodes: NDArray[np.int64] = counted.episodes
+        self.steps: NDArray[np.int64] = counted.steps
+        self.ages: NDArray[np.int64] = counted.ages
 
     @cached_property
     def _shown(self) -> list[Shown]:

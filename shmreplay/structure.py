@@ -120,7 +120,8 @@ def unflatten(node: Node, values: Sequence[object]) -> Any:
     """Returns the nested structure with `values[i]` in the place of column i."""
     if isinstance(node, LeafNode):
         return values[node.index]
-    children = [unflatten(child, values) for child in node.children]
+    # Most children are leaves, and every batch comes by here.
+    children = [values[c.index] if isinstance(c, LeafNode) else unflatten(c, values) for c in node.children]
     if isinstance(node, DictNode):
         return dict(zip(node.keys, children, strict=True))
     if isinstance(node.kind, str):
