@@ -93,12 +93,11 @@ class Batch:
         self._signature = signature
         self._smallest_probability = smallest_probability
         self._ragged = ragged
-        if shown is not None:
+        if shown is None and not is_late:
+            shown = show(native, done, signature, ragged, time_major)
+        if shown is not None:  # set here, which costs less than to be made when it is read
             self._shown = shown
-        if not is_late:  # set here, which costs less than to be made when it is read
-            if shown is None:
-                self._shown = show(native, done, signature, ragged, time_major)
-            self.data = self._unflatten([shown.data for shown in self._shown])
+            self.data = self._unflatten([output.data for output in shown])
         counted = native.numbers_of(done)
         self.keys: NDArray[np.int64] = counted.keys
         self.priorities: NDArray[np.float64] = counted.priorities

@@ -8,7 +8,6 @@
 
 namespace shmreplay {
 namespace {
-constexpr uint32_t kItemsAtOnce = 32;  // items a hold
 
 // Whether an item can go in together with `same` others of its table: now or later.
 bool goes_with(const TableRecord& t, uint64_t same) {
@@ -62,7 +61,7 @@ Status DueInsert::enter_tables(Hold& hold) const {
 DueInsert::Piece DueInsert::next_piece() const {
   const DueRun& run = runs_[at_];
   Piece piece{run.due + run.done, 0, 0};
-  for (const uint32_t most = std::min(run.n - run.done, kItemsAtOnce); piece.n < most; ++piece.n) {
+  for (const uint32_t most = std::min(run.n - run.done, kInsertGroup); piece.n < most; ++piece.n) {
     DueItem& due = piece.due[piece.n];
     const TableFacts& t = arena_.table(due.table);
     const auto same = std::count_if(piece.due, &due, [&](const DueItem& d) { return d.table == due.table; });
@@ -104,7 +103,7 @@ Status DueInsert::fill(Hold& hold, uint64_t& filled, uint32_t& blocking) {
     if (at_ == runs_.size()) return Status::kOk;
     DueRun& run = runs_[at_];
     const Piece piece = next_piece();
-    if (items > 0 && items + piece.n > kItemsAtOnce) return Status::kOk;
+    if (items > 0 && items + piece.n > kInsertGroup) return Status::kOk;
     bool known = true;
     if (const Status s = make_known(hold, piece, known); s != Status::kOk) return s;
     // Large patterns that were new and inserts of the largest size do not fit one log: the rest gets the next.

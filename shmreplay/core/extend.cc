@@ -4,7 +4,6 @@
 
 namespace shmreplay {
 namespace {
-constexpr uint32_t kItemsAtOnce = 32;  // as many as a hold takes
 constexpr Wait kNotAtAll{0, nullptr, true};
 }  // namespace
 
@@ -79,7 +78,7 @@ Status Extend::append(uint32_t row, const Wait& wait) {
   collect(row);
   // The oldest step that is held goes when this row is finished.
   const bool leaves = stream_.num_steps() > stream_.history() && first_due_ <= stream_.oldest_held();
-  if (leaves || due_.size() >= kItemsAtOnce) {
+  if (leaves || due_.size() >= kInsertGroup) {
     if (const Status s = flush(row + 1, wait); s != Status::kOk) return s;
   }
   writer_.conclude();

@@ -8,7 +8,6 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kMostItems = 32;
 constexpr uint32_t kRunEntries = 32;                       // counters, ends of lists, references of the newcomers' chunk
 constexpr uint32_t kItemEntries = 24 + kDropRefEntries;    // record, links, leaf, pattern, and its chunk where it was the last
 
@@ -118,8 +117,8 @@ uint32_t replace_oldest(Hold& hold, const TableFacts& t, const NewItem* items, u
   const RoleLayout& sampler = t.roles[kSampler];
   const uint32_t levels = sampler.kind == kPrioritized ? sampler.sum.num_levels + 2 * t.extremes[0].num_levels : 0;
   const uint32_t room = hold.room() < kRunEntries ? 0 : (hold.room() - kRunEntries) / (kItemEntries + levels);
-  uint32_t oldest[kMostItems];
-  n = find_oldest(a, t, static_cast<uint32_t>(std::min<uint64_t>({n, kMostItems, room, t.max_size - 1})), oldest);
+  uint32_t oldest[kInsertGroup];
+  n = find_oldest(a, t, static_cast<uint32_t>(std::min<uint64_t>({n, kInsertGroup, room, t.max_size - 1})), oldest);
   if (n == 0) return 0;
   leave_chunks(hold, oldest, n);
   uint32_t num_never_sampled = 0;

@@ -9,6 +9,8 @@
 
 namespace shmreplay {
 
+inline constexpr uint32_t kInsertGroup = 32;  // items that one hold puts in
+
 struct NewItem {
   double priority;
   Place place;               // first real step

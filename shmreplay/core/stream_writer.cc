@@ -12,8 +12,6 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kInsertGroup = 32;  // one-step items a hold
-
 uint32_t count_chunks(const Arena& arena, Place place, uint32_t num_steps) {
   uint32_t n = 0;
   each_run(arena, place, num_steps, [&n](uint32_t, uint32_t, uint32_t) { ++n; });
