@@ -124,6 +124,7 @@ NB_MODULE(_core, m) {
   m.attr("STATUS_MISSING_CELL") = static_cast<int>(Status::kMissingCell);
   m.attr("COLUMN_TWICE") = kColumnTwice;
   m.attr("COLUMN_MISSING") = kColumnMissing;
+  m.attr("ROW_IS_OPEN") = kRowIsOpen;
   m.attr("LACKS_COLUMN") = kLacksColumn;
   no_value() = nb::module_::import_("builtins").attr("object")().release().ptr();
   m.attr("NO_VALUE") = nb::handle(no_value());

@@ -5,7 +5,7 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 4
+LAYOUT_VERSION: int = 5
 
 MAX_PRIORITY: float = 1e+280
 
@@ -26,6 +26,8 @@ STATUS_MISSING_CELL: int = 16
 COLUMN_TWICE: int = -105
 
 COLUMN_MISSING: int = -106
+
+ROW_IS_OPEN: int = -107
 
 LACKS_COLUMN: int = -102
 
