@@ -12,6 +12,7 @@
 #include "binding/vector_handle.h"
 #include "binding/view_handle.h"
 #include "binding/writer_handle.h"
+#include "huge_pages.h"
 #include "robust_lock.h"
 
 using namespace nb::literals;
@@ -115,6 +116,7 @@ NB_MODULE(_core, m) {
 
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.attr("MAX_PRIORITY") = kMaxPriority;
+  m.attr("HUGE_PAGE_BYTES") = kHugePageBytes;
   m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
   m.attr("BAD_PRIORITY") = kBadPriority;
   m.attr("WRONG_ARRAYS") = TableHandle::kWrongArrays;
@@ -153,6 +155,13 @@ NB_MODULE(_core, m) {
     Arena::format(index_fd, data_fd, spec, instance, name, published);
   }, "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "published"_a = true, "Lays out an empty arena in two segments of the planned sizes.");
   m.def("inspect_header", &header, "index_fd"_a, "What the header of an index segment says; never raises for a damaged one.");
+  m.def("take_huge_pages", &take_huge_pages, nb::call_guard<GilRelease>(), "fd"_a, "offset"_a, "num_bytes"_a,
+        "Has the empty part of a file allocated as huge pages. 0, or the errno with which the kernel stopped.");
+  m.def("huge_bytes_of", &huge_bytes_of, nb::call_guard<GilRelease>(), "fd"_a, "num_bytes"_a,
+        "How much of a file is in huge pages now.");
+  m.def("num_memory_nodes", [] { return memory_nodes().count; }, "Those that this process may use; 0 where there are none to choose.");
+  m.def("interleave", [](int fd, uint64_t bytes) { return interleave(fd, bytes, memory_nodes()); }, "fd"_a, "num_bytes"_a,
+        "Spreads the pages that a file is given from now on over the memory nodes. 0, or errno.");
   m.def("prove_robust_lock", &prove_robust_lock, nb::call_guard<GilRelease>(),
         "Forks a child that dies inside a lock; RuntimeError where its death is not reported.");
   m.def("process_is_dead", &process_is_dead, "pid"_a, "start_time"_a, "Whether the kernel says that this process has ended.");
