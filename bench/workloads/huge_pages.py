@@ -84,8 +84,8 @@ def updates(handle: TableHandle) -> Callable[[], object]:
 WORKLOADS = tuple(
     Workload(
         f"huge_pages_{name}",
-        f"How long does {words} take where a prioritised table of {ITEMS:,} items of {SMALL.name} lies in huge pages, and "
-        "where it lies in small ones?",
+        f"How long does {words} take where a prioritised table of {ITEMS:,} items of {SMALL.name} lies in huge "
+        "pages, and where it lies in small ones?",
         functools.partial(contenders, call=call),
         "W14",
         items_per_call=items,
