@@ -118,6 +118,8 @@ NB_MODULE(_core, m) {
   m.attr("MAX_PRIORITY") = kMaxPriority;
   m.attr("HUGE_PAGE_BYTES") = kHugePageBytes;
   m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
+  m.attr("FIRST_REPORT_S") = kFirstReportS;
+  m.attr("LATER_REPORTS_S") = kLaterReportsS;
   m.attr("BAD_PRIORITY") = kBadPriority;
   m.attr("WRONG_ARRAYS") = TableHandle::kWrongArrays;
   m.attr("NEEDS_END_EPISODE") = kNeedsEndEpisode;
@@ -167,6 +169,11 @@ NB_MODULE(_core, m) {
   m.def("process_is_dead", &process_is_dead, "pid"_a, "start_time"_a, "Whether the kernel says that this process has ended.");
   m.def("process_start_time", &process_start_time, "pid"_a, "Clock ticks since boot; 0 if unreadable.");
 
+  nb::class_<Flag>(m, "Flag", "Set once: the calls of all handles that were bound with it end.")
+      .def(nb::init<>())
+      .def("set", &Flag::set)
+      .def_prop_ro("is_set", &Flag::is_set);
+
   nb::class_<ArenaHandle>(m, "Arena", "A mapped arena. Calls that wait release the GIL and honour signals.")
       .def(nb::init<int, int, int64_t, uint32_t, bool>(), "index_fd"_a, "data_fd"_a, "session"_a = -1, "generation"_a = 0,
            "published"_a = true)
@@ -211,7 +218,7 @@ NB_MODULE(_core, m) {
       .def("finish", &RestorerHandle::finish, "timeout_s"_a.none());
 
   nb::class_<TableHandle>(m, "Table", "One table of a mapped arena.")
-      .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none())
+      .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none(), "closed"_a)
       .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none(), "values"_a.none() = nb::none())
       .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none(),
            "values"_a.none() = nb::none())
