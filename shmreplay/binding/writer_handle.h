@@ -162,7 +162,7 @@ class WriterHandle {
   Status ensure_row(nb::handle timeout_s) {
     if (context_->arena->forked()) return Status::kForked;
     if (row_is_open() || (stream().is_open() && stream().rows_left() > 0)) return stream().ensure_row(kTryOnly);
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     Status status = Status::kOk;
     {
@@ -210,7 +210,7 @@ class WriterHandle {
     Status status = Status::kOk;
     if (writer_.num_in() < writer_.num_due()) status = RuleWriter::insert({&writer, 1}, kTryOnly, at);
     if (status == Status::kTimeout) {
-      GilPatience patience(context_->observer.ptr());
+      GilPatience patience = context_->patience();
       const Wait wait{deadline_of(timeout_s), &patience};
       const GilRelease release;
       status = RuleWriter::insert({&writer, 1}, wait, at);
