@@ -1,4 +1,4 @@
-"""Large rows: they go past the caches."""
+"""Large rows and batches: rows past the caches, memory of batches that is used again, rows copied by threads."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
+from shmreplay.clients.table import TableHandle
 from tests.tables import TableMaker
 
 LARGE = {"frame": sr.ArraySpec((101, 103), "uint8"), "n": sr.ArraySpec((), "int64")}
@@ -49,3 +50,38 @@ def test_rows_of_streams_go_past_the_caches_whole(make_table: TableMaker) -> Non
             if n >= 2:
                 writer.create_item(length=3)
     assert check_whole(table.get(table.keys()).data) == [n + i for n in range(8) for i in range(3)]
+
+
+def filled(make_table: TableMaker) -> TableHandle:
+    table = make_table(STEPS, signature=LARGE, seed=1)
+    table.insert_batch(large(range(64)))
+    return table
+
+
+def address(array: NDArray[Any]) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def test_a_batch_that_nobody_holds_gives_its_memory_to_the_next(make_table: TableMaker) -> None:
+    table = filled(make_table)
+    first = table.sample(64)
+    second = table.sample(64)
+    assert not np.shares_memory(first.data["frame"], second.data["frame"])
+    places = {address(first.data["frame"]), address(second.data["frame"])}
+    for _ in range(5):
+        del first
+        first, second = second, table.sample(64)
+        assert {address(first.data["frame"]), address(second.data["frame"])} == places
+        check_whole(first.data)
+        check_whole(second.data)
+
+
+def test_memory_that_a_view_of_a_batch_shows_is_not_given_away(make_table: TableMaker) -> None:
+    table = filled(make_table)
+    batch = table.sample(64)
+    part, expected = batch.data["frame"][5:9, 3], batch.data["frame"][5:9, 3].copy()
+    del batch
+    others = [table.sample(64) for _ in range(3)]
+    np.testing.assert_array_equal(part, expected)
+    assert not any(np.shares_memory(part, other.data["frame"]) for other in others)
+    assert part.flags.writeable
