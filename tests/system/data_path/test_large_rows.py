@@ -17,7 +17,8 @@ STEPS = 4096  # 43 MB of them: more than a cache holds; only what is written tak
 def frames(ns: Any) -> NDArray[np.uint8]:
     """Of the steps `ns`: bytes that differ from step to step and from place to place."""
     noise = np.random.default_rng(0).integers(0, 256, (101, 103))
-    return ((noise + 17 * np.asarray(ns)[..., None, None]) % 256).astype(np.uint8)
+    shifted: NDArray[np.int64] = noise + 17 * np.asarray(ns)[..., None, None]
+    return (shifted % 256).astype(np.uint8)
 
 
 def large(ns: Any) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def large(ns: Any) -> dict[str, Any]:
 def check_whole(data: Any) -> list[int]:
     """The numbers of all steps in it, after a look at every byte."""
     np.testing.assert_array_equal(data["frame"], frames(data["n"]))
-    return np.ravel(data["n"]).tolist()
+    return [int(n) for n in np.ravel(data["n"])]
 
 
 @pytest.mark.parametrize("chunk_steps", [1, 7])
@@ -59,7 +60,7 @@ def filled(make_table: TableMaker) -> TableHandle:
 
 
 def address(array: NDArray[Any]) -> int:
-    return array.__array_interface__["data"][0]
+    return int(array.__array_interface__["data"][0])
 
 
 def test_a_batch_that_nobody_holds_gives_its_memory_to_the_next(make_table: TableMaker) -> None:
