@@ -238,7 +238,7 @@ class WriterHandle {
   Status publish(nb::handle timeout_s) {
     const Status status = writer_.publish(kTryOnly);
     if (status != Status::kTimeout) return status;
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     const GilRelease release;
     return writer_.publish(wait);
