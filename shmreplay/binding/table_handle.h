@@ -47,7 +47,7 @@ class TableHandle {
       const bool same = column.is_opaque ? flags == kHeapColumn || flags == kPerItemColumn
                                          : (flags & ~uint32_t{kMutableColumn}) == 0 && column.row_bytes == arena().columns()[c].row_bytes;
       if (!same) raise_error("LayoutMismatch", where() + ": column " + std::to_string(c) + " has rows of another kind or size in the arena");
-      context_->plan->set_flags(c, flags);
+      context_->plan->bind(c, flags, arena().exceeds_caches());
     }
     inserts_ = std::make_unique<StepInserts>(context_);
   }
