@@ -24,7 +24,8 @@ TEST(between_the_holds_of_a_call_others_come_in) {
                  while (!done) ++block.hold_seq;
                },
                [&] {
-                 until([&] { return turns.give_way(block); });
+                 while (!turns.give_way(block)) {
+                 }
                  done = true;
                }});
 }
