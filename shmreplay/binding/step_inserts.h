@@ -110,7 +110,7 @@ class StepInserts {
     }
     ValueBytes brought;
     uint64_t blocks = 0;
-    if (context_->plan->has_opaque()) {
+    if (context_->plan->has_heap()) {
       writer.give_up_rows();  // of a call that failed
       brought = value_bytes(values.ptr(), context_->values_name());
       blocks = blocks_for(arena(), brought, context_->values_name());
@@ -142,7 +142,7 @@ class StepInserts {
         heap.write(writer, done, k, brought);
       }
       for (uint32_t c = 0; c < arrays.size(); ++c) {
-        if (context_->plan->columns()[c].is_opaque) continue;
+        if (context_->plan->columns()[c].is_opaque || writer.packs(c)) continue;
         writer.write_rows(c, static_cast<const char*>(PyArray_DATA(arrays[c])) + done * context_->plan->columns()[c].row_bytes, k);
       }
       uint32_t went_in = 0;

@@ -22,11 +22,12 @@ struct PlanColumn {
   std::vector<npy_intp> shape;
   bool is_opaque = false;    // of bytes that Python's codec makes: no dtype
   uint32_t flags = 0;        // ColumnFlag: the arena's, once bound to it
+  bool is_packed = false;    // in the heap, by the core's codec: read and written as a plain one; once bound
 };
 
 class StepPlan {
  public:
-  // `plan` as Signature.native_plan(); `columns`: (np.dtype, shape) each, None for heap and per-item columns; `canonical`:
+  // `plan` as Signature.native_plan(); `columns`: (np.dtype, shape) each, None for those of Python's codecs; `canonical`:
   // Signature.canonical. What has a None never goes the fast path.
   StepPlan(nb::handle plan, nb::sequence columns, nb::object canonical) : canonical_(std::move(canonical)) {
     for (nb::handle c : columns) {
@@ -38,7 +39,13 @@ class StepPlan {
 
   const std::vector<PlanColumn>& columns() const { return columns_; }
   bool has_opaque() const noexcept { return has_opaque_; }
-  void set_flags(size_t column, uint32_t flags) { columns_[column].flags = flags; }
+  bool has_heap() const noexcept { return has_opaque_ || has_packed_; }
+  bool has_packed() const noexcept { return has_packed_; }
+  void set_kind(size_t column, uint32_t flags, bool is_packed) {
+    columns_[column].flags = flags;
+    columns_[column].is_packed = is_packed;
+    has_packed_ |= is_packed;
+  }
   const nb::object& canonical() const { return canonical_; }
 
   // Writes a whole step; cell(column) says where. false: not by the fast path (cells may be partly written).
@@ -232,7 +239,7 @@ class StepPlan {
   }
 
   std::vector<PlanColumn> columns_;
-  bool has_opaque_ = false;
+  bool has_opaque_ = false, has_packed_ = false;
   Node root_;
   nb::object canonical_;
 };

@@ -283,7 +283,7 @@ class VectorHandle {
     if (!context_->plan->has_opaque()) return a;
     a.values.resize(a.arrays.size());
     for (size_t c = 0; c < a.arrays.size(); ++c) {
-      if (!context_->is_heap(c) || a.arrays[c] == nullptr || a.is_no_value(c)) continue;
+      if (!context_->is_coded(c) || a.arrays[c] == nullptr || a.is_no_value(c)) continue;
       const nb::handle values(reinterpret_cast<PyObject*>(a.arrays[c]));
       a.values[c] = ValueList(*context_->arena, values, nb::len(values), context_->column_name(c));
     }
@@ -299,10 +299,11 @@ class VectorHandle {
   VectorWriter::Fill filling(const Arrays& columns) const {
     VectorWriter::Fill fill;
     fill.cells = [this, &columns](StreamWriter& stream, uint32_t number) {
+      if (context_->plan->has_packed()) stream.write_packed();
       for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
         if (columns.arrays[c] == nullptr || columns.is_no_value(c)) continue;
-        if (context_->is_heap(c)) TableContext::write_value(stream, c, columns.values[c].at(number));
-        else context_->write_cell(stream, c, columns.arrays[c], number);
+        if (context_->is_coded(c)) TableContext::write_value(stream, c, columns.values[c].at(number));
+        else if (!stream.packs(c)) context_->write_cell(stream, c, columns.arrays[c], number);
         stream.mark(c);
       }
       for (uint32_t c = 0; c < columns.values.size() && stream.row_is_open(); ++c) {
@@ -311,7 +312,15 @@ class VectorHandle {
         stream.mark(c);
       }
     };
-    if (!columns.values.empty()) fill.blocks = [&columns](uint32_t number) { return blocks_of_row(columns.values, number); };
+    if (!context_->plan->has_heap()) return fill;
+    fill.blocks = [this, &columns](StreamWriter& stream, uint32_t number) {
+      stream.begin_packing();
+      for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
+        if (columns.arrays[c] == nullptr || !stream.packs(c)) continue;
+        stream.pack(c, static_cast<const char*>(PyArray_DATA(columns.arrays[c])) + number * context_->plan->columns()[c].row_bytes, 0);
+      }
+      return blocks_of_row(columns.values, number) + stream.packed_blocks();
+    };
     return fill;
   }
 
