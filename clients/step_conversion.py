@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard, TypeVar
+
+import numpy as np
 
 from shmreplay import _core
 from shmreplay.codecs import Bytes
+from shmreplay.errors import SignatureMismatch
 from shmreplay.leaves import Leaf
 from shmreplay.signature import Signature
+from shmreplay.structure import LeafNode, SeqNode
+
+T = TypeVar("T")
 
 
 class ConvertedStep:
@@ -44,9 +50,17 @@ class StepConversion:
         return self.checked(self._sig.canonical(step))
 
     def batch(self, steps: object) -> tuple[list[Any], int]:
-        """Columns of a batch of steps, and how many; a bound `canonical_batch` of the core."""
+        """Columns of a batch of steps, and how many; a bound `canonical_batch` of the core.
+
+        Raises:
+            SignatureMismatch: it does not fit; of separate steps the text says which one.
+            ValueError: the values of a step are larger than the whole heap.
+        """
         if isinstance(steps, ConvertedStep):
             return steps.columns, steps.size
+        if self._are_separate(steps):
+            separate = self._each(steps, self.step)
+            return self._columns(separate), len(separate)
         n = self._sig.batch_size(steps)
         return self.checked_batch(self._sig.canonical(steps, batch=n)), n
 
@@ -57,12 +71,48 @@ class StepConversion:
 
     def batch_with_values(self, steps: object) -> tuple[ConvertedStep, list[Bytes] | None]:
         """The same for a batch of steps."""
+        if self._are_separate(steps):
+            pairs = self._each(steps, self.step_with_values)
+            columns = self._columns([step.columns for step, _ in pairs])
+            return ConvertedStep(columns, len(pairs)), [brought for _, brought in pairs]  # type: ignore[misc]
         n = self._sig.batch_size(steps, with_items=True)
         columns = self.checked_batch(self._sig.canonical(steps, batch=n, with_items=True))
         values = self._sig.batch_item_values(steps, n)
         for value in values or ():
             self.checked_values(value)
         return ConvertedStep(columns, n), values
+
+    def _are_separate(self, steps: object) -> TypeGuard[list[Any]]:
+        """Whether it is a list of steps, each as `insert` takes it; where a list is no step itself, and no column."""
+        root = self._sig.root
+        if type(steps) is not list or (isinstance(root, SeqNode) and root.kind == "list"):
+            return False
+        return not (isinstance(root, LeafNode) and self._sig.leaves[root.index].spec.in_heap)
+
+    @staticmethod
+    def _each(steps: list[Any], convert: Callable[[object], T]) -> list[T]:
+        """Every step converted; an error says which one it is about."""
+        converted: list[T] = []
+        for number, step in enumerate(steps):
+            try:
+                converted.append(convert(step))
+            except (SignatureMismatch, ValueError) as error:
+                error.args = (f"{error} (step {number} of {len(steps)})",)
+                raise
+        return converted
+
+    def _columns(self, steps: list[list[Any]]) -> list[Any]:
+        """Columns of separate steps, as of a batch."""
+        columns: list[Any] = []
+        for leaf in self._sig.leaves:
+            if leaf.spec.is_per_item:
+                columns.append(None)
+            elif leaf.spec.in_heap:
+                columns.append([step[leaf.index] for step in steps])
+            else:
+                rows = [step[leaf.index] for step in steps]
+                columns.append(np.stack(rows) if rows else np.empty((0, *leaf.spec.least_shape), leaf.spec.dtype))
+        return columns
 
     def checked(self, columns: list[Any]) -> list[Any]:
         """The columns of a step. Raises ValueError if the heap can not hold them all."""

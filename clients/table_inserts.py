@@ -62,8 +62,8 @@ class TableInserts(Handle):
 
         Args:
             steps: the table's structure with arrays `[N, *shape]`. Columns that are of variable shape, optional or
-                compressed may have a list of N values, optional ones None among them; in a table without a signature it
-                is a list of N steps.
+                compressed may have a list of N values, optional ones None among them. Or a list of N steps, each as
+                `insert` takes it; of a table whose steps are lists themselves it is not.
             priorities: `[N]` finite, >= 0, or None as in `insert`.
             timeout_s: as in `insert`, for all of them together.
 

@@ -64,6 +64,7 @@ class VectorWriter(StreamHandle):
     def __init__(self, table: Handle, num_streams: int, history: int, rules: Sequence[Rule] = ()) -> None:
         super().__init__(table, history, rules)
         self._num_streams = num_streams
+        self._all_rows = Rows(num_streams, np.arange(num_streams), np.arange(num_streams))
         self._native = _core.VectorWriter(
             table._native, num_streams, history, native_ends(self._sig, rules), self._native_rules()
         )
@@ -115,9 +116,7 @@ class VectorWriter(StreamHandle):
             answer = self._native.write_open(arrays, not partial, rows.numbers, rows.streams, priority, timeout_s)
         else:
             answer = self._native.append(steps, rows.num, rows.numbers, rows.streams, priority, timeout_s)
-        keys = np.zeros((rows.num, len(self._rules)), np.int64)
-        if answer[5] is not None:
-            keys[rows.numbers] = answer[5].reshape(len(rows.numbers), len(self._rules))
+        keys = self._spread(answer[5], rows, len(self._rules))
         self._check(answer, rows, "append", timeout_s, keys)
         return keys
 
@@ -168,9 +167,7 @@ class VectorWriter(StreamHandle):
             self._check_no_item_declared()
             length = self._check_length(length)
         answer = self._native.create_items(length or 0, selection, values, rows.numbers, rows.streams, timeout_s)
-        keys = np.zeros(rows.num, np.int64)
-        if answer[5] is not None:
-            keys[rows.numbers] = answer[5]
+        keys = self._spread(answer[5], rows)
         self._check(answer, rows, "create_items", timeout_s, keys, length)
         return keys
 
@@ -271,7 +268,18 @@ class VectorWriter(StreamHandle):
             if leaf.spec.optional and not leaf.spec.is_per_item and columns[leaf.index] is None:
                 columns[leaf.index] = _core.NO_VALUE
 
+    def _spread(self, found: Keys | None, rows: Rows, *shape: int) -> Keys:
+        """Keys of the rows of a call among those of all its rows; 0 for the others."""
+        if rows is self._all_rows and found is not None:
+            return found.reshape(rows.num, *shape)
+        keys = np.zeros((rows.num, *shape), np.int64)
+        if found is not None:
+            keys[rows.numbers] = found.reshape(len(rows.numbers), *shape)
+        return keys
+
     def _rows(self, mask: ArrayLike | None, streams: ArrayLike | None) -> Rows:
+        if mask is None and streams is None:
+            return self._all_rows
         owners = np.arange(self._num_streams) if streams is None else self._read_streams(streams)
         num = len(owners)
         if mask is None:

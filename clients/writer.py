@@ -40,6 +40,8 @@ class Writer(StreamHandle):
     def __init__(self, table: Handle, history: int, rules: Sequence[Rule] = ()) -> None:
         super().__init__(table, history, rules)
         self._native = _core.Writer(table._native, history, native_ends(self._sig, rules), self._native_rules())
+        self._client = table._client
+        self._longest_plain = _longest_plain(table, history)
 
     def append(
         self, step: Any, partial: bool = False, priority: float | None = None, timeout_s: float | None = None
@@ -65,10 +67,16 @@ class Writer(StreamHandle):
                 Items of several tables go in together; only what no rate limiter could admit at once (more items than a
                 queue has room for) goes in bit by bit, and the repeated call then goes on with the rest.
         """
+        answer: Any = _core.ROW_IS_OPEN
+        if not (partial or self._client.is_closed):
+            # The core is asked first: only where it answers no keys is there something to find out.
+            answer = self._native.append(step, priority, timeout_s)
+            if type(answer) is np.ndarray:
+                return answer
         self._check_open()
-        if partial or self._native.row_is_open:
+        if answer == _core.ROW_IS_OPEN:
             return self._append_open(step, partial, priority, timeout_s)
-        return self._keys(self._native.append(step, priority, timeout_s), "append", timeout_s)
+        return self._keys(answer, "append", timeout_s)
 
     def _append_open(
         self, step: Any, partial: bool, priority: float | None, timeout_s: float | None
@@ -163,6 +171,14 @@ class Writer(StreamHandle):
                 lacks a column.
         """
         self._makes_items = True
+        is_plain = trajectory is None and values is None and table is None and not self._client.is_closed
+        if is_plain and type(length) is int and 0 < length <= self._longest_plain:
+            # As in append: what is wrong with the call is found out where no item was made.
+            if (key := self._native.create_item(length, priority, timeout_s)) > 0:
+                return key
+            self._check_open()
+            self._check_held(length)
+            self._raise_not_made(key, length, priority, timeout_s)
         if trajectory is not None:
             if length is not None:
                 raise ValueError(f"{self._where}: length= and trajectory= are both given; expected one of them")
@@ -179,15 +195,18 @@ class Writer(StreamHandle):
                 "the priority)"
             )
         length = self._check_length(length)
+        self._check_held(length)
+        key = self._native.create_item(length, priority, timeout_s, self._item_values(values))
+        if key <= 0:
+            self._raise_not_made(key, length, priority, timeout_s)
+        return key
+
+    def _check_held(self, length: int) -> None:
         if length > self._native.num_steps:
             raise ValueError(
                 f"{self._where}: length is {length}, but the writer holds {self._native.num_steps} steps of this "
                 f"episode (history={self._history}); wait for more steps, or make the writer with a longer history"
             )
-        key = self._native.create_item(length, priority, timeout_s, self._item_values(values))
-        if key <= 0:
-            self._raise_not_made(key, length, priority, timeout_s)
-        return key
 
     def _raise_not_made(self, key: int, length: int, priority: float | None, timeout_s: float | None) -> NoReturn:
         """Raises what the core answered for an item of `length` steps that it did not make."""
@@ -295,3 +314,10 @@ class Writer(StreamHandle):
     def episode_steps(self) -> int:
         """Finished steps of the current episode."""
         return int(self._native.episode_steps)
+
+
+def _longest_plain(table: Handle, history: int) -> int:
+    """The longest item by its length alone that the core may be asked for before all else is looked at; 0: none."""
+    if table.spec.item is not None or table._sig.item_leaves:
+        return 0
+    return table.spec.item_steps if table.spec.item_steps > 1 else history + 1  # an open row besides

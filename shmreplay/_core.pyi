@@ -5,11 +5,17 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 4
+LAYOUT_VERSION: int = 5
 
-MAX_PRIORITY: float = 1e+280
+MAX_PRIORITY: float = 1e280
+
+HUGE_PAGE_BYTES: int = 2097152
 
 VIEW_CHUNKS: int = 832
+
+FIRST_REPORT_S: int = 10
+
+LATER_REPORTS_S: int = 60
 
 BAD_PRIORITY: int = -100
 
@@ -26,6 +32,8 @@ STATUS_MISSING_CELL: int = 16
 COLUMN_TWICE: int = -105
 
 COLUMN_MISSING: int = -106
+
+ROW_IS_OPEN: int = -107
 
 LACKS_COLUMN: int = -102
 
@@ -65,12 +73,30 @@ def layout_hash() -> int:
 def plan_arena(native: dict[Any, Any]) -> dict[Any, Any]:
     """Sizes of an arena, in bytes."""
 
-def format_arena(index_fd: int, data_fd: int, native: dict[Any, Any], instance: str, name: str, published: bool = True) -> None:
+def format_arena(
+    index_fd: int, data_fd: int, native: dict[Any, Any], instance: str, name: str, published: bool = True
+) -> None:
     """Lays out an empty arena in two segments of the planned sizes."""
 
 def inspect_header(index_fd: int) -> dict[Any, Any]:
     """
     What the header of an index segment says; never raises for a damaged one.
+    """
+
+def take_huge_pages(fd: int, offset: int, num_bytes: int) -> int:
+    """
+    Has the empty part of a file allocated as huge pages. 0, or the errno with which the kernel stopped.
+    """
+
+def huge_bytes_of(fd: int, num_bytes: int) -> int:
+    """How much of a file is in huge pages now."""
+
+def num_memory_nodes() -> int:
+    """Those that this process may use; 0 where there are none to choose."""
+
+def interleave(fd: int, num_bytes: int) -> int:
+    """
+    Spreads the pages that a file is given from now on over the memory nodes. 0, or errno.
     """
 
 def prove_robust_lock() -> None:
@@ -84,55 +110,45 @@ def process_is_dead(pid: int, start_time: int) -> bool:
 def process_start_time(pid: int) -> int:
     """Clock ticks since boot; 0 if unreadable."""
 
+class Flag:
+    """Set once: the calls of all handles that were bound with it end."""
+
+    def __init__(self) -> None: ...
+    def set(self) -> None: ...
+    @property
+    def is_set(self) -> bool: ...
+
 class Arena:
     """A mapped arena. Calls that wait release the GIL and honour signals."""
 
-    def __init__(self, index_fd: int, data_fd: int, session: int = -1, generation: int = 0, published: bool = True) -> None: ...
-
+    def __init__(
+        self, index_fd: int, data_fd: int, session: int = -1, generation: int = 0, published: bool = True
+    ) -> None: ...
     @property
     def instance(self) -> str: ...
-
     @property
     def name(self) -> str: ...
-
     @property
     def specs(self) -> bytes: ...
-
     @property
     def num_tables(self) -> int: ...
-
     @property
     def pid_namespace(self) -> int: ...
-
     @property
     def forked(self) -> bool: ...
-
     def open_session(self, pid: int, start_time: int, timeout_s: object | None = None) -> tuple[Any, ...]: ...
-
     def close_session(self, session: int, generation: int, timeout_s: object | None = None) -> bool: ...
-
     def sessions(self) -> list[Any]: ...
-
     def end_calls(self, timeout_s: float) -> bool: ...
-
     def drop(self, timeout_s: object | None = None) -> None: ...
-
     def lock_holder(self) -> dict[str, int] | None: ...
-
     def names_chunks(self) -> bool: ...
-
     def check(self, timeout_s: object | None = None) -> list[str]: ...
-
     def rebuild(self, timeout_s: object | None = None) -> None: ...
-
     def publish(self) -> None: ...
-
     def stats(self) -> dict[Any, Any]: ...
-
     def mlock_index(self) -> bool: ...
-
     def close(self) -> None: ...
-
     def table(self, index: int) -> Table: ...
 
 class BatchLayout:
@@ -144,22 +160,15 @@ class CheckpointSave:
     """An arena as it is at one instant, slice by slice."""
 
     def __init__(self, arena: Arena) -> None: ...
-
     def take(self, session: int, generation: int, timeout_s: object | None) -> bool: ...
-
     def state(self) -> dict[Any, Any]: ...
-
     def fill(self, buffer: object, timeout_s: object | None) -> tuple[Any, ...]: ...
-
     @property
     def was_given_up(self) -> bool: ...
-
     @property
     def total_bytes(self) -> int: ...
-
     @property
     def chunks_taken(self) -> int: ...
-
     def close(self) -> None: ...
 
 class Restorer:
@@ -168,63 +177,80 @@ class Restorer:
     """
 
     def __init__(self, arena: Arena) -> None: ...
-
     def set_state(self, state: dict[Any, Any]) -> None: ...
-
     def put(self, part: int, table: int, buffer: object) -> None: ...
-
     def finish(self, timeout_s: object | None) -> None: ...
 
 class Table:
     """One table of a mapped arena."""
 
-    def bind(self, plan: object, columns: Sequence[Any], canonical: object, canonical_batch: object, observer: object | None) -> None: ...
-
-    def insert(self, step: object | None, priority: object | None, timeout_s: object | None, values: object | None = None) -> int: ...
-
-    def insert_batch(self, steps: object | None, priorities: object | None, timeout_s: object | None, values: object | None = None) -> tuple[Any, ...]: ...
-
-    def extend(self, arrays: object, row_ends: object | None, history: int, ends: tuple[Any, ...], rules: list[Any], clear_history: bool, counted: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
-
+    def bind(
+        self,
+        plan: object,
+        columns: Sequence[Any],
+        canonical: object,
+        canonical_batch: object,
+        observer: object | None,
+        closed: Flag,
+    ) -> None: ...
+    def insert(
+        self, step: object | None, priority: object | None, timeout_s: object | None, values: object | None = None
+    ) -> int: ...
+    def insert_batch(
+        self, steps: object | None, priorities: object | None, timeout_s: object | None, values: object | None = None
+    ) -> tuple[Any, ...]: ...
+    def extend(
+        self,
+        arrays: object,
+        row_ends: object | None,
+        history: int,
+        ends: tuple[Any, ...],
+        rules: list[Any],
+        clear_history: bool,
+        counted: bool,
+        timeout_s: object | None,
+    ) -> tuple[Any, ...]: ...
     def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
-
-    def sample(self, n: int, at_least: int, count: bool, distinct: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
-
+    def sample(
+        self,
+        n: int,
+        at_least: int,
+        count: bool,
+        distinct: bool,
+        uniforms: object,
+        timeout_s: object | None,
+        layout: BatchLayout | None,
+        out: object | None,
+    ) -> tuple[Any, ...]: ...
     def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
-
     def keys(self) -> object: ...
-
     def update_priorities(self, keys: object, priorities: object, timeout_s: object | None) -> tuple[Any, ...]: ...
-
-    def update_data(self, keys: object, updates: Sequence[Any], at: int, timeout_s: object | None) -> tuple[Any, ...]: ...
-
+    def update_data(
+        self, keys: object, updates: Sequence[Any], at: int, timeout_s: object | None
+    ) -> tuple[Any, ...]: ...
     def delete(self, keys: object, timeout_s: object | None) -> tuple[Any, ...]: ...
-
     def reset(self, timeout_s: object | None = None) -> None: ...
-
-    def set_rate_limiter(self, samples_per_insert: float, min_size_to_sample: int, min_diff: float, max_diff: float, count_deletes: bool, rebase: bool, timeout_s: object | None = None) -> None: ...
-
+    def set_rate_limiter(
+        self,
+        samples_per_insert: float,
+        min_size_to_sample: int,
+        min_diff: float,
+        max_diff: float,
+        count_deletes: bool,
+        rebase: bool,
+        timeout_s: object | None = None,
+    ) -> None: ...
     def set_priority_exponent(self, exponent: float, timeout_s: object | None = None) -> None: ...
-
     def pause(self, inserts: bool, samples: bool, timeout_s: object | None = None) -> None: ...
-
     def resume(self, timeout_s: object | None = None) -> None: ...
-
     def set_stopping(self, on: bool, timeout_s: object | None = None) -> None: ...
-
     def end_waits(self) -> None: ...
-
     def can_insert(self, n: int) -> bool: ...
-
     def can_sample(self, n: int) -> bool: ...
-
     def info(self) -> dict[Any, Any]: ...
-
     def priority_stats(self) -> tuple[Any, ...]: ...
-
     @property
     def dropped(self) -> bool: ...
-
     @property
     def size(self) -> int: ...
 
@@ -232,99 +258,100 @@ class View:
     """Items where they lie, until they are released."""
 
     def __init__(self, table: Table) -> None: ...
-
     def draw(self, n: int, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
-
     def release(self) -> None: ...
 
 class Writer:
     """One stream."""
 
     def __init__(self, table: Table, history: int, ends: tuple[Any, ...], rules: list[Any]) -> None: ...
-
     def append(self, step: object | None, priority: object | None, timeout_s: object | None) -> object: ...
-
     def write_open(self, arrays: object, finish: bool, priority: object | None, timeout_s: object | None) -> object: ...
-
     def go_on(self, timeout_s: object | None) -> object: ...
-
     def present(self) -> list[int]: ...
-
     def set_selection(self, number: int, rule: dict[Any, Any]) -> None: ...
-
-    def create_selected(self, selection: int, priority: object | None, timeout_s: object | None, values: object | None = None) -> object: ...
-
-    def create_item(self, length: int, priority: object | None, timeout_s: object | None, values: object | None = None) -> int: ...
-
+    def create_selected(
+        self, selection: int, priority: object | None, timeout_s: object | None, values: object | None = None
+    ) -> object: ...
+    def create_item(
+        self, length: int, priority: object | None, timeout_s: object | None, values: object | None = None
+    ) -> int: ...
     def end_episode(self, clear_history: bool, priority: object | None, timeout_s: object | None) -> object: ...
-
     def close(self, timeout_s: object | None) -> int: ...
-
     def read_cell(self, step: int, column: int) -> object: ...
-
     def restore_row(self, columns: Sequence[int]) -> None: ...
-
     @property
     def is_ending(self) -> bool: ...
-
     @property
     def is_unfinished(self) -> bool: ...
-
     @property
     def blocking_table(self) -> int: ...
-
     @property
     def oldest_step(self) -> int: ...
-
     @property
     def row_is_open(self) -> bool: ...
-
     @property
     def needs_end_episode(self) -> bool: ...
-
     @property
     def num_steps(self) -> int: ...
-
     @property
     def num_whole(self) -> int: ...
-
     @property
     def episode_steps(self) -> int: ...
-
     @property
     def forked(self) -> bool: ...
 
 class VectorWriter:
     """N streams, written by one call."""
 
-    def __init__(self, table: Table, num_streams: int, history: int, ends: tuple[Any, ...], rules: list[Any]) -> None: ...
-
-    def append(self, steps: object | None, num_rows: int, numbers: object, streams: object, priority: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
-
-    def write_open(self, arrays: object, finish: bool, numbers: object, streams: object, priority: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
-
-    def end_episodes(self, arrays: object | None, clear_history: bool, numbers: object, streams: object, priority: object | None, timeout_s: object | None) -> tuple[Any, ...]: ...
-
-    def create_items(self, length: int, selection: int, priorities: object, numbers: object, streams: object, timeout_s: object | None) -> tuple[Any, ...]: ...
-
+    def __init__(
+        self, table: Table, num_streams: int, history: int, ends: tuple[Any, ...], rules: list[Any]
+    ) -> None: ...
+    def append(
+        self,
+        steps: object | None,
+        num_rows: int,
+        numbers: object,
+        streams: object,
+        priority: object | None,
+        timeout_s: object | None,
+    ) -> tuple[Any, ...]: ...
+    def write_open(
+        self,
+        arrays: object,
+        finish: bool,
+        numbers: object,
+        streams: object,
+        priority: object | None,
+        timeout_s: object | None,
+    ) -> tuple[Any, ...]: ...
+    def end_episodes(
+        self,
+        arrays: object | None,
+        clear_history: bool,
+        numbers: object,
+        streams: object,
+        priority: object | None,
+        timeout_s: object | None,
+    ) -> tuple[Any, ...]: ...
+    def create_items(
+        self,
+        length: int,
+        selection: int,
+        priorities: object,
+        numbers: object,
+        streams: object,
+        timeout_s: object | None,
+    ) -> tuple[Any, ...]: ...
     def set_selection(self, number: int, rule: dict[Any, Any]) -> None: ...
-
     def close(self, timeout_s: object | None) -> int: ...
-
     def read_cell(self, stream: int, step: int, column: int) -> object: ...
-
     def oldest_step(self, stream: int) -> int: ...
-
     def num_steps(self, stream: int) -> int: ...
-
     def episode_steps(self, stream: int) -> int: ...
-
     def row_is_open(self, stream: int) -> bool: ...
-
     def blocking_table(self, stream: int) -> int: ...
-
     @property
     def any_open(self) -> bool: ...
-
     @property
     def forked(self) -> bool: ...

@@ -13,6 +13,7 @@ from shmreplay import _core
 from shmreplay.heap_plan import HeapPlan
 from shmreplay.host_memory import show_bytes
 from shmreplay.index_terms import IndexTerm, index_terms
+from shmreplay.page_policy import whole_huge_bytes
 from shmreplay.plan import ArenaSpec, TableTerm, ceil_div, plan
 from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table
@@ -40,6 +41,7 @@ class Estimate:
         index_bytes: bytes of the index segment.
         index_terms: what they are for.
         data_bytes: bytes of the data segment.
+        huge_bytes: how much of both can be in huge pages: all but the end of each.
         total_bytes: bytes of shared memory in all.
     """
 
@@ -60,6 +62,7 @@ class Estimate:
     index_bytes: int
     index_terms: tuple[IndexTerm, ...]
     data_bytes: int
+    huge_bytes: int
     total_bytes: int
 
     def __str__(self) -> str:
@@ -80,6 +83,7 @@ class Estimate:
             *(self._index_line(term) for term in self.index_terms),
             _line("index", "", "", self.index_bytes),
             _line("total", "", "", self.total_bytes),
+            _line("in huge pages", "where there are some (shmreplay doctor)", "", self.huge_bytes),
             _line("a step", f"{self.row_bytes} B as given, in its chunk", "", self.bytes_per_step),
             _line("an item", "its share of the total", "", self.bytes_per_item),
         ]
@@ -111,8 +115,8 @@ def estimate(tables: Sequence[Table]) -> Estimate:
 
 
 def mean_stored_bytes(spec: ArraySpec, rows: NDArray[Any]) -> int:
-    """Returns what a row of a compressed column takes on average, where a stream has these one behind the other: a value
-    for the column's `mean_bytes`.
+    """Returns the stored bytes of a compressed column's row, on average over rows that a stream has one behind the other:
+    what the column's `mean_bytes` may say.
 
     Args:
         spec: a column that is compressed and has one shape, nothing else.
@@ -124,7 +128,9 @@ def mean_stored_bytes(spec: ArraySpec, rows: NDArray[Any]) -> int:
     if not spec.is_packed:
         raise ValueError(f"mean_stored_bytes: the column is {spec}; expected one with compression='lz4' and one shape")
     if rows.dtype != spec.dtype or rows.shape[1:] != spec.shape or len(rows) == 0:
-        raise ValueError(f"mean_stored_bytes: rows are {rows.dtype} {rows.shape}; expected {spec.dtype} (n, *{spec.shape})")
+        raise ValueError(
+            f"mean_stored_bytes: rows are {rows.dtype} {rows.shape}; expected {spec.dtype} (n, *{spec.shape})"
+        )
     flat = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
     return ceil_div(_core.packed_bytes(flat), len(rows))
 
@@ -152,6 +158,7 @@ def estimate_of(spec: ArenaSpec, plan_arena: Callable[[dict[str, Any]], dict[str
         index_bytes=sizes["index_bytes"],
         index_terms=index_terms(native, plan_arena),
         data_bytes=sizes["data_bytes"],
+        huge_bytes=whole_huge_bytes(sizes["index_bytes"]) + whole_huge_bytes(sizes["data_bytes"]),
         total_bytes=total,
     )
 

@@ -63,7 +63,7 @@ class Leaf:
 
     @cached_property
     def codec(self) -> ArrayCodec | StepCodec:
-        """Makes bytes of the values of a column in the heap, and values of bytes, but for those that the core compresses."""
+        """Makes bytes of the values of a column in the heap, and values of bytes; not of a packed one's rows."""
         return StepCodec() if self.is_whole_step else ArrayCodec(self.spec)
 
     def __str__(self) -> str:

@@ -128,7 +128,7 @@ class ArraySpec:
 
     @cached_property
     def is_packed(self) -> bool:
-        """Whether it is in the heap and the core compresses its rows: what goes in and comes out are arrays all the same."""
+        """Whether the core compresses its rows: they are in the heap, and go in and come out as arrays all the same."""
         is_alone = None not in self.shape and not self.optional and not self.is_per_item
         return self.compression is not None and is_alone and 0 < self.row_bytes < _MAX_PACKED_BYTES
 

@@ -32,11 +32,22 @@ def contenders(size: Size) -> Iterator[Sequence[Contender | Trial | Absent]]:
         peers(Task("insert dicts", items, batch=BATCH)) as others,
     ):
         yield [
+            Contender(f"insert_batch of a list of {BATCH}", "ours", list_inserts(table, steps)),
             Contender(f"insert(step), {BATCH} times", "ours", inserts(table, steps)),
             Contender(f"insert_batch of {BATCH} stacked by its caller", "ours", stacked_inserts(table, steps)),
             Contender(f"{bare.name}, {BATCH} times", "limit", lambda n: bare.run(n * BATCH)),
             *others,
         ]
+
+
+def list_inserts(table: TableHandle, steps: list[dict[str, Any]]) -> Callable[[int], int]:
+    def run(n: int) -> int:
+        start = time.monotonic_ns()
+        for _ in range(n):
+            table.insert_batch(steps)
+        return time.monotonic_ns() - start
+
+    return run
 
 
 def inserts(table: TableHandle, steps: list[dict[str, Any]]) -> Callable[[int], int]:

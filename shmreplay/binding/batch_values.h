@@ -1,21 +1,20 @@
 // What a batch of one-step items puts into the block heap: values of heap columns, and what the items bring.
 #pragma once
 
-#include "table_context.h"
+#include "batch_rows.h"
 
 namespace shmreplay {
 
 class BatchValues {
  public:
-  // `arrays`: those of checked_arrays(), for n rows, which outlive this; `items`: a list of n, or None. Empty where no column is in
-  // the heap.
-  BatchValues(const TableContext& context, const std::vector<PyArrayObject*>& arrays, nb::handle items, size_t n) : arena_(*context.arena) {
+  // `rows` outlive this; `items`: a list of one a row, or None. Empty where no column is in the heap.
+  BatchValues(const TableContext& context, const BatchRows& rows, nb::handle items) : arena_(*context.arena), rows_(rows) {
     if (!context.plan->has_heap()) return;
-    columns_.resize(arrays.size());
-    for (size_t c = 0; c < arrays.size(); ++c) {
-      const PlanColumn& column = context.plan->columns()[c];
-      if (column.is_packed) packed_.push_back({static_cast<uint32_t>(c), static_cast<const char*>(PyArray_DATA(arrays[c])), column.row_bytes});
-      if (context.is_coded(c)) columns_[c] = ValueList(arena_, reinterpret_cast<PyObject*>(arrays[c]), n, context.column_name(c));
+    const auto n = static_cast<size_t>(rows.size());
+    columns_.resize(context.plan->columns().size());
+    for (uint32_t c = 0; c < columns_.size(); ++c) {
+      if (context.plan->columns()[c].is_packed) packed_.push_back(c);
+      if (context.is_coded(c)) columns_[c] = ValueList(arena_, reinterpret_cast<PyObject*>(rows.arrays()[c]), n, context.column_name(c));
     }
     if (!items.is_none()) items_ = ValueList(arena_, items, n, context.values_name());
   }
@@ -35,7 +34,7 @@ class BatchValues {
     }
     k = fit;
     const Status s = fit > 1 ? writer.secure_blocks(n + writer.packed_blocks(), kTryOnly) : Status::kTimeout;
-    if (s != Status::kTimeout) return s;
+    if (s != Status::kTimeout && s != Status::kBlobTooLarge) return s;
     k = 1;
     writer.keep_packed(1);
     return writer.secure_blocks(blocks(from) + writer.packed_blocks(), wait);
@@ -60,16 +59,12 @@ class BatchValues {
   uint64_t blocks(size_t row) const { return blocks_of_row(columns_, row) + (items_.empty() ? 0 : items_.blocks(row)); }
 
   void pack(StreamWriter& writer, size_t from, uint32_t ahead) const {
-    for (const Packed& p : packed_) writer.pack(p.column, p.rows + (from + ahead) * p.row_bytes, ahead);
+    for (const uint32_t c : packed_) writer.pack(c, rows_.row(c, from + ahead), ahead);
   }
 
-  struct Packed {
-    uint32_t column;
-    const char* rows;
-    size_t row_bytes;
-  };
   const Arena& arena_;
-  std::vector<Packed> packed_;
+  const BatchRows& rows_;
+  std::vector<uint32_t> packed_;  // columns
   std::vector<ValueList> columns_;
   ValueList items_;
 };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "batch_rows.h"
 #include "batch_values.h"
 #include "extremes.h"
 #include "long_work.h"
@@ -48,21 +49,12 @@ class StepInserts {
     if (arena().forked()) return nb::make_tuple(static_cast<int>(Status::kForked), 0, nb::none(), nb::none(), -1);
     const CallInFlight call(arena().calls());
     if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), 0, nb::none(), nb::none(), -1);
-    std::vector<PyArrayObject*> arrays;
-    npy_intp n = -1;
-    nb::object converted;
-    if (!context_->bound_plan().batch(steps.ptr(), arrays, n)) {
-      const nb::object pair = outlive_interpreter([&] { return context_->canonical_batch(steps); });
-      converted = pair[0];
-      n = nb::cast<npy_intp>(pair[1]);
-      arrays = context_->checked_arrays(converted, 1);
-    }
+    const BatchRows rows(*context_, steps);
+    const npy_intp n = rows.size();
     const std::vector<double> p = priorities_of(priorities, n);
     const uint32_t bad = priorities.is_none() ? kAllGood : first_bad_priority(p.data(), static_cast<uint32_t>(n));
     if (bad != kAllGood) return nb::make_tuple(0, 0, nb::none(), nb::none(), static_cast<int64_t>(bad));
-    std::vector<nb::object> keep;  // the caller's structure may change while the GIL is released
-    for (PyArrayObject* a : arrays) keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(a)));
-    const BatchValues heap(*context_, arrays, values, static_cast<size_t>(n));
+    const BatchValues heap(*context_, rows, values);
     nb::object keys = new_array(NPY_INT64, n);
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
@@ -71,7 +63,7 @@ class StepInserts {
     Status status;
     {
       const GilRelease release;
-      status = insert_rows(*writer, arrays, heap, p, static_cast<uint32_t>(n), wait, array_data<int64_t>(keys), done);
+      status = insert_rows(*writer, rows, heap, p, static_cast<uint32_t>(n), wait, array_data<int64_t>(keys), done);
     }
     writer.keep_if_usable(status);
     status = handle_signals(status);
@@ -126,7 +118,7 @@ class StepInserts {
     return status;
   }
 
-  Status insert_rows(StreamWriter& writer, const std::vector<PyArrayObject*>& arrays, const BatchValues& heap,
+  Status insert_rows(StreamWriter& writer, const BatchRows& rows, const BatchValues& heap,
                      const std::vector<double>& priorities, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
     if (!writer.is_open()) {
       if (const Status s = writer.open(wait); s != Status::kOk) return s;
@@ -141,10 +133,7 @@ class StepInserts {
         if (const Status s = heap.secure(writer, done, wait, k); s != Status::kOk) return s;
         heap.write(writer, done, k, brought);
       }
-      for (uint32_t c = 0; c < arrays.size(); ++c) {
-        if (context_->plan->columns()[c].is_opaque || writer.packs(c)) continue;
-        writer.write_rows(c, static_cast<const char*>(PyArray_DATA(arrays[c])) + done * context_->plan->columns()[c].row_bytes, k);
-      }
+      rows.write(writer, done, k);
       uint32_t went_in = 0;
       const Status s = writer.insert_rows(facts(), step_pattern_, priorities.data() + done, k, wait, keys + done, went_in,
                                           {false, true, heap.empty() ? nullptr : brought.data()});

@@ -72,6 +72,22 @@ class StepPlan {
     });
   }
 
+  // Whether a list can be several steps, and no step itself.
+  bool takes_lists() const noexcept { return !has_opaque_ && !root_.is_list; }
+
+  // Looks at a step without writing it: array(column, array) for a leaf that is one, place(column) says where a number goes.
+  // false: not by the fast path.
+  template <class Array, class PlaceOf>
+  bool look(PyObject* step, Array array, PlaceOf place) const {
+    return visit(root_, step, [&](uint32_t column, PyObject* leaf) {
+      const PlanColumn& c = columns_[column];
+      if (c.shape.empty()) return write_scalar(c, leaf, place(column));
+      if (!is_exact(c, leaf, 0)) return false;
+      array(column, reinterpret_cast<PyArrayObject*>(leaf));
+      return true;
+    });
+  }
+
   // Whether `leaf` is a contiguous array of the column's dtype and of its shape behind `leading` axes.
   static bool is_exact(const PlanColumn& c, PyObject* leaf, int leading) {
     if (!PyArray_Check(leaf)) return false;
@@ -127,7 +143,7 @@ class StepPlan {
     node.kind = kind == "dict" ? Kind::kDict : Kind::kSeq;
     if (node.kind == Kind::kDict) {
       const nb::object keys = plan[1];
-      for (nb::handle key : keys) node.keys.push_back(nb::borrow(key));
+      for (nb::handle key : keys) node.keys.push_back(interned(key));
     } else if (nb::isinstance<nb::str>(plan[1])) {
       node.is_list = nb::cast<std::string>(plan[1]) == "list";
     } else {
@@ -136,6 +152,13 @@ class StepPlan {
     const nb::object children = plan[2];
     for (nb::handle child : children) node.children.push_back(read_node(child));
     return node;
+  }
+
+  // The object that a key written in a program is: it is then found by its address.
+  static nb::object interned(nb::handle key) {
+    PyObject* text = key.inc_ref().ptr();
+    PyUnicode_InternInPlace(&text);
+    return nb::steal(text);
   }
 
   template <class Leaf>
@@ -147,11 +170,15 @@ class StepPlan {
     }
   }
 
+  // A dict has its keys most often in the signature's order: then nothing is looked up.
   template <class Leaf>
   static bool visit_dict(const Node& node, PyObject* value, Leaf leaf) {
     if (!PyDict_CheckExact(value) || static_cast<size_t>(PyDict_Size(value)) != node.keys.size()) return false;
+    Py_ssize_t at = 0;
     for (size_t i = 0; i < node.keys.size(); ++i) {
-      PyObject* child = PyDict_GetItemWithError(value, node.keys[i].ptr());
+      PyObject *key = nullptr, *child = nullptr;
+      const bool is_next = PyDict_Next(value, &at, &key, &child) != 0 && key == node.keys[i].ptr();
+      if (!is_next) child = PyDict_GetItemWithError(value, node.keys[i].ptr());
       if (child == nullptr) {
         PyErr_Clear();  // a key that can not be compared is one that is not there: canonical() will say so
         return false;
@@ -178,16 +205,13 @@ class StepPlan {
   }
 
   static bool write_leaf(const PlanColumn& c, PyObject* leaf, char* to) {
-    if (is_exact(c, leaf, 0)) {
-      std::memcpy(to, PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf)), c.row_bytes);
-      return true;
-    }
-    if (!c.shape.empty()) return false;
-    // A NumPy scalar of exactly that dtype. Those of extension types (bfloat16) keep their value where NumPy does not look.
-    if (Py_TYPE(leaf) == c.scalar_type && c.type_num < NPY_USERDEF) {
-      PyArray_ScalarAsCtype(leaf, to);
-      return true;
-    }
+    if (c.shape.empty()) return write_scalar(c, leaf, to);
+    if (!is_exact(c, leaf, 0)) return false;
+    std::memcpy(to, PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf)), c.row_bytes);
+    return true;
+  }
+
+  static bool write_scalar(const PlanColumn& c, PyObject* leaf, char* to) {
     if (PyFloat_CheckExact(leaf)) return write_float(c, PyFloat_AsDouble(leaf), to);
     if (PyBool_Check(leaf)) return write_int(c, leaf == Py_True ? 1 : 0, to, true);
     if (PyLong_CheckExact(leaf)) {
@@ -195,7 +219,14 @@ class StepPlan {
       const long long value = PyLong_AsLongLongAndOverflow(leaf, &overflow);
       return overflow == 0 && write_int(c, value, to, false);
     }
-    return false;
+    // A NumPy scalar of exactly that dtype. Those of extension types (bfloat16) keep their value where NumPy does not look.
+    if (Py_TYPE(leaf) == c.scalar_type && c.type_num < NPY_USERDEF) {
+      PyArray_ScalarAsCtype(leaf, to);
+      return true;
+    }
+    if (!is_exact(c, leaf, 0)) return false;
+    std::memcpy(to, PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf)), c.row_bytes);
+    return true;
   }
 
   static bool write_float(const PlanColumn& c, double value, char* to) {

@@ -1,7 +1,6 @@
 // TableContext: what the table's and the writers' handles share, and how they read steps and priorities.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -22,7 +21,8 @@ struct TableContext {
   std::unique_ptr<StepPlan> plan;
   nb::object canonical_batch = nb::none();  // steps -> (arrays, N)
   nb::object observer = nb::none();         // (what, pid, seconds) of long waits
-  std::atomic<bool> waits_ended{false};     // the observer ends every wait of the table's handle, and need not be waited for
+  Flag waits_ended;                         // the observer ends every wait of the table's handle, and need not be waited for
+  std::shared_ptr<const Flag> closed;       // the same of all handles of a client; nullptr: nobody's
 
   const StepPlan& bound_plan() const {
     if (plan == nullptr) raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
@@ -45,7 +45,7 @@ struct TableContext {
   }
   std::vector<std::unique_ptr<SampleCall>> view_calls;
 
-  GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended); }
+  GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended, closed.get()); }
 
   // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An absent
   // column's place is nullptr; opaque ones are looked at as values.

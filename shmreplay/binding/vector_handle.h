@@ -34,7 +34,8 @@ class VectorHandle {
     if (call.refused()) return call.answer(nb::none());
     const Arrays arrays = whole_arrays(steps, num_rows);
     call.run([&](VectorWriter::Progress& progress) {
-      return writer_.append(call.rows, filling(arrays), true, p, call.wait, progress);
+      const VectorWriter::Fill fill = context_->plan->has_heap() ? filling(arrays) : filling_whole(arrays);
+      return writer_.append(call.rows, fill, true, p, call.wait, progress);
     });
     return call.answer(call.keys_by_rule());
   }
@@ -145,7 +146,7 @@ class VectorHandle {
   // One call: its rows, its wait, how far it came.
   struct Call {
     Call(VectorHandle& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
-        : handle_(handle), patience_(handle.context_->observer.ptr()), wait{deadline_of(timeout_s), &patience_} {
+        : handle_(handle), patience_(handle.context_->patience()), wait{deadline_of(timeout_s), &patience_} {
       const char* expected = "numbers, streams: expected contiguous int64 arrays of one axis";
       const std::vector<int64_t> n = copied<int64_t>(numbers, NPY_INT64, expected), s = copied<int64_t>(streams, NPY_INT64, expected);
       if (n.size() != s.size()) throw nb::type_error("numbers and streams: expected as many of the one as of the other");
@@ -294,6 +295,23 @@ class VectorHandle {
     for (PyArrayObject* array : a.arrays) {
       if (array != nullptr) a.keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(array)));
     }
+  }
+
+  // Of arrays of all columns, none of which is in the heap.
+  VectorWriter::Fill filling_whole(const Arrays& columns) const {
+    struct Cells { const char* data; size_t row_bytes; };
+    std::vector<Cells> cells;
+    for (size_t c = 0; c < columns.arrays.size(); ++c) {
+      cells.push_back({static_cast<const char*>(PyArray_DATA(columns.arrays[c])), context_->plan->columns()[c].row_bytes});
+    }
+    VectorWriter::Fill fill;
+    fill.cells = [cells = std::move(cells)](StreamWriter& stream, uint32_t number) {
+      for (uint32_t c = 0; c < cells.size(); ++c) {
+        std::memcpy(stream.cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes);
+      }
+      stream.mark_all();
+    };
+    return fill;
   }
 
   VectorWriter::Fill filling(const Arrays& columns) const {

@@ -17,6 +17,7 @@ inline constexpr int kNeedsFinalStep = -103;   // end_episode(): one that did no
 inline constexpr int kUnfinished = -104;       // some items of an append or end are in: that goes first
 inline constexpr int kColumnTwice = -105;      // write_open(): the open row has the column already
 inline constexpr int kColumnMissing = -106;    // write_open(): the row would be finished without the column
+inline constexpr int kRowIsOpen = -107;        // append() of a whole row while one is open
 
 // `ends`: (bool columns of shape () that end an episode when true; that of them, or -1, that does not terminate it; whether an
 // append behind an end is no error).
@@ -55,7 +56,7 @@ class Selections {
 // The status of close(wait), with the GIL released. Raises what a signal handler does.
 template <class Close>
 int close_writer(const TableContext& context, nb::handle timeout_s, Close close) {
-  GilPatience patience(context.observer.ptr());
+  GilPatience patience = context.patience();
   const Wait wait{deadline_of(timeout_s), &patience};
   Status status;
   {

@@ -19,11 +19,13 @@ class WriterHandle {
   }
 
   // Writes and finishes a whole row, with the items that rules make of it: all of that or nothing. Their keys (int64), or a
-  // status, or kNeedsEndEpisode, or (status, step, column) of a missing cell. More items than one hold can take go in by
+  // status, or kRowIsOpen, or kNeedsEndEpisode, or (status, step, column) of a missing cell. More items than one hold can take go in by
   // several: if some are in when the call fails, go_on() has to finish it before anything else (kUnfinished).
   nb::object append(nb::handle step, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (!busy.begun()) return nb::int_(static_cast<int>(Status::kSessionLost));
+    if (is_closed_) return nb::int_(static_cast<int>(Status::kClosed));
+    if (row_is_open()) return nb::int_(kRowIsOpen);
     if (is_unfinished()) return nb::int_(kUnfinished);
     if (needs_end_episode()) return nb::int_(kNeedsEndEpisode);
     const double p = call_priority(priority, *context_);
@@ -128,7 +130,9 @@ class WriterHandle {
 
   int close(nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
-    return close_writer(*context_, timeout_s, [this](const Wait& wait) { return stream().close(wait); });
+    const int status = close_writer(*context_, timeout_s, [this](const Wait& wait) { return stream().close(wait); });
+    is_closed_ |= status == 0;
+    return status;
   }
 
   nb::object read_cell(uint64_t step, uint32_t column) const { return shmreplay::read_cell(stream(), *context_, step, column); }
@@ -158,7 +162,7 @@ class WriterHandle {
   Status ensure_row(nb::handle timeout_s) {
     if (context_->arena->forked()) return Status::kForked;
     if (row_is_open() || (stream().is_open() && stream().rows_left() > 0)) return stream().ensure_row(kTryOnly);
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     Status status = Status::kOk;
     {
@@ -206,7 +210,7 @@ class WriterHandle {
     Status status = Status::kOk;
     if (writer_.num_in() < writer_.num_due()) status = RuleWriter::insert({&writer, 1}, kTryOnly, at);
     if (status == Status::kTimeout) {
-      GilPatience patience(context_->observer.ptr());
+      GilPatience patience = context_->patience();
       const Wait wait{deadline_of(timeout_s), &patience};
       const GilRelease release;
       status = RuleWriter::insert({&writer, 1}, wait, at);
@@ -220,8 +224,9 @@ class WriterHandle {
     if (s == Status::kInterrupted) throw nb::python_error();
     if (s != Status::kOk) return nb::int_(static_cast<int>(s));
     const std::vector<int64_t>& keys = writer_.keys();
+    if (keys.empty()) return no_keys_;
     nb::object array = new_array(NPY_INT64, static_cast<npy_intp>(keys.size()));
-    if (!keys.empty()) std::memcpy(array_data<int64_t>(array), keys.data(), keys.size() * sizeof(int64_t));
+    std::memcpy(array_data<int64_t>(array), keys.data(), keys.size() * sizeof(int64_t));
     return array;
   }
 
@@ -230,8 +235,17 @@ class WriterHandle {
     return s == Status::kOk ? writer_.keys().front() : -static_cast<int64_t>(s);
   }
 
+  // What every call that makes no item answers: read-only.
+  static nb::object empty_keys() {
+    nb::object array = new_array(NPY_INT64, 0);
+    PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array.ptr()), NPY_ARRAY_WRITEABLE);
+    return array;
+  }
+
   std::shared_ptr<TableContext> context_;
   RuleWriter writer_;
+  bool is_closed_ = false;
+  const nb::object no_keys_ = empty_keys();
   Selections selections_;
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };

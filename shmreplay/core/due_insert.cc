@@ -74,13 +74,16 @@ DueInsert::Piece DueInsert::next_piece() const {
   return piece;
 }
 
-Status DueInsert::make_known(Hold& hold, const Piece& piece, bool& all) const {
+Status DueInsert::make_known(Hold& hold, const Piece& piece, bool& all) {
   for (uint32_t i = 0; i < piece.n; ++i) {
+    if (piece.due[i].pattern == known_ && piece.due[i].table == known_to_) continue;
     all = hold.room() >= kPatternWords + kMaxOutputs;
     if (!all) return Status::kOk;
     PreparedPattern& pattern = *piece.due[i].pattern;
     if (const Status s = intern_pattern(hold, pattern); s != Status::kOk) return s;
     if (const Status s = admit_structure(hold, arena_.table(piece.due[i].table), pattern); s != Status::kOk) return s;
+    known_ = &pattern;
+    known_to_ = piece.due[i].table;
   }
   return Status::kOk;
 }
@@ -98,6 +101,7 @@ bool DueInsert::admits(const Piece& piece, uint32_t& blocking) const {
 // Puts in what fits the hold and is admitted; `filled` has the bits of the tables that got some. `blocking`: whose limiter
 // keeps out the very first.
 Status DueInsert::fill(Hold& hold, uint64_t& filled, uint32_t& blocking) {
+  known_ = nullptr;
   for (uint32_t items = 0;;) {
     while (at_ < runs_.size() && runs_[at_].done == runs_[at_].n) ++at_;
     if (at_ == runs_.size()) return Status::kOk;

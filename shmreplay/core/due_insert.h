@@ -41,7 +41,7 @@ class DueInsert {
   Status find_misfit();
   Status enter_tables(Hold& hold) const;
   Piece next_piece() const;
-  Status make_known(Hold& hold, const Piece& piece, bool& all) const;
+  Status make_known(Hold& hold, const Piece& piece, bool& all);
   bool admits(const Piece& piece, uint32_t& blocking) const;
   Status fill(Hold& hold, uint64_t& filled, uint32_t& blocking);
   Status one_hold();
@@ -52,6 +52,8 @@ class DueInsert {
   bool counted_;
   size_t at_ = 0;
   uint64_t tables_ = 0;      // bits of those that get items
+  const PreparedPattern* known_ = nullptr;  // in this hold, to that table: the last one
+  uint32_t known_to_ = kNone;
   std::optional<Blocked> blocked_;
   uint32_t blocking_ = kNone;
 };

@@ -196,6 +196,7 @@ Status ItemRule::make(const StreamView& stream, const Span& span, const std::vec
 // Which outputs lack the final row's cell; kMissingCell if a selected cell of another row is missing.
 Status ItemRule::find_lacking(const StreamView& stream, uint64_t first, const Span& span, std::vector<bool>& lacking,
                               Missing& missing) const {
+  if (stream.has_all_since(first)) return Status::kOk;
   const uint64_t plain_end = span.ends_with_final ? span.end - 1 : span.end;
   const auto reference = static_cast<int64_t>(span.reference);
   // How far outputs that move with the window's end are from where a full window has them.

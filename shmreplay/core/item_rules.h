@@ -64,6 +64,7 @@ class StreamView {
   virtual uint64_t stretch_start() const noexcept = 0;  // the first step since the history was last cleared
   virtual uint64_t history() const noexcept = 0;        // finished steps that are held at most
   virtual bool has(uint64_t step, uint32_t column) const noexcept = 0;
+  virtual bool has_all_since(uint64_t step) const noexcept = 0;  // every step from that one on has every column
   virtual const char* cell(uint64_t step, uint32_t column) const = 0;
 };
 

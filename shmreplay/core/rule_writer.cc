@@ -3,12 +3,13 @@
 namespace shmreplay {
 
 RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts, std::vector<ItemRule> rules)
-    : facts_(facts), stream_(arena, table, history), rules_(std::move(rules)) {}
+    : facts_(facts), stream_(arena, table, history), rules_(std::move(rules)), before_(stream_.present().size(), 0) {}
 
 void RuleWriter::begin(WriterCall call) {
   call_ = call;
-  before_.assign(stream_.present().size(), 0);
   if (stream_.row_is_open()) before_ = stream_.present();
+  else if (began_open_) before_.assign(before_.size(), 0);
+  began_open_ = stream_.row_is_open();
   due_.clear();
   rule_of_.clear();
   num_in_ = 0;
@@ -21,7 +22,7 @@ Status RuleWriter::end_look(Status status, double priority) {
     return status;
   }
   for (DueItem& due : due_) due.priority = due.priority < 0 ? priority : due.priority;
-  keys_.assign(due_.size(), 0);
+  keys_.resize(due_.size());
   return Status::kOk;
 }
 

@@ -89,7 +89,8 @@ class RuleWriter {
   StreamWriter stream_;
   std::vector<ItemRule> rules_;
   std::map<std::vector<bool>, std::unique_ptr<PreparedPattern>> span_patterns_;
-  std::vector<uint64_t> before_;         // columns of the open row when the call began
+  std::vector<uint64_t> before_;         // columns of the open row when the call began, none if none was open
+  bool began_open_ = false;
   WriterCall call_ = WriterCall::kNothing, unfinished_ = WriterCall::kNothing;
   std::vector<DueItem> due_;             // of the call
   std::vector<uint32_t> rule_of_;

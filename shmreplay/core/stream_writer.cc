@@ -12,6 +12,8 @@
 namespace shmreplay {
 namespace {
 
+constexpr uint64_t kPrefetchedBytes = 512;  // of a cell; the processor sees by itself how a longer copy goes on
+
 uint32_t count_chunks(const Arena& arena, Place place, uint32_t num_steps) {
   uint32_t n = 0;
   each_run(arena, place, num_steps, [&n](uint32_t, uint32_t, uint32_t) { ++n; });
@@ -85,6 +87,15 @@ void StreamWriter::begin_row() {
   for (const uint32_t c : arena_.mutable_columns()) mutable_cell(c, row_).begin();
   std::copy(base_present_.begin(), base_present_.end(), present_.begin());
   num_present_ = num_base_;
+}
+
+void StreamWriter::prefetch_row() const {
+  if (chunk_ == kNone || row_ == rows_in_chunk_) return;
+  for (uint32_t c = 0; c < arena_.columns().size(); ++c) {
+    const char* at = cell_ahead(c, 0);
+    const uint64_t bytes = std::min<uint64_t>(arena_.columns()[c].row_bytes, kPrefetchedBytes);
+    for (uint64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 1);
+  }
 }
 
 void StreamWriter::mark(uint32_t column) noexcept {
@@ -276,10 +287,10 @@ int64_t StreamWriter::put_in(Hold& hold, const DueItem& due, bool counted) {
   return in.key;
 }
 
+// Of its own stream, whose chunks are full but for the last: nothing has to be looked at.
 uint32_t StreamWriter::num_chunks(const DueItem& due) const {
-  const Place at = place_of(due.first);
-  const uint64_t least = (uint64_t{at.row} + due.num_steps - 1) / arena_.geometry().chunk_steps + 1;
-  return least > kMaxItemChunks ? kMaxItemChunks + 1 : count_chunks(arena_, at, due.num_steps);
+  const uint64_t n = (uint64_t{place_of(due.first).row} + due.num_steps - 1) / arena_.geometry().chunk_steps + 1;
+  return static_cast<uint32_t>(std::min<uint64_t>(n, kMaxItemChunks + 1));
 }
 
 void StreamWriter::end_episode(bool clear_history) noexcept {

@@ -33,13 +33,15 @@ class StreamWriter : public StreamView {
   Arena& arena() const noexcept { return arena_; }
   const TableFacts& table() const noexcept { return table_; }
   uint32_t rows_left() const noexcept { return chunk_ == kNone ? 0 : rows_in_chunk_ - row_; }  // in the current chunk
-  // Where a plain or mutable column's bytes go; a packed one's, to be packed then.
-  char* cell(uint32_t column) {
-    if (packs(column)) return packer(column).staged();
-    char* row = arena_.row(chunk_, column, row_);
+  // Where a column's bytes go: of a plain or mutable one's row, or of a packed one's, to be packed then.
+  char* cell(uint32_t column) { return packs(column) ? packer(column).staged() : cell_ahead(column, 0); }
+  void prefetch_row() const;                                        // that it is about to be written to
+  void write_rows(uint32_t column, const char* from, uint32_t n);  // as many cells, from this row on
+  // Where the bytes of a plain or mutable cell go in the row that is `ahead` of this one.
+  char* cell_ahead(uint32_t column, uint32_t ahead) const {
+    char* row = arena_.row(chunk_, column, row_ + ahead);
     return arena_.columns()[column].flags == kMutableColumn ? MutableCell::first_copy(row) : row;
   }
-  void write_rows(uint32_t column, const char* from, uint32_t n);  // as many cells, from this row on
 
   // Blocks for the values of this and the next rows of the chunk; then the values, to the row that is `ahead` of this one.
   Status secure_blocks(uint64_t n, const Wait& wait);
@@ -115,6 +117,9 @@ class StreamWriter : public StreamView {
   uint64_t stretch_start() const noexcept override { return stretch_start_; }
   uint64_t history() const noexcept override { return history_; }
   bool has(uint64_t step, uint32_t column) const noexcept override;
+  bool has_all_since(uint64_t step) const noexcept override {
+    return step + num_whole_ >= finished_ && (newest_is_finished_ || !lacks_any());
+  }
   const char* cell(uint64_t step, uint32_t column) const override;  // of a plain column
   BlockRef value(uint64_t step, uint32_t column) const;             // of a heap column
   void read_value(uint64_t step, BlockRef ref, char* to) const;

@@ -1,6 +1,9 @@
 #include "vector_writer.h"
 
 namespace shmreplay {
+namespace {
+constexpr size_t kAhead = 4;  // rows whose places are fetched before they are written: every stream has pages of its own
+}
 
 VectorWriter::VectorWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts,
                            const std::vector<ItemRule>& rules, uint32_t num_streams) {
@@ -73,11 +76,12 @@ Status VectorWriter::put_in(Rows rows, const Wait& wait, Progress& progress) {
 }
 
 void VectorWriter::write(Rows rows, WriterCall call, const Fill& fill) {
-  for (const Row& row : rows) {
-    RuleWriter& w = at(row.stream);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (fill.cells != nullptr && i + kAhead < rows.size()) at(rows[i + kAhead].stream).stream().prefetch_row();
+    RuleWriter& w = at(rows[i].stream);
     if (w.unfinished() != WriterCall::kNothing) continue;
     w.begin(call);
-    if (fill.cells != nullptr) fill.cells(w.stream(), row.number);
+    if (fill.cells != nullptr) fill.cells(w.stream(), rows[i].number);
   }
 }
 

@@ -81,6 +81,18 @@ def test_trajectories_show_what_the_item_brings_beside_what_they_select(make_tab
     assert batch.mask["extra"] == {"goal": [True], "path": [False]}
 
 
+def test_separate_steps_in_a_list_bring_both(make_table: TableMaker) -> None:
+    table = make_table(1000, signature=SIGNATURE, chunk_steps=8)
+    steps: list[dict[str, Any]] = [{"n": n, "goal": goal_of(n), "path": path_of(n)} for n in range(20)]
+    steps[4] = {"n": 4, "goal": goal_of(4)}
+    batch = table.get(table.insert_batch(steps))
+    assert batch.data["n"].tolist() == list(range(20))
+    assert batch.data["goal"][:, 0].tolist() == list(range(20))
+    steps[2] = {"n": 2}
+    with pytest.raises(sr.SignatureMismatch, match=r"column 'goal': missing.* \(step 2 of 20\)"):
+        table.insert_batch(steps)
+
+
 def test_a_step_that_is_an_item_brings_both(make_table: TableMaker) -> None:
     table = make_table(1000, signature=SIGNATURE, chunk_steps=8)
     for n in range(20):

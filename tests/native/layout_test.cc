@@ -31,7 +31,7 @@ void expect_refused(ArenaSpec spec, const char* text) { CHECK_THROWS(std::invali
 }  // namespace
 
 // A segment of layout 5 is read by every build of layout 5. A change below needs another kLayoutVersion.
-TEST(sizes_of_layout_version_5_are_pinned) {
+TEST(sizes_of_layout_version_6_are_pinned) {
   CHECK_EQ(kLayoutVersion, 5u);
   CHECK_EQ(sizeof(Header), 496u);
   CHECK_EQ(sizeof(LockBlock), 256u);
@@ -56,7 +56,7 @@ TEST(sizes_of_layout_version_5_are_pinned) {
   CHECK_EQ(sizeof(TableRecord), 2304u);
 }
 
-TEST(offsets_of_layout_version_5_are_pinned) {
+TEST(offsets_of_layout_version_6_are_pinned) {
   CHECK_EQ(offsetof(Header, layout_version), 8u);
   CHECK_EQ(offsetof(Header, layout_hash), 16u);
   CHECK_EQ(offsetof(Header, pid_namespace), 40u);

@@ -137,6 +137,41 @@ def test_arrays_of_any_layout_and_other_frameworks_are_taken(make_table: TableMa
     assert table.get(table.keys()).data["m"].tolist() == [matrix.tolist()] * 7
 
 
+def test_a_list_of_steps_goes_in_as_they_would_one_by_one(make_table: TableMaker) -> None:
+    table = make_table(signature=SMALL, chunk_steps=8)
+    steps: list[Any] = [{"x": np.full(3, i, np.float32), "n": i} for i in range(40)]
+    steps[3] = {"n": np.int64(3), "x": steps[3]["x"]}  # in another order
+    keys = table.insert_batch(steps, priorities=np.arange(40.0))
+    batch = table.get(keys)
+    assert batch.data["n"].tolist() == list(range(40))
+    assert batch.data["x"].tolist() == [[i] * 3 for i in range(40)]
+    assert batch.priorities.tolist() == list(range(40))
+    assert table.insert_batch([]).tolist() == []
+    steps[7] = {"x": Tensor(steps[7]["x"]), "n": np.array(7)}  # which Python has to convert
+    assert table.get(table.insert_batch(steps)).data["n"].tolist() == list(range(40))
+    assert check(table) == []
+
+
+def test_steps_that_are_tuples_may_come_in_a_list_and_lists_may_not(make_table: TableMaker) -> None:
+    pair = make_table(signature=(sr.ArraySpec((2,), "float32"), sr.ArraySpec((), "int64")))
+    assert pair.get(pair.insert_batch([(np.zeros(2, "f4"), i) for i in range(3)])).data[1].tolist() == [0, 1, 2]
+    alone = make_table(signature=sr.ArraySpec((2,), "float32"))
+    assert alone.get(alone.insert_batch([np.full(2, i, "f4") for i in range(3)])).data[:, 0].tolist() == [0, 1, 2]
+    listed = make_table(signature=[sr.ArraySpec((2,), "float32"), sr.ArraySpec((), "int64")])
+    assert len(listed.insert_batch([np.zeros((3, 2), "f4"), np.arange(3)])) == 3  # a batch of its columns
+
+
+def test_of_a_list_with_a_step_that_does_not_fit_nothing_goes_in(make_table: TableMaker) -> None:
+    table = make_table(signature=SMALL)
+    steps = [{"x": X, "n": i} for i in range(5)]
+    steps[3] = {"x": X[:2], "n": 3}
+    with pytest.raises(sr.SignatureMismatch, match=r"column 'x': expected float32 \(3,\), got.* \(step 3 of 5\)"):
+        table.insert_batch(steps)
+    assert len(table) == 0
+    with pytest.raises(ValueError, match="4 priorities for 5 steps"):
+        table.insert_batch([{"x": X, "n": i} for i in range(5)], priorities=np.ones(4))
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
