@@ -115,7 +115,7 @@ def estimate(tables: Sequence[Table]) -> Estimate:
 
 
 def mean_stored_bytes(spec: ArraySpec, rows: NDArray[Any]) -> int:
-    """Returns the stored bytes of a compressed column's row, on average over rows that a stream has one behind the other:
+    """Returns the stored bytes of a compressed column's row, on average over rows that follow each other in a stream:
     what the column's `mean_bytes` may say.
 
     Args:
