@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "python.h"
+#include "row_copy.h"
 
 namespace shmreplay {
 
@@ -23,6 +24,7 @@ struct PlanColumn {
   bool is_opaque = false;    // of bytes that Python's codec makes: no dtype
   uint32_t flags = 0;        // ColumnFlag: the arena's, once bound to it
   bool is_packed = false;    // in the heap, by the core's codec: read and written as a plain one; once bound
+  bool past_caches = false;  // likewise: see Arena::exceeds_caches()
 };
 
 class StepPlan {
@@ -41,9 +43,10 @@ class StepPlan {
   bool has_opaque() const noexcept { return has_opaque_; }
   bool has_heap() const noexcept { return has_opaque_ || has_packed_; }
   bool has_packed() const noexcept { return has_packed_; }
-  void set_kind(size_t column, uint32_t flags, bool is_packed) {
+  void bind(size_t column, uint32_t flags, bool is_packed, bool past_caches) {
     columns_[column].flags = flags;
     columns_[column].is_packed = is_packed;
+    columns_[column].past_caches = past_caches && !is_packed;  // its cells are the writer's own, and are read at once
     has_packed_ |= is_packed;
   }
   const nb::object& canonical() const { return canonical_; }
@@ -207,7 +210,7 @@ class StepPlan {
   static bool write_leaf(const PlanColumn& c, PyObject* leaf, char* to) {
     if (c.shape.empty()) return write_scalar(c, leaf, to);
     if (!is_exact(c, leaf, 0)) return false;
-    std::memcpy(to, PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf)), c.row_bytes);
+    copy_to_ring(to, static_cast<const char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf))), c.row_bytes, c.past_caches);
     return true;
   }
 

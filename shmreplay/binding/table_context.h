@@ -6,6 +6,7 @@
 
 #include "arena.h"
 #include "patience.h"
+#include "row_copy.h"
 #include "rule_writer.h"
 #include "sample_call.h"
 #include "status_error.h"
@@ -67,7 +68,7 @@ struct TableContext {
   // Copies one cell: row `number` of an array that checked_arrays() took, into the writer's row. The GIL is not needed.
   void write_cell(StreamWriter& writer, uint32_t column, PyArrayObject* array, size_t number) const {
     const size_t row_bytes = plan->columns()[column].row_bytes;
-    std::memcpy(writer.cell(column), static_cast<const char*>(PyArray_DATA(array)) + number * row_bytes, row_bytes);
+    copy_to_ring(writer.cell(column), static_cast<const char*>(PyArray_DATA(array)) + number * row_bytes, row_bytes, arena->exceeds_caches());
   }
 
   // The same of a heap column.

@@ -50,7 +50,7 @@ class TableHandle {
                         : is_packed      ? column.row_bytes == packed && packed > 0
                                          : (flags & ~uint32_t{kMutableColumn}) == 0 && column.row_bytes == arena().columns()[c].row_bytes;
       if (!same) raise_error("LayoutMismatch", where() + ": column " + std::to_string(c) + " has rows of another kind or size in the arena");
-      context_->plan->set_kind(c, flags, is_packed);
+      context_->plan->bind(c, flags, is_packed, arena().exceeds_caches());
     }
     inserts_ = std::make_unique<StepInserts>(context_);
   }
