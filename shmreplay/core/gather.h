@@ -1,6 +1,7 @@
 // From chunks to batches: copies the rows that picks name into given buffers, without the lock, under a lease.
 #pragma once
 
+#include <mutex>
 #include <vector>
 
 #include "patterns.h"
@@ -52,6 +53,7 @@ struct OutputBuffer {
   uint32_t flags = 0;    // the column's
   // Of a heap column: rows are the sizes of its values (int64, -1 for none), whose bytes are appended here, item by item.
   ByteBuffer* bytes = nullptr;
+  std::mutex* mask_lock = nullptr;  // where threads gather together: for making the mask
 
   // Place of row j of an item, counted in rows.
   size_t place(int64_t item, uint32_t j) const noexcept {
