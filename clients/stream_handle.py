@@ -118,21 +118,25 @@ class StreamHandle:
                 f"out: {name}={{{root.keys[0]!r}: ...}}"
             )
 
-    def flush(self, timeout_s: float | None = None) -> None:
-        """Returns when every item made so far is in its table, which is at once: items are not held back."""
-        self._check_open()
-
     def close(self) -> None:
-        """Ends the stream. Items stay; steps that no item has are given back. Later calls raise ShmReplayError."""
-        self._close(warns=True)
+        """Ends the stream. Items stay; steps that no item has are given back. Later calls raise ShmReplayError.
 
-    def _close(self, warns: bool) -> None:
+        Raises:
+            RateLimitTimeout: items that were held back were not admitted within ten seconds; the writer stays open.
+        """
+        self._close(failed=False)
+
+    def _flush_before_close(self, failed: bool) -> None:
+        """Puts in what is held back, if anything ever is. `failed`: the caller has an error already."""
+
+    def _close(self, failed: bool) -> None:
         if self._is_closed:
             return
         if self._native.forked or self._table._client.is_closed:
             self._is_closed = True
             return  # the stream is the parent's, or went with the client's session
-        if warns and not self._makes_items and not self._rules and self._table.spec.item is None:
+        self._flush_before_close(failed)
+        if not failed and not self._makes_items and not self._rules and self._table.spec.item is None:
             self._warn_if_in_vain()
         status = self._native.close(CLOSE_TIMEOUT_S)  # raises while another thread uses it: then it stays open
         self._is_closed = True
@@ -166,7 +170,7 @@ class StreamHandle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close(warns=kind is None)  # what failed may well have made nothing yet
+        self._close(failed=kind is not None)  # what failed may well have made nothing yet
 
     def __repr__(self) -> str:
         return f"<shmreplay {type(self).__name__} of {self._where}{' closed' if self._is_closed else ''}>"

@@ -140,10 +140,16 @@ class TableInserts(Handle):
                 `item_steps` need.
             patterns: windows (`sr.NStep(3)`, `sr.Sequence(80, 40)`, ...) and `sr.Pattern`s that make items by
                 themselves. None: the table's `item`, if it has one; []: none.
-            commit_every: 1.
+            commit_every: steps whose items go in together, with one turn at the arena's lock. Above 1 the items of up
+                to that many steps, less one, are held back in this process: nobody samples them yet, `append` and
+                `create_item` do not wait for rate limiters on their behalf, and they are lost if the process is
+                killed. They go in when an item is made of the k-th step (one step later if that makes none), when 32
+                are held back, before a call waits for room, and by `end_episode`, `flush` and `close`. What is held
+                back at a `reset` of the table goes in after it.
 
         Raises:
-            ValueError: the arena has no room for such a history, or a pattern reaches further back.
+            ValueError: the arena has no room for such a history and the steps held back, or a pattern reaches further
+                back; or `commit_every` is below 1.
             TypeError, SignatureMismatch: a pattern is none, names a column that is not there, or makes other items than
                 its table's `item` says.
             TableNotFound: a pattern's table is not one over the same steps.
@@ -151,9 +157,8 @@ class TableInserts(Handle):
         Warns:
             UserWarning: a window runs over the ends of episodes, as `Table` warns of its `item`.
         """
-        if commit_every != 1:
-            raise ValueError(f"{self._where}: commit_every is {commit_every!r}; other than 1 is not supported yet")
-        return Writer(self, *self._plan_writer(1, history, patterns))
+        commit_every = check_count(self._where, "commit_every", commit_every)
+        return Writer(self, *self._plan_writer(1, history, patterns, commit_every), commit_every)
 
     def vector_writer(
         self, num_streams: int, history: int | None = None, patterns: list[Any] | None = None
@@ -173,7 +178,9 @@ class TableInserts(Handle):
         num_streams = check_count(self._where, "num_streams", num_streams, most)
         return VectorWriter(self, num_streams, *self._plan_writer(num_streams, history, patterns))
 
-    def _plan_writer(self, num_streams: int, history: int | None, patterns: list[Any] | None) -> tuple[int, list[Rule]]:
+    def _plan_writer(
+        self, num_streams: int, history: int | None, patterns: list[Any] | None, commit_every: int = 1
+    ) -> tuple[int, list[Rule]]:
         """Steps that each stream holds, and its rules; checked."""
         self._check_open()
         self._refresh_after_fork()
@@ -187,4 +194,9 @@ class TableInserts(Handle):
         # A stream has one chunk more than it holds steps for, the one begun; and one more, before the oldest goes.
         room = ((stats["num_chunks"] - 1) // num_streams - 1) * stats["chunk_steps"]
         check_history(steps, rules, self._sig, room, self._where)
+        if commit_every > 1 and steps + commit_every > room:
+            raise ValueError(
+                f"{self._where}: commit_every is {commit_every}, and history {steps}, but the arena has room for "
+                f"{max(room, 0)} steps of a stream; commit more often, or create the table with a larger capacity_steps"
+            )
         return steps, rules

@@ -217,6 +217,10 @@ class VectorWriter(StreamHandle):
         self._check(answer, rows, "end_episodes", timeout_s, keys)
         return keys
 
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Returns when every item made so far is in its table, which is at once: items are not held back."""
+        self._check_open()
+
     def _has_appended(self) -> bool:
         native = self._native
         return any(native.oldest_step(stream) + native.num_steps(stream) > 0 for stream in range(self._num_streams))

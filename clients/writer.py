@@ -13,9 +13,9 @@ from shmreplay import _core, structure
 from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle
 from shmreplay.clients.history import Selection, cell_value, expired, history_of, missing, read_trajectory
 from shmreplay.clients.selection_rule import with_item_values
-from shmreplay.clients.stream_handle import StreamHandle, native_ends
+from shmreplay.clients.stream_handle import CLOSE_TIMEOUT_S, StreamHandle, logger, native_ends
 from shmreplay.codecs import Bytes
-from shmreplay.errors import SignatureMismatch
+from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
 from shmreplay.rules import Rule
 
 NO_KEYS = np.empty(0, np.int64)
@@ -37,9 +37,10 @@ class Writer(StreamHandle):
     _end_call_with_final = "end_episode(final_step={...})"
     _final_row_first = "; items by hand that reach it come between append(final_step, partial=True) and end_episode()"
 
-    def __init__(self, table: Handle, history: int, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, table: Handle, history: int, rules: Sequence[Rule] = (), commit_every: int = 1) -> None:
         super().__init__(table, history, rules)
-        self._native = _core.Writer(table._native, history, native_ends(self._sig, rules), self._native_rules())
+        ends = native_ends(self._sig, rules)
+        self._native = _core.Writer(table._native, history, ends, self._native_rules(), commit_every)
         self._client = table._client
         self._longest_plain = _longest_plain(table, history)
 
@@ -58,14 +59,16 @@ class Writer(StreamHandle):
             timeout_s: seconds to wait for room, and for the rate limiters of the items' tables.
 
         Returns:
-            int64: keys of the items that windows and patterns made, in their order.
+            int64: keys of the items that windows and patterns made, in their order. With `commit_every` above 1: of
+            all items that went in since keys were last returned, those that windows and patterns make among them.
 
         Raises:
             SignatureMismatch: a value does not fit, a column is missing or came twice; the row is as before.
             ShmReplayError: the last step ended its episode and `end_episode` was not called; or the writer is closed.
             RateLimitTimeout: not admitted in time: neither the row nor its items went in; the call may be repeated.
                 Items of several tables go in together; only what no rate limiter could admit at once (more items than a
-                queue has room for) goes in bit by bit, and the repeated call then goes on with the rest.
+                queue has room for) goes in bit by bit, and the repeated call then goes on with the rest. Items of
+                earlier calls that were held back are in as far as they were admitted; the others still are held back.
         """
         answer: Any = _core.ROW_IS_OPEN
         if not (partial or self._client._closed.is_set):
@@ -157,7 +160,8 @@ class Writer(StreamHandle):
             timeout_s: seconds to wait for the rate limiter, and for room for `values`.
 
         Returns:
-            The item's key.
+            The item's key; 0 if it is held back (`commit_every`): its key then is among those that a later `append`,
+            `end_episode` or `flush` returns. An item that brings values is never held back.
 
         Raises:
             RateLimitTimeout: not admitted in time; no item was made, the steps are still there.
@@ -174,7 +178,7 @@ class Writer(StreamHandle):
         is_plain = trajectory is None and values is None and table is None and not self._client._closed.is_set
         if is_plain and type(length) is int and 0 < length <= self._longest_plain:
             # As in append: what is wrong with the call is found out where no item was made.
-            if (key := self._native.create_item(length, priority, timeout_s)) > 0:
+            if (key := self._native.create_item(length, priority, timeout_s)) >= 0:
                 return key
             self._check_open()
             self._check_held(length)
@@ -197,7 +201,7 @@ class Writer(StreamHandle):
         length = self._check_length(length)
         self._check_held(length)
         key = self._native.create_item(length, priority, timeout_s, self._item_values(values))
-        if key <= 0:
+        if key < 0:
             self._raise_not_made(key, length, priority, timeout_s)
         return key
 
@@ -243,7 +247,7 @@ class Writer(StreamHandle):
         )
         selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), table)
         key = self._native.create_selected(selection, priority, timeout_s, brought)
-        if isinstance(key, int) and key > 0:
+        if isinstance(key, int) and key >= 0:
             return key
         if key == _core.BAD_PRIORITY:
             raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
@@ -266,7 +270,7 @@ class Writer(StreamHandle):
                 its `final_step`.
 
         Returns:
-            int64: keys of the items that windows and patterns made.
+            int64: keys of the items that windows and patterns made, and of those that were held back.
 
         Raises:
             ShmReplayError: a window looks at the next step of the episode's last one, which was not terminated though
@@ -288,6 +292,33 @@ class Writer(StreamHandle):
             if not self._native.is_ending:
                 self._native.restore_row(before)  # so that the call can be repeated as it was
             raise
+
+    def flush(self, timeout_s: float | None = None) -> NDArray[np.int64]:
+        """Puts in the items that `commit_every` holds back. Without it there are none.
+
+        Args:
+            timeout_s: seconds to wait for the rate limiters of the items' tables.
+
+        Returns:
+            int64: keys of the items that went in since keys were last returned.
+
+        Raises:
+            RateLimitTimeout: not all were admitted in time; the others still are held back.
+        """
+        self._check_open()
+        return self._keys(self._native.flush(timeout_s), "flush", timeout_s)
+
+    def _flush_before_close(self, failed: bool) -> None:
+        """The last items; those that nobody admits are the caller's to know of, unless he has another error to see."""
+        if self._native.num_held_back == 0:
+            return
+        try:
+            self.flush(0 if failed else CLOSE_TIMEOUT_S)
+        except (ShmReplayError, ValueError) as error:
+            if isinstance(error, RateLimitTimeout) and not failed:
+                raise  # the writer stays open: flush() and close() may be called again
+            lost = self._native.num_held_back
+            logger.warning("%s: the writer ends, and %d items that it held back are lost: %s", self._where, lost, error)
 
     def _has_appended(self) -> bool:
         return self._native.oldest_step + self._native.num_steps > 0

@@ -256,7 +256,8 @@ NB_MODULE(_core, m) {
       .def("release", &ViewHandle::release);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")
-      .def(nb::init<const TableHandle&, uint32_t, nb::tuple, nb::list>(), "table"_a, "history"_a, "ends"_a, "rules"_a)
+      .def(nb::init<const TableHandle&, uint32_t, nb::tuple, nb::list, uint32_t>(), "table"_a, "history"_a, "ends"_a, "rules"_a,
+           "commit_every"_a = 1)
       .def("append", &WriterHandle::append, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("write_open", &WriterHandle::write_open, "arrays"_a, "finish"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("go_on", &WriterHandle::go_on, "timeout_s"_a.none())
@@ -266,6 +267,7 @@ NB_MODULE(_core, m) {
            "values"_a.none() = nb::none())
       .def("create_item", &WriterHandle::create_item, "length"_a, "priority"_a.none(), "timeout_s"_a.none(), "values"_a.none() = nb::none())
       .def("end_episode", &WriterHandle::end_episode, "clear_history"_a, "priority"_a.none(), "timeout_s"_a.none())
+      .def("flush", &WriterHandle::flush, "timeout_s"_a.none())
       .def("close", &WriterHandle::close, "timeout_s"_a.none())
       .def("read_cell", &WriterHandle::read_cell, "step"_a, "column"_a)
       .def("restore_row", &WriterHandle::restore_row, "columns"_a)
@@ -278,6 +280,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("num_steps", &WriterHandle::num_steps)
       .def_prop_ro("num_whole", &WriterHandle::num_whole)
       .def_prop_ro("episode_steps", &WriterHandle::episode_steps)
+      .def_prop_ro("num_held_back", &WriterHandle::num_held_back)
       .def_prop_ro("forked", &WriterHandle::forked);
 
   nb::class_<VectorHandle>(m, "VectorWriter", "N streams, written by one call.")

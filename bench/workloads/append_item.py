@@ -20,6 +20,7 @@ from shmreplay.clients.writer import Writer
 
 ITEMS = 100_000
 LENGTH = 5  # steps of an item
+COMMIT_EVERY = 16
 
 
 @contextlib.contextmanager
@@ -33,12 +34,14 @@ def contenders(size: Size) -> Iterator[Sequence[Contender | Trial | Absent]]:
         sr.Server([table]) as server,
         server.client() as client,
         client.table("bench").writer(history=LENGTH) as writer,
+        client.table("bench").writer(history=LENGTH, commit_every=COMMIT_EVERY) as sharing,
     ):
         run = appends(writer, steps)
         estimate = client.table("bench").estimate()
         run(estimate.num_chunks * estimate.chunk_steps + 1)  # every page is touched, and items are evicted from here
         yield [
             Contender("append + create_item", "ours", run),
+            Contender(f"append + create_item, commit_every={COMMIT_EVERY}", "ours", appends(sharing, steps)),
             robust_lock(),
             dict_copy(steps, SMALL.column_bytes, items),
         ]

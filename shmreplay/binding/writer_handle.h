@@ -8,17 +8,18 @@ namespace shmreplay {
 
 class WriterHandle {
  public:
-  // `ends`: see writer_facts. `rules`: see read_rule; an episode's items cross nothing else.
-  WriterHandle(const TableHandle& table, uint32_t history, nb::tuple ends, nb::list rules)
+  // `ends`: see writer_facts. `rules`: see read_rule; an episode's items cross nothing else. `commit_every`: see held_back.h.
+  WriterHandle(const TableHandle& table, uint32_t history, nb::tuple ends, nb::list rules, uint32_t commit_every)
       : context_(table.context()),
-        writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules)) {}
+        writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules), commit_every) {}
 
   ~WriterHandle() {
     const GilRelease release;  // closing may wait for the lock
     stream().give_up();
   }
 
-  // Writes and finishes a whole row, with the items that rules make of it: all of that or nothing. Their keys (int64), or a
+  // Writes and finishes a whole row, with the items that rules make of it: all of that or nothing. Keys (int64), of what was held
+  // back and went in since the last answer of keys and of its own items, where these are not held back; or a
   // status, or kRowIsOpen, or kNeedsEndEpisode, or (status, step, column) of a missing cell. More items than one hold can take go in by
   // several: if some are in when the call fails, go_on() has to finish it before anything else (kUnfinished).
   nb::object append(nb::handle step, nb::handle priority, nb::handle timeout_s) {
@@ -31,9 +32,8 @@ class WriterHandle {
     const double p = call_priority(priority, *context_);
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     writer_.begin(WriterCall::kAppend);
-    if (const Status s = context_->write_step(stream(), step, values_deadline(timeout_s)); s != Status::kOk) {
-      return nb::int_(static_cast<int>(taken_back(s)));
-    }
+    const auto write = [&](int64_t deadline) { return context_->write_step(stream(), step, deadline); };
+    if (const Status s = with_blocks(write, timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(taken_back(s)));
     stream().mark_all();
     return finish_with_items(p, timeout_s);
   }
@@ -48,9 +48,8 @@ class WriterHandle {
     const double p = call_priority(priority, *context_);
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     writer_.begin(WriterCall::kAppend);
-    if (const Status s = context_->write_arrays(stream(), arrays, false, values_deadline(timeout_s)); s != Status::kOk) {
-      return nb::int_(static_cast<int>(taken_back(s)));
-    }
+    const auto write = [&](int64_t deadline) { return context_->write_arrays(stream(), arrays, false, deadline); };
+    if (const Status s = with_blocks(write, timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(taken_back(s)));
     return finish ? finish_with_items(p, timeout_s) : nb::object(nb::int_(0));
   }
 
@@ -70,7 +69,7 @@ class WriterHandle {
     return columns;
   }
 
-  // An item of the newest `length` steps, the open row included. Its key, or -status, or kBadPriority, or kLacksColumn:
+  // An item of the newest `length` steps, the open row included. Its key, 0 if it is held back, -status, kBadPriority, or kLacksColumn:
   // a row that ended an episode may lack columns, and only as the item's last step can they be left out.
   // `values`: what it brings for per-item columns, a uint8 array, or None.
   int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s, nb::handle values) {
@@ -82,7 +81,7 @@ class WriterHandle {
     writer_.begin(WriterCall::kItem);
     Status s = writer_.look_at_span(length, p);
     if (s == Status::kOk) s = bring_values(values, timeout_s);
-    if (s == Status::kOk) s = insert(timeout_s);
+    if (s == Status::kOk) s = values.is_none() ? insert_or_hold_back(timeout_s) : insert(timeout_s);
     return key_or_status(s);
   }
 
@@ -105,7 +104,7 @@ class WriterHandle {
     Status s = writer_.look_by(selections_.at(selection), p, missing);
     if (s == Status::kMissingCell) return missing_cell(missing);
     if (s == Status::kOk) s = bring_values(values, timeout_s);
-    if (s == Status::kOk) s = insert(timeout_s);
+    if (s == Status::kOk) s = values.is_none() ? insert_or_hold_back(timeout_s) : insert(timeout_s);
     return nb::int_(key_or_status(s));
   }
 
@@ -128,8 +127,17 @@ class WriterHandle {
     return insert_and_answer(timeout_s);
   }
 
+  // Puts in what is held back: keys, as append(), or a status.
+  nb::object flush(nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    if (forked()) return nb::int_(static_cast<int>(Status::kForked));
+    return answer(publish(timeout_s), {});
+  }
+
+  // Before that flush() was called: what is held back is lost.
   int close(nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
+    writer_.held().clear();
     const int status = close_writer(*context_, timeout_s, [this](const Wait& wait) { return stream().close(wait); });
     is_closed_ |= status == 0;
     return status;
@@ -153,6 +161,7 @@ class WriterHandle {
   uint32_t num_steps() const { return stream().num_steps(); }
   uint32_t num_whole() const { return stream().num_whole(); }
   uint64_t episode_steps() const { return stream().episode_steps(); }
+  uint32_t num_held_back() const { return writer_.held().size(); }
   bool forked() const { return context_->arena->forked(); }
 
  private:
@@ -163,12 +172,16 @@ class WriterHandle {
     if (context_->arena->forked()) return Status::kForked;
     if (row_is_open() || (stream().is_open() && stream().rows_left() > 0)) return stream().ensure_row(kTryOnly);
     GilPatience patience = context_->patience();
-    const Wait wait{deadline_of(timeout_s), &patience};
+    const Wait wait{deadline_of(timeout_s), &patience}, now{0, &patience};
     Status status = Status::kOk;
     {
       const GilRelease release;
       if (!stream().is_open()) status = stream().open(wait);
-      if (status == Status::kOk) status = stream().ensure_row(wait);
+      if (status == Status::kOk) status = stream().ensure_row(writer_.held().empty() ? wait : now);
+      if (status == Status::kTimeout && !writer_.held().empty()) {
+        status = writer_.publish(wait);  // whoever frees a chunk may be waiting for these
+        if (status == Status::kOk) status = stream().ensure_row(wait);
+      }
     }
     if (status == Status::kInterrupted) throw nb::python_error();
     return status;
@@ -176,6 +189,16 @@ class WriterHandle {
 
   // When the wait for blocks ends. 0 where there are none: a step without values never waits for any.
   int64_t values_deadline(nb::handle timeout_s) const { return context_->plan->has_opaque() ? deadline_of(timeout_s) : 0; }
+
+  // The same for a row whose values need blocks: write(deadline).
+  template <class Write>
+  Status with_blocks(Write write, nb::handle timeout_s) {
+    if (writer_.held().empty()) return write(values_deadline(timeout_s));
+    Status status = write(0);
+    if (status == Status::kTimeout) status = publish(timeout_s);
+    else return status;
+    return status == Status::kOk ? write(values_deadline(timeout_s)) : status;
+  }
 
   Status taken_back(Status status) {
     writer_.take_back();
@@ -200,7 +223,25 @@ class WriterHandle {
     const Status s = writer_.look_at_row(priority, missing);
     if (s == Status::kMissingCell) return missing_cell(missing);
     if (s != Status::kOk) return nb::int_(static_cast<int>(s));
-    return insert_and_answer(timeout_s);
+    const Status done = insert_or_hold_back(timeout_s);
+    return answer(done, writer_.keys());
+  }
+
+  Status insert_or_hold_back(nb::handle timeout_s) {
+    if (!writer_.may_hold_back()) return insert(timeout_s);
+    const Status status = writer_.hold_back();
+    writer_.conclude();
+    return status;
+  }
+
+  // What is held back, first without waiting; in the middle of a call too.
+  Status publish(nb::handle timeout_s) {
+    const Status status = writer_.publish(kTryOnly);
+    if (status != Status::kTimeout) return status;
+    GilPatience patience = context_->patience();
+    const Wait wait{deadline_of(timeout_s), &patience};
+    const GilRelease release;
+    return writer_.publish(wait);
   }
 
   // What is due and not in yet, first without waiting; and the call's end.
@@ -208,7 +249,7 @@ class WriterHandle {
     RuleWriter* const writer = &writer_;
     size_t at = 0;
     Status status = Status::kOk;
-    if (writer_.num_in() < writer_.num_due()) status = RuleWriter::insert({&writer, 1}, kTryOnly, at);
+    if (writer_.num_in() < writer_.num_due() || !writer_.held().empty()) status = RuleWriter::insert({&writer, 1}, kTryOnly, at);
     if (status == Status::kTimeout) {
       GilPatience patience = context_->patience();
       const Wait wait{deadline_of(timeout_s), &patience};
@@ -221,18 +262,25 @@ class WriterHandle {
 
   nb::object insert_and_answer(nb::handle timeout_s) {
     const Status s = insert(timeout_s);
+    return answer(s, writer_.keys());
+  }
+
+  // After kOk the keys of what was held back and went in, and a call's own.
+  nb::object answer(Status s, std::span<const int64_t> own) {
     if (s == Status::kInterrupted) throw nb::python_error();
     if (s != Status::kOk) return nb::int_(static_cast<int>(s));
-    const std::vector<int64_t>& keys = writer_.keys();
-    if (keys.empty()) return no_keys_;
-    nb::object array = new_array(NPY_INT64, static_cast<npy_intp>(keys.size()));
-    std::memcpy(array_data<int64_t>(array), keys.data(), keys.size() * sizeof(int64_t));
+    std::vector<int64_t>& before = writer_.held().went_in();
+    if (before.empty() && own.empty()) return no_keys_;
+    nb::object array = new_array(NPY_INT64, static_cast<npy_intp>(before.size() + own.size()));
+    std::copy(own.begin(), own.end(), std::copy(before.begin(), before.end(), array_data<int64_t>(array)));
+    before.clear();
     return array;
   }
 
   int64_t key_or_status(Status s) const {
     if (s == Status::kInterrupted) throw nb::python_error();
-    return s == Status::kOk ? writer_.keys().front() : -static_cast<int64_t>(s);
+    if (s != Status::kOk) return -static_cast<int64_t>(s);
+    return writer_.keys().empty() ? 0 : writer_.keys().front();
   }
 
   // What every call that makes no item answers: read-only.

@@ -28,8 +28,8 @@ DueInsert::DueInsert(Arena& arena, std::span<DueRun> runs, const Wait& wait, boo
 
 // Whether every item has its table's structure, as far as that is known, and fits a hold: looked at before any goes in.
 Status DueInsert::find_misfit() {
-  std::vector<uint64_t> structures;
-  for (uint32_t t = 0; t < arena_.num_tables(); ++t) structures.push_back(arena_.table(t).record->structure_hash.get());
+  uint64_t structures[kMaxTables];
+  for (uint32_t t = 0; t < arena_.num_tables(); ++t) structures[t] = arena_.table(t).record->structure_hash.get();
   for (at_ = 0; at_ < runs_.size(); ++at_) {
     const DueRun& run = runs_[at_];
     for (uint32_t i = run.done; i < run.n; ++i) {

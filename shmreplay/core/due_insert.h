@@ -28,6 +28,10 @@ class DueInsert {
   // `counted` false: the limiters are neither asked nor moved.
   DueInsert(Arena& arena, std::span<DueRun> runs, const Wait& wait, bool counted = true);
 
+  // What run() would say of items that fit no table or no hold: kStructure, kTooManyChunks, else kOk. Without the lock: another
+  // may fix a table's structure meanwhile.
+  Status find_misfit();
+
   // kOk when everything is in. kStructure, kTooManyChunks: of the first run that has such an item, and nothing is in.
   // kTimeout: the run's stream knows the table whose limiter did not admit.
   Status run();
@@ -38,7 +42,6 @@ class DueInsert {
  private:
   struct Piece { DueItem* due; uint32_t n; uint32_t entries; };
 
-  Status find_misfit();
   Status enter_tables(Hold& hold) const;
   Piece next_piece() const;
   Status make_known(Hold& hold, const Piece& piece, bool& all);

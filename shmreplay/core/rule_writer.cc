@@ -2,8 +2,14 @@
 
 namespace shmreplay {
 
-RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts, std::vector<ItemRule> rules)
-    : facts_(facts), stream_(arena, table, history), rules_(std::move(rules)), before_(stream_.present().size(), 0) {}
+// An item that is held back waits until the stream is that many steps further.
+RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts, std::vector<ItemRule> rules,
+                       uint32_t commit_every)
+    : facts_(facts),
+      stream_(arena, table, history, commit_every > 1 ? commit_every : 0),
+      rules_(std::move(rules)),
+      before_(stream_.present().size(), 0),
+      held_(commit_every) {}
 
 void RuleWriter::begin(WriterCall call) {
   call_ = call;
@@ -71,7 +77,41 @@ Status RuleWriter::bring_values(const char* bytes, uint64_t num_bytes, const Wai
   return stream_.bring_values(due_[0].first, bytes, num_bytes, wait, due_[0].values);
 }
 
+Status RuleWriter::hold_back() {
+  if (due_.empty()) return Status::kOk;
+  // What can never go in is said now: nobody looks at the call again.
+  std::vector<DueRun> runs;
+  held_.add_runs(stream_, runs);
+  runs.push_back({&stream_, due_.data(), keys_.data(), num_due()});
+  if (const Status s = DueInsert(stream_.arena(), runs, Wait{}).find_misfit(); s != Status::kOk) return s;
+  held_.add(due_, stream_.newest_step());
+  due_.clear();
+  rule_of_.clear();
+  keys_.clear();
+  return Status::kOk;
+}
+
+Status RuleWriter::publish(const Wait& wait) {
+  if (held_.empty()) return Status::kOk;
+  std::vector<DueRun> runs;
+  held_.add_runs(stream_, runs);
+  const Status s = DueInsert(stream_.arena(), runs, wait).run();
+  held_.settle(runs);
+  return s;
+}
+
+Status RuleWriter::insert_with_held(const Wait& wait, bool counted) {
+  std::vector<DueRun> runs;
+  held_.add_runs(stream_, runs);
+  runs.push_back({&stream_, due_.data(), keys_.data(), num_due(), num_in_});
+  const Status s = DueInsert(stream_.arena(), runs, wait, counted).run();
+  num_in_ = runs.back().done;
+  held_.settle(runs);
+  return s;
+}
+
 Status RuleWriter::insert(std::span<RuleWriter* const> writers, const Wait& wait, size_t& at, bool counted) {
+  if (writers.size() == 1 && !writers.front()->held_.empty()) return writers.front()->insert_with_held(wait, counted);
   // One stream's items, as most calls have them, cost no memory of their own.
   DueRun one;
   std::vector<DueRun> many;

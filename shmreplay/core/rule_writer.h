@@ -6,10 +6,13 @@
 //   RuleWriter::insert(writers, wait);           // of one or of many, in as few holds as fit
 //   writer.conclude();                           // all is in: the row is finished; nothing: it is as it was; else: unfinished
 //
+// A writer that commits every few steps asks may_hold_back() before it inserts, and calls hold_back() in its place.
+//
 // Private to its process, as the stream writer is, and to one call at a time.
 #pragma once
 
 #include "due_insert.h"
+#include "held_back.h"
 #include "stream_writer.h"
 
 namespace shmreplay {
@@ -26,7 +29,9 @@ enum class WriterCall { kNothing, kAppend, kItem, kEnd };
 
 class RuleWriter {
  public:
-  RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts, std::vector<ItemRule> rules);
+  // `commit_every`: steps whose items go in with one hold.
+  RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts, std::vector<ItemRule> rules,
+             uint32_t commit_every = 1);
 
   StreamWriter& stream() noexcept { return stream_; }
   const StreamWriter& stream() const noexcept { return stream_; }
@@ -57,8 +62,17 @@ class RuleWriter {
   // What the item that is due brings for per-item columns. After a failure: again, or take_back().
   Status bring_values(const char* bytes, uint64_t num_bytes, const Wait& wait);
 
+  // Whether what an append or a hand-made item found due may wait for a later call. hold_back() lets it wait: the call is to be
+  // concluded as if it were in; a failure is as one of insert().
+  bool may_hold_back() const noexcept { return !held_.is_time(stream_.newest_step(), num_due()); }
+  Status hold_back();
+  const HeldBack& held() const noexcept { return held_; }
+  HeldBack& held() noexcept { return held_; }
+  // Puts in what is held back and nothing else; also between begin() and a look.
+  Status publish(const Wait& wait);
+
   // Puts in what is due, and not in yet, of these writers of one arena; in their order, each whole before the next begins.
-  // A failure is about the one at `at`.
+  // Of a single one before that what it holds back. A failure is about the one at `at`.
   static Status insert(std::span<RuleWriter* const> writers, const Wait& wait, size_t& at, bool counted = true);
 
   // Moves what is due behind `to`: the caller puts it in, before the steps leave the history and the episode ends; the call
@@ -81,6 +95,7 @@ class RuleWriter {
 
  private:
   Status end_look(Status status, double priority);
+  Status insert_with_held(const Wait& wait, bool counted);
   void note_rule(uint32_t rule) { rule_of_.resize(due_.size(), rule); }
   void note_end() noexcept;
   PreparedPattern& span_pattern();
@@ -96,6 +111,7 @@ class RuleWriter {
   std::vector<uint32_t> rule_of_;
   std::vector<int64_t> keys_;
   uint32_t num_in_ = 0;
+  HeldBack held_;                        // of calls that are concluded
   bool clears_ = true;                   // whether the end under way clears the history
   bool ended_ = false;                   // the last finished row ended its episode
   bool terminated_now_ = false;          // the last step did

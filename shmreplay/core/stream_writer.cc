@@ -22,14 +22,15 @@ uint32_t count_chunks(const Arena& arena, Place place, uint32_t num_steps) {
 
 }  // namespace
 
-StreamWriter::StreamWriter(Arena& arena, const TableFacts& table, uint32_t history)
+StreamWriter::StreamWriter(Arena& arena, const TableFacts& table, uint32_t history, uint32_t slack)
     : arena_(arena),
       table_(table),
       history_(history),
+      slack_(slack),
       base_present_(arena.geometry().presence_words, 0),
       present_(base_present_),
-      held_(std::max(history, 1u)),
-      held_present_(size_t{std::max(history, 1u)} * arena.geometry().presence_words, 0),
+      held_(std::max(history, 1u) + slack),
+      held_present_(held_.size() * arena.geometry().presence_words, 0),
       episode_slots_(arena.num_tables(), kNone),
       noted_(arena.num_tables(), Noted{0, 0}),
       items_(kInsertGroup),
@@ -124,7 +125,7 @@ void StreamWriter::finish_row() noexcept {
   }
   row_is_open_ = false;
   if (history_ > 0) {
-    const uint64_t at = finished_ % history_;
+    const uint64_t at = finished_ % held_.size();
     held_[at] = {chunk_, row_};
     std::copy(present_.begin(), present_.end(), held_present_.begin() + static_cast<ptrdiff_t>(at * present_.size()));
     num_held_ = std::min(num_held_ + 1, history_);

@@ -17,8 +17,9 @@ namespace shmreplay {
 
 class StreamWriter : public StreamView {
  public:
-  // `history`: how many finished steps stay selectable. 0: none behind the row being written (one-step items).
-  StreamWriter(Arena& arena, const TableFacts& table, uint32_t history);
+  // `history`: how many finished steps stay selectable. 0: none behind the row being written (one-step items). `slack`: how many
+  // more steps an item may go back that was found due and goes in later.
+  StreamWriter(Arena& arena, const TableFacts& table, uint32_t history, uint32_t slack = 0);
   ~StreamWriter() override;
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
@@ -83,6 +84,7 @@ class StreamWriter : public StreamView {
   // Steps that an item can be made of now, the open row included.
   uint32_t num_steps() const noexcept { return num_held_ + (row_is_open_ ? 1 : 0); }
   uint64_t episode_steps() const noexcept { return episode_steps_; }
+  uint64_t newest_step() const noexcept { return finished_ - (row_is_open_ ? 0 : 1); }  // its number; there is one
 
   // How many of the newest finished steps have every column: an item may not select what a step lacks.
   uint32_t num_whole() const noexcept { return std::min(num_whole_, num_held_); }
@@ -131,7 +133,7 @@ class StreamWriter : public StreamView {
 
   Arena& arena_;
   const TableFacts& table_;
-  uint32_t history_;
+  uint32_t history_, slack_;
   uint32_t stream_ = kNone;
   uint64_t serial_ = 0;
   uint32_t chunk_ = kNone, row_ = 0, rows_in_chunk_ = 0;
@@ -143,7 +145,7 @@ class StreamWriter : public StreamView {
   uint64_t finished_ = 0;                 // rows finished since the stream's start: the number of the next one
   bool newest_is_finished_ = false;
   uint64_t stretch_start_ = 0;            // the first step since the history was cleared
-  std::vector<Place> held_;               // ring of the newest `history_` finished rows, by number
+  std::vector<Place> held_;               // ring of the newest `history_ + slack_` finished rows, by number
   std::vector<uint64_t> held_present_;    // and which columns they have
   uint32_t num_held_ = 0;
   uint32_t num_whole_ = 0;                // finished rows behind the last one that lacks a column, up to `history_`

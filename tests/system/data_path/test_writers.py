@@ -264,12 +264,10 @@ def test_all_streams_open_is_an_error_that_says_what_to_do(make_table: TableMake
     assert check(table) == []
 
 
-def test_what_writers_can_not_do_yet_says_so(make_table: TableMaker) -> None:
+def test_what_writers_can_not_do_says_so(make_table: TableMaker) -> None:
     table = make_table(item_steps=2)
     with pytest.raises(TypeError, match=r"patterns= has 1; expected windows and patterns, such as sr.NStep\(3\)"):
         table.writer(patterns=[1])
-    with pytest.raises(ValueError, match="commit_every is 3; other than 1 is not supported yet"):
-        table.writer(commit_every=3)
     with table.writer() as writer:
         writer.append(step(1))
         with pytest.raises(sr.SignatureMismatch, match="values= has column 'n', which steps have; the table has none"):
