@@ -136,6 +136,7 @@ NB_MODULE(_core, m) {
 
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.attr("MAX_PRIORITY") = kMaxPriority;
+  m.attr("MAX_GATHER_THREADS") = GatherThreads::kMost;
   m.attr("HUGE_PAGE_BYTES") = kHugePageBytes;
   m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
   m.attr("FIRST_REPORT_S") = kFirstReportS;
@@ -248,7 +249,8 @@ NB_MODULE(_core, m) {
            "counted"_a, "timeout_s"_a.none())
       .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
       .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "distinct"_a, "uniforms"_a,
-           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none())
+           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none(), "num_threads"_a = 1)
+      .def("end_threads", &TableHandle::end_threads)
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())

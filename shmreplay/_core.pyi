@@ -9,6 +9,8 @@ LAYOUT_VERSION: int = 6
 
 MAX_PRIORITY: float = 1e+280
 
+MAX_GATHER_THREADS: int = 64
+
 HUGE_PAGE_BYTES: int = 2097152
 
 VIEW_CHUNKS: int = 832
@@ -227,7 +229,9 @@ class Table:
 
     def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
 
-    def sample(self, n: int, at_least: int, count: bool, distinct: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
+    def sample(self, n: int, at_least: int, count: bool, distinct: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None, num_threads: int = 1) -> tuple[Any, ...]: ...
+
+    def end_threads(self) -> None: ...
 
     def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
 

@@ -39,7 +39,8 @@ class StepList {
         writer.write_rows(c, column.numbers.data() + from * column.row_bytes, k);
         continue;
       }
-      for (uint32_t i = 0; i < k; ++i) std::memcpy(writer.cell_ahead(c, i), column.data[from + i], column.row_bytes);
+      const bool past_caches = writer.arena().exceeds_caches();
+      for (uint32_t i = 0; i < k; ++i) copy_to_ring(writer.cell_ahead(c, i), column.data[from + i], column.row_bytes, past_caches);
     }
   }
 

@@ -115,15 +115,23 @@ class ItemGather {
     }
   }
 
-  static void mark_missing(OutputBuffer& out, int64_t item, uint32_t j) {
-    if (out.mask->empty()) out.mask->assign(static_cast<size_t>(out.num_items) * out.rows, 1);
+  void mark_missing(OutputBuffer& out, int64_t item, uint32_t j) {
+    if (!has_mask_) make_mask(out);
+    has_mask_ = true;
     (*out.mask)[out.place(item, j)] = 0;
+  }
+
+  static void make_mask(OutputBuffer& out) {
+    std::unique_lock<std::mutex> lock;
+    if (out.mask_lock != nullptr) lock = std::unique_lock(*out.mask_lock);
+    if (out.mask->empty()) out.mask->assign(static_cast<size_t>(out.num_items) * out.rows, 1);
   }
 
   const Arena& arena_;
   const Pattern& pattern_;
   const Pick& pick_;
   RunCursor cursor_;
+  bool has_mask_ = false;  // the output of this item
 };
 
 // Where an item of one run begins.

@@ -1,6 +1,7 @@
 // From chunks to batches: copies the rows that picks name into given buffers, without the lock, under a lease.
 #pragma once
 
+#include <mutex>
 #include <vector>
 
 #include "packed_reader.h"
@@ -55,6 +56,7 @@ struct OutputBuffer {
   ByteBuffer* bytes = nullptr;
   // Of a packed column instead: what makes its rows.
   PackedReader* packed = nullptr;
+  std::mutex* mask_lock = nullptr;  // where threads gather together: for making the mask
 
   // Place of row j of an item, counted in rows.
   size_t place(int64_t item, uint32_t j) const noexcept {
