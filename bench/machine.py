@@ -9,10 +9,11 @@ import subprocess
 import numpy as np
 
 from bench.limits.native import compiler_version
+from shmreplay.page_policy import why_no_huge_pages
+from shmreplay.segments import SHARED_MEMORY
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIBRARY = ("shmreplay", "daemon", "clients", "CMakeLists.txt", "pyproject.toml")
-SHMEM_HUGE_PAGES = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 
 
 def facts() -> dict[str, str]:
@@ -22,7 +23,7 @@ def facts() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "kernel": f"{platform.system()} {platform.release()}",
-        "huge pages in shared memory": chosen(SHMEM_HUGE_PAGES),
+        "huge pages in segments": why_no_huge_pages(SHARED_MEMORY) or "yes",
         "libc": " ".join(platform.libc_ver()),
         "compiler of the limits": compiler_version(),
         "python": platform.python_version(),
@@ -50,13 +51,6 @@ def processor() -> str:
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.machine()
-
-
-def chosen(setting: pathlib.Path) -> str:
-    """The word in brackets of a kernel setting such as `always [never]`."""
-    if not setting.exists():
-        return "unknown"
-    return setting.read_text(encoding="utf-8").partition("[")[2].partition("]")[0]
 
 
 def commit() -> str:

@@ -117,6 +117,14 @@ class Batch:
         """The items' arrays; a batch that an error carries makes them when they are first read."""
         return self._unflatten([shown.data for shown in self._shown])
 
+    def decode(self) -> None:
+        """Makes `data` now, whatever it takes; a batch `is_late` makes it at the latest when it is read."""
+        if self._signature.needs_decoding or self.time_major:
+            _ = self.data
+            return
+        done = self._done  # the rest is what most batches are
+        self.data = self._unflatten([array[:done] for array in self._native.data])
+
     @classmethod
     def empty(cls, signature: Signature, names: bytes = b"", outputs: Sequence[Output] | None = None) -> Batch:
         """A batch of no items; of `outputs`, or else of the signature's columns without a step axis."""

@@ -11,8 +11,8 @@ from shmreplay.tables import Table
 
 logger = logging.getLogger("shmreplay")
 
-FIRST_REPORT_S = 10
-LATER_REPORTS_S = 60
+FIRST_REPORT_S = _core.FIRST_REPORT_S
+LATER_REPORTS_S = _core.LATER_REPORTS_S
 NO_LIMIT = 1e300
 STOPPING = "the daemon is stopping and saves a last checkpoint; then the table is dropped, or goes on if that fails"
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
@@ -156,7 +156,7 @@ def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pi
         return
     is_due = seconds == FIRST_REPORT_S or (seconds > FIRST_REPORT_S and seconds % LATER_REPORTS_S == 0)
     if not is_due and seconds != 1:
-        return  # each of many blocked processes comes here every second
+        return
     waits_for_itself = arena.stats()["free_chunks"] == 0 and arena.names_chunks()
     is_lone = seconds == 1 and (waits_for_itself or len(arena.sessions()) <= 1)
     if not (is_due or is_lone):

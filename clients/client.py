@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from shmreplay import _core
 from shmreplay.checks import check_path
 from shmreplay.clients.attachments import Attachment, Mapping, mappings
 from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
@@ -67,7 +68,7 @@ class Client:
         self.connection = Connection(paths, check_timeout(timeout_s))
         self._attachments: dict[str, Attachment] = {}
         self._held: dict[int, Mapping] = {}
-        self._is_closed = False
+        self._closed = _core.Flag()  # ends the waits of its handles' calls, of which each looks once a second
         self._dependents = WeakValueDictionary[int, Dependent]()  # by identity
 
     @property
@@ -78,7 +79,7 @@ class Client:
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
-        return self._is_closed
+        return self._closed.is_set
 
     # --- tables --------------------------------------------------------------------------------------------------
 
@@ -322,9 +323,9 @@ class Client:
 
     def close(self) -> None:
         """Gives this process' sessions back, unless another client of it uses them. Handles raise from now on."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
+        self._closed.set()
         for reference in self._dependents.valuerefs():  # a list made at once, whatever other threads add
             if (dependent := reference()) is not None:
                 dependent.close()
@@ -336,7 +337,7 @@ class Client:
     def _add_dependent(self, dependent: Dependent) -> None:
         """Closes it with this client, unless it is garbage by then. Raises ShmReplayError if that is over."""
         self._dependents[id(dependent)] = dependent
-        if self._is_closed:
+        if self.is_closed:
             dependent.close()
             self._check_open()
 
@@ -353,7 +354,7 @@ class Client:
         return Client, (self.address if is_found else None, self.connection.timeout_s)
 
     def __repr__(self) -> str:
-        return f"<shmreplay.Client {self.address}{' closed' if self._is_closed else ''}>"
+        return f"<shmreplay.Client {self.address}{' closed' if self.is_closed else ''}>"
 
     def _request(
         self,
@@ -378,7 +379,7 @@ class Client:
         )
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise ShmReplayError(f"the client of {self.address} is closed; connect anew")
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from shmreplay.abandoned import remove_abandoned
 from shmreplay.errors import DaemonUnavailable
+from shmreplay.page_policy import PagePolicy
 from shmreplay.protocol import embedded_socket_path
 from shmreplay.segments import SegmentStore, embedded_instance, lock_name
 
@@ -27,7 +28,7 @@ STOP_TIMEOUT_S = 15.0  # longer than the daemon waits for an arena whose lock ho
 class EmbeddedDaemon:
     """The child process, and what may be left of it."""
 
-    def __init__(self, directory: str | None, checkpoint_dir: str | None, timeout_s: float) -> None:
+    def __init__(self, directory: str | None, checkpoint_dir: str | None, timeout_s: float, pages: PagePolicy) -> None:
         self._owner_pid = os.getpid()
         self._store = SegmentStore(directory)
         self._instance = embedded_instance(self._owner_pid, secrets.token_hex(6))
@@ -38,7 +39,7 @@ class EmbeddedDaemon:
         self._last_words: str | None = None  # what the log ended with, once its descriptor is closed
         ready, ready_for_child = os.pipe()
         try:
-            self.process = self._start(directory, checkpoint_dir, ready_for_child)
+            self.process = self._start(directory, checkpoint_dir, ready_for_child, pages)
         except BaseException:
             os.close(ready)
             os.close(self._log_fd)
@@ -53,11 +54,14 @@ class EmbeddedDaemon:
         finally:
             os.close(ready)
 
-    def _start(self, directory: str | None, checkpoint_dir: str | None, ready_fd: int) -> subprocess.Popen[bytes]:
+    def _start(
+        self, directory: str | None, checkpoint_dir: str | None, ready_fd: int, pages: PagePolicy
+    ) -> subprocess.Popen[bytes]:
         if not sys.executable:
             raise DaemonUnavailable("sys.executable is empty, so no shmreplayd can be started; start one beforehand")
         command = [sys.executable, "-m", "shmreplay.daemon", "--embedded", "--socket", self.socket]
         command += ["--instance", self._instance, "--parent-pid", str(os.getpid()), "--ready-fd", str(ready_fd)]
+        command += ["--huge-pages", pages.huge_pages, "--numa", pages.numa]
         if directory is not None:
             command += ["--directory", directory]
         if checkpoint_dir is not None:

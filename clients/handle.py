@@ -65,9 +65,9 @@ class Handle:
         warned = set[str]()
 
         def observe(what: str, pid: int, seconds: int) -> None:
-            if what == "waiting":
+            if what == "ended":
                 if client.is_closed:
-                    raise_closed(name)  # ends the wait
+                    raise_closed(name)
                 if stop is not None and stop.is_set:
                     raise errors.ShmReplayError(f"table {name!r}: the sampler that waits was closed")
             elif what != "evicted":
@@ -83,6 +83,7 @@ class Handle:
             self._conversion.step,
             self._conversion.batch,
             observe,
+            client._closed,
         )
 
     @property

@@ -13,6 +13,7 @@ from shmreplay.checks import check_path
 from shmreplay.clients.client import Client, check_tables, connect
 from shmreplay.clients.embedded_daemon import EmbeddedDaemon
 from shmreplay.errors import ShmReplayError
+from shmreplay.page_policy import PagePolicy
 from shmreplay.tables import Table
 
 logger = logging.getLogger("shmreplay")
@@ -31,11 +32,14 @@ class Server:
         limiters: of restored tables: "checkpoint" keeps them as they were saved, "config" takes those of `tables`.
             What differs is logged either way.
         directory: keep the segments on this tmpfs instead of /dev/shm.
+        huge_pages: "auto" takes pages of 2 MiB where the kernel has some, "require" makes no table without, "never"
+            asks for none. `shmreplay doctor` says what there is, `client.stats()` what an arena got.
+        numa: "interleave" spreads the segments over the machine's memory nodes; with one node it changes nothing.
         timeout_s: how long the daemon may take to start; creating the tables is not counted.
 
     Raises:
-        DaemonUnavailable: the daemon did not start, as when another one saves to `checkpoint_dir`; the text ends with
-            what it said.
+        DaemonUnavailable: the daemon did not start, as when another one saves to `checkpoint_dir`, or there are no huge
+            pages and they are required; the text ends with what it said.
         ShmReplayError, ValueError: the tables cannot be created. The daemon is stopped again.
         CheckpointFailed: the checkpoint is damaged (then a DamagedCheckpoint), or there is none (then a
             FileNotFoundError, too).
@@ -56,13 +60,16 @@ class Server:
         restore: str | None = None,
         limiters: str = "checkpoint",
         directory: str | None = None,
+        huge_pages: str = "auto",
+        numa: str = "default",
         timeout_s: float = 30.0,
     ) -> None:
         tables = check_tables("Server", tables)
         for name, path in (("checkpoint_dir", checkpoint_dir), ("restore", restore), ("directory", directory)):
             if path is not None:
                 check_path("Server", name, path)
-        self._daemon = EmbeddedDaemon(directory, checkpoint_dir, timeout_s)
+        pages = PagePolicy(huge_pages, numa)
+        self._daemon = EmbeddedDaemon(directory, checkpoint_dir, timeout_s, pages)
         # Also runs when this object is collected, as in a notebook cell that is run again, and at interpreter exit.
         self._finalizer = weakref.finalize(self, self._daemon.stop)
         self._daemon.end_with_interpreter(self._finalizer)

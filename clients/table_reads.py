@@ -115,7 +115,7 @@ class TableReads(Handle):
     def _decoded(batch: Batch) -> Batch:
         """The batch, once its data is made. Whatever keeps it from that carries it: its items may be nowhere else."""
         try:
-            _ = batch.data
+            batch.decode()
         except BaseException as error:
             error.batch = batch  # type: ignore[attr-defined]  # as raise_with()
             raise

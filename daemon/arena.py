@@ -26,6 +26,7 @@ class ManagedArena:
         self.tables = list(tables)
         self.fds = (index_fd, data_fd)
         self.sizes = (os.fstat(index_fd).st_size, os.fstat(data_fd).st_size)
+        self.huge_bytes = sum(map(_core.huge_bytes_of, self.fds, self.sizes))
         self.native = _core.Arena(index_fd, data_fd)
         self.lock = asyncio.Lock()
         self.is_locked_in_memory = self.native.mlock_index()

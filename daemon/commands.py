@@ -219,6 +219,7 @@ def _arena_stats(arena: ManagedArena) -> dict[str, Any]:
     found: dict[str, Any] = {
         "index_bytes": arena.sizes[0],
         "data_bytes": arena.sizes[1],
+        "huge_bytes": arena.huge_bytes,
         "failure": arena.failure,
         "is_unlinked": arena.is_unlinked,
         "tables": {table.name: info for table, info in zip(arena.tables, infos, strict=True)},

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from shmreplay.daemon.checkpoint import CheckpointOptions
 from shmreplay.errors import ShmReplayError
+from shmreplay.page_policy import HUGE_PAGES, NUMA, PagePolicy
 from shmreplay.protocol import default_socket_paths, package_version, socket_path
 from shmreplay.segments import check_name
 
@@ -27,6 +28,7 @@ class DaemonConfig:
     group_id: int | None = None
     group_name: str | None = None
     directory: str | None = None
+    pages: PagePolicy = field(default_factory=PagePolicy)
     discard: bool = False
     embedded: bool = False
     parent_pid: int | None = None
@@ -55,6 +57,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> DaemonConfig:
             group_id=group_id,
             group_name=group_name,
             directory=options.directory,
+            pages=PagePolicy(options.huge_pages, options.numa),
             discard=options.discard,
             embedded=options.embedded,
             parent_pid=options.parent_pid,
@@ -86,6 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--instance", metavar="NAME", default="default", help="names the segments; one daemon an instance")
     add("--group", metavar="NAME", help="let members of this group connect (mode 0660); otherwise only this user")
     add("--directory", metavar="DIR", help="keep segments on this tmpfs instead of /dev/shm")
+    add("--huge-pages", choices=HUGE_PAGES, default="auto", help="pages of 2 MiB: auto takes those there are (the "
+        "default), require makes no table without, never asks for none")  # fmt: skip
+    add("--numa", choices=NUMA, default="default", help="interleave spreads segments over the machine's memory nodes")
     add("--discard", action="store_true", help="remove segments of this instance that cannot be taken over")
     saving = parser.add_argument_group("checkpoints")
     saving.add_argument("--checkpoint-dir", metavar="DIR", help="where they are saved; without it there are none")

@@ -34,9 +34,10 @@ class Creation:
         if (self._index_bytes, self._data_bytes) != (sizes["index_bytes"], sizes["data_bytes"]):
             raise ShmReplayError(
                 f"arena {arena!r} cannot lie in {store.directory}: its pages are larger than the 4 KiB that segments "
-                "are planned in; huge pages come later, use a tmpfs"
+                "are planned in; use a tmpfs, which has huge pages as well (see docs/performance.md)"
             )
         self._reserved_bytes = 0
+        self.refused_huge_pages = 0  # the errno with which the kernel would give no more of them
 
     def _plan(self) -> dict[str, Any]:
         """What the native code lays the segments out by."""
@@ -91,6 +92,7 @@ class Creation:
                 fd = self._store.create(name)
                 made.append((name, fd))
                 self._reserve(fd, num_bytes)
+                self._store.pages.check_taken(fd, f"segment {self._store.path(name)}")
                 set_access(fd, self._group_id)
             index_fd, data_fd = (fd for _, fd in made)
             _core.format_arena(index_fd, data_fd, self._native, self._instance, self.arena, published)
@@ -109,4 +111,5 @@ class Creation:
             if self.is_cancelled:
                 raise ShmReplayError(f"arena {self.arena!r} was not created: the daemon is stopping")
 
-        reserve(fd, num_bytes, progress)
+        refused = reserve(fd, num_bytes, progress, self._store.pages)
+        self.refused_huge_pages = self.refused_huge_pages or refused

@@ -59,7 +59,9 @@ class Daemon:
         config = self._config
         self._watch_for_the_end()
         with contextlib.ExitStack() as taken:
-            store = SegmentStore(config.directory)
+            store = SegmentStore(config.directory, config.pages)
+            if (note := config.pages.check(store.directory)) is not None:
+                log.info("%s", note)
             lock = InstanceLock(store, config.instance, config.socket)
             taken.callback(lock.release)
             if make_socket_directory(config) and config.embedded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from shmreplay.daemon.reaper import ClientProcess, Reaper, Session
 from shmreplay.daemon.restoration import Restoration
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError, TableNotFound
+from shmreplay.host_memory import show_bytes
 from shmreplay.plan import by_arena
 from shmreplay.segments import SegmentStore
 from shmreplay.tables import Table
@@ -38,6 +40,7 @@ class Registry:
         self._arenas: dict[str, ManagedArena] = {}
         self._creations: dict[Creation, asyncio.Future[Any]] = {}
         self._is_closing = False
+        self._told_of_pages = False
         self.dropped: set[str] = set()  # tables that clients dropped
         self.reaper = Reaper(self._close_session)
 
@@ -106,8 +109,17 @@ class Registry:
         finally:
             del self._creations[creation]
         self._warn_if_swappable(arena)
-        log.info("%s", creation.describe())
+        log.info("%s, %s of it in huge pages", creation.describe(), show_bytes(arena.huge_bytes))
+        self._tell_of_pages([creation])
         return arena
+
+    def _tell_of_pages(self, made: Sequence[Creation]) -> None:
+        """Says once that huge pages were not to be had, or not for all."""
+        errors = [creation.refused_huge_pages for creation in made if creation.refused_huge_pages]
+        if errors and not self._told_of_pages:
+            self._told_of_pages = True
+            log.info("small pages are used where there are no huge ones in %s: the kernel says %r; see `shmreplay "
+                "doctor`. Said once", self._store.directory, os.strerror(errors[0]))  # fmt: skip
 
     def _conflicting(self, name: str, tables: list[Table]) -> Creation | None:
         names = {table.name for table in tables}
@@ -186,6 +198,7 @@ class Registry:
         finally:
             for creation in work.arenas:
                 del self._creations[creation]
+        self._tell_of_pages(work.arenas)
         log.info("restored: %s", ", ".join(repr(table.name) for table in work.tables) or "a checkpoint without tables")
 
     # --- adopting ------------------------------------------------------------------------------------------------

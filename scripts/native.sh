@@ -24,5 +24,5 @@ quietly() {
 mkdir -p "$folder"
 quietly cmake -S . -B "$folder" -G Ninja -DSHMREPLAY_NATIVE_TESTS=ON "${configure[@]}"
 quietly cmake --build "$folder" -- --quiet
-quietly ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@"
+quietly ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 grep -E '^[0-9]+% tests passed|^Total Test time' "$folder/last.log"

@@ -12,6 +12,7 @@
 #include "binding/vector_handle.h"
 #include "binding/view_handle.h"
 #include "binding/writer_handle.h"
+#include "huge_pages.h"
 #include "robust_lock.h"
 
 using namespace nb::literals;
@@ -115,7 +116,10 @@ NB_MODULE(_core, m) {
 
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.attr("MAX_PRIORITY") = kMaxPriority;
+  m.attr("HUGE_PAGE_BYTES") = kHugePageBytes;
   m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
+  m.attr("FIRST_REPORT_S") = kFirstReportS;
+  m.attr("LATER_REPORTS_S") = kLaterReportsS;
   m.attr("BAD_PRIORITY") = kBadPriority;
   m.attr("WRONG_ARRAYS") = TableHandle::kWrongArrays;
   m.attr("NEEDS_END_EPISODE") = kNeedsEndEpisode;
@@ -154,10 +158,22 @@ NB_MODULE(_core, m) {
     Arena::format(index_fd, data_fd, spec, instance, name, published);
   }, "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "published"_a = true, "Lays out an empty arena in two segments of the planned sizes.");
   m.def("inspect_header", &header, "index_fd"_a, "What the header of an index segment says; never raises for a damaged one.");
+  m.def("take_huge_pages", &take_huge_pages, nb::call_guard<GilRelease>(), "fd"_a, "offset"_a, "num_bytes"_a,
+        "Has the empty part of a file allocated as huge pages. 0, or the errno with which the kernel stopped.");
+  m.def("huge_bytes_of", &huge_bytes_of, nb::call_guard<GilRelease>(), "fd"_a, "num_bytes"_a,
+        "How much of a file is in huge pages now.");
+  m.def("num_memory_nodes", [] { return memory_nodes().count; }, "Those that this process may use; 0 where there are none to choose.");
+  m.def("interleave", [](int fd, uint64_t bytes) { return interleave(fd, bytes, memory_nodes()); }, "fd"_a, "num_bytes"_a,
+        "Spreads the pages that a file is given from now on over the memory nodes. 0, or errno.");
   m.def("prove_robust_lock", &prove_robust_lock, nb::call_guard<GilRelease>(),
         "Forks a child that dies inside a lock; RuntimeError where its death is not reported.");
   m.def("process_is_dead", &process_is_dead, "pid"_a, "start_time"_a, "Whether the kernel says that this process has ended.");
   m.def("process_start_time", &process_start_time, "pid"_a, "Clock ticks since boot; 0 if unreadable.");
+
+  nb::class_<Flag>(m, "Flag", "Set once: the calls of all handles that were bound with it end.")
+      .def(nb::init<>())
+      .def("set", &Flag::set)
+      .def_prop_ro("is_set", &Flag::is_set);
 
   nb::class_<ArenaHandle>(m, "Arena", "A mapped arena. Calls that wait release the GIL and honour signals.")
       .def(nb::init<int, int, int64_t, uint32_t, bool>(), "index_fd"_a, "data_fd"_a, "session"_a = -1, "generation"_a = 0,
@@ -203,7 +219,7 @@ NB_MODULE(_core, m) {
       .def("finish", &RestorerHandle::finish, "timeout_s"_a.none());
 
   nb::class_<TableHandle>(m, "Table", "One table of a mapped arena.")
-      .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none())
+      .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none(), "closed"_a)
       .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none(), "values"_a.none() = nb::none())
       .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none(),
            "values"_a.none() = nb::none())

@@ -9,7 +9,13 @@ LAYOUT_VERSION: int = 5
 
 MAX_PRIORITY: float = 1e+280
 
+HUGE_PAGE_BYTES: int = 2097152
+
 VIEW_CHUNKS: int = 832
+
+FIRST_REPORT_S: int = 10
+
+LATER_REPORTS_S: int = 60
 
 BAD_PRIORITY: int = -100
 
@@ -75,6 +81,22 @@ def inspect_header(index_fd: int) -> dict[Any, Any]:
     What the header of an index segment says; never raises for a damaged one.
     """
 
+def take_huge_pages(fd: int, offset: int, num_bytes: int) -> int:
+    """
+    Has the empty part of a file allocated as huge pages. 0, or the errno with which the kernel stopped.
+    """
+
+def huge_bytes_of(fd: int, num_bytes: int) -> int:
+    """How much of a file is in huge pages now."""
+
+def num_memory_nodes() -> int:
+    """Those that this process may use; 0 where there are none to choose."""
+
+def interleave(fd: int, num_bytes: int) -> int:
+    """
+    Spreads the pages that a file is given from now on over the memory nodes. 0, or errno.
+    """
+
 def prove_robust_lock() -> None:
     """
     Forks a child that dies inside a lock; RuntimeError where its death is not reported.
@@ -85,6 +107,16 @@ def process_is_dead(pid: int, start_time: int) -> bool:
 
 def process_start_time(pid: int) -> int:
     """Clock ticks since boot; 0 if unreadable."""
+
+class Flag:
+    """Set once: the calls of all handles that were bound with it end."""
+
+    def __init__(self) -> None: ...
+
+    def set(self) -> None: ...
+
+    @property
+    def is_set(self) -> bool: ...
 
 class Arena:
     """A mapped arena. Calls that wait release the GIL and honour signals."""
@@ -180,7 +212,7 @@ class Restorer:
 class Table:
     """One table of a mapped arena."""
 
-    def bind(self, plan: object, columns: Sequence[Any], canonical: object, canonical_batch: object, observer: object | None) -> None: ...
+    def bind(self, plan: object, columns: Sequence[Any], canonical: object, canonical_batch: object, observer: object | None, closed: Flag) -> None: ...
 
     def insert(self, step: object | None, priority: object | None, timeout_s: object | None, values: object | None = None) -> int: ...
 

@@ -10,6 +10,7 @@ from shmreplay import _core
 from shmreplay.heap_plan import HeapPlan
 from shmreplay.host_memory import show_bytes
 from shmreplay.index_terms import IndexTerm, index_terms
+from shmreplay.page_policy import whole_huge_bytes
 from shmreplay.plan import ArenaSpec, TableTerm, ceil_div, plan
 from shmreplay.tables import Table
 
@@ -36,6 +37,7 @@ class Estimate:
         index_bytes: bytes of the index segment.
         index_terms: what they are for.
         data_bytes: bytes of the data segment.
+        huge_bytes: how much of both can be in huge pages: all but the end of each.
         total_bytes: bytes of shared memory in all.
     """
 
@@ -56,6 +58,7 @@ class Estimate:
     index_bytes: int
     index_terms: tuple[IndexTerm, ...]
     data_bytes: int
+    huge_bytes: int
     total_bytes: int
 
     def __str__(self) -> str:
@@ -76,6 +79,7 @@ class Estimate:
             *(self._index_line(term) for term in self.index_terms),
             _line("index", "", "", self.index_bytes),
             _line("total", "", "", self.total_bytes),
+            _line("in huge pages", "where there are some (shmreplay doctor)", "", self.huge_bytes),
             _line("a step", f"{self.row_bytes} B as given, in its chunk", "", self.bytes_per_step),
             _line("an item", "its share of the total", "", self.bytes_per_item),
         ]
@@ -129,6 +133,7 @@ def estimate_of(spec: ArenaSpec, plan_arena: Callable[[dict[str, Any]], dict[str
         index_bytes=sizes["index_bytes"],
         index_terms=index_terms(native, plan_arena),
         data_bytes=sizes["data_bytes"],
+        huge_bytes=whole_huge_bytes(sizes["index_bytes"]) + whole_huge_bytes(sizes["data_bytes"]),
         total_bytes=total,
     )
 

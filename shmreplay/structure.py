@@ -118,12 +118,15 @@ def _parse_seq(tree: Sequence[object], add_leaf: AddLeaf, where: str, path: str,
 
 def unflatten(node: Node, values: Sequence[object]) -> Any:
     """Returns the nested structure with `values[i]` in the place of column i."""
+    # Most nodes are dicts of leaves, and every batch comes by here.
+    if isinstance(node, DictNode):
+        return {
+            key: values[c.index] if isinstance(c, LeafNode) else unflatten(c, values)
+            for key, c in zip(node.keys, node.children)  # noqa: B905  # as many, by construction
+        }
     if isinstance(node, LeafNode):
         return values[node.index]
-    # Most children are leaves, and every batch comes by here.
-    children = [values[c.index] if isinstance(c, LeafNode) else unflatten(c, values) for c in node.children]
-    if isinstance(node, DictNode):
-        return dict(zip(node.keys, children, strict=True))
+    children = [unflatten(child, values) for child in node.children]
     if isinstance(node.kind, str):
         return children if node.kind == "list" else tuple(children)
     return node.kind._make(children)

@@ -2,11 +2,16 @@
 
 import ctypes
 import mmap
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from shmreplay import _core
+
+HUGE_PAGE_BYTES = _core.HUGE_PAGE_BYTES
 
 
 def fresh(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -17,10 +22,30 @@ def fresh(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def warm(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """The same with every page there and mapped."""
-    array = fresh(shape, dtype)
+    """The same with every page there and mapped: a huge one where segments have them, too."""
+    n = int(np.prod(shape))
+    memory = huge(n * np.dtype(dtype).itemsize)
+    array = np.frombuffer(memory, dtype, n).reshape(shape)
     array[...] = 0
     return array
+
+
+def huge(num_bytes: int) -> mmap.mmap:
+    """Shared memory in huge pages, mapped as such; in small ones where there are none."""
+    fd = os.memfd_create("limit")
+    try:
+        os.ftruncate(fd, num_bytes + 2 * HUGE_PAGE_BYTES)
+        _core.take_huge_pages(fd, 0, num_bytes + 2 * HUGE_PAGE_BYTES)
+        offset = 0
+        for _ in range(4):  # a mapping of this length most often comes to lie where the last one did
+            memory = mmap.mmap(fd, num_bytes, offset=offset)
+            within = np.frombuffer(memory, np.uint8).ctypes.data % HUGE_PAGE_BYTES
+            if within == offset:  # a huge page is mapped whole where place and offset agree
+                break
+            offset = within
+        return memory
+    finally:
+        os.close(fd)
 
 
 class Addresses:

@@ -36,13 +36,14 @@ def run(args: argparse.Namespace) -> int:
             name,
             len(arena["tables"]),
             show_bytes(arena["index_bytes"] + arena["data_bytes"]),
+            show_bytes(arena["huge_bytes"]),
             len(arena.get("sessions", ())),
             _describe_state(arena),
         )
         for name, arena in sorted(stats["arenas"].items())
     ]
     if rows:
-        print(format_rows(("arena", "tables", "memory", "sessions", "state"), rows))
+        print(format_rows(("arena", "tables", "memory", "huge", "sessions", "state"), rows))
     return 0
 
 

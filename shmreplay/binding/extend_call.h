@@ -41,7 +41,7 @@ inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::h
   if (!row_ends.is_none()) ends_of = copied<npy_bool>(row_ends, NPY_BOOL, "row_ends: expected a contiguous bool array of one axis");
   if (!ends_of.empty()) rows.ends = ends_of.data();
   if (!ends_of.empty() && ends_of.size() != rows.num_rows) throw nb::type_error("row_ends: expected one a row");
-  GilPatience patience(context->observer.ptr());
+  GilPatience patience = context->patience();
   const Wait wait{deadline_of(timeout_s), &patience};
   RuleWriter writer(*context->arena, *context->facts, history, writer_facts(*context, ends), read_rules(rules));
   Extend extend(writer, rows, clear_history, counted);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "batch_layout.h"
+#include "batch_memory.h"
 #include "gil.h"
 #include "python.h"
 #include "sample_call.h"
@@ -155,9 +156,22 @@ class NumpyBatch : public BatchSink {
     }
     auto* descr = reinterpret_cast<PyArray_Descr*>(column.descr.ptr());
     Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
+    const size_t bytes = size_t{n_} * out.rows * out.row_bytes;
+    if (bytes >= BatchMemory::kWorth) return large_array(descr, dims, bytes);
     PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(), nullptr, nullptr, 0, nullptr);
     if (array == nullptr) throw nb::python_error();
     return nb::steal(array);
+  }
+
+  // Steals the descriptor.
+  static nb::object large_array(PyArray_Descr* descr, std::vector<npy_intp>& dims, size_t bytes) {
+    const nb::object kept = nb::steal(reinterpret_cast<PyObject*>(descr));
+    char* data = BatchMemory::instance().take(bytes);
+    if (data == nullptr) throw std::bad_alloc();
+    const nb::capsule owner(data, [](void* p) noexcept { BatchMemory::instance().give_back(static_cast<char*>(p)); });
+    return owned_array(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(kept.inc_ref().ptr()),
+                                            static_cast<int>(dims.size()), dims.data(), nullptr, data, NPY_ARRAY_CARRAY, nullptr),
+                       owner);
   }
 
   // Rows that the caller fixed, by `pad_to` or his arrays; 0: none.

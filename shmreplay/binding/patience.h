@@ -1,5 +1,5 @@
 // How a blocked native call stays a good Python citizen: signals are handled, and an observer, a Python callable, hears of
-// long waits and may end them.
+// long waits, and says why a call ends whose outcome nobody wants any more.
 #pragma once
 
 #include <atomic>
@@ -14,26 +14,48 @@
 
 namespace shmreplay {
 
-// Entered with the GIL released; takes it for each question.
+inline constexpr int64_t kFirstReportS = 10, kLaterReportsS = 60;  // of a wait that goes on
+
+// Set once, by whoever has handles: see TableContext.
+class Flag {
+ public:
+  void set() noexcept { is_set_.store(true, std::memory_order_seq_cst); }
+  bool is_set() const noexcept { return is_set_.load(std::memory_order_seq_cst); }
+
+ private:
+  std::atomic<bool> is_set_{false};
+};
+
+// Entered with the GIL released; takes it for each question. Hundreds of blocked processes ask once a second, each time with
+// cold caches: what can be answered without Python is.
 class GilPatience : public Patience {
  public:
-  // `ended`: whether the handle's calls have been given up, if that can be.
-  explicit GilPatience(PyObject* observer, const std::atomic<bool>* ended = nullptr) noexcept
-      : ended_(ended), observer_(observer) {}
+  // `ended`, `closed`: whether the handle's calls have been given up, and those of all its client's handles, if that can be.
+  explicit GilPatience(PyObject* observer, const Flag* ended = nullptr, const Flag* closed = nullptr) noexcept
+      : ended_(ended), closed_(closed), observer_(observer) {}
 
-  // SYNC POINT with TableHandle::end_waits: seq_cst, as the futex words that are bumped after it.
-  bool ended() const noexcept override { return ended_ != nullptr && ended_->load(std::memory_order_seq_cst); }
+  // SYNC POINT with TableHandle::end_waits: seq_cst, as the futex words that are bumped after it. A client's end bumps none,
+  // for it would wake all that wait in its tables: its own calls hear of it within a slice.
+  bool ended() const noexcept override {
+    return (ended_ != nullptr && ended_->is_set()) || (closed_ != nullptr && closed_->is_set());
+  }
 
   bool interrupted() noexcept override {
     const GilAcquire gil;
     if (outlive_interpreter(&PyErr_CheckSignals) != 0) return true;  // the handler's exception stays set for the call's end
-    if (observer_ == nullptr || observer_ == Py_None) return false;
-    PyObject* result = ask("waiting", 0, 0);  // raises when nobody wants the call's outcome any more
+    if (!ended() || observer_ == nullptr || observer_ == Py_None) return false;
+    PyObject* result = ask("ended", 0, 0);  // raises what the call ends with
     Py_XDECREF(result);
     return result == nullptr;
   }
   void lock_stuck(uint32_t pid, int64_t seconds) noexcept override { tell("lock", pid, seconds); }
-  void still_blocked(int64_t seconds) noexcept override { tell("blocked", 0, seconds); }
+  // Told after a second, then after ten, and then once a minute; late rather than not at all.
+  void still_blocked(int64_t seconds) noexcept override {
+    const int64_t due = seconds >= kLaterReportsS ? seconds / kLaterReportsS * kLaterReportsS : seconds >= kFirstReportS ? kFirstReportS : 1;
+    if (due <= told_s_ && seconds >= told_s_) return;
+    told_s_ = due;
+    tell("blocked", 0, due);
+  }
   void evicted_for_room() noexcept override { tell("evicted", 0, 0); }
 
  private:
@@ -50,7 +72,9 @@ class GilPatience : public Patience {
     Py_XDECREF(result);
   }
 
-  const std::atomic<bool>* ended_;
+  const Flag* ended_;
+  const Flag* closed_;
+  int64_t told_s_ = 0;
   PyObject* observer_;  // borrowed from the caller, who holds it over the call
 };
 

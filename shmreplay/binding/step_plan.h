@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "python.h"
+#include "row_copy.h"
 
 namespace shmreplay {
 
@@ -22,6 +23,7 @@ struct PlanColumn {
   std::vector<npy_intp> shape;
   bool is_opaque = false;    // of bytes that Python's codec makes: no dtype
   uint32_t flags = 0;        // ColumnFlag: the arena's, once bound to it
+  bool past_caches = false;  // likewise: see Arena::exceeds_caches()
 };
 
 class StepPlan {
@@ -38,7 +40,10 @@ class StepPlan {
 
   const std::vector<PlanColumn>& columns() const { return columns_; }
   bool has_opaque() const noexcept { return has_opaque_; }
-  void set_flags(size_t column, uint32_t flags) { columns_[column].flags = flags; }
+  void bind(size_t column, uint32_t flags, bool past_caches) {
+    columns_[column].flags = flags;
+    columns_[column].past_caches = past_caches;
+  }
   const nb::object& canonical() const { return canonical_; }
 
   // Writes a whole step; cell(column) says where. false: not by the fast path (cells may be partly written).
@@ -200,7 +205,7 @@ class StepPlan {
   static bool write_leaf(const PlanColumn& c, PyObject* leaf, char* to) {
     if (c.shape.empty()) return write_scalar(c, leaf, to);
     if (!is_exact(c, leaf, 0)) return false;
-    std::memcpy(to, PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf)), c.row_bytes);
+    copy_to_ring(to, static_cast<const char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf))), c.row_bytes, c.past_caches);
     return true;
   }
 

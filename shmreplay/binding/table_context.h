@@ -1,12 +1,12 @@
 // TableContext: what the table's and the writers' handles share, and how they read steps and priorities.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "arena.h"
 #include "patience.h"
+#include "row_copy.h"
 #include "rule_writer.h"
 #include "sample_call.h"
 #include "status_error.h"
@@ -22,7 +22,8 @@ struct TableContext {
   std::unique_ptr<StepPlan> plan;
   nb::object canonical_batch = nb::none();  // steps -> (arrays, N)
   nb::object observer = nb::none();         // (what, pid, seconds) of long waits
-  std::atomic<bool> waits_ended{false};     // the observer ends every wait of the table's handle, and need not be waited for
+  Flag waits_ended;                         // the observer ends every wait of the table's handle, and need not be waited for
+  std::shared_ptr<const Flag> closed;       // the same of all handles of a client; nullptr: nobody's
 
   const StepPlan& bound_plan() const {
     if (plan == nullptr) raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
@@ -44,7 +45,7 @@ struct TableContext {
   }
   std::vector<std::unique_ptr<SampleCall>> view_calls;
 
-  GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended); }
+  GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended, closed.get()); }
 
   // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An absent
   // column's place is nullptr; opaque ones are looked at as values.
@@ -66,7 +67,7 @@ struct TableContext {
   // Copies one cell: row `number` of an array that checked_arrays() took, into the writer's row. The GIL is not needed.
   void write_cell(StreamWriter& writer, uint32_t column, PyArrayObject* array, size_t number) const {
     const size_t row_bytes = plan->columns()[column].row_bytes;
-    std::memcpy(writer.cell(column), static_cast<const char*>(PyArray_DATA(array)) + number * row_bytes, row_bytes);
+    copy_to_ring(writer.cell(column), static_cast<const char*>(PyArray_DATA(array)) + number * row_bytes, row_bytes, arena->exceeds_caches());
   }
 
   // The same of a heap column.

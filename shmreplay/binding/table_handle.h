@@ -31,10 +31,12 @@ class TableHandle {
 
   const std::shared_ptr<TableContext>& context() const { return context_; }
 
-  void bind(nb::handle plan, nb::sequence columns, nb::object canonical, nb::object canonical_batch, nb::object observer) {
+  void bind(nb::handle plan, nb::sequence columns, nb::object canonical, nb::object canonical_batch, nb::object observer,
+            std::shared_ptr<const Flag> closed) {
     context_->plan = std::make_unique<StepPlan>(plan, columns, std::move(canonical));
     context_->canonical_batch = std::move(canonical_batch);
     context_->observer = std::move(observer);
+    context_->closed = std::move(closed);
     if (context_->plan->columns().size() != arena().geometry().num_columns) {
       raise_error("LayoutMismatch", where() + ": its signature has " + std::to_string(context_->plan->columns().size()) +
                                         " columns, the arena " + std::to_string(arena().geometry().num_columns));
@@ -45,7 +47,7 @@ class TableHandle {
       const bool same = column.is_opaque ? flags == kHeapColumn || flags == kPerItemColumn
                                          : (flags & ~uint32_t{kMutableColumn}) == 0 && column.row_bytes == arena().columns()[c].row_bytes;
       if (!same) raise_error("LayoutMismatch", where() + ": column " + std::to_string(c) + " has rows of another kind or size in the arena");
-      context_->plan->set_flags(c, flags);
+      context_->plan->bind(c, flags, arena().exceeds_caches());
     }
     inserts_ = std::make_unique<StepInserts>(context_);
   }
@@ -218,7 +220,7 @@ class TableHandle {
 
   // Ends the waits of this handle's calls, by whatever its observer then raises; those to come as well.
   void end_waits() const {
-    context_->waits_ended.store(true, std::memory_order_seq_cst);
+    context_->waits_ended.set();
     wake_sleepers(arena(), facts());
   }
 

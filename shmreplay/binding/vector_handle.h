@@ -146,7 +146,7 @@ class VectorHandle {
   // One call: its rows, its wait, how far it came.
   struct Call {
     Call(VectorHandle& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
-        : handle_(handle), patience_(handle.context_->observer.ptr()), wait{deadline_of(timeout_s), &patience_} {
+        : handle_(handle), patience_(handle.context_->patience()), wait{deadline_of(timeout_s), &patience_} {
       const char* expected = "numbers, streams: expected contiguous int64 arrays of one axis";
       const std::vector<int64_t> n = copied<int64_t>(numbers, NPY_INT64, expected), s = copied<int64_t>(streams, NPY_INT64, expected);
       if (n.size() != s.size()) throw nb::type_error("numbers and streams: expected as many of the one as of the other");

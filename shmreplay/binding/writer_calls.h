@@ -56,7 +56,7 @@ class Selections {
 // The status of close(wait), with the GIL released. Raises what a signal handler does.
 template <class Close>
 int close_writer(const TableContext& context, nb::handle timeout_s, Close close) {
-  GilPatience patience(context.observer.ptr());
+  GilPatience patience = context.patience();
   const Wait wait{deadline_of(timeout_s), &patience};
   Status status;
   {

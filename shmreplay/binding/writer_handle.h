@@ -171,7 +171,7 @@ class WriterHandle {
   Status ensure_row(nb::handle timeout_s) {
     if (context_->arena->forked()) return Status::kForked;
     if (row_is_open() || (stream().is_open() && stream().rows_left() > 0)) return stream().ensure_row(kTryOnly);
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience}, now{0, &patience};
     Status status = Status::kOk;
     {
@@ -238,7 +238,7 @@ class WriterHandle {
   Status publish(nb::handle timeout_s) {
     const Status status = writer_.publish(kTryOnly);
     if (status != Status::kTimeout) return status;
-    GilPatience patience(context_->observer.ptr());
+    GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
     const GilRelease release;
     return writer_.publish(wait);
@@ -251,7 +251,7 @@ class WriterHandle {
     Status status = Status::kOk;
     if (writer_.num_in() < writer_.num_due() || !writer_.held().empty()) status = RuleWriter::insert({&writer, 1}, kTryOnly, at);
     if (status == Status::kTimeout) {
-      GilPatience patience(context_->observer.ptr());
+      GilPatience patience = context_->patience();
       const Wait wait{deadline_of(timeout_s), &patience};
       const GilRelease release;
       status = RuleWriter::insert({&writer, 1}, wait, at);

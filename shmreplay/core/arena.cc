@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "formatter.h"
+#include "huge_pages.h"
 
 namespace shmreplay {
 namespace {
@@ -44,7 +45,7 @@ uint64_t file_bytes(int fd, const char* which) {
 }
 
 char* map_shared(int fd, uint64_t bytes, const char* which) {
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* p = map_aligned(fd, 0, bytes);
   if (p == MAP_FAILED) {
     throw AttachError(AttachError::Kind::kSystem, std::string(which) + " segment: mmap of " + std::to_string(bytes) +
                                                       " bytes: " + strerror(errno));

@@ -18,6 +18,8 @@
 
 namespace shmreplay {
 
+inline constexpr uint64_t kCacheBytes = 32u << 20;  // about what one core may find again of what it wrote
+
 class CorruptIndex : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -130,6 +132,8 @@ class Arena {
   char* data() const { return data_; }
   uint64_t index_bytes() const { return index_bytes_; }
   uint64_t data_bytes() const { return data_bytes_; }
+  // Whether a row that is written now will have left all caches before its place is written again.
+  bool exceeds_caches() const noexcept { return data_bytes_ > kCacheBytes; }
   const Offsets& offsets() const { return offsets_; }
 
   bool failed() const { return header().failed.load(std::memory_order_acquire) != 0; }

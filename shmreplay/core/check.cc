@@ -7,6 +7,7 @@
 #include "block_heap.h"
 #include "extremes.h"
 #include "item_table.h"
+#include "leaf_weights.h"
 #include "rebuild.h"
 #include "selectors.h"
 

@@ -20,6 +20,8 @@ class Extremes {
   // Priorities in these lines of 8 were written; the nodes above follow. `lines` ascends, without repeats.
   void climb(Hold& hold, const uint32_t* lines, uint32_t n);
 
+  void prefetch(uint32_t slot) const noexcept;  // the nodes above the leaf of that slot
+
   // What the nodes above the leaves should be; for rebuild and check.
   template <class Visit>
   void recompute(Visit visit) const {
@@ -34,7 +36,11 @@ class Extremes {
   }
 
  private:
+  enum { kLargest, kSmallest };
+
   double of_line(int which, uint32_t k, uint64_t line) const noexcept;
+  // A node of level k gets its value: its parent joins `parents`, n so far, if that is a change. How many then.
+  uint32_t set_node(Hold& hold, int which, uint32_t k, uint32_t node, double value, uint32_t* parents, uint32_t n);
   Word<double>* level(int which, uint32_t k) const noexcept { return arena_.at<Word<double>>(layouts_[which].level[k]); }
 
   Arena& arena_;

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "arena.h"
+#include "huge_pages.h"
 #include "robust_lock.h"
 
 namespace shmreplay {
@@ -47,7 +48,7 @@ void Formatter::run(const std::string& instance, const std::string& name, bool p
   plan_ = plan_arena(spec_);
   check_size(index_fd_, plan_.index_bytes, "index");
   check_size(data_fd_, plan_.data_bytes, "data");
-  void* p = mmap(nullptr, plan_.index_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, index_fd_, 0);
+  void* p = map_aligned(index_fd_, 0, plan_.index_bytes);
   if (p == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "index segment: mmap");
   index_ = static_cast<char*>(p);
   try {

@@ -9,6 +9,7 @@
 namespace shmreplay {
 namespace {
 
+static_assert(kInsertGroup <= kMostUpdates);
 constexpr uint32_t kRunEntries = 32;                       // counters, ends of lists, references of the newcomers' chunk
 constexpr uint32_t kItemEntries = 24 + kDropRefEntries;    // record, links, leaf, pattern, and its chunk where it was the last
 
@@ -90,8 +91,7 @@ void change_pattern(Hold& hold, uint32_t from, uint32_t to) {
   drop_pattern_ref(hold, from);
 }
 
-void write_item(Hold& hold, const TableFacts& t, uint32_t g, uint64_t seq, uint64_t episode, uint64_t insert_no,
-                const NewItem& item) {
+void write_item(Hold& hold, uint32_t g, uint64_t seq, uint64_t episode, uint64_t insert_no, const NewItem& item) {
   Arena& a = hold.arena();
   ItemRecord& r = a.item(g);
   change_pattern(hold, r.extent.get().pattern, item.pattern);
@@ -104,9 +104,21 @@ void write_item(Hold& hold, const TableFacts& t, uint32_t g, uint64_t seq, uint6
   hold.set(r.step, item.step);
   hold.set(r.insert_no, insert_no);
   if (a.has_values()) hold.set(a.values(g), item.values);
-  if (a.priority(g).get() == item.priority) return;  // its leaf too is as it was
-  hold.set(a.priority(g), item.priority);
-  Selector(a, t, kSampler).update(hold, g, item.priority);
+}
+
+// The leaves of items that keep their priority are as they were.
+void set_priorities(Hold& hold, const TableFacts& t, const uint32_t* items, const NewItem* newcomers, uint32_t n) {
+  Arena& a = hold.arena();
+  uint32_t changed[kInsertGroup], num_changed = 0;
+  double priorities[kInsertGroup];
+  for (uint32_t i = 0; i < n; ++i) {
+    const double priority = newcomers[i].priority;
+    if (a.priority(items[i]).get() == priority) continue;
+    hold.set(a.priority(items[i]), priority);
+    changed[num_changed] = items[i];
+    priorities[num_changed++] = priority;
+  }
+  Selector(a, t, kSampler).update(hold, changed, priorities, num_changed);
 }
 
 void count_run(Hold& hold, const TableFacts& t, uint32_t n, uint32_t num_never_sampled, uint32_t num_chunks, bool counted) {
@@ -143,9 +155,10 @@ uint32_t replace_oldest(Hold& hold, const TableFacts& t, const NewItem* items, u
   for (uint32_t i = 0; i < n; ++i) {
     num_never_sampled += a.item(oldest[i]).counted.get().times_sampled == 0 ? 1 : 0;
     const uint64_t seq = next_seq(hold, t);
-    write_item(hold, t, oldest[i], seq, seq, insert_no + i, items[i]);
+    write_item(hold, oldest[i], seq, seq, insert_no + i, items[i]);
     keys[i] = key_of(t, oldest[i], seq);
   }
+  set_priorities(hold, t, oldest, items, n);
   join_chunk(hold, items[0].place.chunk, oldest, n);
   add_item_refs(hold, items[0].place.chunk, n, false);
   move_to_end(hold, t, oldest, n);
@@ -172,7 +185,8 @@ Inserted replace_one(Hold& hold, const TableFacts& t, const NewItem& item) {
   hold.set(a.links(g).tail, {0, episode_slot});
   leave_chunks(hold, g);
   const bool never_sampled = a.item(g).counted.get().times_sampled == 0;
-  write_item(hold, t, g, seq, episode, t.record->next_insert_no.get(), item);
+  write_item(hold, g, seq, episode, t.record->next_insert_no.get(), item);
+  set_priorities(hold, t, &g, &item, 1);
   join_chunk(hold, item.place.chunk, &g, 1);
   move_to_end(hold, t, &g, 1);
   count_run(hold, t, 1, never_sampled ? 1 : 0, num_chunks, item.counted);

@@ -73,8 +73,11 @@ void unlink_chunk(Hold& hold, uint32_t g, uint32_t chunk) {
 }
 
 // Ties of heaps go to the least recently inserted or updated; nobody else asks.
+// Whether ties between priorities matter.
+bool keeps_touches(const TableFacts& t) { return t.roles[kSampler].heap != 0 || t.roles[kRemover].heap != 0; }
+
 void touch_item(Hold& hold, const TableFacts& t, uint32_t g) {
-  if (t.roles[kSampler].heap == 0 && t.roles[kRemover].heap == 0) return;
+  if (!keeps_touches(t)) return;
   hold.set(hold.arena().links(g).touch, t.record->next_touch.get());
   hold.add(t.record->next_touch, 1);
 }
@@ -197,12 +200,14 @@ void remove_item(Hold& hold, const TableFacts& t, uint32_t g, Removal why) {
   hold.touch(t.index);
 }
 
-void update_priority(Hold& hold, const TableFacts& t, uint32_t g, double priority) {
+void update_priorities(Hold& hold, const TableFacts& t, const uint32_t* items, const double* priorities, uint32_t n) {
   Arena& a = hold.arena();
-  hold.set(a.priority(g), priority);
-  touch_item(hold, t, g);
-  Selector(a, t, kSampler).update(hold, g, priority);
-  Selector(a, t, kRemover).update(hold, g, priority);
+  for (uint32_t i = 0; i < n; ++i) {
+    hold.set(a.priority(items[i]), priorities[i]);
+    touch_item(hold, t, items[i]);
+  }
+  Selector(a, t, kSampler).update(hold, items, priorities, n);
+  Selector(a, t, kRemover).update(hold, items, priorities, n);
 }
 
 uint32_t count_sample(Hold& hold, const TableFacts& t, uint32_t g) {
@@ -316,9 +321,11 @@ void prefetch_item(const Arena& arena, const TableFacts& t, int64_t key) noexcep
   if (key < 1 || slot >= t.capacity) return;
   const auto g = static_cast<uint32_t>(t.item_base + slot);
   __builtin_prefetch(&arena.item(g));
-  __builtin_prefetch(&arena.links(g), 1);
+  if (keeps_touches(t)) __builtin_prefetch(&arena.links(g), 1);
   __builtin_prefetch(&arena.priority(g), 1);
-  Selector(const_cast<Arena&>(arena), t, kSampler).prefetch(g);
+  auto& a = const_cast<Arena&>(arena);
+  if (t.prioritized()) Extremes(a, t.extremes).prefetch(static_cast<uint32_t>(slot));
+  Selector(a, t, kSampler).prefetch(g);
 }
 
 }  // namespace shmreplay

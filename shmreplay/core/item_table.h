@@ -48,7 +48,8 @@ Inserted insert_item(Hold& hold, const TableFacts& table, const NewItem& item);
 
 void remove_item(Hold& hold, const TableFacts& table, uint32_t g, Removal why);
 
-void update_priority(Hold& hold, const TableFacts& table, uint32_t g, double priority);
+// At most kMostUpdates items.
+void update_priorities(Hold& hold, const TableFacts& table, const uint32_t* items, const double* priorities, uint32_t n);
 
 // Counts one sample of the item, not yet for the limiter; removes it if that was the last allowed. Its times_sampled.
 uint32_t count_sample(Hold& hold, const TableFacts& table, uint32_t g);

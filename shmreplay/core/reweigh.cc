@@ -1,5 +1,6 @@
 #include "reweigh.h"
 
+#include "leaf_weights.h"
 #include "long_work.h"
 #include "sum_tree.h"
 

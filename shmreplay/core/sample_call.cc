@@ -5,6 +5,7 @@
 
 #include "extremes.h"
 #include "futex.h"
+#include "leaf_weights.h"
 #include "long_work.h"
 #include "selectors.h"
 

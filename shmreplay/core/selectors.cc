@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "extremes.h"
+#include "leaf_weights.h"
 
 namespace shmreplay {
 namespace {
@@ -72,9 +73,18 @@ void Selector::erase(Hold& hold, uint32_t g) {
   }
 }
 
-void Selector::update(Hold& hold, uint32_t g, double priority) {
-  if (layout_.kind == kPrioritized) set_leaf(hold, g, leaf_weight(priority, table_.record->exponents[role_].get()));
-  if (is_heap()) settle(hold, position(g), table_.record->size.get(), {priority, arena_.links(g).touch.get(), g});
+void Selector::update(Hold& hold, const uint32_t* items, const double* priorities, uint32_t n) {
+  if (layout_.kind == kPrioritized) {
+    double weights[kMostUpdates];
+    if (n > kMostUpdates) corrupt("a hold updates more items than it may");
+    leaf_weights(priorities, n, table_.record->exponents[role_].get(), weights);
+    for (uint32_t i = 0; i < n; ++i) set_leaf(hold, items[i], weights[i]);
+  }
+  if (!is_heap()) return;
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t g = items[i];
+    settle(hold, position(g), table_.record->size.get(), {priorities[i], arena_.links(g).touch.get(), g});
+  }
 }
 
 uint32_t Selector::pick_dense(double u) const {

@@ -13,6 +13,8 @@
 
 namespace shmreplay {
 
+inline constexpr uint32_t kMostUpdates = 32;  // of priorities in one hold
+
 class Selector {
  public:
   Selector(Arena& arena, const TableFacts& table, Role role) noexcept
@@ -20,7 +22,8 @@ class Selector {
 
   void insert(Hold& hold, uint32_t g, double priority);
   void erase(Hold& hold, uint32_t g);
-  void update(Hold& hold, uint32_t g, double priority);  // the item's priority and touch are the new ones already
+  // At most kMostUpdates items, whose priorities and touches are the new ones already.
+  void update(Hold& hold, const uint32_t* items, const double* priorities, uint32_t n);
 
   // One item; `u` in [0, 1). The table is not empty, and the hold is settled.
   uint32_t pick(double u) const;

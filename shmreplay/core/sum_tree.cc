@@ -2,27 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace shmreplay {
 namespace {
 
 constexpr uint32_t kMaxLines = 128;
+constexpr uint32_t kColdLevels = 3;  // from the leaves up: above them every draw of a moment ago came by
 
 }  // namespace
-
-double leaf_weight(double priority, double exponent) noexcept {
-  if (priority == 0) return 0;
-  if (exponent == 1.0) return std::clamp(priority, 1e-290, 1e290);
-  // A batch of newcomers mostly has one priority: pow is a fifth of what inserting one of them costs.
-  thread_local double last_priority = 0, last_exponent = 0, last_weight = 0;
-  if (priority != last_priority || exponent != last_exponent) {
-    last_weight = std::clamp(std::pow(priority, exponent), 1e-290, 1e290);
-    last_priority = priority;
-    last_exponent = exponent;
-  }
-  return last_weight;
-}
 
 void SumTree::climb(Hold& hold, const uint32_t* lines, uint32_t n) {
   uint32_t nodes[kMaxLines];
@@ -31,7 +18,9 @@ void SumTree::climb(Hold& hold, const uint32_t* lines, uint32_t n) {
     uint32_t parents = 0;
     for (uint32_t i = 0; i < n; ++i) {
       const uint32_t node = nodes[i];
-      hold.set(level(k)[node], sum_line(level(k - 1) + 8 * uint64_t{node}));
+      double w[8];
+      copy_line(level(k - 1) + 8 * uint64_t{node}, w);
+      hold.set(level(k)[node], sum_of_eight(w));
       if (parents == 0 || nodes[parents - 1] != node / 8) nodes[parents++] = node / 8;
     }
     n = parents;
@@ -52,7 +41,7 @@ void SumTree::draw(const double* u, uint32_t n, uint32_t* slots) const {
   for (uint32_t k = top;; --k) {
     for (uint32_t d = 0; d < n; ++d) {
       double w[8];
-      std::memcpy(w, level(k) + 8 * node[d], sizeof w);  // under the lock nobody writes it
+      copy_line(level(k) + 8 * node[d], w);
       node[d] = 8 * node[d] + pick_child(w, rest[d]);
       if (node[d] >= (k > 0 ? nodes[k] : layout_.num_leaves)) corrupt("a sum tree has weight beyond its leaves");
       if (k > 0) __builtin_prefetch(level(k - 1) + 8 * node[d]);
@@ -64,7 +53,7 @@ void SumTree::draw(const double* u, uint32_t n, uint32_t* slots) const {
 
 void SumTree::prefetch(uint32_t slot) const noexcept {
   uint64_t i = slot;
-  for (uint32_t k = 0; k < layout_.num_levels; ++k, i /= 8) __builtin_prefetch(level(k) + i, 1);
+  for (uint32_t k = 0; k < std::min(layout_.num_levels, kColdLevels); ++k, i /= 8) __builtin_prefetch(level(k) + i, 1);
 }
 
 }  // namespace shmreplay

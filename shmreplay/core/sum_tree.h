@@ -10,11 +10,20 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 
 #include "hold.h"
 #include "layout.h"
 
 namespace shmreplay {
+
+// The nodes of a line, for readers without the lock.
+inline void load_line(const Word<double>* line, double (&w)[8]) noexcept {
+  for (int i = 0; i < 8; ++i) w[i] = line[i].get();
+}
+
+// The same under the lock, where nobody writes them: a few wide loads.
+inline void copy_line(const Word<double>* line, double (&w)[8]) noexcept { std::memcpy(w, line, sizeof w); }
 
 // The sum of a node's children, in the one order that all sums are made in.
 inline double sum_of_eight(const double (&w)[8]) noexcept {
@@ -78,8 +87,8 @@ class SumTree {
   }
 
   static double sum_line(const Word<double>* line) noexcept {
-    const double w[8] = {line[0].get(), line[1].get(), line[2].get(), line[3].get(),
-                         line[4].get(), line[5].get(), line[6].get(), line[7].get()};
+    double w[8];
+    load_line(line, w);
     return sum_of_eight(w);
   }
 
@@ -89,9 +98,5 @@ class SumTree {
   Arena& arena_;
   const TreeLayout& layout_;
 };
-
-// The leaf of a priority. Zero stays zero, for exponent 0 too; a positive one stays positive and small enough that 2^32 of
-// them have a finite sum.
-double leaf_weight(double priority, double exponent) noexcept;
 
 }  // namespace shmreplay

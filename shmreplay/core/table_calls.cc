@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sum_tree.h"
+#include "selectors.h"
 
 namespace shmreplay {
 namespace {
@@ -35,17 +35,21 @@ uint32_t first_bad_priority(const double* priorities, uint32_t n) noexcept {
 Status update_priorities(Arena& arena, const TableFacts& t, const int64_t* keys, const double* priorities, uint32_t n,
                          const Wait& wait, uint32_t& updated) {
   updated = 0;
-  for (uint32_t first = 0; first < n; first += kGroup) {
-    const uint32_t end = std::min(first + kGroup, n);
-    for (uint32_t i = first; i < end; ++i) prefetch_item(arena, t, keys[i]);
+  uint32_t fetched = 0;  // two groups ahead of the work: memory takes as long as a group does
+  for (uint32_t first = 0; first < n; first += kMostUpdates) {
+    const uint32_t end = std::min(first + kMostUpdates, n);
+    for (; fetched < std::min(end + kMostUpdates, n); ++fetched) prefetch_item(arena, t, keys[fetched]);
     Hold hold(arena);
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    uint32_t items[kMostUpdates], found = 0;
+    double values[kMostUpdates];
     for (uint32_t i = first; i < end; ++i) {
-      const uint32_t g = find_item(arena, t, keys[i]);
-      if (g == kNone) continue;
-      update_priority(hold, t, g, priorities[i]);
-      ++updated;
+      items[found] = find_item(arena, t, keys[i]);
+      values[found] = priorities[i];
+      found += items[found] != kNone ? 1 : 0;
     }
+    update_priorities(hold, t, items, values, found);
+    updated += found;
   }
   return Status::kOk;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "crash.h"
+#include "leaf_weights.h"
 #include "rebuild.h"
 
 namespace shmreplay::test {

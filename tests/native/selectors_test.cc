@@ -5,6 +5,7 @@
 #include <map>
 
 #include "fixtures.h"
+#include "leaf_weights.h"
 
 namespace shmreplay::test {
 namespace {
@@ -155,7 +156,7 @@ class Pair {
   void update(uint32_t g, double priority) {
     Hold hold(world_.arena);
     CHECK_EQ(hold.begin(kNow), Status::kOk);
-    update_priority(hold, table_, g, priority);
+    update_priorities(hold, table_, &g, &priority, 1);
     for (Naive& m : models_) m.update(g, priority);
   }
 

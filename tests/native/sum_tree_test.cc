@@ -168,16 +168,4 @@ TEST(draws_of_a_group_are_those_of_single_calls) {
   }
 }
 
-TEST(a_leaf_is_the_power_of_its_priority_and_stays_finite_and_positive) {
-  CHECK_EQ(leaf_weight(0, 1), 0.0);
-  CHECK_EQ(leaf_weight(-0.0, 1), 0.0);
-  CHECK_EQ(leaf_weight(0, 0), 0.0);  // zero is never drawn, whatever the exponent
-  CHECK_EQ(leaf_weight(5, 0), 1.0);
-  CHECK_EQ(leaf_weight(4, 0.5), 2.0);
-  CHECK_EQ(leaf_weight(3, 1), 3.0);
-  CHECK(leaf_weight(1e-300, 2) > 0);
-  CHECK(leaf_weight(5e-324, 1) > 0);
-  CHECK(std::isfinite(leaf_weight(kMaxPriority, 50) * 4294967296.0));
-}
-
 }  // namespace shmreplay::test

@@ -29,6 +29,7 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "extend": COPIES,
     "growth_sample": ("among 10,000", "bare sum tree"),
     "growth_update": ("among 10,000", "bare sum tree"),
+    "huge_pages": ("small pages",),
     "insert_batch_prioritised": (*COPIES, "bare slice copy"),
     "insert_batch_uniform": (*COPIES, "bare slice copy", RING),
     "insert_dicts": ("stacked by its caller", "dict of five"),
@@ -56,7 +57,7 @@ PARTS = (
     ("W2", "W7"),
     ("W3", "W4", "W6"),
     ("W5", "W8", "extend"),
-    ("W9", "W10"),
+    ("W9", "W10", "W14"),
     ("W11", "W12", "W13"),
 )
 FACTS = {"processor", "cores", "kernel", "python", "numpy", "shmreplay", "commit", "load after"}

@@ -62,12 +62,27 @@ def test_stats_are_shown(daemon: DaemonProcess) -> None:
     first, header, row = ran.stdout.splitlines()
     assert f"pid {daemon.pid}, instance {daemon.instance}" in first
     assert "2 clients, 1 attached processes, 0 deaths seen" in first
-    assert header.split() == ["arena", "tables", "memory", "sessions", "state"]
+    assert header.split() == ["arena", "tables", "memory", "huge", "sessions", "state"]
     assert row.split()[:2] == ["replay", "1"]
     assert row.split()[-2:] == ["1", "healthy"]
     shown = json.loads(shmreplay(*arguments, "--json").stdout)
     assert shown["daemon"]["pid"] == daemon.pid
     assert shown["arenas"]["replay"]["index_bytes"] > 0
+    assert shown["arenas"]["replay"]["huge_bytes"] >= 0
+
+
+def test_the_doctor_says_what_the_machine_gives_and_what_to_do_about_less(tmp_path: pathlib.Path) -> None:
+    ran = shmreplay("doctor")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    found = {line.partition(":")[0]: line for line in ran.stdout.splitlines() if not line.startswith(" ")}
+    assert list(found) == ["lock", "segments", "huge pages", "memory nodes", "locked memory"]
+    assert " free, by " in found["segments"]
+    assert ("none: " in found["huge pages"]) == ("huge=within_size,size=16g tmpfs DIR" in ran.stdout)
+    shown = json.loads(shmreplay("doctor", "--directory", "/dev/shm", "--json").stdout)
+    assert [finding["about"] for finding in shown] == list(found)
+    refused = shmreplay("doctor", "--directory", str(tmp_path / "none"))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"the directory for segments {tmp_path}/none does not exist" in refused.stderr
 
 
 def test_stats_tell_of_a_damaged_index(daemon: DaemonProcess) -> None:

@@ -97,6 +97,7 @@ class Alone:
     """As much of a client as a handle needs that never attaches anew."""
 
     is_closed = False
+    _closed = _core.Flag()
     address = "nowhere"
 
     def _add_dependent(self, dependent: object) -> None:

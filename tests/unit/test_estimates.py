@@ -56,6 +56,7 @@ def test_an_estimate_reads_as_a_table_of_its_terms() -> None:
         "index, the rest lock, undo log, patterns 1.0 MiB",
         "index 2.8 MiB",
         "total 80.9 MiB",
+        "in huge pages where there are some (shmreplay doctor) 80.0 MiB",
         "a step 400 B as given, in its chunk 816 B",
         "an item its share of the total 12.9 KiB",
     ]

@@ -378,3 +378,14 @@ def test_a_look_waits_for_the_first_item_alone(make_table: TableMaker) -> None:
         eventually(lambda: table.info().blocked_samples_total == 1)
         table.insert(step(4))
     assert outcome == [[4, 4]]
+
+
+def test_a_blocked_call_says_nothing_more_before_there_is_more_to_say(
+    make_table: TableMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of them wake every second: what they ask of Python is what a machine with blocked clients burns."""
+    told: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("shmreplay.clients.handle.report_wait", lambda *report: told.append(report[3:]))
+    with pytest.raises(sr.RateLimitTimeout):
+        make_table().sample(1, timeout_s=2.2)
+    assert told == [("blocked", 0, 1)]

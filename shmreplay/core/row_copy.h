@@ -1,0 +1,21 @@
+// Copies of rows, at the speed that memory has.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+namespace shmreplay {
+
+// As memcpy(), for what is read much later, when no cache has it any more: the bytes go past the caches, so that no line of the
+// destination is read before it is overwritten, and none of others is driven out. memcpy() does that only from a size on that
+// no row has. Whatever is stored after the call is seen after these bytes, as after any store.
+inline constexpr size_t kPastCaches = 6 * 1024;  // shorter copies gain less than the wait at their end costs
+void copy_past_caches(char* to, const char* from, size_t bytes) noexcept;
+
+// A row, or rows, into a ring that is larger than the caches (`past_caches`), or one that may stay in them.
+inline void copy_to_ring(char* to, const char* from, size_t bytes, bool past_caches) noexcept {
+  if (past_caches && bytes >= kPastCaches) copy_past_caches(to, from, bytes);
+  else std::memcpy(to, from, bytes);
+}
+
+}  // namespace shmreplay
