@@ -64,7 +64,7 @@ class BlockEnd {
     char* const token = at_++;
     *token = static_cast<char>(std::min<size_t>(n, 15) << 4);
     if (n >= 15) add_length(n - 15);
-    std::memcpy(at_, literals, n);
+    if (n > 0) std::memcpy(at_, literals, n);  // none: of no bytes, which may be nowhere
     at_ += n;
     return token;
   }
