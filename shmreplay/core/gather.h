@@ -53,6 +53,7 @@ struct OutputBuffer {
   uint32_t flags = 0;    // the column's
   // Of a heap column: rows are the sizes of its values (int64, -1 for none), whose bytes are appended here, item by item.
   ByteBuffer* bytes = nullptr;
+  bool past_caches = false;         // the array is larger than they are: see row_copy.h
   std::mutex* mask_lock = nullptr;  // where threads gather together: for making the mask
 
   // Place of row j of an item, counted in rows.
