@@ -227,7 +227,7 @@ class Mix:
             raise ValueError("mix: a column is in the heap of one table and plain in another's; leave out= away")
         arrays = arrangement.arrays(out)
         for output, array in zip(arrangement.outputs, arrays, strict=True):
-            if output.spec.in_heap:
+            if output.spec.is_coded:
                 continue
             if not isinstance(array, np.ndarray) or array.ndim == 0 or len(array) != self.batch_size:
                 got = list(array.shape) if isinstance(array, np.ndarray) else type(array).__name__

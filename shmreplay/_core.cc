@@ -43,7 +43,7 @@ ArenaSpec arena_spec(nb::dict d) {
   ArenaSpec s;
   const nb::object columns = d["columns"], tables = d["tables"];
   for (nb::handle c : columns) {
-    s.columns.push_back({nb::cast<uint32_t>(c[0]), nb::cast<uint32_t>(c[1])});
+    s.columns.push_back({nb::cast<uint32_t>(c[0]), nb::cast<uint32_t>(c[1]), nb::cast<uint32_t>(c[2])});
   }
   s.chunk_steps = nb::cast<uint32_t>(d["chunk_steps"]);
   s.num_chunks = nb::cast<uint32_t>(d["num_chunks"]);
@@ -67,6 +67,26 @@ nb::dict plan(nb::dict native) {
   d["heap_bytes"] = uint64_t{p.geometry.num_blocks} * p.geometry.block_bytes;
   d["item_index_bytes"] = (p.offsets.end - p.offsets.items) / p.geometry.total_items;
   return d;
+}
+
+// Stored bytes of packed rows, uint8 [n, row_bytes] contiguous, that one stream writes one behind the other.
+uint64_t packed_bytes(nb::handle rows) {
+  auto* array = reinterpret_cast<PyArrayObject*>(rows.ptr());
+  if (!PyArray_Check(rows.ptr()) || PyArray_TYPE(array) != NPY_UINT8 || PyArray_NDIM(array) != 2 || !PyArray_IS_C_CONTIGUOUS(array)) {
+    throw nb::type_error("rows: expected a contiguous uint8 array of two axes");
+  }
+  const auto row_bytes = static_cast<size_t>(PyArray_DIM(array, 1));
+  if (row_bytes == 0 || row_bytes >= 1u << 31) throw nb::value_error("rows: expected 1 to 2^31 - 1 bytes each");
+  RowPacker packer(static_cast<uint32_t>(row_bytes));
+  std::vector<char> bytes;
+  uint64_t total = 0;
+  for (npy_intp i = 0; i < PyArray_DIM(array, 0); ++i) {
+    std::memcpy(packer.staged(), static_cast<const char*>(PyArray_DATA(array)) + static_cast<size_t>(i) * row_bytes, row_bytes);
+    bytes.clear();
+    packer.pack(static_cast<uint32_t>(i), bytes);
+    total += bytes.size();
+  }
+  return total;
 }
 
 nb::dict header(int index_fd) {
@@ -158,6 +178,7 @@ NB_MODULE(_core, m) {
     const GilRelease release;
     Arena::format(index_fd, data_fd, spec, instance, name, published);
   }, "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "published"_a = true, "Lays out an empty arena in two segments of the planned sizes.");
+  m.def("packed_bytes", &packed_bytes, "rows"_a, "Stored bytes of rows of a packed column, uint8 [n, row_bytes], one behind the other.");
   m.def("inspect_header", &header, "index_fd"_a, "What the header of an index segment says; never raises for a damaged one.");
   m.def("take_huge_pages", &take_huge_pages, nb::call_guard<GilRelease>(), "fd"_a, "offset"_a, "num_bytes"_a,
         "Has the empty part of a file allocated as huge pages. 0, or the errno with which the kernel stopped.");

@@ -5,7 +5,7 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 5
+LAYOUT_VERSION: int = 6
 
 MAX_PRIORITY: float = 1e+280
 
@@ -77,6 +77,11 @@ def plan_arena(native: dict[Any, Any]) -> dict[Any, Any]:
 
 def format_arena(index_fd: int, data_fd: int, native: dict[Any, Any], instance: str, name: str, published: bool = True) -> None:
     """Lays out an empty arena in two segments of the planned sizes."""
+
+def packed_bytes(rows: object) -> int:
+    """
+    Stored bytes of rows of a packed column, uint8 [n, row_bytes], one behind the other.
+    """
 
 def inspect_header(index_fd: int) -> dict[Any, Any]:
     """

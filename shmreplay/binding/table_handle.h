@@ -43,11 +43,14 @@ class TableHandle {
     }
     for (size_t c = 0; c < context_->plan->columns().size(); ++c) {
       const PlanColumn& column = context_->plan->columns()[c];
-      const uint32_t flags = arena().columns()[c].flags;
-      const bool same = column.is_opaque ? flags == kHeapColumn || flags == kPerItemColumn
+      const uint32_t flags = arena().columns()[c].flags, packed = arena().columns()[c].packed_bytes;
+      // A row without bytes is packed as little as it is anything else.
+      const bool is_packed = !column.is_opaque && flags == kHeapColumn;
+      const bool same = column.is_opaque ? (flags == kHeapColumn && packed == 0) || flags == kPerItemColumn
+                        : is_packed      ? column.row_bytes == packed && packed > 0
                                          : (flags & ~uint32_t{kMutableColumn}) == 0 && column.row_bytes == arena().columns()[c].row_bytes;
       if (!same) raise_error("LayoutMismatch", where() + ": column " + std::to_string(c) + " has rows of another kind or size in the arena");
-      context_->plan->bind(c, flags, arena().exceeds_caches());
+      context_->plan->bind(c, flags, is_packed, arena().exceeds_caches());
     }
     inserts_ = std::make_unique<StepInserts>(context_);
   }

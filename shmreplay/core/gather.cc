@@ -99,6 +99,7 @@ class ItemGather {
     char* from = arena_.row(run.chunk, out.column, row);
     if (out.flags == 0) copy_bytes(to, from, out.row_bytes, out.past_caches);
     else if (out.flags == kMutableColumn) MutableCell(from, out.row_bytes).read(to);
+    else if (out.packed != nullptr) out.packed->read(arena_, run.chunk, out.column, row, to);
     else copy_value(out, run.chunk, row, to);
   }
 
@@ -111,7 +112,7 @@ class ItemGather {
     if (repeats_first(rule, step)) {
       copy_step(out, 0, to);
     } else {
-      std::memset(to, out.flags == kHeapColumn ? 0xff : 0, out.row_bytes);  // 0xff: a size of -1
+      std::memset(to, out.bytes != nullptr ? 0xff : 0, out.row_bytes);  // 0xff: a size of -1
     }
   }
 
@@ -199,6 +200,7 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
     sources[i] = {arena.chunk_data(run.chunk), run.row};
   }
   for (OutputBuffer& out : outputs) {
+    if (out.packed != nullptr) out.packed->forget();
     if (out.flags == kPerItemColumn) {
       std::fill_n(out.lengths + first, n, 1);
       continue;

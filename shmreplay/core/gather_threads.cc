@@ -33,7 +33,10 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-bool is_in_order(const OutputBuffer& out) noexcept { return out.bytes != nullptr || out.flags == kPerItemColumn; }
+// Values of a heap column are appended in the items' order, rows of a packed one are made by its one reader.
+bool is_for_one(const OutputBuffer& out) noexcept {
+  return out.bytes != nullptr || out.packed != nullptr || out.flags == kPerItemColumn;
+}
 
 }  // namespace
 
@@ -126,13 +129,13 @@ void GatherThreads::run(uint32_t num_threads, const Work& work) {
 void GatherThreads::gather(uint32_t num_threads, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
                            int64_t first, std::vector<OutputBuffer>& outputs) {
   size_t bytes = 0;
-  for (const OutputBuffer& out : outputs) bytes += is_in_order(out) ? 0 : size_t{n} * out.rows * out.row_bytes;
+  for (const OutputBuffer& out : outputs) bytes += is_for_one(out) ? 0 : size_t{n} * out.rows * out.row_bytes;
   num_threads = std::min({num_threads, kMost, n / kLeastBlock});
   if (num_threads < 2 || bytes < worth_bytes_) return shmreplay::gather(arena_, patterns, picks, n, runs, first, outputs);
   std::mutex masks;
-  std::vector<OutputBuffer> together, in_order;
+  std::vector<OutputBuffer> together, alone;
   for (const OutputBuffer& out : outputs) {
-    (is_in_order(out) ? in_order : together).push_back(out);
+    (is_for_one(out) ? alone : together).push_back(out);
   }
   for (OutputBuffer& out : together) out.mask_lock = &masks;
   const uint32_t block = std::max(kLeastBlock, n / (num_threads * kBlocksOfThread));
@@ -143,7 +146,7 @@ void GatherThreads::gather(uint32_t num_threads, const PatternCache& patterns, c
       shmreplay::gather(arena_, patterns, picks + i, std::min(block, n - i), runs, first + i, together);
     }
   });
-  shmreplay::gather(arena_, patterns, picks, n, runs, first, in_order);
+  shmreplay::gather(arena_, patterns, picks, n, runs, first, alone);
 }
 
 }  // namespace shmreplay

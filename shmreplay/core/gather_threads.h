@@ -24,8 +24,8 @@ class GatherThreads {
   GatherThreads(const GatherThreads&) = delete;
   GatherThreads& operator=(const GatherThreads&) = delete;
 
-  // As gather(), by the caller and up to num_threads - 1 others; fewer, if the system gives no more. Values of heap columns
-  // lie in the items' order, so the caller gathers them alone.
+  // As gather(), by the caller and up to num_threads - 1 others; fewer, if the system gives no more. The caller
+  // gathers heap and packed columns alone.
   void gather(uint32_t num_threads, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs, int64_t first,
               std::vector<OutputBuffer>& outputs);
 

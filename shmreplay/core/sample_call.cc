@@ -206,6 +206,7 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
     if (!again || have >= options.n) return Status::kOk;
     hold.end();
     patterns_.settle();
+    arena_.give_way();
   }
 }
 
