@@ -40,7 +40,7 @@ class StepList {
         continue;
       }
       const bool past_caches = writer.arena().exceeds_caches();
-      for (uint32_t i = 0; i < k; ++i) copy_to_ring(writer.cell_ahead(c, i), column.data[from + i], column.row_bytes, past_caches);
+      for (uint32_t i = 0; i < k; ++i) copy_row(writer.cell_ahead(c, i), column.data[from + i], column.row_bytes, past_caches);
     }
   }
 

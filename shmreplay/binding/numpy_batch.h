@@ -223,6 +223,7 @@ class NumpyBatch : public BatchSink {
     const bool is_given = given_ != nullptr && !given_->empty() && !(*given_)[data_.size()].is_none();
     data_.push_back(is_given ? (*given_)[data_.size()] : make_data(out));
     if (plan.flags != kPerItemColumn) out.data = array_data<char>(data_.back());
+    out.past_caches = size_t{n_} * out.rows * out.row_bytes > kCacheBytes;
     outputs_.push_back(out);
   }
 

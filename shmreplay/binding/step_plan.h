@@ -210,7 +210,7 @@ class StepPlan {
   static bool write_leaf(const PlanColumn& c, PyObject* leaf, char* to) {
     if (c.shape.empty()) return write_scalar(c, leaf, to);
     if (!is_exact(c, leaf, 0)) return false;
-    copy_to_ring(to, static_cast<const char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf))), c.row_bytes, c.past_caches);
+    copy_row(to, static_cast<const char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf))), c.row_bytes, c.past_caches);
     return true;
   }
 

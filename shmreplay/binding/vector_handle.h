@@ -307,7 +307,7 @@ class VectorHandle {
     VectorWriter::Fill fill;
     fill.cells = [cells = std::move(cells)](StreamWriter& stream, uint32_t number) {
       for (uint32_t c = 0; c < cells.size(); ++c) {
-        copy_to_ring(stream.cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes, stream.arena().exceeds_caches());
+        copy_row(stream.cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes, stream.arena().exceeds_caches());
       }
       stream.mark_all();
     };

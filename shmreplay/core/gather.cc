@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "mutable_cell.h"
+#include "row_copy.h"
 
 namespace shmreplay {
 namespace {
@@ -11,12 +12,12 @@ namespace {
 constexpr uint32_t kAhead = 8;  // items whose rows are fetched before they are copied
 
 // The sizes that scalars have are copied by one move.
-inline void copy_bytes(char* to, const char* from, size_t bytes) {
+inline void copy_bytes(char* to, const char* from, size_t bytes, bool past_caches) {
   switch (bytes) {
     case 1: *to = *from; return;
     case 4: std::memcpy(to, from, 4); return;
     case 8: std::memcpy(to, from, 8); return;
-    default: std::memcpy(to, from, bytes);
+    default: copy_row(to, from, bytes, past_caches);
   }
 }
 
@@ -96,7 +97,7 @@ class ItemGather {
     const Run& run = cursor_.find(step);
     const uint32_t row = run.row + static_cast<uint32_t>(step - cursor_.begin);
     char* from = arena_.row(run.chunk, out.column, row);
-    if (out.flags == 0) copy_bytes(to, from, out.row_bytes);
+    if (out.flags == 0) copy_bytes(to, from, out.row_bytes, out.past_caches);
     else if (out.flags == kMutableColumn) MutableCell(from, out.row_bytes).read(to);
     else if (out.packed != nullptr) out.packed->read(arena_, run.chunk, out.column, row, to);
     else copy_value(out, run.chunk, row, to);
@@ -143,10 +144,10 @@ struct Source {
 // Copies item_bytes of each item, that many if kBytes is not 0, to places item_bytes apart. Rows are fetched ahead, of a scalar those of
 // more items: what counts is how many lines are under way.
 template <size_t kBytes>
-void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t row_bytes, size_t item_bytes, char* to) {
+void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t item_bytes, const OutputBuffer& out, char* to) {
   constexpr uint32_t kFetched = kBytes > 0 ? 3 * kAhead : kAhead;
   const size_t bytes = kBytes > 0 ? kBytes : item_bytes;
-  const auto begin = [&](uint32_t i) { return sources[i].chunk + column + row_bytes * sources[i].row; };
+  const auto begin = [&](uint32_t i) { return sources[i].chunk + column + size_t{out.row_bytes} * sources[i].row; };
   const auto fetch = [&](uint32_t i) {
     const char* from = begin(i);
     const size_t last = std::min<size_t>(bytes, 512) - 1;
@@ -156,14 +157,15 @@ void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t row_b
   for (uint32_t i = 0; i < std::min(n, kFetched); ++i) fetch(i);
   for (uint32_t i = 0; i < n; ++i, to += bytes) {
     if (i + kFetched < n) fetch(i + kFetched);
-    std::memcpy(to, begin(i), bytes);
+    if constexpr (kBytes > 0) std::memcpy(to, begin(i), kBytes);
+    else copy_row(to, begin(i), bytes, out.past_caches);
   }
 }
 
 void copy_items_by_time(const Source* sources, uint32_t n, uint64_t column, int64_t first, OutputBuffer& out) {
   for (uint32_t i = 0; i < n; ++i) {
     const char* from = sources[i].chunk + column + size_t{out.row_bytes} * sources[i].row;
-    for (uint32_t j = 0; j < out.rows; ++j, from += out.row_bytes) copy_bytes(out.row(first + i, j), from, out.row_bytes);
+    for (uint32_t j = 0; j < out.rows; ++j, from += out.row_bytes) copy_bytes(out.row(first + i, j), from, out.row_bytes, out.past_caches);
   }
 }
 
@@ -175,10 +177,10 @@ void gather_whole(const Arena& arena, const Source* sources, uint32_t n, int64_t
   char* to = out.row(first, 0);
   switch (item_bytes) {
     case 0: return;
-    case 1: return copy_items<1>(sources, n, column, out.row_bytes, item_bytes, to);
-    case 4: return copy_items<4>(sources, n, column, out.row_bytes, item_bytes, to);
-    case 8: return copy_items<8>(sources, n, column, out.row_bytes, item_bytes, to);
-    default: return copy_items<0>(sources, n, column, out.row_bytes, item_bytes, to);
+    case 1: return copy_items<1>(sources, n, column, item_bytes, out, to);
+    case 4: return copy_items<4>(sources, n, column, item_bytes, out, to);
+    case 8: return copy_items<8>(sources, n, column, item_bytes, out, to);
+    default: return copy_items<0>(sources, n, column, item_bytes, out, to);
   }
 }
 

@@ -56,6 +56,7 @@ struct OutputBuffer {
   ByteBuffer* bytes = nullptr;
   // Of a packed column instead: what makes its rows.
   PackedReader* packed = nullptr;
+  bool past_caches = false;  // the array is larger than they are: see row_copy.h
   std::mutex* mask_lock = nullptr;  // where threads gather together: for making the mask
 
   // Place of row j of an item, counted in rows.

@@ -12,8 +12,8 @@ namespace shmreplay {
 inline constexpr size_t kPastCaches = 6 * 1024;  // shorter copies gain less than the wait at their end costs
 void copy_past_caches(char* to, const char* from, size_t bytes) noexcept;
 
-// A row, or rows, into a ring that is larger than the caches (`past_caches`), or one that may stay in them.
-inline void copy_to_ring(char* to, const char* from, size_t bytes, bool past_caches) noexcept {
+// A row, or rows that lie together, into memory that is larger than the caches (`past_caches`), or that may stay in them.
+inline void copy_row(char* to, const char* from, size_t bytes, bool past_caches) noexcept {
   if (past_caches && bytes >= kPastCaches) copy_past_caches(to, from, bytes);
   else std::memcpy(to, from, bytes);
 }

@@ -8,7 +8,7 @@ namespace shmreplay {
 void StreamWriter::write_rows(uint32_t column, const char* from, uint32_t n) {
   const ColumnRecord& c = arena_.columns()[column];
   if (c.flags == 0) {
-    copy_to_ring(cell(column), from, size_t{n} * c.row_bytes, arena_.exceeds_caches());
+    copy_row(cell(column), from, size_t{n} * c.row_bytes, arena_.exceeds_caches());
     return;
   }
   for (uint32_t i = 0; i < n; ++i) std::memcpy(mutable_cell(column, row_ + i).first_copy(), from + size_t{i} * c.row_bytes, c.row_bytes);

@@ -38,7 +38,7 @@ TEST(a_row_is_the_same_in_a_ring_of_any_size) {
   for (const size_t bytes : {size_t{4}, size_t{400}, kPastCaches - 1, kPastCaches, kMost}) {
     for (const bool past_caches : {false, true}) {
       std::vector<char> target(kMost, 0);
-      copy_to_ring(target.data(), source.data(), bytes, past_caches);
+      copy_row(target.data(), source.data(), bytes, past_caches);
       CHECK(std::equal(target.data(), target.data() + bytes, source.data()));
     }
   }

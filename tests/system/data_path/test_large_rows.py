@@ -93,6 +93,21 @@ def test_memory_that_a_view_of_a_batch_shows_is_not_given_away(make_table: Table
     assert part.flags.writeable
 
 
+def test_a_batch_larger_than_the_caches_comes_back_whole(make_table: TableMaker) -> None:
+    signature = {"frame": sr.ArraySpec((300, 1024), "uint8"), "n": sr.ArraySpec((), "uint8")}
+    table = make_table(64, signature=signature, item_steps=2, chunk_steps=3)
+    noise = np.frombuffer(np.random.default_rng(0).bytes(300 * 1024), np.uint8).reshape(300, 1024)
+    with table.writer() as writer:
+        for n in range(16):
+            writer.append({"frame": noise + np.uint8(n), "n": np.uint8(n)})
+            writer.create_item(length=1 + (n > 0))
+    for time_major in (False, True):
+        batch = table.sample(60, time_major=time_major)  # 37 MB
+        expected = noise + batch.data["n"][..., None, None]
+        expected[~batch.mask["frame"]] = 0  # what the first item, of one step, lacks
+        np.testing.assert_array_equal(batch.data["frame"], expected)
+
+
 # --- threads ---------------------------------------------------------------------------------------------------------
 
 
