@@ -5,7 +5,7 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 5
+LAYOUT_VERSION: int = 6
 
 MAX_PRIORITY: float = 1e+280
 
@@ -141,6 +141,12 @@ class Arena:
     @property
     def forked(self) -> bool: ...
 
+    @property
+    def session(self) -> int: ...
+
+    @property
+    def open_streams(self) -> int: ...
+
     def open_session(self, pid: int, start_time: int, timeout_s: object | None = None) -> tuple[Any, ...]: ...
 
     def close_session(self, session: int, generation: int, timeout_s: object | None = None) -> bool: ...
@@ -261,6 +267,34 @@ class Table:
 
     @property
     def size(self) -> int: ...
+
+class ShardBatch:
+    """A batch drawn from several tables as from one."""
+
+    def __init__(self, tables: list[Any], n: int, layout: BatchLayout | None, out: object | None, timeout_s: object | None) -> None: ...
+
+    def draw(self, uniforms: object, count: bool) -> tuple[Any, ...]: ...
+
+    def wait(self, count: bool) -> tuple[Any, ...]: ...
+
+    def get(self, shard: int, keys: object) -> tuple[Any, ...]: ...
+
+    def release(self) -> tuple[Any, ...]: ...
+
+    @property
+    def arrays_are_right(self) -> bool: ...
+
+    @property
+    def open(self) -> int: ...
+
+    @property
+    def done(self) -> int: ...
+
+    @property
+    def shard(self) -> int: ...
+
+def update_shards(tables: list[Any], keys: object, priorities: object, timeout_s: object | None) -> tuple[Any, ...]:
+    """New priorities for items of several tables, by their keys."""
 
 class View:
     """Items where they lie, until they are released."""

@@ -67,7 +67,7 @@ class ItemGather {
       pad(rule, out, static_cast<int64_t>(pick_.num_steps), to);
       mark_missing(out, item, j);
     }
-    out.lengths[item] = static_cast<int32_t>(real);
+    out.lengths[out.place_of(item)] = static_cast<int32_t>(real);
   }
 
   uint64_t bytes(const OutputBuffer& out) {
@@ -131,10 +131,12 @@ struct Source {
   uint32_t row;
 };
 
-// Copies item_bytes of each item, that many if kBytes is not 0, to places item_bytes apart. Rows are fetched ahead, of a scalar those of
+// Copies item_bytes of each item, that many if kBytes is not 0, to places item_bytes apart, or to `places`, if there are
+// any, counted in items from `to`. Rows are fetched ahead, of a scalar those of
 // more items: what counts is how many lines are under way.
 template <size_t kBytes>
-void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t row_bytes, size_t item_bytes, char* to) {
+void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t row_bytes, size_t item_bytes, char* to,
+                const uint32_t* places) {
   constexpr uint32_t kFetched = kBytes > 0 ? 3 * kAhead : kAhead;
   const size_t bytes = kBytes > 0 ? kBytes : item_bytes;
   const auto begin = [&](uint32_t i) { return sources[i].chunk + column + row_bytes * sources[i].row; };
@@ -144,10 +146,11 @@ void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t row_b
     for (size_t at = 0; at < last; at += 64) __builtin_prefetch(from + at);
     __builtin_prefetch(from + last);
   };
+  char* const first = to;
   for (uint32_t i = 0; i < std::min(n, kFetched); ++i) fetch(i);
   for (uint32_t i = 0; i < n; ++i, to += bytes) {
     if (i + kFetched < n) fetch(i + kFetched);
-    std::memcpy(to, begin(i), bytes);
+    std::memcpy(places == nullptr ? to : first + bytes * places[i], begin(i), bytes);
   }
 }
 
@@ -158,18 +161,24 @@ void copy_items_by_time(const Source* sources, uint32_t n, uint64_t column, int6
   }
 }
 
+void fill_lengths(OutputBuffer& out, int64_t first, uint32_t n, int32_t rows) {
+  if (out.places == nullptr) return void(std::fill_n(out.lengths + first, n, rows));
+  for (uint32_t i = 0; i < n; ++i) out.lengths[out.places[first + i]] = rows;
+}
+
 void gather_whole(const Arena& arena, const Source* sources, uint32_t n, int64_t first, OutputBuffer& out) {
   const size_t item_bytes = size_t{out.rows} * out.row_bytes;
   const uint64_t column = arena.columns()[out.column].offset;
-  std::fill_n(out.lengths + first, n, static_cast<int32_t>(out.rows));
+  fill_lengths(out, first, n, static_cast<int32_t>(out.rows));
   if (out.time_major && out.rows > 1) return copy_items_by_time(sources, n, column, first, out);
-  char* to = out.row(first, 0);
+  const uint32_t* places = out.places == nullptr ? nullptr : out.places + first;
+  char* to = places == nullptr ? out.row(first, 0) : out.data;
   switch (item_bytes) {
     case 0: return;
-    case 1: return copy_items<1>(sources, n, column, out.row_bytes, item_bytes, to);
-    case 4: return copy_items<4>(sources, n, column, out.row_bytes, item_bytes, to);
-    case 8: return copy_items<8>(sources, n, column, out.row_bytes, item_bytes, to);
-    default: return copy_items<0>(sources, n, column, out.row_bytes, item_bytes, to);
+    case 1: return copy_items<1>(sources, n, column, out.row_bytes, item_bytes, to, places);
+    case 4: return copy_items<4>(sources, n, column, out.row_bytes, item_bytes, to, places);
+    case 8: return copy_items<8>(sources, n, column, out.row_bytes, item_bytes, to, places);
+    default: return copy_items<0>(sources, n, column, out.row_bytes, item_bytes, to, places);
   }
 }
 
@@ -190,7 +199,7 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
   }
   for (OutputBuffer& out : outputs) {
     if (out.flags == kPerItemColumn) {
-      std::fill_n(out.lengths + first, n, 1);
+      fill_lengths(out, first, n, 1);
       continue;
     }
     if (alike && out.flags == 0 && picks[0].num_steps == out.rows && is_whole(patterns.at(picks[0].pattern), out.output, out.rows)) {

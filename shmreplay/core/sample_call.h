@@ -56,6 +56,7 @@ struct SampleOptions {
   // By output of the items' structure: rows that the batch has room for. Items of more are not drawn (kTooLong).
   const std::vector<uint32_t>* most_rows = nullptr;
   bool distinct = false;      // no item twice; kTooFewItems where there are not at_least of them
+  bool waits = true;          // false: what is admitted now is all, kOk
 };
 
 struct SampleResult {
