@@ -26,7 +26,7 @@ class NativeBatch(NamedTuple):
     names: bytes
     squeezed: Sequence[bool]
     columns: Sequence[int]
-    data: Sequence[Any]  # of columns in the heap their bytes and sizes, of those that are per item None
+    data: Sequence[Any]  # of columns of a codec their bytes and sizes, of those that are per item None
     lengths: Sequence[NDArray[np.int32]]
     masks: Sequence[NDArray[np.bool_] | None]
     keys: NDArray[np.int64]
@@ -38,6 +38,7 @@ class NativeBatch(NamedTuple):
     steps: NDArray[np.int64]
     ages: NDArray[np.int64]
     values: tuple[Bytes, NDArray[np.int64]] | None = None  # what the items brought: bytes and sizes
+    damage: tuple[int, int, int] | None = None  # an output, and a row of it that could not be made: its stored bytes
 
     def numbers_of(self, done: int) -> NativeBatch:
         """The same, with what there is a number an item of cut to the first `done`. Mostly they are all there."""
@@ -119,7 +120,7 @@ class Batch:
 
     def decode(self) -> None:
         """Makes `data` now, whatever it takes; a batch `is_late` makes it at the latest when it is read."""
-        if self._signature.needs_decoding or self.time_major:
+        if self._signature.needs_decoding or self.time_major or self._native.damage is not None:
             _ = self.data
             return
         done = self._done  # the rest is what most batches are
@@ -213,6 +214,6 @@ def _nothing(leaf: Leaf, rows: tuple[int, ...]) -> Any:
     """What the core hands over of a column for no items."""
     if leaf.spec.is_per_item:
         return None
-    if leaf.spec.in_heap:
+    if leaf.spec.is_coded:
         return np.empty(0, np.uint8), np.empty((0, *rows), np.int64)
     return np.empty((0, *rows, *leaf.spec.least_shape), leaf.spec.dtype)

@@ -62,6 +62,7 @@ def show(native: NativeBatch, done: int, signature: Signature, ragged: str, time
     Raises:
         SegmentFailed: stored bytes are none that were put there.
     """
+    _check_packed(native, signature)
     if not (signature.needs_decoding or time_major):
         return [Shown(data[:done]) for data in native.data]  # as most batches are
     brought = _item_values(native, done, signature) if signature.item_leaves else {}
@@ -70,7 +71,7 @@ def show(native: NativeBatch, done: int, signature: Signature, ragged: str, time
         leaf, turns = signature.leaves[column], time_major and not squeezed
         if leaf.spec.is_per_item:
             outputs.append(_decoded(leaf, brought[column], (done,), ragged, signature))
-        elif leaf.spec.in_heap:
+        elif leaf.spec.is_coded:
             shown = _heap_output(leaf, data[0], data[1][:done], ragged, signature)
             outputs.append(_by_step(shown, ragged) if turns else shown)
         else:
@@ -84,6 +85,7 @@ def show_item(native: NativeItem, signature: Signature) -> list[Shown]:
     Raises:
         SegmentFailed: stored bytes are none that were put there.
     """
+    _check_packed(native, signature)
     brought: dict[int, list[Bytes | None]] = {}
     if signature.item_leaves:
         brought = _split_items([native.values], signature)
@@ -92,11 +94,22 @@ def show_item(native: NativeItem, signature: Signature) -> list[Shown]:
         leaf = signature.leaves[column]
         if leaf.spec.is_per_item:
             outputs.append(_only_item(_decoded(leaf, brought[column], (1,), "pad", signature)))
-        elif leaf.spec.in_heap:
+        elif leaf.spec.is_coded:
             outputs.append(_only_item(_heap_output(leaf, data[0], data[1][None], "pad", signature)))
         else:
             outputs.append(Shown(data))
     return outputs
+
+
+def _check_packed(native: NativeBatch | NativeItem, signature: Signature) -> None:
+    """Raises SegmentFailed if the core found bytes that are no row."""
+    if native.damage is not None:
+        output, row, num_bytes = native.damage
+        leaf = signature.leaves[native.columns[output]]
+        error = DamagedBytes(
+            f"{max(num_bytes, 0)} stored bytes of row {row} of a chunk that are no row of {leaf.spec.row_bytes}"
+        )
+        raise _damaged(signature, f"column {leaf.path!r}", error)
 
 
 def _only_item(shown: Shown) -> Shown:

@@ -18,6 +18,7 @@ from shmreplay.clients.blocking import (
     report_eviction,
     report_wait,
 )
+from shmreplay.clients.gather_threads import GatherThreads
 from shmreplay.clients.randomness import Randomness
 from shmreplay.clients.sampling import Arrangement, Arrangements, Columns, PadTo
 from shmreplay.clients.step_conversion import StepConversion
@@ -49,6 +50,7 @@ class Handle:
         self._random = Randomness(seed)
         self._warned_stale = False
         self._stop = stop
+        self._threads: GatherThreads | None = None
         self._bind(attachment)
 
     def _bind(self, attachment: Attachment) -> None:
@@ -79,7 +81,7 @@ class Handle:
         self._conversion = StepConversion(self._sig, self._arena)
         self._native.bind(
             self._sig.native_plan(),
-            [None if leaf.spec.in_heap else (leaf.spec.dtype, leaf.spec.shape) for leaf in self._sig.leaves],
+            [None if leaf.spec.is_coded else (leaf.spec.dtype, leaf.spec.shape) for leaf in self._sig.leaves],
             self._conversion.step,
             self._conversion.batch,
             observe,
@@ -122,6 +124,16 @@ class Handle:
     def _refresh_after_fork(self) -> None:
         if self._arena.forked:
             self._bind(self._client._attach(self._name))
+
+    def _own_threads(self) -> None:
+        """Before a call that may start threads: they are to end with the client."""
+        if self._threads is None or self._threads.native is not self._native:
+            self._threads = GatherThreads(self._native)
+            self._client._add_dependent(self._threads)
+
+    def _end_threads(self) -> None:
+        if self._threads is not None:
+            self._threads.close()
 
     def _arrange(
         self, call: str, columns: Columns, pad_to: PadTo, time_major: bool, timeout_s: float | None

@@ -115,7 +115,7 @@ def cell_value(cell: Any, leaf: Leaf) -> Any:
     signature whatever was put in."""
     if cell is _core.NO_VALUE:
         return np.zeros(leaf.spec.least_shape, leaf.spec.dtype)
-    return leaf.codec.decode(cell) if leaf.spec.in_heap else cell
+    return leaf.codec.decode(cell) if leaf.spec.is_coded else cell
 
 
 class ColumnHistory:

@@ -74,13 +74,14 @@ class Mix:
         count: bool = True,
         replacement: bool = True,
         stratified: bool = False,
+        num_threads: int = 1,
     ) -> MixedBatch:
         """Draws from each table as its `sample` does, one table after the other.
 
         Args:
             timeout_s: seconds to wait for the rate limiters of all tables together.
-            pad_to, columns, time_major, count, replacement, stratified: as in `TableHandle.sample`, of each table on
-                its own. Without `pad_to` all are padded to the longest item of any of the tables.
+            pad_to, columns, time_major, count, replacement, stratified, num_threads: as in `TableHandle.sample`, of
+                each table on its own. Without `pad_to` all are padded to the longest item of any of the tables.
             out: as there, for all B items; not with `time_major`.
 
         Returns:
@@ -108,7 +109,7 @@ class Mix:
             arrays = layout.new_arrays(self.batch_size, [_longest(table) for table in self._tables])
         parts = Parts(self, layout)
         options = {"pad_to": pad_to, "columns": columns, "time_major": time_major, "count": count}
-        options |= {"replacement": replacement, "stratified": stratified}
+        options |= {"replacement": replacement, "stratified": stratified, "num_threads": num_threads}
         for source, (table, n) in enumerate(zip(self._tables, self._counts, strict=True)):
             slices = None if arrays is None else self._slices(layout.first, arrays, source)
             try:
@@ -227,7 +228,7 @@ class Mix:
             raise ValueError("mix: a column is in the heap of one table and plain in another's; leave out= away")
         arrays = arrangement.arrays(out)
         for output, array in zip(arrangement.outputs, arrays, strict=True):
-            if output.spec.in_heap:
+            if output.spec.is_coded:
                 continue
             if not isinstance(array, np.ndarray) or array.ndim == 0 or len(array) != self.batch_size:
                 got = list(array.shape) if isinstance(array, np.ndarray) else type(array).__name__

@@ -76,7 +76,7 @@ class Layout:
         ]
         # Whether every table has each of them in the heap, or none has.
         kinds = [
-            {outputs[order[o]].spec.in_heap for outputs, order in zip(own, self.orders, strict=True)}
+            {outputs[order[o]].spec.is_coded for outputs, order in zip(own, self.orders, strict=True)}
             for o in range(len(self.outputs))
         ]
         self.is_alike = all(len(kind) == 1 for kind in kinds)
@@ -99,7 +99,7 @@ class Layout:
         """
         arrays: list[NDArray[Any] | None] = []
         for output, numbers in zip(self.outputs, self._numbers, strict=True):
-            if output.spec.in_heap:
+            if output.spec.is_coded:
                 arrays.append(None)
                 continue
             axes = [num_items]

@@ -150,6 +150,8 @@ class Sampler:
         else:
             self._ahead.end()
             self._ahead.join()
+        for handle in self._source.handles:
+            handle._end_threads()
 
     def __enter__(self) -> Sampler:
         return self

@@ -206,7 +206,8 @@ class Arrangement:
     def arrays(self, out: Any) -> list[Any]:
         """Returns the arrays of `out`, one an output shown. The core looks at each; `explain` says what is wrong.
 
-        Columns in the heap or per item have none: they come in new arrays.
+        Columns in the heap or per item have none: they come in new arrays. One that is no more than compressed may have
+        one.
 
         Raises:
             SignatureMismatch: it is built otherwise than the batch's data, or has an array for such a column.
@@ -217,7 +218,7 @@ class Arrangement:
         arrays: list[Any] = []
         self._collect(self._root, out, "", arrays)
         for number, array in zip(self._numbers, arrays, strict=True):
-            if array is not None and self._leaf(number).spec.in_heap:
+            if array is not None and self._leaf(number).spec.is_coded:
                 raise SignatureMismatch(
                     f"{self._at(number)} is {type(array).__name__}; expected None: the column is {self._leaf(number)}, "
                     "whose values come in new arrays"
@@ -257,12 +258,12 @@ class Arrangement:
         """Raises for the first array that the core did not take."""
         taken: list[tuple[int, NDArray[Any]]] = []
         for number, array in zip(self._numbers, arrays, strict=True):
-            if self._leaf(number).spec.in_heap:
+            spec = self._leaf(number).spec
+            if spec.is_coded or (spec.is_packed and array is None):
                 continue
             expected = f"expected a writable C-contiguous array {self._shape_text(number, n)}"
             if not isinstance(array, np.ndarray):
                 raise TypeError(f"{self._at(number)} is {type(array).__name__}; {expected}; a tensor has .numpy()")
-            spec = self._leaf(number).spec
             if array.dtype != spec.dtype or not self._has_shape(number, array, n):
                 raise ValueError(f"{self._at(number)} is {array.dtype} {list(array.shape)}; {expected}")
             if not array.flags.c_contiguous:

@@ -14,6 +14,7 @@ from shmreplay.clients.batch import Batch, NativeBatch
 from shmreplay.clients.blocking import explain_looks, explain_samples
 from shmreplay.clients.client import check_timeout
 from shmreplay.clients.decoding import Ragged, check_ragged
+from shmreplay.clients.gather_threads import MAX_THREADS
 from shmreplay.clients.handle import LOOK, raise_with
 from shmreplay.clients.randomness import Randomness
 from shmreplay.clients.sampling import Arrangement, Columns, PadTo
@@ -43,12 +44,14 @@ class ShardReads:
         replacement: bool,
         stratified: bool,
         ragged: Ragged,
+        num_threads: int,
     ) -> Batch:
         """See `ShardedTable.sample`."""
         check_ragged(self._where, ragged, self._shards[0]._sig)
         n = check_count(self._where, "n", n)
         enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
         self._check_draws(replacement, stratified)
+        num_threads = check_count(self._where, "num_threads", num_threads, MAX_THREADS)
         deadline = Deadline(check_timeout(timeout_s))
         call, counts = "sample" if count else LOOK, bool(count)
         arrangement, arrays = None, None
@@ -57,10 +60,13 @@ class ShardReads:
             arrays = None if out is None else arrangement.arrays(out)
         layout = None if arrangement is None else arrangement.layout
         while True:
-            batch = _core.ShardBatch(self._natives(), n, layout, arrays, deadline.remaining_s())
+            natives = self._natives()
+            for shard in self._shards if num_threads > 1 else ():
+                shard._own_threads()
+            batch = _core.ShardBatch(natives, n, layout, arrays, deadline.remaining_s())
             if arrangement is not None and not batch.arrays_are_right:
                 arrangement.explain(arrays or [], n)
-            status, raised = self._fill(batch, enough, counts)
+            status, raised = self._fill(batch, enough, counts, num_threads)
             done = None if batch.done == 0 else self._made(batch, bool(time_major), ragged)
             if raised is not None:
                 raise_with(raised, batch=done)
@@ -85,11 +91,13 @@ class ShardReads:
             shard._control()
         return [shard._native for shard in self._shards]
 
-    def _fill(self, batch: _core.ShardBatch, enough: int, counts: bool) -> tuple[int, BaseException | None]:
+    def _fill(
+        self, batch: _core.ShardBatch, enough: int, counts: bool, num_threads: int
+    ) -> tuple[int, BaseException | None]:
         """Draws round by round until the batch is full, or has enough and no shard admits more: 0, or what ended it."""
         while batch.open > 0:
             before = batch.done
-            status, raised = batch.draw(self._random.uniforms(2 * batch.open), counts)
+            status, raised = batch.draw(self._random.uniforms(2 * batch.open), counts, num_threads)
             if status == 0 and batch.done == before:
                 if before > 0 and enough <= before:
                     break

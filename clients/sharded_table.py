@@ -131,6 +131,7 @@ class ShardedTable:
         replacement: bool = True,
         stratified: bool = False,
         ragged: Ragged = "pad",
+        num_threads: int = 1,
     ) -> Batch:
         """As `TableHandle.sample`, from all shards: each draw picks a shard by its total, then an item in it.
 
@@ -143,7 +144,18 @@ class ShardedTable:
             SignatureMismatch: also if shards hold items of different structures, made by hand.
         """
         return self._reads.sample(
-            n, timeout_s, at_least, pad_to, columns, out, time_major, count, replacement, stratified, ragged
+            n,
+            timeout_s,
+            at_least,
+            pad_to,
+            columns,
+            out,
+            time_major,
+            count,
+            replacement,
+            stratified,
+            ragged,
+            num_threads,
         )
 
     def sampler(

@@ -160,4 +160,4 @@ class StepConversion:
 
 
 def _in_rows(leaf: Leaf) -> bool:
-    return leaf.spec.in_heap and not leaf.spec.is_per_item
+    return leaf.spec.is_coded and not leaf.spec.is_per_item

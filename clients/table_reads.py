@@ -12,6 +12,7 @@ from shmreplay import _core
 from shmreplay.clients.arrays import check_count, key_array
 from shmreplay.clients.batch import Batch, NativeBatch
 from shmreplay.clients.decoding import Ragged, check_ragged
+from shmreplay.clients.gather_threads import MAX_THREADS
 from shmreplay.clients.handle import LOOK, Handle, raise_with
 from shmreplay.clients.sampler import Sampler, table_sampler
 from shmreplay.clients.sampling import Arrangement, Columns, PadTo, check_draws, spread, too_few_items
@@ -34,6 +35,7 @@ class TableReads(Handle):
         replacement: bool = True,
         stratified: bool = False,
         ragged: Ragged = "pad",
+        num_threads: int = 1,
     ) -> Batch:
         """Draws n items by the table's sampler, with replacement where it is random.
 
@@ -57,6 +59,8 @@ class TableReads(Handle):
             stratified: draws item i from the i-th of n equal parts of the total weight (Uniform and Prioritized).
             ragged: what rows of variable shape become: "pad", padded with 0 to the longest in the batch, or "concat",
                 one array of all rows of the batch one behind the other; `Batch.sizes` says how many each has.
+            num_threads: how many threads copy the rows of a batch of 1 MiB and more, the caller's among them, 1 to 64.
+                The first such call starts them; they end with the client. Values in the heap the caller copies alone.
 
         Returns:
             Up to n items, in the order drawn. `.data` has the table's structure with an array a column:
@@ -70,17 +74,18 @@ class TableReads(Handle):
                 KeyboardInterrupt among it, carries them too.
             MemoryError: there is none for the next item's values, which then stays in the table; or for decoding what
                 was drawn: then the error's `.batch` is decoded when its `.data` is read, once there is memory.
-            ValueError: n or at_least is out of range; the table's longest item has more rows than `pad_to` or `out`; an
-                array of `out` has another dtype or shape, is read-only or not contiguous, or shares another's memory;
-                without replacement, there are fewer items of positive priority, where any is positive; `ragged` is
-                unknown, or a column's rows can not be joined.
+            ValueError: n, at_least or num_threads is out of range; the table's longest item has more rows than `pad_to`
+                or `out`; an array of `out` has another dtype or shape, is read-only or not contiguous, or shares
+                another's memory; without replacement, there are fewer items of positive priority, where any is
+                positive; `ragged` is unknown, or a column's rows can not be joined.
             SignatureMismatch: `columns`, `pad_to` or `out` name what the items do not have; `out` lacks an output.
-            TypeError: n is no integer, or an option is of another type.
+            TypeError: n or num_threads is no integer, or an option is of another type.
         """
         check_ragged(self._where, ragged, self._sig)
         n = check_count(self._where, "n", n)
         enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
         check_draws(self._where, self._spec.sampler, replacement, stratified)
+        num_threads = check_count(self._where, "num_threads", num_threads, MAX_THREADS)
         call = "sample" if count else LOOK
         arrangement, arrays, left = None, None, timeout_s
         if columns is not None or pad_to is not None or out is not None or time_major:
@@ -93,8 +98,10 @@ class TableReads(Handle):
             self._check_open()
             uniforms = self._random.uniforms(n)
             uniforms = spread(uniforms) if stratified else uniforms
+            if num_threads > 1:
+                self._own_threads()
             status, done, parts, smallest, raised, available = self._native.sample(
-                n, enough, bool(count), not replacement, uniforms, left, layout, arrays
+                n, enough, bool(count), not replacement, uniforms, left, layout, arrays, num_threads
             )
             batch = None
             if parts is not None:

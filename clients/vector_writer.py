@@ -256,7 +256,7 @@ class VectorWriter(StreamHandle):
 
     def _without_others(self, steps: Any, rows: Rows) -> Any:
         """The same with nothing in the lists of rows that the mask leaves out, which may have anything there."""
-        if len(rows.numbers) == rows.num or not self._sig.needs_decoding:
+        if len(rows.numbers) == rows.num or not self._sig.has_heap:
             return steps
         parts, chosen = self._sig.parts(steps), set(rows.numbers.tolist())
         for i, leaf in enumerate(self._sig.leaves):

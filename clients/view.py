@@ -30,7 +30,7 @@ class NativeItem(NamedTuple):
     names: bytes
     squeezed: Sequence[bool]
     columns: Sequence[int]
-    data: Sequence[Any]  # of columns in the heap their bytes and sizes, of those that are per item None
+    data: Sequence[Any]  # of columns of a codec their bytes and sizes, of those that are per item None
     is_view: Sequence[bool]
     masks: Sequence[NDArray[np.bool_] | None]
     key: int
@@ -41,6 +41,7 @@ class NativeItem(NamedTuple):
     step: int
     age: int
     values: Bytes | None = None  # what it brought
+    damage: tuple[int, int, int] | None = None  # as `NativeBatch.damage`
 
     def copied(self) -> NativeItem:
         """The same, without memory of the arena."""

@@ -45,7 +45,7 @@ ArenaSpec arena_spec(nb::dict d) {
   ArenaSpec s;
   const nb::object columns = d["columns"], tables = d["tables"];
   for (nb::handle c : columns) {
-    s.columns.push_back({nb::cast<uint32_t>(c[0]), nb::cast<uint32_t>(c[1])});
+    s.columns.push_back({nb::cast<uint32_t>(c[0]), nb::cast<uint32_t>(c[1]), nb::cast<uint32_t>(c[2])});
   }
   s.chunk_steps = nb::cast<uint32_t>(d["chunk_steps"]);
   s.num_chunks = nb::cast<uint32_t>(d["num_chunks"]);
@@ -69,6 +69,26 @@ nb::dict plan(nb::dict native) {
   d["heap_bytes"] = uint64_t{p.geometry.num_blocks} * p.geometry.block_bytes;
   d["item_index_bytes"] = (p.offsets.end - p.offsets.items) / p.geometry.total_items;
   return d;
+}
+
+// Stored bytes of packed rows, uint8 [n, row_bytes] contiguous, that one stream writes one behind the other.
+uint64_t packed_bytes(nb::handle rows) {
+  auto* array = reinterpret_cast<PyArrayObject*>(rows.ptr());
+  if (!PyArray_Check(rows.ptr()) || PyArray_TYPE(array) != NPY_UINT8 || PyArray_NDIM(array) != 2 || !PyArray_IS_C_CONTIGUOUS(array)) {
+    throw nb::type_error("rows: expected a contiguous uint8 array of two axes");
+  }
+  const auto row_bytes = static_cast<size_t>(PyArray_DIM(array, 1));
+  if (row_bytes == 0 || row_bytes >= 1u << 31) throw nb::value_error("rows: expected 1 to 2^31 - 1 bytes each");
+  RowPacker packer(static_cast<uint32_t>(row_bytes));
+  std::vector<char> bytes;
+  uint64_t total = 0;
+  for (npy_intp i = 0; i < PyArray_DIM(array, 0); ++i) {
+    std::memcpy(packer.staged(), static_cast<const char*>(PyArray_DATA(array)) + static_cast<size_t>(i) * row_bytes, row_bytes);
+    bytes.clear();
+    packer.pack(static_cast<uint32_t>(i), bytes);
+    total += bytes.size();
+  }
+  return total;
 }
 
 nb::dict header(int index_fd) {
@@ -118,6 +138,7 @@ NB_MODULE(_core, m) {
 
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
   m.attr("MAX_PRIORITY") = kMaxPriority;
+  m.attr("MAX_GATHER_THREADS") = GatherThreads::kMost;
   m.attr("HUGE_PAGE_BYTES") = kHugePageBytes;
   m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;
   m.attr("FIRST_REPORT_S") = kFirstReportS;
@@ -159,6 +180,7 @@ NB_MODULE(_core, m) {
     const GilRelease release;
     Arena::format(index_fd, data_fd, spec, instance, name, published);
   }, "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "published"_a = true, "Lays out an empty arena in two segments of the planned sizes.");
+  m.def("packed_bytes", &packed_bytes, "rows"_a, "Stored bytes of rows of a packed column, uint8 [n, row_bytes], one behind the other.");
   m.def("inspect_header", &header, "index_fd"_a, "What the header of an index segment says; never raises for a damaged one.");
   m.def("take_huge_pages", &take_huge_pages, nb::call_guard<GilRelease>(), "fd"_a, "offset"_a, "num_bytes"_a,
         "Has the empty part of a file allocated as huge pages. 0, or the errno with which the kernel stopped.");
@@ -231,7 +253,8 @@ NB_MODULE(_core, m) {
            "counted"_a, "timeout_s"_a.none())
       .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
       .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "distinct"_a, "uniforms"_a,
-           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none())
+           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none(), "num_threads"_a = 1)
+      .def("end_threads", &TableHandle::end_threads)
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
@@ -255,7 +278,7 @@ NB_MODULE(_core, m) {
   nb::class_<ShardBatch>(m, "ShardBatch", "A batch drawn from several tables as from one.")
       .def(nb::init<nb::list, uint32_t, const BatchLayout*, nb::handle, nb::handle>(), "tables"_a, "n"_a, "layout"_a.none(),
            "out"_a.none(), "timeout_s"_a.none(), nb::keep_alive<1, 4>())
-      .def("draw", &ShardBatch::draw, "uniforms"_a, "count"_a)
+      .def("draw", &ShardBatch::draw, "uniforms"_a, "count"_a, "num_threads"_a)
       .def("wait", &ShardBatch::wait, "count"_a)
       .def("get", &ShardBatch::get, "shard"_a, "keys"_a)
       .def("release", &ShardBatch::release)

@@ -9,6 +9,8 @@ LAYOUT_VERSION: int = 6
 
 MAX_PRIORITY: float = 1e+280
 
+MAX_GATHER_THREADS: int = 64
+
 HUGE_PAGE_BYTES: int = 2097152
 
 VIEW_CHUNKS: int = 832
@@ -75,6 +77,11 @@ def plan_arena(native: dict[Any, Any]) -> dict[Any, Any]:
 
 def format_arena(index_fd: int, data_fd: int, native: dict[Any, Any], instance: str, name: str, published: bool = True) -> None:
     """Lays out an empty arena in two segments of the planned sizes."""
+
+def packed_bytes(rows: object) -> int:
+    """
+    Stored bytes of rows of a packed column, uint8 [n, row_bytes], one behind the other.
+    """
 
 def inspect_header(index_fd: int) -> dict[Any, Any]:
     """
@@ -228,7 +235,9 @@ class Table:
 
     def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
 
-    def sample(self, n: int, at_least: int, count: bool, distinct: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None) -> tuple[Any, ...]: ...
+    def sample(self, n: int, at_least: int, count: bool, distinct: bool, uniforms: object, timeout_s: object | None, layout: BatchLayout | None, out: object | None, num_threads: int = 1) -> tuple[Any, ...]: ...
+
+    def end_threads(self) -> None: ...
 
     def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
 
@@ -273,7 +282,7 @@ class ShardBatch:
 
     def __init__(self, tables: list[Any], n: int, layout: BatchLayout | None, out: object | None, timeout_s: object | None) -> None: ...
 
-    def draw(self, uniforms: object, count: bool) -> tuple[Any, ...]: ...
+    def draw(self, uniforms: object, count: bool, num_threads: int) -> tuple[Any, ...]: ...
 
     def wait(self, count: bool) -> tuple[Any, ...]: ...
 

@@ -27,7 +27,9 @@ import numpy.typing as npt
 
 from shmreplay.errors import DamagedCheckpoint
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# Before 2 every compressed row stood by itself, which is one of the ways that it may be stored now.
+READABLE_VERSIONS = (1, 2)
 MAGIC = b"SHMRCKPT"
 SLICE_BYTES = 4 * 2**20  # of a section of records at most
 MAX_PLAIN_BYTES = 64 * 2**20  # of a section of msgpack
@@ -145,9 +147,10 @@ class CheckpointReader:
             raise self.damaged("it is no checkpoint of shmreplay")
         if crc != zlib.crc32(_PREAMBLE.pack(magic, version, 0)):
             raise self.damaged("the checksum of its first bytes is wrong")
-        if version != FORMAT_VERSION:
+        if version not in READABLE_VERSIONS:
+            readable = " and ".join(map(str, READABLE_VERSIONS))
             raise DamagedCheckpoint(
-                f"checkpoint {self.path} has format {version}, this shmreplay reads {FORMAT_VERSION}; "
+                f"checkpoint {self.path} has format {version}, this shmreplay reads {readable}; "
                 "read it with the version that wrote it"
             )
 

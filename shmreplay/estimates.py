@@ -6,12 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shmreplay import _core
 from shmreplay.heap_plan import HeapPlan
 from shmreplay.host_memory import show_bytes
 from shmreplay.index_terms import IndexTerm, index_terms
 from shmreplay.page_policy import whole_huge_bytes
 from shmreplay.plan import ArenaSpec, TableTerm, ceil_div, plan
+from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table
 
 
@@ -108,6 +112,27 @@ def estimate(tables: Sequence[Table]) -> Estimate:
         ValueError: as `plan`.
     """
     return estimate_of(plan(tables), _core.plan_arena)
+
+
+def mean_stored_bytes(spec: ArraySpec, rows: NDArray[Any]) -> int:
+    """Returns the stored bytes of a compressed column's row, on average over rows that follow each other in a stream:
+    what the column's `mean_bytes` may say.
+
+    Args:
+        spec: a column that is compressed and has one shape, nothing else.
+        rows: `[n, *shape]` of its dtype, n > 0.
+
+    Raises:
+        ValueError: it is another column, or these are no rows of it.
+    """
+    if not spec.is_packed:
+        raise ValueError(f"mean_stored_bytes: the column is {spec}; expected one with compression='lz4' and one shape")
+    if rows.dtype != spec.dtype or rows.shape[1:] != spec.shape or len(rows) == 0:
+        raise ValueError(
+            f"mean_stored_bytes: rows are {rows.dtype} {rows.shape}; expected {spec.dtype} (n, *{spec.shape})"
+        )
+    flat = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
+    return ceil_div(_core.packed_bytes(flat), len(rows))
 
 
 def estimate_of(spec: ArenaSpec, plan_arena: Callable[[dict[str, Any]], dict[str, int]]) -> Estimate:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shmreplay import conversion
-from shmreplay.codecs import SIZE, Bytes, DamagedBytes
+from shmreplay.codecs import SIZE, Array, Bytes, DamagedBytes
 from shmreplay.conversion import IS_NONE, Missing
 from shmreplay.errors import SignatureMismatch
 from shmreplay.leaves import Leaf
@@ -38,16 +38,34 @@ def stored_values(values: object, leaf: Leaf, where: str, count: int) -> list[By
     if isinstance(values, Missing) and leaf.spec.optional:
         return [None] * count
     if isinstance(values, (list, tuple)):
-        if len(values) != count:
-            raise SignatureMismatch(
-                f"{where}, column {leaf.path!r}: {len(values)} values for {count} steps; expected one a step"
-            )
+        _check_count(values, leaf, where, count)
         return [
             stored_value(IS_NONE if value is None else value, leaf, f"{where}, step {i} of the batch")
             for i, value in enumerate(values)
         ]
     array = conversion.column_array(values, leaf, where, count)
     return [_encoded(row, leaf, f"{where}, column {leaf.path!r}") for row in array]
+
+
+def stacked(values: Sequence[object], leaf: Leaf, where: str, count: int) -> Array:
+    """Returns the rows of a batch, given as a list of one a step, as an array `[count, *shape]`.
+
+    Raises:
+        SignatureMismatch: one does not fit, or there are not as many.
+    """
+    _check_count(values, leaf, where, count)
+    rows = np.empty((count, *leaf.spec.least_shape), leaf.spec.dtype)
+    for i, value in enumerate(values):
+        value = IS_NONE if value is None else value
+        rows[i] = conversion.column_array(value, leaf, f"{where}, step {i} of the batch", None)
+    return rows
+
+
+def _check_count(values: Sequence[object], leaf: Leaf, where: str, count: int) -> None:
+    if len(values) != count:
+        raise SignatureMismatch(
+            f"{where}, column {leaf.path!r}: {len(values)} values for {count} steps; expected one a step"
+        )
 
 
 def join_item_values(values: Sequence[Bytes | None]) -> Bytes:

@@ -50,6 +50,11 @@ class Leaf:
         return DESCRIPTOR_BYTES if self.spec.in_heap else self.spec.row_bytes
 
     @property
+    def packed_bytes(self) -> int:
+        """Bytes of a row that the core compresses; 0 of other columns."""
+        return self.spec.row_bytes if self.spec.is_packed else 0
+
+    @property
     def stride(self) -> int:
         """Bytes from one row of a chunk to the next. A mutable column has two copies and a version word."""
         if not self.spec.mutable:
@@ -58,7 +63,7 @@ class Leaf:
 
     @cached_property
     def codec(self) -> ArrayCodec | StepCodec:
-        """Makes bytes of the values of a column in the heap, and values of bytes."""
+        """Makes bytes of the values of a column in the heap, and values of bytes; not of a packed one's rows."""
         return StepCodec() if self.is_whole_step else ArrayCodec(self.spec)
 
     def __str__(self) -> str:

@@ -99,7 +99,7 @@ class ArenaSpec:
     def native(self) -> dict[str, Any]:
         """Returns what the native code lays the segments out by."""
         return {
-            "columns": [(leaf.row_bytes, leaf.flags) for leaf in self.tables[0].sig.leaves],
+            "columns": [(leaf.row_bytes, leaf.flags, leaf.packed_bytes) for leaf in self.tables[0].sig.leaves],
             "num_blocks": self.heap.num_blocks,
             "block_bytes": self.heap.block_bytes,
             "chunk_steps": self.chunk_steps,

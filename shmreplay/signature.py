@@ -100,6 +100,11 @@ class Signature:
 
     @cached_property
     def needs_decoding(self) -> bool:
+        """Whether it has columns whose values are stored as bytes that a codec of Python's makes."""
+        return any(leaf.spec.is_coded for leaf in self.leaves)
+
+    @cached_property
+    def has_heap(self) -> bool:
         """Whether it has columns whose values are stored in the heap."""
         return any(leaf.spec.in_heap for leaf in self.leaves)
 
@@ -186,7 +191,8 @@ class Signature:
         """Returns one C-contiguous array a column, of exactly its dtype and shape; it may share the caller's memory.
 
         For columns in the heap it is the bytes to store, uint8 `[num_bytes]`, or None for an optional one that is not
-        there; in a batch a list of these, one a step. For columns that are per item it is None.
+        there; in a batch a list of these, one a step. Rows that the core compresses are arrays like others. For columns
+        that are per item it is None.
 
         This is the slow path that explains. Taken are numpy arrays and scalars, whatever `__array__` makes one (tensors
         in host memory), all within the column's `cast` rule; for scalar columns also Python numbers in the dtype's
@@ -228,7 +234,9 @@ class Signature:
         return arrays
 
     def _column(self, value: object, leaf: Leaf, batch: int | None) -> Any:
-        if not leaf.spec.in_heap:
+        if not leaf.spec.is_coded:
+            if leaf.spec.is_packed and batch is not None and isinstance(value, (list, tuple)):
+                return heap_values.stacked(value, leaf, self._where, batch)
             return conversion.column_array(value, leaf, self._where, batch)
         if batch is None:
             return heap_values.stored_value(value, leaf, self._where)

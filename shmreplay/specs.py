@@ -16,6 +16,7 @@ from shmreplay.checks import check_choice, check_int, wire_field
 CASTS = ("safe", "same_kind", "no")
 COMPRESSIONS = (None, "lz4")
 _MAX_ROW_BYTES = 2**32
+_MAX_PACKED_BYTES = 2**31
 _PLANNED_SIZE = 16  # what an axis of any size counts as where memory is planned
 _WHERE = "ArraySpec"
 
@@ -124,6 +125,17 @@ class ArraySpec:
     def in_heap(self) -> bool:
         """Whether the values are stored in the heap, not in the rows."""
         return any(is_set for _, is_set in self._heap_options())
+
+    @cached_property
+    def is_packed(self) -> bool:
+        """Whether the core compresses its rows: they are in the heap, and go in and come out as arrays all the same."""
+        is_alone = None not in self.shape and not self.optional and not self.is_per_item
+        return self.compression is not None and is_alone and 0 < self.row_bytes < _MAX_PACKED_BYTES
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether its values are stored in the heap as bytes that a codec of Python's makes."""
+        return self.in_heap and not self.is_packed
 
     @property
     def is_per_item(self) -> bool:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import lz4.block
 import numpy as np
 
 import shmreplay as sr
@@ -20,6 +19,7 @@ from bench.scenes import Run
 from bench.size import Size
 from bench.workload import Workload
 from shmreplay.clients.table import TableHandle
+from shmreplay.estimates import mean_stored_bytes
 
 ITEMS = 1000
 NUM_STEPS = 400  # different ones that the writer goes round
@@ -46,8 +46,8 @@ def table(items: int, kind: str, compression: str | None) -> sr.Table:
     """Its heap is planned by what such frames take, and its steps by what overlapping sequences share."""
     mean = None
     if compression is not None:
-        frames = KINDS[kind](100, np.random.default_rng(13))
-        mean = int(np.mean([min(len(lz4.block.compress(frame, store_size=False)), frame.size) for frame in frames])) + 1
+        spec = sr.ArraySpec((SIDE, SIDE), "uint8", compression=compression)
+        mean = mean_stored_bytes(spec, KINDS[kind](100, np.random.default_rng(13)))
     signature = {name: sr.ArraySpec(shape, dtype) for name, (shape, dtype) in COLUMNS.items()}
     signature["observation"] = sr.ArraySpec((SIDE, SIDE), "uint8", compression=compression, mean_bytes=mean)
     options: dict[str, Any] = {"max_streams": 1, "max_sessions": 8, "capacity_steps": items * PERIOD + LENGTH}

@@ -49,7 +49,7 @@ class BatchLayout {
 // was said to be.
 class GivenArrays {
  public:
-  // `arrays`: a list with one for each output of the layout, or None. Opaque columns have None in it.
+  // `arrays`: a list with one for each output of the layout, or None. Opaque columns have None in it, packed ones may.
   GivenArrays(const StepPlan& plan, const BatchLayout* layout, nb::handle arrays, uint32_t n) {
     if (layout == nullptr || arrays.is_none()) return;
     most_rows_ = layout->most_rows();
@@ -82,7 +82,8 @@ class GivenArrays {
 
  private:
   static bool fits(const StepPlan& plan, const BatchLayout& layout, const BatchLayout::Output& out, PyObject* given, uint32_t n) {
-    if (plan.columns().at(out.column).is_opaque) return given == Py_None;
+    const PlanColumn& column = plan.columns().at(out.column);
+    if (column.is_opaque || (column.is_packed && given == Py_None)) return given == Py_None;
     if (!StepPlan::is_exact(plan.columns().at(out.column), given, out.squeezed ? 1 : 2)) return false;
     auto* array = reinterpret_cast<PyArrayObject*>(given);
     const bool steps_first = layout.time_major() && !out.squeezed;

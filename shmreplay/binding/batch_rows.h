@@ -25,15 +25,22 @@ class StepList {
 
   size_t size() const noexcept { return size_; }
 
-  // Writes rows from .. from + k - 1 to the writer's next k rows. Without the GIL.
+  const char* row(uint32_t c, size_t i) const {
+    const Column& column = columns_[c];
+    return column.data.empty() ? column.numbers.data() + i * column.row_bytes : column.data[i];
+  }
+
+  // Writes what is plain of rows from .. from + k - 1 to the writer's next k rows. Without the GIL.
   void write(StreamWriter& writer, size_t from, uint32_t k) const {
     for (uint32_t c = 0; c < columns_.size(); ++c) {
+      if (writer.packs(c)) continue;
       const Column& column = columns_[c];
       if (column.data.empty()) {
         writer.write_rows(c, column.numbers.data() + from * column.row_bytes, k);
         continue;
       }
-      for (uint32_t i = 0; i < k; ++i) std::memcpy(writer.cell_ahead(c, i), column.data[from + i], column.row_bytes);
+      const bool past_caches = writer.arena().exceeds_caches();
+      for (uint32_t i = 0; i < k; ++i) copy_to_ring(writer.cell_ahead(c, i), column.data[from + i], column.row_bytes, past_caches);
     }
   }
 
@@ -90,12 +97,18 @@ class BatchRows {
   // By column; none if the steps are separate.
   const std::vector<PyArrayObject*>& arrays() const noexcept { return arrays_; }
 
-  // Writes what is plain of rows from .. from + k - 1 to the writer's next k rows. Without the GIL.
+  // A row of a column that is not opaque. Without the GIL, as write().
+  const char* row(uint32_t c, size_t i) const {
+    if (separate_) return separate_->row(c, i);
+    return static_cast<const char*>(PyArray_DATA(arrays_[c])) + i * plan_.columns()[c].row_bytes;
+  }
+
+  // Writes what is plain of rows from .. from + k - 1 to the writer's next k rows.
   void write(StreamWriter& writer, size_t from, uint32_t k) const {
     if (separate_) return separate_->write(writer, from, k);
     for (uint32_t c = 0; c < arrays_.size(); ++c) {
       const PlanColumn& column = plan_.columns()[c];
-      if (!column.is_opaque) writer.write_rows(c, static_cast<const char*>(PyArray_DATA(arrays_[c])) + from * column.row_bytes, k);
+      if (!column.is_opaque && !column.is_packed) writer.write_rows(c, static_cast<const char*>(PyArray_DATA(arrays_[c])) + from * column.row_bytes, k);
     }
   }
 

@@ -23,20 +23,27 @@ inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::h
     PyArrayObject* array = columns[c];
     const PlanColumn& plan = context->plan->columns()[c];
     if (array == nullptr && plan.flags != kPerItemColumn) raise_error("InternalError", "extend: a column is absent; please report");
-    rows.columns.push_back(plan.is_opaque ? nullptr : static_cast<const char*>(PyArray_DATA(array)));
+    rows.columns.push_back(plan.is_opaque || plan.is_packed ? nullptr : static_cast<const char*>(PyArray_DATA(array)));
     if (plan.flags == kPerItemColumn) continue;
     const nb::handle list(reinterpret_cast<PyObject*>(array));
     rows.num_rows = static_cast<uint32_t>(plan.is_opaque ? nb::len(list) : static_cast<size_t>(PyArray_DIM(array, 0)));
     if (plan.is_opaque) values[c] = ValueList(*context->arena, list, rows.num_rows, context->column_name(c));
   }
   RowValues of_rows;
-  of_rows.blocks = [&values](uint32_t row) { return blocks_of_row(values, row); };
+  of_rows.blocks = [&](StreamWriter& stream, uint32_t row) {
+    stream.begin_packing();
+    for (uint32_t c = 0; c < columns.size(); ++c) {
+      if (stream.packs(c)) stream.pack(c, static_cast<const char*>(PyArray_DATA(columns[c])) + row * context->plan->columns()[c].row_bytes, 0);
+    }
+    return blocks_of_row(values, row) + stream.packed_blocks();
+  };
   of_rows.write = [&values](StreamWriter& stream, uint32_t row) {
+    stream.write_packed();
     for (uint32_t c = 0; c < values.size(); ++c) {
       if (!values[c].empty()) TableContext::write_value(stream, c, values[c].at(row));
     }
   };
-  if (context->plan->has_opaque()) rows.values = &of_rows;
+  if (context->plan->has_heap()) rows.values = &of_rows;
   std::vector<npy_bool> ends_of;
   if (!row_ends.is_none()) ends_of = copied<npy_bool>(row_ends, NPY_BOOL, "row_ends: expected a contiguous bool array of one axis");
   if (!ends_of.empty()) rows.ends = ends_of.data();

@@ -125,8 +125,9 @@ class NumpyBatch : public ShardSink {
   ItemValues* item_values() noexcept override { return values_ == nullptr ? nullptr : values_.get(); }
 
   // (names, squeezed flags, columns, data, lengths, masks or None, keys, priorities, probabilities, times_sampled, table_size,
-  // episodes, steps, ages, values); arrays of n, of which the first `done` count. Data of a heap column: (bytes, sizes), uint8
-  // and int64, -1 for no value; of a per-item column None, for what items brought is in `values`: (bytes, sizes [n]) or None.
+  // episodes, steps, ages, values, damage); arrays of n, of which the first `done` count. Data of a column of Python's codec: (bytes,
+  // sizes), uint8 and int64, -1 for no value; of a per-item column None, for what items brought is in `values`: (bytes, sizes [n]) or
+  // None. `damage`: (output, row, stored bytes) of a packed row that could not be made, or None.
   nb::tuple release() {
     nb::list columns, squeezed, data, lengths, masks;
     for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -137,7 +138,7 @@ class NumpyBatch : public ShardSink {
       masks.append(mask_array(o));
     }
     return nb::make_tuple(nb::bytes(names_.data(), names_.size()), squeezed, columns, data, lengths, masks, keys_, priorities_,
-                          probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_, take_values());
+                          probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_, take_values(), damage());
   }
 
  private:
@@ -160,6 +161,14 @@ class NumpyBatch : public ShardSink {
       for (const TableRecord* r : records_) longest[o] = std::max(longest[o], std::min(r->longest[o].get(), kMaxRows));
     }
     return longest;
+  }
+
+  nb::object damage() const {
+    for (size_t o = 0; o < packed_.size(); ++o) {
+      if (packed_[o] == nullptr || !packed_[o]->damage().is_there) continue;
+      return nb::make_tuple(o, packed_[o]->damage().row, packed_[o]->damage().num_bytes);
+    }
+    return nb::none();
   }
 
   // Missing rows are rare: masks are made by the first item that has one. The array takes their memory over: what was drawn must
@@ -249,11 +258,13 @@ class NumpyBatch : public ShardSink {
     lengths_.push_back(new_array(NPY_INT32, n_));
     const bool squeezed = (structure.outputs[o].flags & kSqueezed) != 0;
     const PlanColumn& plan = plan_.columns()[column];
-    bytes_.push_back(plan.flags == kHeapColumn ? std::make_unique<ByteBuffer>() : nullptr);
-    OutputBuffer out{o, column, rows, static_cast<uint32_t>(plan.flags == kHeapColumn ? sizeof(int64_t) : plan.row_bytes), squeezed,
+    const bool is_coded = plan.flags == kHeapColumn && !plan.is_packed;
+    bytes_.push_back(is_coded ? std::make_unique<ByteBuffer>() : nullptr);
+    packed_.push_back(plan.is_packed ? std::make_unique<PackedReader>(static_cast<uint32_t>(plan.row_bytes)) : nullptr);
+    OutputBuffer out{o, column, rows, static_cast<uint32_t>(is_coded ? sizeof(int64_t) : plan.row_bytes), squeezed,
                      nullptr, masks_.back().get(), n_, array_data<int32_t>(lengths_.back()),
-                     layout_ != nullptr && layout_->time_major() && !squeezed, plan.flags, bytes_.back().get()};
-    const bool is_given = given_ != nullptr && !given_->empty() && !plan.is_opaque;
+                     layout_ != nullptr && layout_->time_major() && !squeezed, plan.flags, bytes_.back().get(), packed_.back().get()};
+    const bool is_given = given_ != nullptr && !given_->empty() && !(*given_)[data_.size()].is_none();
     data_.push_back(is_given ? (*given_)[data_.size()] : make_data(out));
     if (plan.flags != kPerItemColumn) out.data = array_data<char>(data_.back());
     outputs_.push_back(out);
@@ -307,7 +318,8 @@ class NumpyBatch : public ShardSink {
   std::string names_;
   std::vector<OutputBuffer> outputs_;
   std::vector<nb::object> data_, lengths_;
-  std::vector<std::unique_ptr<ByteBuffer>> bytes_;  // of heap columns
+  std::vector<std::unique_ptr<ByteBuffer>> bytes_;      // of columns of Python's codec
+  std::vector<std::unique_ptr<PackedReader>> packed_;   // of packed ones
   nb::object value_sizes_;
   std::unique_ptr<ItemValues> values_;              // where there are per-item columns
   std::vector<std::unique_ptr<std::vector<uint8_t>>> masks_;

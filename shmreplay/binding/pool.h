@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "gil.h"
 #include "status.h"
 
 namespace shmreplay {
@@ -38,6 +39,18 @@ class Pool {
     bool usable_ = true;
   };
 
+  // Things are not kept any more: those that are on loan go when they come back. With the GIL, which is released meanwhile.
+  void end() {
+    std::vector<std::unique_ptr<T>> things;
+    {
+      std::lock_guard lock(mutex_);
+      is_ended_ = true;
+      things.swap(things_);
+    }
+    const GilRelease release;
+    things.clear();
+  }
+
  private:
   std::unique_ptr<T> take() {
     std::lock_guard lock(mutex_);
@@ -48,11 +61,12 @@ class Pool {
   }
   void keep(std::unique_ptr<T> thing) {
     std::lock_guard lock(mutex_);
-    things_.push_back(std::move(thing));
+    if (!is_ended_) things_.push_back(std::move(thing));
   }
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<T>> things_;
+  bool is_ended_ = false;
 };
 
 }  // namespace shmreplay

@@ -29,8 +29,8 @@ class ShardBatch {
   uint32_t done() const { return draw_.done(); }
   uint32_t shard() const { return draw_.shard(); }
 
-  // One round: (status, exception of a signal handler or None). `uniforms` float64 [2 * open].
-  nb::tuple draw(nb::handle uniforms, bool count) {
+  // One round: (status, exception of a signal handler or None). `uniforms` float64 [2 * open]; `num_threads` gather a large batch.
+  nb::tuple draw(nb::handle uniforms, bool count, uint32_t num_threads) {
     if (!arrays_are_right()) raise_error("InternalError", "a batch into arrays that do not fit; please report");
     const double* u = double_array(uniforms, 2 * static_cast<npy_intp>(open()), "uniforms");
     std::vector<std::unique_ptr<Pool<SampleCall>::Loan>> loans;
@@ -41,7 +41,7 @@ class ShardBatch {
       calls.push_back(&**loans.back());
     }
     const std::vector<uint32_t>* most_rows = layout_ == nullptr ? nullptr : given_.empty() ? &layout_->most_rows() : &given_.most_rows();
-    const Status status = run([&](const Wait& wait) { return draw_.draw(calls, u, count, most_rows, wait, batch_); });
+    const Status status = run([&](const Wait& wait) { return draw_.draw(calls, u, count, most_rows, wait, batch_, num_threads); });
     for (auto& loan : loans) loan->keep_if_usable(status);
     return outcome(handle_signals(status));
   }

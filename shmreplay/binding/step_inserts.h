@@ -54,7 +54,7 @@ class StepInserts {
     const std::vector<double> p = priorities_of(priorities, n);
     const uint32_t bad = priorities.is_none() ? kAllGood : first_bad_priority(p.data(), static_cast<uint32_t>(n));
     if (bad != kAllGood) return nb::make_tuple(0, 0, nb::none(), nb::none(), static_cast<int64_t>(bad));
-    const BatchValues heap(*context_, rows.arrays(), values, static_cast<size_t>(n));
+    const BatchValues heap(*context_, rows, values);
     nb::object keys = new_array(NPY_INT64, n);
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
@@ -102,7 +102,7 @@ class StepInserts {
     }
     ValueBytes brought;
     uint64_t blocks = 0;
-    if (context_->plan->has_opaque()) {
+    if (context_->plan->has_heap()) {
       writer.give_up_rows();  // of a call that failed
       brought = value_bytes(values.ptr(), context_->values_name());
       blocks = blocks_for(arena(), brought, context_->values_name());

@@ -23,12 +23,13 @@ struct PlanColumn {
   std::vector<npy_intp> shape;
   bool is_opaque = false;    // of bytes that Python's codec makes: no dtype
   uint32_t flags = 0;        // ColumnFlag: the arena's, once bound to it
+  bool is_packed = false;    // in the heap, by the core's codec: read and written as a plain one; once bound
   bool past_caches = false;  // likewise: see Arena::exceeds_caches()
 };
 
 class StepPlan {
  public:
-  // `plan` as Signature.native_plan(); `columns`: (np.dtype, shape) each, None for heap and per-item columns; `canonical`:
+  // `plan` as Signature.native_plan(); `columns`: (np.dtype, shape) each, None for those of Python's codecs; `canonical`:
   // Signature.canonical. What has a None never goes the fast path.
   StepPlan(nb::handle plan, nb::sequence columns, nb::object canonical) : canonical_(std::move(canonical)) {
     for (nb::handle c : columns) {
@@ -40,9 +41,13 @@ class StepPlan {
 
   const std::vector<PlanColumn>& columns() const { return columns_; }
   bool has_opaque() const noexcept { return has_opaque_; }
-  void bind(size_t column, uint32_t flags, bool past_caches) {
+  bool has_heap() const noexcept { return has_opaque_ || has_packed_; }
+  bool has_packed() const noexcept { return has_packed_; }
+  void bind(size_t column, uint32_t flags, bool is_packed, bool past_caches) {
     columns_[column].flags = flags;
-    columns_[column].past_caches = past_caches;
+    columns_[column].is_packed = is_packed;
+    columns_[column].past_caches = past_caches && !is_packed;  // its cells are the writer's own, and are read at once
+    has_packed_ |= is_packed;
   }
   const nb::object& canonical() const { return canonical_; }
 
@@ -268,7 +273,7 @@ class StepPlan {
   }
 
   std::vector<PlanColumn> columns_;
-  bool has_opaque_ = false;
+  bool has_opaque_ = false, has_packed_ = false;
   Node root_;
   nb::object canonical_;
 };

@@ -32,7 +32,8 @@ struct TableContext {
 
   std::string column_name(size_t c) const { return "table '" + facts->name + "': column " + std::to_string(c); }
   std::string values_name() const { return "table '" + facts->name + "': the values of an item"; }
-  bool is_heap(size_t c) const { return plan->columns()[c].flags == kHeapColumn; }
+  // Whether its values are bytes that Python's codec made.
+  bool is_coded(size_t c) const { return plan->columns()[c].flags == kHeapColumn && !plan->columns()[c].is_packed; }
   // What a view draws with: a new one costs more than the draw. With the GIL.
   std::unique_ptr<SampleCall> take_view_call() {
     if (view_calls.empty()) return std::make_unique<SampleCall>(*arena);
@@ -79,7 +80,9 @@ struct TableContext {
   // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact. kOk, or why there
   // were no blocks for its values and `more`: then nothing was written. kInterrupted: the handler's exception is set.
   Status write_step(StreamWriter& writer, nb::handle step, int64_t deadline_ns, uint64_t more = 0) const {
-    if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.cell(column); })) return Status::kOk;
+    if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.cell(column); })) {
+      return plan->has_packed() ? write_packed(writer, deadline_ns, more) : Status::kOk;
+    }
     const nb::object list = outlive_interpreter([&] { return plan->canonical()(step); });
     return write_arrays(writer, list, true, deadline_ns, more);
   }
@@ -89,22 +92,25 @@ struct TableContext {
     const std::vector<PyArrayObject*> arrays = checked_arrays(list, 0);
     std::vector<ValueBytes> values;
     std::vector<nb::object> keep;  // the list may change while the GIL is released
-    if (plan->has_opaque()) {
+    if (plan->has_heap()) {
       values.resize(arrays.size());
+      writer.begin_packing();
       for (uint32_t c = 0; c < arrays.size(); ++c) {
         if (arrays[c] == nullptr || (!whole && writer.has(c))) continue;
         keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(arrays[c])));
-        if (!is_heap(c)) continue;
+        if (writer.packs(c)) writer.pack(c, static_cast<const char*>(PyArray_DATA(arrays[c])), 0);
+        if (!is_coded(c)) continue;
         values[c] = value_bytes(keep.back().ptr(), column_name(c));
         more += blocks_for(*arena, values[c], column_name(c));
       }
-      if (const Status s = secure_blocks(writer, more, deadline_ns); s != Status::kOk) return s;
+      if (const Status s = secure_blocks(writer, more + writer.packed_blocks(), deadline_ns); s != Status::kOk) return s;
+      writer.write_packed();
     }
     for (uint32_t c = 0; c < arrays.size(); ++c) {
       if (plan->columns()[c].flags == kPerItemColumn || (!whole && (arrays[c] == nullptr || writer.has(c)))) continue;
-      if (is_heap(c)) write_value(writer, c, values[c]);
-      else if (arrays[c] != nullptr) write_cell(writer, c, arrays[c], 0);
-      else raise_error("InternalError", column_name(c) + " of a whole step is missing; please report");
+      if (is_coded(c)) write_value(writer, c, values[c]);
+      else if (arrays[c] == nullptr) raise_error("InternalError", column_name(c) + " of a whole step is missing; please report");
+      else if (!writer.packs(c)) write_cell(writer, c, arrays[c], 0);
       if (!whole) writer.mark(c);
     }
     return Status::kOk;
@@ -124,6 +130,25 @@ struct TableContext {
   }
 
  private:
+  // What a step has put into the cells of packed columns, all of them. Nobody else knows of these: a long row needs no GIL.
+  Status write_packed(StreamWriter& writer, int64_t deadline_ns, uint64_t more) const {
+    writer.begin_packing();
+    for (uint32_t c = 0; c < plan->columns().size(); ++c) {
+      if (!writer.packs(c)) continue;
+      if (plan->columns()[c].row_bytes < kLongRow) {
+        writer.pack(c);
+      } else {
+        const GilRelease release;
+        writer.pack(c);
+      }
+    }
+    const Status s = secure_blocks(writer, writer.packed_blocks() + more, deadline_ns);
+    if (s == Status::kOk) writer.write_packed();
+    return s;
+  }
+
+  static constexpr size_t kLongRow = 32768;  // bytes: less takes about as long to compress as to give the GIL away and have it back
+
   template <class Go>
   Status in_two_goes(int64_t deadline_ns, Go go) const {
     const Status s = go(kTryOnly);

@@ -44,11 +44,14 @@ class TableHandle {
     }
     for (size_t c = 0; c < context_->plan->columns().size(); ++c) {
       const PlanColumn& column = context_->plan->columns()[c];
-      const uint32_t flags = arena().columns()[c].flags;
-      const bool same = column.is_opaque ? flags == kHeapColumn || flags == kPerItemColumn
+      const uint32_t flags = arena().columns()[c].flags, packed = arena().columns()[c].packed_bytes;
+      // A row without bytes is packed as little as it is anything else.
+      const bool is_packed = !column.is_opaque && flags == kHeapColumn;
+      const bool same = column.is_opaque ? (flags == kHeapColumn && packed == 0) || flags == kPerItemColumn
+                        : is_packed      ? column.row_bytes == packed && packed > 0
                                          : (flags & ~uint32_t{kMutableColumn}) == 0 && column.row_bytes == arena().columns()[c].row_bytes;
       if (!same) raise_error("LayoutMismatch", where() + ": column " + std::to_string(c) + " has rows of another kind or size in the arena");
-      context_->plan->bind(c, flags, arena().exceeds_caches());
+      context_->plan->bind(c, flags, is_packed, arena().exceeds_caches());
     }
     inserts_ = std::make_unique<StepInserts>(context_);
   }
@@ -90,16 +93,16 @@ class TableHandle {
 
   // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None, items that there
   // were to be drawn, of a distinct call); `uniforms` float64 [n]; `layout` or None; `out` a list of an array for each of its
-  // outputs, or None.
+  // outputs, or None; `num_threads` gather a large batch.
   nb::tuple sample(uint32_t n, uint32_t at_least, bool count, bool distinct, nb::handle uniforms, nb::handle timeout_s,
-                   const BatchLayout* layout, nb::handle out) {
+                   const BatchLayout* layout, nb::handle out, uint32_t num_threads) {
     auto* u = double_array(uniforms, n, "uniforms");
     const GivenArrays given(context_->bound_plan(), layout, out, n);
     if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none(), 0);
     NumpyBatch batch(context_->bound_plan(), n, layout, &given);
     const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr : given.empty() ? &layout->most_rows() : &given.most_rows();
     return read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct}, wait, batch);
+      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads}, wait, batch);
     });
   }
 
@@ -224,6 +227,9 @@ class TableHandle {
     context_->waits_ended.set();
     wake_sleepers(arena(), facts());
   }
+
+  // Joins the threads that gather batches; calls in flight join theirs at their end. Later calls start new ones.
+  void end_threads() { calls_.end(); }
 
   bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
   bool can_sample(uint64_t n) const { return can_sample_now(arena(), facts(), n); }

@@ -34,7 +34,7 @@ class VectorHandle {
     if (call.refused()) return call.answer(nb::none());
     const Arrays arrays = whole_arrays(steps, num_rows);
     call.run([&](VectorWriter::Progress& progress) {
-      const VectorWriter::Fill fill = context_->plan->has_opaque() ? filling(arrays) : filling_whole(arrays);
+      const VectorWriter::Fill fill = context_->plan->has_heap() ? filling(arrays) : filling_whole(arrays);
       return writer_.append(call.rows, fill, true, p, call.wait, progress);
     });
     return call.answer(call.keys_by_rule());
@@ -284,7 +284,7 @@ class VectorHandle {
     if (!context_->plan->has_opaque()) return a;
     a.values.resize(a.arrays.size());
     for (size_t c = 0; c < a.arrays.size(); ++c) {
-      if (!context_->is_heap(c) || a.arrays[c] == nullptr || a.is_no_value(c)) continue;
+      if (!context_->is_coded(c) || a.arrays[c] == nullptr || a.is_no_value(c)) continue;
       const nb::handle values(reinterpret_cast<PyObject*>(a.arrays[c]));
       a.values[c] = ValueList(*context_->arena, values, nb::len(values), context_->column_name(c));
     }
@@ -297,7 +297,7 @@ class VectorHandle {
     }
   }
 
-  // Of arrays of all columns, none of which is opaque.
+  // Of arrays of all columns, none of which is in the heap.
   VectorWriter::Fill filling_whole(const Arrays& columns) const {
     struct Cells { const char* data; size_t row_bytes; };
     std::vector<Cells> cells;
@@ -307,7 +307,7 @@ class VectorHandle {
     VectorWriter::Fill fill;
     fill.cells = [cells = std::move(cells)](StreamWriter& stream, uint32_t number) {
       for (uint32_t c = 0; c < cells.size(); ++c) {
-        std::memcpy(stream.cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes);
+        copy_to_ring(stream.cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes, stream.arena().exceeds_caches());
       }
       stream.mark_all();
     };
@@ -317,10 +317,11 @@ class VectorHandle {
   VectorWriter::Fill filling(const Arrays& columns) const {
     VectorWriter::Fill fill;
     fill.cells = [this, &columns](StreamWriter& stream, uint32_t number) {
+      if (context_->plan->has_packed()) stream.write_packed();
       for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
         if (columns.arrays[c] == nullptr || columns.is_no_value(c)) continue;
-        if (context_->is_heap(c)) TableContext::write_value(stream, c, columns.values[c].at(number));
-        else context_->write_cell(stream, c, columns.arrays[c], number);
+        if (context_->is_coded(c)) TableContext::write_value(stream, c, columns.values[c].at(number));
+        else if (!stream.packs(c)) context_->write_cell(stream, c, columns.arrays[c], number);
         stream.mark(c);
       }
       for (uint32_t c = 0; c < columns.values.size() && stream.row_is_open(); ++c) {
@@ -329,7 +330,15 @@ class VectorHandle {
         stream.mark(c);
       }
     };
-    if (!columns.values.empty()) fill.blocks = [&columns](uint32_t number) { return blocks_of_row(columns.values, number); };
+    if (!context_->plan->has_heap()) return fill;
+    fill.blocks = [this, &columns](StreamWriter& stream, uint32_t number) {
+      stream.begin_packing();
+      for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
+        if (columns.arrays[c] == nullptr || !stream.packs(c)) continue;
+        stream.pack(c, static_cast<const char*>(PyArray_DATA(columns.arrays[c])) + number * context_->plan->columns()[c].row_bytes, 0);
+      }
+      return blocks_of_row(columns.values, number) + stream.packed_blocks();
+    };
     return fill;
   }
 

@@ -17,9 +17,9 @@ class ViewHandle : public ViewSink {
   ViewHandle& operator=(const ViewHandle&) = delete;
 
   // (status, items, exception of a signal handler or None), once. An item: (names, squeezed, columns, data, is_view, masks or None,
-  // key, priority, probability, times_sampled, episode, step, age, values), the first ones with one entry an output. Where
+  // key, priority, probability, times_sampled, episode, step, age, values, damage), the first ones with one entry an output. Where
   // is_view is true, the data is the arena's memory, named until release(); else a copy, and all are copies unless the status is
-  // kOk. Data of heap and per-item columns, and `values`: as NumpyBatch has them, for one item.
+  // kOk. Data of columns of Python's codec and per-item ones, `values` and `damage`: as NumpyBatch has them, for one item.
   nb::tuple draw(uint32_t n, nb::handle uniforms, nb::handle timeout_s) {
     Arena& arena = *context_->arena;
     const double* u = double_array(uniforms, n, "uniforms");
@@ -76,7 +76,8 @@ class ViewHandle : public ViewSink {
     const size_t n = pattern.outputs.size();
     nb::list squeezed_list, columns, data, is_view, mask_list;
     std::vector<OutputBuffer> copies;
-    std::vector<ByteBuffer> bytes(n);  // of heap columns
+    std::vector<ByteBuffer> bytes(n);  // of columns of Python's codec
+    std::vector<std::unique_ptr<PackedReader>> packed(n);
     std::vector<std::vector<uint8_t>> masks(n);
     std::vector<int32_t> lengths(n);
     for (size_t o = 0; o < n; ++o) {
@@ -89,9 +90,10 @@ class ViewHandle : public ViewSink {
       const PlanColumn& plan = context_->plan->columns()[column];
       nb::object array = plan.flags == kPerItemColumn ? nb::none() : plan.is_opaque ? make_sizes(squeezed, rows) : make_array(column, squeezed, rows);
       if (!plan.is_opaque) PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array.ptr()), NPY_ARRAY_WRITEABLE);  // in place or not: all alike
+      if (plan.is_packed) packed[o] = std::make_unique<PackedReader>(static_cast<uint32_t>(plan.row_bytes));
       if (!in_place && plan.flags != kPerItemColumn) {
         copies.push_back({static_cast<uint32_t>(o), column, rows.rows, static_cast<uint32_t>(plan.is_opaque ? sizeof(int64_t) : plan.row_bytes),
-                          squeezed, array_data<char>(array), &masks[o], 1, &lengths[o], false, plan.flags, plan.is_opaque ? &bytes[o] : nullptr});
+                          squeezed, array_data<char>(array), &masks[o], 1, &lengths[o], false, plan.flags, plan.is_opaque ? &bytes[o] : nullptr, packed[o].get()});
       }
       squeezed_list.append(squeezed);
       columns.append(column);
@@ -102,13 +104,15 @@ class ViewHandle : public ViewSink {
       const GilRelease release;
       gather(*context_->arena, part.patterns, &pick, 1, part.runs, 0, copies);
     }
+    nb::object damage = nb::none();
     for (size_t o = 0; o < n; ++o) {
       mask_list.append(mask_of(masks[o], nb::cast<bool>(squeezed_list[o])));
-      if (context_->is_heap(pattern.outputs[o].column)) data[o] = nb::make_tuple(take_bytes(bytes[o]), data[o]);
+      if (packed[o] != nullptr && packed[o]->damage().is_there) damage = nb::make_tuple(o, packed[o]->damage().row, packed[o]->damage().num_bytes);
+      if (context_->is_coded(pattern.outputs[o].column)) data[o] = nb::make_tuple(take_bytes(bytes[o]), data[o]);
     }
     return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, columns, data, is_view, mask_list, pick.key,
                           pick.priority, pick.probability, pick.times_sampled, static_cast<int64_t>(pick.episode), pick.step, pick.age,
-                          values_of(part, i));
+                          values_of(part, i), damage);
   }
 
   // What the item brought; None where it brought nothing.

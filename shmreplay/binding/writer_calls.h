@@ -80,9 +80,9 @@ inline double call_priority(nb::handle priority, const TableContext& context) {
   return p;
 }
 
-// The bytes of a heap column's cell (uint8), NO_VALUE if there are none.
+// The bytes of a cell that Python's codec made (uint8), NO_VALUE if there are none.
 inline nb::object read_value(const StreamWriter& stream, const TableContext& context, uint64_t step, uint32_t column) {
-  const BlockRef ref = context.is_heap(column) ? stream.value(step, column) : kNoValue;
+  const BlockRef ref = context.is_coded(column) ? stream.value(step, column) : kNoValue;
   const int64_t size = size_of_value(*context.arena, ref);
   if (size < 0) return nb::borrow(no_value());
   nb::object array = new_array(NPY_UINT8, static_cast<npy_intp>(size));
@@ -90,7 +90,7 @@ inline nb::object read_value(const StreamWriter& stream, const TableContext& con
   return array;
 }
 
-// A copy of one cell; None if the step lacks the column. Of a heap column as read_value().
+// A copy of one cell; None if the step lacks the column. Of one that Python's codec made as read_value().
 inline nb::object read_cell(const StreamWriter& stream, const TableContext& context, uint64_t step, uint32_t column) {
   const uint64_t end = stream.oldest_held() + stream.num_steps();
   if (step < stream.oldest_held() || step >= end || column >= context.plan->columns().size()) {
@@ -105,7 +105,12 @@ inline nb::object read_cell(const StreamWriter& stream, const TableContext& cont
                                          const_cast<npy_intp*>(c.shape.data()), nullptr, nullptr, 0, nullptr);
   if (array == nullptr) throw nb::python_error();
   auto* to = static_cast<char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)));
-  if (c.flags == kMutableColumn) stream.read_mutable(step, column, to);
+  if (c.is_packed) {
+    if (!stream.read_packed(step, column, to)) {
+      raise_error("SegmentFailed", context.column_name(column) + ": stored bytes of a step are no row of " + std::to_string(c.row_bytes) +
+                                       " bytes; the heap is damaged");
+    }
+  } else if (c.flags == kMutableColumn) stream.read_mutable(step, column, to);
   else std::memcpy(to, stream.cell(step, column), c.row_bytes);
   return nb::steal(array);
 }

@@ -188,7 +188,7 @@ class WriterHandle {
   }
 
   // When the wait for blocks ends. 0 where there are none: a step without values never waits for any.
-  int64_t values_deadline(nb::handle timeout_s) const { return context_->plan->has_opaque() ? deadline_of(timeout_s) : 0; }
+  int64_t values_deadline(nb::handle timeout_s) const { return context_->plan->has_heap() ? deadline_of(timeout_s) : 0; }
 
   // The same for a row whose values need blocks: write(deadline).
   template <class Write>

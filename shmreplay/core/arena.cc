@@ -176,7 +176,7 @@ void Arena::copy_facts() {
 Plan Arena::plan_again() const {
   const Geometry& g = geometry_;
   ArenaSpec spec;
-  for (const ColumnRecord& c : columns_) spec.columns.push_back({c.row_bytes, c.flags});
+  for (const ColumnRecord& c : columns_) spec.columns.push_back({c.row_bytes, c.flags, c.packed_bytes});
   spec.chunk_steps = g.chunk_steps;
   spec.num_chunks = g.num_chunks;
   spec.max_streams = g.max_streams;

@@ -15,6 +15,7 @@
 
 #include "calls_in_flight.h"
 #include "layout.h"
+#include "turns.h"
 
 namespace shmreplay {
 
@@ -145,6 +146,8 @@ class Arena {
 
   // Of this mapping: see calls_in_flight.h.
   CallsInFlight& calls() const noexcept { return calls_; }
+  // Between two holds of one call.
+  void give_way() const noexcept { turns_.give_way(lock()); }
 
  private:
   template <class T>
@@ -172,6 +175,7 @@ class Arena {
   uint32_t session_, generation_, pid_;
   uint64_t fork_epoch_;
   mutable CallsInFlight calls_;
+  mutable Turns turns_;
 };
 
 // What a header says, for a daemon that decides whether to adopt a segment. Never throws for a damaged one.

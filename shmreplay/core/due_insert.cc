@@ -151,7 +151,8 @@ Status DueInsert::run() {
   for (const DueRun& r : runs_) r.stream->note_blocking(kNone);
   if (const Status s = find_misfit(); s != Status::kOk) return s;
   const auto is_left = [](const DueRun& r) { return r.done < r.n; };
-  while (std::any_of(runs_.begin() + static_cast<ptrdiff_t>(at_), runs_.end(), is_left)) {
+  for (bool first = true; std::any_of(runs_.begin() + static_cast<ptrdiff_t>(at_), runs_.end(), is_left); first = false) {
+    if (!first) arena_.give_way();
     if (const Status s = one_hold(); s != Status::kOk) return s;
   }
   return Status::kOk;

@@ -26,7 +26,7 @@ Status Extend::find_place(uint32_t row, const Wait& wait) {
 }
 
 Status Extend::write_values(uint32_t row, const Wait& wait) {
-  const uint64_t blocks = rows_.values->blocks(row);
+  const uint64_t blocks = rows_.values->blocks(stream_, row);
   Status s = stream_.secure_blocks(blocks, kNotAtAll);
   if (s == Status::kTimeout) {
     // Whoever frees blocks may be waiting for the items of the rows before.

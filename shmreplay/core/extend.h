@@ -14,8 +14,8 @@ namespace shmreplay {
 
 // What rows put into the block heap. Runs without the GIL.
 struct RowValues {
-  std::function<uint64_t(uint32_t row)> blocks;                     // that they take
-  std::function<void(StreamWriter& stream, uint32_t row)> write;    // then, to the stream's row
+  std::function<uint64_t(StreamWriter& stream, uint32_t row)> blocks;  // that they take, of the stream's row
+  std::function<void(StreamWriter& stream, uint32_t row)> write;       // then
 };
 
 struct ExtendRows {

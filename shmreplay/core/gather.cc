@@ -98,6 +98,7 @@ class ItemGather {
     char* from = arena_.row(run.chunk, out.column, row);
     if (out.flags == 0) copy_bytes(to, from, out.row_bytes);
     else if (out.flags == kMutableColumn) MutableCell(from, out.row_bytes).read(to);
+    else if (out.packed != nullptr) out.packed->read(arena_, run.chunk, out.column, row, to);
     else copy_value(out, run.chunk, row, to);
   }
 
@@ -110,19 +111,27 @@ class ItemGather {
     if (repeats_first(rule, step)) {
       copy_step(out, 0, to);
     } else {
-      std::memset(to, out.flags == kHeapColumn ? 0xff : 0, out.row_bytes);  // 0xff: a size of -1
+      std::memset(to, out.bytes != nullptr ? 0xff : 0, out.row_bytes);  // 0xff: a size of -1
     }
   }
 
-  static void mark_missing(OutputBuffer& out, int64_t item, uint32_t j) {
-    if (out.mask->empty()) out.mask->assign(static_cast<size_t>(out.num_items) * out.rows, 1);
+  void mark_missing(OutputBuffer& out, int64_t item, uint32_t j) {
+    if (!has_mask_) make_mask(out);
+    has_mask_ = true;
     (*out.mask)[out.place(item, j)] = 0;
+  }
+
+  static void make_mask(OutputBuffer& out) {
+    std::unique_lock<std::mutex> lock;
+    if (out.mask_lock != nullptr) lock = std::unique_lock(*out.mask_lock);
+    if (out.mask->empty()) out.mask->assign(static_cast<size_t>(out.num_items) * out.rows, 1);
   }
 
   const Arena& arena_;
   const Pattern& pattern_;
   const Pick& pick_;
   RunCursor cursor_;
+  bool has_mask_ = false;  // the output of this item
 };
 
 // Where an item of one run begins.
@@ -198,6 +207,7 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
     sources[i] = {arena.chunk_data(run.chunk), run.row};
   }
   for (OutputBuffer& out : outputs) {
+    if (out.packed != nullptr) out.packed->forget();
     if (out.flags == kPerItemColumn) {
       fill_lengths(out, first, n, 1);
       continue;

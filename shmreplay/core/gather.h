@@ -1,8 +1,10 @@
 // From chunks to batches: copies the rows that picks name into given buffers, without the lock, under a lease.
 #pragma once
 
+#include <mutex>
 #include <vector>
 
+#include "packed_reader.h"
 #include "patterns.h"
 #include "value_gather.h"
 
@@ -52,6 +54,9 @@ struct OutputBuffer {
   uint32_t flags = 0;    // the column's
   // Of a heap column: rows are the sizes of its values (int64, -1 for none), whose bytes are appended here, item by item.
   ByteBuffer* bytes = nullptr;
+  // Of a packed column instead: what makes its rows.
+  PackedReader* packed = nullptr;
+  std::mutex* mask_lock = nullptr;  // where threads gather together: for making the mask
   const uint32_t* places = nullptr;  // where item i goes in the batch; nullptr: to place i
 
   size_t place_of(int64_t item) const noexcept { return places == nullptr ? static_cast<size_t>(item) : places[item]; }
@@ -64,7 +69,7 @@ struct OutputBuffer {
 };
 
 // Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they repeat its first step, if its
-// pattern says so), so no byte of an earlier batch shows; those of a heap column have no value. Nothing is copied for a per-item
+// pattern says so), so no byte of an earlier batch shows; those of a heap column have no value. Bytes that are no row of a packed column's are noted by its reader, and zeros shown. Nothing is copied for a per-item
 // column, whose bytes are in the items' values.
 void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
             int64_t first, std::vector<OutputBuffer>& outputs);

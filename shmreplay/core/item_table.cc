@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "chunk_pool.h"
+#include "episodes.h"
 #include "extremes.h"
 #include "futex.h"
+#include "item_run.h"
 #include "rate_limiter.h"
 #include "selectors.h"
 
@@ -68,48 +70,6 @@ void unlink_chunk(Hold& hold, uint32_t g, uint32_t chunk) {
   if (at.prev != kNone) hold.set(a.links(at.prev).chunk, {a.links(at.prev).chunk.get().prev, at.next});
   if (at.next != kNone) hold.set(a.links(at.next).chunk, {at.prev, a.links(at.next).chunk.get().next});
   if (at.prev == kNone) hold.set(r.items, {at.next, r.items.get().consuming});
-}
-
-// Counts the newcomer's episode; answers the slot where, kNone for an item that is an episode of its own.
-uint32_t count_episode(Hold& hold, const TableFacts& t, const NewItem& item, uint64_t episode) {
-  Arena& a = hold.arena();
-  TableRecord& r = *t.record;
-  if (item.own_episode) {
-    hold.add(r.num_episodes, 1);
-    return kNone;
-  }
-  if (item.episode_slot != kNone) {
-    EpisodeRecord& e = a.episode(item.episode_slot);
-    if (e.episode.get() == episode && e.use.get().items > 0) {
-      hold.set(e.use, {e.use.get().items + 1, kNone});
-      return item.episode_slot;
-    }
-  }
-  const uint32_t slot = r.free_episode.get();
-  if (slot == kNone) corrupt("a table has no free episode record");
-  EpisodeRecord& e = a.episode(slot);
-  hold.set(r.free_episode, e.use.get().next_free);
-  hold.set(e.episode, episode);
-  hold.set(e.use, {1, kNone});
-  hold.add(r.num_episodes, 1);
-  return slot;
-}
-
-void discount_episode(Hold& hold, const TableFacts& t, uint32_t slot) {
-  TableRecord& r = *t.record;
-  if (slot != kNone) {
-    EpisodeRecord& e = hold.arena().episode(slot);
-    const EpisodeUse use = e.use.get();
-    if (use.items == 0) corrupt("an episode lost more items than it had");
-    if (use.items > 1) {
-      hold.set(e.use, {use.items - 1, kNone});
-      return;
-    }
-    hold.set(e.use, {0, r.free_episode.get()});
-    hold.set(r.free_episode, slot);
-  }
-  hold.add(r.num_episodes, -1);
-  hold.add(r.num_deleted_episodes, 1);
 }
 
 // Ties of heaps go to the least recently inserted or updated; nobody else asks.
@@ -175,6 +135,7 @@ uint32_t find_item(const Arena& arena, const TableFacts& t, int64_t key) noexcep
 }
 
 Inserted insert_item(Hold& hold, const TableFacts& t, const NewItem& item) {
+  if (gives_up_its_oldest(t)) return replace_one(hold, t, item);
   Arena& a = hold.arena();
   TableRecord& r = *t.record;
   const uint32_t g = pop_slot(hold, t);

@@ -31,7 +31,8 @@ void check_column(const ColumnSpec& c, const ArenaSpec& s) {
   require(c.flags == 0 || c.flags == kHeapColumn || c.flags == kMutableColumn || c.flags == kPerItemColumn,
           "a column is plain, or one of heap, mutable and per item");
   require(c.flags == 0 || c.flags == kMutableColumn || s.num_blocks > 0, "heap and per-item columns need blocks");
-  require(c.row_bytes < 1u << 31, "a row of a column has fewer than 2^31 bytes");
+  require(c.packed_bytes == 0 || c.flags == kHeapColumn, "only heap columns are packed");
+  require(c.row_bytes < 1u << 31 && c.packed_bytes < 1u << 31, "a row of a column has fewer than 2^31 bytes");
 }
 
 void check_spec(const ArenaSpec& s) {
@@ -56,14 +57,14 @@ void check_spec(const ArenaSpec& s) {
 
 ColumnRecord place_column(const ColumnSpec& c, uint64_t offset) {
   switch (c.flags) {
-    case kHeapColumn: return {offset, sizeof(BlockRef), sizeof(BlockRef), c.flags};
-    case kPerItemColumn: return {offset, 0, 0, c.flags};
+    case kHeapColumn: return {offset, sizeof(BlockRef), sizeof(BlockRef), c.flags, c.packed_bytes};
+    case kPerItemColumn: return {offset, 0, 0, c.flags, 0};
     case kMutableColumn: {
       const uint64_t stride = 8 + 2 * round_up(c.row_bytes, 8);
       require(stride <= UINT32_MAX, "a row of a mutable column has fewer than 2^31 bytes");
-      return {offset, c.row_bytes, static_cast<uint32_t>(stride), c.flags};
+      return {offset, c.row_bytes, static_cast<uint32_t>(stride), c.flags, 0};
     }
-    default: return {offset, c.row_bytes, c.row_bytes, c.flags};
+    default: return {offset, c.row_bytes, c.row_bytes, c.flags, 0};
   }
 }
 

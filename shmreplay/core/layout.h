@@ -226,7 +226,8 @@ struct BlockRef {
 inline constexpr BlockRef kNoValue{kNone, 0};
 
 // A plain column has its rows one behind the other.
-//   heap      a row is the BlockRef of its value, whose blocks belong to the row's chunk
+//   heap      a row is the BlockRef of its value, whose blocks belong to the row's chunk; the value of a packed one is a row of
+//             packed_bytes, as row_codec.h has it
 //   mutable   a row is  version u64 | copy 0 | copy 1,  each copy whole words: see mutable_cell.h
 //   per item  no place in a chunk: an item brings its value, see Arena::values
 enum ColumnFlag : uint32_t { kHeapColumn = 1, kMutableColumn = 2, kPerItemColumn = 4 };
@@ -236,6 +237,7 @@ struct ColumnRecord {
   uint32_t row_bytes;  // what a row shows
   uint32_t stride;     // from row to row
   uint32_t flags;
+  uint32_t packed_bytes;  // of a heap column that is packed, else 0
   bool operator==(const ColumnRecord&) const = default;
 };
 
@@ -383,7 +385,10 @@ uint64_t layout_hash() noexcept;
 
 // ---- planning ----------------------------------------------------------------------------------------------------
 
-struct ColumnSpec { uint32_t row_bytes, flags; };  // row_bytes of plain and mutable columns; others have their own
+struct ColumnSpec {
+  uint32_t row_bytes, flags;  // row_bytes of plain and mutable columns; others have their own
+  uint32_t packed_bytes = 0;  // see ColumnRecord
+};
 
 struct TableSpec {
   std::string name;

@@ -17,6 +17,8 @@ namespace shmreplay {
 namespace {
 
 constexpr int64_t kSpinNs = 5'000;
+constexpr int kMostPauses = 8;   // between two looks of a spinner: he must see a gap
+constexpr int kGapPauses = 16;   // that a gap lasts, so that he does
 
 void cpu_relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -51,7 +53,7 @@ void sign(LockBlock& block, uint32_t session, uint32_t pid) noexcept {
 
 RobustLock::Outcome spin(LockBlock& block) noexcept {
   const int64_t end = now_ns() + kSpinNs;
-  for (int pauses = 1; now_ns() < end; pauses = pauses < 64 ? 2 * pauses : pauses) {
+  for (int pauses = 1; now_ns() < end; pauses = pauses < kMostPauses ? 2 * pauses : pauses) {
     for (int i = 0; i < pauses; ++i) cpu_relax();
     if (block.hold_seq.load(std::memory_order_relaxed) & 1) continue;
     const RobustLock::Outcome o = outcome_of(pthread_mutex_trylock(&block.mutex));
@@ -113,6 +115,15 @@ void RobustLock::unlock(LockBlock& block) noexcept {
   SHMREPLAY_FAULT("lock.leaving");
   pthread_mutex_unlock(&block.mutex);
   SHMREPLAY_FAULT("lock.left");
+}
+
+bool RobustLock::leave_gap(const LockBlock& block) noexcept {
+  const uint64_t seq = block.hold_seq.load(std::memory_order_relaxed);  // relaxed: a hint
+  for (int i = 0; i < kGapPauses; ++i) {
+    cpu_relax();
+    if (block.hold_seq.load(std::memory_order_relaxed) != seq) return true;
+  }
+  return false;
 }
 
 void prove_robust_lock() {

@@ -30,6 +30,10 @@ class RobustLock {
   static bool make_consistent(LockBlock& block) noexcept;
 
   static void unlock(LockBlock& block) noexcept;
+
+  // Without the lock: waits until somebody has taken it, but no longer than a contender that spins needs to see that it is
+  // free. Whether somebody has.
+  static bool leave_gap(const LockBlock& block) noexcept;
 };
 
 // Forks a child that dies inside a lock and expects EOWNERDEAD. Throws std::runtime_error where the kernel or libc does

@@ -79,9 +79,11 @@ Status RuleWriter::bring_values(const char* bytes, uint64_t num_bytes, const Wai
 
 Status RuleWriter::hold_back() {
   if (due_.empty()) return Status::kOk;
-  // What can never go in is said now: nobody looks at the call again.
+  // What can never go in is said now: nobody looks at the call again. The first item of all fixes its table's structure.
+  const Arena& arena = stream_.arena();
+  const auto is_known = [&](const DueItem& d) { return arena.table(d.table).record->structure_hash.get() != 0; };
   std::vector<DueRun> runs;
-  held_.add_runs(stream_, runs);
+  if (!std::all_of(due_.begin(), due_.end(), is_known)) held_.add_runs(stream_, runs);
   runs.push_back({&stream_, due_.data(), keys_.data(), num_due()});
   if (const Status s = DueInsert(stream_.arena(), runs, Wait{}).find_misfit(); s != Status::kOk) return s;
   held_.add(due_, stream_.newest_step());

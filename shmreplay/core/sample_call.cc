@@ -38,7 +38,7 @@ void hand_on(Arena& arena, const TableFacts& t) {
 
 }  // namespace
 
-SampleCall::SampleCall(Arena& arena) : arena_(arena), lease_(arena), patterns_(arena), distinct_(arena) {
+SampleCall::SampleCall(Arena& arena) : arena_(arena), lease_(arena), patterns_(arena), distinct_(arena), threads_(arena) {
   picks_.reserve(kPart);
   if (arena.has_values()) brought_.reserve(kPart);
   runs_.reserve(kPart + kMaxItemChunks);
@@ -206,6 +206,7 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
     if (!again || have >= options.n) return Status::kOk;
     hold.end();
     patterns_.settle();
+    arena_.give_way();
   }
 }
 
@@ -249,9 +250,9 @@ Status SampleCall::make_room_early(const TableFacts& t, uint32_t want, int64_t d
   return Status::kOk;
 }
 
-Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink) {
+Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink, uint32_t num_threads) {
   if (const Status s = make_room(t, picks_.front().pattern, first, sink); s != Status::kOk) return s;
-  gather(arena_, patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, sink.outputs());
+  threads_.gather(num_threads, patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, sink.outputs());
   if (ItemValues* values = sink.item_values(); values != nullptr) {
     gather_values(arena_, picks_.data(), brought_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, *values);
   }
@@ -275,7 +276,7 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
     if (const Status s = make_room_early(t, options.n, 0, wait, sink); s != Status::kOk) return {s, 0, 0, 0};
   }
   return draw_all(
-      t, options, wait, false, [&](uint32_t first, bool) { return deliver(t, first, sink); },
+      t, options, wait, false, [&](uint32_t first, bool) { return deliver(t, first, sink, options.num_threads); },
       [&](uint32_t done) { return make_room_early(t, options.n - done, done, wait, sink); });
 }
 

@@ -9,7 +9,7 @@
 #include "blocked.h"
 #include "distinct_draws.h"
 #include "draw_room.h"
-#include "gather.h"
+#include "gather_threads.h"
 #include "item_table.h"
 #include "leases.h"
 
@@ -56,6 +56,7 @@ struct SampleOptions {
   // By output of the items' structure: rows that the batch has room for. Items of more are not drawn (kTooLong).
   const std::vector<uint32_t>* most_rows = nullptr;
   bool distinct = false;      // no item twice; kTooFewItems where there are not at_least of them
+  uint32_t num_threads = 1;   // that gather a large batch, the caller among them
   bool waits = true;          // false: what is admitted now is all, kOk
 };
 
@@ -112,7 +113,7 @@ class SampleCall {
   const Pattern& pad_rows(const TableFacts& table, uint32_t record);
   Status make_room(const TableFacts& table, uint32_t record, int64_t first, BatchSink& sink);
   Status make_room_early(const TableFacts& table, uint32_t want, int64_t done, const Wait& wait, BatchSink& sink);
-  Status deliver(const TableFacts& table, int64_t first, BatchSink& sink);
+  Status deliver(const TableFacts& table, int64_t first, BatchSink& sink, uint32_t num_threads = 1);
   void note_table(const TableFacts& table);
 
   static constexpr uint32_t kPart = kMaxNames;
@@ -130,6 +131,7 @@ class SampleCall {
   bool lacks_room_ = false;           // the item that was picked last was left for want of it
   std::vector<uint32_t> prepared_;    // the table's longest outputs that the sink has room for
   DrawRoom room_;
+  GatherThreads threads_;
   double smallest_probability_ = 0;
   uint64_t available_ = 0;
 };

@@ -68,7 +68,7 @@ void ShardDraw::choose(const double* uniforms) {
 }
 
 Status ShardDraw::draw(const std::vector<SampleCall*>& calls, const double* uniforms, bool count,
-                       const std::vector<uint32_t>* most_rows, const Wait& wait, ShardSink& sink) {
+                       const std::vector<uint32_t>* most_rows, const Wait& wait, ShardSink& sink, uint32_t num_threads) {
   if (!read_totals(count)) return Status::kOk;
   choose(uniforms);
   const double* own = uniforms + open_.size();
@@ -84,6 +84,7 @@ Status ShardDraw::draw(const std::vector<SampleCall*>& calls, const double* unif
     sink.begin_part(places, shares_[s], table_size_);
     SampleOptions options{counts_[s], 1, count, own, most_rows};
     options.waits = false;
+    options.num_threads = num_threads;
     const SampleResult part = calls[s]->sample(*shards_[s].table, options, wait, sink);
     own += counts_[s];
     done_ += part.done;

@@ -1,4 +1,5 @@
 // The part of a stream writer that is about columns that are not plain: their cells, and blocks for their values.
+#include "packed_reader.h"
 #include "row_copy.h"
 #include "stream_writer.h"
 
@@ -25,12 +26,56 @@ void StreamWriter::write_value(uint32_t column, const char* bytes, uint32_t num_
 
 void StreamWriter::write_no_value(uint32_t column, uint32_t ahead) { put_value(column, row_ + ahead, kNoValue); }
 
+void StreamWriter::begin_packing() noexcept {
+  for (const Packed& p : packed_) packer(p.column).forget();
+  packed_.clear();
+  packed_bytes_.clear();
+  packed_blocks_ = 0;
+}
+
+void StreamWriter::pack(uint32_t column, uint32_t ahead) {
+  packed_.reserve(packed_.size() + 1);  // what the packer has taken is noted whatever happens
+  const size_t begin = packed_bytes_.size();
+  packer(column).pack(row_ + ahead, packed_bytes_);
+  const size_t num_bytes = packed_bytes_.size() - begin;
+  packed_.push_back({column, row_ + ahead, begin, num_bytes});
+  packed_blocks_ += blocks_of(arena_, num_bytes);
+}
+
+void StreamWriter::pack(uint32_t column, const char* row, uint32_t ahead) {
+  RowPacker& p = packer(column);
+  if (p.row_bytes() > 0) std::memcpy(p.staged(), row, p.row_bytes());
+  pack(column, ahead);
+}
+
+void StreamWriter::keep_packed(uint32_t num_rows) noexcept {
+  while (!packed_.empty() && packed_.back().row >= row_ + num_rows) {
+    packer(packed_.back().column).forget();
+    packed_blocks_ -= blocks_of(arena_, packed_.back().num_bytes);
+    packed_bytes_.resize(packed_.back().begin);
+    packed_.pop_back();
+  }
+}
+
+void StreamWriter::write_packed() {
+  for (const Packed& p : packed_) {
+    write_value(p.column, packed_bytes_.data() + p.begin, static_cast<uint32_t>(p.num_bytes), p.row - row_);
+  }
+  packed_.clear();
+  packed_bytes_.clear();
+  packed_blocks_ = 0;
+}
+
 void StreamWriter::put_value(uint32_t column, uint32_t row, BlockRef ref) {
   std::memcpy(arena_.row(chunk_, column, row), &ref, sizeof ref);
 }
 
 void StreamWriter::give_up_rows() noexcept {
-  row_values_.take_back([this](uint32_t row, uint32_t column) { return row >= row_ && column != kNone; });
+  row_values_.take_back([this](uint32_t row, uint32_t column) {
+    const bool goes = row >= row_ && column != kNone;
+    if (goes) forget_packed(column);
+    return goes;
+  });
 }
 
 // The blocks of an item's values are those of the chunk of its first step: often, but not always, the one being written.
@@ -64,6 +109,13 @@ void StreamWriter::read_value(uint64_t step, BlockRef ref, char* to) const {
 void StreamWriter::read_mutable(uint64_t step, uint32_t column, char* to) const {
   const Place at = place_of(step);
   MutableCell(arena_.row(at.chunk, column, at.row), arena_.columns()[column].row_bytes).read(to);
+}
+
+bool StreamWriter::read_packed(uint64_t step, uint32_t column, char* to) const {
+  const Place at = place_of(step);
+  PackedReader reader(arena_.columns()[column].packed_bytes);
+  reader.read(arena_, at.chunk, column, at.row, to);
+  return !reader.damage().is_there;
 }
 
 MutableCell StreamWriter::mutable_cell(uint32_t column, uint32_t row) const {

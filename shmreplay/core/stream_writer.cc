@@ -36,6 +36,12 @@ StreamWriter::StreamWriter(Arena& arena, const TableFacts& table, uint32_t histo
       items_(kInsertGroup),
       row_values_(arena, table),
       item_values_(arena, table) {
+  packer_of_.resize(arena.geometry().num_columns, kNone);
+  for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
+    if (arena.columns()[c].packed_bytes == 0) continue;
+    packer_of_[c] = static_cast<uint32_t>(packers_.size());
+    packers_.emplace_back(arena.columns()[c].packed_bytes);
+  }
   // A row lacks nothing of what items bring.
   for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
     if (arena.columns()[c].flags != kPerItemColumn) continue;
@@ -75,6 +81,7 @@ void StreamWriter::use_chunk(Hold& hold, uint32_t chunk) {
   row_ = 0;
   rows_in_chunk_ = arena_.geometry().chunk_steps;
   if (arena_.geometry().num_blocks > 0) row_values_.use_chunk(chunk);
+  for (RowPacker& p : packers_) p.forget();
 }
 
 void StreamWriter::begin_row() {
@@ -86,7 +93,7 @@ void StreamWriter::begin_row() {
 void StreamWriter::prefetch_row() const {
   if (chunk_ == kNone || row_ == rows_in_chunk_) return;
   for (uint32_t c = 0; c < arena_.columns().size(); ++c) {
-    const char* at = cell(c);
+    const char* at = cell_ahead(c, 0);
     const uint64_t bytes = std::min<uint64_t>(arena_.columns()[c].row_bytes, kPrefetchedBytes);
     for (uint64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 1);
   }
@@ -112,7 +119,11 @@ void StreamWriter::restore_row(const std::vector<uint64_t>& present) noexcept {
     num_present_ += static_cast<uint32_t>(std::popcount(present_[w]));
   }
   row_is_open_ = num_present_ > num_base_;
-  row_values_.take_back([this](uint32_t row, uint32_t column) { return row == row_ && column != kNone && !has(column); });
+  row_values_.take_back([this](uint32_t row, uint32_t column) {
+    const bool goes = row == row_ && column != kNone && !has(column);
+    if (goes) forget_packed(column);
+    return goes;
+  });
 }
 
 void StreamWriter::finish_row() noexcept {

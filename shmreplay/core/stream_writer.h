@@ -11,6 +11,7 @@
 #include "blocked.h"
 #include "item_rules.h"
 #include "mutable_cell.h"
+#include "row_packer.h"
 #include "value_writer.h"
 
 namespace shmreplay {
@@ -33,11 +34,11 @@ class StreamWriter : public StreamView {
   Arena& arena() const noexcept { return arena_; }
   const TableFacts& table() const noexcept { return table_; }
   uint32_t rows_left() const noexcept { return chunk_ == kNone ? 0 : rows_in_chunk_ - row_; }  // in the current chunk
-  // Where a plain or mutable column's bytes go.
-  char* cell(uint32_t column) const { return cell_ahead(column, 0); }
+  // Where a column's bytes go: of a plain or mutable one's row, or of a packed one's, to be packed then.
+  char* cell(uint32_t column) { return packs(column) ? packer(column).staged() : cell_ahead(column, 0); }
   void prefetch_row() const;                                        // that it is about to be written to
   void write_rows(uint32_t column, const char* from, uint32_t n);  // as many cells, from this row on
-  // Where the bytes go of the cell in the row that is `ahead` of this one.
+  // Where the bytes of a plain or mutable cell go in the row that is `ahead` of this one.
   char* cell_ahead(uint32_t column, uint32_t ahead) const {
     char* row = arena_.row(chunk_, column, row_ + ahead);
     return arena_.columns()[column].flags == kMutableColumn ? MutableCell::first_copy(row) : row;
@@ -47,6 +48,16 @@ class StreamWriter : public StreamView {
   Status secure_blocks(uint64_t n, const Wait& wait);
   void write_value(uint32_t column, const char* bytes, uint32_t num_bytes, uint32_t ahead = 0);
   void write_no_value(uint32_t column, uint32_t ahead = 0);
+
+  // Rows of packed columns. They are packed, what is in cell() or what is given, in their order; then blocks are secured, as many as
+  // they take; then they are written. begin_packing() before the first: what was packed and not written is gone.
+  bool packs(uint32_t column) const noexcept { return !packers_.empty() && packer_of_[column] != kNone; }
+  void begin_packing() noexcept;
+  void pack(uint32_t column, uint32_t ahead = 0);
+  void pack(uint32_t column, const char* row, uint32_t ahead);
+  uint64_t packed_blocks() const noexcept { return packed_blocks_; }
+  void keep_packed(uint32_t num_rows) noexcept;  // only those of the first rows
+  void write_packed();
   // What the one-step item of that row brings.
   BlockRef write_item_value(const char* bytes, uint32_t num_bytes, uint32_t ahead = 0) {
     return row_values_.write(row_ + ahead, 0, bytes, num_bytes);
@@ -115,6 +126,7 @@ class StreamWriter : public StreamView {
   BlockRef value(uint64_t step, uint32_t column) const;             // of a heap column
   void read_value(uint64_t step, BlockRef ref, char* to) const;
   void read_mutable(uint64_t step, uint32_t column, char* to) const;
+  bool read_packed(uint64_t step, uint32_t column, char* to) const;  // false: the heap is damaged
   // Whether newest() is the last finished step: at the end of an episode without an open row.
   void look_at_finished(bool yes) noexcept { newest_is_finished_ = yes; }
 
@@ -130,6 +142,10 @@ class StreamWriter : public StreamView {
   void begin_row();
   void put_value(uint32_t column, uint32_t row, BlockRef ref);
   MutableCell mutable_cell(uint32_t column, uint32_t row) const;
+  RowPacker& packer(uint32_t column) noexcept { return packers_[packer_of_[column]]; }
+  void forget_packed(uint32_t column) noexcept {
+    if (packs(column)) packer(column).forget();
+  }
 
   Arena& arena_;
   const TableFacts& table_;
@@ -156,6 +172,12 @@ class StreamWriter : public StreamView {
   std::vector<Noted> noted_;              // by table: lengths noted last
   std::vector<NewItem> items_;            // those of one insert_rows()
   uint32_t blocking_table_ = kNone;
+  std::vector<RowPacker> packers_;        // of packed columns
+  std::vector<uint32_t> packer_of_;       // by column
+  struct Packed { uint32_t column, row; size_t begin, num_bytes; };
+  std::vector<Packed> packed_;            // and not written yet
+  std::vector<char> packed_bytes_;        // theirs
+  uint64_t packed_blocks_ = 0;
   ValueWriter row_values_, item_values_;  // of the chunk being written, and of another that an item begins in
   ValueWriter* brought_to_ = nullptr;     // the one with the values of an item that is not inserted yet
 };

@@ -39,6 +39,7 @@ Status update_priorities(Arena& arena, const TableFacts& t, const int64_t* keys,
   for (uint32_t first = 0; first < n; first += kMostUpdates) {
     const uint32_t end = std::min(first + kMostUpdates, n);
     for (; fetched < std::min(end + kMostUpdates, n); ++fetched) prefetch_item(arena, t, keys[fetched]);
+    if (first > 0) arena.give_way();
     Hold hold(arena);
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
     uint32_t items[kMostUpdates], found = 0;
@@ -58,6 +59,7 @@ Status delete_items(Arena& arena, const TableFacts& t, const int64_t* keys, uint
                     uint32_t& deleted) {
   deleted = 0;
   for (uint32_t i = 0; i < n;) {
+    if (i > 0) arena.give_way();
     Hold hold(arena);
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
     for (uint32_t k = 0; k < kGroup && i < n; ++k, ++i) {

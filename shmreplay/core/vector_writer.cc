@@ -19,7 +19,7 @@ Status VectorWriter::secure_blocks(Rows rows, const Fill& fill, const Wait& wait
     RuleWriter& w = at(rows[ready].stream);
     if (w.unfinished() != WriterCall::kNothing) continue;  // its row is written
     const Wait now{0, nullptr, true};
-    const Status s = w.stream().secure_blocks(fill.blocks(rows[ready].number), ready == 0 ? wait : now);
+    const Status s = w.stream().secure_blocks(fill.blocks(w.stream(), rows[ready].number), ready == 0 ? wait : now);
     if (s == Status::kTimeout && ready > 0) return Status::kOk;
     if (s != Status::kOk) return s;
   }

@@ -32,7 +32,8 @@ class VectorWriter {
   // Runs without the GIL.
   struct Fill {
     std::function<void(StreamWriter& stream, uint32_t number)> cells;  // writes and marks those of the stream's row
-    std::function<uint64_t(uint32_t number)> blocks;                   // that the row's values take; null: none
+    // That the row's values take, which come before; null: none.
+    std::function<uint64_t(StreamWriter& stream, uint32_t number)> blocks;
   };
 
   // How far a call came: the first `done` rows are done. A failure is about the one at `at`; what was kMissingCell.

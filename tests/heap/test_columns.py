@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
+from shmreplay.estimates import mean_stored_bytes
 from tests.heap.columns import COLUMNS, check_rows, free_blocks, image_of, note_of, points_of, state_of, step, steps
 from tests.tables import TableMaker, check
 
@@ -310,3 +311,89 @@ def test_the_end_of_an_episode_is_a_plain_column(options: dict[str, Any]) -> Non
         ValueError, match=r"table 't', column 'terminated': is bool .* says where episodes end; expected a"
     ):
         sr.Table("t", {"x": sr.ArraySpec((), "f4"), "terminated": spec}, 10)
+
+
+def frames_of(n: int) -> Any:
+    """Noise that stays, and a block that moves over it."""
+    frames = np.repeat(np.random.default_rng(5).integers(0, 256, (1, 30, 30), np.uint8), n, axis=0)
+    for i in range(n):
+        frames[i, i % 25 : i % 25 + 4, 2 * i % 25 : 2 * i % 25 + 4] = i % 256
+    return frames
+
+
+FRAMES = {"frame": sr.ArraySpec((30, 30), "uint8", compression="lz4"), "n": sr.ArraySpec((), "int64")}
+
+
+@pytest.mark.parametrize("chunk_steps", [1, 7, 64])
+def test_rows_that_are_alike_come_back_however_they_went_in(make_table: TableMaker, chunk_steps: int) -> None:
+    frames = frames_of(60)
+    table = make_table(1000, signature=FRAMES, chunk_steps=chunk_steps, max_streams=8)
+    for n in range(20):
+        table.insert({"frame": frames[n], "n": n})
+    table.insert_batch({"frame": frames[20:40], "n": np.arange(20, 40)})
+    table.insert_batch([{"frame": frames[n], "n": n} for n in range(40, 50)])
+    table.insert_batch({"frame": list(frames[50:60]), "n": np.arange(50, 60)})
+    table.extend({"frame": frames, "n": np.arange(60)})
+    spans = make_table(1000, signature=FRAMES, item_steps=2, chunk_steps=chunk_steps, max_streams=8)
+    with spans.vector_writer(3, history=2) as writer:
+        for n in range(0, 60, 3):
+            writer.append({"frame": frames[n : n + 3], "n": np.arange(n, n + 3)})
+            if n > 0:
+                writer.create_items(length=2)
+    assert table.get(table.keys()).data["n"].tolist() == [*range(60)] * 2
+    for filled in (table, spans):
+        batch = filled.get(filled.keys())
+        np.testing.assert_array_equal(batch.data["frame"], frames[batch.data["n"]])
+        assert check(filled) == []
+
+
+def test_rows_of_steps_that_did_not_go_in_are_not_leant_on(make_table: TableMaker) -> None:
+    frames = frames_of(40)
+    table = make_table.queue(3, signature=FRAMES, chunk_steps=64, max_streams=2)
+    for n in range(3):
+        table.insert({"frame": frames[n], "n": n})
+    for n in range(3, 12):
+        for wrong in (30, 31):
+            with pytest.raises(sr.RateLimitTimeout):
+                table.insert({"frame": frames[wrong], "n": wrong}, timeout_s=0)
+        with pytest.raises(sr.RateLimitTimeout):
+            table.insert_batch({"frame": frames[32:36], "n": np.arange(32, 36)}, timeout_s=0)
+        np.testing.assert_array_equal(table.sample(1).data["frame"][0], frames[n - 3])
+        table.insert({"frame": frames[n], "n": n})
+    np.testing.assert_array_equal(table.sample(3).data["frame"], frames[9:12])
+
+
+def test_rows_written_bit_by_bit_are_in_the_history_and_in_items(make_table: TableMaker) -> None:
+    frames = frames_of(40)
+    table = make_table(50, signature=FRAMES, item_steps=2, chunk_steps=64)
+    with table.writer(history=8) as writer:
+        for n in range(0, 30, 3):
+            writer.append({"frame": frames[n], "n": n})
+            writer.append({"frame": frames[n + 1]}, partial=True)
+            np.testing.assert_array_equal(writer.history["frame"][-2:].numpy(), frames[n : n + 2])
+            writer.append({"n": n + 1})
+            writer.append({"frame": frames[n + 2], "n": n + 2})
+            writer.create_item(length=2)
+            writer.append({"n": 99}, partial=True)  # a final step without a frame
+            writer.end_episode()
+    batch = table.get(table.keys())
+    np.testing.assert_array_equal(batch.data["frame"], frames[batch.data["n"]])
+
+
+def test_the_heap_has_room_for_as_many_rows_as_their_mean_bytes_say(make_table: TableMaker) -> None:
+    frames = frames_of(400)
+    mean = mean_stored_bytes(FRAMES["frame"], frames)
+    assert 100 < mean < 300  # an eighth of 900, and what moves
+    spec = sr.ArraySpec((30, 30), "uint8", compression="lz4", mean_bytes=mean)
+    table = make_table(400, signature={**FRAMES, "frame": spec}, max_streams=1)
+    table.extend({"frame": frames, "n": np.arange(400)})
+    assert len(table) == 400
+    assert table.info().evicted_for_room == 0
+    np.testing.assert_array_equal(table.get(table.keys()).data["frame"], frames)
+    for column, rows, text in (
+        (sr.ArraySpec((30, 30), "uint8"), frames, "mean_stored_bytes: the column is uint8 (30, 30); expected one with"),
+        (FRAMES["frame"], frames[:0], "mean_stored_bytes: rows are uint8 (0, 30, 30); expected uint8 (n, *(30, 30))"),
+        (FRAMES["frame"], frames[:, 1:], "mean_stored_bytes: rows are uint8 (400, 29, 30); expected uint8"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(text)):
+            mean_stored_bytes(column, rows)

@@ -57,7 +57,7 @@ def test_an_item_that_there_is_no_memory_for_stays_in_its_queue(make_table: Tabl
 def test_a_batch_that_could_not_be_decoded_is_in_the_error_and_decoded_when_its_data_is_read(
     make_table: TableMaker, fork: Fork
 ) -> None:
-    image = sr.ArraySpec((LARGE,), "uint8", compression="lz4", mean_bytes=LARGE // 50)
+    image = sr.ArraySpec((None,), "uint8", compression="lz4", mean_bytes=LARGE // 50)
     table = make_table.queue(4, signature={"x": image})
     table.insert({"x": np.full(LARGE, 5, np.uint8)})
 
@@ -76,8 +76,23 @@ def test_a_batch_that_could_not_be_decoded_is_in_the_error_and_decoded_when_its_
     fork(consume).result()
 
 
+def test_an_item_whose_rows_there_is_no_memory_for_stays_in_its_queue(make_table: TableMaker, fork: Fork) -> None:
+    image = sr.ArraySpec((LARGE,), "uint8", compression="lz4", mean_bytes=LARGE // 50)
+    table = make_table.queue(4, signature={"x": image})
+    table.insert({"x": np.full(LARGE, 5, np.uint8)})
+
+    def consume(pipe: Any) -> None:
+        assert len(table.get(table.keys())) == 1  # attaches
+        with little_memory(LARGE // 2), pytest.raises(MemoryError):
+            table.sample(1)
+        assert len(table) == 1
+        assert (table.sample(1).data["x"] == 5).all()
+
+    fork(consume).result()
+
+
 def test_a_ctrl_c_while_a_batch_is_decoded_carries_it(make_table: TableMaker, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = make_table.queue(4, signature={"x": sr.ArraySpec((9,), "uint8", compression="lz4")})
+    table = make_table.queue(4, signature={"x": sr.ArraySpec((None,), "uint8", compression="lz4")})
     table.insert({"x": np.arange(9, dtype=np.uint8)})
 
     def interrupted(*args: Any) -> Any:

@@ -87,8 +87,20 @@ def test_plain_columns_may_be_written_into_given_arrays_and_others_come_anew(mak
     again = table.sample(6, out=batch)
     assert np.shares_memory(again.data["n"], out["n"])
     check_rows(again, np.where(again.mask["n"], again.data["n"].astype(object), None))
-    with pytest.raises(sr.SignatureMismatch, match="out, 'image' is ndarray; expected None: the column is uint8"):
-        table.sample(6, out={**out, "image": np.zeros((6, 3, 12, 5), np.uint8)})
+    with pytest.raises(sr.SignatureMismatch, match="out, 'points' is ndarray; expected None: the column is float32"):
+        table.sample(6, out={**out, "points": np.zeros((6, 3, 4, 3), np.float32)})
+
+
+def test_rows_that_are_compressed_may_be_written_into_given_arrays(make_table: TableMaker) -> None:
+    table = spans(make_table)
+    out: dict[str, Any] = dict.fromkeys(WITH_GOAL)
+    out["n"], out["state"] = np.zeros((6, 3), np.int64), np.zeros((6, 3, 3), np.float32)
+    out["image"] = np.full((6, 3, 12, 5), 9, np.uint8)
+    batch = table.sample(6, out=out)
+    assert np.shares_memory(batch.data["image"], out["image"])
+    check_rows(batch, np.where(batch.mask["n"], batch.data["n"].astype(object), None))
+    with pytest.raises(ValueError, match=r"out, 'image' is uint8 \[6, 3, 12\]; expected a writable C-contiguous array"):
+        table.sample(6, out={**out, "image": np.zeros((6, 3, 12), np.uint8)})
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])

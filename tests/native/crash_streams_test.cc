@@ -34,6 +34,27 @@ TEST(items_of_several_streams_happen_together_or_not_at_all) {
   CrashLab(lab_spec()).run("rows of three streams with two items each", Holds::kOne, appends(3, 3));
 }
 
+TEST(items_that_were_held_back_go_in_together_or_not_at_all) {
+  CrashLab(lab_spec()).run("items of four rows", Holds::kOne, [](Arena& arena) -> std::function<void()> {
+    auto* writer = new RuleWriter(arena, arena.table(0), 4, facts_of(arena), {newest(arena, 0, 3), newest(arena, 2, 1)}, 4);
+    CHECK_EQ(writer->stream().open(kNow), Status::kOk);
+    const auto append = [writer, &arena](uint64_t serial) {
+      ItemRule::Missing missing{};
+      CHECK_EQ(writer->stream().ensure_row(kNow), Status::kOk);
+      writer->begin(WriterCall::kAppend);
+      write_row(writer->stream(), arena, serial);
+      CHECK_EQ(writer->look_at_row(-1, missing), Status::kOk);
+      size_t at = 0;
+      const bool waits = writer->may_hold_back();
+      CHECK_EQ(waits ? writer->hold_back() : RuleWriter::insert({&writer, 1}, kNow, at), Status::kOk);
+      CHECK(writer->conclude());
+      CHECK_EQ(waits, serial < 4);
+    };
+    for (uint64_t serial = 1; serial < 4; ++serial) append(serial);
+    return [append] { append(4); };
+  });
+}
+
 TEST(chunks_for_several_streams_are_taken_together_or_not_at_all) {
   CrashLab(lab_spec()).run("rows that begin chunks", Holds::kMany, appends(3, 2));
   CrashLab(lab_spec()).run("chunks of five streams", Holds::kOne, [](Arena& arena) -> std::function<void()> {

@@ -128,7 +128,7 @@ TEST(rows_of_arrays_have_their_values_whether_rules_make_the_items_or_not) {
     RuleWriter writer(w.arena, w.table(), by_rule ? 34 : 0, facts_of(w.arena), std::move(rules));
     Columns columns(w.arena, 1, 100);
     RowValues values;
-    values.blocks = [&w](uint32_t row) { return blocks_of_row(w.arena, row + 1); };
+    values.blocks = [&w](StreamWriter&, uint32_t row) { return blocks_of_row(w.arena, row + 1); };
     values.write = [&w](StreamWriter& stream, uint32_t row) {
       for (const uint32_t c : {3u, 5u}) {
         const std::string value = value_of(row + 1, c);

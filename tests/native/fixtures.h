@@ -172,6 +172,7 @@ class Batch final : public BatchSink {
   std::vector<std::vector<uint8_t>> masks_;
   std::vector<std::vector<int32_t>> lengths_;
   std::vector<std::unique_ptr<ByteBuffer>> bytes_;
+  std::vector<std::unique_ptr<PackedReader>> packed_;
   std::vector<int64_t> item_sizes_;
   ItemValues values_;
 };

@@ -1,8 +1,10 @@
 #include "gather.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fixtures.h"
+#include "gather_threads.h"
 
 namespace shmreplay::test {
 namespace {
@@ -29,7 +31,7 @@ class Scene {
   }
 
   // Gathers into buffers full of rubbish; item i of the batch is pick i.
-  Batch& run(uint32_t rows, bool time_major = false, std::vector<uint32_t> shown = {}) {
+  Batch& run(uint32_t rows, bool time_major = false, std::vector<uint32_t> shown = {}, uint32_t num_threads = 1) {
     batch_ = std::make_unique<Batch>(world_.arena, static_cast<int64_t>(picks_.size()));
     batch_->time_major = time_major;
     batch_->only = std::move(shown);
@@ -42,22 +44,27 @@ class Scene {
     for (OutputBuffer& out : batch_->outputs()) {
       std::fill_n(out.data, picks_.size() * out.rows * out.row_bytes, '\x5a');
     }
-    gather(world_.arena, cache_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), 0, batch_->outputs());
+    threads_.gather(num_threads, cache_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), 0, batch_->outputs());
     return *batch_;
   }
 
-  // The batch is what a plain loop over positions gives, whichever axis comes first and however many outputs it shows.
+  // The batch is what a plain loop over positions gives, whichever axis comes first, however many outputs it shows, and
+  // whoever gathers it.
   void check(uint32_t rows) {
     std::vector<uint32_t> all, last;
     for (uint32_t o = 0; o < cache_.at(picks_[0].pattern).outputs.size(); ++o) all.push_back(o);
     last = {all.back()};
     for (const bool time_major : {false, true}) {
-      check_shown(run(rows, time_major), all);
-      check_shown(run(rows, time_major, last), last);
+      for (const uint32_t num_threads : {1u, 3u}) {
+        check_shown(run(rows, time_major, {}, num_threads), all);
+        check_shown(run(rows, time_major, last, num_threads), last);
+      }
     }
   }
 
   const Arena& arena() const { return world_.arena; }
+  GatherThreads& threads() { return threads_; }
+  std::vector<Run>& runs() { return runs_; }
 
  private:
   uint32_t intern(const Pattern& pattern) {
@@ -115,6 +122,7 @@ class Scene {
   std::vector<Run> runs_;
   std::vector<uint64_t> steps_;
   std::unique_ptr<Batch> batch_;
+  GatherThreads threads_{world_.arena, 0};
 };
 
 Pattern with(std::vector<Slice> slices, uint16_t flags = 0, uint32_t trim_end = 0) {
@@ -226,6 +234,32 @@ TEST(an_item_of_another_structure_than_the_batch_is_corruption) {
   narrow.outputs.pop_back();
   s.pick(narrow, 0, 2);
   CHECK_THROWS(CorruptIndex, "another structure than its table", s.run(2));
+}
+
+TEST(threads_start_with_the_first_batch_that_wants_them_and_serve_the_next) {
+  Scene s;
+  for (uint32_t i = 0; i < 40; ++i) s.pick(one_step_pattern(s.arena()), i, 1);
+  s.run(1);
+  CHECK_EQ(s.threads().num_started(), 0u);
+  s.run(1, false, {}, 3);
+  CHECK_EQ(s.threads().num_started(), 2u);
+  for (int again = 0; again < 50; ++again) CHECK_EQ(s.run(1, false, {}, 2).serial(17), 18u);
+  CHECK_EQ(s.threads().num_started(), 2u);
+}
+
+TEST(damage_that_a_thread_meets_ends_the_call_and_no_thread) {
+  Scene s;
+  for (uint32_t i = 0; i < 40; ++i) s.pick(one_step_pattern(s.arena()), i, 1);
+  const Run run = std::exchange(s.runs()[30], Run{kNone, 0, 1});
+  bool is_damage = false;
+  try {
+    s.run(1, false, {}, 3);
+  } catch (const CorruptIndex&) {
+    is_damage = true;
+  }
+  CHECK(is_damage);
+  s.runs()[30] = run;
+  s.check(1);
 }
 
 }  // namespace shmreplay::test

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "fixtures.h"
+#include "streams_fixture.h"
 
 namespace shmreplay::test {
 namespace {
@@ -57,7 +57,7 @@ class Twin {
     serial += n;
   }
 
-  // A step of an episode that goes on, which can not be replaced that way.
+  // A step of an episode that goes on: no run can take it along.
   void append() {
     keep({insert_step_of_episode(actor.writer, actor.step, world.arena, serial), serial, 1.0});
     serial += 1;
@@ -155,6 +155,46 @@ TEST(the_slots_of_the_oldest_are_taken_in_their_order) {
   const int64_t key = actor.insert();
   CHECK_EQ(find_item(w.arena, w.table(), key), oldest);
   CHECK_EQ(w.table().record->order.get().tail, oldest);
+}
+
+TEST(items_of_several_steps_take_the_slots_of_the_oldest_too) {
+  const uint64_t start = seed();
+  for (uint64_t round = 0; round < (kSanitized ? 20 : 60); ++round) {
+    Random random(start + round);
+    const uint32_t samplers[] = {kUniform, kPrioritized, kFifo, kLifo};
+    const auto max_size = static_cast<uint32_t>(3 + random.below(12));
+    World w(arena_of({open_table("a", max_size, samplers[random.below(4)])}, static_cast<uint32_t>(1 + random.below(5)), 128));
+    const auto length = static_cast<int32_t>(1 + random.below(6));
+    Fleet fleet(w.arena, {newest(w.arena, 0, length, AtEnd::kShorten)}, 3);
+    std::deque<int64_t> keys;
+    std::deque<std::vector<uint64_t>> rows;
+    const auto note = [&](const RuleWriter& writer, uint64_t last) {
+      for (uint32_t i = 0; i < writer.num_in(); ++i) {
+        keys.push_back(writer.keys()[i]);
+        rows.push_back(rows_of(w, keys.back()));
+        CHECK_EQ(rows.back().back(), last);
+        if (keys.size() <= max_size) continue;
+        keys.pop_front();
+        rows.pop_front();
+      }
+    };
+    for (uint64_t step = 0; step < 20; ++step) {
+      CHECK_EQ(fleet.append(kNow), Status::kOk);
+      for (uint32_t i = 0; i < 3; ++i) note(fleet.writer.at(i), Fleet::serial(i, step));
+      const VectorWriter::Row one[] = {fleet.everybody[random.below(3)]};
+      VectorWriter::Progress progress;
+      if (random.chance(0.2)) {
+        CHECK_EQ(fleet.writer.end_episodes(one, nullptr, random.chance(0.5), -1, kNow, progress), Status::kOk);
+        const RuleWriter& writer = fleet.writer.at(one[0].stream);
+        if (writer.num_in() <= max_size) note(writer, Fleet::serial(one[0].stream, step));
+        else break;  // of its own items some are gone already
+      }
+      CHECK_EQ(live_keys(w.arena, w.table()), std::vector<int64_t>(keys.begin(), keys.end()));
+      for (size_t i = 0; i < keys.size(); ++i) CHECK_EQ(rows_of(w, keys[i]), rows[i]);
+      CHECK_EQ(w.table().record->size.get(), keys.size());
+      check_healthy(w.arena);
+    }
+  }
 }
 
 TEST(a_run_stops_at_an_item_that_can_not_go_that_way) {

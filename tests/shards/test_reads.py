@@ -181,3 +181,13 @@ def test_a_sampler_goes_over_all_shards(make_shards: MakeShards, seed: int) -> N
         assert set(found >> 56) == {0, 1, 2}
     with pytest.raises(TypeError, match="expected options of sample"):
         table.sampler(32, nothing=1)
+
+
+def test_threads_copy_the_rows_of_a_large_batch(make_shards: MakeShards) -> None:
+    table = make_shards(30, signature={"n": np.int64(0), "x": sr.ArraySpec((4000,), "float32")})
+    for number, shard in enumerate(shards_of(table)):
+        ns = np.arange(10 * number, 10 * number + 10)
+        shard.insert_batch({"n": ns, "x": np.repeat(ns[:, None], 4000, 1).astype(np.float32)})
+    data = table.sample(300, num_threads=3).data
+    assert set(data["n"].tolist()) == set(range(30))
+    assert (data["x"] == data["n"][:, None]).all()

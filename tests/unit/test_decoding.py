@@ -21,7 +21,7 @@ from shmreplay.specs import ArraySpec
 
 COLUMNS = {
     "n": ArraySpec((), "i8"),
-    "image": ArraySpec((4, 3), "u1", compression="lz4"),
+    "image": ArraySpec((4, 3), "u1", compression="lz4", optional=True),
     "note": ArraySpec((2,), "bfloat16", optional=True),
     "points": ArraySpec((None, 3), "f4"),
     "goal": ArraySpec((2,), "f4", per="item", optional=True),
@@ -44,7 +44,7 @@ def batch_of(signature: Signature, data: list[Any], masks: list[Any], done: int,
     squeezed = [mask is None or mask.ndim == 1 for mask in masks]
     head = (b"", squeezed, range(len(data)), data, [np.zeros(n, np.int32)] * len(data), masks)
     values = options.pop("values", None)
-    native = NativeBatch(*head, ints, floats, floats, ints, ints, ints, ints, ints, values)
+    native = NativeBatch(*head, ints, floats, floats, ints, ints, ints, ints, ints, values, options.pop("damage", None))
     return Batch(native, done, signature, 0.0, **options)
 
 
@@ -211,5 +211,9 @@ def test_damaged_bytes_are_named_by_table_and_column() -> None:
         damaged = (np.full(3, 255, np.uint8), np.array(sizes, np.int64))
         with pytest.raises(SegmentFailed, match=re.escape(f"table 'replay', {text}")):
             batch_of(signature, [damaged], [None], 1)
+    signature = Signature.from_tree({"x": ArraySpec((2,), "u1", compression="lz4")}, "replay")
+    text = "table 'replay', column 'x': 7 stored bytes of row 4 of a chunk that are no row of 2; the heap is damaged"
+    with pytest.raises(SegmentFailed, match=text):
+        batch_of(signature, [np.zeros((2, 2), np.uint8)], [None], 1, damage=(0, 4, 7))
     with pytest.raises(SegmentFailed, match="table 'replay', values of items: 2 stored bytes end within"):
         example(values=(np.zeros(2, np.uint8), np.array([2, -1, -1])))

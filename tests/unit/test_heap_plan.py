@@ -59,7 +59,7 @@ def test_the_arena_has_blocks_for_every_row_and_for_the_items_of_a_full_table() 
     assert spec.heap.num_items == math.ceil(6400 * spec.terms[0].fragmentation) + spec.reserve_chunks * 64
     assert spec.heap.num_blocks == spec.heap.num_rows + spec.heap.num_items
     native = spec.native()
-    assert native["columns"] == [(8, 1), (0, 4)]
+    assert native["columns"] == [(8, 1, 0), (0, 4, 0)]
     assert (native["num_blocks"], native["block_bytes"]) == (spec.heap.num_blocks, 64)
     assert spec.columns == (8, 0)
 
@@ -73,7 +73,7 @@ def test_a_chunk_is_at_most_64_kib_with_its_values_in_the_heap() -> None:
 
 def test_a_mutable_column_takes_its_row_twice() -> None:
     spec = plan([Table("t", {"state": ArraySpec((7,), "f4", mutable=True)}, 10**5, chunk_steps=4)])
-    assert spec.native()["columns"] == [(28, 2)]
+    assert spec.native()["columns"] == [(28, 2, 0)]
     assert spec.columns == (8 + 2 * 32,)
     assert chunk_bytes(spec.columns, 4) == 3 * 128 + 128
 

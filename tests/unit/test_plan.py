@@ -226,7 +226,7 @@ def test_the_native_form_has_all_that_the_segments_need() -> None:
     native = plan([made]).native()
     assert unpack_specs(native.pop("specs")) == (made,)
     assert native == {
-        "columns": [(16, 0), (8, 0), (4, 0)],
+        "columns": [(16, 0, 0), (8, 0, 0), (4, 0, 0)],
         "num_blocks": 0,
         "block_bytes": 0,
         "chunk_steps": 4,

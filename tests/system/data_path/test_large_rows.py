@@ -1,5 +1,8 @@
 """Large rows and batches: rows past the caches, memory of batches that is used again, rows copied by threads."""
 
+import gc
+import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,7 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
+from shmreplay.clients.batch import Batch
 from shmreplay.clients.table import TableHandle
+from tests.children import Child
 from tests.tables import TableMaker
 
 LARGE = {"frame": sr.ArraySpec((101, 103), "uint8"), "n": sr.ArraySpec((), "int64")}
@@ -86,3 +91,80 @@ def test_memory_that_a_view_of_a_batch_shows_is_not_given_away(make_table: Table
     np.testing.assert_array_equal(part, expected)
     assert not any(np.shares_memory(part, other.data["frame"]) for other in others)
     assert part.flags.writeable
+
+
+# --- threads ---------------------------------------------------------------------------------------------------------
+
+
+def num_threads() -> int:
+    """Threads of this process that gather rows."""
+    names = [task.joinpath("comm") for task in pathlib.Path("/proc/self/task").iterdir()]
+    return sum(name.read_text().strip() == "sr-gather" for name in names)
+
+
+def assert_alike(one: Batch, other: Batch) -> None:
+    for a, b in ((one.data, other.data), (one.mask, other.mask), (one.lengths, other.lengths)):
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name])
+    np.testing.assert_array_equal(one.keys, other.keys)
+
+
+@pytest.mark.parametrize("options", [{}, {"time_major": True}, {"columns": ["n", "text"]}, {"replacement": False}])
+def test_threads_give_the_batch_that_one_gives(make_table: TableMaker, options: dict[str, Any]) -> None:
+    signature = {**LARGE, "text": sr.ArraySpec((None,), "uint8"), "small": sr.ArraySpec((3,), "float32")}
+    table = make_table(64, signature=signature, item_steps=5, chunk_steps=3)
+    with table.writer() as writer:
+        for n in range(64):
+            writer.append({**large(n), "text": np.full(n % 7, n, np.uint8), "small": np.full(3, n, np.float32)})
+            writer.create_item(length=1 + n % min(5, n + 1))
+    alone, together = (make_table.client.table(table.name, seed=3) for _ in range(2))
+    for _ in range(3):
+        batch = together.sample(48, num_threads=3, **options)
+        assert_alike(alone.sample(48, **options), batch)
+        assert not all(mask.all() for mask in batch.mask.values())
+    assert num_threads() == (0 if "columns" in options else 2)
+
+
+def test_threads_start_when_they_are_wanted_and_end_with_their_client(server: sr.Server) -> None:
+    with server.client() as client:
+        client.create_tables([sr.Table("ends", LARGE, STEPS, max_streams=16, max_sessions=16)])
+        table = client.table("ends")
+        table.insert_batch(large(range(64)))
+        table.sample(256)
+        table.sample(2, num_threads=4)  # less than is worth it
+        assert num_threads() == 0
+        check_whole(table.sample(256, num_threads=4).data)
+        check_whole(table.sample(256, num_threads=2).data)
+        assert num_threads() == 3
+        with table.sampler(256, num_threads=3) as sampler:
+            check_whole(next(sampler).data)
+            assert num_threads() == 5
+        assert num_threads() == 3
+    assert num_threads() == 0
+    with server.client() as client:
+        client.drop_table("ends")
+
+
+def test_a_forked_child_has_threads_of_its_own(make_table: TableMaker, fork: Callable[[Any], Child]) -> None:
+    table = filled(make_table)
+    check_whole(table.sample(256, num_threads=3).data)
+
+    def work(pipe: Any) -> tuple[int, int]:
+        before = num_threads()
+        check_whole(table.sample(256, num_threads=3).data)
+        after = num_threads()
+        gc.collect()  # the parent's are let go of
+        make_table.client.close()
+        return before, after
+
+    assert fork(work).result() == (0, 2)
+    check_whole(table.sample(256, num_threads=3).data)
+    assert num_threads() == 2
+
+
+@pytest.mark.parametrize("wrong", [0, 65, True, "2"])
+def test_a_number_of_threads_that_is_none_is_refused(make_table: TableMaker, wrong: Any) -> None:
+    table = filled(make_table)
+    with pytest.raises((ValueError, TypeError), match=f"table {table.name!r}: num_threads is {wrong!r}; expected"):
+        table.sample(1, num_threads=wrong)
+    assert table.info().samples == 0
