@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from weakref import WeakValueDictionary
 
 from shmreplay import _core
@@ -14,6 +14,7 @@ from shmreplay.checks import check_path
 from shmreplay.clients.attachments import Attachment, Mapping, mappings
 from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
 from shmreplay.clients.info import readable_info
+from shmreplay.clients.shard_infos import join_shards
 from shmreplay.errors import DaemonUnavailable, ShmReplayError, TableNotFound
 from shmreplay.protocol import default_socket_paths, socket_path
 from shmreplay.rate_limiters import RateLimiter, check_limiter
@@ -101,14 +102,17 @@ class Client:
     def tables(self) -> dict[str, dict[str, Any]]:
         """All tables by name: `spec` (a Table), `arena`, and the figures of its info: size, inserts, samples, ...
 
+        Of one with shards the figures are those of all together, and `arena` is a list.
+
         Raises:
             SegmentFailed: the figures of one can not be those of any table.
         """
         found = self._request("tables").fields["tables"]
-        return {
+        entries = {
             name: {**readable_info(entry["info"]), "spec": Table.from_wire(entry["spec"]), "arena": entry["arena"]}
             for name, entry in found.items()
         }
+        return join_shards(entries)
 
     def table(self, name: str, seed: Any = None) -> TableHandle:
         """A handle to work on a table with. `seed` makes its sampling repeatable.
@@ -118,10 +122,15 @@ class Client:
                 process call `create_tables` before.
             LayoutMismatch, SegmentFailed: its memory is not what this version of shmreplay can use.
         """
+        from shmreplay.clients.sharded_table import ShardedTable
         from shmreplay.clients.table import TableHandle
 
         _check_name(name)
-        return TableHandle(self, name, self._attach(name), seed)
+        attachment = self._attach(name)
+        if (whole := attachment.table.whole) is not None and whole.name == name:
+            # Its calls are those of a TableHandle.
+            return cast("TableHandle", ShardedTable(self, whole, seed))
+        return TableHandle(self, name, attachment, seed)
 
     def drop_table(self, name: str, timeout_s: float | None = None) -> None:
         """Drops a table and gives its memory back. Callers blocked in it get TableClosed.
@@ -295,6 +304,9 @@ class Client:
 
     def _forget(self, name: str) -> None:
         """Lets go of a table that is no more: its memory comes back when the last handle to it has gone."""
+        for other, attachment in list(self._attachments.items()):
+            if other != name and attachment.table.owner.name == name:
+                self._forget(other)  # a shard of it
         gone = self._attachments.pop(name, None)
         if gone is None or any(other.arena is gone.arena for other in self._attachments.values()):
             return

@@ -217,11 +217,16 @@ class Handle:
         if updated > 0 or asked == 0 or self._warned_stale:
             return
         self._warned_stale = True
-        warnings.warn(
-            f"{self._where}: {call} hit none of {asked} items; they are gone by now, or the keys are of "
-            "another table. Said once.",
-            stacklevel=3,
-        )
+        warn_stale(self._where, call, asked, stacklevel=4)
+
+
+def warn_stale(where: str, call: str, asked: int, stacklevel: int) -> None:
+    """Warns of a change that hit nothing; `stacklevel` is as of `warnings.warn`, this function counted."""
+    warnings.warn(
+        f"{where}: {call} hit none of {asked} items; they are gone by now, or the keys are of "
+        "another table. Said once.",
+        stacklevel=stacklevel,
+    )
 
 
 def raise_closed(name: str) -> NoReturn:

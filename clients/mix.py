@@ -16,6 +16,7 @@ from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Stop, raise_with
 from shmreplay.clients.mixed_batch import Layout, MixedBatch, Parts
 from shmreplay.clients.sampler import Sampler, Source
 from shmreplay.clients.sampling import Arrangement, Columns, Items, NativeOutput, PadTo
+from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
 from shmreplay.errors import SignatureMismatch
 from shmreplay.protocol import Deadline
@@ -246,6 +247,11 @@ class Mix:
 def _read_parts(parts: Iterable[tuple[TableHandle, int]]) -> tuple[list[TableHandle], list[int]]:
     tables, counts = [], []
     for part in parts:
+        if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], ShardedTable):
+            raise ValueError(
+                f"mix: table {part[0].name!r} has shards, which a mix has no part for; sample it by itself, or "
+                "create it without shards"
+            )
         if not (isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], TableHandle)):
             raise TypeError(f"mix: {part!r} is no pair of a table and a number; expected (client.table(...), 8)")
         part[0]._control()  # a table that is gone says so

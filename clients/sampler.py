@@ -57,6 +57,12 @@ class Source:
             handle._native.end_waits()
 
 
+def sampler_of(sample: Callable[..., Batch]) -> inspect.Signature:
+    """The signature of a table's `sample` without its `n`."""
+    found = inspect.signature(sample)
+    return found.replace(parameters=[part for part in found.parameters.values() if part.name != "n"])
+
+
 def table_sampler(
     table: TableReads,
     batch_size: int,

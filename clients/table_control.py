@@ -96,6 +96,10 @@ class TableControl(Handle):
         """Counters, rate limiter, blocked callers, priorities: see `TableInfo`."""
         return TableInfo.read(self._control())
 
+    def shard_infos(self) -> tuple[TableInfo, ...]:
+        """The info of each shard, in their order; of a table without shards its own alone."""
+        return (self.info(),)
+
     def can_insert(self, n: int = 1) -> bool:
         """Whether the rate limiter would admit n inserts now."""
         return bool(self._control().can_insert(check_count(self._where, "n", n)))

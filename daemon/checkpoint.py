@@ -285,8 +285,8 @@ class Checkpoints:
     ) -> tuple[list[str], list[str]]:
         tables, notes = await self._registry.restore(path, asked, limiters, on_progress)
         if self._keeping is not None:
-            self._keeping.comes_from(path, tables)
-        return tables, notes
+            self._keeping.comes_from(path, [table.name for table in tables])
+        return list(dict.fromkeys(table.owner.name for table in tables)), notes
 
     # --- the start and the end -----------------------------------------------------------------------------------
 

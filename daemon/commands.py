@@ -17,7 +17,8 @@ from shmreplay.daemon.reaper import ClientProcess, Session
 from shmreplay.daemon.registry import OnProgress, Registry
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
-from shmreplay.protocol import Message, ProtocolError, package_version
+from shmreplay.protocol import Deadline, Message, ProtocolError, package_version
+from shmreplay.shards import check_limiter_parts, limiter_part
 from shmreplay.tables import Table
 
 log = logging.getLogger("shmreplayd")
@@ -107,7 +108,7 @@ class Commands:
         return Answer({"tables": tables})
 
     async def _open(self, request: Message, caller: Caller) -> Answer:
-        arena, index = self._registry.find(_text(request, "table"))
+        arena, index = self._registry.find(_text(request, "table"))[0]
         caller.on_progress(arena.describe_wait)
         session = await self._registry.open_session(arena, caller.watch(), _seconds(request))
         fields = {
@@ -136,7 +137,7 @@ class Commands:
 
     async def _drop(self, tables: list[str], request: Message, caller: Caller) -> Answer:
         timeout_s = _seconds(request)
-        arena, _ = self._registry.find(tables[0])
+        arena, _ = self._registry.find(tables[0])[0]
         caller.on_progress(arena.describe_wait)
         await self._registry.drop_tables(tables, timeout_s)
         return Answer()
@@ -145,27 +146,39 @@ class Commands:
         return await self._on_table(request, caller, "reset")
 
     async def _set_rate_limiter(self, request: Message, caller: Caller) -> Answer:
-        numbers = rate_limiters.from_wire(request.get("rate_limiter")).numbers()
+        limiter, rebase = rate_limiters.from_wire(request.get("rate_limiter")), _flag(request, "rebase")
         order = ("samples_per_insert", "min_size_to_sample", "min_diff", "max_diff", "count_deletes")
-        arguments = [numbers[name] for name in order]
-        rebase = _flag(request, "rebase")
-        return await self._on_table(request, caller, "set_rate_limiter", *arguments, rebase)
+
+        def arguments(table: Table) -> list[Any]:
+            if table.whole is None:
+                numbers = limiter.numbers()
+            else:
+                check_limiter_parts(f"table {table.whole.name!r}", limiter, table.shards)
+                numbers = limiter_part(limiter, table.shards, table.shard).numbers()
+            return [*(numbers[name] for name in order), rebase]
+
+        return await self._on_table(request, caller, "set_rate_limiter", arguments)
 
     async def _pause(self, request: Message, caller: Caller) -> Answer:
         inserts, samples = _flag(request, "inserts"), _flag(request, "samples")
         if not inserts and not samples:
             raise ValueError("pause: neither inserts nor samples were asked to pause")
-        return await self._on_table(request, caller, "pause", inserts, samples)
+        return await self._on_table(request, caller, "pause", lambda _: [inserts, samples])
 
     async def _resume(self, request: Message, caller: Caller) -> Answer:
         return await self._on_table(request, caller, "resume")
 
-    async def _on_table(self, request: Message, caller: Caller, method: str, *arguments: Any) -> Answer:
-        """Calls a method of the native table that waits for the arena's lock."""
-        timeout_s = _seconds(request)
-        arena, index = self._registry.find(_text(request, "table"))
-        caller.on_progress(arena.describe_wait)
-        await self._registry.on_table(arena, index, method, *arguments, timeout_s)
+    async def _on_table(
+        self, request: Message, caller: Caller, method: str, arguments: Callable[[Table], list[Any]] = lambda _: []
+    ) -> Answer:
+        """Calls a method of the native table, or of those of its shards, that waits for the arena's lock."""
+        deadline = Deadline(_seconds(request))
+        places = self._registry.find(_text(request, "table"))
+        # What is refused is refused before any change.
+        given = [arguments(arena.tables[index]) for arena, index in places]
+        for (arena, index), values in zip(places, given, strict=True):
+            caller.on_progress(arena.describe_wait)
+            await self._registry.on_table(arena, index, method, *values, deadline.remaining_s())
         return Answer()
 
     async def _checkpoint(self, request: Message, caller: Caller) -> Answer:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from shmreplay import _core
@@ -48,13 +48,20 @@ class Registry:
     def arenas(self) -> list[ManagedArena]:
         return list(self._arenas.values())
 
-    def find(self, table: str) -> tuple[ManagedArena, int]:
-        """The arena that holds a table and the table's index in it. Raises TableNotFound, naming those there are."""
-        for arena in self._arenas.values():
-            for index, spec in enumerate(arena.tables):
-                if spec.name == table:
-                    return arena, index
-        names = sorted(spec.name for arena in self._arenas.values() for spec in arena.tables)
+    def find(self, table: str) -> list[tuple[ManagedArena, int]]:
+        """The arena that holds a table and the table's index in it; of one with shards those of each, in their order.
+
+        A shard has a name of its own as well. Raises TableNotFound, naming those there are.
+        """
+        found = [
+            (arena, index)
+            for arena in self._arenas.values()
+            for index, spec in enumerate(arena.tables)
+            if table in (spec.name, spec.owner.name)
+        ]
+        if found:
+            return sorted(found, key=lambda place: place[0].tables[place[1]].shard)
+        names = sorted(_owners(self._arenas.values()))
         raise TableNotFound(f"there is no table {table!r}; there are: {', '.join(names) or 'none'}")
 
     # --- creating ------------------------------------------------------------------------------------------------
@@ -78,7 +85,7 @@ class Registry:
                 with contextlib.suppress(TableNotFound):  # somebody dropped it meanwhile
                     await self._remove(arena, STOP_TIMEOUT_S)
             raise
-        return [table.name for arena in created for table in arena.tables]
+        return _owners(created)
 
     async def _ensure(self, name: str, tables: list[Table], on_progress: OnProgress) -> ManagedArena | None:
         """Creates the arena unless it is there; None if it was."""
@@ -123,8 +130,11 @@ class Registry:
 
     def _conflicting(self, name: str, tables: list[Table]) -> Creation | None:
         names = {table.name for table in tables}
+        wholes = {table.owner.name: table.shards for table in tables}
         for creation in self._creations:
-            if creation.arena == name or names & {table.name for table in creation.tables}:
+            others = {table.owner.name: table.shards for table in creation.tables}
+            divided_otherwise = any(shards != others.get(whole, shards) for whole, shards in wholes.items())
+            if creation.arena == name or names & {table.name for table in creation.tables} or divided_otherwise:
                 return creation
         return None
 
@@ -137,7 +147,8 @@ class Registry:
         for table in tables:
             for arena in self._arenas.values():
                 for spec in arena.tables:
-                    if spec.name == table.name:
+                    is_divided_otherwise = spec.owner.name == table.owner.name and spec.shards != table.shards
+                    if spec.name == table.name or is_divided_otherwise:
                         _check_same(spec, table)
         existing = self._arenas.get(name)
         if existing is None:
@@ -154,15 +165,15 @@ class Registry:
 
     async def restore(
         self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
-    ) -> tuple[list[str], list[str]]:
-        """Restores every arena of a checkpoint: all of them, or none. Returns the tables' names, and notes on them.
+    ) -> tuple[list[Table], list[str]]:
+        """Restores every arena of a checkpoint: all of them, or none. Returns the tables, and notes on them.
 
         Raises DamagedCheckpoint, ValueError if one of its tables is there already or differs from the one asked for,
         ShmReplayError if there is no room.
         """
         reader = await self._workers.run(CheckpointReader, path)
         try:
-            by_name = {table.name: table for table in asked}
+            by_name = {part.name: part for table in asked for part in table.parts}
             work = Restoration(reader, self._store, self._instance, self._group_id, by_name, limiters)
             self._check_absent(work)
         except BaseException:
@@ -171,16 +182,15 @@ class Registry:
         on_progress(work.describe)
         task = asyncio.ensure_future(self._restore(work))
         await asyncio.shield(task)
-        return [table.name for table in work.tables], work.notes
+        return work.tables, work.notes
 
     def _check_absent(self, work: Restoration) -> None:
         if self._is_closing:
             raise ShmReplayError("nothing was restored: the daemon is stopping")
         arenas = {arena.name for arena in self._arenas.values()} | {creation.arena for creation in self._creations}
-        there = {table.name for arena in self._arenas.values() for table in arena.tables}
-        there |= {table.name for creation in self._creations for table in creation.tables}
+        there = set(_owners(self._arenas.values())) | set(_owners(self._creations))
         for arena in work.arenas:
-            found = sorted(there & {table.name for table in arena.tables})
+            found = sorted(there & set(_owners([arena])))
             if found or arena.arena in arenas:
                 what = f"table {found[0]!r}" if found else f"arena {arena.arena!r}"
                 raise ValueError(
@@ -283,9 +293,9 @@ class Registry:
 
         Raises ShmReplayError if other tables share an arena with one of them, and TableNotFound; then none is dropped.
         """
-        arenas = dict.fromkeys(self.find(table)[0] for table in tables)
+        arenas = dict.fromkeys(arena for table in tables for arena, _ in self.find(table))
         for arena in arenas:
-            names = [spec.name for spec in arena.tables]
+            names = [spec.owner.name for spec in arena.tables]
             others = ", ".join(repr(name) for name in names if name not in tables)
             if others:
                 table = next(name for name in names if name in tables)
@@ -365,6 +375,11 @@ def _set_stopping(native: _core.Arena, on: bool) -> None:
             table.set_stopping(on, STOP_TIMEOUT_S)
 
 
+def _owners(arenas: Iterable[ManagedArena | Creation]) -> list[str]:
+    """The names of the tables in them, as their users know them."""
+    return list(dict.fromkeys(table.owner.name for arena in arenas for table in arena.tables))
+
+
 def _session_for(
     native: _core.Arena, process: ClientProcess, known: Session | None, timeout_s: float | None
 ) -> tuple[int, int]:
@@ -379,10 +394,10 @@ def _check_same(existing: Table, wanted: Table) -> None:
     differences = existing.difference(wanted)
     if differences:
         if all(text.startswith("rate_limiter:") for text in differences):
-            advice = f"change it with client.set_rate_limiter({wanted.name!r}, ...)"
+            advice = f"change it with client.set_rate_limiter({wanted.owner.name!r}, ...)"
         else:
             advice = "drop it first"
         raise ValueError(
-            f"table {wanted.name!r} exists with other specs: {'; '.join(differences)}; {advice}, or use the specs "
-            "it has"
+            f"table {wanted.owner.name!r} exists with other specs: {'; '.join(differences)}; {advice}, or use the "
+            "specs it has"
         )

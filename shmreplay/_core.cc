@@ -8,6 +8,7 @@
 #include "binding/arena_handle.h"
 #include "binding/checkpoint_handle.h"
 #include "binding/extend_call.h"
+#include "binding/shard_batch.h"
 #include "binding/table_handle.h"
 #include "binding/vector_handle.h"
 #include "binding/view_handle.h"
@@ -36,6 +37,7 @@ TableSpec table_spec(nb::dict d) {
   t.count_deletes = nb::cast<bool>(d["count_deletes"]);
   t.on_full = nb::cast<uint32_t>(d["on_full"]);
   t.item_steps = nb::cast<uint32_t>(d["item_steps"]);
+  t.shard = nb::cast<uint32_t>(d["shard"]);
   return t;
 }
 
@@ -206,6 +208,8 @@ NB_MODULE(_core, m) {
       .def_prop_ro("num_tables", [](const ArenaHandle& a) { return a.get().num_tables(); })
       .def_prop_ro("pid_namespace", [](const ArenaHandle& a) { return a.get().header().pid_namespace; })
       .def_prop_ro("forked", [](const ArenaHandle& a) { return a.get().forked(); })
+      .def_prop_ro("session", &ArenaHandle::session)
+      .def_prop_ro("open_streams", &ArenaHandle::open_streams)
       .def("open_session", &ArenaHandle::open_session, "pid"_a, "start_time"_a, "timeout_s"_a.none() = nb::none())
       .def("close_session", &ArenaHandle::close_session, "session"_a, "generation"_a, "timeout_s"_a.none() = nb::none())
       .def("sessions", &ArenaHandle::sessions)
@@ -270,6 +274,21 @@ NB_MODULE(_core, m) {
       .def("priority_stats", &TableHandle::priority_stats)
       .def_prop_ro("dropped", &TableHandle::dropped)
       .def_prop_ro("size", &TableHandle::size);
+
+  nb::class_<ShardBatch>(m, "ShardBatch", "A batch drawn from several tables as from one.")
+      .def(nb::init<nb::list, uint32_t, const BatchLayout*, nb::handle, nb::handle>(), "tables"_a, "n"_a, "layout"_a.none(),
+           "out"_a.none(), "timeout_s"_a.none(), nb::keep_alive<1, 4>())
+      .def("draw", &ShardBatch::draw, "uniforms"_a, "count"_a, "num_threads"_a)
+      .def("wait", &ShardBatch::wait, "count"_a)
+      .def("get", &ShardBatch::get, "shard"_a, "keys"_a)
+      .def("release", &ShardBatch::release)
+      .def_prop_ro("arrays_are_right", &ShardBatch::arrays_are_right)
+      .def_prop_ro("open", &ShardBatch::open)
+      .def_prop_ro("done", &ShardBatch::done)
+      .def_prop_ro("shard", &ShardBatch::shard);
+
+  m.def("update_shards", &update_shards, "tables"_a, "keys"_a, "priorities"_a, "timeout_s"_a.none(),
+        "New priorities for items of several tables, by their keys.");
 
   nb::class_<ViewHandle>(m, "View", "Items where they lie, until they are released.")
       .def(nb::init<const TableHandle&>(), "table"_a)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,6 +160,29 @@ def estimate_of(spec: ArenaSpec, plan_arena: Callable[[dict[str, Any]], dict[str
         data_bytes=sizes["data_bytes"],
         huge_bytes=whole_huge_bytes(sizes["index_bytes"]) + whole_huge_bytes(sizes["data_bytes"]),
         total_bytes=total,
+    )
+
+
+def together(name: str, parts: Sequence[Estimate]) -> Estimate:
+    """The estimates of the shards of a table as one: what counts or takes bytes is added up."""
+    added = (
+        *("max_streams", "stream_chunks", "reserve_chunks", "num_chunks"),
+        *("index_bytes", "data_bytes", "total_bytes", "huge_bytes"),
+    )
+    index = [
+        IndexTerm(terms[0].name, sum(term.count for term in terms), sum(term.num_bytes for term in terms))
+        for terms in zip(*(part.index_terms for part in parts), strict=True)
+    ]
+    terms = tuple(term for part in parts for term in part.terms)
+    sums: dict[str, int] = {field: sum(getattr(part, field) for part in parts) for field in added}
+    per_item = ceil_div(sums["total_bytes"], sum(term.max_size for term in terms))
+    return replace(
+        parts[0],
+        name=name,
+        terms=terms,
+        index_terms=tuple(index),
+        bytes_per_item=per_item,
+        **cast(dict[str, Any], sums),
     )
 
 

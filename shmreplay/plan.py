@@ -112,14 +112,18 @@ class ArenaSpec:
 
 
 def by_arena(tables: Iterable[Table]) -> dict[str, list[Table]]:
-    """Returns the tables by the name of their arena, in the order given. Raises ValueError for two of one name."""
+    """Returns the tables by the name of their arena, in the order given, shard by shard of those that have any.
+
+    Raises ValueError for two of one name.
+    """
     groups: dict[str, list[Table]] = {}
     names: set[str] = set()
     for table in tables:
         if table.name in names:
             raise ValueError(f"table {table.name!r} is given twice; names of tables are unique")
         names.add(table.name)
-        groups.setdefault(table.arena_name, []).append(table)
+        for part in table.parts:
+            groups.setdefault(part.arena_name, []).append(part)
     return groups
 
 
@@ -287,4 +291,5 @@ def _native_table(table: Table) -> dict[str, Any]:
         **table.rate_limiter.numbers(),
         "on_full": on_full[table.on_full],
         "item_steps": table.item_steps,
+        "shard": table.shard,
     }

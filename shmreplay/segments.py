@@ -26,6 +26,7 @@ SHARED_MEMORY = "/dev/shm"  # where Linux keeps the objects of shm_open
 SLICE_BYTES = 64 * 2**20  # reserved in one call: hundredths of a second, after which a cancel or a signal is heard
 _PREFIX = "shmreplay"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ARENA_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(~[0-9]{1,3})?")  # ~ and a number: a shard's
 _EMBEDDED = re.compile(r"embedded-([0-9]{1,9})-[0-9a-f]+")
 
 Progress = Callable[[int], None]  # called with the bytes reserved so far; what it raises ends the reservation
@@ -41,7 +42,7 @@ class SegmentNames:
 
 def check_name(kind: str, name: str) -> str:
     """Returns the name of an instance or arena. Raises ValueError if it cannot be part of a segment's name."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not (_ARENA_NAME if kind == "arena" else _NAME).fullmatch(name):
         raise ValueError(f"{kind} name {name!r}: expected 1 to 64 of the characters A-Z a-z 0-9 _ -")
     return name
 
@@ -137,7 +138,7 @@ class SegmentStore:
         found: dict[str, set[str]] = {}
         for file_name in os.listdir(self.directory):
             parts = file_name.split(".")
-            if len(parts) != 4 or parts[:2] != [_PREFIX, instance] or not _NAME.fullmatch(parts[2]):
+            if len(parts) != 4 or parts[:2] != [_PREFIX, instance] or not _ARENA_NAME.fullmatch(parts[2]):
                 continue
             if parts[3] in ("index", "data"):
                 found.setdefault(parts[2], set()).add(parts[3])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
 
 import msgpack
@@ -15,6 +16,7 @@ from shmreplay.checks import INT32_MAX, check_choice, check_int, wire_field
 from shmreplay.end_columns import check_end_columns, warn_if_ends_are_unknown
 from shmreplay.errors import SignatureMismatch
 from shmreplay.rules import RULES, Rule, rule_from_wire, rule_to_wire
+from shmreplay.shards import MAX_SHARDS, check_shards, limiter_part, part_of, shard_name
 from shmreplay.signature import Signature
 from shmreplay.windows import Window
 
@@ -28,6 +30,7 @@ _INTS = {
     "item_steps": (1, INT32_MAX),
     "max_streams": (1, INT32_MAX),
     "max_sessions": (1, INT32_MAX),
+    "shards": (1, MAX_SHARDS),
 }
 
 
@@ -57,8 +60,13 @@ class Table:
         max_sessions: number of attached processes at most.
         mean_bytes: where `signature` is None, the stored bytes of a step on average, to size the arena by; None: 1024.
 
+        shards: number of arenas that the items are spread over, each with its lock: see docs/shards.md. More than 1
+            goes with a Uniform or Prioritized sampler, a Fifo remover and columns of a fixed shape.
+
     Attributes:
         sig: the signature, read.
+        whole: of the table of one shard, the table that it is a part of; else None.
+        shard: its number there; else 0.
 
     Warns:
         UserWarning: the rate limiter's `min_size_to_sample` is more than `max_size`: sampling never starts. Or `item`
@@ -88,7 +96,10 @@ class Table:
     max_streams: int = 1024
     max_sessions: int = 1024
     mean_bytes: int | None = None
+    shards: int = 1
     sig: Signature = field(init=False, repr=False)
+    whole: Table | None = field(init=False, repr=False, compare=False, default=None)
+    shard: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         _check_name("table", "name", self.name)
@@ -102,6 +113,7 @@ class Table:
         if self.item is not None:
             self._check_item(where, self.item)
         self._check_room(where)
+        check_shards(where, self)
         warn_if_never_sampled(self.name, self.max_size, self.rate_limiter, stacklevel=3)
         warn_if_ends_are_unknown(self.sig, self.item, f"{where}: item is a window", stacklevel=3)
 
@@ -221,21 +233,55 @@ class Table:
         """Name of the arena that holds the table's steps."""
         return self.name if self.arena is None else self.arena
 
+    @property
+    def owner(self) -> Table:
+        """The table by which its users know it: the whole of a shard's, else itself."""
+        return self if self.whole is None else self.whole
+
+    @property
+    def parts(self) -> tuple[Table, ...]:
+        """The tables of its shards; of one without shards, or of a shard's, itself alone."""
+        if self.shards == 1 or self.whole is not None:
+            return (self,)
+        return tuple(self._part(number) for number in range(self.shards))
+
+    def _part(self, number: int) -> Table:
+        part = copy.copy(self)
+        values: dict[str, Any] = {
+            "name": shard_name(self.name, number),
+            "max_size": part_of(self.max_size, self.shards, number),
+            "rate_limiter": limiter_part(self.rate_limiter, self.shards, number),
+            "max_streams": part_of(self.max_streams, self.shards, number),
+            "whole": self,
+            "shard": number,
+        }
+        if self.capacity_steps is not None:
+            values["capacity_steps"] = part_of(self.capacity_steps, self.shards, number)
+        if self.item is not None and self.item.table is not None:
+            values["item"] = replace(self.item, table=None)  # it names the whole
+        for name, value in values.items():
+            object.__setattr__(part, name, value)
+        return part
+
     def difference(self, other: Table) -> list[str]:
         """Says where `other`, which is asked for, is not this table, which is there; [] if nowhere.
 
-        The order of a dict's keys in the signature is no difference.
+        The order of a dict's keys in the signature is no difference. Of tables of shards it is said of the wholes.
         """
+        if self.whole is not None or other.whole is not None:
+            return self.owner.difference(other.owner)
         texts = [
             f"{name}: is {getattr(self, name)!r}, asked for {getattr(other, name)!r}"
             for name in (part.name for part in fields(self))
-            if name not in ("signature", "sig") and getattr(self, name) != getattr(other, name)
+            if name not in ("signature", "sig", "whole", "shard") and getattr(self, name) != getattr(other, name)
         ]
         return texts + self.sig.difference(other.sig)
 
     def to_wire(self) -> dict[str, object]:
         """Returns a dict of plain values for msgpack; `from_wire` is its inverse."""
-        wire: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
+        if self.whole is not None:
+            return {**self.whole.to_wire(), "shard": self.shard}
+        wire: dict[str, object] = {name: getattr(self, name) for name in (*_PLAIN, "shards")}
         return {
             **wire,
             "item": rule_to_wire(self.item),
@@ -258,6 +304,7 @@ class Table:
         _check_name("table", "name", name)
         plain: dict[str, Any] = {part: wire_field(f"table {name!r}", wire, part) for part in _PLAIN}
         item = wire_field(f"table {name!r}", wire, "item")
+        assert isinstance(wire, dict)  # else it had no fields
         table = cls(
             **plain,
             signature=Signature.from_wire(signature, str(name)).specs,
@@ -269,7 +316,13 @@ class Table:
         if (rule := rule_from_wire(item)) is not None:
             object.__setattr__(table, "item", rule)
             table._check_item(f"table {name!r}", rule)
-        return table
+        # Of a table saved by a version that knew no shards there is nothing.
+        shards = check_int(f"table {name!r}", "shards", wire.get("shards", 1), *_INTS["shards"])
+        object.__setattr__(table, "shards", shards)
+        check_shards(f"table {name!r}", table)
+        if (shard := wire.get("shard")) is None:
+            return table
+        return table._part(check_int(f"table {name!r}", "shard", shard, 0, shards - 1))
 
 
 # Fields that travel as they are.

@@ -30,11 +30,15 @@ def run(args: argparse.Namespace) -> int:
         print("no tables")
         return 0
     rows = [
-        (name, entry["spec"].max_size, *(entry.get(figure, "-") for figure in FIGURES), entry["arena"])
+        (name, entry["spec"].max_size, *(entry.get(figure, "-") for figure in FIGURES), _arenas(entry["arena"]))
         for name, entry in sorted(tables.items())
     ]
     print(format_rows(("table", "max_size", *FIGURES, "arena"), rows))
     return 0
+
+
+def _arenas(names: str | list[str]) -> str:
+    return names if isinstance(names, str) else ", ".join(names)
 
 
 def _plain(entry: dict[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,17 @@ class ArenaHandle {
     run(timeout_s, [](Arena& a, const Wait& w) { return shmreplay::rebuild(a, w); });
   }
 
+  // Streams that are open, counted without the lock: for who looks for the least busy of several arenas.
+  uint32_t open_streams() const {
+    const Arena& a = get();
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a.geometry().max_streams; ++i) n += a.stream(i).owner.get().session != kNone ? 1 : 0;
+    return n;
+  }
+
+  // Of this mapping; a number that no other living process has. -1: the daemon's.
+  int64_t session() const { return get().session_index() == kNone ? -1 : static_cast<int64_t>(get().session_index()); }
+
   nb::dict stats() const {
     const Arena& a = get();
     const ArenaState& s = a.state();

@@ -10,6 +10,7 @@
 #include "gil.h"
 #include "python.h"
 #include "sample_call.h"
+#include "shard_draw.h"
 #include "step_plan.h"
 
 namespace shmreplay {
@@ -43,7 +44,7 @@ inline nb::object take_bytes(ByteBuffer& bytes) {
 }
 
 // Created with the GIL; prepare() takes it again, the other methods do without.
-class NumpyBatch : public BatchSink {
+class NumpyBatch : public ShardSink {
  public:
   // `layout` nullptr: every output, as the table has it. Both outlive the batch.
   NumpyBatch(const StepPlan& plan, uint32_t n, const BatchLayout* layout = nullptr, const GivenArrays* given = nullptr)
@@ -69,7 +70,25 @@ class NumpyBatch : public BatchSink {
     }
   }
 
+  // Of a batch out of several tables: as long as the longest item of any of them, and of one structure.
+  void set_shards(std::vector<const TableRecord*> records) { records_ = std::move(records); }
+
+  void begin_part(const uint32_t* places, double share, uint64_t table_size) noexcept override {
+    if (places_ == nullptr) first_place_ = places;
+    places_ = places;
+    share_ = share;
+    table_items_ = table_size;
+    checks_structure_ = true;
+  }
+
   bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept override {
+    uint32_t longest[kMaxOutputs];
+    if (!records_.empty()) {
+      if (checks_structure_ && !has_structure(structure)) return false;
+      checks_structure_ = false;
+      rows = longest_of_all(structure, rows, longest);
+      done += places_ - first_place_;
+    }
     bool same = !outputs_.empty();
     for (const OutputBuffer& out : outputs_) same = same && (is_fixed(out) || rows[out.output] <= out.rows);
     if (same) return true;
@@ -86,14 +105,18 @@ class NumpyBatch : public BatchSink {
     return false;
   }
 
-  std::vector<OutputBuffer>& outputs() noexcept override { return outputs_; }
+  std::vector<OutputBuffer>& outputs() noexcept override {
+    for (OutputBuffer& out : outputs_) out.places = places_;
+    return outputs_;
+  }
 
-  void describe(int64_t i, const Pick& p) noexcept override {
+  void describe(int64_t item, const Pick& p) noexcept override {
+    const int64_t i = places_ == nullptr ? item : places_[item];
     to_.keys[i] = p.key;
     to_.priorities[i] = p.priority;
-    to_.probabilities[i] = p.probability;
+    to_.probabilities[i] = p.probability * share_;
     to_.times_sampled[i] = p.times_sampled;
-    to_.table_size[i] = static_cast<int64_t>(p.table_size);
+    to_.table_size[i] = static_cast<int64_t>(places_ == nullptr ? p.table_size : table_items_);
     to_.episodes[i] = static_cast<int64_t>(p.episode);
     to_.steps[i] = p.step;
     to_.ages[i] = p.age;
@@ -119,6 +142,27 @@ class NumpyBatch : public BatchSink {
   }
 
  private:
+  bool has_structure(const Pattern& structure) noexcept {
+    const uint64_t hash = structure.structure_hash();
+    if (outputs_.empty()) structure_hash_ = hash;
+    if (structure_hash_ == hash) return true;
+    const GilAcquire gil;
+    PyErr_SetString(error_class("SignatureMismatch").ptr(),
+                    "the shards of this table hold items of different structures; declare the one that all have, Table(item=...)");
+    return false;
+  }
+
+  // Read without the locks, so that the batch is as long as the table's longest item wherever it is drawn from.
+  const uint32_t* longest_of_all(const Pattern& structure, const uint32_t* rows, uint32_t (&longest)[kMaxOutputs]) const noexcept {
+    const size_t n = std::min<size_t>(structure.outputs.size(), kMaxOutputs);
+    for (size_t o = 0; o < n; ++o) {
+      longest[o] = rows[o];
+      if (structure.outputs[o].flags & kSqueezed) continue;
+      for (const TableRecord* r : records_) longest[o] = std::max(longest[o], std::min(r->longest[o].get(), kMaxRows));
+    }
+    return longest;
+  }
+
   nb::object damage() const {
     for (size_t o = 0; o < packed_.size(); ++o) {
       if (packed_[o] == nullptr || !packed_[o]->damage().is_there) continue;
@@ -232,6 +276,7 @@ class NumpyBatch : public BatchSink {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       OutputBuffer& out = outputs_[o];
       if (is_fixed(out) || rows[out.output] <= out.rows) continue;
+      out.places = first_place_;  // item i of those that are gathered
       const OutputBuffer old = out;
       out.rows = rows[out.output];
       nb::object wider = make_data(out);
@@ -266,6 +311,11 @@ class NumpyBatch : public BatchSink {
     int64_t* steps;
     int64_t* ages;
   } to_;
+  std::vector<const TableRecord*> records_;  // of several tables: theirs
+  const uint32_t *first_place_ = nullptr, *places_ = nullptr;
+  double share_ = 1.0;
+  uint64_t table_items_ = 0, structure_hash_ = 0;
+  bool checks_structure_ = false;
   std::string names_;
   std::vector<OutputBuffer> outputs_;
   std::vector<nb::object> data_, lengths_;

@@ -30,6 +30,7 @@ class TableHandle {
   }
 
   const std::shared_ptr<TableContext>& context() const { return context_; }
+  Pool<SampleCall>& calls() { return calls_; }
 
   void bind(nb::handle plan, nb::sequence columns, nb::object canonical, nb::object canonical_batch, nb::object observer,
             std::shared_ptr<const Flag> closed) {

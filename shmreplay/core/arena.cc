@@ -203,12 +203,12 @@ Plan Arena::plan_again() const {
 void Arena::copy_table(uint32_t index, uint64_t item_base, uint64_t& selectors) {
   TableRecord& r = at<TableRecord>(offsets_.tables)[index];
   TableFacts t{bounded(r.name), index, r.max_size, r.capacity, r.max_times_sampled, r.slot_bits, r.on_full, r.item_steps,
-               r.item_base, {r.roles[0], r.roles[1]}, {r.extremes[0], r.extremes[1]}, &r};
+               r.shard, r.item_base, {r.roles[0], r.roles[1]}, {r.extremes[0], r.extremes[1]}, &r};
   const SelectorPlacement p = place_selectors(t.max_size, t.roles[kSampler].kind, t.roles[kRemover].kind,
                                               offsets_.priorities + item_base * 8, selectors);
   selectors = p.end;
   expect(t.capacity == uint64_t{t.max_size} + 1 && t.slot_bits == static_cast<uint32_t>(std::bit_width(t.max_size)) &&
-             t.item_base == item_base && p.roles[0] == t.roles[0] && p.roles[1] == t.roles[1] &&
+             t.item_base == item_base && t.shard < kMaxShards && p.roles[0] == t.roles[0] && p.roles[1] == t.roles[1] &&
              p.extremes[0] == t.extremes[0] && p.extremes[1] == t.extremes[1],
          "index segment: the record of table '" + t.name + "' is damaged");
   tables_.push_back(std::move(t));

@@ -39,7 +39,7 @@ class AttachError : public std::runtime_error {
 // Private, constant facts of one table.
 struct TableFacts {
   std::string name;
-  uint32_t index, max_size, capacity, max_times_sampled, slot_bits, on_full, item_steps;
+  uint32_t index, max_size, capacity, max_times_sampled, slot_bits, on_full, item_steps, shard;
   uint64_t item_base;
   RoleLayout roles[2];
   TreeLayout extremes[2];

@@ -90,13 +90,33 @@ Status Blocked::sleep() {
   }
 }
 
+Status Blocked::sleep_any(Blocked* const* all, uint32_t n) {
+  FutexWord words[kMaxShards];
+  int64_t slice = kSliceNs;
+  for (uint32_t i = 0; i < n; ++i) {
+    words[i] = {&all[i]->table_.record->sides[all[i]->side_].futex, all[i]->seen_};
+    if (!all[i]->counted_) slice = kUncountedSliceNs;
+  }
+  for (;;) {
+    if (const Status s = sleep_slice(words, n, slice, all[0]->started_ns_, all[0]->wait_); s != Status::kOk) return s;
+    for (uint32_t i = 0; i < n; ++i) {
+      if (words[i].word->load(std::memory_order_seq_cst) != words[i].seen || all[i]->worth_a_look()) return Status::kOk;
+    }
+  }
+}
+
 Status sleep_slice(std::atomic<uint32_t>& futex, uint32_t seen, int64_t slice_ns, int64_t since_ns, const Wait& wait) {
+  const FutexWord word{&futex, seen};
+  return sleep_slice(&word, 1, slice_ns, since_ns, wait);
+}
+
+Status sleep_slice(const FutexWord* words, uint32_t n, int64_t slice_ns, int64_t since_ns, const Wait& wait) {
   const int64_t left = wait.deadline_ns == kForever ? kForever : wait.deadline_ns - now_ns();
   if (left <= 0 || wait.try_only) return Status::kTimeout;
   // SYNC POINT with wake_sleepers: `seen` was read before; who gave the call up after that has bumped the word.
   if (wait.patience != nullptr && wait.patience->ended() && wait.patience->interrupted()) return Status::kInterrupted;
   const int64_t seconds_before = (now_ns() - since_ns) / kSliceNs;
-  const FutexResult r = futex_wait(futex, seen, std::min(slice_ns, left));
+  const FutexResult r = futex_wait_any(words, n, std::min(slice_ns, left));
   if (wait.patience != nullptr && (r != FutexResult::kWoken || wait.patience->ended())) {
     if (wait.patience->interrupted()) return Status::kInterrupted;
     const int64_t seconds = (now_ns() - since_ns) / kSliceNs;

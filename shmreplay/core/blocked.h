@@ -6,6 +6,7 @@
 // Sleepers look again every second without the lock, which covers a wake that died with its bearer.
 #pragma once
 
+#include "futex.h"
 #include "hold.h"
 #include "rate_limiter.h"
 
@@ -34,6 +35,9 @@ class Blocked {
   // Until there is reason to look again: kOk. kTimeout, kInterrupted.
   Status sleep();
 
+  // The same for one call that has joined several tables, each of another arena: until there is reason to look at one. n <= kMaxShards.
+  static Status sleep_any(Blocked* const* all, uint32_t n);
+
  private:
   bool worth_a_look() const noexcept;
 
@@ -54,6 +58,9 @@ class Blocked {
 void wake_sleepers(Arena& arena, const TableFacts& table) noexcept;
 
 bool remove_sleepers_of(Hold& hold, uint32_t session, uint32_t& cursor, uint32_t slice);
+
+// The same on several words: ends when one of them is woken.
+Status sleep_slice(const FutexWord* words, uint32_t n, int64_t slice_ns, int64_t since_ns, const Wait& wait);
 
 // Sleeps until a chunk may have come free. `scan` is the caller's second look, made between announcing itself and
 // sleeping: it answers kOk and found=true to end the wait. kTimeout, kInterrupted, or what scan answered.

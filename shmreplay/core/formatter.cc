@@ -167,6 +167,7 @@ void Formatter::write_table(uint32_t index, uint64_t item_base, uint64_t& select
     t.roles[role] = p.roles[role];
     t.extremes[role] = p.extremes[role];
   }
+  t.shard = spec.shard;
   t.exponents[kSampler].put(spec.sampler_exponent);
   t.exponents[kRemover].put(spec.remover_exponent);
   t.order.put({kNone, kNone});

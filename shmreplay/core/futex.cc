@@ -1,5 +1,6 @@
 #include "futex.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <linux/futex.h>
@@ -15,6 +16,33 @@ FutexResult futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t t
   const long rc = syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, expected, &ts, nullptr, 0);
   if (rc == 0 || errno == EAGAIN) return FutexResult::kWoken;
   return errno == ETIMEDOUT ? FutexResult::kTimedOut : FutexResult::kSignal;
+}
+
+namespace {
+// As in linux/futex.h from 5.16 on; older headers lack it. One number on every architecture.
+constexpr long kFutexWaitv = 449;
+constexpr uint32_t kFutex32 = 2;
+constexpr uint32_t kMostWords = 128;
+constexpr int64_t kPollNs = 10'000'000;
+struct FutexWaitv {
+  uint64_t val, uaddr;
+  uint32_t flags, reserved;
+};
+}  // namespace
+
+FutexResult futex_wait_any(const FutexWord* words, uint32_t n, int64_t timeout_ns) noexcept {
+  if (n == 1) return futex_wait(*words[0].word, words[0].seen, timeout_ns);
+  FutexWaitv waits[kMostWords];
+  n = std::min(n, kMostWords);
+  for (uint32_t i = 0; i < n; ++i) waits[i] = {words[i].seen, reinterpret_cast<uint64_t>(words[i].word), kFutex32, 0};
+  const int64_t until = now_ns() + timeout_ns;
+  timespec ts{until / 1'000'000'000, until % 1'000'000'000};
+  const long rc = syscall(kFutexWaitv, waits, n, 0, &ts, CLOCK_MONOTONIC);
+  if (rc >= 0 || errno == EAGAIN) return FutexResult::kWoken;
+  if (errno == ETIMEDOUT) return FutexResult::kTimedOut;
+  if (errno == EINTR) return FutexResult::kSignal;
+  // ENOSYS; EPERM of a container whose filter of system calls is older than this one.
+  return futex_wait(*words[0].word, words[0].seen, std::min(timeout_ns, kPollNs));
 }
 
 void futex_wake(std::atomic<uint32_t>& word, int count) noexcept {

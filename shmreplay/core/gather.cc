@@ -68,7 +68,7 @@ class ItemGather {
       pad(rule, out, static_cast<int64_t>(pick_.num_steps), to);
       mark_missing(out, item, j);
     }
-    out.lengths[item] = static_cast<int32_t>(real);
+    out.lengths[out.place_of(item)] = static_cast<int32_t>(real);
   }
 
   uint64_t bytes(const OutputBuffer& out) {
@@ -141,10 +141,10 @@ struct Source {
   uint32_t row;
 };
 
-// Copies item_bytes of each item, that many if kBytes is not 0, to places item_bytes apart. Rows are fetched ahead, of a scalar those of
-// more items: what counts is how many lines are under way.
+// Copies item_bytes of each item, that many if kBytes is not 0. Rows are fetched ahead, of a scalar those of more items: what counts
+// is how many lines are under way.
 template <size_t kBytes>
-void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t item_bytes, const OutputBuffer& out, char* to) {
+void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t item_bytes, int64_t first, const OutputBuffer& out) {
   constexpr uint32_t kFetched = kBytes > 0 ? 3 * kAhead : kAhead;
   const size_t bytes = kBytes > 0 ? kBytes : item_bytes;
   const auto begin = [&](uint32_t i) { return sources[i].chunk + column + size_t{out.row_bytes} * sources[i].row; };
@@ -155,8 +155,9 @@ void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t item_
     __builtin_prefetch(from + last);
   };
   for (uint32_t i = 0; i < std::min(n, kFetched); ++i) fetch(i);
-  for (uint32_t i = 0; i < n; ++i, to += bytes) {
+  for (uint32_t i = 0; i < n; ++i) {
     if (i + kFetched < n) fetch(i + kFetched);
+    char* const to = out.data + bytes * out.place_of(first + i);
     if constexpr (kBytes > 0) std::memcpy(to, begin(i), kBytes);
     else copy_row(to, begin(i), bytes, out.past_caches);
   }
@@ -169,18 +170,22 @@ void copy_items_by_time(const Source* sources, uint32_t n, uint64_t column, int6
   }
 }
 
+void fill_lengths(OutputBuffer& out, int64_t first, uint32_t n, int32_t rows) {
+  if (out.places == nullptr) return void(std::fill_n(out.lengths + first, n, rows));
+  for (uint32_t i = 0; i < n; ++i) out.lengths[out.places[first + i]] = rows;
+}
+
 void gather_whole(const Arena& arena, const Source* sources, uint32_t n, int64_t first, OutputBuffer& out) {
   const size_t item_bytes = size_t{out.rows} * out.row_bytes;
   const uint64_t column = arena.columns()[out.column].offset;
-  std::fill_n(out.lengths + first, n, static_cast<int32_t>(out.rows));
+  fill_lengths(out, first, n, static_cast<int32_t>(out.rows));
   if (out.time_major && out.rows > 1) return copy_items_by_time(sources, n, column, first, out);
-  char* to = out.row(first, 0);
   switch (item_bytes) {
     case 0: return;
-    case 1: return copy_items<1>(sources, n, column, item_bytes, out, to);
-    case 4: return copy_items<4>(sources, n, column, item_bytes, out, to);
-    case 8: return copy_items<8>(sources, n, column, item_bytes, out, to);
-    default: return copy_items<0>(sources, n, column, item_bytes, out, to);
+    case 1: return copy_items<1>(sources, n, column, item_bytes, first, out);
+    case 4: return copy_items<4>(sources, n, column, item_bytes, first, out);
+    case 8: return copy_items<8>(sources, n, column, item_bytes, first, out);
+    default: return copy_items<0>(sources, n, column, item_bytes, first, out);
   }
 }
 
@@ -202,7 +207,7 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
   for (OutputBuffer& out : outputs) {
     if (out.packed != nullptr) out.packed->forget();
     if (out.flags == kPerItemColumn) {
-      std::fill_n(out.lengths + first, n, 1);
+      fill_lengths(out, first, n, 1);
       continue;
     }
     if (alike && out.flags == 0 && picks[0].num_steps == out.rows && is_whole(patterns.at(picks[0].pattern), out.output, out.rows)) {

@@ -58,10 +58,12 @@ struct OutputBuffer {
   PackedReader* packed = nullptr;
   bool past_caches = false;  // the array is larger than they are: see row_copy.h
   std::mutex* mask_lock = nullptr;  // where threads gather together: for making the mask
+  const uint32_t* places = nullptr;  // where item i goes in the batch; nullptr: to place i
 
+  size_t place_of(int64_t item) const noexcept { return places == nullptr ? static_cast<size_t>(item) : places[item]; }
   // Place of row j of an item, counted in rows.
   size_t place(int64_t item, uint32_t j) const noexcept {
-    const auto i = static_cast<size_t>(item);
+    const size_t i = place_of(item);
     return time_major ? size_t{j} * static_cast<size_t>(num_items) + i : i * rows + j;
   }
   char* row(int64_t item, uint32_t j) const noexcept { return data + place(item, j) * row_bytes; }

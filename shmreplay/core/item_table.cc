@@ -121,7 +121,7 @@ uint64_t next_seq(Hold& hold, const TableFacts& t) {
 
 int64_t key_of(const TableFacts& t, uint32_t g, uint64_t seq) noexcept {
   const uint64_t slot = g - t.item_base;
-  return static_cast<int64_t>(low_seq(t, seq) << t.slot_bits | slot);  // shard 0
+  return static_cast<int64_t>(uint64_t{t.shard} << kShardShift | low_seq(t, seq) << t.slot_bits | slot);
 }
 
 uint32_t find_item(const Arena& arena, const TableFacts& t, int64_t key) noexcept {

@@ -55,6 +55,8 @@ inline constexpr uint32_t kPatternBytes = 4096;
 inline constexpr uint32_t kMaxColumns = 125;      // a pattern that shows each of them whole fits its record
 inline constexpr int kMaxTreeLevels = 12;         // 8^11 leaves and the top line
 inline constexpr int kShardBits = 7;
+inline constexpr int kShardShift = 63 - kShardBits;
+inline constexpr uint32_t kMaxShards = 1u << kShardBits;
 inline constexpr double kMaxPriority = 1e280;     // larger ones are refused: sums stay finite
 
 // ---- words of more than one field --------------------------------------------------------------------------------
@@ -341,6 +343,7 @@ struct alignas(128) TableRecord {
   RoleLayout roles[2];
   TreeLayout extremes[2];      // largest, smallest positive priority (Prioritized sampler); level 0 = the priorities
   Word<double> exponents[2];
+  uint32_t shard;              // constant: its number where the table has several arenas, else 0; part of every key
   // counters and heads
   alignas(128) Word<uint32_t> flags;
   Word<uint64_t> size;
@@ -395,6 +398,7 @@ struct TableSpec {
   double samples_per_insert = 1.0, min_diff = 0.0, max_diff = 0.0;
   int64_t min_size_to_sample = 1;
   bool count_deletes = false;
+  uint32_t shard = 0;
 };
 
 struct ArenaSpec {

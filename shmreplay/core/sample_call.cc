@@ -57,7 +57,7 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
   p.key = key_of(t, g, item.seq.get());
   p.priority = arena_.priority(g).get();
   p.probability = probability;
-  p.episode = item.episode.get();
+  p.episode = item.episode.get() | uint64_t{t.shard} << kShardShift;  // distinct over the shards too
   p.table_size = t.record->size.get();
   p.step = item.step.get();
   p.age = static_cast<int64_t>(t.record->next_insert_no.get() - 1 - item.insert_no.get());
@@ -199,7 +199,7 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
     note_table(t);
     const auto have = from + picks_.size();
     if (options.count && picks_.size() > before) hold.set(t.record->last_sample_ns, coarse_now_ns());
-    if (stop == Stop::kNotAdmitted && picks_.empty() && (from < options.at_least || from == 0)) blocked.join(hold);
+    if (stop == Stop::kNotAdmitted && options.waits && picks_.empty() && (from < options.at_least || from == 0)) blocked.join(hold);
     // A group may end for want of log: then the next hold goes on, as long as this one got anywhere.
     const bool again = stop == Stop::kDone || (stop == Stop::kPartFull && picks_.size() > before && lease_.room() >= kMaxItemChunks &&
                                                picks_.size() < kPart && runs_.size() < kPart);
@@ -339,7 +339,7 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
       continue;
     }
     if (stop != Stop::kNotAdmitted && stop != Stop::kNoneLeft) continue;
-    if (done >= options.at_least && done > 0) break;
+    if (!options.waits || (done >= options.at_least && done > 0)) break;
     if (stop == Stop::kNoneLeft) return end(Status::kTooFewItems);
     if (!blocked.joined()) continue;
     if (const Status s = blocked.sleep(); s != Status::kOk) return end(s);

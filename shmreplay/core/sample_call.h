@@ -57,6 +57,7 @@ struct SampleOptions {
   const std::vector<uint32_t>* most_rows = nullptr;
   bool distinct = false;      // no item twice; kTooFewItems where there are not at_least of them
   uint32_t num_threads = 1;   // that gather a large batch, the caller among them
+  bool waits = true;          // false: what is admitted now is all, kOk
 };
 
 struct SampleResult {

@@ -76,6 +76,7 @@ TEST(offsets_of_layout_version_6_are_pinned) {
   CHECK_EQ(offsetof(ItemRecord, place), 16u);
   CHECK_EQ(offsetof(ItemRecord, insert_no), 56u);
   CHECK_EQ(offsetof(TableRecord, item_base), 96u);
+  CHECK_EQ(offsetof(TableRecord, shard), 584u);
   CHECK_EQ(offsetof(TableRecord, flags), 640u);
   CHECK_EQ(offsetof(TableRecord, limiter), 896u);
   CHECK_EQ(offsetof(TableRecord, sides), 1024u);

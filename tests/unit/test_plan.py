@@ -245,6 +245,7 @@ def test_the_native_form_has_all_that_the_segments_need() -> None:
                 **made.rate_limiter.numbers(),
                 "on_full": 0,
                 "item_steps": 5,
+                "shard": 0,
             }
         ],
     }
