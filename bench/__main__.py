@@ -13,7 +13,7 @@ from bench.cores import one_core
 from bench.measure import measure
 from bench.peers.catalogue import PEERS, ask_for, versions
 from bench.report import Report, lines
-from bench.size import FULL, QUICK, SMOKE, Size
+from bench.size import FULL, LEAST_REPEATS, QUICK, SMOKE, Size
 from bench.workload import Workload
 from bench.workloads import all_workloads
 
@@ -22,6 +22,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     if options.add and options.json is None:
         parser().error("--add needs --json FILE")
+    if options.repeats is not None:
+        if options.repeats < LEAST_REPEATS:
+            parser().error(
+                f"--repeats is {options.repeats}; expected {LEAST_REPEATS} or more: a median of fewer says little"
+            )
+        options.size = options.size.repeated(options.repeats)
     chosen = [w for w in all_workloads() if w.is_asked_for(options.only)]
     if not chosen:
         names = ", ".join(w.name for w in all_workloads())
@@ -60,7 +66,9 @@ def run(workload: Workload, size: Size) -> Answer:
 
 def command(options: argparse.Namespace) -> str:
     """What does this run again."""
-    size = [] if options.size is FULL else [f"--{options.size.name}"]
+    size = [] if options.size.name == FULL.name else [f"--{options.size.name}"]
+    if options.repeats is not None:
+        size.append(f"--repeats={options.repeats}")
     peers = [] if options.peers is None else ["--peers", *options.peers]
     return shlex.join(["python", "-m", "bench", *size, *(f"--only={part}" for part in options.only), *peers])
 
@@ -70,6 +78,12 @@ def parser() -> argparse.ArgumentParser:
     sizes = p.add_mutually_exclusive_group()
     sizes.add_argument("--quick", dest="size", action="store_const", const=QUICK, help="100,000 items, few repeats")
     sizes.add_argument("--smoke", dest="size", action="store_const", const=SMOKE, help="whether it runs; no times")
+    p.add_argument(
+        "--repeats",
+        type=int,
+        metavar="N",
+        help=f"of each limit and peer, {LEAST_REPEATS} or more; trials no more than that",
+    )
     p.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all numbers there")
     p.add_argument("--add", action="store_true", help="keep the answers of FILE that this run does not give anew")
     p.add_argument(

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+LEAST_REPEATS = 5
+
 
 @dataclasses.dataclass(frozen=True)
 class Size:
@@ -11,7 +13,7 @@ class Size:
         name: as in the JSON.
         asks: the most items that a question is about.
         items: the most in a table of 400 B, whatever the question is about; the arrays of the limits are as large.
-        repeats: how often each limit or peer is measured, each time paired with one of ours; >= 5.
+        repeats: how often each limit or peer is measured, each time paired with one of ours; >= LEAST_REPEATS.
         slices: of a repeat; the first half of them is for warming up.
         slice_s: about how long a slice takes.
         rounds: the same as repeats, of trials.
@@ -35,6 +37,10 @@ class Size:
     def is_quick(self) -> bool:
         """Whether it does without what costs time and says little."""
         return self.name == "quick"
+
+    def repeated(self, repeats: int) -> "Size":
+        """The same with so many repeats, and no more rounds than that."""
+        return dataclasses.replace(self, repeats=repeats, rounds=min(self.rounds, repeats))
 
     def window(self, seconds: float) -> float:
         """How long a trial is watched that needs `seconds` to be believed: all of it in a full run only."""
