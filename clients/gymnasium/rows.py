@@ -1,0 +1,58 @@
+"""Rows: what a recorder writes of a step, as far as its table has columns for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shmreplay.clients.stream_handle import StreamHandle
+from shmreplay.errors import SignatureMismatch
+
+BEFORE = ("observation", "action")  # known before the environment steps
+AFTER = ("reward", "terminated", "truncated")
+
+
+class Rows:
+    """The columns of a writer's table by when they are known, and what the caller put beside them."""
+
+    def __init__(self, writer: StreamHandle) -> None:
+        tree = writer._sig.tree
+        if not isinstance(tree, dict) or "observation" not in tree:
+            raise SignatureMismatch(
+                f"{writer._where}: a recorder writes steps with an 'observation'; expected a signature such as "
+                f"shmreplay.clients.gymnasium.signature(env) gives, a dict of it and others, not {tree!r:.100}"
+            )
+        self._names = tree.keys()
+        self._where = writer._where
+        self._put: dict[str, Any] = {}
+
+    def put(self, values: dict[str, Any]) -> None:
+        """Keeps columns of the caller's own for the next row. Raises SignatureMismatch for others."""
+        for name in values:
+            if name not in self._names or name in (*BEFORE, *AFTER):
+                own = sorted(self._names - {*BEFORE, *AFTER})
+                raise SignatureMismatch(
+                    f"{self._where}: put({name}=...), which is no column of the caller's own; the table has "
+                    f"{', '.join(own) or 'none'}"
+                )
+        self._put.update(values)
+
+    def before(self, observation: Any, action: Any) -> dict[str, Any]:
+        """What is known before the step, with what was put."""
+        row = {**self._kept(BEFORE, (observation, action)), **self._put}
+        self._put = {}
+        return row
+
+    def after(self, reward: Any, terminated: Any, truncated: Any) -> dict[str, Any]:
+        """What the step brought, with what was put meanwhile."""
+        row = {**self._kept(AFTER, (reward, terminated, truncated)), **self._put}
+        self._put = {}
+        return row
+
+    def final(self, observation: Any) -> dict[str, Any]:
+        """The final step of an episode, with what was put."""
+        row = {"observation": observation, **self._put}
+        self._put = {}
+        return row
+
+    def _kept(self, names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
+        return {name: value for name, value in zip(names, values, strict=True) if name in self._names}

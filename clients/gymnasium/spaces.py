@@ -1,0 +1,118 @@
+"""Spaces: an environment's steps as a table's signature, and its values as that table takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Env, spaces
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from shmreplay.leaves import as_spec
+from shmreplay.specs import ArraySpec
+
+Convert = Callable[[Any], Any]
+
+_ARRAYS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+def signature(env: Env[Any, Any] | VectorEnv[Any, Any, Any], **more: Any) -> dict[str, Any]:
+    """Returns the signature of a table that takes the environment's steps.
+
+    Args:
+        env: a single or a vector environment; of the latter its single spaces.
+        more: columns of the caller's own, which `put` fills: `log_prob=sr.ArraySpec((), "float32")`.
+
+    Returns:
+        `observation` and `action` as their spaces say: an array a Box, Discrete, MultiDiscrete or MultiBinary, a dict a
+        Dict, a tuple a Tuple, uint32 `[max_length]` a Text; `reward`, float32; `terminated` and `truncated`, bool.
+
+    Raises:
+        TypeError: a space has no fixed size (Graph, Sequence) or no one structure (OneOf).
+        ValueError: a column of `more` has the name of one of the others.
+    """
+    if isinstance(env, VectorEnv):
+        observation, action = env.single_observation_space, env.single_action_space
+    else:
+        observation, action = env.observation_space, env.action_space
+    columns = {
+        "observation": column(observation, "observation"),
+        "action": column(action, "action"),
+        "reward": ArraySpec((), "float32", cast="same_kind"),
+        "terminated": ArraySpec((), "bool"),
+        "truncated": ArraySpec((), "bool"),
+    }
+    if taken := sorted(columns.keys() & more.keys()):
+        raise ValueError(f"signature: {taken[0]!r} is a column of the environment's; expected another name")
+    return {**columns, **more}
+
+
+def column(space: spaces.Space[Any], path: str) -> Any:
+    """Returns a space as a part of a signature. Raises TypeError, which names the path, where it can be none."""
+    if isinstance(space, spaces.Dict):
+        return {name: column(part, f"{path}/{name}") for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(column(part, f"{path}[{i}]") for i, part in enumerate(space.spaces))
+    if isinstance(space, spaces.Text):
+        return ArraySpec((space.max_length,), "uint32")
+    if isinstance(space, _ARRAYS):
+        return as_spec(space, f"signature: {path}")
+    raise TypeError(
+        f"signature: {path} is {space!r:.100}; expected spaces of one structure and fixed size: Box, Discrete, "
+        "MultiDiscrete, MultiBinary, Text, and Dict and Tuple of them. Wrap the environment, or declare a column of "
+        "variable shape and write it by hand"
+    )
+
+
+def text(codes: NDArray[np.uint32]) -> NDArray[np.str_]:
+    """Returns the texts `[...]` of uint32 `[..., max_length]`, as a batch shows a Text column."""
+    codes = np.ascontiguousarray(codes, np.uint32)
+    return codes.view(f"U{codes.shape[-1]}")[..., 0]
+
+
+def converter(space: spaces.Space[Any]) -> Convert | None:
+    """Returns what makes values of a space, or batches of them, such as its columns take; None if they are such."""
+    if isinstance(space, spaces.Text):
+        return _codes(space.max_length)
+    if isinstance(space, spaces.Dict):
+        parts = {name: converter(part) for name, part in space.spaces.items()}
+        if not any(parts.values()):
+            return None
+        return lambda value: {name: apply(convert, value[name]) for name, convert in parts.items()}
+    if isinstance(space, spaces.Tuple):
+        converts = [converter(part) for part in space.spaces]
+        if not any(converts):
+            return None
+        return lambda value: tuple(apply(convert, part) for convert, part in zip(converts, value, strict=True))
+    return None
+
+
+def apply(convert: Convert | None, value: Any) -> Any:
+    """Returns the value, converted if there is something to convert."""
+    return value if convert is None else convert(value)
+
+
+def _codes(max_length: int) -> Convert:
+    def codes(value: str | Sequence[str]) -> NDArray[np.uint32]:
+        texts = np.array(value, f"U{max_length}")
+        return texts[..., None].view(np.uint32)
+
+    return codes
+
+
+def with_rows(space: spaces.Space[Any], batch: Any, rows: Sequence[Any], mask: NDArray[np.bool_]) -> Any:
+    """Returns a batch of values with `rows`, in their order, in the places where the mask is True; the batch stays."""
+    if isinstance(space, spaces.Dict):
+        return {
+            name: with_rows(part, batch[name], [row[name] for row in rows], mask) for name, part in space.spaces.items()
+        }
+    if isinstance(space, spaces.Tuple):
+        return tuple(with_rows(part, batch[i], [row[i] for row in rows], mask) for i, part in enumerate(space.spaces))
+    if isinstance(space, spaces.Text):
+        left = iter(rows)
+        return tuple(next(left) if chosen else value for value, chosen in zip(batch, mask, strict=True))
+    changed = np.array(batch)
+    changed[mask] = np.stack(rows)
+    return changed

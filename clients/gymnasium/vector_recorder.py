@@ -1,0 +1,115 @@
+"""VectorRecorder: environments that step together, whose steps go into a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from numpy.typing import NDArray
+
+from shmreplay.clients.gymnasium.rows import Rows
+from shmreplay.clients.gymnasium.spaces import apply, converter, with_rows
+from shmreplay.clients.vector_writer import VectorWriter
+
+Mask = NDArray[np.bool_]
+
+
+class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
+    """A vector environment that writes each of its steps, stream i those of environment i. Used as that itself.
+
+    As `Recorder`, for all three modes of resetting: the final observation is taken from where the mode puts it (the
+    observation of the step that ended the episode, or `infos["final_obs"]`), and the step that is none, in which an
+    environment with next-step autoreset resets itself, is left out.
+
+    Args:
+        env: the vector environment; its `metadata["autoreset_mode"]` says when it resets.
+        writer: of the table, with a stream for each environment; the caller closes it, after the last step.
+
+    Raises:
+        ValueError: the writer has another number of streams, or the environment does not say when it resets.
+        SignatureMismatch: the table's signature is no dict, or has no `observation`.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], writer: VectorWriter) -> None:
+        super().__init__(env)
+        if writer.num_streams != env.num_envs:
+            raise ValueError(
+                f"VectorRecorder: the writer has {writer.num_streams} streams, the environment {env.num_envs} parts; "
+                f"expected as many: table.vector_writer({env.num_envs})"
+            )
+        self._mode = _mode_of(env)
+        self._writer = writer
+        self._rows = Rows(writer)
+        self._observed = converter(env.single_observation_space)
+        self._acted = converter(env.single_action_space)
+        self._observation: Any = None
+        self._is_under_way = np.zeros(env.num_envs, bool)  # whose episode has rows
+        self._is_over = np.zeros(env.num_envs, bool)  # whose next step is none, but a reset
+        self._are_open: Mask | None = None  # whose last row lacks what its step brings
+
+    def put(self, **values: Any) -> None:
+        """Keeps columns of one's own for the next rows, arrays `[num_envs, ...]`, such as `log_prob`: before `step`."""
+        self._rows.put(values)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Resets all environments, or those of `options["reset_mask"]`. Their episodes under way end here."""
+        mask = (options or {}).get("reset_mask")
+        reset = np.ones(self.env.num_envs, bool) if mask is None else np.asarray(mask, bool)
+        self._end(reset & self._is_under_way, self._observation)
+        observation, infos = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]  # a list is taken too
+        self._observation = observation
+        self._is_over = self._is_over & ~reset
+        return observation, infos
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps the environments and writes their rows. Raises what the writer's calls raise."""
+        mask = ~self._is_over
+        before = self._rows.before(apply(self._observed, self._observation), apply(self._acted, actions))
+        self._writer.append(before, mask=mask, partial=True)  # now: they may write the next observations over these
+        self._is_under_way |= mask
+        self._are_open = mask
+        observation, rewards, terminated, truncated, infos = self.env.step(actions)
+        self._observation = observation
+        self._writer.append(self._rows.after(rewards, terminated, truncated), mask=mask)
+        self._are_open = None
+        over = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & mask
+        self._end(over, self._final(observation, infos, over))
+        self._is_over = np.zeros_like(over) if self._mode is AutoresetMode.SAME_STEP else over | ~mask & self._waits()
+        return observation, rewards, terminated, truncated, infos
+
+    def close(self, **kwargs: Any) -> None:
+        """Ends the episodes under way, and closes the environments; not the writer."""
+        self._end(self._is_under_way.copy(), self._observation)
+        self.env.close(**kwargs)
+
+    def _waits(self) -> Mask | bool:
+        """Which of those that were left out go on being so: until they are reset, where nobody else does it."""
+        return self._mode is AutoresetMode.DISABLED
+
+    def _final(self, observation: Any, infos: dict[str, Any], over: Mask) -> Any:
+        if self._mode is not AutoresetMode.SAME_STEP or not over.any():
+            return observation
+        return with_rows(self.env.single_observation_space, observation, list(infos["final_obs"][over]), over)
+
+    def _end(self, mask: Mask, observation: Any) -> None:
+        if not mask.any():
+            return
+        # Rows that a step left open, for the environment raised in it, are the final ones as they are.
+        final = None if self._are_open is not None else self._rows.final(apply(self._observed, observation))
+        self._writer.end_episodes(mask, final)
+        self._is_under_way &= ~mask
+        self._are_open = None
+
+
+def _mode_of(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
+    mode = env.metadata.get("autoreset_mode")
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        raise ValueError(
+            f"VectorRecorder: the environment's metadata has autoreset_mode {mode!r}; expected one of "
+            f"{', '.join(str(known) for known in AutoresetMode)}: without it nobody knows which step is a reset"
+        ) from None
