@@ -37,7 +37,7 @@ class ArraySet:
 
     def __init__(self, batch: Batch) -> None:
         names = batch._native.names
-        # Columns in the heap come in new arrays with every batch.
+        # Columns of a codec come in new arrays with every batch.
         self._has_array = [isinstance(array, np.ndarray) for array in batch._native.data]
         self._arrays = [owner_of(array) for array in itertools.compress(batch._native.data, self._has_array)]
         self._build = partial(unflatten_outputs, names) if names else batch._signature.unflatten

@@ -48,3 +48,18 @@ def float_array(where: str, what: str, values: ArrayLike) -> NDArray[np.float64]
     if array.dtype.kind not in "fiub" and not np.can_cast(array.dtype, np.float64, "same_kind"):
         raise TypeError(f"{where}: {what} have dtype {array.dtype}; expected real numbers")
     return np.ascontiguousarray(array, np.float64).reshape(-1)
+
+
+def priority_array(where: str, priorities: ArrayLike, num_keys: int) -> NDArray[np.float64]:
+    """Returns priorities for so many keys, `[num_keys]` or `[num_keys, 1]`, as `float_array`.
+
+    Raises:
+        ValueError: there are not as many.
+    """
+    values = float_array(where, "priorities", priorities)
+    if len(values) != num_keys:
+        raise ValueError(
+            f"{where}: priorities have shape {tuple(np.shape(priorities))}, which is {len(values)} for {num_keys} "
+            f"keys; expected one a key, [{num_keys}] or [{num_keys}, 1]"
+        )
+    return values

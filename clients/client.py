@@ -115,7 +115,9 @@ class Client:
         return join_shards(entries)
 
     def table(self, name: str, seed: Any = None) -> TableHandle:
-        """A handle to work on a table with. `seed` makes its sampling repeatable.
+        """A handle to work on a table with; of one with shards it is a `ShardedTable`, which has the same calls.
+
+        `seed` makes its sampling repeatable.
 
         Raises:
             TableNotFound: there is no such table; the text names those there are. It does not wait for one: have every
@@ -128,7 +130,6 @@ class Client:
         _check_name(name)
         attachment = self._attach(name)
         if (whole := attachment.table.whole) is not None and whole.name == name:
-            # Its calls are those of a TableHandle.
             return cast("TableHandle", ShardedTable(self, whole, seed))
         return TableHandle(self, name, attachment, seed)
 

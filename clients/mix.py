@@ -225,7 +225,7 @@ class Mix:
         if arrangement.time_major:
             raise ValueError("mix: out= goes with items first; leave time_major=True or out= away")
         if not layout.is_alike:
-            raise ValueError("mix: a column is in the heap of one table and plain in another's; leave out= away")
+            raise ValueError("mix: a column comes in new arrays from one table and not from another; leave out= away")
         arrays = arrangement.arrays(out)
         for output, array in zip(arrangement.outputs, arrays, strict=True):
             if output.spec.is_coded:

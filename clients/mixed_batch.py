@@ -59,7 +59,7 @@ class Layout:
     Attributes:
         arrangements: by table, of the options asked for.
         outputs: the first table's.
-        is_alike: whether no column is in the heap of one table and plain in another's.
+        is_alike: whether no column has a codec in one table and none in another.
         orders: by table, the place of each of those outputs among its own.
     """
 
@@ -74,7 +74,7 @@ class Layout:
             [outputs[order[o]].number for outputs, order in zip(own, self.orders, strict=True)]
             for o in range(len(self.outputs))
         ]
-        # Whether every table has each of them in the heap, or none has.
+        # By output, whether tables decode it: all, none, or some.
         kinds = [
             {outputs[order[o]].spec.is_coded for outputs, order in zip(own, self.orders, strict=True)}
             for o in range(len(self.outputs))
@@ -95,7 +95,7 @@ class Layout:
     def new_arrays(self, num_items: int, longest: Sequence[Sequence[int]]) -> list[NDArray[Any] | None]:
         """For the rows of all tables, as long as the longest item of any: `longest` has rows by table and output.
 
-        None for columns in the heap.
+        None for columns of a codec.
         """
         arrays: list[NDArray[Any] | None] = []
         for output, numbers in zip(self.outputs, self._numbers, strict=True):
@@ -134,7 +134,7 @@ class Parts:
             return None
         arrays = self._written_into(arrays)
         layout = self._layout
-        data: list[NDArray[Any] | None] = []  # for a sampler to write to again; of columns in the heap there is none
+        data: list[NDArray[Any] | None] = []  # for a sampler to write to again; of columns of a codec there is none
         shown, lengths, masks = [], [], []
         for o, squeezed in enumerate(layout.squeezed):
             parts = [batch._shown[at] for batch, at in self._output(o)]
@@ -162,7 +162,7 @@ class Parts:
         return arrays if all(is_theirs) else None
 
     def _join_shown(self, parts: Sequence[Shown], squeezed: bool) -> Shown:
-        """Outputs one behind the other; of columns in the heap where there is a value, and their sizes, as well."""
+        """Outputs one behind the other; of columns of a codec where there is a value, and their sizes, as well."""
         data: Any = [step for part in parts for step in part.data] if isinstance(parts[0].data, list) else None
         if data is None:
             data = self._join([part.data for part in parts], squeezed)

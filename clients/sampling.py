@@ -206,7 +206,7 @@ class Arrangement:
     def arrays(self, out: Any) -> list[Any]:
         """Returns the arrays of `out`, one an output shown. The core looks at each; `explain` says what is wrong.
 
-        Columns in the heap or per item have none: they come in new arrays. One that is no more than compressed may have
+        Columns of a codec or per item have none: they come in new arrays. One whose rows the core compresses may have
         one.
 
         Raises:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
 from shmreplay.checks import check_int
-from shmreplay.clients.arrays import float_array, key_array
+from shmreplay.clients.arrays import key_array, priority_array
 from shmreplay.clients.handle import EXPECTED_PRIORITY, warn_stale
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.update_data import mutable_arrays
@@ -38,12 +38,7 @@ class ShardChanges:
     def update_priorities(self, keys: ArrayLike, priorities: ArrayLike, timeout_s: float | None) -> int:
         """See `ShardedTable`."""
         wanted = key_array(self._where, keys)
-        values = float_array(self._where, "priorities", priorities)
-        if len(values) != len(wanted):
-            raise ValueError(
-                f"{self._where}: priorities have shape {tuple(np.shape(priorities))}, which is {len(values)} for "
-                f"{len(wanted)} keys; expected one a key, [{len(wanted)}] or [{len(wanted)}, 1]"
-            )
+        values = priority_array(self._where, priorities, len(wanted))
         deadline = Deadline(timeout_s)
         while True:
             for shard in self._shards:
@@ -64,9 +59,8 @@ class ShardChanges:
         wanted = key_array(self._where, keys)
         at = check_int(self._where, "at", at, 0)
         columns = mutable_arrays(first._sig, values, len(wanted))
-        deadline = Deadline(timeout_s)
+        deadline, end = Deadline(timeout_s), at + columns[0][1].shape[1]
         for number, _ in by_shard(wanted, len(self._shards)):
-            end = at + columns[0][1].shape[1]
             self._shards[number]._check_places(at, end, deadline.remaining_s())
 
         def change(native: _core.Table, mine: NDArray[np.intp], left: float | None) -> tuple[int, int]:

@@ -107,7 +107,7 @@ class StepConversion:
         for leaf in self._sig.leaves:
             if leaf.spec.is_per_item:
                 columns.append(None)
-            elif leaf.spec.in_heap:
+            elif leaf.spec.is_coded:
                 columns.append([step[leaf.index] for step in steps])
             else:
                 rows = [step[leaf.index] for step in steps]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from shmreplay.checks import check_int
-from shmreplay.clients.arrays import float_array, key_array
+from shmreplay.clients.arrays import key_array, priority_array
 from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle
 from shmreplay.clients.update_data import declared_steps, known_steps, mutable_arrays
 
@@ -31,12 +30,7 @@ class TableChanges(Handle):
             TypeError: the keys are not int64.
         """
         wanted = key_array(self._where, keys)
-        values = float_array(self._where, "priorities", priorities)
-        if len(values) != len(wanted):
-            raise ValueError(
-                f"{self._where}: priorities have shape {tuple(np.shape(priorities))}, which is {len(values)} for "
-                f"{len(wanted)} keys; expected one a key, [{len(wanted)}] or [{len(wanted)}, 1]"
-            )
+        values = priority_array(self._where, priorities, len(wanted))
         while True:
             self._check_open()
             status, updated, bad = self._native.update_priorities(wanted, values, timeout_s)

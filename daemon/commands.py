@@ -147,6 +147,7 @@ class Commands:
 
     async def _set_rate_limiter(self, request: Message, caller: Caller) -> Answer:
         limiter, rebase = rate_limiters.from_wire(request.get("rate_limiter")), _flag(request, "rebase")
+        self._registry.find_whole(_text(request, "table"), "set_rate_limiter")
         order = ("samples_per_insert", "min_size_to_sample", "min_diff", "max_diff", "count_deletes")
 
         def arguments(table: Table) -> list[Any]:

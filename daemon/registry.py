@@ -64,6 +64,15 @@ class Registry:
         names = sorted(_owners(self._arenas.values()))
         raise TableNotFound(f"there is no table {table!r}; there are: {', '.join(names) or 'none'}")
 
+    def find_whole(self, table: str, what: str) -> list[tuple[ManagedArena, int]]:
+        """As `find`, for what is done to a table as a whole. Raises ValueError for the name of one shard."""
+        found = self.find(table)
+        arena, index = found[0]
+        whole = arena.tables[index].owner.name
+        if whole != table:
+            raise ValueError(f"{what}: {table!r} is one shard of table {whole!r}; expected the whole table's name")
+        return found
+
     # --- creating ------------------------------------------------------------------------------------------------
 
     async def create_tables(self, tables: Sequence[Table], on_progress: OnProgress) -> list[str]:
@@ -291,9 +300,10 @@ class Registry:
     async def drop_tables(self, tables: Sequence[str], timeout_s: float | None) -> None:
         """Drops tables, arena by arena: callers blocked in them get TableClosed, their memory is given back.
 
-        Raises ShmReplayError if other tables share an arena with one of them, and TableNotFound; then none is dropped.
+        Raises ShmReplayError if other tables share an arena with one of them, TableNotFound, and ValueError for the name of
+        one shard; then none is dropped.
         """
-        arenas = dict.fromkeys(arena for table in tables for arena, _ in self.find(table))
+        arenas = dict.fromkeys(arena for table in tables for arena, _ in self.find_whole(table, "drop_tables"))
         for arena in arenas:
             names = [spec.owner.name for spec in arena.tables]
             others = ", ".join(repr(name) for name in names if name not in tables)

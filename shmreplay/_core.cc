@@ -74,7 +74,8 @@ nb::dict plan(nb::dict native) {
 // Stored bytes of packed rows, uint8 [n, row_bytes] contiguous, that one stream writes one behind the other.
 uint64_t packed_bytes(nb::handle rows) {
   auto* array = reinterpret_cast<PyArrayObject*>(rows.ptr());
-  if (!PyArray_Check(rows.ptr()) || PyArray_TYPE(array) != NPY_UINT8 || PyArray_NDIM(array) != 2 || !PyArray_IS_C_CONTIGUOUS(array)) {
+  if (!PyArray_Check(rows.ptr()) || PyArray_TYPE(array) != NPY_UINT8 || PyArray_NDIM(array) != 2 ||
+      !PyArray_IS_C_CONTIGUOUS(array)) {
     throw nb::type_error("rows: expected a contiguous uint8 array of two axes");
   }
   const auto row_bytes = static_cast<size_t>(PyArray_DIM(array, 1));
@@ -180,13 +181,15 @@ NB_MODULE(_core, m) {
     const GilRelease release;
     Arena::format(index_fd, data_fd, spec, instance, name, published);
   }, "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "published"_a = true, "Lays out an empty arena in two segments of the planned sizes.");
-  m.def("packed_bytes", &packed_bytes, "rows"_a, "Stored bytes of rows of a packed column, uint8 [n, row_bytes], one behind the other.");
+  m.def("packed_bytes", &packed_bytes, "rows"_a,
+        "Stored bytes of rows of a packed column, uint8 [n, row_bytes], one behind the other.");
   m.def("inspect_header", &header, "index_fd"_a, "What the header of an index segment says; never raises for a damaged one.");
   m.def("take_huge_pages", &take_huge_pages, nb::call_guard<GilRelease>(), "fd"_a, "offset"_a, "num_bytes"_a,
         "Has the empty part of a file allocated as huge pages. 0, or the errno with which the kernel stopped.");
   m.def("huge_bytes_of", &huge_bytes_of, nb::call_guard<GilRelease>(), "fd"_a, "num_bytes"_a,
         "How much of a file is in huge pages now.");
-  m.def("num_memory_nodes", [] { return memory_nodes().count; }, "Those that this process may use; 0 where there are none to choose.");
+  m.def("num_memory_nodes", [] { return memory_nodes().count; },
+        "Those that this process may use; 0 where there are none to choose.");
   m.def("interleave", [](int fd, uint64_t bytes) { return interleave(fd, bytes, memory_nodes()); }, "fd"_a, "num_bytes"_a,
         "Spreads the pages that a file is given from now on over the memory nodes. 0, or errno.");
   m.def("prove_robust_lock", &prove_robust_lock, nb::call_guard<GilRelease>(),

@@ -190,9 +190,9 @@ class Signature:
     ) -> list[Any]:
         """Returns one C-contiguous array a column, of exactly its dtype and shape; it may share the caller's memory.
 
-        For columns in the heap it is the bytes to store, uint8 `[num_bytes]`, or None for an optional one that is not
-        there; in a batch a list of these, one a step. Rows that the core compresses are arrays like others. For columns
-        that are per item it is None.
+        For columns of a codec it is the bytes to store, uint8 `[num_bytes]`, or None for an optional one that is not
+        there; in a batch a list of these, one a step. For columns that are per item it is None. Rows that the core
+        compresses are arrays like others.
 
         This is the slow path that explains. Taken are numpy arrays and scalars, whatever `__array__` makes one (tensors
         in host memory), all within the column's `cast` rule; for scalar columns also Python numbers in the dtype's

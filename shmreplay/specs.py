@@ -33,7 +33,8 @@ class ArraySpec:
             size, such as `(None, 3)`: batches are padded to the longest, or concatenated.
         dtype: anything that names a fixed-size number or boolean dtype in native byte order: a numpy dtype, its name, a
             scalar type, a torch or jax dtype, bfloat16 and the other dtypes of ml_dtypes. Kept as `np.dtype`.
-        compression: "lz4" stores each row as an LZ4 block of its own where that is shorter; None stores it as it is.
+        compression: "lz4" stores each row as what changed since the row before it, in a column of one shape that is
+            neither optional nor per item, or as an LZ4 block, whichever is shorter; None stores it as it is.
         optional: a step may leave the column out; batches have zeros there, and False in the mask.
         mutable: `table.update_data` may change the stored values.
         per: "step", or "item" for a value that an item brings with it, `create_item(values={...})`.

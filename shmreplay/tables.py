@@ -59,7 +59,6 @@ class Table:
         max_streams: number of open writers' streams at most.
         max_sessions: number of attached processes at most.
         mean_bytes: where `signature` is None, the stored bytes of a step on average, to size the arena by; None: 1024.
-
         shards: number of arenas that the items are spread over, each with its lock: see docs/shards.md. More than 1
             goes with a Uniform or Prioritized sampler, a Fifo remover and columns of a fixed shape.
 

@@ -64,7 +64,7 @@ def _huge_pages(directory: str) -> Finding:
     size = show_bytes(HUGE_PAGE_BYTES)
     reason = why_no_huge_pages(directory)
     if reason is None:
-        return Finding("huge pages", f"of {size}, for the mount with huge={huge_option(directory)}")
+        return Finding("huge pages", f"of {size}; the mount has huge={huge_option(directory)}")
     return Finding("huge pages", f"none: {reason}", f"Linux 6.1 gives them in every tmpfs; before it: {REMEDY}")
 
 

@@ -108,7 +108,8 @@ class BatchRows {
     if (separate_) return separate_->write(writer, from, k);
     for (uint32_t c = 0; c < arrays_.size(); ++c) {
       const PlanColumn& column = plan_.columns()[c];
-      if (!column.is_opaque && !column.is_packed) writer.write_rows(c, static_cast<const char*>(PyArray_DATA(arrays_[c])) + from * column.row_bytes, k);
+      if (column.is_opaque || column.is_packed) continue;
+      writer.write_rows(c, static_cast<const char*>(PyArray_DATA(arrays_[c])) + from * column.row_bytes, k);
     }
   }
 

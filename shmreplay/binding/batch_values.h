@@ -14,7 +14,8 @@ class BatchValues {
     columns_.resize(context.plan->columns().size());
     for (uint32_t c = 0; c < columns_.size(); ++c) {
       if (context.plan->columns()[c].is_packed) packed_.push_back(c);
-      if (context.is_coded(c)) columns_[c] = ValueList(arena_, reinterpret_cast<PyObject*>(rows.arrays()[c]), n, context.column_name(c));
+      if (!context.is_coded(c)) continue;
+      columns_[c] = ValueList(arena_, reinterpret_cast<PyObject*>(rows.arrays()[c]), n, context.column_name(c));
     }
     if (!items.is_none()) items_ = ValueList(arena_, items, n, context.values_name());
   }

@@ -33,7 +33,8 @@ inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::h
   of_rows.blocks = [&](StreamWriter& stream, uint32_t row) {
     stream.begin_packing();
     for (uint32_t c = 0; c < columns.size(); ++c) {
-      if (stream.packs(c)) stream.pack(c, static_cast<const char*>(PyArray_DATA(columns[c])) + row * context->plan->columns()[c].row_bytes, 0);
+      if (!stream.packs(c)) continue;
+      stream.pack(c, static_cast<const char*>(PyArray_DATA(columns[c])) + row * context->plan->columns()[c].row_bytes, 0);
     }
     return blocks_of_row(values, row) + stream.packed_blocks();
   };

@@ -125,9 +125,9 @@ class NumpyBatch : public ShardSink {
   ItemValues* item_values() noexcept override { return values_ == nullptr ? nullptr : values_.get(); }
 
   // (names, squeezed flags, columns, data, lengths, masks or None, keys, priorities, probabilities, times_sampled, table_size,
-  // episodes, steps, ages, values, damage); arrays of n, of which the first `done` count. Data of a column of Python's codec: (bytes,
-  // sizes), uint8 and int64, -1 for no value; of a per-item column None, for what items brought is in `values`: (bytes, sizes [n]) or
-  // None. `damage`: (output, row, stored bytes) of a packed row that could not be made, or None.
+  // episodes, steps, ages, values, damage); arrays of n, of which the first `done` count. Data of a column of Python's codec:
+  // (bytes, sizes), uint8 and int64, -1 for no value; of a per-item column None, for what items brought is in `values`: (bytes,
+  // sizes [n]) or None. `damage`: (output, row, stored bytes) of a packed row that could not be made, or None.
   nb::tuple release() {
     nb::list columns, squeezed, data, lengths, masks;
     for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -263,7 +263,8 @@ class NumpyBatch : public ShardSink {
     packed_.push_back(plan.is_packed ? std::make_unique<PackedReader>(static_cast<uint32_t>(plan.row_bytes)) : nullptr);
     OutputBuffer out{o, column, rows, static_cast<uint32_t>(is_coded ? sizeof(int64_t) : plan.row_bytes), squeezed,
                      nullptr, masks_.back().get(), n_, array_data<int32_t>(lengths_.back()),
-                     layout_ != nullptr && layout_->time_major() && !squeezed, plan.flags, bytes_.back().get(), packed_.back().get()};
+                     layout_ != nullptr && layout_->time_major() && !squeezed, plan.flags, bytes_.back().get(),
+                     packed_.back().get()};
     const bool is_given = given_ != nullptr && !given_->empty() && !(*given_)[data_.size()].is_none();
     data_.push_back(is_given ? (*given_)[data_.size()] : make_data(out));
     if (plan.flags != kPerItemColumn) out.data = array_data<char>(data_.back());

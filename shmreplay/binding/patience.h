@@ -51,7 +51,9 @@ class GilPatience : public Patience {
   void lock_stuck(uint32_t pid, int64_t seconds) noexcept override { tell("lock", pid, seconds); }
   // Told after a second, then after ten, and then once a minute; late rather than not at all.
   void still_blocked(int64_t seconds) noexcept override {
-    const int64_t due = seconds >= kLaterReportsS ? seconds / kLaterReportsS * kLaterReportsS : seconds >= kFirstReportS ? kFirstReportS : 1;
+    const int64_t due = seconds >= kLaterReportsS  ? seconds / kLaterReportsS * kLaterReportsS
+                        : seconds >= kFirstReportS ? kFirstReportS
+                                                   : 1;
     if (due <= told_s_ && seconds >= told_s_) return;
     told_s_ = due;
     tell("blocked", 0, due);

@@ -40,7 +40,8 @@ class ShardBatch {
       loans.push_back(std::make_unique<Pool<SampleCall>::Loan>(t->calls(), [&] { return std::make_unique<SampleCall>(arena); }));
       calls.push_back(&**loans.back());
     }
-    const std::vector<uint32_t>* most_rows = layout_ == nullptr ? nullptr : given_.empty() ? &layout_->most_rows() : &given_.most_rows();
+    const std::vector<uint32_t>* most_rows =
+        layout_ == nullptr ? nullptr : given_.empty() ? &layout_->most_rows() : &given_.most_rows();
     const Status status = run([&](const Wait& wait) { return draw_.draw(calls, u, count, most_rows, wait, batch_, num_threads); });
     for (auto& loan : loans) loan->keep_if_usable(status);
     return outcome(handle_signals(status));
@@ -51,7 +52,8 @@ class ShardBatch {
     return outcome(run([&](const Wait& wait) { return draw_.wait(count, wait); }));
   }
 
-  // The live ones of int64 keys that are all of one shard: (status, how many there are, their indices in `keys`, exception of a signal handler or None).
+  // The live ones of int64 keys that are all of one shard: (status, how many there are, their indices in `keys`, exception of a
+  // signal handler or None).
   nb::tuple get(uint32_t shard, nb::handle keys) {
     if (shard >= tables_.size()) throw nb::index_error("no shard of that number");
     const auto k = copied<int64_t>(keys, NPY_INT64, "keys: expected a contiguous int64 array of one axis");
@@ -136,7 +138,8 @@ inline nb::tuple update_shards(nb::list tables, nb::handle keys, nb::handle prio
   const auto n = static_cast<uint32_t>(k.size());
   const double* given = double_array(priorities, n, "priorities");
   const std::vector<double> p(given, given + n);  // what was checked is what is written, whatever another thread does
-  if (const uint32_t bad = first_bad_priority(p.data(), n); bad != kAllGood) return nb::make_tuple(0, 0, 0, static_cast<int64_t>(bad));
+  const uint32_t bad = first_bad_priority(p.data(), n);
+  if (bad != kAllGood) return nb::make_tuple(0, 0, 0, static_cast<int64_t>(bad));
   std::vector<std::vector<int64_t>> own_keys(nb::len(tables));
   std::vector<std::vector<double>> own_priorities(own_keys.size());
   for (uint32_t i = 0; i < n; ++i) {

@@ -68,7 +68,8 @@ struct TableContext {
   // Copies one cell: row `number` of an array that checked_arrays() took, into the writer's row. The GIL is not needed.
   void write_cell(StreamWriter& writer, uint32_t column, PyArrayObject* array, size_t number) const {
     const size_t row_bytes = plan->columns()[column].row_bytes;
-    copy_row(writer.cell(column), static_cast<const char*>(PyArray_DATA(array)) + number * row_bytes, row_bytes, arena->exceeds_caches());
+    const char* row = static_cast<const char*>(PyArray_DATA(array)) + number * row_bytes;
+    copy_row(writer.cell(column), row, row_bytes, arena->exceeds_caches());
   }
 
   // The same of a heap column.

@@ -335,7 +335,8 @@ class VectorHandle {
       stream.begin_packing();
       for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
         if (columns.arrays[c] == nullptr || !stream.packs(c)) continue;
-        stream.pack(c, static_cast<const char*>(PyArray_DATA(columns.arrays[c])) + number * context_->plan->columns()[c].row_bytes, 0);
+        const char* rows = static_cast<const char*>(PyArray_DATA(columns.arrays[c]));
+        stream.pack(c, rows + number * context_->plan->columns()[c].row_bytes, 0);
       }
       return blocks_of_row(columns.values, number) + stream.packed_blocks();
     };

@@ -93,7 +93,8 @@ class ViewHandle : public ViewSink {
       if (plan.is_packed) packed[o] = std::make_unique<PackedReader>(static_cast<uint32_t>(plan.row_bytes));
       if (!in_place && plan.flags != kPerItemColumn) {
         copies.push_back({static_cast<uint32_t>(o), column, rows.rows, static_cast<uint32_t>(plan.is_opaque ? sizeof(int64_t) : plan.row_bytes),
-                          squeezed, array_data<char>(array), &masks[o], 1, &lengths[o], false, plan.flags, plan.is_opaque ? &bytes[o] : nullptr, packed[o].get()});
+                          squeezed, array_data<char>(array), &masks[o], 1, &lengths[o], false, plan.flags,
+                          plan.is_opaque ? &bytes[o] : nullptr, packed[o].get()});
       }
       squeezed_list.append(squeezed);
       columns.append(column);
@@ -107,7 +108,9 @@ class ViewHandle : public ViewSink {
     nb::object damage = nb::none();
     for (size_t o = 0; o < n; ++o) {
       mask_list.append(mask_of(masks[o], nb::cast<bool>(squeezed_list[o])));
-      if (packed[o] != nullptr && packed[o]->damage().is_there) damage = nb::make_tuple(o, packed[o]->damage().row, packed[o]->damage().num_bytes);
+      if (packed[o] != nullptr && packed[o]->damage().is_there) {
+        damage = nb::make_tuple(o, packed[o]->damage().row, packed[o]->damage().num_bytes);
+      }
       if (context_->is_coded(pattern.outputs[o].column)) data[o] = nb::make_tuple(take_bytes(bytes[o]), data[o]);
     }
     return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, columns, data, is_view, mask_list, pick.key,

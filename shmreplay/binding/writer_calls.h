@@ -107,8 +107,8 @@ inline nb::object read_cell(const StreamWriter& stream, const TableContext& cont
   auto* to = static_cast<char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)));
   if (c.is_packed) {
     if (!stream.read_packed(step, column, to)) {
-      raise_error("SegmentFailed", context.column_name(column) + ": stored bytes of a step are no row of " + std::to_string(c.row_bytes) +
-                                       " bytes; the heap is damaged");
+      raise_error("SegmentFailed", context.column_name(column) + ": stored bytes of a step are no row of " +
+                                       std::to_string(c.row_bytes) + " bytes; the heap is damaged");
     }
   } else if (c.flags == kMutableColumn) stream.read_mutable(step, column, to);
   else std::memcpy(to, stream.cell(step, column), c.row_bytes);

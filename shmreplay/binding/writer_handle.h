@@ -18,9 +18,9 @@ class WriterHandle {
     stream().give_up();
   }
 
-  // Writes and finishes a whole row, with the items that rules make of it: all of that or nothing. Keys (int64), of what was held
-  // back and went in since the last answer of keys and of its own items, where these are not held back; or a
-  // status, or kRowIsOpen, or kNeedsEndEpisode, or (status, step, column) of a missing cell. More items than one hold can take go in by
+  // Writes and finishes a whole row, with the items that rules make of it: all of that or nothing. Keys (int64), of what was
+  // held back and went in since keys were answered last, and of its own items, where these are not held back; or a status, or
+  // kRowIsOpen, or kNeedsEndEpisode, or (status, step, column) of a missing cell. More items than one hold can take go in by
   // several: if some are in when the call fails, go_on() has to finish it before anything else (kUnfinished).
   nb::object append(nb::handle step, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
@@ -69,8 +69,8 @@ class WriterHandle {
     return columns;
   }
 
-  // An item of the newest `length` steps, the open row included. Its key, 0 if it is held back, -status, kBadPriority, or kLacksColumn:
-  // a row that ended an episode may lack columns, and only as the item's last step can they be left out.
+  // An item of the newest `length` steps, the open row included. Its key, 0 if it is held back, -status, kBadPriority, or
+  // kLacksColumn: a row that ended an episode may lack columns, and only as the item's last step can they be left out.
   // `values`: what it brings for per-item columns, a uint8 array, or None.
   int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     const Busy busy(busy_, *context_);
@@ -194,9 +194,8 @@ class WriterHandle {
   template <class Write>
   Status with_blocks(Write write, nb::handle timeout_s) {
     if (writer_.held().empty()) return write(values_deadline(timeout_s));
-    Status status = write(0);
-    if (status == Status::kTimeout) status = publish(timeout_s);
-    else return status;
+    if (const Status status = write(0); status != Status::kTimeout) return status;
+    const Status status = publish(timeout_s);
     return status == Status::kOk ? write(values_deadline(timeout_s)) : status;
   }
 

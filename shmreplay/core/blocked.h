@@ -35,7 +35,8 @@ class Blocked {
   // Until there is reason to look again: kOk. kTimeout, kInterrupted.
   Status sleep();
 
-  // The same for one call that has joined several tables, each of another arena: until there is reason to look at one. n <= kMaxShards.
+  // The same for one call that has joined several tables, each of another arena: until there is reason to look at one.
+  // n <= kMaxShards.
   static Status sleep_any(Blocked* const* all, uint32_t n);
 
  private:

@@ -28,8 +28,8 @@ class DueInsert {
   // `counted` false: the limiters are neither asked nor moved.
   DueInsert(Arena& arena, std::span<DueRun> runs, const Wait& wait, bool counted = true);
 
-  // What run() would say of items that fit no table or no hold: kStructure, kTooManyChunks, else kOk. Without the lock: another
-  // may fix a table's structure meanwhile.
+  // What run() would say of items that fit no table or no hold: kStructure, kTooManyChunks, else kOk. Without the lock:
+  // another may fix a table's structure meanwhile.
   Status find_misfit();
 
   // kOk when everything is in. kStructure, kTooManyChunks: of the first run that has such an item, and nothing is in.

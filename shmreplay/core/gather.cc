@@ -141,8 +141,8 @@ struct Source {
   uint32_t row;
 };
 
-// Copies item_bytes of each item, that many if kBytes is not 0. Rows are fetched ahead, of a scalar those of more items: what counts
-// is how many lines are under way.
+// Copies item_bytes of each item, which are kBytes if that is not 0. Rows are fetched ahead, of a scalar those of more items:
+// what counts is how many lines are under way.
 template <size_t kBytes>
 void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t item_bytes, int64_t first, const OutputBuffer& out) {
   constexpr uint32_t kFetched = kBytes > 0 ? 3 * kAhead : kAhead;
@@ -166,7 +166,9 @@ void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t item_
 void copy_items_by_time(const Source* sources, uint32_t n, uint64_t column, int64_t first, OutputBuffer& out) {
   for (uint32_t i = 0; i < n; ++i) {
     const char* from = sources[i].chunk + column + size_t{out.row_bytes} * sources[i].row;
-    for (uint32_t j = 0; j < out.rows; ++j, from += out.row_bytes) copy_bytes(out.row(first + i, j), from, out.row_bytes, out.past_caches);
+    for (uint32_t j = 0; j < out.rows; ++j, from += out.row_bytes) {
+      copy_bytes(out.row(first + i, j), from, out.row_bytes, out.past_caches);
+    }
   }
 }
 

@@ -56,8 +56,8 @@ struct OutputBuffer {
   ByteBuffer* bytes = nullptr;
   // Of a packed column instead: what makes its rows.
   PackedReader* packed = nullptr;
-  bool past_caches = false;  // the array is larger than they are: see row_copy.h
-  std::mutex* mask_lock = nullptr;  // where threads gather together: for making the mask
+  bool past_caches = false;          // the array is larger than they are: see row_copy.h
+  std::mutex* mask_lock = nullptr;   // where threads gather together: for making the mask
   const uint32_t* places = nullptr;  // where item i goes in the batch; nullptr: to place i
 
   size_t place_of(int64_t item) const noexcept { return places == nullptr ? static_cast<size_t>(item) : places[item]; }
@@ -69,9 +69,10 @@ struct OutputBuffer {
   char* row(int64_t item, uint32_t j) const noexcept { return data + place(item, j) * row_bytes; }
 };
 
-// Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they repeat its first step, if its
-// pattern says so), so no byte of an earlier batch shows; those of a heap column have no value. Bytes that are no row of a packed column's are noted by its reader, and zeros shown. Nothing is copied for a per-item
-// column, whose bytes are in the items' values.
+// Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they repeat
+// its first step, if its pattern says so), so no byte of an earlier batch shows; those of a heap column have no value. Bytes
+// that are no row of a packed column are noted by its reader, and zeros shown. Nothing is copied for a per-item column, whose
+// bytes are in the items' values.
 void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
             int64_t first, std::vector<OutputBuffer>& outputs);
 

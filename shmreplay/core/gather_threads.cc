@@ -142,7 +142,8 @@ void GatherThreads::gather(uint32_t num_threads, const PatternCache& patterns, c
   std::atomic<uint32_t> next{0};
   run(num_threads, [&] {
     // Relaxed: the threads share nothing but the number; what they wrote is seen once run() has met them.
-    for (uint32_t i = next.fetch_add(block, std::memory_order_relaxed); i < n; i = next.fetch_add(block, std::memory_order_relaxed)) {
+    for (uint32_t i = next.fetch_add(block, std::memory_order_relaxed); i < n;
+         i = next.fetch_add(block, std::memory_order_relaxed)) {
       shmreplay::gather(arena_, patterns, picks + i, std::min(block, n - i), runs, first + i, together);
     }
   });

@@ -30,6 +30,7 @@ int sow(int fd, uint64_t offset, uint64_t end) noexcept {
 }
 
 void touch_each(const char* data, uint64_t bytes) noexcept {
+  // Relaxed: the page is to be there, whatever is in it.
   for (uint64_t at = 0; at < bytes; at += kHugePageBytes) {
     reinterpret_cast<const std::atomic<char>*>(data + at)->load(std::memory_order_relaxed);
   }

@@ -73,7 +73,6 @@ void unlink_chunk(Hold& hold, uint32_t g, uint32_t chunk) {
 }
 
 // Ties of heaps go to the least recently inserted or updated; nobody else asks.
-// Whether ties between priorities matter.
 bool keeps_touches(const TableFacts& t) { return t.roles[kSampler].heap != 0 || t.roles[kRemover].heap != 0; }
 
 void touch_item(Hold& hold, const TableFacts& t, uint32_t g) {

@@ -45,7 +45,8 @@ void check_spec(const ArenaSpec& s) {
   require(s.block_bytes % 64 == 0 && (s.block_bytes > 0) == (s.num_blocks > 0), "block_bytes must be a multiple of 64, 0 without blocks");
   for (const ColumnSpec& c : s.columns) check_column(c, s);
   for (const TableSpec& t : s.tables) {
-    if (t.shard >= kMaxShards) throw std::invalid_argument("table '" + t.name + "': shard is " + std::to_string(t.shard) + "; expected less than 128");
+    if (t.shard < kMaxShards) continue;
+    throw std::invalid_argument("table '" + t.name + "': shard is " + std::to_string(t.shard) + "; expected less than 128");
   }
   require(!s.tables.empty() && s.tables.size() <= kMaxTables, "an arena has 1 to 64 tables");
   for (const TableSpec& t : s.tables) {

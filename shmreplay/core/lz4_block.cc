@@ -78,7 +78,8 @@ class BlockEnd {
 
 }  // namespace
 
-// The tables are small enough to be cleared for every row; a place of 0 is one like any other, so nothing has to be marked empty.
+// The tables are small enough to be cleared for every row; a place of 0 is one like any other, so nothing has to be marked
+// empty.
 size_t Lz4Compressor::compress(const char* from, size_t size, char* to, size_t room) {
   BlockEnd block(to, room);
   const char* const end = from + size;

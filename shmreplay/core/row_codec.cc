@@ -124,7 +124,8 @@ bool decode_row(const char* stored, size_t size, char* row, size_t row_bytes) no
     if (size > 0) std::memcpy(row, stored, size);
     return true;
   }
-  return leans(stored, size, row_bytes) ? put_pieces(stored + 1, size - 1, row, row_bytes) : lz4_decompress(stored, size, row, row_bytes);
+  if (leans(stored, size, row_bytes)) return put_pieces(stored + 1, size - 1, row, row_bytes);
+  return lz4_decompress(stored, size, row, row_bytes);
 }
 
 }  // namespace shmreplay

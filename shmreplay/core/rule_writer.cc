@@ -3,8 +3,8 @@
 namespace shmreplay {
 
 // An item that is held back waits until the stream is that many steps further.
-RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts, std::vector<ItemRule> rules,
-                       uint32_t commit_every)
+RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts,
+                       std::vector<ItemRule> rules, uint32_t commit_every)
     : facts_(facts),
       stream_(arena, table, history, commit_every > 1 ? commit_every : 0),
       rules_(std::move(rules)),

@@ -41,7 +41,7 @@ bool ShardDraw::read_totals(bool count) {
     total += shares_[i];
     if (!t.prioritized()) continue;
     const double least = Extremes(*shards_[i].arena, t.extremes).smallest_positive();
-    smallest = std::min(smallest, leaf_weight(least, t.record->exponents[kSampler].get()));
+    if (std::isfinite(least)) smallest = std::min(smallest, leaf_weight(least, t.record->exponents[kSampler].get()));
   }
   if (!(total > 0)) shares_ = sizes, total = items;  // all priorities are 0: then all are alike
   if (!(total > 0)) return false;

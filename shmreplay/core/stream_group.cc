@@ -43,7 +43,8 @@ Status StreamGroup::try_open(const Wait& wait) {
     if (const Status s = enter_table(hold, writers_[i]->table_, wait); s != Status::kOk) return s;
     for (; i < writers_.size() && hold.room() >= kStreamEntries; ++i) {
       StreamWriter& w = *writers_[i];
-      // The rows of `history` finished steps, of those that items held back go back further, and of the one being written touch at most this many chunks.
+      // The rows of `history` finished steps, of those that items held back go back further, and of the one being written
+      // touch at most this many chunks.
       const uint32_t chunk_steps = w.arena_.geometry().chunk_steps;
       const uint32_t max_chunks = (w.history_ + w.slack_ + chunk_steps - 1) / chunk_steps + 1;
       uint32_t stream;

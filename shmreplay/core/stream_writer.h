@@ -49,8 +49,8 @@ class StreamWriter : public StreamView {
   void write_value(uint32_t column, const char* bytes, uint32_t num_bytes, uint32_t ahead = 0);
   void write_no_value(uint32_t column, uint32_t ahead = 0);
 
-  // Rows of packed columns. They are packed, what is in cell() or what is given, in their order; then blocks are secured, as many as
-  // they take; then they are written. begin_packing() before the first: what was packed and not written is gone.
+  // Rows of packed columns. They are packed, what is in cell() or what is given, in their order; then blocks are secured, as
+  // many as they take; then they are written. begin_packing() before the first: what was packed and not written is gone.
   bool packs(uint32_t column) const noexcept { return !packers_.empty() && packer_of_[column] != kNone; }
   void begin_packing() noexcept;
   void pack(uint32_t column, uint32_t ahead = 0);
@@ -176,7 +176,7 @@ class StreamWriter : public StreamView {
   std::vector<uint32_t> packer_of_;       // by column
   struct Packed { uint32_t column, row; size_t begin, num_bytes; };
   std::vector<Packed> packed_;            // and not written yet
-  std::vector<char> packed_bytes_;        // theirs
+  std::vector<char> packed_bytes_;        // of those
   uint64_t packed_blocks_ = 0;
   ValueWriter row_values_, item_values_;  // of the chunk being written, and of another that an item begins in
   ValueWriter* brought_to_ = nullptr;     // the one with the values of an item that is not inserted yet

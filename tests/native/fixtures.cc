@@ -291,8 +291,9 @@ bool Batch::prepare(const Pattern& structure, const uint32_t* rows, int64_t fill
       const bool is_packed = column.packed_bytes > 0;
       bytes_.push_back(column.flags == kHeapColumn && !is_packed ? std::make_unique<ByteBuffer>() : nullptr);
       packed_.push_back(is_packed ? std::make_unique<PackedReader>(column.packed_bytes) : nullptr);
-      outputs_.push_back({numbers[o], rule.column, 0, is_packed ? column.packed_bytes : column.row_bytes, (rule.flags & kSqueezed) != 0, nullptr, &masks_[o],
-                          num_items_, lengths_[o].data(), time_major, column.flags, bytes_.back().get(), packed_.back().get()});
+      outputs_.push_back({numbers[o], rule.column, 0, is_packed ? column.packed_bytes : column.row_bytes,
+                          (rule.flags & kSqueezed) != 0, nullptr, &masks_[o], num_items_, lengths_[o].data(), time_major,
+                          column.flags, bytes_.back().get(), packed_.back().get()});
     }
   }
   for (size_t o = 0; o < outputs_.size(); ++o) {

@@ -29,7 +29,8 @@ std::string row_of(uint64_t serial) {
 }
 
 struct Scene {
-  explicit Scene(uint32_t chunk_steps = 32, uint32_t num_blocks = 4000) : world(packed_arena(chunk_steps, num_blocks)), writer(world.arena, world.table(), 40) {
+  explicit Scene(uint32_t chunk_steps = 32, uint32_t num_blocks = 4000)
+      : world(packed_arena(chunk_steps, num_blocks)), writer(world.arena, world.table(), 40) {
     CHECK_EQ(writer.open(kWhatever), Status::kOk);
   }
 
@@ -179,7 +180,8 @@ TEST(items_show_their_rows_wherever_they_begin) {
   }
 }
 
-// Bytes changed, sizes changed, references changed: a reader says so or shows something, and touches nothing else (the sanitizers say).
+// Bytes changed, sizes changed, references changed: a reader says so or shows something, and touches nothing else (the
+// sanitizers say).
 TEST(damage_is_noted_and_shown_as_zeros) {
   Random random(seed());
   size_t noted = 0;

@@ -1,4 +1,5 @@
-// Rows as bytes: what an encoder makes is what a decoder takes, and of whatever else nothing is read or written out of bounds (the sanitizers say).
+// Rows as bytes: what an encoder makes is what a decoder takes, and of whatever else nothing is read or written out of bounds
+// (the sanitizers say).
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -145,7 +146,9 @@ TEST(whatever_bytes_are_decoded_nothing_is_touched_beside_the_row) {
     } else {
       const Bytes row = round % 4 == 1 ? some_bytes(random, n) : changed(random, before, 1 + random.below(6));
       encoder.encode(row.data(), before.data(), n, stored);
-      for (size_t flips = random.below(4); flips > 0 && !stored.empty(); --flips) stored[random.below(stored.size())] ^= static_cast<char>(1 << random.below(8));
+      for (size_t flips = random.below(4); flips > 0 && !stored.empty(); --flips) {
+        stored[random.below(stored.size())] ^= static_cast<char>(1 << random.below(8));
+      }
       if (random.chance(0.3)) stored.resize(random.below(stored.size() + 1));
       if (random.chance(0.1)) stored.resize(stored.size() + random.below(20));
     }

@@ -138,8 +138,8 @@ TEST(what_a_shard_does_not_admit_is_drawn_from_the_others_in_the_next_round) {
   std::vector<uint32_t> places = draw.places();
   std::sort(places.begin(), places.end());
   for (uint32_t i = 0; i < 40; ++i) CHECK_EQ(places[i], i), CHECK_EQ(batch.filled[i], 1);
-  const auto of_first = std::count_if(batch.picks.begin(), batch.picks.end(), [](const Pick& p) { return p.key >> kShardShift == 0; });
-  CHECK_EQ(of_first, 4);
+  const auto is_of_first = [](const Pick& p) { return p.key >> kShardShift == 0; };
+  CHECK_EQ(std::count_if(batch.picks.begin(), batch.picks.end(), is_of_first), 4);
   for (uint32_t i = 4; i < 20; ++i) CHECK_EQ(batch.picks[i].probability, 0.25);  // the first counts as empty
   batch.finish();
 }
@@ -157,7 +157,8 @@ TEST(a_wait_for_all_shards_is_ended_by_any_of_them) {
     run_threads({[&] { status = ShardDraw(shards, 1).wait(true, kWhatever); },
                  [&] {
                    until([&] {
-                     return std::all_of(s.worlds.begin(), s.worlds.end(), [](const auto& w) { return sleepers(w->table(), kSamples) == 1; });
+                     const auto waits = [](const auto& w) { return sleepers(w->table(), kSamples) == 1; };
+                     return std::all_of(s.worlds.begin(), s.worlds.end(), waits);
                    });
                    s.actors[number]->insert();
                  }});
@@ -200,8 +201,9 @@ TEST(a_process_that_dies_in_a_wait_for_all_shards_is_counted_off) {
   child.wait();
   for (const auto& w : s.worlds) {
     for (const SessionInfo& info : live_sessions(*w->daemon)) {
+      if (info.pid != static_cast<uint32_t>(child.pid())) continue;
       bool reaped = false;
-      if (info.pid == static_cast<uint32_t>(child.pid())) CHECK_EQ(close_session(*w->daemon, info.index, info.generation, kNow, reaped), Status::kOk);
+      CHECK_EQ(close_session(*w->daemon, info.index, info.generation, kNow, reaped), Status::kOk);
     }
     CHECK_EQ(sleepers(w->table(), kSamples), 0u);
     check_healthy(w->arena);

@@ -36,7 +36,8 @@ class Fleet {
   VectorWriter::Fill filling() {
     VectorWriter::Fill fill;
     fill.cells = [this](StreamWriter& stream, uint32_t i) { write_row(stream, arena_, serial(i, next_[i])); };
-    if (arena_.geometry().num_blocks > 0) fill.blocks = [this](StreamWriter&, uint32_t i) { return blocks_of_row(arena_, serial(i, next_[i])); };
+    if (arena_.geometry().num_blocks == 0) return fill;
+    fill.blocks = [this](StreamWriter&, uint32_t i) { return blocks_of_row(arena_, serial(i, next_[i])); };
     return fill;
   }
 
