@@ -129,12 +129,17 @@ class StreamHandle:
     def _flush_before_close(self, failed: bool) -> None:
         """Puts in what is held back, if anything ever is. `failed`: the caller has an error already."""
 
+    def _warn_of_lost(self, why: object) -> None:
+        """Says which items are lost that were held back, if any are."""
+
     def _close(self, failed: bool) -> None:
         if self._is_closed:
             return
         if self._native.forked or self._table._client.is_closed:
-            self._is_closed = True
-            return  # the stream is the parent's, or went with the client's session
+            self._is_closed = True  # the stream is the parent's, or went with the client's session
+            if not self._native.forked:
+                self._warn_of_lost("the client was closed before it")
+            return
         self._flush_before_close(failed)
         if not failed and not self._makes_items and not self._rules and self._table.spec.item is None:
             self._warn_if_in_vain()

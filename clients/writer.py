@@ -317,8 +317,11 @@ class Writer(StreamHandle):
         except (ShmReplayError, ValueError) as error:
             if isinstance(error, RateLimitTimeout) and not failed:
                 raise  # the writer stays open: flush() and close() may be called again
-            lost = self._native.num_held_back
-            logger.warning("%s: the writer ends, and %d items that it held back are lost: %s", self._where, lost, error)
+            self._warn_of_lost(error)
+
+    def _warn_of_lost(self, why: object) -> None:
+        if lost := self._native.num_held_back:
+            logger.warning("%s: the writer ends, and %d items that it held back are lost: %s", self._where, lost, why)
 
     def _has_appended(self) -> bool:
         return self._native.oldest_step + self._native.num_steps > 0

@@ -10,7 +10,7 @@ constexpr double kMostLog2 = 964;  // beyond both
 constexpr double kRounds = 0x1.8p52;  // added to a smaller number it leaves an integer in the low bits
 constexpr double kTwoOverLn2 = 2.8853900817779268, kLn2 = 0.69314718055994531;
 
-constexpr int64_t bits(double v) noexcept { return std::bit_cast<int64_t>(v); }
+constexpr uint64_t bits(double v) noexcept { return std::bit_cast<uint64_t>(v); }  // unsigned: it may wrap
 constexpr double clamped(double v, double least, double most) noexcept {
   v = v < least ? least : v;
   return v > most ? most : v;
@@ -19,11 +19,11 @@ constexpr double clamped(double v, double least, double most) noexcept {
 // Without branches, and compiled without traps (CMakeLists.txt), so that a loop over it becomes vector instructions.
 // x = 2^e * m with m around 1; log2(m) is the series of the area tangent in (m - 1) / (m + 1), 2^f that of exp.
 [[gnu::always_inline]] inline double power(double x, double exponent) noexcept {
-  constexpr int64_t kHalfRoot = bits(0x1.6a09e667f3bcdp-1), kMantissa = 0x000fffffffffffff, kBias = 2048;
+  constexpr uint64_t kHalfRoot = bits(0x1.6a09e667f3bcdp-1), kMantissa = 0x000fffffffffffff, kBias = 2048;
   const bool is_subnormal = x < 0x1p-1022;
-  const int64_t above = bits(x * (is_subnormal ? 0x1p54 : 1.0)) - kHalfRoot;
-  const auto e = static_cast<int64_t>(static_cast<uint64_t>(above + (kBias << 52)) >> 52);
-  const double whole = std::bit_cast<double>(bits(kRounds) + e) - (kRounds + kBias) - (is_subnormal ? 54.0 : 0.0);
+  const uint64_t above = bits(x * (is_subnormal ? 0x1p54 : 1.0)) - kHalfRoot;
+  const uint64_t e = (above + (kBias << 52)) >> 52;
+  const double whole = std::bit_cast<double>(bits(kRounds) + e) - (kRounds + static_cast<double>(kBias)) - (is_subnormal ? 54.0 : 0.0);
   const auto m = std::bit_cast<double>((above & kMantissa) + kHalfRoot);
   const double s = (m - 1) / (m + 1), s2 = s * s;
   double series = 1.0 / 23;

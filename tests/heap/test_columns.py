@@ -28,6 +28,16 @@ def test_single_steps_come_back_bit_for_bit(make_table: TableMaker, chunk_steps:
     check_rows(batch, batch.data["n"].tolist())
 
 
+def test_separate_steps_of_which_one_needs_a_cast_come_back_as_others_do(make_table: TableMaker) -> None:
+    frame, reward = sr.ArraySpec((4, 5), "uint8", compression="lz4"), sr.ArraySpec((), "float32", cast="same_kind")
+    table = make_table(100, signature={"frame": frame, "reward": reward})
+    frames = np.arange(3 * 20, dtype=np.uint8).reshape(3, 4, 5)
+    table.insert_batch([{"frame": frames[i], "reward": np.float64(i) if i == 1 else float(i)} for i in range(3)])
+    batch = table.get(table.keys())
+    np.testing.assert_array_equal(batch.data["frame"], frames)
+    assert batch.data["reward"].tolist() == [0, 1, 2]
+
+
 def test_a_batch_of_steps_may_be_of_arrays_alone(make_table: TableMaker) -> None:
     table = make_table(100, signature=COLUMNS)
     points = np.arange(4 * 2 * 3, dtype="f4").reshape(4, 2, 3)

@@ -44,6 +44,16 @@ def test_the_same_table_is_created_once_and_another_of_the_name_refused(daemon: 
         assert client.tables() == {}
 
 
+def test_what_is_done_to_a_whole_table_is_refused_for_the_name_of_a_shard(daemon: DaemonProcess) -> None:
+    with sr.connect(daemon.socket) as client:
+        client.create_tables([spec_of(shards=3)])
+        with pytest.raises(ValueError, match="drop_tables: 'replay~1' is one shard of table 'replay'"):
+            client.drop_table("replay~1")
+        with pytest.raises(ValueError, match="set_rate_limiter: 'replay~1' is one shard of table 'replay'"):
+            client.set_rate_limiter("replay~1", sr.rate_limiters.MinSize(4))
+        assert client.tables()["replay"]["spec"] == spec_of(shards=3)
+
+
 def test_the_daemon_is_killed_and_the_next_one_takes_all_shards_over(daemon: DaemonProcess) -> None:
     with sr.connect(daemon.socket) as client:
         client.create_tables([spec_of(shards=3, sampler=sr.selectors.Prioritized(1.0))])

@@ -82,6 +82,7 @@ def test_priorities_that_are_all_zero_draw_all_items_alike(make_shards: MakeShar
     fill(table, SIZES, np.zeros(95))
     counts = sum(np.bincount(numbers(table.sample(256)), minlength=95) for _ in range(40))
     assert is_drawn_by(np.asarray(counts), np.ones(95))
+    assert table.sample(8).weights(0.5, "table") == pytest.approx(1.0)
     keys = shards_of(table)[0].keys()
     assert table.update_priorities(keys[:1], [2.0]) == 1
     assert set(table.sample(50).keys) == {keys[0]}
