@@ -143,9 +143,9 @@ class TableInserts(Handle):
             commit_every: steps whose items go in together, with one turn at the arena's lock. Above 1 the items of up
                 to that many steps, less one, are held back in this process: nobody samples them yet, `append` and
                 `create_item` do not wait for rate limiters on their behalf, and they are lost if the process is
-                killed, or the writer is never closed. They go in when an item is made of the k-th step (one step later if that makes none), when 32
-                are held back, before a call waits for room, and by `end_episode`, `flush` and `close`. What is held
-                back at a `reset` of the table goes in after it.
+                killed, or the writer is never closed. They go in when an item is made of the k-th step (one step later
+                if that makes none), when 32 are held back, before a call waits for room, and by `end_episode`, `flush`
+                and `close`. What is held back at a `reset` of the table goes in after it.
 
         Raises:
             ValueError: the arena has no room for such a history and the steps held back, or a pattern reaches further

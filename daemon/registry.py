@@ -300,8 +300,8 @@ class Registry:
     async def drop_tables(self, tables: Sequence[str], timeout_s: float | None) -> None:
         """Drops tables, arena by arena: callers blocked in them get TableClosed, their memory is given back.
 
-        Raises ShmReplayError if other tables share an arena with one of them, TableNotFound, and ValueError for the name of
-        one shard; then none is dropped.
+        Raises ShmReplayError if other tables share an arena with one of them, TableNotFound, and ValueError for the
+        name of one shard; then none is dropped.
         """
         arenas = dict.fromkeys(arena for table in tables for arena, _ in self.find_whole(table, "drop_tables"))
         for arena in arenas:
