@@ -15,7 +15,7 @@ from shmreplay.clients.attachments import Attachment, Mapping, mappings
 from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
 from shmreplay.clients.info import readable_info
 from shmreplay.clients.shard_infos import join_shards
-from shmreplay.errors import DaemonUnavailable, ShmReplayError, TableNotFound
+from shmreplay.errors import DaemonUnavailable, SegmentFailed, ShmReplayError, TableNotFound
 from shmreplay.protocol import default_socket_paths, socket_path
 from shmreplay.rate_limiters import RateLimiter, check_limiter
 from shmreplay.tables import Table, warn_if_never_sampled
@@ -329,8 +329,9 @@ class Client:
         if not mapping.arena.end_calls(DETACH_TIMEOUT_S):
             return  # a thread is still at work on rows; the session ends with this process
         fields = {"arena": mapping.name, "session": mapping.session, "generation": mapping.generation}
-        # A daemon that is gone, or cannot lock the arena now, takes the session back when this process ends.
-        with contextlib.suppress(DaemonUnavailable, RequestTimeout, PermissionError):
+        # A daemon that is gone, or cannot lock the arena now, takes the session back when this process ends; of a
+        # damaged arena there is nothing to take back.
+        with contextlib.suppress(DaemonUnavailable, RequestTimeout, PermissionError, SegmentFailed):
             self.connection.request("detach", fields, timeout_s=DETACH_TIMEOUT_S, waits_for_daemon=False)
 
     # --- the end -------------------------------------------------------------------------------------------------
@@ -415,7 +416,16 @@ def _check_name(name: object) -> None:
 
 
 def check_timeout(timeout_s: float | None) -> float | None:
-    """Returns it. Raises ValueError unless it is None or at least 0 seconds."""
-    if timeout_s is not None and not timeout_s >= 0:
-        raise ValueError(f"timeout_s is {timeout_s!r}; expected seconds >= 0, or None to wait for ever")
+    """Returns it. Raises TypeError for what is no number, ValueError unless it is None or at least 0 seconds."""
+    if timeout_s is None:
+        return None
+    text = f"timeout_s is {timeout_s!r:.100}; expected seconds >= 0, or None to wait for ever"
+    if isinstance(timeout_s, (str, bytes)):
+        raise TypeError(text)
+    try:
+        seconds = float(timeout_s)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(text) from error
+    if not seconds >= 0:
+        raise ValueError(text)
     return timeout_s

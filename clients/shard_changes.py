@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from shmreplay import _core
 from shmreplay.checks import check_int
 from shmreplay.clients.arrays import key_array, priority_array
+from shmreplay.clients.client import check_timeout
 from shmreplay.clients.handle import EXPECTED_PRIORITY, warn_stale
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.update_data import mutable_arrays
@@ -39,7 +40,7 @@ class ShardChanges:
         """See `ShardedTable`."""
         wanted = key_array(self._where, keys)
         values = priority_array(self._where, priorities, len(wanted))
-        deadline = Deadline(timeout_s)
+        deadline = Deadline(check_timeout(timeout_s))
         while True:
             for shard in self._shards:
                 shard._check_open()
@@ -59,7 +60,7 @@ class ShardChanges:
         wanted = key_array(self._where, keys)
         at = check_int(self._where, "at", at, 0)
         columns = mutable_arrays(first._sig, values, len(wanted))
-        deadline, end = Deadline(timeout_s), at + columns[0][1].shape[1]
+        deadline, end = Deadline(check_timeout(timeout_s)), at + columns[0][1].shape[1]
         for number, _ in by_shard(wanted, len(self._shards)):
             self._shards[number]._check_places(at, end, deadline.remaining_s())
 
@@ -96,7 +97,7 @@ class ShardChanges:
         timeout_s: float | None,
     ) -> int:
         """Changes shard by shard; returns how many items were there."""
-        deadline, total = Deadline(timeout_s), 0
+        deadline, total = Deadline(check_timeout(timeout_s)), 0
         for shard in self._shards:
             shard._check_open()
         for number, mine in by_shard(keys, len(self._shards)):

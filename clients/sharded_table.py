@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shmreplay.clients.arrays import check_count
 from shmreplay.clients.batch import Batch
+from shmreplay.clients.client import check_timeout
 from shmreplay.clients.connection import fork_count
 from shmreplay.clients.decoding import Ragged
 from shmreplay.clients.handle import Stop
@@ -214,7 +215,7 @@ class ShardedTable:
 
     def reset(self, timeout_s: float | None = None) -> None:
         """As `TableHandle.reset`, shard by shard: not all at one instant."""
-        deadline = Deadline(timeout_s)
+        deadline = Deadline(check_timeout(timeout_s))
         for shard in self._shards:
             shard.reset(deadline.remaining_s())
 
@@ -226,7 +227,7 @@ class ShardedTable:
         """
         check_limiter(self._where, limiter)
         check_limiter_parts(self._where, limiter, len(self._shards))
-        deadline = Deadline(timeout_s)
+        deadline = Deadline(check_timeout(timeout_s))
         for number, shard in enumerate(self._shards):
             numbers: dict[str, Any] = limiter_part(limiter, len(self._shards), number).numbers()
             shard._control().set_rate_limiter(**numbers, rebase=rebase, timeout_s=deadline.remaining_s())
@@ -234,19 +235,19 @@ class ShardedTable:
 
     def set_priority_exponent(self, exponent: float, timeout_s: float | None = None) -> None:
         """As `TableHandle.set_priority_exponent`, shard by shard: draws meanwhile see weights by either."""
-        deadline = Deadline(timeout_s)
+        deadline = Deadline(check_timeout(timeout_s))
         for shard in self._shards:
             shard.set_priority_exponent(exponent, deadline.remaining_s())
 
     def pause(self, inserts: bool = True, samples: bool = True, timeout_s: float | None = None) -> None:
         """As `TableHandle.pause`, shard by shard."""
-        deadline = Deadline(timeout_s)
+        deadline = Deadline(check_timeout(timeout_s))
         for shard in self._shards:
             shard.pause(inserts, samples, deadline.remaining_s())
 
     def resume(self, timeout_s: float | None = None) -> None:
         """As `TableHandle.resume`, shard by shard."""
-        deadline = Deadline(timeout_s)
+        deadline = Deadline(check_timeout(timeout_s))
         for shard in self._shards:
             shard.resume(deadline.remaining_s())
 

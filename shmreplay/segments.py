@@ -180,7 +180,10 @@ def reserve(fd: int, num_bytes: int, progress: Progress | None = None, pages: Pa
     """
     done = refused = 0
     if pages is not None:
-        os.ftruncate(fd, num_bytes)
+        try:
+            os.ftruncate(fd, num_bytes)
+        except OSError as error:
+            raise _not_reserved(error) from error
         pages.spread(fd, num_bytes)
     wants_huge = pages is not None and pages.huge_pages != "never"
     while done < num_bytes:
@@ -207,7 +210,11 @@ def _reserve_slice(fd: int, offset: int, num_bytes: int) -> None:
                     f"the file system of the segments was full after {show_bytes(offset)}, {show_bytes(num_bytes)} "
                     "more were needed: something else took the room; free some, or make it larger (--shm-size)"
                 ) from error
-            raise ShmReplayError(f"a segment of shared memory cannot be reserved: {error}") from error
+            raise _not_reserved(error) from error
+
+
+def _not_reserved(error: OSError) -> ShmReplayError:
+    return ShmReplayError(f"a segment of shared memory cannot be reserved: {error}")
 
 
 def set_access(fd: int, group_id: int | None) -> None:

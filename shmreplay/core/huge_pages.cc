@@ -1,5 +1,6 @@
 #include "huge_pages.h"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -15,6 +16,7 @@ namespace shmreplay {
 namespace {
 
 constexpr uint64_t kSmallPageBytes = 4096;
+constexpr uint64_t kLookedAtOnce = 32 * kHugePageBytes;
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which the headers that we build with may not have
 
 // One small page in each huge one, for only what has a page can be collapsed. Where pages are spread over memory nodes, their
@@ -87,12 +89,16 @@ int take_huge_pages(int fd, uint64_t offset, uint64_t bytes) {
 
 uint64_t huge_bytes_of(int fd, uint64_t bytes) {
   bytes -= bytes % kHugePageBytes;
-  if (bytes == 0) return 0;
-  void* const mapped = map_aligned(fd, 0, bytes);
-  if (mapped == MAP_FAILED) return 0;
-  touch_each(static_cast<const char*>(mapped), bytes);
-  const uint64_t found = mapped_as_huge(mapped);
-  munmap(mapped, bytes);
+  uint64_t found = 0;
+  // Piece by piece: what is touched counts as this process' memory meanwhile.
+  for (uint64_t at = 0; at < bytes; at += kLookedAtOnce) {
+    const uint64_t piece = std::min(kLookedAtOnce, bytes - at);
+    void* const mapped = map_aligned(fd, at, piece);
+    if (mapped == MAP_FAILED) continue;
+    touch_each(static_cast<const char*>(mapped), piece);
+    found += mapped_as_huge(mapped);
+    munmap(mapped, piece);
+  }
   return found;
 }
 

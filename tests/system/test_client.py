@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shmreplay as sr
@@ -367,3 +368,19 @@ print(len(client.table("replay")))
     assert (code, err) == (0, "")
     assert "1 of 2 file descriptors arrived: this process has used up its own (ulimit -n)" in out
     assert out.splitlines()[-1] == "0"
+
+
+def test_a_client_of_a_damaged_arena_closes_and_gives_the_others_their_sessions_back(daemon: DaemonProcess) -> None:
+    with sr.connect(daemon.socket) as other, sr.connect(daemon.socket) as client:
+        other.create_tables([table("broken"), table("whole")])
+        client.table("broken").insert({"x": np.zeros(3, np.float32), "n": 1})
+        client.table("whole").insert({"x": np.zeros(3, np.float32), "n": 1})
+        segment = daemon.store.path(next(name for name in daemon.segments() if name.endswith("broken.index")))
+        with open(segment, "r+b") as index:
+            size = os.fstat(index.fileno()).st_size
+            index.seek(size // 2)
+            index.write(b"\xa5" * (size - size // 2))
+        with pytest.raises(sr.SegmentFailed):
+            client.table("broken").sample(1, timeout_s=1)
+        client.close()
+        assert other.stats()["arenas"]["whole"]["sessions"] == []
