@@ -40,6 +40,7 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "sample_prioritised": (*TAKES, *GATHERS, "robust lock", "bare sum tree"),
     "sample_uniform": (*TAKES, *GATHERS, "robust lock", RING, "malloc's defaults"),
     "sequences": ("raw",),
+    "shards": ("shards=2", "shards=1"),
     "update_priorities": ("robust lock", "bare sum tree"),
     "vector_append": (*COPIES, RING),
     "woken": ("wake from core to core", "wake on the same core", QUEUE),
