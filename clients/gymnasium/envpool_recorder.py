@@ -58,9 +58,7 @@ class EnvPoolRecorder:
 
     def async_reset(self) -> None:
         """Resets all environments. Episodes under way end here, with the last observation that was received."""
-        self._end(self._is_under_way & ~self._is_open)
-        if self._is_open.any():  # their answers never come: what is known of the last step is the final one
-            self._writer.end_episodes(self._is_open)
+        self._end_all()
         for mask in (self._is_open, self._is_over, self._is_known, self._is_under_way):
             mask[:] = False
         self.pool.async_reset()
@@ -105,10 +103,13 @@ class EnvPoolRecorder:
 
     def close(self) -> None:
         """Ends the episodes under way, and closes the pool; not the writer."""
-        self._end(self._is_under_way & ~self._is_open)
-        if self._is_open.any():
-            self._writer.end_episodes(self._is_open)
+        self._end_all()
         self.pool.close()
+
+    def _end_all(self) -> None:
+        self._end(self._is_under_way & ~self._is_open)
+        if self._is_open.any():  # their answers never come: what is known of the last step is the final one
+            self._writer.end_episodes(self._is_open)
 
     def _end(self, mask: NDArray[np.bool_]) -> None:
         if mask.any():

@@ -77,17 +77,16 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         self._are_open = None
         over = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & mask
         self._end(over, self._final(observation, infos, over))
-        self._is_over = np.zeros_like(over) if self._mode is AutoresetMode.SAME_STEP else over | ~mask & self._waits()
+        if self._mode is AutoresetMode.NEXT_STEP:
+            self._is_over = over
+        elif self._mode is AutoresetMode.DISABLED:
+            self._is_over = self._is_over | over  # until they are reset
         return observation, rewards, terminated, truncated, infos
 
     def close(self, **kwargs: Any) -> None:
         """Ends the episodes under way, and closes the environments; not the writer."""
         self._end(self._is_under_way.copy(), self._observation)
         self.env.close(**kwargs)
-
-    def _waits(self) -> Mask | bool:
-        """Which of those that were left out go on being so: until they are reset, where nobody else does it."""
-        return self._mode is AutoresetMode.DISABLED
 
     def _final(self, observation: Any, infos: dict[str, Any], over: Mask) -> Any:
         if self._mode is not AutoresetMode.SAME_STEP or not over.any():
