@@ -69,8 +69,7 @@ class Client:
         self.connection = Connection(paths, check_timeout(timeout_s))
         self._attachments: dict[str, Attachment] = {}
         self._held: dict[int, Mapping] = {}
-        self._is_closed = False
-        self._closed = _core.Flag()  # the same for calls that wait, of which each looks once a second
+        self._closed = _core.Flag()  # calls that wait look at it once a second
         self._dependents = WeakValueDictionary[int, Dependent]()  # by identity
 
     @property
@@ -81,7 +80,7 @@ class Client:
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
-        return self._is_closed
+        return self._closed.is_set
 
     # --- tables --------------------------------------------------------------------------------------------------
 
@@ -340,7 +339,6 @@ class Client:
         """Gives this process' sessions back, unless another client of it uses them. Handles raise from now on."""
         if self.is_closed:
             return
-        self._is_closed = True
         self._closed.set()
         for reference in self._dependents.valuerefs():  # a list made at once, whatever other threads add
             if (dependent := reference()) is not None:

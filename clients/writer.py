@@ -71,7 +71,7 @@ class Writer(StreamHandle):
                 earlier calls that were held back are in as far as they were admitted; the others still are held back.
         """
         answer: Any = _core.ROW_IS_OPEN
-        if not (partial or self._client._is_closed):
+        if not (partial or self._client._closed.is_set):
             # The core is asked first: only where it answers no keys is there something to find out.
             answer = self._native.append(step, priority, timeout_s)
             if type(answer) is np.ndarray:
@@ -175,7 +175,7 @@ class Writer(StreamHandle):
                 lacks a column.
         """
         self._makes_items = True
-        is_plain = trajectory is None and values is None and table is None and not self._client._is_closed
+        is_plain = trajectory is None and values is None and table is None and not self._client._closed.is_set
         if is_plain and type(length) is int and 0 < length <= self._longest_plain:
             # As in append: what is wrong with the call is found out where no item was made.
             if (key := self._native.create_item(length, priority, timeout_s)) >= 0:

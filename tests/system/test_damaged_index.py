@@ -96,7 +96,7 @@ class Segments:
 class Alone:
     """As much of a client as a handle needs that never attaches anew."""
 
-    is_closed = _is_closed = False
+    is_closed = False
     _closed = _core.Flag()
     address = "nowhere"
 
