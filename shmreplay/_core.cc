@@ -256,7 +256,7 @@ NB_MODULE(_core, m) {
            "counted"_a, "timeout_s"_a.none())
       .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
       .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "distinct"_a, "uniforms"_a,
-           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none(), "num_threads"_a = 1)
+           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none(), "num_threads"_a = 1, "rank"_a = 0, "num_ranks"_a = 1)
       .def("end_threads", &TableHandle::end_threads)
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)

@@ -94,16 +94,16 @@ class TableHandle {
 
   // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None, items that there
   // were to be drawn, of a distinct call); `uniforms` float64 [n]; `layout` or None; `out` a list of an array for each of its
-  // outputs, or None; `num_threads` gather a large batch.
+  // outputs, or None; `num_threads` gather a large batch; a distinct call draws the items of `rank` of `num_ranks` alone.
   nb::tuple sample(uint32_t n, uint32_t at_least, bool count, bool distinct, nb::handle uniforms, nb::handle timeout_s,
-                   const BatchLayout* layout, nb::handle out, uint32_t num_threads) {
+                   const BatchLayout* layout, nb::handle out, uint32_t num_threads, uint32_t rank, uint32_t num_ranks) {
     auto* u = double_array(uniforms, n, "uniforms");
     const GivenArrays given(context_->bound_plan(), layout, out, n);
     if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none(), 0);
     NumpyBatch batch(context_->bound_plan(), n, layout, &given);
     const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr : given.empty() ? &layout->most_rows() : &given.most_rows();
     return read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads}, wait, batch);
+      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads, true, {rank, num_ranks}}, wait, batch);
     });
   }
 
