@@ -68,8 +68,8 @@ def test_rows_are_those_of_the_episodes_whatever_resets_them(table_of: Callable[
 @pytest.mark.parametrize("mode", list(Mode))
 def test_environments_may_all_end_at_the_same_step(table_of: Callable[..., Any], mode: Mode) -> None:
     """As time limits have it: with next-step autoreset a whole step is then none, but resets."""
-    reuses = mode is not Mode.SAME_STEP
-    envs = gym.vector.SyncVectorEnv([lambda i=i: Counting(i, 3, reuses) for i in range(2)], autoreset_mode=mode)
+    makers: Any = [lambda i=i: Counting(i, 3, mode is not Mode.SAME_STEP) for i in range(2)]
+    envs = gym.vector.SyncVectorEnv(makers, autoreset_mode=mode)
     table = table_of(signature(envs))
     with table.vector_writer(2) as writer:
         recorded = VectorRecorder(envs, writer)
