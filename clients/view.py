@@ -42,6 +42,7 @@ class NativeItem(NamedTuple):
     age: int
     values: Bytes | None = None  # what it brought
     damage: tuple[int, int, int] | None = None  # as `NativeBatch.damage`
+    insert_number: int = 0
 
     def copied(self) -> NativeItem:
         """The same, without memory of the arena."""
@@ -57,6 +58,7 @@ class ViewedItem:
 
     Attributes:
         key, times_sampled, episode, step, age: int.
+        insert_number: int, the how many-th insert of the table it was; neither a reset nor a restore begins anew.
         priority, probability: float.
     """
 
@@ -70,6 +72,7 @@ class ViewedItem:
         self.episode = native.episode
         self.step = native.step
         self.age = native.age
+        self.insert_number = native.insert_number
 
     @property
     def data(self) -> Any:

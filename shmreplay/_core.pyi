@@ -5,7 +5,7 @@ Native core of shmreplay. Private: its names and answers change without notice.
 from collections.abc import Sequence
 from typing import Any
 
-LAYOUT_VERSION: int = 6
+LAYOUT_VERSION: int = 7
 
 MAX_PRIORITY: float = 1e+280
 
@@ -243,6 +243,10 @@ class Table:
 
     def keys(self) -> object: ...
 
+    def wait_for_insert(self, seen: int, timeout_s: object | None) -> tuple[Any, ...]: ...
+
+    def insert_number(self, key: int, timeout_s: object | None) -> tuple[Any, ...]: ...
+
     def update_priorities(self, keys: object, priorities: object, timeout_s: object | None) -> tuple[Any, ...]: ...
 
     def update_data(self, keys: object, updates: Sequence[Any], at: int, timeout_s: object | None) -> tuple[Any, ...]: ...
@@ -273,6 +277,12 @@ class Table:
 
     @property
     def dropped(self) -> bool: ...
+
+    @property
+    def num_inserts(self) -> int: ...
+
+    @property
+    def is_awaited(self) -> bool: ...
 
     @property
     def size(self) -> int: ...

@@ -8,6 +8,7 @@
 #include "arena_handle.h"
 #include "data_update.h"
 #include "extremes.h"
+#include "news.h"
 #include "numpy_arrays.h"
 #include "numpy_batch.h"
 #include "pool.h"
@@ -130,6 +131,25 @@ class TableHandle {
     return out;
   }
 
+  // (status, inserts that the table has had in its life): waits until there are more than `seen`.
+  nb::tuple wait_for_insert(uint64_t seen, nb::handle timeout_s) const {
+    QuietPatience patience(context_->patience());
+    uint64_t found = 0;
+    const Status status = run_for_status(timeout_s, patience, [&](Arena& a, const Wait& w) {
+      return shmreplay::wait_for_insert(a, facts(), seen, w, found);
+    });
+    return nb::make_tuple(static_cast<int>(status), found);
+  }
+
+  // The number of the insert that gave this key: see find_insert_number.
+  nb::tuple insert_number(int64_t key, nb::handle timeout_s) const {
+    uint64_t number = 0;
+    const Status status = run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
+      return find_insert_number(a, facts(), key, w, number);
+    });
+    return nb::make_tuple(static_cast<int>(status), number);
+  }
+
   // ---- changing ----------------------------------------------------------------------------------------------------
 
   // (status, updated, position of the first bad priority or -1: then nothing was changed).
@@ -234,6 +254,8 @@ class TableHandle {
   bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
   bool can_sample(uint64_t n) const { return can_sample_now(arena(), facts(), n); }
   uint64_t size() const { return facts().record->size.get(); }
+  uint64_t num_inserts() const { return shmreplay::num_inserts(*facts().record); }
+  bool is_awaited() const { return shmreplay::is_awaited(*facts().record); }
   bool dropped() const { return (facts().record->flags.get() & kDropped) != 0; }
 
   nb::dict info() const { return table_info(arena(), facts()); }
@@ -252,6 +274,11 @@ class TableHandle {
   template <class Work>
   Status run_for_status(nb::handle timeout_s, Work work) const {
     GilPatience patience = context_->patience();
+    return run_for_status(timeout_s, patience, work);
+  }
+
+  template <class Work>
+  Status run_for_status(nb::handle timeout_s, GilPatience& patience, Work work) const {
     const Wait wait{deadline_of(timeout_s), &patience};
     Status status;
     {

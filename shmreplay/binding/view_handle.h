@@ -17,7 +17,7 @@ class ViewHandle : public ViewSink {
   ViewHandle& operator=(const ViewHandle&) = delete;
 
   // (status, items, exception of a signal handler or None), once. An item: (names, squeezed, columns, data, is_view, masks or None,
-  // key, priority, probability, times_sampled, episode, step, age, values, damage), the first ones with one entry an output. Where
+  // key, priority, probability, times_sampled, episode, step, age, values, damage, insert_no), the first ones with one entry an output. Where
   // is_view is true, the data is the arena's memory, named until release(); else a copy, and all are copies unless the status is
   // kOk. Data of columns of Python's codec and per-item ones, `values` and `damage`: as NumpyBatch has them, for one item.
   nb::tuple draw(uint32_t n, nb::handle uniforms, nb::handle timeout_s) {
@@ -115,7 +115,7 @@ class ViewHandle : public ViewSink {
     }
     return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, columns, data, is_view, mask_list, pick.key,
                           pick.priority, pick.probability, pick.times_sampled, static_cast<int64_t>(pick.episode), pick.step, pick.age,
-                          values_of(part, i), damage);
+                          values_of(part, i), damage, pick.insert_no);
   }
 
   // What the item brought; None where it brought nothing.
