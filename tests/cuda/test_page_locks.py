@@ -1,12 +1,14 @@
 """hold_pages: one lock for all who read a segment on a GPU, undone by the last, before the segment is unmapped."""
 
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from shmreplay.clients.cuda import page_locks
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.errors import CudaError
@@ -121,6 +123,7 @@ def test_a_thousand_holds_of_new_segments_leave_nothing(cuda: FakeCuda, device: 
         with registered(hold_pages(device, Segment(1))):
             pass
     assert cuda.left == {"contexts": 1}
+    assert len(page_locks._locks.by_place) <= 2, "those that are over are forgotten"
 
 
 def test_a_forked_child_has_nothing_locked_and_closes_nothing(
@@ -134,4 +137,25 @@ def test_a_forked_child_has_nothing_locked_and_closes_nothing(
 
     assert fork(work).result() == "closed"
     assert registered(hold).progress == 1.0
+    hold.close()
+
+
+def test_a_child_forked_while_another_thread_is_at_the_locks_is_not_held_up(
+    cuda: FakeCuda, device: Device, segment: Segment, fork: Callable[[Work], Child]
+) -> None:
+    hold = registered(hold_pages(device, segment))
+    is_in, may_go = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with page_locks._locks.guard:
+            is_in.set()
+            may_go.wait(30)
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    assert is_in.wait(30)
+    child = fork(lambda pipe: hold.close())
+    child.result()
+    may_go.set()
+    thread.join()
     hold.close()
