@@ -168,6 +168,10 @@ class ShardedTable:
         **sample_options: Any,
     ) -> Sampler:
         """As `TableHandle.sampler`."""
+        return Sampler(self._sampler_source(batch_size, seed, sample_options), prefetch, timeout_s, sample_options)
+
+    def _sampler_source(self, batch_size: int, seed: Any, sample_options: dict[str, Any]) -> Source:
+        """What a sampler of this table samples from."""
         self._shards[0]._control()  # a table that is gone says so
         batch_size = check_count(self._where, "batch_size", batch_size)
         stop = Stop()
@@ -177,8 +181,7 @@ class ShardedTable:
             return own.sample(batch_size, **options)
 
         sample.__signature__ = sampler_of(own.sample)  # type: ignore[attr-defined]  # what options there are
-        source = Source(self._where, sample, own._shards, stop, False)
-        return Sampler(source, prefetch, timeout_s, sample_options)
+        return Source(self._where, sample, own._shards, stop, False)
 
     def view(self, n: int, timeout_s: float | None = None) -> NoReturn:
         """Raises ValueError: a view shows the memory of one arena."""

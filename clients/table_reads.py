@@ -14,7 +14,7 @@ from shmreplay.clients.batch import Batch, NativeBatch
 from shmreplay.clients.decoding import Ragged, check_ragged
 from shmreplay.clients.gather_threads import MAX_THREADS
 from shmreplay.clients.handle import LOOK, Handle, raise_with
-from shmreplay.clients.sampler import Sampler, table_sampler
+from shmreplay.clients.sampler import Sampler, Source, table_source
 from shmreplay.clients.sampling import Arrangement, Columns, PadTo, check_draws, spread, too_few_items
 from shmreplay.clients.view import View, open_view
 
@@ -169,7 +169,11 @@ class TableReads(Handle):
 
         `next()` raises what `sample` raises, after the batches sampled before; the next call of it goes on.
         """
-        return table_sampler(self, batch_size, prefetch, seed, timeout_s, sample_options)
+        return Sampler(self._sampler_source(batch_size, seed, sample_options), prefetch, timeout_s, sample_options)
+
+    def _sampler_source(self, batch_size: int, seed: Any, sample_options: dict[str, Any]) -> Source:
+        """What a sampler of this table samples from."""
+        return table_source(self, batch_size, seed, sample_options)
 
     def view(self, n: int, timeout_s: float | None = None) -> View:
         """Draws n items as `sample(n)` does, to be looked at where they lie: their rows are not copied.

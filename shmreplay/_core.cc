@@ -213,6 +213,9 @@ NB_MODULE(_core, m) {
       .def_prop_ro("forked", [](const ArenaHandle& a) { return a.get().forked(); })
       .def_prop_ro("session", &ArenaHandle::session)
       .def_prop_ro("open_streams", &ArenaHandle::open_streams)
+      .def_prop_ro("data_address", &ArenaHandle::data_address)
+      .def_prop_ro("data_bytes", &ArenaHandle::data_bytes)
+      .def_prop_ro("chunk_bytes", &ArenaHandle::chunk_bytes)
       .def("open_session", &ArenaHandle::open_session, "pid"_a, "start_time"_a, "timeout_s"_a.none() = nb::none())
       .def("close_session", &ArenaHandle::close_session, "session"_a, "generation"_a, "timeout_s"_a.none() = nb::none())
       .def("sessions", &ArenaHandle::sessions)
@@ -260,6 +263,7 @@ NB_MODULE(_core, m) {
       .def("end_threads", &TableHandle::end_threads)
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
+      .def("column", &TableHandle::column, "index"_a, "device_type"_a = 1, "device_id"_a = 0)
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
       .def("update_data", &TableHandle::update_data, "keys"_a, "updates"_a, "at"_a, "timeout_s"_a.none())
       .def("delete", &TableHandle::remove, "keys"_a, "timeout_s"_a.none())
@@ -296,6 +300,10 @@ NB_MODULE(_core, m) {
   nb::class_<ViewHandle>(m, "View", "Items where they lie, until they are released.")
       .def(nb::init<const TableHandle&>(), "table"_a)
       .def("draw", &ViewHandle::draw, "n"_a, "uniforms"_a, "timeout_s"_a.none())
+      .def("numbers", &ViewHandle::numbers)
+      .def("structure", &ViewHandle::structure)
+      .def("item", &ViewHandle::item, "index"_a)
+      .def("row_numbers", &ViewHandle::row_numbers, "output"_a)
       .def("release", &ViewHandle::release);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")

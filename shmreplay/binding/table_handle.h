@@ -7,6 +7,7 @@
 
 #include "arena_handle.h"
 #include "data_update.h"
+#include "exported_array.h"
 #include "extremes.h"
 #include "numpy_arrays.h"
 #include "numpy_batch.h"
@@ -15,6 +16,7 @@
 #include "step_inserts.h"
 #include "table_context.h"
 #include "table_info.h"
+#include "view_lease.h"
 
 namespace shmreplay {
 
@@ -128,6 +130,17 @@ class TableHandle {
     nb::object out = new_array(NPY_INT64, static_cast<npy_intp>(keys.size()));
     if (!keys.empty()) std::memcpy(array_data<int64_t>(out), keys.data(), keys.size() * 8);
     return out;
+  }
+
+  // All rows of a plain column, whatever is in them, on the segment itself: [num_chunks, chunk_steps, *shape], read-only, for DLPack.
+  // It keeps the mapping. Raises TypeError for another column, whose rows are not what it shows, and for a type that DLPack lacks.
+  nb::object column(uint32_t index, int device_type, int device_id) const {
+    const StepPlan& plan = context_->bound_plan();
+    if (index >= plan.columns().size()) throw nb::index_error("no column of that number");
+    if (plan.columns()[index].flags != 0) throw nb::type_error((where() + ": column " + std::to_string(index) + " does not lie plain").c_str());
+    const Geometry& g = arena().geometry();
+    const std::vector<LeadingAxis> axes{{g.num_chunks, static_cast<int64_t>(g.chunk_bytes)}, {g.chunk_steps, arena().columns()[index].stride}};
+    return exported_array(plan.columns()[index], arena().row(0, index, 0), axes, owner_of(context_->arena), {device_type, device_id});
   }
 
   // ---- changing ----------------------------------------------------------------------------------------------------

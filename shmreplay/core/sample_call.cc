@@ -283,9 +283,9 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
 SampleResult SampleCall::view(const TableFacts& t, const SampleOptions& options, const Wait& wait, ViewSink& sink) {
   begin_call(false);
   const auto deliver = [&](uint32_t, bool stays) {
-    patterns_.settle();
+    pad_rows(t, picks_.front().pattern);
     const Part part{patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(),
-                    arena_.has_values() ? brought_.data() : nullptr};
+                    arena_.has_values() ? brought_.data() : nullptr, rows_.data()};
     return sink.take(part, stays) ? Status::kOk : Status::kInterrupted;
   };
   return draw_all(t, options, wait, true, deliver, [](uint32_t) { return Status::kOk; });
@@ -317,11 +317,11 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
       const bool stays = keeps_last && drawn == Status::kOk && done + picks_.size() == options.n;
       if (const Status s = deliver(done, stays); s != Status::kOk) return end(s);
       done += static_cast<uint32_t>(picks_.size());
-      picks_.clear();
       if (stays) {
         drop_at_end.keep();
         return end(Status::kOk);
       }
+      picks_.clear();
     }
     lease_.drop();
     if (drawn == Status::kNoCallSlots) {

@@ -37,13 +37,15 @@ struct Part {
   uint32_t n;
   const Run* runs;
   const BlockRef* brought;  // by the picks; nullptr where there are no per-item columns
+  const uint32_t* rows;     // by output: how long it is in a batch
 };
 
 // What the caller provides to look at items where they lie; called without the lock.
 class ViewSink {
  public:
   virtual ~ViewSink() = default;
-  // `stays`: the part's chunks are named until SampleCall::drop(); else until this returns, and the rows must be copied.
+  // `stays`: the part is as it is, and its chunks are named, until SampleCall::drop(); else until this returns, and the rows must
+  // be copied.
   // false ends the call with kInterrupted.
   virtual bool take(const Part& part, bool stays) noexcept = 0;
 };
