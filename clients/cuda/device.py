@@ -7,7 +7,7 @@ from enum import IntEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from shmreplay.clients.cuda.errors import CudaUnavailable
+from shmreplay.clients.cuda.errors import CudaUnavailable, Result
 from shmreplay.clients.cuda.event import Event
 
 if TYPE_CHECKING:
@@ -61,10 +61,12 @@ class Device:
         return text.value.decode()
 
     def has(self, attribute: Attribute) -> bool:
-        """Whether it has what the attribute is about."""
+        """Whether it has what the attribute is about; not, if its driver is too old to know."""
         value = c_int()
-        self._driver.call("cuDeviceGetAttribute", byref(value), attribute, self._handle)
-        return value.value != 0
+        code = self._driver.result("cuDeviceGetAttribute", byref(value), attribute, self._handle)
+        if code not in (Result.SUCCESS, Result.INVALID_VALUE):
+            raise self._driver.error("cuDeviceGetAttribute", code)
+        return code == Result.SUCCESS and value.value != 0
 
     # --- memory of the host --------------------------------------------------------------------------------------
 

@@ -70,7 +70,9 @@ class Driver:
         except OSError as error:
             raise CudaUnavailable(f"no NVIDIA driver can be loaded ({error})") from error
         except AttributeError as error:
-            raise CudaUnavailable(f"the NVIDIA driver is too old: {error}; driver 470 or later has all") from error
+            raise CudaUnavailable(
+                f"the NVIDIA driver is too old: {error}; one of CUDA 11 or later has it"
+            ) from error
         code = driver.result("cuInit", 0)
         if code == Result.NOT_INITIALIZED:
             raise CudaUnavailable(
