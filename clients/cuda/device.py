@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_int, c_uint64, c_void_p, create_string_buffer
+from ctypes import byref, c_int, c_uint64, c_void_p
 from enum import IntEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -56,9 +56,7 @@ class Device:
     @property
     def name(self) -> str:
         """The maker's name for it."""
-        text = create_string_buffer(256)
-        self._driver.call("cuDeviceGetName", text, len(text), self._handle)
-        return text.value.decode()
+        return self._driver.name(self.ordinal)
 
     def has(self, attribute: Attribute) -> bool:
         """Whether it has what the attribute is about; not, if its driver is too old to know."""
