@@ -78,6 +78,17 @@ def test_who_holds_it_anew_at_once_has_it_registered_anew(cuda: FakeCuda, device
         assert len(cuda.registered) == 1
 
 
+def test_a_hold_of_a_lock_that_was_ended_under_its_holders_begins_another_one(
+    cuda: FakeCuda, device: Device, segment: Segment
+) -> None:
+    with registered(hold_pages(device, segment)) as first:
+        page_locks._close_all()  # as Python's end does
+        assert (first.state, cuda.registered) == ("closed", [])
+        with registered(hold_pages(device, segment)) as second:
+            first.close()
+            assert second.state == "registered"
+
+
 def test_a_hold_that_is_garbage_is_let_go(cuda: FakeCuda, device: Device, segment: Segment) -> None:
     hold = registered(hold_pages(device, segment))
     del hold
