@@ -120,6 +120,28 @@ def test_a_refusal_is_the_same_for_all_holders(cuda: FakeCuda, device: Device, s
         hold.close()
 
 
+def test_threads_that_hold_and_let_go_side_by_side_never_register_it_twice(
+    cuda: FakeCuda, device: Device, segment: Segment
+) -> None:
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(40):
+                with registered(hold_pages(device, segment)):
+                    assert cuda.registered == [(segment.data_address, 4 * PAGE)]
+        except BaseException as error:  # noqa: BLE001  # the test fails with it
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert cuda.left == {"contexts": 1}
+
+
 def test_a_lock_that_can_not_begin_is_no_hold_and_the_next_one_may(
     cuda: FakeCuda, device: Device, segment: Segment
 ) -> None:
