@@ -184,6 +184,11 @@ class Arrangement:
         return self._names
 
     @property
+    def root(self) -> structure.Node:
+        """The same as a structure."""
+        return self._root
+
+    @property
     def items(self) -> Items:
         """What the table's items look like."""
         return self._items

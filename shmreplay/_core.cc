@@ -301,6 +301,8 @@ NB_MODULE(_core, m) {
       .def(nb::init<const TableHandle&>(), "table"_a)
       .def("draw", &ViewHandle::draw, "n"_a, "uniforms"_a, "timeout_s"_a.none())
       .def("numbers", &ViewHandle::numbers)
+      .def_prop_ro("num_copies", &ViewHandle::num_copies)
+      .def_prop_ro("smallest_probability", &ViewHandle::smallest_probability)
       .def("structure", &ViewHandle::structure)
       .def("item", &ViewHandle::item, "index"_a)
       .def("row_numbers", &ViewHandle::row_numbers, "output"_a)
