@@ -138,8 +138,18 @@ class Checkpoints:
 
     def start(self) -> None:
         """Begins to save at the interval, if one was configured."""
-        if self._options.interval_s is not None:
+        if self._options.interval_s is not None and self._directory is not None:
             self._timer = asyncio.ensure_future(self._save_at_interval(self._options.interval_s))
+
+    def change(self, options: CheckpointOptions) -> None:
+        """Another interval, which begins now, number to keep, or end. The directory stays what it is."""
+        before, self._options = self._options, options
+        if self._keeping is not None:
+            self._keeping.keep = options.keep
+        if options.interval_s != before.interval_s:
+            if self._timer is not None:
+                self._timer.cancel()
+            self.start()
 
     async def _save_at_interval(self, interval_s: float) -> None:
         while True:

@@ -79,7 +79,7 @@ class ControlServer:
     def __init__(self, control_socket: ControlSocket, make_host: Callable[[Callable[[], int]], Host]) -> None:
         self._socket = control_socket
         self._conversations: dict[asyncio.Task[None], Conversation] = {}
-        self._host = make_host(lambda: len(self._conversations))
+        self.host = make_host(lambda: len(self._conversations))
         self._one_ended = asyncio.Event()
         self._accepting: asyncio.Task[None] | None = None
 
@@ -118,7 +118,7 @@ class ControlServer:
 
     def _begin(self, sock: socket.socket) -> None:
         try:
-            conversation = Conversation(self._host, sock)
+            conversation = Conversation(self.host, sock)
         except OSError as error:
             log.warning("a client left before it could be asked who it is: %s", error)
             sock.close()
@@ -146,7 +146,7 @@ class ControlServer:
             if not conversation.is_busy:
                 task.cancel()
         await self._wait_for_all(STOP_GRACE_S)
-        for work in [*self._conversations, *self._host.abandoned]:
+        for work in [*self._conversations, *self.host.abandoned]:
             work.cancel()
         await self._wait_for_all(None)
 

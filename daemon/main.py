@@ -15,13 +15,18 @@ from shmreplay.checkpoint_directory import EMBEDDED_LABEL
 from shmreplay.daemon.access import Access
 from shmreplay.daemon.checkpoint import Checkpoints
 from shmreplay.daemon.commands import Commands
-from shmreplay.daemon.config import DaemonConfig, make_socket_directory, parse_arguments
+from shmreplay.daemon.config import ConfigError, DaemonConfig, read_config
 from shmreplay.daemon.control import ControlServer, ControlSocket
 from shmreplay.daemon.conversation import Host
+from shmreplay.daemon.declared import create_declared
 from shmreplay.daemon.instance_lock import InstanceLock
+from shmreplay.daemon.logs import configure
 from shmreplay.daemon.parent_watch import watch_parent
 from shmreplay.daemon.registry import Registry
+from shmreplay.daemon.reload import Reload
 from shmreplay.daemon.remains import remove_remains
+from shmreplay.daemon.socket_directory import make_socket_directory
+from shmreplay.daemon.summary import summary
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
@@ -29,14 +34,18 @@ from shmreplay.segments import SegmentStore
 
 log = logging.getLogger("shmreplayd")
 
+MISCONFIGURED = 2  # the exit code of a daemon that was told what cannot be: starting it again changes nothing
+
 
 class Daemon:
     """One daemon's life: what it takes at its start is given back at its end, in the opposite order."""
 
-    def __init__(self, config: DaemonConfig, workers: Workers) -> None:
+    def __init__(self, config: DaemonConfig, workers: Workers, read: Callable[[], DaemonConfig]) -> None:
         self._config = config
         self._workers = workers
+        self._read = read
         self._stopped = asyncio.Event()
+        self._hung_up = asyncio.Event()
         self._failure: str | None = None
 
     def stop(self, reason: str) -> None:
@@ -68,12 +77,13 @@ class Daemon:
                 taken.callback(os.rmdir, os.path.dirname(config.socket))
             if config.embedded:
                 remove_remains(store)
-            registry = Registry(store, config.instance, config.group_id, self._workers)
+            registry = Registry(store, config.instance, config.group_id, self._workers, config.limits)
             checkpoints = Checkpoints(registry, self._workers, _label(config), config.checkpoints)
             await checkpoints.open()
             taken.callback(checkpoints.close)
             await registry.adopt(discard=config.discard)
             await checkpoints.begin(restore=config.restore, is_embedded=config.embedded)
+            await create_declared(config, registry)
             with contextlib.closing(ControlSocket(config.socket, config.group_id)) as control_socket:
                 server = ControlServer(
                     control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
@@ -81,14 +91,18 @@ class Daemon:
                 server.start(self.fail)
                 checkpoints.start()
                 self._announce()
+                reload = Reload(config, self._read, registry, checkpoints, server.host, self._workers)
+                reloading = asyncio.ensure_future(self._reload_when_asked(reload))
                 await self._stopped.wait()
+                reloading.cancel()
+                await asyncio.wait({reloading})
                 await server.stop_accepting()
             if self._failure is not None:
                 raise ShmReplayError(self._failure)
             await registry.stop_creating()
             try:
                 await checkpoints.finish()
-                await registry.close()
+                await (registry.leave() if reload.config.keep_tables else registry.close())
             finally:
                 await server.close()
 
@@ -97,10 +111,23 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGTERM and signal.getsignal(number) is signal.SIG_IGN:
                 continue  # whoever started us wants it so, as nohup does
-            loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
+            if number == signal.SIGHUP and self._config.file is not None:
+                loop.add_signal_handler(number, self._hung_up.set)
+            else:
+                loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
         parent = self._config.parent_pid
         if parent is not None and not watch_parent(parent, lambda: self.stop(f"parent process {parent} has ended")):
             raise ShmReplayError(f"parent process {parent} has ended already")
+
+    async def _reload_when_asked(self, reload: Reload) -> None:
+        """Reloads at each SIGHUP, one time after the other."""
+        while True:
+            await self._hung_up.wait()
+            self._hung_up.clear()
+            try:
+                await reload.run()
+            except Exception:  # our own fault must not end the daemon
+                log.exception("the configuration was not reloaded")
 
     def _host(self, registry: Registry, checkpoints: Checkpoints, num_clients: Callable[[], int]) -> Host:
         config = self._config
@@ -123,15 +150,25 @@ def _label(config: DaemonConfig) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the daemon. Returns 0 after a clean stop, 1 with one line on stderr if it cannot start."""
-    config = parse_arguments(arguments)
-    line = f"shmreplayd[{config.instance}] %(levelname)s %(message)s"
-    logging.basicConfig(level=config.log_level, stream=sys.stderr, format=line)
+    """Runs the daemon. Returns 0 after a clean stop, 1 with one line on stderr if it cannot start or go on.
+
+    2, with a line for each thing, if it was told what cannot be.
+    """
+    try:
+        config = read_config(arguments)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"shmreplayd: {problem}", file=sys.stderr)
+        return MISCONFIGURED
+    if config.is_check:
+        print(summary(config))
+        return 0
     workers = Workers()
     try:
+        configure(config.log_level, config.log_format, config.instance)
         # Before there is any thread, for it forks.
         _core.prove_robust_lock()
-        asyncio.run(Daemon(config, workers).run())
+        asyncio.run(Daemon(config, workers, lambda: read_config(arguments)).run())
         code = 0
     except (ShmReplayError, OSError, RuntimeError) as error:
         print(f"shmreplayd: {error}", file=sys.stderr)
