@@ -194,6 +194,11 @@ class Checkpoints:
         log.info("checkpoint %s saved: %s in %.2f s", path, show_bytes(num_bytes), seconds)
         return path
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether one is being written."""
+        return self._current is not None
+
     def describe(self) -> str:
         """How far it is, for the client that waits."""
         current = self._current
@@ -300,7 +305,7 @@ class Checkpoints:
 
     # --- the start and the end -----------------------------------------------------------------------------------
 
-    async def begin(self, *, restore: bool, is_embedded: bool) -> None:
+    async def begin(self, *, restore: bool, is_embedded: bool, on_progress: OnProgress) -> None:
         """At the start, once tables of the daemon before were taken over: says, or restores, what there is beside them.
 
         Raises CheckpointFailed if it is to restore and all are damaged: then somebody has to decide.
@@ -314,7 +319,7 @@ class Checkpoints:
             if restore and paths:
                 log.warning("checkpoint %s is not used: %s", paths[0], await self._workers.run(self._why_not, paths[0]))
         elif restore and paths:
-            found = await self._restore_newest(directory.path, paths, [], LIMITERS[0], lambda describe: None)
+            found = await self._restore_newest(directory.path, paths, [], LIMITERS[0], on_progress)
             log.info("checkpoint %s restored", found["path"])
         elif restore:
             others = sorted(label for label in labels_in(directory.path) if label != self._label)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 
 from shmreplay.daemon.config import DaemonConfig
-from shmreplay.daemon.registry import Registry
+from shmreplay.daemon.registry import OnProgress, Registry
 
 log = logging.getLogger("shmreplayd")
 
 
-async def create_declared(config: DaemonConfig, registry: Registry) -> None:
+async def create_declared(config: DaemonConfig, registry: Registry, on_progress: OnProgress) -> None:
     """Creates those that are not there: all, or none. One that is there with other specs stays as it is, for its
     processes are at work in it; the log has the difference.
 
@@ -22,5 +22,5 @@ async def create_declared(config: DaemonConfig, registry: Registry) -> None:
     for problem in problems:
         log.error("%s declares it otherwise: %s", config.file, problem)
     if missing:
-        created = await registry.create_tables(missing, lambda describe: None)
+        created = await registry.create_tables(missing, on_progress)
         log.info("created as %s declares: %s", config.file, ", ".join(map(repr, created)))

@@ -21,11 +21,13 @@ from shmreplay.daemon.conversation import Host
 from shmreplay.daemon.declared import create_declared
 from shmreplay.daemon.instance_lock import InstanceLock
 from shmreplay.daemon.logs import configure
+from shmreplay.daemon.notify import Notifier
 from shmreplay.daemon.parent_watch import watch_parent
 from shmreplay.daemon.registry import Registry
 from shmreplay.daemon.reload import Reload
 from shmreplay.daemon.remains import remove_remains
 from shmreplay.daemon.socket_directory import make_socket_directory
+from shmreplay.daemon.status import describe
 from shmreplay.daemon.summary import summary
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
@@ -40,10 +42,14 @@ MISCONFIGURED = 2  # the exit code of a daemon that was told what cannot be: sta
 class Daemon:
     """One daemon's life: what it takes at its start is given back at its end, in the opposite order."""
 
-    def __init__(self, config: DaemonConfig, workers: Workers, read: Callable[[], DaemonConfig]) -> None:
+    def __init__(
+        self, config: DaemonConfig, workers: Workers, read: Callable[[], DaemonConfig], notifier: Notifier
+    ) -> None:
         self._config = config
         self._workers = workers
         self._read = read
+        self._notifier = notifier
+        self._describe: Callable[[], str] = lambda: "starting"
         self._stopped = asyncio.Event()
         self._hung_up = asyncio.Event()
         self._failure: str | None = None
@@ -65,6 +71,14 @@ class Daemon:
         Raises ShmReplayError or OSError if it cannot start, or fails, or could not save its last checkpoint: then the
         segments stay.
         """
+        telling = asyncio.ensure_future(self._notifier.tell(lambda: self._describe()))
+        try:
+            await self._run()
+        finally:
+            telling.cancel()
+            await asyncio.wait({telling})
+
+    async def _run(self) -> None:
         config = self._config
         self._watch_for_the_end()
         with contextlib.ExitStack() as taken:
@@ -82,18 +96,23 @@ class Daemon:
             await checkpoints.open()
             taken.callback(checkpoints.close)
             await registry.adopt(discard=config.discard)
-            await checkpoints.begin(restore=config.restore, is_embedded=config.embedded)
-            await create_declared(config, registry)
+            await checkpoints.begin(
+                restore=config.restore, is_embedded=config.embedded, on_progress=self._tell_of_start
+            )
+            await create_declared(config, registry, self._tell_of_start)
             with contextlib.closing(ControlSocket(config.socket, config.group_id)) as control_socket:
                 server = ControlServer(
                     control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
                 )
                 server.start(self.fail)
                 checkpoints.start()
+                self._describe = lambda: describe(registry, checkpoints, server.host.num_clients())
                 self._announce()
                 reload = Reload(config, self._read, registry, checkpoints, server.host, self._workers)
                 reloading = asyncio.ensure_future(self._reload_when_asked(reload))
                 await self._stopped.wait()
+                self._describe = lambda: f"stopping: {checkpoints.describe()}" if checkpoints.is_saving else "stopping"
+                self._notifier.stopping()
                 reloading.cancel()
                 await asyncio.wait({reloading})
                 await server.stop_accepting()
@@ -124,10 +143,15 @@ class Daemon:
         while True:
             await self._hung_up.wait()
             self._hung_up.clear()
+            self._notifier.reloading()
             try:
                 await reload.run()
             except Exception:  # our own fault must not end the daemon
                 log.exception("the configuration was not reloaded")
+            self._notifier.ready()
+
+    def _tell_of_start(self, describe: Callable[[], str]) -> None:
+        self._describe = lambda: f"starting: {describe()}"
 
     def _host(self, registry: Registry, checkpoints: Checkpoints, num_clients: Callable[[], int]) -> Host:
         config = self._config
@@ -142,6 +166,7 @@ class Daemon:
         if config.ready_fd is not None:
             os.write(config.ready_fd, b"ready\n")
             os.close(config.ready_fd)
+        self._notifier.ready()
 
 
 def _label(config: DaemonConfig) -> str:
@@ -164,15 +189,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(summary(config))
         return 0
     workers = Workers()
+    notifier = Notifier({} if config.embedded else os.environ)  # systemd's word to our parent is not for us
     try:
         configure(config.log_level, config.log_format, config.instance)
         # Before there is any thread, for it forks.
         _core.prove_robust_lock()
-        asyncio.run(Daemon(config, workers, lambda: read_config(arguments)).run())
+        asyncio.run(Daemon(config, workers, lambda: read_config(arguments), notifier).run())
         code = 0
     except (ShmReplayError, OSError, RuntimeError) as error:
+        notifier.failed(str(error))
         print(f"shmreplayd: {error}", file=sys.stderr)
         code = 1
+    notifier.close()
     if not workers.close():
         # A thread still waits for a lock whose holder is stopped. Everything is given back; do not wait for it.
         logging.shutdown()

@@ -53,7 +53,7 @@ class Reload:
             return
         self._apply(new)
         try:
-            await create_declared(self.config, self._registry)
+            await create_declared(self.config, self._registry, lambda describe: None)
         except ShmReplayError as error:
             log.error("tables that %s declares are missing: %s", new.file, error)
 
