@@ -7,12 +7,15 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import replace
 
 from shmreplay import _core
 from shmreplay.checkpoint_directory import EMBEDDED_LABEL
 from shmreplay.daemon.access import Access
+from shmreplay.daemon.activation import take_listener
 from shmreplay.daemon.checkpoint import Checkpoints
 from shmreplay.daemon.commands import Commands
 from shmreplay.daemon.config import ConfigError, DaemonConfig, read_config
@@ -43,12 +46,18 @@ class Daemon:
     """One daemon's life: what it takes at its start is given back at its end, in the opposite order."""
 
     def __init__(
-        self, config: DaemonConfig, workers: Workers, read: Callable[[], DaemonConfig], notifier: Notifier
+        self,
+        config: DaemonConfig,
+        workers: Workers,
+        read: Callable[[], DaemonConfig],
+        notifier: Notifier,
+        passed: socket.socket | None,
     ) -> None:
         self._config = config
         self._workers = workers
         self._read = read
         self._notifier = notifier
+        self._passed = passed
         self._describe: Callable[[], str] = lambda: "starting"
         self._stopped = asyncio.Event()
         self._hung_up = asyncio.Event()
@@ -87,7 +96,7 @@ class Daemon:
                 log.info("%s", note)
             lock = InstanceLock(store, config.instance, config.socket)
             taken.callback(lock.release)
-            if make_socket_directory(config) and config.embedded:
+            if self._passed is None and make_socket_directory(config) and config.embedded:
                 taken.callback(os.rmdir, os.path.dirname(config.socket))
             if config.embedded:
                 remove_remains(store)
@@ -100,7 +109,7 @@ class Daemon:
                 restore=config.restore, is_embedded=config.embedded, on_progress=self._tell_of_start
             )
             await create_declared(config, registry, self._tell_of_start)
-            with contextlib.closing(ControlSocket(config.socket, config.group_id)) as control_socket:
+            with contextlib.closing(ControlSocket(config.socket, config.group_id, self._passed)) as control_socket:
                 server = ControlServer(
                     control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
                 )
@@ -189,12 +198,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(summary(config))
         return 0
     workers = Workers()
-    notifier = Notifier({} if config.embedded else os.environ)  # systemd's word to our parent is not for us
+    environment: MutableMapping[str, str] = (
+        {} if config.embedded else os.environ
+    )  # systemd's word to our parent is not for us
+    notifier = Notifier(environment)
     try:
+        passed = take_listener(environment)
+        if passed is not None:
+            config = replace(config, socket=passed.getsockname())
         configure(config.log_level, config.log_format, config.instance)
         # Before there is any thread, for it forks.
         _core.prove_robust_lock()
-        asyncio.run(Daemon(config, workers, lambda: read_config(arguments), notifier).run())
+        asyncio.run(Daemon(config, workers, lambda: read_config(arguments), notifier, passed).run())
         code = 0
     except (ShmReplayError, OSError, RuntimeError) as error:
         notifier.failed(str(error))
