@@ -35,6 +35,7 @@ class NativeItem(NamedTuple):
     masks: Sequence[NDArray[np.bool_] | None]
     values: Bytes | None = None  # what it brought
     damage: tuple[int, int, int] | None = None  # as `NativeBatch.damage`
+    insert_number: int = 0  # the how many-th insert of the table it was
 
     def copied(self) -> NativeItem:
         """The same, without memory of the arena."""
@@ -77,6 +78,11 @@ class ViewedItem:
         self.episode = int(numbers.episodes[index])
         self.step = int(numbers.steps[index])
         self.age = int(numbers.ages[index])
+
+    @property
+    def insert_number(self) -> int:
+        """The how many-th insert of the table it was; neither a reset nor a restore begins anew."""
+        return self._native.insert_number
 
     @property
     def data(self) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from shmreplay import structure
 from shmreplay.clients.batch import Batch, Normalise, check_weights
-from shmreplay.clients.torch.parts import Form, Parts
+from shmreplay.clients.torch.parts import BatchParts, Form, Parts
 from shmreplay.clients.torch.tensors import as_tensor
 
 
@@ -45,7 +45,7 @@ class TorchBatch:
         Raises:
             TypeError: torch has no dtype of one of its columns; the text names it.
         """
-        return cls(Parts.of(batch), Form.of(batch))
+        return cls(BatchParts(batch), Form.of(batch))
 
     def __len__(self) -> int:
         return len(self.keys_host)

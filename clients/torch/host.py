@@ -14,7 +14,7 @@ from torch import Tensor
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.sampler import Draw, Source
 from shmreplay.clients.torch.batch import TorchBatch
-from shmreplay.clients.torch.parts import Form, Parts
+from shmreplay.clients.torch.parts import BatchParts, Form
 from shmreplay.clients.torch.rung import NOT_PINNED, Pin, Tally
 from shmreplay.clients.torch.tensors import as_tensor
 
@@ -68,7 +68,7 @@ class HostDelivery:
             self.tally.add(batches=1, gathered_bytes=copied)
             return TorchBatch.of(self.batch)
         self.tally.add(batches=1, gathered_bytes=copied, sent_bytes=copied)
-        return TorchBatch(Parts.of(self.batch), Form.of(self.batch), partial(_copied, self.device))
+        return TorchBatch(BatchParts(self.batch), Form.of(self.batch), partial(_copied, self.device))
 
 
 def _copied(device: torch.device, part: Any) -> Tensor:

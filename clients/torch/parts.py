@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def _unpickled(table_name: str, names: bytes, *rest: Any) -> Form:
     return Form(table_name, node_of(names), *rest)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Parts:
     """Of one batch, each an entry an output.
 
@@ -79,22 +80,6 @@ class Parts:
     sizes: list[Any]
     numbers: dict[str, Any]
 
-    @classmethod
-    def of(cls, batch: Batch) -> Parts:
-        """The arrays of a batch in host memory."""
-        native, shown = batch._native, batch._shown
-        masks = [
-            None if mask is None and output.has is None else mask_of(batch._counted(mask, squeezed), output, 0)
-            for mask, output, squeezed in zip(native.masks, shown, native.squeezed, strict=True)
-        ]
-        return cls(
-            [output.data for output in shown],
-            [lengths[: len(batch)] for lengths in native.lengths],
-            masks,
-            [output.sizes for output in shown],
-            {name: getattr(batch, name) for name in NUMBERS},
-        )
-
     def map(self, convert: Callable[[Any], Any]) -> Parts:
         """The same with each array, place or tensor converted."""
 
@@ -108,3 +93,32 @@ class Parts:
             convert_all(self.sizes),
             {name: convert(value) for name, value in self.numbers.items()},
         )
+
+
+class BatchParts(Parts):
+    """The arrays of a batch in host memory. What few look at is made when somebody does."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.data = [output.data for output in batch._shown]
+
+    @cached_property
+    def lengths(self) -> list[Any]:  # type: ignore[override]
+        """As of Parts, and so are the others."""
+        return [lengths[: len(self._batch)] for lengths in self._batch._native.lengths]
+
+    @cached_property
+    def masks(self) -> list[Any]:  # type: ignore[override]
+        batch, native = self._batch, self._batch._native
+        return [
+            None if mask is None and output.has is None else mask_of(batch._counted(mask, squeezed), output, 0)
+            for mask, output, squeezed in zip(native.masks, batch._shown, native.squeezed, strict=True)
+        ]
+
+    @cached_property
+    def sizes(self) -> list[Any]:  # type: ignore[override]
+        return [output.sizes for output in self._batch._shown]
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:  # type: ignore[override]
+        return {name: getattr(self._batch, name) for name in NUMBERS}

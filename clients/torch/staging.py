@@ -22,7 +22,7 @@ from shmreplay.clients.sampler import Source
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.host import HostDelivery, num_bytes
-from shmreplay.clients.torch.parts import Form, Parts
+from shmreplay.clients.torch.parts import BatchParts, Form, Parts
 from shmreplay.clients.torch.room import Place, Room, space_for
 from shmreplay.clients.torch.rung import NOT_PINNED, Delivery, Pin, Tally
 from shmreplay.item_structure import unflatten_outputs
@@ -100,7 +100,7 @@ class StagingRung:
             return sample(out=None), None
 
     def _send(self, batch: Batch, room: Room | None) -> Delivery:
-        parts = Parts.of(batch)
+        parts = BatchParts(batch)
         if room is None or not room.has_space_for(parts):
             room = self._room_like(batch, parts)
         if room is None:

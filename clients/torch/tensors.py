@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 _FIRST_ADDED = 256  # numbers of dtypes that a package added, such as ml_dtypes' bfloat16
 
 
+@functools.lru_cache(maxsize=256)
 def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
     """Torch's dtype of the same name and bytes.
 

@@ -195,7 +195,7 @@ class ViewHandle : public ViewSink {
       if (context_->is_coded(pattern.outputs[o].column)) data[o] = nb::make_tuple(take_bytes(bytes[o]), data[o]);
     }
     return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, columns, data, is_view, mask_list,
-                          values_of(part, i), damage);
+                          values_of(part, i), damage, pick.insert_no);
   }
 
   // What the item brought; None where it brought nothing.
