@@ -35,6 +35,7 @@ class NativeItem(NamedTuple):
     masks: Sequence[NDArray[np.bool_] | None]
     values: Bytes | None = None  # what it brought
     damage: tuple[int, int, int] | None = None  # as `NativeBatch.damage`
+    insert_number: int = 0  # the how many-th insert of the table it was
 
     def copied(self) -> NativeItem:
         """The same, without memory of the arena."""
@@ -93,6 +94,12 @@ class ViewedItem:
         """In data's structure: as `Batch.sizes`, int32 `[rows, k]` or `[k]` of columns of variable shape, else None."""
         self._view._check_held()
         return self._structured([shown.sizes for shown in self._shown])
+
+    @property
+    def insert_number(self) -> int:
+        """The how many-th insert of the table it was; neither a reset nor a restore begins anew. Raises as `data`."""
+        self._view._check_held()
+        return self._native.insert_number
 
     @cached_property
     def _native(self) -> NativeItem:

@@ -42,7 +42,7 @@
 namespace shmreplay {
 
 inline constexpr uint64_t kMagic = 0x31594c50'52484d53;  // "SMHRPLY1"
-inline constexpr uint32_t kLayoutVersion = 6;
+inline constexpr uint32_t kLayoutVersion = 7;
 inline constexpr uint32_t kNone = 0xffff'ffff;
 inline constexpr uint32_t kLogCapacity = 4096;
 inline constexpr uint32_t kMaxNames = 1024;       // chunks one lease can name
@@ -334,6 +334,12 @@ struct WaitSide {
   Word<uint64_t> blocked_calls, blocked_ns;   // calls that had to wait, and for how long in all
 };
 
+// Who waits for an insert: see news.h. Both change under the lock, and a roll-back does not undo them.
+struct News {
+  alignas(128) std::atomic<uint32_t> futex;   // bumped under the lock by who inserts; slept on without it
+  std::atomic<uint32_t> is_awaited;           // 1: somebody may sleep
+};
+
 struct alignas(128) TableRecord {
   // constant
   char name[72];
@@ -364,6 +370,7 @@ struct alignas(128) TableRecord {
   Word<uint64_t> last_insert_ns, last_sample_ns;  // CLOCK_MONOTONIC; reports only
   alignas(128) Limiter limiter;
   WaitSide sides[2];
+  News news;
   alignas(128) Word<uint32_t> longest[kMaxOutputs];  // rows an output has had at most: what a batch is padded to
 };
 
