@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_int, c_uint64, c_void_p, create_string_buffer
+from ctypes import byref, c_int, c_uint64, c_void_p
 from enum import IntEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from shmreplay.clients.cuda.errors import CudaUnavailable
+from shmreplay.clients.cuda.errors import CudaUnavailable, Result
 from shmreplay.clients.cuda.event import Event
 
 if TYPE_CHECKING:
@@ -56,15 +56,15 @@ class Device:
     @property
     def name(self) -> str:
         """The maker's name for it."""
-        text = create_string_buffer(256)
-        self._driver.call("cuDeviceGetName", text, len(text), self._handle)
-        return text.value.decode()
+        return self._driver.name(self.ordinal)
 
     def has(self, attribute: Attribute) -> bool:
-        """Whether it has what the attribute is about."""
+        """Whether it has what the attribute is about; not, if its driver is too old to know."""
         value = c_int()
-        self._driver.call("cuDeviceGetAttribute", byref(value), attribute, self._handle)
-        return value.value != 0
+        code = self._driver.result("cuDeviceGetAttribute", byref(value), attribute, self._handle)
+        if code not in (Result.SUCCESS, Result.INVALID_VALUE):
+            raise self._driver.error("cuDeviceGetAttribute", code)
+        return code == Result.SUCCESS and value.value != 0
 
     # --- memory of the host --------------------------------------------------------------------------------------
 

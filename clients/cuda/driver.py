@@ -8,7 +8,7 @@ they do, and none of them holds the GIL.
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p, create_string_buffer
 from typing import Any
 
 from shmreplay.clients.connection import fork_count
@@ -70,7 +70,7 @@ class Driver:
         except OSError as error:
             raise CudaUnavailable(f"no NVIDIA driver can be loaded ({error})") from error
         except AttributeError as error:
-            raise CudaUnavailable(f"the NVIDIA driver is too old: {error}; driver 470 or later has all") from error
+            raise CudaUnavailable(f"the NVIDIA driver is too old: {error}; one of CUDA 11 or later has it") from error
         code = driver.result("cuInit", 0)
         if code == Result.NOT_INITIALIZED:
             raise CudaUnavailable(
@@ -100,6 +100,13 @@ class Driver:
         number = c_int()
         self.call("cuDeviceGetCount", byref(number))
         return number.value
+
+    def name(self, ordinal: int) -> str:
+        """The maker's name for a GPU. Raises CudaError if there is none of the number."""
+        handle, text = c_int(), create_string_buffer(256)
+        self.call("cuDeviceGet", byref(handle), ordinal)
+        self.call("cuDeviceGetName", text, len(text), handle)
+        return text.value.decode()
 
     def device(self, ordinal: int = 0) -> Device:
         """GPU number `ordinal` of those that this process may use, as PyTorch counts them. Close it, or use `with`.

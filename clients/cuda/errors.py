@@ -11,6 +11,7 @@ class Result(IntEnum):
     """Those answers of the driver (CUresult in cuda.h) that somebody here acts on."""
 
     SUCCESS = 0
+    INVALID_VALUE = 1
     NOT_INITIALIZED = 3
     NO_DEVICE = 100
     NOT_READY = 600

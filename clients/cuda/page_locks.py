@@ -78,7 +78,7 @@ class _Shared:
     """A lock and how many hold it. It keeps its segment mapped."""
 
     lock: PageLock
-    num_holds: int = 0
+    num_holds: int = 1
 
 
 @dataclass
@@ -106,11 +106,12 @@ def hold_pages(device: Device, segment: Segment) -> PageHold:
     place = id(segment), device.ordinal
     with _locks.guard:
         shared = _locks.by_place.get(place)
-        if shared is None or shared.num_holds == 0:
+        if shared is not None:
+            shared.num_holds += 1  # from here on no finalizer ends it, which one may have done just before
+        if shared is None or shared.lock.state == "closed":
             shared = _Shared(_lock(device, segment, None if shared is None else shared.lock))
             _locks.forget_those_over()
             _locks.by_place[place] = shared
-        shared.num_holds += 1
         return PageHold(shared)
 
 

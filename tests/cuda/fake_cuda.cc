@@ -103,12 +103,13 @@ struct State {
   std::deque<Work> queue;
   std::map<std::string, uint64_t> calls, bytes;
   uint64_t faults = 0;
-  std::string last_fault, log, shown;
+  std::string last_fault, log;
 };
 
 std::recursive_mutex guard;
 State state;
 thread_local std::vector<void*> contexts;  // those current on this thread, the last one on top
+thread_local std::string shown;            // the text that this thread was given last
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -539,26 +540,26 @@ uint64_t fake_faults() { return state.faults; }
 
 const char* fake_last_fault() {
   const std::lock_guard lock(guard);
-  state.shown = state.last_fault;
-  return state.shown.c_str();
+  shown = state.last_fault;
+  return shown.c_str();
 }
 
 // Addresses and bytes of what is registered, a line each, in the order of the addresses.
 const char* fake_registered() {
   const std::lock_guard lock(guard);
-  state.shown.clear();
+  shown.clear();
   for (const auto& [address, bytes] : state.registered) {
-    state.shown += std::to_string(address) + " " + std::to_string(bytes) + "\n";
+    shown += std::to_string(address) + " " + std::to_string(bytes) + "\n";
   }
-  return state.shown.c_str();
+  return shown.c_str();
 }
 
 // The calls since the last time it was asked: name and answer, a line each.
 const char* fake_log() {
   const std::lock_guard lock(guard);
-  state.shown.swap(state.log);
+  shown.swap(state.log);
   state.log.clear();
-  return state.shown.c_str();
+  return shown.c_str();
 }
 
 }  // extern "C"

@@ -1,5 +1,6 @@
 """Page-locked arenas: rows go to the GPU from where they lie, whole, as long as their lease outlives their copy."""
 
+import gc
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -15,36 +16,16 @@ from shmreplay.clients.cuda.event import Event
 from shmreplay.clients.cuda.page_locks import hold_pages
 from shmreplay.clients.view import View, ViewedItem
 from tests.cuda.fake_cuda import FakeCuda
-from tests.tables import TableMaker, by_path, columns_of, step, steps
+from tests.tables import COLUMNS, TableMaker, by_path, columns_of, step, steps
 
 NAMES = ("n", "x", "image")
-
-
-class Arena:
-    """A mapped arena, as `hold_pages` takes it."""
-
-    def __init__(self, table: sr.TableHandle) -> None:
-        self._arena = table._arena
-        self.name = table._arena.name
-        self.data_address = next(_mapped(f".{self.name}.data"))
-
-    def stats(self) -> dict[str, Any]:
-        return self._arena.stats()
-
-
-def _mapped(ending: str) -> Iterator[int]:
-    """Where files whose names end so are mapped."""
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        for line in maps:
-            if line.split("(")[0].strip().endswith(ending):
-                yield int(line.split("-")[0], 16)
 
 
 @pytest.fixture
 def table(cuda: FakeCuda, device: Device, make_table: TableMaker) -> Iterator[sr.TableHandle]:
     """One with room for 16 items, page-locked."""
     made = make_table(16, seed=1)
-    with hold_pages(device, Arena(made)) as hold:
+    with hold_pages(device, made._arena) as hold:
         assert hold.wait(30)
         assert hold.state == "registered"
         yield made
@@ -99,6 +80,29 @@ def test_a_copy_reads_when_it_is_done_so_a_lease_that_ends_before_shows_other_st
         table.insert(step(n))
     cuda.run()
     assert rows.columns["n"][0] != 1
+
+
+def test_an_arena_stays_mapped_until_nothing_of_it_is_registered_whoever_drops_and_closes_it(
+    cuda: FakeCuda, device: Device, server: sr.Server
+) -> None:
+    client = server.client()
+    client.create_tables([sr.Table("locked", COLUMNS, 16, max_streams=8, max_sessions=8)])
+    table = client.table("locked")
+    address, hold = table._arena.data_address, hold_pages(device, table._arena)
+    assert hold.wait(30)
+    client.drop_table("locked")
+    client.close()
+    del client, table
+    gc.collect()
+    assert is_mapped(address)
+    hold.close()  # the fake looks whether what is unregistered is still mapped
+    assert not is_mapped(address)
+
+
+def is_mapped(address: int) -> bool:
+    """Whether a segment begins there."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return any(line.startswith(f"{address:x}-") and "shmreplay." in line for line in maps)
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 2e-4, 1e-3])

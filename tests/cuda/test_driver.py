@@ -78,6 +78,11 @@ def test_it_tells_versions_names_and_attributes(cuda: FakeCuda) -> None:
         assert device.has(Attribute.HOST_REGISTER_SUPPORTED)
         assert device.has(Attribute.READ_ONLY_HOST_REGISTER_SUPPORTED)
         assert not device.has(Attribute.PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES)
+        cuda.refuse("cuDeviceGetAttribute", Result.INVALID_VALUE, nth=1)
+        assert not device.has(Attribute.HOST_REGISTER_SUPPORTED), "an old driver does not know it"
+        cuda.refuse("cuDeviceGetAttribute", Result.NOT_SUPPORTED, nth=1)
+        with pytest.raises(CudaError, match=r"^cuDeviceGetAttribute failed with CUDA_ERROR_NOT_SUPPORTED"):
+            device.has(Attribute.HOST_REGISTER_SUPPORTED)
 
 
 def test_an_error_says_call_code_and_the_drivers_word_for_it(cuda: FakeCuda, device: Device) -> None:

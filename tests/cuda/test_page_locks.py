@@ -1,12 +1,14 @@
 """hold_pages: one lock for all who read a segment on a GPU, undone by the last, before the segment is unmapped."""
 
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from shmreplay.clients.cuda import page_locks
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.errors import CudaError
@@ -76,6 +78,17 @@ def test_who_holds_it_anew_at_once_has_it_registered_anew(cuda: FakeCuda, device
         assert len(cuda.registered) == 1
 
 
+def test_a_hold_of_a_lock_that_was_ended_under_its_holders_begins_another_one(
+    cuda: FakeCuda, device: Device, segment: Segment
+) -> None:
+    with registered(hold_pages(device, segment)) as first:
+        page_locks._close_all()  # as Python's end does
+        assert (first.state, cuda.registered) == ("closed", [])
+        with registered(hold_pages(device, segment)) as second:
+            first.close()
+            assert second.state == "registered"
+
+
 def test_a_hold_that_is_garbage_is_let_go(cuda: FakeCuda, device: Device, segment: Segment) -> None:
     hold = registered(hold_pages(device, segment))
     del hold
@@ -107,6 +120,28 @@ def test_a_refusal_is_the_same_for_all_holders(cuda: FakeCuda, device: Device, s
         hold.close()
 
 
+def test_threads_that_hold_and_let_go_side_by_side_never_register_it_twice(
+    cuda: FakeCuda, device: Device, segment: Segment
+) -> None:
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(40):
+                with registered(hold_pages(device, segment)):
+                    assert cuda.registered == [(segment.data_address, 4 * PAGE)]
+        except BaseException as error:  # noqa: BLE001  # the test fails with it
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert cuda.left == {"contexts": 1}
+
+
 def test_a_lock_that_can_not_begin_is_no_hold_and_the_next_one_may(
     cuda: FakeCuda, device: Device, segment: Segment
 ) -> None:
@@ -121,6 +156,7 @@ def test_a_thousand_holds_of_new_segments_leave_nothing(cuda: FakeCuda, device: 
         with registered(hold_pages(device, Segment(1))):
             pass
     assert cuda.left == {"contexts": 1}
+    assert len(page_locks._locks.by_place) <= 2, "those that are over are forgotten"
 
 
 def test_a_forked_child_has_nothing_locked_and_closes_nothing(
@@ -134,4 +170,25 @@ def test_a_forked_child_has_nothing_locked_and_closes_nothing(
 
     assert fork(work).result() == "closed"
     assert registered(hold).progress == 1.0
+    hold.close()
+
+
+def test_a_child_forked_while_another_thread_is_at_the_locks_is_not_held_up(
+    cuda: FakeCuda, device: Device, segment: Segment, fork: Callable[[Work], Child]
+) -> None:
+    hold = registered(hold_pages(device, segment))
+    is_in, may_go = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with page_locks._locks.guard:
+            is_in.set()
+            may_go.wait(30)
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    assert is_in.wait(30)
+    child = fork(lambda pipe: hold.close())
+    child.result()
+    may_go.set()
+    thread.join()
     hold.close()
