@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shmreplay.clients.ahead import end_all
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.page_locks import hold_pages
 from shmreplay.clients.handle import raise_with
@@ -33,6 +35,8 @@ LINE_BYTES = 128  # of the host's memory that a GPU reads at once, however few o
 OPTIONS = ("columns", "pad_to", "time_major")  # of `sample`, that views can do
 LOOK_S = 1.0  # between two looks whether anybody still wants a batch that the GPU takes long for
 LAST_READS_S = 10.0  # how long one that ends waits for them; a GPU that takes longer hangs
+
+atexit.register(end_all)  # before page locks are undone, which were registered to be before
 
 
 def why_not_gather(source: Source, options: dict[str, Any]) -> str | None:
