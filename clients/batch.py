@@ -152,11 +152,15 @@ class Batch:
 
         `[L, B]` if `time_major`.
         """
-        masks = [
+        return self._unflatten(self._masks)
+
+    @property
+    def _masks(self) -> list[NDArray[np.bool_]]:
+        """By output."""
+        return [
             mask_of(self._counted(mask, squeezed), shown, 1 if squeezed else 2)
             for mask, shown, squeezed in zip(self._native.masks, self._shown, self._native.squeezed, strict=True)
         ]
-        return self._unflatten(masks)
 
     @property
     def sizes(self) -> Any:

@@ -215,12 +215,16 @@ def check_options(source: Source, options: dict[str, Any]) -> None:
 
 
 class Draw:
-    """One batch after the other, written into arrays that nobody holds any more."""
+    """One batch after the other, written into arrays that nobody holds any more.
 
-    def __init__(self, source: Source, options: dict[str, Any], prefetch: int) -> None:
+    With `at_borders` those arrays begin at borders of 64 bytes; only what the first batch comes in may not.
+    """
+
+    def __init__(self, source: Source, options: dict[str, Any], prefetch: int, at_borders: bool = False) -> None:
         self._source = source
         self._options = options
         self._prefetch = prefetch
+        self._at_borders = at_borders
         # 0: every batch gets new arrays
         self._num_sets = prefetch + SPARE_SETS if source.takes_out and not source.consumes else 0
         self._sets: list[ArraySet] = []
@@ -228,7 +232,7 @@ class Draw:
 
     def anew(self) -> Draw:
         """The same, with arrays of its own."""
-        return Draw(self._source, self._options, self._prefetch)
+        return Draw(self._source, self._options, self._prefetch, self._at_borders)
 
     def close(self) -> None:
         """Lets go of the arrays that nobody else has."""
@@ -253,7 +257,7 @@ class Draw:
             if arrays is not None:
                 self._put(arrays)
         if arrays is None:
-            self._put(ArraySet(batch))
+            self._put(ArraySet(batch, self._at_borders))
         return batch
 
     def _sample(self, timeout_s: float | None, out: Any) -> Batch:
@@ -264,7 +268,7 @@ class Draw:
             for i, arrays in enumerate(self._sets):
                 if arrays.is_free():
                     return self._sets.pop(i)
-        return None
+            return self._sets[-1].another() if self._at_borders and self._sets else None
 
     def _put(self, arrays: ArraySet) -> None:
         with self._lock:
