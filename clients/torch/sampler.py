@@ -99,12 +99,13 @@ class TorchSampler:
         """The next batch.
 
         Raises what `table.sample` raises, after the batches made before; the next call goes on. A batch that the error
-        carries is in host memory. Raises CudaError if the GPU fails.
+        carries is in host memory. Raises CudaError if the GPU fails, TypeError if torch has no dtype of a column: then
+        the error's batch is of numpy's arrays.
         """
         try:
             batch = next(self._stream).take()
         except BaseException as error:
-            if isinstance(carried := getattr(error, "batch", None), Batch):
+            if isinstance(carried := getattr(error, "batch", None), Batch) and not isinstance(error, TypeError):
                 error.batch = TorchBatch.of(carried)  # type: ignore[attr-defined]  # as raise_with()
             raise
         self._log()
