@@ -131,7 +131,7 @@ def train(num_updates: int, seed: int) -> np.ndarray:
     table = sr.Table(
         "replay",
         STEP,
-        max_size=20_000,
+        max_size=10_000,
         item=sr.Sequence(LENGTH, PERIOD, BURN_IN),
         capacity_steps=60_000,  # sequences share their steps
         sampler=sr.selectors.Prioritized(0.9),

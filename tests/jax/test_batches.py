@@ -102,7 +102,7 @@ def test_spans_have_masks_and_lengths_and_a_mesh_divides_them_by_items(
     np.testing.assert_array_equal(np.asarray(batch.data["x"])[~mask], 0)
 
 
-def test_targets_are_worked_out_on_the_host(make_table: TableMaker) -> None:
+def test_targets_are_worked_out_on_the_host_of_either_batch(make_table: TableMaker) -> None:
     signature = {"observation": sr.ArraySpec((), "float32"), "reward": sr.ArraySpec((), "float32")}
     signature |= {"terminated": sr.ArraySpec((), "bool")}
     table = make_table(10, signature=signature, item=sr.NStep(2))
@@ -112,10 +112,11 @@ def test_targets_are_worked_out_on_the_host(make_table: TableMaker) -> None:
         writer.end_episode()
     with JaxSampler(table, 16, seed=1) as batches:
         batch = next(batches)
-    returns, discounts, _ = sr.n_step_targets(batch.host, 0.5)
     last = np.asarray(batch.data["observation"]) == 2
-    np.testing.assert_array_equal(returns, np.where(last, 1.0, 1.5))
-    np.testing.assert_array_equal(discounts, np.where(np.asarray(batch.data["observation"]) == 0, 0.25, 0))
+    for form in (batch.host, batch):
+        returns, discounts, _ = sr.n_step_targets(form, 0.5)
+        np.testing.assert_array_equal(returns, np.where(last, 1.0, 1.5))
+        np.testing.assert_array_equal(discounts, np.where(np.asarray(batch.data["observation"]) == 0, 0.25, 0))
 
 
 def test_numbers_keep_their_64_bits_where_jax_has_them(make_table: TableMaker) -> None:
