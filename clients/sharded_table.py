@@ -16,7 +16,7 @@ from shmreplay.clients.decoding import Ragged
 from shmreplay.clients.handle import Stop
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.sampler import Sampler, Source, sampler_of
-from shmreplay.clients.sampling import Columns, PadTo
+from shmreplay.clients.sampling import Columns, PadTo, Part
 from shmreplay.clients.shard_changes import ShardChanges
 from shmreplay.clients.shard_choice import choose_shard
 from shmreplay.clients.shard_infos import joined_info
@@ -133,6 +133,7 @@ class ShardedTable:
         stratified: bool = False,
         ragged: Ragged = "pad",
         num_threads: int = 1,
+        part: Part = None,
     ) -> Batch:
         """As `TableHandle.sample`, from all shards: each draw picks a shard by its total, then an item in it.
 
@@ -141,7 +142,7 @@ class ShardedTable:
         counts as empty; the call waits when all do.
 
         Raises:
-            ValueError: also with `replacement=False` or `stratified=True`.
+            ValueError: also with `replacement=False`, `stratified=True` or a `part`.
             SignatureMismatch: also if shards hold items of different structures, made by hand.
         """
         return self._reads.sample(
@@ -157,6 +158,7 @@ class ShardedTable:
             stratified,
             ragged,
             num_threads,
+            part,
         )
 
     def sampler(

@@ -14,7 +14,7 @@ from shmreplay.clients.handle import Handle
 from shmreplay.clients.params.leaves import to_host
 from shmreplay.clients.params.snapshot import PARAMS, PUBLISHED, Snapshot
 from shmreplay.clients.table import TableHandle
-from shmreplay.conversion import flatten
+from shmreplay.conversion import column_array, flatten
 from shmreplay.errors import RateLimitTimeout
 from shmreplay.protocol import Deadline
 from shmreplay.specs import ArraySpec
@@ -88,7 +88,9 @@ class Params:
         return self._table._control().num_inserts
 
     def publish(self, tree: Any, timeout_s: float | None = None) -> int:
-        """Makes the tree the newest version; those who read another one keep that. The arrays are copied.
+        """Makes the tree the newest version; those who read another one keep that.
+
+        The arrays are copied: when it returns they are the caller's to change, and no sooner.
 
         Args:
             tree: arrays or tensors in the table's structure, each of its dtype and shape. Tensors may need a gradient;
@@ -102,10 +104,16 @@ class Params:
             RateLimitTimeout: all versions that there is memory for are still read; the one before stays the newest.
             SignatureMismatch: the tree is not as the table's; the text names the array.
         """
-        leaves = [to_host(leaf) for leaf in flatten(self._node, tree, f"{self._table._where}: publish")]
-        step = {PARAMS: structure.unflatten(self._node, leaves), PUBLISHED: np.int64(time.time_ns())}
-        key = self._table.insert(step, timeout_s=timeout_s)
-        status, number = self._table._native.insert_number(key, None)
+        where = f"{self._table._where}: publish"
+        columns = self._table.spec.sig.leaves
+        arrays = [
+            column_array(to_host(leaf), column, where, None)[np.newaxis]
+            for leaf, column in zip(flatten(self._node, tree, where), columns, strict=False)  # the last is PUBLISHED
+        ]
+        steps = {PARAMS: structure.unflatten(self._node, arrays), PUBLISHED: np.array([time.time_ns()])}
+        # As a batch of one: unlike a step it is copied without the GIL, and weights may be large.
+        (key,) = self._table.insert_batch(steps, timeout_s=timeout_s)
+        status, number = self._table._native.insert_number(int(key), None)
         if status != 0:
             self._table._raise_status(status, "publish", None)
         return int(number)

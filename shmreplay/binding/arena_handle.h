@@ -114,6 +114,11 @@ class ArenaHandle {
     return n;
   }
 
+  // Where the data segment is mapped, for who has a device read it. It begins with the chunks, one behind the other.
+  uint64_t data_address() const { return reinterpret_cast<uint64_t>(get().data()); }
+  uint64_t data_bytes() const { return get().data_bytes(); }
+  uint64_t chunk_bytes() const { return get().geometry().chunk_bytes; }
+
   // Of this mapping; a number that no other living process has. -1: the daemon's.
   int64_t session() const { return get().session_index() == kNone ? -1 : static_cast<int64_t>(get().session_index()); }
 

@@ -8,23 +8,13 @@
 #include "batch_layout.h"
 #include "batch_memory.h"
 #include "gil.h"
+#include "item_numbers.h"
 #include "python.h"
 #include "sample_call.h"
 #include "shard_draw.h"
 #include "step_plan.h"
 
 namespace shmreplay {
-
-inline nb::object new_array(int type_num, npy_intp n) {
-  PyObject* array = PyArray_SimpleNew(1, &n, type_num);
-  if (array == nullptr) throw nb::python_error();
-  return nb::steal(array);
-}
-
-template <class T>
-T* array_data(const nb::object& array) {
-  return static_cast<T*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
-}
 
 // A new array over memory that `owner` frees.
 inline nb::object owned_array(PyObject* array, const nb::capsule& owner) {
@@ -52,17 +42,7 @@ class NumpyBatch : public ShardSink {
         n_(n),
         layout_(layout),
         given_(given),
-        keys_(new_array(NPY_INT64, n)),
-        priorities_(new_array(NPY_DOUBLE, n)),
-        probabilities_(new_array(NPY_DOUBLE, n)),
-        times_sampled_(new_array(NPY_INT64, n)),
-        table_size_(new_array(NPY_INT64, n)),
-        episodes_(new_array(NPY_INT64, n)),
-        steps_(new_array(NPY_INT64, n)),
-        ages_(new_array(NPY_INT64, n)),
-        to_{array_data<int64_t>(keys_), array_data<double>(priorities_), array_data<double>(probabilities_),
-            array_data<int64_t>(times_sampled_), array_data<int64_t>(table_size_), array_data<int64_t>(episodes_),
-            array_data<int64_t>(steps_), array_data<int64_t>(ages_)} {
+        numbers_(n) {
     for (const PlanColumn& c : plan.columns()) {
       if (c.flags != kPerItemColumn || values_ != nullptr) continue;
       value_sizes_ = new_array(NPY_INT64, n);
@@ -111,15 +91,8 @@ class NumpyBatch : public ShardSink {
   }
 
   void describe(int64_t item, const Pick& p) noexcept override {
-    const int64_t i = places_ == nullptr ? item : places_[item];
-    to_.keys[i] = p.key;
-    to_.priorities[i] = p.priority;
-    to_.probabilities[i] = p.probability * share_;
-    to_.times_sampled[i] = p.times_sampled;
-    to_.table_size[i] = static_cast<int64_t>(places_ == nullptr ? p.table_size : table_items_);
-    to_.episodes[i] = static_cast<int64_t>(p.episode);
-    to_.steps[i] = p.step;
-    to_.ages[i] = p.age;
+    if (places_ == nullptr) numbers_.put(item, p);
+    else numbers_.put(places_[item], p, share_, table_items_);
   }
 
   ItemValues* item_values() noexcept override { return values_ == nullptr ? nullptr : values_.get(); }
@@ -137,8 +110,9 @@ class NumpyBatch : public ShardSink {
       lengths.append(lengths_[o]);
       masks.append(mask_array(o));
     }
-    return nb::make_tuple(nb::bytes(names_.data(), names_.size()), squeezed, columns, data, lengths, masks, keys_, priorities_,
-                          probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_, take_values(), damage());
+    return nb::make_tuple(nb::bytes(names_.data(), names_.size()), squeezed, columns, data, lengths, masks, numbers_.keys, numbers_.priorities,
+                          numbers_.probabilities, numbers_.times_sampled, numbers_.table_size, numbers_.episodes, numbers_.steps,
+                          numbers_.ages, take_values(), damage());
   }
 
  private:
@@ -301,17 +275,7 @@ class NumpyBatch : public ShardSink {
   uint32_t n_;
   const BatchLayout* layout_;
   const GivenArrays* given_;
-  nb::object keys_, priorities_, probabilities_, times_sampled_, table_size_, episodes_, steps_, ages_;
-  struct {
-    int64_t* keys;
-    double* priorities;
-    double* probabilities;
-    int64_t* times_sampled;
-    int64_t* table_size;
-    int64_t* episodes;
-    int64_t* steps;
-    int64_t* ages;
-  } to_;
+  ItemNumbers numbers_;
   std::vector<const TableRecord*> records_;  // of several tables: theirs
   const uint32_t *first_place_ = nullptr, *places_ = nullptr;
   double share_ = 1.0;

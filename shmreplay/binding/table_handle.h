@@ -7,6 +7,7 @@
 
 #include "arena_handle.h"
 #include "data_update.h"
+#include "exported_array.h"
 #include "extremes.h"
 #include "news.h"
 #include "numpy_arrays.h"
@@ -16,6 +17,7 @@
 #include "step_inserts.h"
 #include "table_context.h"
 #include "table_info.h"
+#include "view_lease.h"
 
 namespace shmreplay {
 
@@ -94,16 +96,16 @@ class TableHandle {
 
   // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None, items that there
   // were to be drawn, of a distinct call); `uniforms` float64 [n]; `layout` or None; `out` a list of an array for each of its
-  // outputs, or None; `num_threads` gather a large batch.
+  // outputs, or None; `num_threads` gather a large batch; a distinct call draws the items of `rank` of `num_ranks` alone.
   nb::tuple sample(uint32_t n, uint32_t at_least, bool count, bool distinct, nb::handle uniforms, nb::handle timeout_s,
-                   const BatchLayout* layout, nb::handle out, uint32_t num_threads) {
+                   const BatchLayout* layout, nb::handle out, uint32_t num_threads, uint32_t rank, uint32_t num_ranks) {
     auto* u = double_array(uniforms, n, "uniforms");
     const GivenArrays given(context_->bound_plan(), layout, out, n);
     if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none(), 0);
     NumpyBatch batch(context_->bound_plan(), n, layout, &given);
     const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr : given.empty() ? &layout->most_rows() : &given.most_rows();
     return read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads}, wait, batch);
+      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads, true, {rank, num_ranks}}, wait, batch);
     });
   }
 
@@ -129,6 +131,17 @@ class TableHandle {
     nb::object out = new_array(NPY_INT64, static_cast<npy_intp>(keys.size()));
     if (!keys.empty()) std::memcpy(array_data<int64_t>(out), keys.data(), keys.size() * 8);
     return out;
+  }
+
+  // All rows of a plain column, whatever is in them, on the segment itself: [num_chunks, chunk_steps, *shape], read-only, for DLPack.
+  // It keeps the mapping. Raises TypeError for another column, whose rows are not what it shows, and for a type that DLPack lacks.
+  nb::object column(uint32_t index, int device_type, int device_id) const {
+    const StepPlan& plan = context_->bound_plan();
+    if (index >= plan.columns().size()) throw nb::index_error("no column of that number");
+    if (plan.columns()[index].flags != 0) throw nb::type_error((where() + ": column " + std::to_string(index) + " does not lie plain").c_str());
+    const Geometry& g = arena().geometry();
+    const std::vector<LeadingAxis> axes{{g.num_chunks, static_cast<int64_t>(g.chunk_bytes)}, {g.chunk_steps, arena().columns()[index].stride}};
+    return exported_array(plan.columns()[index], arena().row(0, index, 0), axes, owner_of(context_->arena), {device_type, device_id});
   }
 
   // (status, inserts that the table has had in its life): waits until there are more than `seen`.

@@ -2,60 +2,117 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "item_view.h"
 #include "table_handle.h"
+#include "view_lease.h"
 
 namespace shmreplay {
 
 class ViewHandle : public ViewSink {
  public:
   explicit ViewHandle(const TableHandle& table) : context_(table.context()) {}
-  ~ViewHandle() override { release(); }
-  ViewHandle(const ViewHandle&) = delete;
-  ViewHandle& operator=(const ViewHandle&) = delete;
 
-  // (status, items, exception of a signal handler or None), once. An item: (names, squeezed, columns, data, is_view, masks or None,
-  // key, priority, probability, times_sampled, episode, step, age, values, damage, insert_no), the first ones with one entry an output. Where
-  // is_view is true, the data is the arena's memory, named until release(); else a copy, and all are copies unless the status is
-  // kOk. Data of columns of Python's codec and per-item ones, `values` and `damage`: as NumpyBatch has them, for one item.
+  // (status, items drawn, exception of a signal handler or None), once. Of the items, the first ones may be copies; unless the status
+  // is kOk, all have to be made such before the release.
   nb::tuple draw(uint32_t n, nb::handle uniforms, nb::handle timeout_s) {
     Arena& arena = *context_->arena;
     const double* u = double_array(uniforms, n, "uniforms");
     (void)context_->bound_plan();
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
-    call_ = context_->take_view_call();
+    numbers_.emplace(n);
+    lease_ = std::make_shared<ViewLease>(context_);
     SampleResult result{Status::kSessionLost, 0, 0};
     {
       const CallInFlight in_flight(arena.calls());
       const GilRelease release;
       try {
-        if (in_flight.begun()) result = call_->view(*context_->facts, {n, n, true, u}, wait, *this);
+        if (in_flight.begun()) result = lease_->call().view(*context_->facts, {n, n, true, u}, wait, *this);
       } catch (const CorruptIndex&) {
         arena.mark_failed();  // damage seen after the unlock, outside any hold
         throw;
       }
     }
-    is_whole_ = result.status == Status::kOk;
+    if (result.status == Status::kOk) lease_->set_whole();
+    smallest_probability_ = result.smallest_probability;
     result.status = handle_signals(result.status);
     nb::object raised = result.status == Status::kInterrupted ? take_raised() : nb::none();
-    return nb::make_tuple(static_cast<int>(result.status), std::move(items_), raised);
+    return nb::make_tuple(static_cast<int>(result.status), num_items(), raised);
   }
 
-  // Gives the chunks back. Idempotent, and nothing in a forked child: they are its parent's.
+  // Gives the chunks back, unless an array of theirs that was exported is left. Idempotent.
   void release() {
-    if (call_ == nullptr) return;
-    call_->drop();
-    if (is_whole_) context_->keep_view_call(std::move(call_));
-    call_.reset();
+    part_.reset();
+    lease_.reset();
+  }
+
+  // Of the items drawn, (keys, priorities, probabilities, times_sampled, table_size, episodes, steps, ages), of which the first ones
+  // count.
+  nb::tuple numbers() const {
+    if (!numbers_) raise_error("InternalError", "a view that drew nothing has no numbers; please report");
+    return nb::make_tuple(numbers_->keys, numbers_->priorities, numbers_->probabilities, numbers_->times_sampled, numbers_->table_size,
+                          numbers_->episodes, numbers_->steps, numbers_->ages);
+  }
+
+  // Of the items drawn, how many are copies: the first ones, drawn before the call had to wait.
+  uint32_t num_copies() const noexcept { return static_cast<uint32_t>(copies_.size()); }
+
+  // As SampleResult has it.
+  double smallest_probability() const noexcept { return smallest_probability_; }
+
+  // (names, squeezed, columns, data, is_view, masks or None, values, damage, insert_no), the first ones with one entry an output. Where
+  // is_view is true, the data is the arena's memory, named until release(); else a copy. Data of columns of Python's codec and
+  // per-item ones, `values` and `damage`: as NumpyBatch has them, for one item.
+  nb::tuple item(uint32_t i) {
+    if (i >= num_items()) throw nb::index_error("no item of that number in the view");
+    if (i < copies_.size()) return nb::borrow<nb::tuple>(copies_[i]);
+    return look([&](const Part& part) { return item_of(part, i - num_copies(), true); });
+  }
+
+  // (names, squeezed, columns) of the items that are no copies, with one entry an output; None if all are.
+  nb::object structure() {
+    if (!part_) return nb::none();
+    const Pattern& pattern = first_pattern(*part_);
+    nb::list squeezed, columns;
+    for (const PatternOutput& out : pattern.outputs) {
+      squeezed.append((out.flags & kSqueezed) != 0);
+      columns.append(out.column);
+    }
+    return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed, columns);
+  }
+
+  // Which rows of the arena an output shows: int64 [n], or [n, L] as a batch is padded, and bool alike, as its mask. A number is
+  // chunk * chunk_steps + row; -1 where the row is 0, and for copies.
+  nb::tuple row_numbers(uint32_t output) {
+    return look([&](const Part& part) {
+      if (output >= first_pattern(part).outputs.size()) throw nb::index_error("no output of that number");
+      const bool squeezed = (first_pattern(part).outputs[output].flags & kSqueezed) != 0;
+      const uint32_t rows = part.rows[output];
+      npy_intp dims[2] = {static_cast<npy_intp>(num_copies() + part.n), static_cast<npy_intp>(rows)};
+      nb::object numbers = steal_array(PyArray_SimpleNew(squeezed ? 1 : 2, dims, NPY_INT64));
+      nb::object is_real = steal_array(PyArray_SimpleNew(squeezed ? 1 : 2, dims, NPY_BOOL));
+      auto* to = array_data<int64_t>(numbers);
+      auto* real = array_data<bool>(is_real);
+      to = std::fill_n(to, size_t{num_copies()} * rows, kNoRow);
+      real = std::fill_n(real, size_t{num_copies()} * rows, false);
+      for (uint32_t i = 0; i < part.n; ++i, to += rows, real += rows) {
+        const Pattern& pattern = part.patterns.at(part.picks[i].pattern);
+        if (output >= pattern.outputs.size()) corrupt("an item has another structure than its table");
+        number_rows(*context_->arena, pattern, output, part.picks[i], part.runs, rows, to, real);
+      }
+      return nb::make_tuple(numbers, is_real);
+    });
   }
 
   bool take(const Part& part, bool stays) noexcept override {
     const GilAcquire gil;
     try {
-      for (uint32_t i = 0; i < part.n; ++i) items_.append(item_of(part, i, stays));
+      for (uint32_t i = 0; i < part.n; ++i) numbers_->put(num_items() + i, part.picks[i]);
+      if (stays) part_.emplace(part);
+      for (uint32_t i = 0; i < part.n && !stays; ++i) copies_.push_back(item_of(part, i, false));
       return true;
     } catch (nb::python_error& e) {
       e.restore();
@@ -69,6 +126,30 @@ class ViewHandle : public ViewSink {
   }
 
  private:
+  uint32_t num_items() const noexcept { return num_copies() + (part_ ? part_->n : 0); }
+
+  // What is seen of the items that are no copies, under their lease: whoever releases them or closes the client meanwhile waits.
+  template <class Look>
+  auto look(Look see) -> decltype(see(std::declval<const Part&>())) {
+    if (!part_) raise_error("ShmReplayError", "the items of this view were given back, or all of them are copies");
+    const std::shared_ptr<ViewLease> keep = lease_;
+    const Part part = *part_;
+    const CallInFlight in_flight(context_->arena->calls());
+    if (!in_flight.begun()) raise_status(Status::kSessionLost, "table '" + context_->facts->name + "'");
+    try {
+      return see(part);
+    } catch (const CorruptIndex&) {
+      context_->arena->mark_failed();
+      throw;
+    }
+  }
+  static const Pattern& first_pattern(const Part& part) { return part.patterns.at(part.picks[0].pattern); }
+
+  static nb::object steal_array(PyObject* array) {
+    if (array == nullptr) throw nb::python_error();
+    return nb::steal(array);
+  }
+
   nb::tuple item_of(const Part& part, uint32_t i, bool stays) {
     const Pick& pick = part.picks[i];
     const Pattern& pattern = part.patterns.at(pick.pattern);
@@ -113,8 +194,7 @@ class ViewHandle : public ViewSink {
       }
       if (context_->is_coded(pattern.outputs[o].column)) data[o] = nb::make_tuple(take_bytes(bytes[o]), data[o]);
     }
-    return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, columns, data, is_view, mask_list, pick.key,
-                          pick.priority, pick.probability, pick.times_sampled, static_cast<int64_t>(pick.episode), pick.step, pick.age,
+    return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, columns, data, is_view, mask_list,
                           values_of(part, i), damage, pick.insert_no);
   }
 
@@ -130,19 +210,16 @@ class ViewHandle : public ViewSink {
   // Sizes of a heap column's values.
   static nb::object make_sizes(bool squeezed, const RowsInPlace& rows) {
     npy_intp dims[1] = {rows.rows};
-    PyObject* array = PyArray_SimpleNew(squeezed ? 0 : 1, dims, NPY_INT64);
-    if (array == nullptr) throw nb::python_error();
-    return nb::steal(array);
+    return steal_array(PyArray_SimpleNew(squeezed ? 0 : 1, dims, NPY_INT64));
   }
 
   // None where every row is real.
   static nb::object mask_of(const std::vector<uint8_t>& mask, bool squeezed) {
     if (mask.empty()) return nb::none();
     npy_intp dims[1] = {static_cast<npy_intp>(mask.size())};
-    PyObject* array = PyArray_SimpleNew(squeezed ? 0 : 1, dims, NPY_BOOL);
-    if (array == nullptr) throw nb::python_error();
-    std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)), mask.data(), mask.size());
-    return nb::steal(array);
+    nb::object array = steal_array(PyArray_SimpleNew(squeezed ? 0 : 1, dims, NPY_BOOL));
+    std::memcpy(array_data<char>(array), mask.data(), mask.size());
+    return array;
   }
 
   // A read-only array over the rows in place, or, without a first row, a new one for a copy.
@@ -158,29 +235,23 @@ class ViewHandle : public ViewSink {
       strides.push_back(inner);
     }
     Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
-    PyObject* made = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(),
-                                          rows.first == nullptr ? nullptr : strides.data(), rows.first, 0, nullptr);
-    if (made == nullptr) throw nb::python_error();
-    nb::object array = nb::steal(made);
+    nb::object array = steal_array(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(),
+                                                        rows.first == nullptr ? nullptr : strides.data(), rows.first, 0, nullptr));
     if (rows.first != nullptr) {
-      if (!owner_.is_valid()) owner_ = mapping_owner();
-      if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(made), nb::object(owner_).release().ptr()) < 0) {
+      if (!owner_.is_valid()) owner_ = owner_of(context_->arena);
+      if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.ptr()), nb::object(owner_).release().ptr()) < 0) {
         throw nb::python_error();
       }
     }
     return array;
   }
 
-  // Keeps the memory mapped as long as an array is left: one that outlives its release reads what is there by then, no fault.
-  nb::object mapping_owner() const {
-    return nb::capsule(new std::shared_ptr<Arena>(context_->arena),
-                       [](void* arena) noexcept { delete static_cast<std::shared_ptr<Arena>*>(arena); });
-  }
-
   std::shared_ptr<TableContext> context_;
-  std::unique_ptr<SampleCall> call_;  // with its lease
-  bool is_whole_ = false;             // the call may be used again
-  nb::list items_;
+  std::shared_ptr<ViewLease> lease_;
+  std::optional<ItemNumbers> numbers_;
+  std::vector<nb::object> copies_;  // the items drawn first, before the call had to wait
+  std::optional<Part> part_;        // the others, under the lease
+  double smallest_probability_ = 0;
   nb::object owner_;
 };
 

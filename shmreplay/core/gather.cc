@@ -45,54 +45,39 @@ class ItemGather {
       : arena_(arena), pattern_(pattern), pick_(pick), cursor_{runs + pick.first_run, pick.num_runs} {}
 
   void run(OutputBuffer& out, int64_t item) {
-    const uint32_t o = out.output;
-    const PatternOutput& rule = pattern_.outputs[o];
-    const int64_t end = end_of(rule);
+    const PatternOutput& rule = pattern_.outputs[out.output];
     const size_t stride = (out.place(item, 1) - out.place(item, 0)) * out.row_bytes;
     char* to = out.row(item, 0);
     uint32_t j = 0, real = 0;
-    pattern_.each_row(o, positions(), [&](int64_t position) {
-      const int64_t step = position - pick_.padding.before;
-      const bool is_real = step >= 0 && step < end;
-      if (is_real) {
-        copy_step(out, static_cast<uint64_t>(step), to);
-        ++real;
-      } else {
-        pad(rule, out, step, to);
-        mark_missing(out, item, j);
-      }
+    const auto show = [&](int64_t position) {
+      const ShownStep shown = shown_step(rule, pick_, position);
+      if (shown.step >= 0) copy_step(out, static_cast<uint64_t>(shown.step), to);
+      else std::memset(to, out.bytes != nullptr ? 0xff : 0, out.row_bytes);  // 0xff: a size of -1
+      if (shown.is_real) ++real;
+      else mark_missing(out, item, j);
       to += stride;
       ++j;
-    }, out.rows);
-    for (; j < out.rows; ++j, to += stride) {
-      pad(rule, out, static_cast<int64_t>(pick_.num_steps), to);
-      mark_missing(out, item, j);
-    }
+    };
+    pattern_.each_row(out.output, num_positions(pick_), show, out.rows);
+    while (j < out.rows) show(static_cast<int64_t>(num_positions(pick_)));
     out.lengths[out.place_of(item)] = static_cast<int32_t>(real);
   }
 
   uint64_t bytes(const OutputBuffer& out) {
     const PatternOutput& rule = pattern_.outputs[out.output];
     uint64_t total = 0;
-    pattern_.each_row(out.output, positions(), [&](int64_t position) {
-      const int64_t step = position - pick_.padding.before;
-      const bool is_real = step >= 0 && step < end_of(rule);
-      if (!is_real && !repeats_first(rule, step)) return;
-      const uint64_t shown = is_real ? static_cast<uint64_t>(step) : 0;
-      const Run& run = cursor_.find(shown);
-      const uint32_t row = run.row + static_cast<uint32_t>(shown - cursor_.begin);
+    pattern_.each_row(out.output, num_positions(pick_), [&](int64_t position) {
+      const ShownStep shown = shown_step(rule, pick_, position);
+      if (shown.step < 0) return;
+      const auto step = static_cast<uint64_t>(shown.step);
+      const Run& run = cursor_.find(step);
+      const uint32_t row = run.row + static_cast<uint32_t>(step - cursor_.begin);
       total += static_cast<uint64_t>(std::max<int64_t>(size_of_value(arena_, value_of_row(arena_, run.chunk, out.column, row)), 0));
     }, out.rows);
     return total;
   }
 
  private:
-  uint64_t positions() const { return uint64_t{pick_.padding.before} + pick_.num_steps + pick_.padding.after; }
-  int64_t end_of(const PatternOutput& rule) const { return static_cast<int64_t>(pick_.num_steps) - rule.trim_end; }
-  bool repeats_first(const PatternOutput& rule, int64_t step) const {
-    return (rule.flags & kRepeatStart) && step < 0 && rule.trim_end < pick_.num_steps;
-  }
-
   void copy_step(const OutputBuffer& out, uint64_t step, char* to) {
     const Run& run = cursor_.find(step);
     const uint32_t row = run.row + static_cast<uint32_t>(step - cursor_.begin);
@@ -106,14 +91,6 @@ class ItemGather {
   void copy_value(const OutputBuffer& out, uint32_t chunk, uint32_t row, char* to) {
     const int64_t size = append_value(arena_, chunk, value_of_row(arena_, chunk, out.column, row), *out.bytes);
     std::memcpy(to, &size, sizeof size);
-  }
-
-  void pad(const PatternOutput& rule, const OutputBuffer& out, int64_t step, char* to) {
-    if (repeats_first(rule, step)) {
-      copy_step(out, 0, to);
-    } else {
-      std::memset(to, out.bytes != nullptr ? 0xff : 0, out.row_bytes);  // 0xff: a size of -1
-    }
   }
 
   void mark_missing(OutputBuffer& out, int64_t item, uint32_t j) {

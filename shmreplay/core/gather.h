@@ -69,6 +69,24 @@ struct OutputBuffer {
   char* row(int64_t item, uint32_t j) const noexcept { return data + place(item, j) * row_bytes; }
 };
 
+// What one row of an output shows: a step of its item, or 0 where there is none (-1). `is_real`: as the mask has it, false also
+// where padding before the span repeats its first step.
+struct ShownStep {
+  int64_t step;
+  bool is_real;
+};
+
+// `position`: in the item's padded span, as Pattern::each_row() has it. Behind the rows of a pattern: num_positions().
+inline uint64_t num_positions(const Pick& pick) noexcept {
+  return uint64_t{pick.padding.before} + pick.num_steps + pick.padding.after;
+}
+inline ShownStep shown_step(const PatternOutput& rule, const Pick& pick, int64_t position) noexcept {
+  const int64_t step = position - pick.padding.before;
+  if (step >= 0 && step < static_cast<int64_t>(pick.num_steps) - rule.trim_end) return {step, true};
+  const bool repeats = (rule.flags & kRepeatStart) && step < 0 && rule.trim_end < pick.num_steps;
+  return {repeats ? 0 : -1, false};
+}
+
 // Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they repeat
 // its first step, if its pattern says so), so no byte of an earlier batch shows; those of a heap column have no value. Bytes
 // that are no row of a packed column are noted by its reader, and zeros shown. Nothing is copied for a per-item column, whose

@@ -17,4 +17,10 @@ struct RowsInPlace {
 // caller's lease names the chunks.
 bool find_in_place(const Arena& arena, const Pattern& pattern, size_t o, const Pick& pick, const Run* runs, RowsInPlace& found);
 
+// Which row of the arena each of the first `rows` rows of output `o` is, counted over all chunks: chunk * chunk_steps + row; kNoRow
+// where it shows 0. is_real[j]: as the mask of a batch has it. Of whatever column: its rows lie alike.
+inline constexpr int64_t kNoRow = -1;
+void number_rows(const Arena& arena, const Pattern& pattern, size_t o, const Pick& pick, const Run* runs, uint32_t rows,
+                 int64_t* numbers, bool* is_real);
+
 }  // namespace shmreplay

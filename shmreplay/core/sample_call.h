@@ -37,13 +37,15 @@ struct Part {
   uint32_t n;
   const Run* runs;
   const BlockRef* brought;  // by the picks; nullptr where there are no per-item columns
+  const uint32_t* rows;     // by output: how long it is in a batch
 };
 
 // What the caller provides to look at items where they lie; called without the lock.
 class ViewSink {
  public:
   virtual ~ViewSink() = default;
-  // `stays`: the part's chunks are named until SampleCall::drop(); else until this returns, and the rows must be copied.
+  // `stays`: the part is as it is, and its chunks are named, until SampleCall::drop(); else until this returns, and the rows must
+  // be copied.
   // false ends the call with kInterrupted.
   virtual bool take(const Part& part, bool stays) noexcept = 0;
 };
@@ -58,6 +60,7 @@ struct SampleOptions {
   bool distinct = false;      // no item twice; kTooFewItems where there are not at_least of them
   uint32_t num_threads = 1;   // that gather a large batch, the caller among them
   bool waits = true;          // false: what is admitted now is all, kOk
+  Share share{};              // of a `distinct` call of a random sampler: no items but these
 };
 
 struct SampleResult {
@@ -94,7 +97,7 @@ class SampleCall {
                    uint32_t* found);
 
  private:
-  enum class Stop { kDone, kPartFull, kNotAdmitted, kNoneLeft, kNoRoom };
+  enum class Stop { kDone, kPartFull, kNotAdmitted, kNoneLeft, kNoRoom, kOutOfTries };
   // `deliver(first, stays)` takes what was drawn together; `keeps_last`: the last such part stays under its lease;
   // `make_room(done)` gets what kNoRoom wanted.
   template <class Deliver, class MakeRoom>

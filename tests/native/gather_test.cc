@@ -5,6 +5,7 @@
 
 #include "fixtures.h"
 #include "gather_threads.h"
+#include "item_view.h"
 
 namespace shmreplay::test {
 namespace {
@@ -60,6 +61,20 @@ class Scene {
         check_shown(run(rows, time_major, last, num_threads), last);
       }
     }
+    check_numbers(run(rows));
+  }
+
+  // A row that is looked up by its number is the one that was gathered, and the masks are the same.
+  void check_numbers(const Batch& batch) {
+    for (size_t i = 0; i < picks_.size(); ++i) {
+      const Pattern& pattern = cache_.at(picks_[i].pattern);
+      for (size_t o = 0; o < pattern.outputs.size(); ++o) {
+        std::vector<int64_t> numbers(batch.rows(o), 77);
+        const auto is_real = std::make_unique<bool[]>(batch.rows(o));
+        number_rows(world_.arena, pattern, o, picks_[i], runs_.data(), batch.rows(o), numbers.data(), is_real.get());
+        for (uint32_t j = 0; j < batch.rows(o); ++j) check_number(batch, static_cast<int64_t>(i), pattern, o, j, numbers[j], is_real[j]);
+      }
+    }
   }
 
   const Arena& arena() const { return world_.arena; }
@@ -89,6 +104,16 @@ class Scene {
     for (size_t i = 0; i < picks_.size(); ++i) {
       for (size_t o = 0; o < shown.size(); ++o) check_output(batch, i, cache_.at(picks_[i].pattern), o, shown[o]);
     }
+  }
+
+  void check_number(const Batch& batch, int64_t i, const Pattern& pattern, size_t o, uint32_t j, int64_t number, bool is_real) const {
+    const uint32_t column = pattern.outputs[o].column, row_bytes = world_.arena.columns()[column].row_bytes;
+    const uint32_t chunk_steps = world_.arena.geometry().chunk_steps;
+    CHECK_EQ(is_real, batch.real(o, i, j));
+    const std::string gathered(batch.cell(o, i, j), row_bytes);
+    if (number == kNoRow) return CHECK_EQ(gathered, std::string(row_bytes, '\0'));
+    const char* row = world_.arena.row(static_cast<uint32_t>(number / chunk_steps), column, static_cast<uint32_t>(number % chunk_steps));
+    CHECK_EQ(gathered, std::string(row, row_bytes));
   }
 
   // Output o of the batch is output `number` of the pattern.

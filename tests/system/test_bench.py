@@ -41,6 +41,7 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "sample_uniform": (*TAKES, *GATHERS, "robust lock", RING, "malloc's defaults"),
     "sequences": ("raw",),
     "shards": ("shards=2", "shards=1"),
+    "torch_batches": ("limit: sample(), numpy",),
     "update_priorities": ("robust lock", "bare sum tree"),
     "vector_append": (*COPIES, RING),
     "woken": ("wake from core to core", "wake on the same core", QUEUE),
@@ -58,7 +59,7 @@ PARTS = (
     ("W2", "W7"),
     ("W3", "W4", "W6"),
     ("W5", "W8", "extend"),
-    ("W9", "W10", "W14"),
+    ("W9", "W10", "W14", "W16"),
     ("W11", "W12", "W13"),
 )
 FACTS = {"processor", "cores", "kernel", "python", "numpy", "shmreplay", "commit", "load after"}

@@ -1,0 +1,63 @@
+// What there is a number of for each drawn item, as NumPy arrays.
+#pragma once
+
+#include "gather.h"
+#include "python.h"
+
+namespace shmreplay {
+
+inline nb::object new_array(int type_num, npy_intp n) {
+  PyObject* array = PyArray_SimpleNew(1, &n, type_num);
+  if (array == nullptr) throw nb::python_error();
+  return nb::steal(array);
+}
+
+template <class T>
+T* array_data(const nb::object& array) {
+  return static_cast<T*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
+}
+
+// Created with the GIL; put() does without.
+struct ItemNumbers {
+  explicit ItemNumbers(uint32_t n)
+      : keys(new_array(NPY_INT64, n)),
+        priorities(new_array(NPY_DOUBLE, n)),
+        probabilities(new_array(NPY_DOUBLE, n)),
+        times_sampled(new_array(NPY_INT64, n)),
+        table_size(new_array(NPY_INT64, n)),
+        episodes(new_array(NPY_INT64, n)),
+        steps(new_array(NPY_INT64, n)),
+        ages(new_array(NPY_INT64, n)),
+        to_{array_data<int64_t>(keys), array_data<double>(priorities), array_data<double>(probabilities),
+            array_data<int64_t>(times_sampled), array_data<int64_t>(table_size), array_data<int64_t>(episodes),
+            array_data<int64_t>(steps), array_data<int64_t>(ages)} {}
+
+  // Item i: its probability times `share`, in a table of so many items.
+  void put(int64_t i, const Pick& p, double share, uint64_t size) noexcept {
+    to_.keys[i] = p.key;
+    to_.priorities[i] = p.priority;
+    to_.probabilities[i] = p.probability * share;
+    to_.times_sampled[i] = p.times_sampled;
+    to_.table_size[i] = static_cast<int64_t>(size);
+    to_.episodes[i] = static_cast<int64_t>(p.episode);
+    to_.steps[i] = p.step;
+    to_.ages[i] = p.age;
+  }
+  void put(int64_t i, const Pick& p) noexcept { put(i, p, 1.0, p.table_size); }
+
+  nb::object keys, priorities, probabilities, times_sampled, table_size, episodes, steps, ages;
+
+ private:
+  struct {
+    int64_t* keys;
+    double* priorities;
+    double* probabilities;
+    int64_t* times_sampled;
+    int64_t* table_size;
+    int64_t* episodes;
+    int64_t* steps;
+    int64_t* ages;
+  } to_;
+};
+
+}  // namespace shmreplay
