@@ -80,6 +80,11 @@ class ViewedItem:
         self.age = int(numbers.ages[index])
 
     @property
+    def insert_number(self) -> int:
+        """The how many-th insert of the table it was; neither a reset nor a restore begins anew."""
+        return self._native.insert_number
+
+    @property
     def data(self) -> Any:
         """The item's structure with a read-only array a leaf: `[*shape]` without, `[rows, *shape]` with a step axis.
 
@@ -94,12 +99,6 @@ class ViewedItem:
         """In data's structure: as `Batch.sizes`, int32 `[rows, k]` or `[k]` of columns of variable shape, else None."""
         self._view._check_held()
         return self._structured([shown.sizes for shown in self._shown])
-
-    @property
-    def insert_number(self) -> int:
-        """The how many-th insert of the table it was; neither a reset nor a restore begins anew. Raises as `data`."""
-        self._view._check_held()
-        return self._native.insert_number
 
     @cached_property
     def _native(self) -> NativeItem:

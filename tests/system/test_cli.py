@@ -184,7 +184,7 @@ def test_a_plan_of_a_file_shows_all_its_arenas(tmp_path: pathlib.Path) -> None:
 def test_a_file_that_cannot_be_is_one_clear_line(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "tables.toml"
     path.write_text(CONFIG.replace("1000", "0", 1), encoding="utf-8")
-    text = f"shmreplay plan: {path}: tables.replay: max_size is 0; expected an integer in 1..2147483646\n"
+    text = f"shmreplay plan: {path}:3: tables.replay: max_size is 0; expected an integer in 1..2147483646\n"
     ran = shmreplay("plan", str(path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", text)
     missing = shmreplay("plan", str(tmp_path / "none.toml"))
