@@ -30,8 +30,8 @@ def n_step_targets(
     """The target of item i is `returns[i] + discounts[i] * V(next_observation[i])`.
 
     Args:
-        batch: of items made by `NStep` or `Transition`; time-major or not. Its arrays may be PyTorch's in host memory, or
-            JAX's.
+        batch: of items made by `NStep` or `Transition`; time-major or not. Its arrays may be PyTorch's in host memory,
+            or JAX's.
         gamma: discount of one step, 0..1.
         reward: name of the rewards, `[B, n]` or `[B]`.
         terminated: name of the termination flags, of the same shape; a batch without them never terminated.
@@ -128,7 +128,7 @@ def _leaves(tree: Any, path: str) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _with_steps(values: Any, is_time_major: bool) -> NDArray[Any]:
-    values = np.asarray(values)
-    if values.ndim == 1:
-        return values[:, None]
-    return values.T if is_time_major else values
+    array: NDArray[Any] = np.asarray(values)
+    if array.ndim == 1:
+        return array[:, None]
+    return array.T if is_time_major else array
