@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from shmreplay.checks import check_int
+
 _MAX_WORLD = 2**16
 _RANKS = (0,)  # forks, which spawn seeds too, count from 1
 
@@ -28,6 +30,21 @@ def check_rank(where: str, part: Any) -> tuple[int, int]:
     if not 0 <= rank < world_size:
         raise ValueError(f"{text} with rank from 0 to {world_size - 1}")
     return rank, world_size
+
+
+def rank_options(where: str, rank: int, world_size: int, disjoint: bool, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of `sample` for one of so many learners.
+
+    Raises:
+        TypeError, ValueError: rank or world_size is no number of learners, or the options contradict `disjoint`.
+    """
+    world_size = check_int(where, "world_size", world_size, 1)
+    rank = check_int(where, "rank", rank, 0, world_size - 1)
+    if not disjoint:
+        return options
+    if options.get("replacement", False):
+        raise ValueError(f"{where}: disjoint=True and replacement=True exclude each other; leave replacement out")
+    return {**options, "replacement": False, "part": (rank, world_size)}
 
 
 def seed_of_rank(seed: Any, rank: int) -> np.random.SeedSequence | None:

@@ -12,10 +12,11 @@ from torch.utils.data import IterableDataset, get_worker_info
 from shmreplay.checks import check_int
 from shmreplay.clients.arrays import check_count
 from shmreplay.clients.client import Client
+from shmreplay.clients.ranks import rank_options
 from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
-from shmreplay.clients.torch.ranks import rank_options, rank_seed
+from shmreplay.clients.torch.ranks import rank_seed
 from shmreplay.clients.torch.sampler import TorchSampler
 
 

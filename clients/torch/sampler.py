@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from shmreplay.clients.batch import Batch
+from shmreplay.clients.ranks import rank_options, seed_of_rank
 from shmreplay.clients.sampler import BatchStream, check_options, check_prefetch
 from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.choice import Transfer, open_rung
 from shmreplay.clients.torch.info import TransferInfo
-from shmreplay.clients.torch.ranks import rank_options, rank_seed
 from shmreplay.clients.torch.rung import Delivery, Rung
 from shmreplay.clients.torch.tensors import to_host
 
@@ -73,7 +73,7 @@ class TorchSampler:
         """
         where = f"table {table.name!r}"
         options = rank_options(where, rank, world_size, disjoint, sample_options)
-        source = table._sampler_source(batch_size, rank_seed(seed, rank) if world_size > 1 else seed, options)
+        source = table._sampler_source(batch_size, seed_of_rank(seed, rank) if world_size > 1 else seed, options)
         prefetch = check_prefetch(source, prefetch)
         check_options(source, options)
         self._table = table

@@ -172,6 +172,23 @@ def test_priorities_come_from_wherever_they_were_worked_out(make_table: TableMak
             batches.update_priorities(batch.keys, priorities.at[3].set(jax.numpy.nan))
 
 
+def test_learners_side_by_side_draw_each_their_own(make_table: TableMaker) -> None:
+    table = make_table(100)
+    table.insert_batch(steps(range(64)))
+    seen: list[list[int]] = []
+    for rank in range(2):
+        with JaxSampler(table, 16, rank=rank, world_size=2, seed=7) as batches:
+            seen.append(next(batches).keys.tolist())
+    assert seen[0] != seen[1]
+    seen.clear()
+    for rank in range(2):
+        with JaxSampler(table, 16, rank=rank, world_size=2, disjoint=True, seed=7) as batches:
+            seen.append([key for _ in range(4) for key in next(batches).keys.tolist()])
+    assert not set(seen[0]) & set(seen[1])
+    with pytest.raises(ValueError, match="rank is 2"):
+        JaxSampler(table, 16, rank=2, world_size=2)
+
+
 def test_items_are_consumed_one_batch_at_a_time_and_none_is_lost(make_table: TableMaker) -> None:
     table = make_table.queue(100)
     table.insert_batch(steps(range(19)))
