@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -66,6 +67,8 @@ def test_with_a_driver_it_makes_its_table(tmp_path: pathlib.Path) -> None:
     both = ("the other one registered, this one registered", "kept")
     assert found["two processes page-lock the same 2.0 MiB"] == both
     assert found["kill -9 one that has it page-locked, and lock it here"][1] == "kept"
+    calls = found["calls of another process while this one page-locks 8.0 MiB"][0]
+    assert re.fullmatch(r"[1-9]\d* times an alloc and a free, \d+\.\d ms at most; this one registered", calls)
     # a fake has no times to be judged by
     assert {check for check, (_, verdict) in found.items() if verdict == "NOT KEPT"} <= {"copy 2.0 MiB to the GPU"}
 
