@@ -140,7 +140,8 @@ class Driver:
     def result_within(self, context: c_void_p, name: str, *arguments: Any) -> int:
         """The same with a context current; afterwards the caller's is, as before. Raises CudaError if it can not be."""
         self._check_own()
-        if code := self._push(context):
+        code: int = self._push(context)
+        if code != Result.SUCCESS:
             raise self.error("cuCtxPushCurrent", code)
         try:
             code = self._functions[name](*arguments)

@@ -89,6 +89,7 @@ def test_the_ways_of_a_pytorch_learner_are_side_by_side() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     found = table(done.stdout)
     assert list(found) == [
+        "a tensor over registered memory, and torch after a refusal",
         "64 frames of 28,224 B a batch",
         "gather while a writer overwrites at full speed",
         "64 rows of 64 B a batch",
