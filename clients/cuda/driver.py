@@ -1,8 +1,8 @@
 """Driver: the functions of libcuda that shmreplay calls. Nothing else knows of the library, or of ctypes.
 
 They are the driver's, not the runtime's: the runtime keeps an error for whoever asks next, so that a refusal here would
-come up in somebody else's kernel. A learner makes a few of these calls a batch, one to two microseconds each beside what
-they do, and none of them holds the GIL.
+come up in somebody else's kernel. A learner makes a few of these calls a batch. Each costs one to two microseconds
+beside what it does, and holds no GIL meanwhile.
 """
 
 from __future__ import annotations
