@@ -36,7 +36,7 @@ class DeviceTensors:
             raise CudaUnavailable(f"there is no GPU {number}; torch sees {torch.cuda.device_count()}, counted from 0")
         self.device = torch.device("cuda", number)
         # One of torch's own, which live as long as the process.
-        self._side: Any = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        self._side: Any = torch.cuda.Stream(self.device)
         self.side_stream = int(self._side.cuda_stream)
 
     @property
