@@ -30,9 +30,9 @@ void expect_refused(ArenaSpec spec, const char* text) { CHECK_THROWS(std::invali
 
 }  // namespace
 
-// A segment of layout 6 is read by every build of layout 6. A change below needs another kLayoutVersion.
-TEST(sizes_of_layout_version_6_are_pinned) {
-  CHECK_EQ(kLayoutVersion, 6u);
+// A segment of layout 7 is read by every build of layout 7. A change below needs another kLayoutVersion.
+TEST(sizes_of_layout_version_7_are_pinned) {
+  CHECK_EQ(kLayoutVersion, 7u);
   CHECK_EQ(sizeof(Header), 496u);
   CHECK_EQ(sizeof(LockBlock), 256u);
   CHECK_EQ(sizeof(UndoLog), 128u + 16 * 4096);
@@ -56,7 +56,7 @@ TEST(sizes_of_layout_version_6_are_pinned) {
   CHECK_EQ(sizeof(TableRecord), 2304u);
 }
 
-TEST(offsets_of_layout_version_6_are_pinned) {
+TEST(offsets_of_layout_version_7_are_pinned) {
   CHECK_EQ(offsetof(Header, layout_version), 8u);
   CHECK_EQ(offsetof(Header, layout_hash), 16u);
   CHECK_EQ(offsetof(Header, pid_namespace), 40u);
@@ -78,6 +78,7 @@ TEST(offsets_of_layout_version_6_are_pinned) {
   CHECK_EQ(offsetof(TableRecord, item_base), 96u);
   CHECK_EQ(offsetof(TableRecord, shard), 584u);
   CHECK_EQ(offsetof(TableRecord, flags), 640u);
+  CHECK_EQ(offsetof(TableRecord, num_views), 792u);
   CHECK_EQ(offsetof(TableRecord, limiter), 896u);
   CHECK_EQ(offsetof(TableRecord, sides), 1024u);
   CHECK_EQ(offsetof(TableRecord, longest), 1280u);
@@ -94,7 +95,7 @@ TEST(words_that_different_processes_write_are_on_lines_of_their_own) {
 }
 
 #if defined(__x86_64__) && defined(__GLIBC__)
-TEST(the_hash_of_layout_version_6_is_pinned) { CHECK_EQ(layout_hash(), 9636956158554240430u); }
+TEST(the_hash_of_layout_version_7_is_pinned) { CHECK_EQ(layout_hash(), 15091631386256370183u); }
 #endif
 
 TEST(a_plan_for_a_known_spec_is_pinned) {
