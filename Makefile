@@ -27,6 +27,8 @@ TEST_ARGS ?=
 BENCH_ARGS ?= --quick
 SOAK_ARGS ?= --minutes 5
 SANITIZE ?= quick
+# Of one release, so that a mirror's build for processors serves; nothing here needs the GPU in it.
+TORCH ?= torch==2.13.0
 
 BIN := .venv/bin
 STAMP := .venv/stamps
@@ -111,6 +113,8 @@ $(STAMP)/dev: $(STAMP)/run
 	@echo "== installing what the tests need"
 	@$(BIN)/python scripts/requirements.py test dev > $(STAMP)/dev.txt
 	@$(PIP) install -r $(STAMP)/dev.txt
+	@$(PIP) install $(TORCH)
+	@$(PIP) install jax
 	@touch $@
 
 # An editable install: Python files are used where they lie, the core is rebuilt here when one of its files changes.

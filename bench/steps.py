@@ -19,10 +19,12 @@ class Layout:
     Attributes:
         name: the bytes, for a reader.
         observation: how many float32 the smaller array has.
+        times: how many times as many the other one has.
     """
 
     name: str
     observation: int
+    times: int = 3
 
     @property
     def columns(self) -> Columns:
@@ -31,7 +33,7 @@ class Layout:
             "action": ((), "int64"),
             "reward": ((), "float32"),
             "terminated": ((), "bool"),
-            "next_observation": ((3 * self.observation,), "float32"),
+            "next_observation": ((self.times * self.observation,), "float32"),
         }
 
     @property
@@ -58,7 +60,7 @@ class Layout:
             "action": rng.integers(0, 18, n),
             "reward": rng.random(n, np.float32),
             "terminated": rng.random(n) < 0.01,
-            "next_observation": rng.random((n, 3 * self.observation), np.float32),
+            "next_observation": rng.random((n, self.times * self.observation), np.float32),
         }
 
     def separate(self, n: int, rng: np.random.Generator) -> list[dict[str, Any]]:
@@ -78,3 +80,5 @@ class Layout:
 
 SMALL = Layout("400 B", 24)  # 397 bytes, since a bool is one
 LAYOUTS = {"400B": SMALL, "4kB": Layout("4 kB", 249), "40kB": Layout("40 kB", 2499), "400kB": Layout("400 kB", 24999)}
+# Of two arrays alike, as buffers want them that know what a transition is.
+TRANSITIONS = {"transition 400B": Layout("400 B", 48, 1), "transition 40kB": Layout("40 kB", 4998, 1)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.clients.aligned import aligned_empty, is_aligned
 from shmreplay.clients.batch import Batch
 from shmreplay.item_structure import unflatten_outputs
 
@@ -33,14 +35,24 @@ ALONE = num_references([np.empty(0)])[0]
 
 
 class ArraySet:
-    """The arrays that a batch was written into."""
+    """The arrays that a batch was written into; with `at_borders` new ones for those that begin at none of 64 bytes."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, at_borders: bool = False) -> None:
         names = batch._native.names
         # Columns of a codec come in new arrays with every batch.
         self._has_array = [isinstance(array, np.ndarray) for array in batch._native.data]
         self._arrays = [owner_of(array) for array in itertools.compress(batch._native.data, self._has_array)]
+        if at_borders:
+            self._arrays = [
+                array if is_aligned(array) else aligned_empty(array.shape, array.dtype) for array in self._arrays
+            ]
         self._build = partial(unflatten_outputs, names) if names else batch._signature.unflatten
+
+    def another(self) -> ArraySet:
+        """New arrays like these, at borders of 64 bytes."""
+        other = copy.copy(self)
+        other._arrays = [aligned_empty(array.shape, array.dtype) for array in self._arrays]
+        return other
 
     def is_free(self) -> bool:
         """Whether nobody else refers to any of them."""

@@ -152,11 +152,15 @@ class Batch:
 
         `[L, B]` if `time_major`.
         """
-        masks = [
+        return self._unflatten(self._masks)
+
+    @property
+    def _masks(self) -> list[NDArray[np.bool_]]:
+        """By output."""
+        return [
             mask_of(self._counted(mask, squeezed), shown, 1 if squeezed else 2)
             for mask, shown, squeezed in zip(self._native.masks, self._shown, self._native.squeezed, strict=True)
         ]
-        return self._unflatten(masks)
 
     @property
     def sizes(self) -> Any:
@@ -178,11 +182,7 @@ class Batch:
             ValueError: beta is not finite or negative; unknown `normalise`.
             TypeError: beta is no number.
         """
-        beta = check_float("weights", "beta", beta)
-        if not (np.isfinite(beta) and beta >= 0):
-            raise ValueError(f"weights: beta is {beta!r}; expected a finite number >= 0")
-        if normalise not in ("batch", "table", None):
-            raise ValueError(f"weights: normalise is {normalise!r}; expected 'batch', 'table' or None")
+        beta = check_weights(beta, normalise)
         weights = np.asarray((self.table_size * self.probabilities) ** -beta, np.float64)
         if len(weights) == 0:
             return weights
@@ -208,6 +208,16 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"<Batch of {self._done} items of table {self._signature.table_name!r}>"
+
+
+def check_weights(beta: float, normalise: Normalise) -> float:
+    """Returns beta as a float. Raises ValueError or TypeError for arguments that `Batch.weights` does not take."""
+    beta = check_float("weights", "beta", beta)
+    if not (np.isfinite(beta) and beta >= 0):
+        raise ValueError(f"weights: beta is {beta!r}; expected a finite number >= 0")
+    if normalise not in ("batch", "table", None):
+        raise ValueError(f"weights: normalise is {normalise!r}; expected 'batch', 'table' or None")
+    return beta
 
 
 def _nothing(leaf: Leaf, rows: tuple[int, ...]) -> Any:

@@ -15,7 +15,7 @@ from shmreplay.clients.client import check_timeout
 from shmreplay.clients.handle import EXPECTED_PRIORITY, LOOK, Stop, raise_with
 from shmreplay.clients.mixed_batch import Layout, MixedBatch, Parts
 from shmreplay.clients.sampler import Sampler, Source
-from shmreplay.clients.sampling import Arrangement, Columns, Items, NativeOutput, PadTo
+from shmreplay.clients.sampling import Arrangement, Columns, Items, NativeOutput, PadTo, Part
 from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
 from shmreplay.errors import SignatureMismatch
@@ -75,13 +75,14 @@ class Mix:
         replacement: bool = True,
         stratified: bool = False,
         num_threads: int = 1,
+        part: Part = None,
     ) -> MixedBatch:
         """Draws from each table as its `sample` does, one table after the other.
 
         Args:
             timeout_s: seconds to wait for the rate limiters of all tables together.
-            pad_to, columns, time_major, count, replacement, stratified, num_threads: as in `TableHandle.sample`, of
-                each table on its own. Without `pad_to` all are padded to the longest item of any of the tables.
+            pad_to, columns, time_major, count, replacement, stratified, num_threads, part: as in `TableHandle.sample`,
+                of each table on its own. Without `pad_to` all are padded to the longest item of any of the tables.
             out: as there, for all B items; not with `time_major`.
 
         Returns:
@@ -108,8 +109,8 @@ class Mix:
         elif not time_major and layout.is_alike:
             arrays = layout.new_arrays(self.batch_size, [_longest(table) for table in self._tables])
         parts = Parts(self, layout)
-        options = {"pad_to": pad_to, "columns": columns, "time_major": time_major, "count": count}
-        options |= {"replacement": replacement, "stratified": stratified, "num_threads": num_threads}
+        options: dict[str, Any] = {"pad_to": pad_to, "columns": columns, "time_major": time_major, "count": count}
+        options |= {"replacement": replacement, "stratified": stratified, "num_threads": num_threads, "part": part}
         for source, (table, n) in enumerate(zip(self._tables, self._counts, strict=True)):
             slices = None if arrays is None else self._slices(layout.first, arrays, source)
             try:

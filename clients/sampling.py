@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from shmreplay import _core, structure
 from shmreplay.clients.arrays import MAX_BATCH
 from shmreplay.clients.batch import Batch
+from shmreplay.clients.ranks import check_rank
 from shmreplay.errors import InternalError, SignatureMismatch
 from shmreplay.item_structure import node_of, pack_node
 from shmreplay.leaves import Leaf
@@ -20,6 +21,7 @@ from shmreplay.specs import ArraySpec
 
 Columns: TypeAlias = str | Iterable[str] | None
 PadTo: TypeAlias = int | Mapping[str, int] | None
+Part: TypeAlias = tuple[int, int] | None  # rank, world_size
 NativeOutput: TypeAlias = tuple[int, bool, int]  # column, whether it has no step axis, rows of the table's longest
 
 MAX_KEPT = 64  # arrangements of one handle; a caller has two or three
@@ -48,23 +50,41 @@ def check_draws(where: str, sampler: Selector, replacement: bool, stratified: bo
         )
 
 
+def check_part(where: str, sampler: Selector, replacement: bool, part: Part) -> tuple[int, int]:
+    """Returns rank and world_size, 0 and 1 for None.
+
+    Raises:
+        TypeError: it is no pair of integers.
+        ValueError: the rank is out of range; or the draws are with replacement, or not random.
+    """
+    if part is None:
+        return 0, 1
+    rank, world_size = check_rank(where, part)
+    if replacement:
+        raise ValueError(f"{where}: part is {part}, but replacement=True; expected replacement=False")
+    if not isinstance(sampler, (Uniform, Prioritized)):
+        raise ValueError(f"{where}: part is {part}, but its sampler is {sampler!r}; expected Uniform or Prioritized")
+    return rank, world_size
+
+
 def spread(uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns n numbers in [0, 1), the i-th in the i-th of n equal parts, from n numbers in [0, 1)."""
     n = len(uniforms)
     return np.minimum((np.arange(n) + uniforms) / n, np.nextafter(1.0, 0.0))
 
 
-def too_few_items(where: str, sampler: Selector, n: int, available: int, done: int) -> ValueError:
+def too_few_items(where: str, sampler: Selector, n: int, available: int, done: int, part: Part) -> ValueError:
     """The error of a call without replacement that has no item left."""
     items = "items of positive priority" if isinstance(sampler, Prioritized) else "items"
+    of_part = f" in part {part}" if part is not None else ""
     if done > 0:
         return ValueError(
             f"{where}: replacement=False: of the {n} items asked for {done} were drawn, which are in the error's "
-            ".batch, and none is left; they went, or lost their priority, during the call"
+            f".batch, and none is left{of_part}; they went, or lost their priority, during the call"
         )
     return ValueError(
-        f"{where}: n is {n} with replacement=False, but the table has {available} {items}; expected at most as many, "
-        "or replacement=True"
+        f"{where}: n is {n} with replacement=False, but the table has {available} {items}{of_part}; expected at most "
+        "as many, or replacement=True"
     )
 
 
@@ -182,6 +202,11 @@ class Arrangement:
     def names(self) -> bytes:
         """How the outputs nest, as `NativeBatch.names`."""
         return self._names
+
+    @property
+    def root(self) -> structure.Node:
+        """The same as a structure."""
+        return self._root
 
     @property
     def items(self) -> Items:

@@ -17,7 +17,7 @@ from shmreplay.clients.decoding import Ragged, check_ragged
 from shmreplay.clients.gather_threads import MAX_THREADS
 from shmreplay.clients.handle import LOOK, raise_with
 from shmreplay.clients.randomness import Randomness
-from shmreplay.clients.sampling import Arrangement, Columns, PadTo
+from shmreplay.clients.sampling import Arrangement, Columns, PadTo, Part
 from shmreplay.clients.shard_changes import by_shard
 from shmreplay.clients.table import TableHandle
 from shmreplay.protocol import Deadline
@@ -45,12 +45,13 @@ class ShardReads:
         stratified: bool,
         ragged: Ragged,
         num_threads: int,
+        part: Part,
     ) -> Batch:
         """See `ShardedTable.sample`."""
         check_ragged(self._where, ragged, self._shards[0]._sig)
         n = check_count(self._where, "n", n)
         enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
-        self._check_draws(replacement, stratified)
+        self._check_draws(replacement, stratified, part)
         num_threads = check_count(self._where, "num_threads", num_threads, MAX_THREADS)
         deadline = Deadline(check_timeout(timeout_s))
         call, counts = "sample" if count else LOOK, bool(count)
@@ -78,8 +79,13 @@ class ShardReads:
                 continue
             self._raise(status, batch.shard, call, deadline.timeout_s, n, done)
 
-    def _check_draws(self, replacement: bool, stratified: bool) -> None:
-        for name, is_asked in (("replacement=False", not replacement), ("stratified=True", stratified)):
+    def _check_draws(self, replacement: bool, stratified: bool, part: Part) -> None:
+        asked = (
+            ("replacement=False", not replacement),
+            ("stratified=True", stratified),
+            (f"part={part}", part is not None),
+        )
+        for name, is_asked in asked:
             if is_asked:
                 raise ValueError(
                     f"{self._where}: {name}, but it has {len(self._shards)} shards, which draw each on its own; "

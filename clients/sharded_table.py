@@ -16,7 +16,7 @@ from shmreplay.clients.decoding import Ragged
 from shmreplay.clients.handle import Stop
 from shmreplay.clients.info import TableInfo
 from shmreplay.clients.sampler import Sampler, Source, sampler_of
-from shmreplay.clients.sampling import Columns, PadTo
+from shmreplay.clients.sampling import Columns, PadTo, Part
 from shmreplay.clients.shard_changes import ShardChanges
 from shmreplay.clients.shard_choice import choose_shard
 from shmreplay.clients.shard_infos import joined_info
@@ -133,6 +133,7 @@ class ShardedTable:
         stratified: bool = False,
         ragged: Ragged = "pad",
         num_threads: int = 1,
+        part: Part = None,
     ) -> Batch:
         """As `TableHandle.sample`, from all shards: each draw picks a shard by its total, then an item in it.
 
@@ -141,7 +142,7 @@ class ShardedTable:
         counts as empty; the call waits when all do.
 
         Raises:
-            ValueError: also with `replacement=False` or `stratified=True`.
+            ValueError: also with `replacement=False`, `stratified=True` or a `part`.
             SignatureMismatch: also if shards hold items of different structures, made by hand.
         """
         return self._reads.sample(
@@ -157,6 +158,7 @@ class ShardedTable:
             stratified,
             ragged,
             num_threads,
+            part,
         )
 
     def sampler(
@@ -168,6 +170,10 @@ class ShardedTable:
         **sample_options: Any,
     ) -> Sampler:
         """As `TableHandle.sampler`."""
+        return Sampler(self._sampler_source(batch_size, seed, sample_options), prefetch, timeout_s, sample_options)
+
+    def _sampler_source(self, batch_size: int, seed: Any, sample_options: dict[str, Any]) -> Source:
+        """What a sampler of this table samples from."""
         self._shards[0]._control()  # a table that is gone says so
         batch_size = check_count(self._where, "batch_size", batch_size)
         stop = Stop()
@@ -177,8 +183,7 @@ class ShardedTable:
             return own.sample(batch_size, **options)
 
         sample.__signature__ = sampler_of(own.sample)  # type: ignore[attr-defined]  # what options there are
-        source = Source(self._where, sample, own._shards, stop, False)
-        return Sampler(source, prefetch, timeout_s, sample_options)
+        return Source(self._where, sample, own._shards, stop, False)
 
     def view(self, n: int, timeout_s: float | None = None) -> NoReturn:
         """Raises ValueError: a view shows the memory of one arena."""

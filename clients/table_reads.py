@@ -14,8 +14,17 @@ from shmreplay.clients.batch import Batch, NativeBatch
 from shmreplay.clients.decoding import Ragged, check_ragged
 from shmreplay.clients.gather_threads import MAX_THREADS
 from shmreplay.clients.handle import LOOK, Handle, raise_with
-from shmreplay.clients.sampler import Sampler, table_sampler
-from shmreplay.clients.sampling import Arrangement, Columns, PadTo, check_draws, spread, too_few_items
+from shmreplay.clients.sampler import Sampler, Source, table_source
+from shmreplay.clients.sampling import (
+    Arrangement,
+    Columns,
+    PadTo,
+    Part,
+    check_draws,
+    check_part,
+    spread,
+    too_few_items,
+)
 from shmreplay.clients.view import View, open_view
 
 
@@ -36,6 +45,7 @@ class TableReads(Handle):
         stratified: bool = False,
         ragged: Ragged = "pad",
         num_threads: int = 1,
+        part: Part = None,
     ) -> Batch:
         """Draws n items by the table's sampler, with replacement where it is random.
 
@@ -61,6 +71,9 @@ class TableReads(Handle):
                 one array of all rows of the batch one behind the other; `Batch.sizes` says how many each has.
             num_threads: how many threads copy the rows of a batch of 1 MiB and more, the caller's among them, 1 to 64.
                 The first such call starts them; they end with the client. Values in the heap the caller copies alone.
+            part: `(rank, world_size)` draws none but the items that are that learner's: those in every world_size-th
+                slot of the table. So batches of several learners have no item in common. With `replacement=False` and
+                a random sampler; the draws are in proportion to the weights of what is left of the part.
 
         Returns:
             Up to n items, in the order drawn. `.data` has the table's structure with an array a column:
@@ -77,7 +90,8 @@ class TableReads(Handle):
             ValueError: n, at_least or num_threads is out of range; the table's longest item has more rows than `pad_to`
                 or `out`; an array of `out` has another dtype or shape, is read-only or not contiguous, or shares
                 another's memory; without replacement, there are fewer items of positive priority, where any is
-                positive; `ragged` is unknown, or a column's rows can not be joined.
+                positive, or in the part; `part` does not go with the other options; `ragged` is unknown, or a column's
+                rows can not be joined.
             SignatureMismatch: `columns`, `pad_to` or `out` name what the items do not have; `out` lacks an output.
             TypeError: n or num_threads is no integer, or an option is of another type.
         """
@@ -85,6 +99,7 @@ class TableReads(Handle):
         n = check_count(self._where, "n", n)
         enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
         check_draws(self._where, self._spec.sampler, replacement, stratified)
+        rank, num_ranks = check_part(self._where, self._spec.sampler, replacement, part)
         num_threads = check_count(self._where, "num_threads", num_threads, MAX_THREADS)
         call = "sample" if count else LOOK
         arrangement, arrays, left = None, None, timeout_s
@@ -101,7 +116,7 @@ class TableReads(Handle):
             if num_threads > 1:
                 self._own_threads()
             status, done, parts, smallest, raised, available = self._native.sample(
-                n, enough, bool(count), not replacement, uniforms, left, layout, arrays, num_threads
+                n, enough, bool(count), not replacement, uniforms, left, layout, arrays, num_threads, rank, num_ranks
             )
             batch = None
             if parts is not None:
@@ -112,7 +127,7 @@ class TableReads(Handle):
             if raised is not None:
                 raise_with(raised, batch=batch)
             if status == _core.STATUS_TOO_FEW_ITEMS:
-                raise_with(too_few_items(self._where, self._spec.sampler, n, available, done), batch=batch)
+                raise_with(too_few_items(self._where, self._spec.sampler, n, available, done, part), batch=batch)
             if arrangement is not None:
                 status = self._explain_arrays(status, arrangement, arrays, n, count, batch)
             if done > 0 or not self._recover(status):
@@ -169,7 +184,11 @@ class TableReads(Handle):
 
         `next()` raises what `sample` raises, after the batches sampled before; the next call of it goes on.
         """
-        return table_sampler(self, batch_size, prefetch, seed, timeout_s, sample_options)
+        return Sampler(self._sampler_source(batch_size, seed, sample_options), prefetch, timeout_s, sample_options)
+
+    def _sampler_source(self, batch_size: int, seed: Any, sample_options: dict[str, Any]) -> Source:
+        """What a sampler of this table samples from."""
+        return table_source(self, batch_size, seed, sample_options)
 
     def view(self, n: int, timeout_s: float | None = None) -> View:
         """Draws n items as `sample(n)` does, to be looked at where they lie: their rows are not copied.

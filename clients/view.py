@@ -37,6 +37,7 @@ class NativeItem(NamedTuple):
     masks: Sequence[NDArray[np.bool_] | None]
     values: Bytes | None = None  # what it brought
     damage: tuple[int, int, int] | None = None  # as `NativeBatch.damage`
+    insert_number: int = 0  # the how many-th insert of the table it was
 
     def copied(self) -> NativeItem:
         """The same, without memory of the arena."""
@@ -79,6 +80,11 @@ class ViewedItem:
         self.episode = int(numbers.episodes[index])
         self.step = int(numbers.steps[index])
         self.age = int(numbers.ages[index])
+
+    @property
+    def insert_number(self) -> int:
+        """The how many-th insert of the table it was; neither a reset nor a restore begins anew."""
+        return self._native.insert_number
 
     @property
     def data(self) -> Any:
@@ -281,6 +287,24 @@ class View:
     def _structured(self, names: bytes, values: Sequence[Any]) -> Any:
         return unflatten_outputs(names, values) if names else self._signature.unflatten(values)
 
+    @property
+    def _num_copies(self) -> int:
+        """How many items, the first ones, are copies as a whole."""
+        return len(self) if self._native is None else self._native.num_copies
+
+    @property
+    def _smallest_probability(self) -> float:
+        """That an item of the table could have had; 0 where it is not known, or all are drawn alike."""
+        return 0.0 if self._native is None else self._native.smallest_probability
+
+    def _row_numbers(self, output: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Which rows of the arena an output shows, `[n]` or `[n, L]` as a batch is padded: chunk * chunk_steps + row,
+        -1 where there is none; and where there is a real one. Of items that are copies there is none."""
+        self._check_held()
+        assert self._native is not None  # who asks has looked at _num_copies
+        numbers, is_real = self._native.row_numbers(output)
+        return numbers, is_real
+
     def _item(self, index: int) -> NativeItem:
         if self._native is None:
             return self._copies[index]
@@ -330,12 +354,19 @@ def open_view(table: Handle, n: int, timeout_s: float | None) -> View:
             table._raise_status(status, "view", timeout_s, batch=batch, asked=n)
 
 
+def most_items(table: Handle) -> int:
+    """How many items a view of the table may have: as many as a lease can name the chunks of."""
+    return max(1, _core.VIEW_CHUNKS // _chunks_of_an_item(table))
+
+
+def _chunks_of_an_item(table: Handle) -> int:
+    chunk_steps = int(table._arena.stats()["chunk_steps"])
+    return 1 + (table._spec.item_steps + chunk_steps - 2) // chunk_steps
+
+
 def _check_names(table: Handle, n: int) -> None:
-    chunk_steps = table._arena.stats()["chunk_steps"]
-    chunks = 1 + (table._spec.item_steps + chunk_steps - 2) // chunk_steps
-    limit = max(1, _core.VIEW_CHUNKS // chunks)
-    if n > limit:
+    if n > (limit := most_items(table)):
         raise ValueError(
             f"{table._where}: n is {n}; a view names the chunks of its items, at most {_core.VIEW_CHUNKS}, and an item "
-            f"of this table may touch {chunks}: use n={limit} or less, several views, or sample()"
+            f"of this table may touch {_chunks_of_an_item(table)}: use n={limit} or less, several views, or sample()"
         )

@@ -138,8 +138,18 @@ class Checkpoints:
 
     def start(self) -> None:
         """Begins to save at the interval, if one was configured."""
-        if self._options.interval_s is not None:
+        if self._options.interval_s is not None and self._directory is not None:
             self._timer = asyncio.ensure_future(self._save_at_interval(self._options.interval_s))
+
+    def change(self, options: CheckpointOptions) -> None:
+        """Another interval, which begins now, number to keep, or end. The directory stays what it is."""
+        before, self._options = self._options, options
+        if self._keeping is not None:
+            self._keeping.keep = options.keep
+        if options.interval_s != before.interval_s:
+            if self._timer is not None:
+                self._timer.cancel()
+            self.start()
 
     async def _save_at_interval(self, interval_s: float) -> None:
         while True:
@@ -183,6 +193,11 @@ class Checkpoints:
         self._outcome.saved(path, num_bytes, seconds)
         log.info("checkpoint %s saved: %s in %.2f s", path, show_bytes(num_bytes), seconds)
         return path
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether one is being written."""
+        return self._current is not None
 
     def describe(self) -> str:
         """How far it is, for the client that waits."""
@@ -290,7 +305,7 @@ class Checkpoints:
 
     # --- the start and the end -----------------------------------------------------------------------------------
 
-    async def begin(self, *, restore: bool, is_embedded: bool) -> None:
+    async def begin(self, *, restore: bool, is_embedded: bool, on_progress: OnProgress) -> None:
         """At the start, once tables of the daemon before were taken over: says, or restores, what there is beside them.
 
         Raises CheckpointFailed if it is to restore and all are damaged: then somebody has to decide.
@@ -304,7 +319,7 @@ class Checkpoints:
             if restore and paths:
                 log.warning("checkpoint %s is not used: %s", paths[0], await self._workers.run(self._why_not, paths[0]))
         elif restore and paths:
-            found = await self._restore_newest(directory.path, paths, [], LIMITERS[0], lambda describe: None)
+            found = await self._restore_newest(directory.path, paths, [], LIMITERS[0], on_progress)
             log.info("checkpoint %s restored", found["path"])
         elif restore:
             others = sorted(label for label in labels_in(directory.path) if label != self._label)

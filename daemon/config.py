@@ -1,32 +1,65 @@
-"""What a daemon was told to be: flags today, and the one place where other sources of settings join them."""
+"""What a daemon was told to be: its flags, over its environment, over its file, over the defaults."""
 
 from __future__ import annotations
 
 import argparse
-import grp
 import os
 import resource
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shmreplay.daemon.checkpoint import CheckpointOptions
+from shmreplay.daemon.given import (
+    CONFIG_VARIABLE,
+    TABLE_SECTIONS,
+    Settings,
+    given_by_flags,
+    given_in_environment,
+    given_in_file,
+)
+from shmreplay.daemon.limits import Limits
+from shmreplay.daemon.setting import Given, Group
+from shmreplay.daemon.settings import SETTINGS
 from shmreplay.errors import ShmReplayError
-from shmreplay.page_policy import HUGE_PAGES, NUMA, PagePolicy
-from shmreplay.protocol import default_socket_paths, package_version, socket_path
-from shmreplay.segments import check_name
+from shmreplay.estimates import estimate
+from shmreplay.page_policy import PagePolicy
+from shmreplay.plan import by_arena
+from shmreplay.protocol import default_socket_paths, package_version
+from shmreplay.table_config import tables_in
+from shmreplay.tables import Table
+from shmreplay.toml_file import TomlFile
 
 SPARE_FDS = 128  # for segments, pidfds of clients that come next, the log, and Python's own
 FDS_PER_CLIENT = 2  # its socket and its process' pidfd
+_TITLES = {"daemon": "the daemon", "memory": "memory", "limits": "limits", "checkpoints": "checkpoints", "log": "log"}
+
+
+class ConfigError(ShmReplayError):
+    """What a daemon was told cannot be. `problems` has a line for each thing, with where it stands."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
 
 
 @dataclass(frozen=True)
 class DaemonConfig:
-    """The settings of one daemon; the defaults are those of a system daemon without flags."""
+    """The settings of one daemon; the defaults are those of a system daemon without flags.
+
+    Attributes:
+        file: the configuration file, if there is one; a reload reads it again.
+        tables: those that it declares.
+        notes: what its tables warn of.
+        settings: every setting by its key, and where it comes from.
+        is_check: whether the configuration was to be looked at, and no daemon to be started.
+    """
 
     socket: str
     instance: str = "default"
     group_id: int | None = None
     group_name: str | None = None
+    keep_tables: bool = False
     directory: str | None = None
     pages: PagePolicy = field(default_factory=PagePolicy)
     discard: bool = False
@@ -34,104 +67,162 @@ class DaemonConfig:
     parent_pid: int | None = None
     ready_fd: int | None = None
     log_level: str = "INFO"
+    log_format: str = "text"
     max_clients: int = 1024
+    limits: Limits = field(default_factory=Limits)
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restore: bool = False
+    file: str | None = None
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    settings: Settings = field(default_factory=dict)
+    is_check: bool = False
 
 
-def parse_arguments(arguments: Sequence[str] | None = None) -> DaemonConfig:
-    """Reads the command line. Exits with a usage message (code 2) when it does not fit together."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+def read_config(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> DaemonConfig:
+    """Reads flags, environment and file. Raises ConfigError with all that cannot be; exits (code 2) on unknown flags.
+
+    An embedded daemon belongs to the process that starts it, which passes all it wants by flags: it reads nothing else.
+    """
+    options = _parser().parse_args(arguments)
+    problems: list[str] = []
     if options.embedded and options.parent_pid is None:
-        parser.error("--embedded needs --parent-pid: an embedded daemon ends with its parent")
-    if options.checkpoint_dir is None and (
-        options.checkpoint_interval or options.checkpoint_at_stop or options.restore
-    ):
-        parser.error("--checkpoint-interval, --checkpoint-at-stop and --restore need --checkpoint-dir")
+        problems.append("--embedded needs --parent-pid: an embedded daemon ends with its parent")
+    given = given_by_flags(vars(options), problems)
+    file = None if options.embedded else _open(options.config or environment.get(CONFIG_VARIABLE) or None, problems)
+    if not options.embedded:
+        given = {**given_in_environment(environment, problems), **given}
+    if file is not None:
+        given = {**given_in_file(file, problems), **given}
+    _check_together(given, problems)
+    tables, notes = _tables(file, problems)
+    if file is not None:
+        _check_limits(tables, given, file, problems)
+    if problems:
+        raise ConfigError(problems)
+    return _config(options, given, file, tables, notes)
+
+
+def _open(path: str | None, problems: list[str]) -> TomlFile | None:
+    if path is None:
+        return None
     try:
-        group_id, group_name = _find_group(options.group)
-        return DaemonConfig(
-            socket=socket_path(options.socket or default_socket_paths()[0]),
-            instance=check_name("instance", options.instance),
-            group_id=group_id,
-            group_name=group_name,
-            directory=options.directory,
-            pages=PagePolicy(options.huge_pages, options.numa),
-            discard=options.discard,
-            embedded=options.embedded,
-            parent_pid=options.parent_pid,
-            ready_fd=options.ready_fd,
-            log_level=options.log_level or ("WARNING" if options.embedded else "INFO"),
-            max_clients=_raise_fd_limit(),
-            checkpoints=CheckpointOptions(
-                directory=options.checkpoint_dir,
-                interval_s=options.checkpoint_interval,
-                keep=options.checkpoint_keep,
-                at_stop=options.checkpoint_at_stop,
-            ),
-            restore=options.restore,
-        )
+        return TomlFile(os.path.abspath(path))
+    except OSError as error:
+        problems.append(f"{path} cannot be read: {error.strerror}")
     except ValueError as error:
-        parser.error(str(error))
+        problems.append(str(error))
+    return None
+
+
+def _check_together(given: Settings, problems: list[str]) -> None:
+    """What each of may be, but not without the other."""
+    if "checkpoints.directory" in given:
+        return
+    for key in ("checkpoints.interval_s", "checkpoints.at_stop", "checkpoints.restore"):
+        if key in given and given[key].value:
+            problems.append(f"{given[key].where}: checkpoints need checkpoints.directory (--checkpoint-dir DIR)")
+
+
+def _tables(file: TomlFile | None, problems: list[str]) -> tuple[list[Table], list[str]]:
+    if file is None or not any(section in file.document for section in TABLE_SECTIONS):
+        return [], []
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            tables = tables_in(file)
+        except ValueError as error:
+            problems.append(str(error))
+            tables = []
+    return tables, [file.named(str(warning.message)) for warning in warned]
+
+
+def _check_limits(tables: list[Table], given: Settings, file: TomlFile, problems: list[str]) -> None:
+    """Whether the file's own tables keep the limits."""
+    memory, streams = (given[key].value if key in given else None for key in ("limits.memory", "limits.streams"))
+    limits = Limits(memory, streams)
+    try:
+        limits.check_streams(tables)
+        if memory is not None and tables:
+            num_bytes = sum(estimate(group).total_bytes for group in by_arena(tables).values())
+            limits.check_memory("what is declared in tables", num_bytes, 0)
+    except (ShmReplayError, ValueError) as error:
+        problems.append(file.named(str(error)))
+
+
+def _config(
+    options: argparse.Namespace, given: Settings, file: TomlFile | None, tables: list[Table], notes: list[str]
+) -> DaemonConfig:
+    if options.embedded:
+        given.setdefault("log.level", Given("WARNING"))
+    given.setdefault("daemon.socket", Given(default_socket_paths()[0]))
+    settings = {setting.key: given.get(setting.key, Given(setting.default)) for setting in SETTINGS}
+    value = {key: each.value for key, each in settings.items()}
+    group: Group | None = value["daemon.group"]
+    return DaemonConfig(
+        socket=value["daemon.socket"],
+        instance=value["daemon.instance"],
+        group_id=group.id if group else None,
+        group_name=group.name if group else None,
+        keep_tables=value["daemon.keep_tables"],
+        directory=value["memory.directory"],
+        pages=PagePolicy(value["memory.huge_pages"], value["memory.numa"]),
+        discard=options.discard,
+        embedded=options.embedded,
+        parent_pid=options.parent_pid,
+        ready_fd=options.ready_fd,
+        log_level=value["log.level"],
+        log_format=value["log.format"],
+        max_clients=min(_raise_fd_limit(), value["limits.clients"] or 2**31),
+        limits=Limits(value["limits.memory"], value["limits.streams"]),
+        checkpoints=CheckpointOptions(
+            directory=value["checkpoints.directory"],
+            interval_s=value["checkpoints.interval_s"],
+            keep=value["checkpoints.keep"],
+            at_stop=value["checkpoints.at_stop"],
+        ),
+        restore=value["checkpoints.restore"],
+        file=file.path if file is not None else None,
+        tables=tuple(tables),
+        notes=tuple(notes),
+        settings=settings,
+        is_check=options.check_config,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="shmreplayd",
         description="Owns the tables of shmreplay: shared memory that actors and learners work in.",
-        epilog="SIGTERM, SIGINT and SIGHUP drop all tables (after a checkpoint, with --checkpoint-at-stop; if that "
-        "fails they stay, as after a crash). SIGINT and SIGHUP do nothing if ignored at the start, as by nohup.",
+        epilog="SIGTERM and SIGINT drop all tables, after a checkpoint with --checkpoint-at-stop (if that fails they "
+        "stay, as after a crash), and not at all with --keep-tables. SIGHUP reads the file of --config again; without "
+        "one it ends the daemon, too. SIGINT and SIGHUP do nothing if ignored at the start, as by nohup. What flags do "
+        "not say is asked of the environment ($SHMREPLAYD_LOG_LEVEL and so on), then of the file.",
     )
-    add = parser.add_argument
-    add("--socket", "--address", metavar="PATH", help="control socket (default: $SHMREPLAY_SOCKET, then "
-        "$XDG_RUNTIME_DIR/shmreplay/default.sock, then /run/shmreplay/default.sock)")  # fmt: skip
-    add("--instance", metavar="NAME", default="default", help="names the segments; one daemon an instance")
-    add("--group", metavar="NAME", help="let members of this group connect (mode 0660); otherwise only this user")
-    add("--directory", metavar="DIR", help="keep segments on this tmpfs instead of /dev/shm")
-    add("--huge-pages", choices=HUGE_PAGES, default="auto", help="pages of 2 MiB: auto takes those there are (the "
-        "default), require makes no table without, never asks for none")  # fmt: skip
-    add("--numa", choices=NUMA, default="default", help="interleave spreads segments over the machine's memory nodes")
-    add("--discard", action="store_true", help="remove segments of this instance that cannot be taken over")
-    saving = parser.add_argument_group("checkpoints")
-    saving.add_argument("--checkpoint-dir", metavar="DIR", help="where they are saved; without it there are none")
-    saving.add_argument("--checkpoint-interval", type=_positive, metavar="S", help="save one every S seconds")
-    saving.add_argument(
-        "--checkpoint-keep", type=_count, default=2, metavar="N", help="keep the newest N whole ones (default: 2)"
+    parser.add_argument("--version", action="version", version=f"shmreplayd {package_version()}")
+    parser.add_argument("--config", metavar="FILE", help=f"settings and tables, in TOML (default: ${CONFIG_VARIABLE})")
+    parser.add_argument("--check-config", action="store_true", help="say what the configuration comes to, and end")
+    groups = {section: parser.add_argument_group(title) for section, title in _TITLES.items()}
+    for setting in SETTINGS:
+        add = groups[setting.section].add_argument
+        if setting.is_switch:
+            add(
+                *setting.flags,
+                dest=setting.key,
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help=setting.help,
+            )
+        else:
+            add(*setting.flags, dest=setting.key, metavar=setting.metavar, help=setting.help)
+    groups["memory"].add_argument(
+        "--discard", action="store_true", help="remove segments of this instance that cannot be taken over"
     )
-    saving.add_argument("--checkpoint-at-stop", action="store_true", help="save one before ending, as on SIGTERM")
-    saving.add_argument("--restore", action="store_true", help="begin with the newest one, unless tables are there")
-    add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="default: INFO, embedded: WARNING")
-    add("--version", action="version", version=f"shmreplayd {package_version()}")
     embedded = parser.add_argument_group("for sr.Server, which starts a daemon of its own")
     embedded.add_argument("--embedded", action="store_true", help="end, and remove everything, when the parent ends")
     embedded.add_argument("--parent-pid", type=int, metavar="N", help="the process that started this one")
     embedded.add_argument("--ready-fd", type=int, metavar="N", help="written to when clients can connect")
     return parser
-
-
-def _positive(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return seconds
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
-    return number
-
-
-def _find_group(name: str | None) -> tuple[int | None, str | None]:
-    if name is None:
-        return None, None
-    try:
-        entry = grp.getgrgid(int(name)) if name.isdigit() else grp.getgrnam(name)
-    except KeyError:
-        raise ValueError(f"--group {name}: no such group on this machine (see `getent group`)") from None
-    return entry.gr_gid, entry.gr_name
 
 
 def _raise_fd_limit() -> int:
@@ -141,47 +232,3 @@ def _raise_fd_limit() -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return max(8, (wanted - SPARE_FDS) // FDS_PER_CLIENT)
-
-
-def make_socket_directory(config: DaemonConfig) -> bool:
-    """Makes the directory of the socket if it is missing; True if it was made. An embedded daemon's must be new."""
-    directory = os.path.dirname(config.socket)
-    if not config.embedded and os.path.isdir(directory):
-        return False
-    try:
-        os.mkdir(directory, 0o700)
-    except FileNotFoundError as error:
-        parent = os.path.dirname(directory)
-        raise ShmReplayError(
-            f"cannot make the socket's directory {directory}: {parent} is not there, and only one level is made; make "
-            "it, or choose another --socket"
-        ) from error
-    except OSError as error:
-        hint = f", such as {_own_socket()}" if isinstance(error, PermissionError) else ""
-        raise ShmReplayError(
-            f"cannot make the socket's directory {directory}: {error.strerror}; choose another --socket{hint}"
-        ) from error
-    if config.group_id is not None:
-        _share(directory, config.group_id, config.group_name)
-    return True
-
-
-def _share(directory: str, group_id: int, group_name: str | None) -> None:
-    """Lets a group into a directory that was just made. Removes it again if that cannot be."""
-    try:
-        os.chown(directory, -1, group_id)
-        os.chmod(directory, 0o750)
-    except OSError as error:
-        os.rmdir(directory)
-        raise ShmReplayError(
-            f"cannot give the socket's directory {directory} to group {group_name}: {error.strerror}; run the daemon "
-            "as a member of it"
-        ) from error
-
-
-def _own_socket() -> str:
-    """A socket that any user can have, and how clients find it."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isdir(runtime):
-        return f"{os.path.join(runtime, 'shmreplay', 'default.sock')}, where clients look by themselves"
-    return f"{os.path.expanduser('~/.shmreplay/default.sock')}, and give clients that path in SHMREPLAY_SOCKET"

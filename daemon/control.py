@@ -24,14 +24,20 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class ControlSocket:
     """A listening socket at a path, open to this user alone or to a group.
 
+    Args:
+        passed: one that somebody else listens with already, at that path: its mode, its group and its file are theirs.
+
     Raises ShmReplayError if a daemon listens there already or the path is something else.
     """
 
-    def __init__(self, path: str, group_id: int | None) -> None:
+    def __init__(self, path: str, group_id: int | None, passed: socket.socket | None = None) -> None:
         self.path = path
+        self._inode = 0  # of the file that is ours to remove; 0: none is
+        if passed is not None:
+            self.listener = passed
+            return
         self._remove_stale()
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._inode = 0
         try:
             self.listener.bind(path)
             self._inode = os.lstat(path).st_ino
@@ -41,9 +47,7 @@ class ControlSocket:
             os.chmod(path, 0o600 if group_id is None else 0o660)
             self.listener.listen(BACKLOG)
         except OSError as error:
-            if self._inode:
-                self.close()
-            self.listener.close()
+            self.close()
             raise ShmReplayError(f"cannot listen at {path}: {error}") from error
 
     def _remove_stale(self) -> None:
@@ -64,8 +68,10 @@ class ControlSocket:
         raise ShmReplayError(f"another daemon listens at {self.path}; stop it, or choose another --socket")
 
     def close(self) -> None:
-        """Stops listening and removes the file, unless another daemon has put its own there."""
+        """Stops listening and removes the file that is ours, unless another daemon has put its own there."""
         self.listener.close()
+        if not self._inode:
+            return
         try:
             if os.lstat(self.path).st_ino == self._inode:
                 os.unlink(self.path)
@@ -79,7 +85,7 @@ class ControlServer:
     def __init__(self, control_socket: ControlSocket, make_host: Callable[[Callable[[], int]], Host]) -> None:
         self._socket = control_socket
         self._conversations: dict[asyncio.Task[None], Conversation] = {}
-        self._host = make_host(lambda: len(self._conversations))
+        self.host = make_host(lambda: len(self._conversations))
         self._one_ended = asyncio.Event()
         self._accepting: asyncio.Task[None] | None = None
 
@@ -118,7 +124,7 @@ class ControlServer:
 
     def _begin(self, sock: socket.socket) -> None:
         try:
-            conversation = Conversation(self._host, sock)
+            conversation = Conversation(self.host, sock)
         except OSError as error:
             log.warning("a client left before it could be asked who it is: %s", error)
             sock.close()
@@ -146,7 +152,7 @@ class ControlServer:
             if not conversation.is_busy:
                 task.cancel()
         await self._wait_for_all(STOP_GRACE_S)
-        for work in [*self._conversations, *self._host.abandoned]:
+        for work in [*self._conversations, *self.host.abandoned]:
             work.cancel()
         await self._wait_for_all(None)
 

@@ -53,12 +53,13 @@ def which_may_go(
 class Keeping:
     """Removes what may go. Reads every checkpoint of its label once, to see if it is whole, but for its own.
 
-    `remove_old` belongs in a worker thread, the rest on the loop while none runs.
+    `keep` is how many whole ones stay; it may be changed at any time. `remove_old` belongs in a worker thread, the rest
+    on the loop while none runs.
     """
 
     def __init__(self, directory: CheckpointDirectory, keep: int) -> None:
         self._directory = directory
-        self._keep = keep
+        self.keep = keep
         self._known: dict[Identity, frozenset[str] | None] = {}
         self._told: set[str] = set()  # of which the log has said why they stay
         self._strange = set(directory.checkpoints())
@@ -92,13 +93,13 @@ class Keeping:
         Raises CheckpointFailed once `is_stopping`, OSError if the directory cannot be read.
         """
         paths = self._directory.checkpoints()
-        if len(paths) <= self._keep:
+        if len(paths) <= self.keep:
             return []
         looked = [(_identity(path), self._look(path, is_stopping)) for path in paths]
         self._known = dict(looked)  # those that are gone are forgotten
         found = [Found(path, tables) for (path, *_), tables in looked]
-        may_go = which_may_go(found, self._keep, self._strange, dropped)
-        self._tell_of_others([each for each in found if each.tables and each.path not in may_go][self._keep :])
+        may_go = which_may_go(found, self.keep, self._strange, dropped)
+        self._tell_of_others([each for each in found if each.tables and each.path not in may_go][self.keep :])
         return self._directory.remove(may_go)
 
     def _look(self, path: str, is_stopping: Callable[[], bool]) -> frozenset[str] | None:
@@ -129,7 +130,7 @@ class Keeping:
             if each.path not in self._told:
                 self._told.add(each.path)
                 reason = "it was there before" if each.path in self._strange else "no newer one has all its tables"
-                log.info("checkpoint %s is kept beside the newest %d: %s", each.path, self._keep, reason)
+                log.info("checkpoint %s is kept beside the newest %d: %s", each.path, self.keep, reason)
 
 
 def _identity(path: str) -> Identity:

@@ -7,21 +7,31 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import replace
 
 from shmreplay import _core
 from shmreplay.checkpoint_directory import EMBEDDED_LABEL
 from shmreplay.daemon.access import Access
+from shmreplay.daemon.activation import take_listener
 from shmreplay.daemon.checkpoint import Checkpoints
 from shmreplay.daemon.commands import Commands
-from shmreplay.daemon.config import DaemonConfig, make_socket_directory, parse_arguments
+from shmreplay.daemon.config import ConfigError, DaemonConfig, read_config
 from shmreplay.daemon.control import ControlServer, ControlSocket
 from shmreplay.daemon.conversation import Host
+from shmreplay.daemon.declared import create_declared
 from shmreplay.daemon.instance_lock import InstanceLock
+from shmreplay.daemon.logs import configure
+from shmreplay.daemon.notify import Notifier
 from shmreplay.daemon.parent_watch import watch_parent
 from shmreplay.daemon.registry import Registry
+from shmreplay.daemon.reload import Reload
 from shmreplay.daemon.remains import remove_remains
+from shmreplay.daemon.socket_directory import make_socket_directory
+from shmreplay.daemon.status import describe
+from shmreplay.daemon.summary import summary
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
@@ -29,14 +39,28 @@ from shmreplay.segments import SegmentStore
 
 log = logging.getLogger("shmreplayd")
 
+MISCONFIGURED = 2  # the exit code of a daemon that was told what cannot be: starting it again changes nothing
+
 
 class Daemon:
     """One daemon's life: what it takes at its start is given back at its end, in the opposite order."""
 
-    def __init__(self, config: DaemonConfig, workers: Workers) -> None:
+    def __init__(
+        self,
+        config: DaemonConfig,
+        workers: Workers,
+        read: Callable[[], DaemonConfig],
+        notifier: Notifier,
+        passed: socket.socket | None,
+    ) -> None:
         self._config = config
         self._workers = workers
+        self._read = read
+        self._notifier = notifier
+        self._passed = passed
+        self._describe: Callable[[], str] = lambda: "starting"
         self._stopped = asyncio.Event()
+        self._hung_up = asyncio.Event()
         self._failure: str | None = None
 
     def stop(self, reason: str) -> None:
@@ -56,6 +80,14 @@ class Daemon:
         Raises ShmReplayError or OSError if it cannot start, or fails, or could not save its last checkpoint: then the
         segments stay.
         """
+        telling = asyncio.ensure_future(self._notifier.tell(lambda: self._describe()))
+        try:
+            await self._run()
+        finally:
+            telling.cancel()
+            await asyncio.wait({telling})
+
+    async def _run(self) -> None:
         config = self._config
         self._watch_for_the_end()
         with contextlib.ExitStack() as taken:
@@ -64,31 +96,41 @@ class Daemon:
                 log.info("%s", note)
             lock = InstanceLock(store, config.instance, config.socket)
             taken.callback(lock.release)
-            if make_socket_directory(config) and config.embedded:
+            if self._passed is None and make_socket_directory(config) and config.embedded:
                 taken.callback(os.rmdir, os.path.dirname(config.socket))
             if config.embedded:
                 remove_remains(store)
-            registry = Registry(store, config.instance, config.group_id, self._workers)
+            registry = Registry(store, config.instance, config.group_id, self._workers, config.limits)
             checkpoints = Checkpoints(registry, self._workers, _label(config), config.checkpoints)
             await checkpoints.open()
             taken.callback(checkpoints.close)
             await registry.adopt(discard=config.discard)
-            await checkpoints.begin(restore=config.restore, is_embedded=config.embedded)
-            with contextlib.closing(ControlSocket(config.socket, config.group_id)) as control_socket:
+            await checkpoints.begin(
+                restore=config.restore, is_embedded=config.embedded, on_progress=self._tell_of_start
+            )
+            await create_declared(config, registry, self._tell_of_start)
+            with contextlib.closing(ControlSocket(config.socket, config.group_id, self._passed)) as control_socket:
                 server = ControlServer(
                     control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
                 )
                 server.start(self.fail)
                 checkpoints.start()
+                self._describe = lambda: describe(registry, checkpoints, server.host.num_clients())
                 self._announce()
+                reload = Reload(config, self._read, registry, checkpoints, server.host, self._workers)
+                reloading = asyncio.ensure_future(self._reload_when_asked(reload))
                 await self._stopped.wait()
+                self._describe = lambda: f"stopping: {checkpoints.describe()}" if checkpoints.is_saving else "stopping"
+                self._notifier.stopping()
+                reloading.cancel()
+                await asyncio.wait({reloading})
                 await server.stop_accepting()
             if self._failure is not None:
                 raise ShmReplayError(self._failure)
             await registry.stop_creating()
             try:
                 await checkpoints.finish()
-                await registry.close()
+                await (registry.leave() if reload.config.keep_tables else registry.close())
             finally:
                 await server.close()
 
@@ -97,10 +139,28 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGTERM and signal.getsignal(number) is signal.SIG_IGN:
                 continue  # whoever started us wants it so, as nohup does
-            loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
+            if number == signal.SIGHUP and self._config.file is not None:
+                loop.add_signal_handler(number, self._hung_up.set)
+            else:
+                loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
         parent = self._config.parent_pid
         if parent is not None and not watch_parent(parent, lambda: self.stop(f"parent process {parent} has ended")):
             raise ShmReplayError(f"parent process {parent} has ended already")
+
+    async def _reload_when_asked(self, reload: Reload) -> None:
+        """Reloads at each SIGHUP, one time after the other."""
+        while True:
+            await self._hung_up.wait()
+            self._hung_up.clear()
+            self._notifier.reloading()
+            try:
+                await reload.run()
+            except Exception:  # our own fault must not end the daemon
+                log.exception("the configuration was not reloaded")
+            self._notifier.ready()
+
+    def _tell_of_start(self, describe: Callable[[], str]) -> None:
+        self._describe = lambda: f"starting: {describe()}"
 
     def _host(self, registry: Registry, checkpoints: Checkpoints, num_clients: Callable[[], int]) -> Host:
         config = self._config
@@ -115,6 +175,7 @@ class Daemon:
         if config.ready_fd is not None:
             os.write(config.ready_fd, b"ready\n")
             os.close(config.ready_fd)
+        self._notifier.ready()
 
 
 def _label(config: DaemonConfig) -> str:
@@ -123,19 +184,38 @@ def _label(config: DaemonConfig) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the daemon. Returns 0 after a clean stop, 1 with one line on stderr if it cannot start."""
-    config = parse_arguments(arguments)
-    line = f"shmreplayd[{config.instance}] %(levelname)s %(message)s"
-    logging.basicConfig(level=config.log_level, stream=sys.stderr, format=line)
-    workers = Workers()
+    """Runs the daemon. Returns 0 after a clean stop, 1 with one line on stderr if it cannot start or go on.
+
+    2, with a line for each thing, if it was told what cannot be.
+    """
     try:
+        config = read_config(arguments)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"shmreplayd: {problem}", file=sys.stderr)
+        return MISCONFIGURED
+    if config.is_check:
+        print(summary(config))
+        return 0
+    workers = Workers()
+    environment: MutableMapping[str, str] = (
+        {} if config.embedded else os.environ
+    )  # systemd's word to our parent is not for us
+    notifier = Notifier(environment)
+    try:
+        passed = take_listener(environment)
+        if passed is not None:
+            config = replace(config, socket=passed.getsockname())
+        configure(config.log_level, config.log_format, config.instance)
         # Before there is any thread, for it forks.
         _core.prove_robust_lock()
-        asyncio.run(Daemon(config, workers).run())
+        asyncio.run(Daemon(config, workers, lambda: read_config(arguments), notifier, passed).run())
         code = 0
     except (ShmReplayError, OSError, RuntimeError) as error:
+        notifier.failed(str(error))
         print(f"shmreplayd: {error}", file=sys.stderr)
         code = 1
+    notifier.close()
     if not workers.close():
         # A thread still waits for a lock whose holder is stopped. Everything is given back; do not wait for it.
         logging.shutdown()

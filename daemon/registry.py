@@ -14,6 +14,7 @@ from shmreplay.checkpoint_file import CheckpointReader
 from shmreplay.daemon.adoption import Adoption
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.daemon.creation import Creation
+from shmreplay.daemon.limits import Limits
 from shmreplay.daemon.reaper import ClientProcess, Reaper, Session
 from shmreplay.daemon.restoration import Restoration
 from shmreplay.daemon.workers import Workers
@@ -30,9 +31,15 @@ OnProgress = Callable[[Callable[[], str]], None]  # is given what describes how 
 
 
 class Registry:
-    """Lives on the event loop; what waits inside an arena runs on the workers, one call an arena at a time."""
+    """Lives on the event loop; what waits inside an arena runs on the workers, one call an arena at a time.
 
-    def __init__(self, store: SegmentStore, instance: str, group_id: int | None, workers: Workers) -> None:
+    `limits` bound what is created from then on; they may be replaced at any time.
+    """
+
+    def __init__(
+        self, store: SegmentStore, instance: str, group_id: int | None, workers: Workers, limits: Limits | None = None
+    ) -> None:
+        self.limits = limits or Limits()
         self._store = store
         self._instance = instance
         self._group_id = group_id
@@ -82,7 +89,8 @@ class Registry:
         """
         groups = by_arena(tables)
         for name, group in groups.items():
-            self._is_there(name, group)  # what cannot be is refused before anything is made
+            if not self._is_there(name, group):  # what cannot be is refused before anything is made
+                self.limits.check_streams(group)
         created: list[ManagedArena] = []
         try:
             for name, group in groups.items():
@@ -95,6 +103,18 @@ class Registry:
                     await self._remove(arena, STOP_TIMEOUT_S)
             raise
         return _owners(created)
+
+    def missing(self, tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
+        """Which of the tables are not there; and of those that are there with other specs, the differences."""
+        missing: dict[str, Table] = {}
+        problems: list[str] = []
+        for name, group in by_arena(tables).items():
+            try:
+                if not self._is_there(name, group):
+                    missing.update({table.owner.name: table.owner for table in group})
+            except ValueError as error:
+                problems.append(str(error))
+        return list(missing.values()), list(dict.fromkeys(problems))
 
     async def _ensure(self, name: str, tables: list[Table], on_progress: OnProgress) -> ManagedArena | None:
         """Creates the arena unless it is there; None if it was."""
@@ -112,6 +132,7 @@ class Registry:
                 break
         if self._is_closing:
             raise ShmReplayError(f"arena {name!r} was not created: the daemon is stopping")
+        self.limits.check_memory(f"arena {name!r}", creation.total_bytes, self._taken_bytes())
         on_progress(creation.describe)
         self._creations[creation] = asyncio.ensure_future(self._create(creation))
         arena: ManagedArena = await asyncio.shield(self._creations[creation])
@@ -151,6 +172,10 @@ class Registry:
         """Bytes that creations under way will still take, those of `but` left out."""
         return sum(creation.missing_bytes for creation in list(self._creations) if creation not in but)
 
+    def _taken_bytes(self) -> int:
+        """Shared memory of all arenas, those included that are being made."""
+        return sum(sum(arena.sizes) for arena in self.arenas) + sum(each.total_bytes for each in self._creations)
+
     def _is_there(self, name: str, tables: list[Table]) -> bool:
         """Whether exactly these tables exist. Raises ValueError if some of them exist, or with other specs."""
         for table in tables:
@@ -184,7 +209,7 @@ class Registry:
         try:
             by_name = {part.name: part for table in asked for part in table.parts}
             work = Restoration(reader, self._store, self._instance, self._group_id, by_name, limiters)
-            self._check_absent(work)
+            self._check_possible(work)
         except BaseException:
             reader.close()
             raise
@@ -193,7 +218,7 @@ class Registry:
         await asyncio.shield(task)
         return work.tables, work.notes
 
-    def _check_absent(self, work: Restoration) -> None:
+    def _check_possible(self, work: Restoration) -> None:
         if self._is_closing:
             raise ShmReplayError("nothing was restored: the daemon is stopping")
         arenas = {arena.name for arena in self._arenas.values()} | {creation.arena for creation in self._creations}
@@ -205,6 +230,8 @@ class Registry:
                 raise ValueError(
                     f"{what} is there already; drop it (client.drop_tables) before it is restored from a checkpoint"
                 )
+        num_bytes = sum(arena.total_bytes for arena in work.arenas)
+        self.limits.check_memory("restoring the checkpoint", num_bytes, self._taken_bytes())
 
     async def _restore(self, work: Restoration) -> None:
         """A task of its own, as a creation is."""
@@ -358,6 +385,14 @@ class Registry:
         except (ShmReplayError, OSError, RuntimeError) as error:
             log.warning("arena %r: inserts and samples could not be told to %s: %s", arena.name,
                 "wait" if on else "go on", error)  # fmt: skip
+
+    async def leave(self) -> None:
+        """Ends without dropping anything: who is attached works on, and the next daemon of the instance takes over."""
+        await self.stop_creating()
+        self.reaper.close()
+        await self.set_stopping(False)
+        num_tables = sum(len(arena.tables) for arena in self.arenas)
+        log.info("all tables stay for the next shmreplayd of this instance: %d", num_tables)
 
     async def close(self) -> None:
         """Drops everything and gives the memory back, that of arenas that cannot be locked in time as well."""

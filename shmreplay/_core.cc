@@ -259,12 +259,14 @@ NB_MODULE(_core, m) {
            "counted"_a, "timeout_s"_a.none())
       .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
       .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "distinct"_a, "uniforms"_a,
-           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none(), "num_threads"_a = 1)
+           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none(), "num_threads"_a = 1, "rank"_a = 0, "num_ranks"_a = 1)
       .def("end_threads", &TableHandle::end_threads)
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
       .def("column", &TableHandle::column, "index"_a, "device_type"_a = 1, "device_id"_a = 0,
            nb::sig("def column(self, index: int, device_type: int = 1, device_id: int = 0) -> Any"))
+      .def("wait_for_insert", &TableHandle::wait_for_insert, "seen"_a, "timeout_s"_a.none())
+      .def("insert_number", &TableHandle::insert_number, "key"_a, "timeout_s"_a.none())
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
       .def("update_data", &TableHandle::update_data, "keys"_a, "updates"_a, "at"_a, "timeout_s"_a.none())
       .def("delete", &TableHandle::remove, "keys"_a, "timeout_s"_a.none())
@@ -281,6 +283,8 @@ NB_MODULE(_core, m) {
       .def("info", &TableHandle::info)
       .def("priority_stats", &TableHandle::priority_stats)
       .def_prop_ro("dropped", &TableHandle::dropped)
+      .def_prop_ro("num_inserts", &TableHandle::num_inserts)
+      .def_prop_ro("is_awaited", &TableHandle::is_awaited)
       .def_prop_ro("size", &TableHandle::size);
 
   nb::class_<ShardBatch>(m, "ShardBatch", "A batch drawn from several tables as from one.")
@@ -302,6 +306,8 @@ NB_MODULE(_core, m) {
       .def(nb::init<const TableHandle&>(), "table"_a)
       .def("draw", &ViewHandle::draw, "n"_a, "uniforms"_a, "timeout_s"_a.none())
       .def("numbers", &ViewHandle::numbers)
+      .def_prop_ro("num_copies", &ViewHandle::num_copies)
+      .def_prop_ro("smallest_probability", &ViewHandle::smallest_probability)
       .def("structure", &ViewHandle::structure, nb::sig("def structure(self) -> tuple[bytes, list[bool], list[int]] | None"))
       .def("rows", &ViewHandle::rows)
       .def("item", &ViewHandle::item, "index"_a)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import os
@@ -68,6 +69,12 @@ def check_choice(where: str, name: str, value: object, choices: Sequence[object]
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{where}: {name} is {value!r}; expected one of {listed}")
+
+
+def known_instead(name: str, known: Sequence[str], owner: str) -> str:
+    """What to say of a name that is not known: which one may have been meant, else all that `owner` has."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"did you mean {close[0]!r}?" if close else f"{owner} has {', '.join(known) or 'no keys'}"
 
 
 def wire_field(where: str, wire: object, name: str) -> object:

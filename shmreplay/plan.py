@@ -25,6 +25,7 @@ from shmreplay.tables import MAX_CHUNK_STEPS, Table, pack_specs
 from shmreplay.windows import Window
 
 _CHUNK_BYTES = 64 * 1024
+_LEAST_RESERVE, _LEAST_RESERVE_BYTES = (2, 16), 64 * 2**20
 _ALIGNMENT = 128
 _PRESENCE_BYTES, _PRESENCE_COLUMNS = 8, 64
 _ON_FULL_EVICT, _ON_FULL_WAIT, _ON_FULL_ERROR = 0, 1, 2
@@ -138,7 +139,8 @@ def plan(tables: Sequence[Table]) -> ArenaSpec:
     open streams may hold, three chunks each, is at most half of the steps that the tables have room for: else a small
     table would be dwarfed by its streams.
 
-    The reserve is an eighth of the tables' chunks, at least 16 and at most 1024. A table's `capacity_steps` takes the
+    The reserve is an eighth of the tables' chunks, at least 16 and at most 1024; where 16 chunks are more than 64 MiB,
+    at least as many as fit in there, and 2. A table's `capacity_steps` takes the
     place of `max_size * item_steps * F`. Of `max_streams` and `max_sessions` the largest counts.
 
     Raises:
@@ -158,7 +160,7 @@ def plan(tables: Sequence[Table]) -> ArenaSpec:
         chunk_steps=chunk_steps,
         history=history,
         stream_chunks=max_streams * (ceil_div(history, chunk_steps) + 2),
-        reserve_chunks=min(max(sum(term.chunks for term in terms) // 8, 16), 1024),
+        reserve_chunks=_reserve(terms, chunk_bytes(_columns(tables), chunk_steps)),
         max_streams=max_streams,
         max_sessions=max(table.max_sessions for table in tables),
     )
@@ -249,6 +251,13 @@ def _default_chunk_steps(tables: Sequence[Table]) -> int:
     while 3 * streams * steps > allowance:
         steps //= 2
     return steps
+
+
+def _reserve(terms: Sequence[TableTerm], size: int) -> int:
+    """Chunks for reads in flight, of `size` bytes each."""
+    low, high = _LEAST_RESERVE
+    least = min(max(_LEAST_RESERVE_BYTES // size, low), high)
+    return min(max(sum(term.chunks for term in terms) // 8, least), 1024)
 
 
 def _term(table: Table, chunk_steps: int) -> TableTerm:

@@ -20,29 +20,24 @@
     max_size = 100
     item = { kind = "Unroll", T = 20 }
 
-What is wrong is a ValueError that names the file, the key, what it is and what was expected.
+What is wrong is a ValueError that names the file, the line, the key, what it is and what was expected.
 """
 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from shmreplay import rate_limiters, selectors, windows
+from shmreplay.checks import known_instead
 from shmreplay.plan import by_arena, plan
 from shmreplay.priorities import td_priority
 from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from shmreplay.toml_file import TomlFile
 
 _Made = TypeVar("_Made")
 ANY = "any"
@@ -97,17 +92,24 @@ def read_tables(path: str | os.PathLike[str]) -> list[Table]:
         ValueError: it is no TOML, declares no table, or one that cannot be.
         OSError: it cannot be read.
     """
-    with open(path, "rb") as file:
-        try:
-            document = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{os.fspath(path)}: not TOML: {error}") from error
-    return tables_of(document, os.fspath(path))
+    return tables_in(TomlFile(path))
+
+
+def tables_in(file: TomlFile) -> list[Table]:
+    """Returns the tables of a file that was read already.
+
+    Raises:
+        ValueError: it declares no table, or one that cannot be.
+    """
+    try:
+        return tables_of(file.document, file.path)
+    except ValueError as error:
+        raise ValueError(file.named(str(error).removeprefix(f"{file.path}: "))) from error
 
 
 def tables_of(document: Mapping[str, Any], where: str) -> list[Table]:
-    """Returns the tables of a TOML document that was read already; `where` is its file's name. Other sections may stand
-    beside `arenas` and `tables`.
+    """Returns the tables of a TOML document; `where` is its file's name. Other sections may stand beside `arenas` and
+    `tables`.
 
     Raises:
         ValueError: it declares no table, or one that cannot be.
@@ -213,9 +215,7 @@ def _check_keys(entry: Mapping[str, Any], keys: tuple[str, ...], where: str, wha
     for key in entry:
         if key in keys:
             continue
-        close = difflib.get_close_matches(key, keys, n=1, cutoff=0.7)
-        meant = f"did you mean {close[0]!r}?" if close else f"{what} has {', '.join(keys) or 'no keys'}"
-        raise ValueError(f"{where}.{key} is not known; {meant}")
+        raise ValueError(f"{where}.{key} is not known; {known_instead(key, keys, what)}")
 
 
 def _kind_of(kind: object, kinds: Mapping[str, _Made], where: str) -> _Made:

@@ -21,6 +21,10 @@ SEED_VARIABLE = "SHMREPLAY_TEST_SEED"
 PYTHON_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # live until this process ends
 DEATH_WAIT_S = 10.0  # how long a process that is ending may take before it counts as left over
 
+# Folders of tests that tests/system/test_apart.py runs in a process of their own: the library has threads, and warns
+# of every fork from then on.
+APART = {"jax"}
+
 run_seed = pytest.StashKey[int]()
 first_seen = pytest.StashKey[dict[str, str]]()  # segment -> the test after whose teardown it was there
 
@@ -29,6 +33,12 @@ hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, max_e
 hypothesis.settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI", "") not in ("", "false") else "dev")
 )
+
+
+def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
+    """Folders that have a process of their own are left out, unless they are named."""
+    is_apart = collection_path.name in APART and collection_path.parent == pathlib.Path(__file__).parent
+    return True if is_apart and not any(collection_path.name in argument for argument in config.args) else None
 
 
 # --- the seed --------------------------------------------------------------------------------------------------------

@@ -73,6 +73,13 @@ PEERS = (
         "torchrl",
         "bench.peers.torchrl_extension",
     ),
+    Peer(
+        "sb3",
+        "bench.peers.sb3_buffer",
+        (("torch==2.13.0",), ("torch==2.13.0", "stable-baselines3==2.9.2")),
+        "3.11",
+        "stable-baselines3",
+    ),
     Peer("queue", "bench.peers.queue_ring"),
     Peer("ring", "bench.peers.locked_ring"),
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bench import scenes
-from bench.steps import LAYOUTS, Layout
+from bench.steps import LAYOUTS, TRANSITIONS, Layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Task:
     Attributes:
         work: which of an adapter's WORKS.
         items: in the buffer, which is full.
-        layout: of its steps, a key of LAYOUTS.
+        layout: of its steps, a key of LAYOUTS or of TRANSITIONS.
         batch: items of a call.
         exponent: of priorities; 0: the buffer has none.
         writers: processes that put items in.
@@ -37,7 +37,7 @@ class Task:
 
     @property
     def steps(self) -> Layout:
-        return LAYOUTS[self.layout]
+        return (LAYOUTS | TRANSITIONS)[self.layout]
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

@@ -71,6 +71,15 @@ def sample(task: Task) -> Iterator[Ready]:
 
 
 @contextlib.contextmanager
+def torch_batches(task: Task) -> Iterator[Ready]:
+    made = buffer(task)
+    rows = made.sample(task.batch)
+    if rows["observation"].shape != (task.batch, task.steps.observation):
+        raise LeftOut(f"gave a batch of another shape, {rows}")
+    yield Ready(f"sample({task.batch}), a tensordict", timed(made.sample, [task.batch]))
+
+
+@contextlib.contextmanager
 def update(task: Task) -> Iterator[Ready]:
     made = buffer(task)
     rng = np.random.default_rng(3)
@@ -127,6 +136,7 @@ WORKS: Works = {
     "insert": insert,
     "insert stacked": insert_stacked,
     "sample": sample,
+    "torch batches": torch_batches,
     "update": update,
     "sequences": sequences,
 }

@@ -87,7 +87,7 @@ WORKLOADS = tuple(
         f"How long does {words} take where a prioritised table of {ITEMS:,} items of {SMALL.name} lies in huge "
         "pages, and where it lies in small ones?",
         functools.partial(contenders, call=call),
-        "W14",
+        "W16",
         items_per_call=items,
         memory=3 * 10**9,
         in_quick=name == "sample",

@@ -1,4 +1,4 @@
-"""`shmreplay doctor`: what this machine gives shared memory, and how to get more."""
+"""`shmreplay doctor`: what this machine gives shared memory and learners, and how to get more."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import resource
 from dataclasses import asdict, dataclass
 
 from shmreplay import _core
+from shmreplay.clients.cuda.driver import Driver
+from shmreplay.clients.cuda.errors import CudaUnavailable
 from shmreplay.host_memory import mount_of, rooms, show_bytes
 from shmreplay.page_policy import HUGE_PAGE_BYTES, REMEDY, huge_option, why_no_huge_pages
 from shmreplay.segments import SegmentStore
@@ -25,7 +27,7 @@ class Finding:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the subcommand."""
-    parser = subparsers.add_parser("doctor", help="say what this machine gives shared memory: room, huge pages, nodes")
+    parser = subparsers.add_parser("doctor", help="say what this machine gives: room, huge pages, nodes, GPUs")
     parser.add_argument("--directory", metavar="DIR", help="where a daemon would keep its segments (default: /dev/shm)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -34,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the findings. 1 if a daemon could not run here."""
     directory = SegmentStore(args.directory).directory
     lock = _lock()
-    findings = [lock, _room(directory), _huge_pages(directory), _nodes(), _locked_memory()]
+    findings = [lock, _room(directory), _huge_pages(directory), _nodes(), _locked_memory(), _gpus()]
     if args.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -81,3 +83,13 @@ def _locked_memory() -> Finding:
         return Finding("locked memory", "no limit: the index of an arena is never swapped out")
     remedy = "raise LimitMEMLOCK or ulimit -l where there is swap and an index is larger"
     return Finding("locked memory", f"at most {show_bytes(limit)}", remedy)
+
+
+def _gpus() -> Finding:
+    """What a learner would find. It makes no context, so it takes nothing of a GPU."""
+    try:
+        driver = Driver.open()
+    except CudaUnavailable as error:
+        return Finding("GPUs", f"none: {error.reason}")
+    names = ", ".join(driver.name(ordinal) for ordinal in range(driver.num_devices))
+    return Finding("GPUs", f"{names}; CUDA {driver.version}")

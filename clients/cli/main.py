@@ -11,7 +11,7 @@ from types import ModuleType
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
 
-SUBCOMMANDS = ("demo", "tables", "stats", "plan", "checkpoint", "restore", "verify", "inspect", "doctor")
+SUBCOMMANDS = ("demo", "tables", "stats", "plan", "checkpoint", "restore", "verify", "inspect", "doctor", "service")
 EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import shmreplay as sr
 from shmreplay.clients.demo.q_network import Array, QNetwork
 from shmreplay.clients.demo.tables import N_STEP, REPLAY, WEIGHTS
-from shmreplay.clients.demo.weights import fetch
+from shmreplay.clients.params import Params
 from shmreplay.clients.writer import Writer
 
 FETCH_EVERY = 25  # steps
@@ -37,7 +37,7 @@ class Actor:
         self._env.reset(seed=int(seed.generate_state(1)[0]))
         self._rng = np.random.default_rng(seed)
         self._network = QNetwork(self._rng)
-        self._weights = client.table(WEIGHTS)
+        self._weights = Params(client.table(WEIGHTS))
         self._epsilon_fall = (1.0 - FINAL_EPSILON) * num_actors / EXPLORE_STEPS
         self._epsilon = 1.0
         self._num_steps = 0
@@ -72,9 +72,14 @@ class Actor:
 
     def _choose(self, observation: Array) -> int:
         if self._num_steps % FETCH_EVERY == 0:
-            fetch(self._network, self._weights)
+            self._fetch()
         self._num_steps += 1
         self._epsilon = max(FINAL_EPSILON, self._epsilon - self._epsilon_fall)
         if self._rng.random() < self._epsilon:
             return int(self._rng.integers(2))
         return int(self._network(observation[np.newaxis])[0].argmax())
+
+    def _fetch(self) -> None:
+        """Gives the network the newest weights; waits for the first ones."""
+        with self._weights.latest() as newest:
+            newest.copy_to(self._network.parameters)

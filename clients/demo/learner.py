@@ -12,7 +12,7 @@ from shmreplay.clients.batch import Batch
 from shmreplay.clients.demo.adam import Adam
 from shmreplay.clients.demo.q_network import Array, QNetwork
 from shmreplay.clients.demo.tables import REPLAY, WEIGHTS
-from shmreplay.clients.demo.weights import publish
+from shmreplay.clients.params import Params
 
 BATCH_SIZE = 64
 GAMMA = 0.99
@@ -26,9 +26,9 @@ COPY_TARGET_EVERY = 250  # updates
 def learn(address: str, seed: int) -> None:
     """Runs until the tables are closed."""
     with contextlib.suppress(sr.TableClosed), sr.connect(address) as client:
-        replay, weights = client.table(REPLAY, seed=seed), client.table(WEIGHTS)
+        replay, weights = client.table(REPLAY, seed=seed), Params(client.table(WEIGHTS))
         learner = Learner(np.random.default_rng(seed))
-        publish(learner.online, weights)  # the actors wait for these
+        weights.publish(learner.online.parameters)  # the actors wait for these
         for num_updates in itertools.count(1):
             batch = replay.sample(BATCH_SIZE)
             td_errors = learner.update(batch)
@@ -36,7 +36,7 @@ def learn(address: str, seed: int) -> None:
             # weighting its priority too would undo the prioritisation. Items that were removed meanwhile are skipped.
             replay.update_priorities(batch.keys, np.abs(td_errors) + SMALLEST_PRIORITY)
             if num_updates % PUBLISH_EVERY == 0:
-                publish(learner.online, weights)
+                weights.publish(learner.online.parameters)
             if num_updates % COPY_TARGET_EVERY == 0:
                 learner.target = learner.online.copy()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shmreplay as sr
+from shmreplay.clients import params
 from shmreplay.clients.demo.q_network import QNetwork
 
 N_STEP = 3  # rewards in a target
@@ -38,6 +39,6 @@ def demo_tables(num_actors: int) -> list[sr.Table]:
             ),
             max_streams=num_actors,
         ),
-        # One item: inserting the new one removes the old one, and who samples gets the newest.
-        sr.Table(WEIGHTS, QNetwork.signature(), max_size=1, max_streams=1),
+        # The newest version of the network, for all actors.
+        params.table(WEIGHTS, QNetwork.signature(), max_publishers=1),
     ]

@@ -68,12 +68,12 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         """Steps the environments and writes their rows. Raises what the writer's calls raise."""
         mask = ~self._is_over
         before = self._rows.before(apply(self._observed, self._observation), apply(self._acted, actions))
-        self._writer.append(before, mask=mask, partial=True)  # now: they may write the next observations over these
+        self._append(before, mask, partial=True)  # now: they may write the next observations over these
         self._is_under_way |= mask
         self._are_open = mask
         observation, rewards, terminated, truncated, infos = self.env.step(actions)
         self._observation = observation
-        self._writer.append(self._rows.after(rewards, terminated, truncated), mask=mask)
+        self._append(self._rows.after(rewards, terminated, truncated), mask)
         self._are_open = None
         over = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & mask
         self._end(over, self._final(observation, infos, over))
@@ -82,6 +82,11 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         elif self._mode is AutoresetMode.DISABLED:
             self._is_over = self._is_over | over  # until they are reset
         return observation, rewards, terminated, truncated, infos
+
+    def _append(self, rows: Any, mask: Mask, partial: bool = False) -> None:
+        """Writes nothing where all environments reset themselves at once: no row is open for the rest of one."""
+        if mask.any():
+            self._writer.append(rows, mask=mask, partial=partial)
 
     def close(self, **kwargs: Any) -> None:
         """Ends the episodes under way, and closes the environments; not the writer."""

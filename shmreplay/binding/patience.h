@@ -80,6 +80,13 @@ class GilPatience : public Patience {
   PyObject* observer_;  // borrowed from the caller, who holds it over the call
 };
 
+// Of who waits for news: however long that takes, nobody holds him up.
+class QuietPatience final : public GilPatience {
+ public:
+  explicit QuietPatience(const GilPatience& patience) noexcept : GilPatience(patience) {}
+  void still_blocked(int64_t) noexcept override {}
+};
+
 // None waits for ever, 0 never; seconds >= 0.
 inline int64_t deadline_of(nb::handle timeout_s) {
   if (timeout_s.is_none()) return kForever;

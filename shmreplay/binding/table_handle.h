@@ -9,6 +9,7 @@
 #include "data_update.h"
 #include "exported_array.h"
 #include "extremes.h"
+#include "news.h"
 #include "numpy_arrays.h"
 #include "numpy_batch.h"
 #include "pool.h"
@@ -95,16 +96,16 @@ class TableHandle {
 
   // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None, items that there
   // were to be drawn, of a distinct call); `uniforms` float64 [n]; `layout` or None; `out` a list of an array for each of its
-  // outputs, or None; `num_threads` gather a large batch.
+  // outputs, or None; `num_threads` gather a large batch; a distinct call draws the items of `rank` of `num_ranks` alone.
   nb::tuple sample(uint32_t n, uint32_t at_least, bool count, bool distinct, nb::handle uniforms, nb::handle timeout_s,
-                   const BatchLayout* layout, nb::handle out, uint32_t num_threads) {
+                   const BatchLayout* layout, nb::handle out, uint32_t num_threads, uint32_t rank, uint32_t num_ranks) {
     auto* u = double_array(uniforms, n, "uniforms");
     const GivenArrays given(context_->bound_plan(), layout, out, n);
     if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none(), 0);
     NumpyBatch batch(context_->bound_plan(), n, layout, &given);
     const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr : given.empty() ? &layout->most_rows() : &given.most_rows();
     return read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads}, wait, batch);
+      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads, true, {rank, num_ranks}}, wait, batch);
     });
   }
 
@@ -141,6 +142,25 @@ class TableHandle {
     const Geometry& g = arena().geometry();
     const std::vector<LeadingAxis> axes{{g.num_chunks, static_cast<int64_t>(g.chunk_bytes)}, {g.chunk_steps, arena().columns()[index].stride}};
     return exported_array(plan.columns()[index], arena().row(0, index, 0), axes, owner_of(context_->arena), {device_type, device_id});
+  }
+
+  // (status, inserts that the table has had in its life): waits until there are more than `seen`.
+  nb::tuple wait_for_insert(uint64_t seen, nb::handle timeout_s) const {
+    QuietPatience patience(context_->patience());
+    uint64_t found = 0;
+    const Status status = run_for_status(timeout_s, patience, [&](Arena& a, const Wait& w) {
+      return shmreplay::wait_for_insert(a, facts(), seen, w, found);
+    });
+    return nb::make_tuple(static_cast<int>(status), found);
+  }
+
+  // The number of the insert that gave this key: see find_insert_number.
+  nb::tuple insert_number(int64_t key, nb::handle timeout_s) const {
+    uint64_t number = 0;
+    const Status status = run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
+      return find_insert_number(a, facts(), key, w, number);
+    });
+    return nb::make_tuple(static_cast<int>(status), number);
   }
 
   // ---- changing ----------------------------------------------------------------------------------------------------
@@ -247,6 +267,8 @@ class TableHandle {
   bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
   bool can_sample(uint64_t n) const { return can_sample_now(arena(), facts(), n); }
   uint64_t size() const { return facts().record->size.get(); }
+  uint64_t num_inserts() const { return shmreplay::num_inserts(*facts().record); }
+  bool is_awaited() const { return shmreplay::is_awaited(*facts().record); }
   bool dropped() const { return (facts().record->flags.get() & kDropped) != 0; }
 
   nb::dict info() const { return table_info(arena(), facts()); }
@@ -265,6 +287,11 @@ class TableHandle {
   template <class Work>
   Status run_for_status(nb::handle timeout_s, Work work) const {
     GilPatience patience = context_->patience();
+    return run_for_status(timeout_s, patience, work);
+  }
+
+  template <class Work>
+  Status run_for_status(nb::handle timeout_s, GilPatience& patience, Work work) const {
     const Wait wait{deadline_of(timeout_s), &patience};
     Status status;
     {

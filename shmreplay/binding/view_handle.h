@@ -39,6 +39,7 @@ class ViewHandle : public ViewSink {
     }
     if (result.status == Status::kOk) lease_->set_whole();
     if (result.status == Status::kOk) count();
+    smallest_probability_ = result.smallest_probability;
     result.status = handle_signals(result.status);
     nb::object raised = result.status == Status::kInterrupted ? take_raised() : nb::none();
     return nb::make_tuple(static_cast<int>(result.status), num_items(), raised);
@@ -57,6 +58,12 @@ class ViewHandle : public ViewSink {
     return nb::make_tuple(numbers_->keys, numbers_->priorities, numbers_->probabilities, numbers_->times_sampled, numbers_->table_size,
                           numbers_->episodes, numbers_->steps, numbers_->ages);
   }
+
+  // Of the items drawn, how many are copies: the first ones, drawn before the call had to wait.
+  uint32_t num_copies() const noexcept { return static_cast<uint32_t>(copies_.size()); }
+
+  // As SampleResult has it.
+  double smallest_probability() const noexcept { return smallest_probability_; }
 
   // (names, squeezed, columns, data, is_view, masks or None, values, damage), the first ones with one entry an output. Where
   // is_view is true, the data is the arena's memory, named until release(); else a copy. Data of columns of Python's codec and
@@ -146,7 +153,6 @@ class ViewHandle : public ViewSink {
   }
 
  private:
-  uint32_t num_copies() const noexcept { return static_cast<uint32_t>(copies_.size()); }
   uint32_t num_items() const noexcept { return num_copies() + (part_ ? part_->n : 0); }
 
   // What is seen of the items that are no copies, under their lease: whoever releases them or closes the client meanwhile waits.
@@ -251,7 +257,7 @@ class ViewHandle : public ViewSink {
       if (context_->is_coded(pattern.outputs[o].column)) data[o] = nb::make_tuple(take_bytes(bytes[o]), data[o]);
     }
     return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, columns, data, is_view, mask_list,
-                          values_of(part, i), damage);
+                          values_of(part, i), damage, pick.insert_no);
   }
 
   // What the item brought; None where it brought nothing.
@@ -310,6 +316,7 @@ class ViewHandle : public ViewSink {
   std::optional<ItemNumbers> numbers_;
   std::vector<nb::object> copies_;  // the items drawn first, before the call had to wait
   std::optional<Part> part_;        // the others, under the lease
+  double smallest_probability_ = 0;
   std::optional<ItemStride> stride_;  // of all items
   bool is_contiguous_ = false;
   nb::object owner_;

@@ -127,6 +127,7 @@ Status sleep_slice(const FutexWord* words, uint32_t n, int64_t slice_ns, int64_t
 
 void wake_sleepers(Arena& arena, const TableFacts& table) noexcept {
   for (WaitSide& side : table.record->sides) futex_bump(side.futex);
+  futex_bump(table.record->news.futex);
   futex_bump(arena.state().chunk_futex);
 }
 

@@ -55,7 +55,7 @@ class Blocked {
   int64_t started_ns_ = 0;  // joined for the first time
 };
 
-// Those who sleep for the table or for a chunk look again, those who are about to as well: for one whose caller has given it up.
+// Those who sleep for the table, its news or a chunk look again, those who are about to as well: for one whose caller has given it up.
 void wake_sleepers(Arena& arena, const TableFacts& table) noexcept;
 
 bool remove_sleepers_of(Hold& hold, uint32_t session, uint32_t& cursor, uint32_t slice);

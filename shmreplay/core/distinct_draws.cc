@@ -14,18 +14,57 @@ uint64_t mixed(uint64_t z) noexcept {  // splitmix64's
 
 }  // namespace
 
-void DistinctDraws::begin(const TableFacts& t, uint32_t n, const double* uniforms) {
+void DistinctDraws::begin(const TableFacts& t, uint32_t n, const double* uniforms, Share share) {
   table_ = &t;
   uniforms_ = uniforms;
-  left_only_ = false;
-  seen_seq_ = 0;
+  share_ = share;
+  left_only_ = ran_out_ = false;
+  seen_seq_ = num_rejected_ = 0;
   drawn_.clear();
   drawn_.reserve(n);
   hash_.assign(std::bit_ceil(uint64_t{n} * 2), {kNone, 0});
+  passed_.clear();
+  // A call that wants a good part of its share meets many others' items.
+  const uint64_t others = share.is_all() ? 0 : kMostPassed + 2 * uint64_t{n} * share.num_ranks;
+  most_passed_ = static_cast<uint32_t>(std::min<uint64_t>(others, t.capacity));
+  passed_.reserve(most_passed_);
   const RoleLayout& role = t.roles[kSampler];
-  if (role.dense != 0) sorted_.reserve(n);
-  if (role.kind == kPrioritized) masked_.reserve(role.sum, n);
+  if (role.dense != 0) sorted_.reserve(n + most_passed_);
+  if (role.kind == kPrioritized) masked_.reserve(role.sum, n + most_passed_);
   if (role.heap != 0) stack_.reserve(3 * uint64_t{n} + 8);
+  const bool wants_much = !share.is_all() && 4 * uint64_t{n} * share.num_ranks >= t.record->size.get();
+  most_drawable_ = wants_much ? count_drawable() : UINT64_MAX;
+}
+
+// Items that may be drawn, until visit() answers false.
+template <class Visit>
+void DistinctDraws::each_in_share(Visit visit) {
+  const Selector sampler(arena_, *table_, kSampler);
+  const bool by_weight = sampler.by_weight();
+  const uint64_t size = std::min<uint64_t>(table_->record->size.get(), table_->capacity);
+  for (uint64_t i = 0; i < size; ++i) {
+    const uint32_t g = sampler.dense_item(i);
+    if (!share_.has(sampler.slot(g)) || (by_weight && !(sampler.tree().leaf(sampler.slot(g)) > 0))) continue;
+    if (!visit(g)) return;
+  }
+}
+
+uint64_t DistinctDraws::count_drawable() {
+  if (share_.is_all()) return Selector(arena_, *table_, kSampler).num_drawable();
+  uint64_t n = 0;
+  each_in_share([&](uint32_t) { return ++n > 0; });
+  return n;
+}
+
+// As long as there is room to remember more, each hold brings the end nearer.
+bool DistinctDraws::may_have_left() {
+  if (passed_.size() < most_passed_) return true;
+  bool found = false;
+  each_in_share([&](uint32_t g) {
+    found = !is_drawn(g);
+    return !found;
+  });
+  return found;
 }
 
 // The caller's number first; those of repeated draws follow from it.
@@ -49,14 +88,16 @@ bool DistinctDraws::is_drawn(uint32_t g) {
 }
 
 bool DistinctDraws::is_new(uint32_t g, const uint32_t* items, uint32_t n) {
-  return std::find(items, items + n, g) == items + n && !is_drawn(g);
+  return share_.has(g - static_cast<uint32_t>(table_->item_base)) && std::find(items, items + n, g) == items + n && !is_drawn(g);
 }
 
 uint32_t DistinctDraws::pick(const Selector& sampler, uint32_t want, uint32_t* items) {
   const uint32_t kind = sampler.kind();
   const bool is_random = kind == kUniform || kind == kPrioritized;
+  ran_out_ = false;
   if (is_random && !left_only_) {
-    const uint32_t n = pick_new(sampler, want, items);
+    // The tries of a hold are for as many as they are enough for.
+    const uint32_t n = pick_new(sampler, std::min(want, std::max(1u, kGroup / share_.num_ranks)), items);
     if (n > 0) return n;
   }
   items[0] = is_random ? pick_left(sampler) : kind == kFifo || kind == kLifo ? next_in_order(kind == kFifo) : best_of_heap(sampler);
@@ -88,12 +129,27 @@ void DistinctDraws::take(uint32_t g, uint64_t seq) {
   const Selector sampler(arena_, *table_, kSampler);
   if (arena_.item(g).seq.get() != seq) {
     seen_seq_ = 0;  // it went with its last sample, and others changed places
-  } else if (seen_by_weight_) {
-    masked_.mask(sampler.tree(), sampler.slot(g));
   } else {
-    const uint32_t position = sampler.position(g);
-    sorted_.insert(std::lower_bound(sorted_.begin(), sorted_.end(), position), position);
+    leave_out(sampler, g);
   }
+}
+
+// From what pick_left() goes by, which is up to date.
+void DistinctDraws::leave_out(const Selector& sampler, uint32_t g) {
+  if (seen_by_weight_) {
+    masked_.mask(sampler.tree(), sampler.slot(g));
+    return;
+  }
+  const uint32_t position = sampler.position(g);
+  sorted_.insert(std::lower_bound(sorted_.begin(), sorted_.end(), position), position);
+}
+
+// An item of another's share, which pick_left() met.
+void DistinctDraws::pass_over(const Selector& sampler, uint32_t g) {
+  ++num_rejected_;
+  if (passed_.size() == most_passed_) return;
+  passed_.push_back(g);
+  leave_out(sampler, g);
 }
 
 // Brings what pick_left() goes by up to date, unless all holds since have been this call's own, which it followed.
@@ -109,14 +165,28 @@ void DistinctDraws::refresh(const Selector& sampler, bool by_weight) {
     if (arena_.item(drawn.item).seq.get() != drawn.seq) continue;
     sorted_.push_back(by_weight ? sampler.slot(drawn.item) : sampler.position(drawn.item));
   }
+  for (const uint32_t g : passed_) {
+    if (by_weight) sorted_.push_back(sampler.slot(g));
+    else if (arena_.item(g).seq.get() != 0) sorted_.push_back(sampler.position(g));
+  }
   std::sort(sorted_.begin(), sorted_.end());
   if (by_weight) masked_.build(sampler.tree(), sorted_.data(), static_cast<uint32_t>(sorted_.size()));
 }
 
 uint32_t DistinctDraws::pick_left(const Selector& sampler) {
-  const double u = uniform(drawn_.size(), kTries + 1);  // no attempt before had this number
   const bool by_weight = sampler.by_weight();
   refresh(sampler, by_weight);
+  for (uint32_t tries = 0; tries < kTries; ++tries) {
+    const double u = uniform(drawn_.size(), kTries + 1 + num_rejected_);  // no attempt before had this number
+    const uint32_t g = pick_any_left(sampler, u, by_weight);
+    if (g == kNone || share_.has(sampler.slot(g))) return g;
+    pass_over(sampler, g);
+  }
+  ran_out_ = true;
+  return kNone;
+}
+
+uint32_t DistinctDraws::pick_any_left(const Selector& sampler, double u, bool by_weight) {
   if (!by_weight) return pick_rank(sampler, u);
   const SumTree tree = sampler.tree();
   if (!(masked_.total(tree) > 0)) return kNone;

@@ -17,7 +17,7 @@ struct Run { uint32_t chunk, row, rows; };
 struct Pick {
   int64_t key;
   double priority, probability;
-  uint64_t episode, table_size;
+  uint64_t episode, table_size, insert_no;
   int64_t step, age;
   Padding padding;
   uint32_t times_sampled, pattern, num_steps;

@@ -23,6 +23,7 @@ void store_raw(char* at, unsigned log2_bytes, uint64_t value) noexcept {
 void wake_everybody(Arena& arena) noexcept {
   for (uint32_t i = 0; i < arena.num_tables(); ++i) {
     for (WaitSide& side : arena.table(i).record->sides) futex_bump(side.futex);
+    futex_bump(arena.table(i).record->news.futex);
   }
   futex_bump(arena.state().chunk_futex);
 }
@@ -92,7 +93,7 @@ Status Hold::entered(int outcome) {
   num_deferred_ = deferred_entries_ = 0;
   logged_ = true;
   chunk_retired_ = false;
-  touched_ = wake_all_ = wake_one_[0] = wake_one_[1] = 0;
+  touched_ = inserted_ = wake_all_ = wake_one_[0] = wake_one_[1] = wake_news_ = 0;
   if (arena_.failed()) {
     end();
     return Status::kFailed;
@@ -157,6 +158,7 @@ void Hold::end() noexcept {
     return;
   }
   collect_wakes();
+  collect_news();
   std::atomic_signal_fence(std::memory_order_seq_cst);
   SHMREPLAY_FAULT("hold.committing");
   if (length_ > 0) arena_.log().length.store(0, std::memory_order_relaxed);
@@ -180,6 +182,19 @@ void Hold::collect_wakes() noexcept {
   }
 }
 
+void Hold::collect_news() noexcept {
+  for (uint64_t mask = inserted_ | wake_all_; mask != 0; mask &= mask - 1) {
+    const auto index = static_cast<uint32_t>(std::countr_zero(mask));
+    News& news = arena_.table(index).record->news;
+    if (news.is_awaited.load(std::memory_order_relaxed) == 0) continue;  // relaxed: under the lock, as it was written
+    news.is_awaited.store(0, std::memory_order_relaxed);
+    SHMREPLAY_FAULT("hold.news_taken");
+    // SYNC POINT with wait_for_insert, as that of a side with Blocked::join.
+    news.futex.fetch_add(1, std::memory_order_seq_cst);
+    wake_news_ |= uint64_t{1} << index;
+  }
+}
+
 void Hold::unlock_and_wake() noexcept {
   held_ = false;
   RobustLock::unlock(arena_.lock());
@@ -189,6 +204,10 @@ void Hold::unlock_and_wake() noexcept {
       futex_wake(arena_.table(index).record->sides[side].futex, (wake_all_ >> index & 1) != 0 ? kWakeAll : 1);
       SHMREPLAY_FAULT("hold.woken");
     }
+  }
+  for (uint64_t mask = wake_news_; mask != 0; mask &= mask - 1) {
+    futex_wake(arena_.table(static_cast<uint32_t>(std::countr_zero(mask))).record->news.futex, kWakeAll);
+    SHMREPLAY_FAULT("hold.news_told");
   }
   if (chunk_retired_) wake_chunk_waiters(arena_);
 }

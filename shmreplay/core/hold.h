@@ -85,7 +85,13 @@ class Hold {
   // The limiter of table `index` moved: end() asks whether one of its sleepers can go on.
   void touch(uint32_t index) noexcept { touched_ |= uint64_t{1} << index; }
 
-  // At end(), everybody who sleeps on either side of table `index`, whatever the limiter says.
+  // The same, and there are items that were not there before: end() wakes who waits for one, all of them (news.h).
+  void inserted(uint32_t index) noexcept {
+    touch(index);
+    inserted_ |= uint64_t{1} << index;
+  }
+
+  // At end(), everybody who sleeps on either side of table `index` or for its news, whatever the limiter says.
   void wake_all(uint32_t index) noexcept { wake_all_ |= uint64_t{1} << index; }
 
   // A chunk was retired, or is left to items that may be evicted: end() wakes who waits for one.
@@ -110,6 +116,7 @@ class Hold {
   bool recover();
   bool session_is_ours() const;
   void collect_wakes() noexcept;
+  void collect_news() noexcept;
   void roll_back_and_fail() noexcept;
   void unlock_and_wake() noexcept;
 
@@ -123,8 +130,9 @@ class Hold {
   bool logged_ = true;
   bool chunk_retired_ = false;
   uint32_t length_ = 0;
-  uint64_t touched_ = 0, wake_all_ = 0;
+  uint64_t touched_ = 0, inserted_ = 0, wake_all_ = 0;
   uint64_t wake_one_[2] = {0, 0};  // by side: tables of which one sleeper is woken after the unlock
+  uint64_t wake_news_ = 0;         // tables of which those are woken who wait for an insert
   int exceptions_ = 0;
   static constexpr uint32_t kMaxDeferred = 128;
   uint32_t num_deferred_ = 0, deferred_entries_ = 0;

@@ -140,7 +140,7 @@ void count_run(Hold& hold, const TableFacts& t, uint32_t n, uint32_t num_never_s
   if (r.limiter.count_deletes.get() != 0) hold.add(r.limiter.samples, num_never_sampled);
   if (!counted) hold.add(r.limiter.uncounted, n);
   if (r.most_chunks.get() < num_chunks) hold.set(r.most_chunks, num_chunks);
-  hold.touch(t.index);
+  hold.inserted(t.index);
 }
 
 }  // namespace

@@ -123,6 +123,10 @@ int64_t key_of(const TableFacts& t, uint32_t g, uint64_t seq) noexcept {
   return static_cast<int64_t>(uint64_t{t.shard} << kShardShift | low_seq(t, seq) << t.slot_bits | slot);
 }
 
+uint64_t inserts_since(const Arena& arena, const TableFacts& t, int64_t key) noexcept {
+  return low_seq(t, arena.state().next_seq.get() - (static_cast<uint64_t>(key) >> t.slot_bits));
+}
+
 uint32_t find_item(const Arena& arena, const TableFacts& t, int64_t key) noexcept {
   if (key < 1) return kNone;
   const auto k = static_cast<uint64_t>(key);
@@ -161,7 +165,7 @@ Inserted insert_item(Hold& hold, const TableFacts& t, const NewItem& item) {
   evict_overflow(hold, t);
   hold.add(r.limiter.inserts, 1);
   if (!item.counted) hold.add(r.limiter.uncounted, 1);
-  hold.touch(t.index);
+  hold.inserted(t.index);
   return {g, key_of(t, g, seq), episode, episode_slot};
 }
 

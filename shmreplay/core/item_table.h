@@ -39,6 +39,9 @@ uint64_t next_seq(Hold& hold, const TableFacts& table);
 
 int64_t key_of(const TableFacts& table, uint32_t g, uint64_t seq) noexcept;
 
+// How many inserts the arena has had since it gave that key, that one among them. In a hold.
+uint64_t inserts_since(const Arena& arena, const TableFacts& table, int64_t key) noexcept;
+
 // The live item of that key, or kNone.
 uint32_t find_item(const Arena& arena, const TableFacts& table, int64_t key) noexcept;
 

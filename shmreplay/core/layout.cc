@@ -112,7 +112,7 @@ uint64_t layout_hash() noexcept {
       sizeof(EpisodeRecord), sizeof(HeapNode), alignof(TableRecord), alignof(LockBlock), sizeof(pthread_mutex_t),
       alignof(pthread_mutex_t), sizeof(void*), kLogCapacity, kMaxNames, kMaxOutputs, kPatternBytes,
       PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_ROBUST, PTHREAD_PROCESS_SHARED, libc_family(),
-      offsetof(TableRecord, limiter), offsetof(TableRecord, sides), offsetof(TableRecord, longest)};
+      offsetof(TableRecord, limiter), offsetof(TableRecord, sides), offsetof(TableRecord, news), offsetof(TableRecord, longest)};
   uint64_t hash = mix(0xcbf29ce484222325, kLayoutVersion);
   for (uint64_t size : kSizes) hash = mix(hash, size);
   return hash;

@@ -335,6 +335,12 @@ struct WaitSide {
   Word<uint64_t> blocked_calls, blocked_ns;   // calls that had to wait, and for how long in all
 };
 
+// Who waits for an insert: see news.h. Both change under the lock, and a roll-back does not undo them.
+struct News {
+  alignas(128) std::atomic<uint32_t> futex;   // bumped under the lock by who inserts; slept on without it
+  std::atomic<uint32_t> is_awaited;           // 1: somebody may sleep
+};
+
 struct alignas(128) TableRecord {
   // constant
   char name[72];
@@ -367,6 +373,7 @@ struct alignas(128) TableRecord {
   std::atomic<uint64_t> num_views, num_contiguous_views;
   alignas(128) Limiter limiter;
   WaitSide sides[2];
+  News news;
   alignas(128) Word<uint32_t> longest[kMaxOutputs];  // rows an output has had at most: what a batch is padded to
 };
 

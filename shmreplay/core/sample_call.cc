@@ -13,6 +13,7 @@ namespace shmreplay {
 namespace {
 
 constexpr int64_t kHandOnTimeoutNs = 5 * kSliceNs;
+constexpr uint32_t kOutOfTriesWork = 64;  // items that a hold in vain takes the time of
 
 // Whatever ends a call, an exception among it: what it named is given back, unless it says that it keeps it.
 class DropAtEnd {
@@ -59,8 +60,9 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
   p.probability = probability;
   p.episode = item.episode.get() | uint64_t{t.shard} << kShardShift;  // distinct over the shards too
   p.table_size = t.record->size.get();
+  p.insert_no = item.insert_no.get();
   p.step = item.step.get();
-  p.age = static_cast<int64_t>(t.record->next_insert_no.get() - 1 - item.insert_no.get());
+  p.age = static_cast<int64_t>(t.record->next_insert_no.get() - 1 - p.insert_no);
   p.padding = item.padding.get();
   if (p.padding.before > kMaxRows || p.padding.after > kMaxRows) corrupt("an item's padding");
   p.pattern = extent.pattern;
@@ -137,9 +139,9 @@ uint32_t SampleCall::pick(const Selector& sampler, const SampleOptions& options,
     sampler.pick_group(options.uniforms + at, want, items);
     return want;
   }
-  available_ = sampler.num_drawable();
+  available_ = distinct_.most_drawable(sampler);
   // A call that can not be served whole is not begun.
-  return at == 0 && available_ < options.at_least ? 0 : distinct_.pick(sampler, want, items);
+  return at == 0 && available_ < options.at_least ? distinct_.pick_none() : distinct_.pick(sampler, want, items);
 }
 
 SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const SampleOptions& options, uint32_t from) {
@@ -154,7 +156,7 @@ SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const S
     uint32_t items[kGroup];
     hold.settle();
     const uint32_t together = pick(sampler, options, from + i, may, items);
-    if (together == 0) return Stop::kNoneLeft;
+    if (together == 0) return options.distinct && distinct_.ran_out_of_tries() ? Stop::kOutOfTries : Stop::kNoneLeft;
     for (uint32_t d = 0; d < together; ++d) {
       __builtin_prefetch(&arena_.item(items[d]), 1);
       __builtin_prefetch(&arena_.priority(items[d]));
@@ -201,7 +203,7 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
     if (options.count && picks_.size() > before) hold.set(t.record->last_sample_ns, coarse_now_ns());
     if (stop == Stop::kNotAdmitted && options.waits && picks_.empty() && (from < options.at_least || from == 0)) blocked.join(hold);
     // A group may end for want of log: then the next hold goes on, as long as this one got anywhere.
-    const bool again = stop == Stop::kDone || (stop == Stop::kPartFull && picks_.size() > before && lease_.room() >= kMaxItemChunks &&
+    const bool again = stop == Stop::kDone || ((stop == Stop::kPartFull || stop == Stop::kOutOfTries) && picks_.size() > before && lease_.room() >= kMaxItemChunks &&
                                                picks_.size() < kPart && runs_.size() < kPart);
     if (!again || have >= options.n) return Status::kOk;
     hold.end();
@@ -296,7 +298,7 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
                                   Deliver deliver, MakeRoom make_room) {
   SampleOptions options = asked;
   // An item that goes with its only sample is not drawn twice as it is.
-  options.distinct = asked.distinct && !(asked.count && t.max_times_sampled == 1);
+  options.distinct = asked.distinct && (!asked.share.is_all() || !(asked.count && t.max_times_sampled == 1));
   Blocked blocked(arena_, t, kSamples, wait, options.count);
   DropAtEnd drop_at_end(lease_);
   uint32_t done = 0;
@@ -305,7 +307,7 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
   if (options.distinct) {
     available_ = Selector(arena_, t, kSampler).num_drawable();  // read without the lock: for a report
     if (options.at_least > t.max_size) return end(Status::kTooFewItems);
-    distinct_.begin(t, options.n, options.uniforms);
+    distinct_.begin(t, options.n, options.uniforms, options.share);
   }
   LongWork work(wait);
   while (done < options.n) {
@@ -330,7 +332,8 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
     }
     if (drawn != Status::kOk) return end(drawn);
     if (done >= options.n) break;
-    if (work.interrupted(done - before)) return end(Status::kInterrupted);
+    if (work.interrupted(done - before + (stop == Stop::kOutOfTries ? kOutOfTriesWork : 0))) return end(Status::kInterrupted);
+    if (stop == Stop::kOutOfTries && !distinct_.may_have_left()) stop = Stop::kNoneLeft;
     if (stop == Stop::kNoRoom) {
       if (const Status s = make_room(done); s != Status::kOk) {
         hand_on(arena_, t);
@@ -340,7 +343,10 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
     }
     if (stop != Stop::kNotAdmitted && stop != Stop::kNoneLeft) continue;
     if (!options.waits || (done >= options.at_least && done > 0)) break;
-    if (stop == Stop::kNoneLeft) return end(Status::kTooFewItems);
+    if (stop == Stop::kNoneLeft) {
+      if (!options.share.is_all()) available_ = distinct_.count_drawable();
+      return end(Status::kTooFewItems);
+    }
     if (!blocked.joined()) continue;
     if (const Status s = blocked.sleep(); s != Status::kOk) return end(s);
   }

@@ -60,6 +60,7 @@ struct SampleOptions {
   bool distinct = false;      // no item twice; kTooFewItems where there are not at_least of them
   uint32_t num_threads = 1;   // that gather a large batch, the caller among them
   bool waits = true;          // false: what is admitted now is all, kOk
+  Share share{};              // of a `distinct` call of a random sampler: no items but these
 };
 
 struct SampleResult {
@@ -96,7 +97,7 @@ class SampleCall {
                    uint32_t* found);
 
  private:
-  enum class Stop { kDone, kPartFull, kNotAdmitted, kNoneLeft, kNoRoom };
+  enum class Stop { kDone, kPartFull, kNotAdmitted, kNoneLeft, kNoRoom, kOutOfTries };
   // `deliver(first, stays)` takes what was drawn together; `keeps_last`: the last such part stays under its lease;
   // `make_room(done)` gets what kNoRoom wanted.
   template <class Deliver, class MakeRoom>

@@ -319,7 +319,7 @@ def test_flags_that_make_no_sense_are_refused(make_daemon: StartDaemon, tmp_path
     for flags in (("--checkpoint-interval", "3"), ("--checkpoint-at-stop",), ("--restore",)):
         daemon = make_daemon()
         assert daemon.run(*flags).wait(30) == 2
-        assert "need --checkpoint-dir" in daemon.log()
+        assert "need checkpoints.directory (--checkpoint-dir DIR)" in daemon.log()
     for flags in (("--checkpoint-interval", "0"), ("--checkpoint-interval", "nan"), ("--checkpoint-keep", "0")):
         daemon = make_daemon()
         assert daemon.run("--checkpoint-dir", str(tmp_path), *flags).wait(30) == 2

@@ -134,12 +134,6 @@ def test_priorities_come_as_tensors(make_table: TableMaker, shape: tuple[int, ..
         check_form(make_table, tensor.requires_grad_())
 
 
-def test_priorities_come_as_arrays_of_jax(make_table: TableMaker) -> None:
-    """C15, of JAX."""
-    numpy = pytest.importorskip("jax.numpy", reason="JAX is not installed")
-    check_form(make_table, numpy.arange(1.0, 5.0))
-
-
 def check_form(make_table: TableMaker, given: Any) -> None:
     table = make_table(4, signature=SIGNATURE, sampler=PROPORTIONAL)
     keys = table.insert_batch({"n": np.arange(4)}, given)

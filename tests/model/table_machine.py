@@ -212,18 +212,31 @@ class TableMachine(RuleBasedStateMachine):
     @rule(n=st.integers(1, 20), count=st.booleans())
     def sample_without_replacement(self, n: int, count: bool) -> None:
         # An item that goes with its only sample comes once as it is: such a table waits for more.
-        may_wait = count and self.config.max_times_sampled == 1
-        there = len(self.plain.drawable())
+        self._sample_distinct(n, count, may_wait=count and self.config.max_times_sampled == 1)
+
+    @precondition(lambda self: isinstance(self.config.sampler, (sr.selectors.Uniform, sr.selectors.Prioritized)))
+    @rule(n=st.integers(1, 10), world_size=st.integers(2, 4), rank=st.integers(0, 3), count=st.booleans())
+    def sample_a_part(self, n: int, world_size: int, rank: int, count: bool) -> None:
+        num_slots = 2 ** self.config.max_size.bit_length()  # the low bits of a key
+        rank %= world_size
+        others = [item for item in self.plain.items if item.key % num_slots % world_size != rank]
+        self._sample_distinct(n, count, others=others, part=(rank, world_size))
+
+    def _sample_distinct(
+        self, n: int, count: bool, may_wait: bool = False, others: Sequence[Item] = (), **part: Any
+    ) -> None:
+        there = len(self.plain.drawable(others))
         batch, error = None, None
         try:
-            batch = self.table.sample(n, timeout_s=0, count=count, replacement=False)
+            batch = self.table.sample(n, timeout_s=0, count=count, replacement=False, **part)
         except (sr.RateLimitTimeout, ValueError) as raised:
             batch, error = getattr(raised, "batch", None), raised
         drawn: list[Item] = []
         if batch is not None:
             for i, key in enumerate(batch.keys.tolist()):
-                assert key in [item.key for item in self.plain.drawable(drawn)]
-                drawn.append(self._drew(batch, i, count, drawn))
+                taken = [*others, *drawn]
+                assert key in [item.key for item in self.plain.drawable(taken)]
+                drawn.append(self._drew(batch, i, count, taken))
             self._compare_data(batch, drawn)
         if error is None:
             assert len(drawn) == n
@@ -232,7 +245,7 @@ class TableMachine(RuleBasedStateMachine):
         else:
             assert not may_wait
             assert n > (there if not drawn else len(drawn))
-            assert not drawn or not self.plain.drawable(drawn)
+            assert not drawn or not self.plain.drawable([*others, *drawn])
 
     def _drew(self, batch: Batch, i: int, count: bool, taken: Sequence[Item] = ()) -> Item:
         """One draw of a batch: checked against the plain table, then done there."""

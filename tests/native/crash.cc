@@ -123,6 +123,7 @@ const std::string& CrashLab::words() {
     const TableRecord& r = *a.table(i).record;
     blank(&r.last_insert_ns, 8);
     blank(&r.last_sample_ns, 8);
+    blank(&r.news, 8);
     for (const WaitSide& side : r.sides) {
       blank(&side.futex, 4);
       blank(&side.blocked_ns, 8);

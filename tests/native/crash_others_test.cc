@@ -4,6 +4,7 @@
 
 #include "fixtures.h"
 #include "leases.h"
+#include "news.h"
 #include "rate_limiter.h"
 
 namespace shmreplay::test {
@@ -158,6 +159,34 @@ TEST(a_blocked_actor_gets_its_room_whatever_becomes_of_the_consumers) {
     check_healthy(w.arena);
     empty(w);
   }
+}
+
+// The same of news, which nobody hands on: all are woken, or look again.
+TEST(who_waits_for_an_insert_hears_of_one_whatever_becomes_of_the_actors) {
+  World w(arena_of({open_table("weights", 1)}, 1, 12));
+  int64_t k = 1;
+  for (bool died = true; died; k += kStride) {
+    const uint64_t seen = num_inserts(*w.table().record);
+    Child reader([&] {
+      const SessionInfo info = open_own_session(*w.segments.attach());
+      const auto arena = w.segments.attach(info.index, info.generation);
+      uint64_t found = 0;
+      CHECK_EQ(wait_for_insert(*arena, arena->table(0), seen, kWhatever, found), Status::kOk);
+      CHECK_EQ(found, seen + 1);
+      _exit(0);
+    });
+    until([&] { return w.table().record->news.is_awaited.load() == 1; });
+    died = die_at(w, k, insert_one);
+    {
+      Hold hold(w.arena);
+      CHECK_EQ(hold.begin(kWhatever), Status::kOk);  // rolls back, if there is anything to
+    }
+    if (num_inserts(*w.table().record) == seen) insert_one(w.arena);
+    reader.join();
+    reap_the_dead(w);
+    check_healthy(w.arena);
+  }
+  CHECK(k > 20);
 }
 
 TEST(a_sleeper_that_dies_is_counted_off_when_it_is_reaped) {

@@ -81,6 +81,7 @@ TEST(a_dead_holders_words_of_every_size_come_back_byte_for_byte) {
   CHECK_EQ(begin_and_end(w.arena), Status::kOk);
   // wake_everybody() has bumped the futex words of the table and of the chunks, and nothing else.
   for (WaitSide& side : w.table().record->sides) CHECK_EQ(side.futex.exchange(0), 1u);
+  CHECK_EQ(w.table().record->news.futex.exchange(0), 1u);
   CHECK_EQ(w.arena.state().chunk_futex.exchange(0), 1u);
   CHECK(index_words(w.arena) == before);
   CHECK_EQ(w.arena.lock().num_recoveries.load(), 1u);
@@ -134,6 +135,7 @@ TEST(a_hold_that_outgrows_its_log_is_rolled_back_and_fails_the_segment) {
   };
   CHECK_THROWS(CorruptIndex, "outgrew its undo log", overflow());
   for (WaitSide& side : w.table().record->sides) side.futex.store(0);
+  w.table().record->news.futex.store(0);
   w.arena.state().chunk_futex.store(0);
   CHECK(index_words(w.arena) == before);
   CHECK(w.arena.failed());

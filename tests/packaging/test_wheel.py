@@ -34,6 +34,13 @@ def test_wheel_holds_no_sources_of_the_core(names: list[str]) -> None:
     assert [name for name in names if name.endswith((".cc", ".h")) or name.startswith("shmreplay/core/")] == []
 
 
+def test_wheel_holds_the_unit_files_that_a_service_is_installed_from(names: list[str]) -> None:
+    folder = "shmreplay/daemon/systemd"
+    files = {"system/shmreplayd.service", "system/shmreplayd.socket", "system/sysusers.conf", "system/tmpfiles.conf"}
+    files |= {"system/shmreplayd.toml", "user/shmreplayd.service", "user/shmreplayd.socket", "user/shmreplayd.toml"}
+    assert {name.removeprefix(f"{folder}/") for name in names if name.startswith(folder)} == files
+
+
 def test_wheel_carries_the_licence(wheel: pathlib.Path, names: list[str]) -> None:
     (path,) = [name for name in names if name.endswith("/LICENSE")]
     assert b"Apache License" in zipfile.ZipFile(wheel).read(path)

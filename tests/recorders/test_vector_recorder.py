@@ -65,6 +65,20 @@ def test_rows_are_those_of_the_episodes_whatever_resets_them(table_of: Callable[
     check_whole_episodes(found, 20)
 
 
+@pytest.mark.parametrize("mode", list(Mode))
+def test_environments_may_all_end_at_the_same_step(table_of: Callable[..., Any], mode: Mode) -> None:
+    """As time limits have it: with next-step autoreset a whole step is then none, but resets."""
+    makers: Any = [lambda i=i: Counting(i, 3, mode is not Mode.SAME_STEP) for i in range(2)]
+    envs = gym.vector.SyncVectorEnv(makers, autoreset_mode=mode)
+    table = table_of(signature(envs))
+    with table.vector_writer(2) as writer:
+        recorded = VectorRecorder(envs, writer)
+        play(recorded, mode, 12)
+        recorded.close()
+    whole = [row for i in range(2) for row in expected(i, 3 if mode is Mode.NEXT_STEP else 4, 3, lambda e, t: [e, t])]
+    assert sorted(transitions(table)) == sorted(whole)
+
+
 def test_processes_that_share_their_observations_are_recorded_alike(table_of: Callable[..., Any]) -> None:
     envs = vector(Mode.NEXT_STEP, gym.vector.AsyncVectorEnv, shared_memory=True, copy=False)
     table = table_of(signature(envs))

@@ -75,7 +75,7 @@ def test_the_doctor_says_what_the_machine_gives_and_what_to_do_about_less(tmp_pa
     ran = shmreplay("doctor")
     assert (ran.returncode, ran.stderr) == (0, "")
     found = {line.partition(":")[0]: line for line in ran.stdout.splitlines() if not line.startswith(" ")}
-    assert list(found) == ["lock", "segments", "huge pages", "memory nodes", "locked memory"]
+    assert list(found) == ["lock", "segments", "huge pages", "memory nodes", "locked memory", "GPUs"]
     assert " free, by " in found["segments"]
     assert ("none: " in found["huge pages"]) == ("huge=within_size,size=16g tmpfs DIR" in ran.stdout)
     shown = json.loads(shmreplay("doctor", "--directory", "/dev/shm", "--json").stdout)
@@ -184,7 +184,7 @@ def test_a_plan_of_a_file_shows_all_its_arenas(tmp_path: pathlib.Path) -> None:
 def test_a_file_that_cannot_be_is_one_clear_line(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "tables.toml"
     path.write_text(CONFIG.replace("1000", "0", 1), encoding="utf-8")
-    text = f"shmreplay plan: {path}: tables.replay: max_size is 0; expected an integer in 1..2147483646\n"
+    text = f"shmreplay plan: {path}:3: tables.replay: max_size is 0; expected an integer in 1..2147483646\n"
     ran = shmreplay("plan", str(path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", text)
     missing = shmreplay("plan", str(tmp_path / "none.toml"))

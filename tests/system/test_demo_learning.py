@@ -11,7 +11,7 @@ from shmreplay.clients.demo.actor import Actor
 from shmreplay.clients.demo.learner import GAMMA, Learner
 from shmreplay.clients.demo.q_network import QNetwork
 from shmreplay.clients.demo.tables import N_STEP, REPLAY, WEIGHTS, demo_tables
-from shmreplay.clients.demo.weights import fetch, publish
+from shmreplay.clients.params import Params
 
 pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 
@@ -51,7 +51,7 @@ class Episode:
 
 def play(client: sr.Client, episodes: list[Episode]) -> None:
     """Lets an actor play them."""
-    publish(QNetwork(np.random.default_rng(0)), client.table(WEIGHTS))
+    Params(client.table(WEIGHTS)).publish(QNetwork(np.random.default_rng(0)).parameters)
     actor = Actor(client, num_actors=1, seed=np.random.SeedSequence(5))
     with client.table(REPLAY).writer(patterns=[sr.NStep(N_STEP)]) as writer:
         for episode in episodes:
@@ -91,19 +91,19 @@ def test_learning_brings_the_errors_of_a_batch_down(client: sr.Client, rng: np.r
 
 
 def test_the_newest_weights_are_fetched(client: sr.Client, rng: np.random.Generator) -> None:
-    table = client.table(WEIGHTS)
-    network, other = QNetwork(rng), QNetwork(rng)
+    weights = Params(client.table(WEIGHTS))
+    network = QNetwork(rng)
     observations = rng.normal(size=(3, 4)).astype(np.float32)
     for _ in range(100):
         network.parameters["bias2"] += np.float32(1)
-        publish(network, table)
-    assert len(table) == 1
-    fetch(other, table)
-    np.testing.assert_array_equal(other(observations), network(observations))
+        weights.publish(network.parameters)
+    actor = Actor(client, num_actors=1, seed=np.random.SeedSequence(5))
+    actor._fetch()
+    np.testing.assert_array_equal(actor._network(observations), network(observations))
 
 
 def test_an_actor_writes_an_item_for_each_step_it_plays(client: sr.Client, rng: np.random.Generator) -> None:
-    publish(QNetwork(rng), client.table(WEIGHTS))
+    Params(client.table(WEIGHTS)).publish(QNetwork(rng).parameters)
     actor = Actor(client, num_actors=1, seed=np.random.SeedSequence(5))
     replay = client.table(REPLAY)
     with replay.writer(patterns=[sr.NStep(N_STEP)]) as writer:

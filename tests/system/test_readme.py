@@ -24,6 +24,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 TOML_BLOCKS = re.findall(r"^```toml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^    (shmreplay .*)$", README, re.MULTILINE)
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LEARN = {"apex_dqn.py", "impala_queue.py", "r2d2.py", "sac_vector.py"}  # minutes; tests/examples runs them in small
 
 
 def run_python(*arguments: str, cwd: str | pathlib.Path = "/") -> str:
@@ -115,5 +116,6 @@ def test_the_make_targets_it_mentions_exist() -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_the_examples_run(example: pathlib.Path) -> None:
     assert "python examples/" + example.name in example.read_text(encoding="utf-8")
-    assert run_python(str(example))
     assert os.fspath(example.relative_to(ROOT)) in README
+    if example.name not in LEARN:
+        assert run_python(str(example))

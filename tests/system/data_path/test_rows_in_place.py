@@ -85,6 +85,7 @@ def test_copies_have_no_row_numbers(make_table: TableMaker) -> None:
         assert numbers[:2].tolist() == [-1, -1]
         assert looked_up(table, 0, numbers).tolist() == [0, 0, 2]
         assert [int(item.data["n"]) for item in items] == [0, 1, 2]
+        assert items._num_copies == 2
 
 
 def test_a_column_of_the_arena_is_the_segment_itself_read_only(make_table: TableMaker) -> None:

@@ -56,6 +56,7 @@ def test_a_view_is_the_memory_itself_read_only_and_in_the_items_structure(make_t
         assert (item.key, item.priority, item.probability, item.step, item.age) == (key, 3.0, 1.0, 0, 0)
         assert (item.times_sampled, again[0].times_sampled) == (1, 2)
         assert item.episode == table.get([key]).episodes[0]
+        assert item.insert_number == 1
         assert items.keys.tolist() == [key]
         assert items.keys.dtype == np.int64
         assert items[-1].key == key

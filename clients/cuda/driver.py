@@ -1,0 +1,150 @@
+"""Driver: the functions of libcuda that shmreplay calls. Nothing else knows of the library, or of ctypes.
+
+They are the driver's, not the runtime's: the runtime keeps an error for whoever asks next, so that a refusal here would
+come up in somebody else's kernel. A learner makes a few of these calls a batch, about a microsecond each beside what
+they do, and none of them holds the GIL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p, create_string_buffer
+from typing import Any
+
+from shmreplay.clients.connection import fork_count
+from shmreplay.clients.cuda.device import Device
+from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable, Result
+
+LIBRARY = "libcuda.so.1"
+
+
+# By the name that the library exports. cuda.h calls those that end in _v2 without it.
+_PARAMETERS: dict[str, tuple[Any, ...]] = {
+    "cuInit": (c_uint,),
+    "cuGetErrorName": (c_int, POINTER(c_char_p)),
+    "cuDriverGetVersion": (POINTER(c_int),),
+    "cuDeviceGetCount": (POINTER(c_int),),
+    "cuDeviceGet": (POINTER(c_int), c_int),
+    "cuDeviceGetName": (c_char_p, c_int, c_int),
+    "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+    "cuDevicePrimaryCtxRetain": (POINTER(c_void_p), c_int),
+    "cuDevicePrimaryCtxRelease_v2": (c_int,),
+    "cuCtxPushCurrent_v2": (c_void_p,),
+    "cuCtxPopCurrent_v2": (POINTER(c_void_p),),
+    "cuMemHostRegister_v2": (c_void_p, c_size_t, c_uint),
+    "cuMemHostUnregister": (c_void_p,),
+    "cuMemHostAlloc": (POINTER(c_void_p), c_size_t, c_uint),
+    "cuMemFreeHost": (c_void_p,),
+    "cuMemAlloc_v2": (POINTER(c_uint64), c_size_t),
+    "cuMemFree_v2": (c_uint64,),
+    "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, c_size_t, c_void_p),
+    "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
+    "cuStreamCreate": (POINTER(c_void_p), c_uint),
+    "cuStreamDestroy_v2": (c_void_p,),
+    "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+    "cuEventCreate": (POINTER(c_void_p), c_uint),
+    "cuEventRecord": (c_void_p, c_void_p),
+    "cuEventQuery": (c_void_p,),
+    "cuEventDestroy_v2": (c_void_p,),
+}
+
+
+class Driver:
+    """The driver of this process, ready for use. Safe to use from threads; of no use in a forked child."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        """`library` has not been initialised yet: `open` does both. Raises AttributeError if it lacks a function."""
+        self._functions = {name: _function(library, name) for name in _PARAMETERS}
+        self._fork_count = fork_count()
+
+    @classmethod
+    def open(cls) -> Driver:
+        """Loads and initialises libcuda, which costs some 10 to 100 ms the first time, and makes no context.
+
+        Raises:
+            CudaUnavailable: there is no driver, it is too old or refuses, it has no GPU, or this process was forked
+                from one that uses CUDA.
+        """
+        try:
+            driver = cls(ctypes.CDLL(LIBRARY))
+        except OSError as error:
+            raise CudaUnavailable(f"no NVIDIA driver can be loaded ({error})") from error
+        except AttributeError as error:
+            raise CudaUnavailable(f"the NVIDIA driver is too old: {error}; one of CUDA 11 or later has it") from error
+        code = driver.result("cuInit", 0)
+        if code == Result.NOT_INITIALIZED:
+            raise CudaUnavailable(
+                "this process was forked from one that uses CUDA, which does not outlive a fork; start it by 'spawn'"
+            )
+        if code == Result.NO_DEVICE or (code == Result.SUCCESS and driver.num_devices == 0):
+            raise CudaUnavailable("the NVIDIA driver shows no GPU; see CUDA_VISIBLE_DEVICES, and --gpus of containers")
+        if code != Result.SUCCESS:
+            raise CudaUnavailable(f"the NVIDIA driver does not start: {driver.error('cuInit', code)}")
+        return driver
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it was opened by this process, not by the one that this was forked from."""
+        return self._fork_count == fork_count()
+
+    @property
+    def version(self) -> str:
+        """The CUDA version that the driver can do, such as "13.0"."""
+        number = c_int()
+        self.call("cuDriverGetVersion", byref(number))
+        return f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+    @property
+    def num_devices(self) -> int:
+        """GPUs that this process may use."""
+        number = c_int()
+        self.call("cuDeviceGetCount", byref(number))
+        return number.value
+
+    def name(self, ordinal: int) -> str:
+        """The maker's name for a GPU. Raises CudaError if there is none of the number."""
+        handle, text = c_int(), create_string_buffer(256)
+        self.call("cuDeviceGet", byref(handle), ordinal)
+        self.call("cuDeviceGetName", text, len(text), handle)
+        return text.value.decode()
+
+    def device(self, ordinal: int = 0) -> Device:
+        """GPU number `ordinal` of those that this process may use, as PyTorch counts them. Close it, or use `with`.
+
+        The first one makes the GPU's primary context, the one that PyTorch and JAX use too: some hundred MB of device
+        memory and a few tenths of a second, unless they have made it already.
+
+        Raises:
+            CudaUnavailable: there is no such GPU, or it gives no context.
+        """
+        if not 0 <= ordinal < self.num_devices:
+            raise CudaUnavailable(f"there is no GPU {ordinal}; the driver shows {self.num_devices}, counted from 0")
+        try:
+            return Device(self, ordinal)
+        except CudaError as error:
+            raise CudaUnavailable(f"GPU {ordinal} gives no context: {error}") from error
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Calls a function. Raises CudaError unless it succeeds, CudaUnavailable in a forked child."""
+        if code := self.result(name, *arguments):
+            raise self.error(name, code)
+
+    def result(self, name: str, *arguments: Any) -> int:
+        """Calls a function, and returns its CUresult. Raises CudaUnavailable in a forked child."""
+        if not self.is_own:
+            raise CudaUnavailable("the driver was opened before this process was forked; open it anew in a spawned one")
+        code: int = self._functions[name](*arguments)
+        return code
+
+    def error(self, name: str, code: int) -> CudaError:
+        """What a CUresult of a function stands for."""
+        text = c_char_p()
+        known = self._functions["cuGetErrorName"](code, byref(text)) == Result.SUCCESS and text.value is not None
+        return CudaError(name.removesuffix("_v2"), code, (text.value or b"").decode() if known else "an unknown error")
+
+
+def _function(library: ctypes.CDLL, name: str) -> Any:
+    function = getattr(library, name)
+    function.argtypes = _PARAMETERS[name]
+    function.restype = c_int
+    return function

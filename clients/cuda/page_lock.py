@@ -1,0 +1,213 @@
+"""PageLock: memory that is there is page-locked for a GPU, piece by piece, on a thread, while everybody works on.
+
+The driver holds locks of its own while it pins, and other processes' calls to it wait; so it is asked for pieces, and
+left alone between them for as long as a piece took. What it may refuse differs from host to host: all registering
+(confidential computing), pieces above some size (old kernels, busy processes), or the rest after some sum (WSL). So
+pieces that are refused are halved, and where the smallest one is refused all is undone: a part of a segment would be of
+no use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import math
+import mmap
+import threading
+import time
+from types import TracebackType
+from typing import Literal
+
+from shmreplay.clients.cuda.device import Attribute, Device
+from shmreplay.clients.cuda.errors import CudaError, Result
+from shmreplay.host_memory import show_bytes
+
+logger = logging.getLogger("shmreplay")
+
+State = Literal["waiting", "registering", "registered", "refused", "closed"]
+
+MAX_PIECE_BYTES = 2**30
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1e-3, 0.2
+# Smaller pieces would be refused as well.
+_FINAL = (Result.NOT_SUPPORTED, Result.HOST_MEMORY_ALREADY_REGISTERED)
+_MADV_POPULATE_WRITE = 23
+
+
+class PageLock:
+    """One range of memory, locked for one GPU until `close`. Safe to use from threads; nothing in a forked child.
+
+    It begins at a page, is made of chunks, and is registered in pieces of at most 1 GiB that end where both a page and
+    a chunk end, so that no copy of a chunk's rows has one end in another piece. Where a chunk is not of whole pages
+    that is every few chunks, 32 at most for the multiples of 128 bytes that chunks are of; where even that is more than
+    1 GiB, a piece has that much all the same. The last piece ends with the page in which the memory ends.
+
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        address: int,
+        num_bytes: int,
+        chunk_bytes: int,
+        where: str,
+        *,
+        keeps: object = None,
+        after: PageLock | None = None,
+    ) -> None:
+        """Begins at once, on a thread.
+
+        Args:
+            device: the GPU; this lock has a handle of its own.
+            address, num_bytes, chunk_bytes: of the memory and of the chunks that it is made of.
+            where: how log lines name it.
+            keeps: what has to live for the memory to stay mapped; let go of when the last piece is unregistered.
+            after: an ended lock of the same memory, for which this one waits.
+
+        Raises:
+            ValueError: the memory does not begin at a page, or there is none.
+            CudaError: the GPU gives no further handle.
+        """
+        if address % mmap.PAGESIZE or num_bytes < 1 or chunk_bytes < 1:
+            raise ValueError(
+                f"{where}: {num_bytes} bytes in chunks of {chunk_bytes} at {address:#x} can not be page-locked; "
+                f"expected a positive number of both, from a multiple of {mmap.PAGESIZE} on"
+            )
+        self._device = device.again()
+        self._address = address
+        self._num_bytes = -(-num_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._step_bytes = math.lcm(chunk_bytes, mmap.PAGESIZE)
+        self._where = where
+        self._keeps, self._after = keeps, after
+        self._pieces: list[tuple[int, int]] = []  # address and bytes of what is registered
+        self._state: State = "waiting"
+        self._reason = ""
+        self._settled, self._end = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="shmreplay-page-lock", daemon=True)
+        self._thread.start()
+
+    @property
+    def state(self) -> State:
+        """How far it is: "waiting" for its turn, "registering", "registered" (the GPU may read all of it), "refused"
+        (nothing is registered), "closed"."""
+        return self._state if self._device.driver.is_own and not self._end.is_set() else "closed"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was ended, and nothing is registered any more."""
+        return self._end.is_set() and not self._thread.is_alive()
+
+    @property
+    def reason(self) -> str:
+        """Why it was refused; else ""."""
+        return self._reason
+
+    @property
+    def progress(self) -> float:
+        """Which part of the memory is registered, 0 to 1."""
+        return sum(size for _, size in self._pieces) / self._num_bytes
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until it is neither "waiting" nor "registering", and says whether that is so. Ctrl-C ends the wait."""
+        return not self._device.driver.is_own or self._settled.wait(timeout_s)
+
+    def end(self) -> None:
+        """Has the thread unregister everything, after the piece that it may be at, without a wait for it."""
+        if self._device.driver.is_own:
+            self._end.set()
+
+    def close(self) -> None:
+        """Unregisters everything, and returns when nothing is registered any more. Idempotent.
+
+        What the GPU reads of the memory has to be done before. It may take as long as a piece takes to register.
+        """
+        if self._device.driver.is_own:
+            self._end.set()
+            self._thread.join()
+
+    def __enter__(self) -> PageLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            if self._after is not None:
+                self._after.close()
+                self._after = None
+            self._register()
+            self._end.wait()
+        finally:  # whatever happens, nothing stays registered when the memory may go
+            self._unregister()
+            self._device.close()
+            self._keeps = None
+            self._end.set()
+            self._settled.set()
+
+    def _register(self) -> None:
+        self._state = "registering"
+        refusal = self._what_it_lacks() or self._register_pieces()
+        if refusal is None:
+            self._state = "registered"
+        else:
+            self._unregister()
+            self._state, self._reason = "refused", refusal
+            logger.warning(
+                "%s: its memory can not be page-locked for GPU %d, which takes batches by another way: %s",
+                self._where,
+                self._device.ordinal,
+                refusal,
+            )
+        self._settled.set()
+
+    def _what_it_lacks(self) -> str | None:
+        if not self._device.has(Attribute.HOST_REGISTER_SUPPORTED):
+            return "the GPU or its driver does not do that"
+        if not self._device.has(Attribute.CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM):
+            return "the GPU would see it at another address, piece by piece (as under WSL)"
+        return None
+
+    def _register_pieces(self) -> str | None:
+        """Registers piece by piece until all is, or `end`. Returns why the smallest piece was refused, or None."""
+        done, piece = 0, max(MAX_PIECE_BYTES // self._step_bytes, 1) * self._step_bytes
+        pause_s = 0.0
+        while done < self._num_bytes and not self._end.wait(pause_s):
+            size = min(piece, self._num_bytes - done)
+            began = time.monotonic()
+            error = self._try(self._address + done, size)
+            pause_s = min(max(time.monotonic() - began, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+            if error is None:
+                done += size
+            elif error.code in _FINAL or size <= self._step_bytes:
+                return f"{error}, for {show_bytes(size)} after {show_bytes(done)} of {show_bytes(self._num_bytes)}"
+            else:
+                piece = max(-(-size // self._step_bytes) // 2, 1) * self._step_bytes
+        return None
+
+    def _try(self, address: int, size: int) -> CudaError | None:
+        _populate(address, size)
+        try:
+            self._device.register(address, size)
+        except CudaError as error:
+            return error
+        self._pieces.append((address, size))
+        return None
+
+    def _unregister(self) -> None:
+        """In reverse. A piece that the driver does not let go of is left to it: it goes with the process."""
+        while self._pieces:
+            address, size = self._pieces.pop()
+            try:
+                self._device.unregister(address)
+            except CudaError as error:
+                logger.warning("%s: %s at %#x stay page-locked: %s", self._where, show_bytes(size), address, error)
+
+
+def _populate(address: int, size: int) -> None:
+    """Has the kernel put all pages into this process' page tables, so that the driver finds them there and holds its
+    locks for half the time. Without Linux 5.14 the driver does it."""
+    ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _MADV_POPULATE_WRITE)

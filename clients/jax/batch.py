@@ -1,0 +1,66 @@
+"""JaxBatch: what a `JaxSampler` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay.clients.batch import Batch, Normalise
+from shmreplay.clients.jax.placement import Placement
+
+
+class JaxBatch:
+    """B items as JAX arrays, in the order drawn.
+
+    Attributes:
+        data: the structure of `Batch.data` with a `jax.Array` a leaf, `[B, ...]` or `[B, L, ...]`. Where
+            `jax_enable_x64` is not set, columns of 64 bits are of 32, as everywhere in JAX.
+        keys: int64 `[B]`, for `update_priorities`; a NumPy array, since a key does not fit into 32 bits.
+        host: the batch as it was sampled, of NumPy arrays, which are not to be written to; for what is worked out on
+            the host, such as `sr.n_step_targets(batch.host, gamma)`, and for `ages`, `episodes` and the like.
+    """
+
+    def __init__(self, host: Batch, placement: Placement) -> None:
+        self.host = host
+        self.keys: NDArray[np.int64] = host.keys
+        self._placement = placement
+        self.data: Any = self._placed([shown.data for shown in host._shown])
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    @cached_property
+    def mask(self) -> Any:
+        """In data's structure: bool, True where a row is real: as `Batch.mask`."""
+        return self._placed(self.host._masks)
+
+    @cached_property
+    def lengths(self) -> Any:
+        """In data's structure: int32 `[B]`, how many rows of each item are real."""
+        lengths = [lengths[: len(self)] for lengths in self.host._native.lengths]
+        return self.host._unflatten(self._placement.place(lengths, [0] * len(lengths)))
+
+    @cached_property
+    def probabilities(self) -> jax.Array:
+        """float32 `[B]`: with which each item was drawn."""
+        return self._one_an_item(self.host.probabilities)
+
+    def weights(self, beta: float, normalise: Normalise = "batch") -> jax.Array:
+        """Importance weights, float32 `[B]`: see `Batch.weights`."""
+        return self._one_an_item(self.host.weights(beta, normalise))
+
+    def _one_an_item(self, values: NDArray[np.float64]) -> jax.Array:
+        [placed] = self._placement.place([values.astype(np.float32)], [0])
+        return placed
+
+    def _placed(self, values: Sequence[NDArray[Any]]) -> Any:
+        batch_axes = [int(self.host.time_major and not squeezed) for squeezed in self.host._native.squeezed]
+        return self.host._unflatten(self._placement.place(values, batch_axes))
+
+    def __repr__(self) -> str:
+        return f"<JaxBatch of {self.host!r}>"

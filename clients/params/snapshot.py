@@ -1,0 +1,95 @@
+"""Snapshot: one version of a published tree, looked at where it lies."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay import structure
+from shmreplay.clients.params.leaves import writable
+from shmreplay.clients.view import View
+from shmreplay.conversion import flatten
+
+PARAMS, PUBLISHED = "params", "published_ns"  # what a version consists of
+
+
+class Snapshot:
+    """One whole version. A context manager; made by `Params.latest`.
+
+    Its memory is not used for another version until it is released: at the end of a `with`, by `release()`, when it is
+    garbage or when the client is closed. Later versions come beside it, as long as there is room for them.
+
+    Attributes:
+        version: int, the number of its `publish` on this table, from 1 on.
+        published_at: float, when that was, in seconds since 1970.
+    """
+
+    def __init__(self, view: View, node: structure.Node) -> None:
+        self._view = view
+        self._node = node  # of the tree alone
+        item = view[0]
+        self.version = item.insert_number
+        self.published_at = int(item.data[PUBLISHED]) / 1e9
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was published, by the clock of the day."""
+        return max(0.0, time.time() - self.published_at)
+
+    @property
+    def data(self) -> Any:
+        """The tree with read-only arrays, the shared memory itself, for leaves. ShmReplayError after the release."""
+        return self._view[0].data[PARAMS]
+
+    def copy(self) -> Any:
+        """The tree with arrays of the caller's own."""
+        return structure.unflatten(self._node, [array.copy() for array in self._arrays()])
+
+    def copy_to(self, tree: Any) -> None:
+        """Writes the version into the arrays or tensors of a tree of the same structure, which stay where they are.
+
+        Raises:
+            SignatureMismatch: it is built otherwise.
+            TypeError, ValueError: a leaf is not in host memory, read-only, or of another dtype or shape; the text names
+                it, and nothing was written.
+        """
+        paths = structure.leaf_paths(self._node)
+        sources = self._arrays()
+        targets = flatten(self._node, tree, "copy_to")
+        arrays = [
+            writable(target, source, f"copy_to: {path!r}")
+            for path, target, source in zip(paths, targets, sources, strict=True)
+        ]
+        for array, source in zip(arrays, sources, strict=True):
+            np.copyto(array, source)
+
+    def _arrays(self) -> list[NDArray[Any]]:
+        arrays: list[Any] = flatten(self._node, self.data, PARAMS)
+        return arrays
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its memory has been given back."""
+        return self._view.is_released
+
+    def release(self) -> None:
+        """Gives the memory back. Idempotent. Arrays that are kept show whatever is published there next."""
+        self._view.release()
+
+    close = release
+
+    def __enter__(self) -> Snapshot:
+        self._view._check_held()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"<Snapshot of version {self.version}{' released' if self.is_released else ''}>"

@@ -1,0 +1,45 @@
+"""Ranks: what several learners on one host have each of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_MAX_WORLD = 2**16
+_RANKS = (0,)  # forks, which spawn seeds too, count from 1
+
+
+def check_rank(where: str, part: Any) -> tuple[int, int]:
+    """Returns a learner's `(rank, world_size)`.
+
+    Raises:
+        TypeError: it is no pair of integers.
+        ValueError: one of them is out of range.
+    """
+    text = f"{where}: part is {part!r}; expected (rank, world_size)"
+    if not isinstance(part, (tuple, list)) or len(part) != 2:
+        raise TypeError(text)
+    if any(isinstance(number, bool) or not isinstance(number, (int, np.integer)) for number in part):
+        raise TypeError(f"{text} as integers")
+    rank, world_size = map(int, part)
+    if not 1 <= world_size <= _MAX_WORLD:
+        raise ValueError(f"{text} with world_size from 1 to {_MAX_WORLD}")
+    if not 0 <= rank < world_size:
+        raise ValueError(f"{text} with rank from 0 to {world_size - 1}")
+    return rank, world_size
+
+
+def seed_of_rank(seed: Any, rank: int) -> np.random.SeedSequence | None:
+    """The seed of one learner's random numbers, for `client.table` and `table.sampler`; None for None.
+
+    Those of other ranks are independent of them; the same seed and rank give the same ones in every run.
+
+    Args:
+        seed: of all learners together: an int, a sequence of them or a `numpy.random.SeedSequence`.
+        rank: of this one.
+    """
+    if seed is None:
+        return None
+    whole = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    return np.random.SeedSequence(whole.entropy, spawn_key=(*whole.spawn_key, *_RANKS, rank), pool_size=whole.pool_size)

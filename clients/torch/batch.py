@@ -1,0 +1,187 @@
+"""TorchBatch: a batch of tensors, on whatever device the learner computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shmreplay import structure
+from shmreplay.clients.batch import Batch, Normalise, check_weights
+from shmreplay.clients.torch.parts import BatchParts, Form, Parts
+from shmreplay.clients.torch.tensors import as_tensor
+
+
+class TorchBatch:
+    """B items, in the order drawn: what `Batch` has, as tensors of one device.
+
+    On the CPU they share the memory of the batch's arrays. What is not `data` is made when it is read. It can be moved,
+    and pickled, as data loaders do.
+
+    Attributes:
+        data: the table's structure with a tensor a leaf, `[B, *shape]` or `[B, L, *shape]`; `[L, B, *shape]` where
+            there is a step axis, if `time_major`. In a table without a signature it has lists, as in `Batch`.
+        time_major: whether the step axis comes first.
+        keys_host: int64 `[B]`, a numpy array: what `update_priorities` needs without a copy from the device.
+    """
+
+    def __init__(self, parts: Parts, form: Form, convert: Callable[[Any], Tensor] = as_tensor) -> None:
+        """`convert` makes a tensor of what is in `parts`."""
+        self._parts = parts
+        self._form = form
+        self._convert = convert
+        self.time_major = form.time_major
+        self.keys_host: NDArray[np.int64] = form.keys
+        self.data = self._unflatten([self._leaf(value, i) for i, value in enumerate(parts.data)])
+
+    @classmethod
+    def of(cls, batch: Batch) -> TorchBatch:
+        """The same batch as tensors in host memory, over its arrays.
+
+        Raises:
+            TypeError: torch has no dtype of one of its columns; the text names it.
+        """
+        return cls(BatchParts(batch), Form.of(batch))
+
+    def __len__(self) -> int:
+        return len(self.keys_host)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.keys.device
+
+    # --- what there is one an item of ----------------------------------------------------------------------------
+
+    @property
+    def keys(self) -> Tensor:
+        """int64 `[B]`, for `update_priorities`."""
+        return self._number("keys")
+
+    @property
+    def priorities(self) -> Tensor:
+        """float64 `[B]`, when drawn."""
+        return self._number("priorities")
+
+    @property
+    def probabilities(self) -> Tensor:
+        """float64 `[B]`: with which each was drawn; 1 for Fifo, Lifo and heaps."""
+        return self._number("probabilities")
+
+    @property
+    def times_sampled(self) -> Tensor:
+        """int64 `[B]`, this draw included."""
+        return self._number("times_sampled")
+
+    @property
+    def table_size(self) -> Tensor:
+        """int64 `[B]`: items in the table when each was drawn, itself included."""
+        return self._number("table_size")
+
+    @property
+    def episodes(self) -> Tensor:
+        """int64 `[B]`: equal for items of one episode."""
+        return self._number("episodes")
+
+    @property
+    def steps(self) -> Tensor:
+        """int64 `[B]`: index in its episode of each item's first step."""
+        return self._number("steps")
+
+    @property
+    def ages(self) -> Tensor:
+        """int64 `[B]`: inserts into the table since each item's own."""
+        return self._number("ages")
+
+    # --- what there is of each output ----------------------------------------------------------------------------
+
+    @property
+    def lengths(self) -> Any:
+        """In data's structure: int32 `[B]`, how many rows of each item are real; 1 where there is no step axis."""
+        return self._unflatten([self._convert(lengths) for lengths in self._parts.lengths])
+
+    @property
+    def mask(self) -> Any:
+        """In data's structure: bool, True where a row is real and has a value; `[B, L]`, or `[B]` without step axis.
+
+        `[L, B]` if `time_major`.
+        """
+        return self._unflatten([self._mask(i) for i in range(len(self._parts.masks))])
+
+    @property
+    def sizes(self) -> Any:
+        """In data's structure: of columns of variable shape int32, as `Batch.sizes`; None for other columns."""
+        sizes = self._parts.sizes
+        return self._unflatten([None if value is None else self._convert(value) for value in sizes])
+
+    def weights(self, beta: float, normalise: Normalise = "batch", dtype: torch.dtype = torch.float32) -> Tensor:
+        """Importance weights `(N * P(i)) ** -beta` `[B]`, as `Batch.weights` has them: reckoned on the device in
+        float64, and given in `dtype`, so that a loss stays of its own.
+
+        Raises:
+            ValueError, TypeError: as by `Batch.weights`.
+        """
+        beta = check_weights(beta, normalise)
+        sizes = self.table_size.double()  # an int64 tensor times a float is a float32 one
+        weights = (sizes * self.probabilities) ** -beta
+        if len(self) > 0 and normalise == "batch":
+            weights = weights / weights.max()
+        if len(self) > 0 and normalise == "table":
+            weights = weights / (sizes * self._table_probability()) ** -beta
+        return weights.to(dtype)
+
+    def _table_probability(self) -> float | Tensor:
+        smallest = self._form.smallest_probability
+        return smallest if smallest > 0 else self.probabilities.min()
+
+    # --- elsewhere -----------------------------------------------------------------------------------------------
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> TorchBatch:
+        """The same batch on another device, by `Tensor.to`."""
+        return TorchBatch(
+            self._parts.map(lambda part: self._convert(part).to(device, non_blocking=non_blocking)), self._form
+        )
+
+    def pin_memory(self, device: torch.device | str | None = None) -> TorchBatch:
+        """A copy in torch's page-locked memory, as a DataLoader's `pin_memory=True` makes it."""
+        return TorchBatch(self._parts.map(lambda part: self._convert(part).pin_memory(device)), self._form)
+
+    def __reduce__(self) -> tuple[type[TorchBatch], tuple[Parts, Form]]:
+        kept = (np.ndarray, Tensor)
+        return TorchBatch, (
+            self._parts.map(lambda part: part if isinstance(part, kept) else self._convert(part)),
+            self._form,
+        )
+
+    # --- its parts -----------------------------------------------------------------------------------------------
+
+    def _number(self, name: str) -> Tensor:
+        numbers = self._parts.numbers
+        if not isinstance(number := numbers[name], Tensor):
+            number = numbers[name] = self._convert(number)
+        return number
+
+    def _leaf(self, value: Any, i: int) -> Any:
+        if isinstance(value, list):
+            return value
+        try:
+            return self._convert(value)
+        except TypeError as error:
+            path = list(structure.leaf_paths(self._form.root))[i] or "step"
+            raise TypeError(f"table {self._form.table_name!r}: {path!r}: {error}") from error
+
+    def _mask(self, i: int) -> Tensor:
+        if (mask := self._parts.masks[i]) is not None:
+            return self._convert(mask)
+        data = self._convert(self._parts.data[i])
+        return torch.ones(data.shape[: 1 if self._form.squeezed[i] else 2], dtype=torch.bool, device=data.device)
+
+    def _unflatten(self, values: Sequence[Any]) -> Any:
+        return structure.unflatten(self._form.root, values)
+
+    def __repr__(self) -> str:
+        return f"<TorchBatch of {len(self)} items of table {self._form.table_name!r}>"

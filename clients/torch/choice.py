@@ -1,0 +1,70 @@
+"""Which way batches take to their device, and why."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from shmreplay.checks import check_choice
+from shmreplay.clients.cuda.driver import Driver
+from shmreplay.clients.cuda.errors import CudaUnavailable
+from shmreplay.clients.sampler import Source
+from shmreplay.clients.torch.device_tensors import DeviceTensors
+from shmreplay.clients.torch.gather import GatherRung, why_not_gather
+from shmreplay.clients.torch.host import HostRung
+from shmreplay.clients.torch.rung import Rung
+from shmreplay.clients.torch.staging import StagingRung
+
+Transfer: TypeAlias = Literal["auto", "gather", "staging", "pageable"]
+TRANSFERS = ("auto", "gather", "staging", "pageable")
+ASKED_FOR = "it was asked for"
+
+
+def open_rung(
+    source: Source,
+    options: dict[str, Any],
+    batch_size: int,
+    prefetch: int,
+    device: torch.device,
+    transfer: Transfer,
+) -> Rung:
+    """The best rung there is for the device, or the one asked for.
+
+    Raises:
+        ValueError: `transfer` is none, or none of the device's.
+        CudaUnavailable: the device is a GPU that torch does not see, or the rung asked for can not be had there.
+    """
+    check_choice(source.where, "transfer", transfer, TRANSFERS)
+    if device.type != "cuda":
+        return _without_cuda(source, options, prefetch, device, transfer)
+    no_gather = why_not_gather(source, options)
+    if transfer == "gather" and no_gather is not None:
+        raise ValueError(f"{source.where}: transfer is 'gather', but {no_gather}; leave transfer out, or the option")
+    tensors = DeviceTensors(device)
+    if transfer == "pageable":
+        return HostRung(source, options, prefetch, tensors.device, ASKED_FOR)
+    try:
+        gpu = Driver.open().device(tensors.device.index), tensors
+    except CudaUnavailable as error:  # a GPU that torch can use, by another maker's driver
+        if transfer != "auto":
+            raise
+        return HostRung(source, options, prefetch, tensors.device, str(error))
+    why = ASKED_FOR if transfer == "staging" else no_gather or ""
+    staging = StagingRung(source, options, prefetch, gpu, why, transfer == "staging")
+    if transfer == "staging" or no_gather is not None:
+        return staging
+    return GatherRung(source, options, batch_size, gpu, staging, transfer == "gather")
+
+
+def _without_cuda(
+    source: Source, options: dict[str, Any], prefetch: int, device: torch.device, transfer: Transfer
+) -> HostRung:
+    if transfer in ("gather", "staging"):
+        raise ValueError(
+            f"{source.where}: transfer is {transfer!r}, but device is {str(device)!r}; only an NVIDIA GPU takes "
+            "batches so, device='cuda:0': leave transfer out"
+        )
+    if device.type == "cpu":
+        return HostRung(source, options, prefetch, device, "the learner is on the CPU")
+    return HostRung(source, options, prefetch, device, f"device {str(device)!r} is no NVIDIA GPU")

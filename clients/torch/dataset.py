@@ -1,0 +1,102 @@
+"""ReplayDataset: a table's batches for torch.utils.data.DataLoader, whose workers attach by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from torch.utils.data import IterableDataset, get_worker_info
+
+from shmreplay.checks import check_int
+from shmreplay.clients.arrays import check_count
+from shmreplay.clients.client import Client
+from shmreplay.clients.sharded_table import ShardedTable
+from shmreplay.clients.table import TableHandle
+from shmreplay.clients.torch.batch import TorchBatch
+from shmreplay.clients.torch.ranks import rank_options, rank_seed
+from shmreplay.clients.torch.sampler import TorchSampler
+
+
+class ReplayDataset(IterableDataset[TorchBatch]):
+    """Whole batches, so the loader is to batch nothing: `DataLoader(ReplayDataset(table, 256), batch_size=None)`.
+
+    Each worker process, forked or spawned, attaches to the table by the server's address and the table's name, with
+    random numbers of its own, and its batches reach the learner in torch's shared memory: one copy more than
+    `TorchSampler` makes, which is what to use where the learner does not need a DataLoader. It can be pickled.
+    """
+
+    def __init__(
+        self,
+        table: TableHandle | ShardedTable,
+        batch_size: int,
+        num_batches: int | None = None,
+        prefetch: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        disjoint: bool = False,
+        seed: int | None = None,
+        timeout_s: float | None = None,
+        **sample_options: Any,
+    ) -> None:
+        """Attaches to nothing yet.
+
+        Args:
+            table: what to sample from.
+            batch_size: items a batch, >= 1.
+            num_batches: of all workers together, after which an iteration ends; None: it never does.
+            prefetch: as of `TorchSampler`. None: 0 in a worker, which works ahead of the learner anyhow.
+            rank, world_size, disjoint: as of `TorchSampler`; the workers of all ranks are disjoint as well.
+            seed: of all random numbers. Each worker of each rank has its own below it, and each iteration: see
+                `set_epoch`.
+            timeout_s: seconds that a worker waits for the rate limiter.
+            sample_options: of `table.sample`, other than `out`.
+
+        Raises:
+            ValueError, TypeError: an option is out of range. Options of `sample` are looked at in the workers.
+        """
+        where = f"table {table.name!r}"
+        rank_options(where, rank, world_size, disjoint, sample_options)
+        client: Client = table._client
+        self._client, self._table_name = client.__reduce__(), table.name
+        self._batch_size = check_count(where, "batch_size", batch_size)
+        self._num_batches = None if num_batches is None else check_int(where, "num_batches", num_batches, 0)
+        self._prefetch = prefetch
+        self._rank, self._world_size, self._disjoint = rank, world_size, disjoint
+        self._seed = seed
+        self._epoch = 0
+        self._timeout_s = timeout_s
+        self._options = sample_options
+
+    def set_epoch(self, epoch: int) -> None:
+        """Before an iteration: with a seed, equal epochs draw alike from equal tables, others do not. It is 0 at first.
+
+        Workers that persist see only what was set before they began; they count on by themselves.
+        """
+        self._epoch = check_int(f"table {self._table_name!r}", "epoch", epoch, 0)
+
+    def __iter__(self) -> Iterator[TorchBatch]:
+        info = get_worker_info()
+        worker, num_workers = (0, 1) if info is None else (info.id, info.num_workers)
+        rank, world_size = self._rank * num_workers + worker, self._world_size * num_workers
+        seed = None if self._seed is None else rank_seed(np.random.SeedSequence(self._seed), rank, self._epoch)
+        prefetch = 0 if self._prefetch is None and info is not None else self._prefetch
+        options = rank_options(f"table {self._table_name!r}", rank, world_size, self._disjoint, self._options)
+        self._epoch += 1
+        return self._batches(seed, prefetch, options, self._share(worker, num_workers))
+
+    def _share(self, worker: int, num_workers: int) -> int | None:
+        """How many batches are this worker's: together they are as many as were asked for."""
+        return None if self._num_batches is None else (self._num_batches + num_workers - 1 - worker) // num_workers
+
+    def _batches(
+        self, seed: Any, prefetch: int | None, options: dict[str, Any], num_batches: int | None
+    ) -> Iterator[TorchBatch]:
+        make, arguments = self._client
+        with make(*arguments) as client:
+            table = client.table(self._table_name)
+            with TorchSampler(
+                table, self._batch_size, prefetch=prefetch, seed=seed, timeout_s=self._timeout_s, **options
+            ) as sampler:
+                yield from islice(sampler, num_batches)

@@ -1,0 +1,302 @@
+"""GatherRung: the GPU reads rows where they lie in the page-locked segment, and the processor only tells it which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shmreplay.clients.cuda.device import Device
+from shmreplay.clients.cuda.page_locks import hold_pages
+from shmreplay.clients.handle import raise_with
+from shmreplay.clients.sampler import Source
+from shmreplay.clients.sampling import Arrangement, NativeOutput, ShownOutput
+from shmreplay.clients.table import TableHandle
+from shmreplay.clients.torch.batch import TorchBatch
+from shmreplay.clients.torch.columns import RowNumbers, SegmentColumns
+from shmreplay.clients.torch.copies import copied_parts, form_of, numbers_of
+from shmreplay.clients.torch.device_tensors import DeviceTensors
+from shmreplay.clients.torch.parts import Form, Parts
+from shmreplay.clients.torch.room import Room, space_for
+from shmreplay.clients.torch.rung import Delivery, Pin
+from shmreplay.clients.torch.staging import Rooms, StagingRung, unpack
+from shmreplay.clients.view import View, most_items, open_view
+from shmreplay.errors import ShmReplayError
+
+LINE_BYTES = 128  # of the host's memory that a GPU reads at once, however few of them it wants
+OPTIONS = ("columns", "pad_to", "time_major")  # of `sample`, that views can do
+LOOK_S = 1.0  # between two looks whether anybody still wants a batch that the GPU takes long for
+LAST_READS_S = 10.0  # how long one that ends waits for them; a GPU that takes longer hangs
+
+
+def why_not_gather(source: Source, options: dict[str, Any]) -> str | None:
+    """Why batches of this source can not be gathered by a GPU, whatever their items look like; None: they can."""
+    if len(source.handles) != 1 or not source.takes_out:
+        return "its items lie in several arenas"
+    if asked := [name for name in options if name not in OPTIONS]:
+        return f"only sample() has the options {', '.join(asked)}"
+    return None
+
+
+class GatherRung:
+    """Draws by a view, sends the numbers of its rows, has the GPU read these, and gives the rows back when it has.
+
+    So their lease outlives every read, and no batch is torn. As long as the segment is not page-locked, and where a
+    batch would have to wait for the rate limiter, which nobody does with a lease, it goes by staging.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        options: dict[str, Any],
+        batch_size: int,
+        gpu: tuple[Device, DeviceTensors],
+        staging: StagingRung,
+        is_asked_for: bool,
+    ) -> None:
+        """Has the segment page-locked, on a thread. Raises CudaError if the GPU gives no further handle."""
+        self._source = source
+        self._handle = cast(TableHandle, source.handles[0])
+        self._options = {"columns": None, "pad_to": None, "time_major": False, **options}
+        self._batch_size = batch_size
+        self._device, self._tensors = gpu
+        self._staging = staging
+        self._is_asked_for = is_asked_for
+        self._arrangement: Arrangement | None = None  # the last one looked at
+        self._lack: str | None = None  # why its items are not gathered
+        self._columns = SegmentColumns(self._handle, self._tensors)
+        self._rooms = Rooms(1)
+        self._unfinished: list[Room] = []
+        self._hold = hold_pages(self._device, self._handle._arena)
+        self.tally = staging.tally
+
+    # --- which way -----------------------------------------------------------------------------------------------
+
+    @property
+    def pin(self) -> Pin:
+        """See `Rung`."""
+        return Pin(self._hold.state, self._hold.reason)
+
+    @property
+    def name(self) -> str:
+        """See `Rung`."""
+        return "gather" if self._hold.state == "registered" and self._lack is None else "staging"
+
+    @property
+    def why(self) -> str:
+        """See `Rung`."""
+        if self._lack is not None:
+            return self._lack
+        if self._hold.state == "registered":
+            return "the data segment is page-locked, and the GPU reads it where it lies"
+        if self._hold.state == "refused":
+            return f"the data segment can not be page-locked: {self._hold.reason}"
+        return f"the data segment is not page-locked yet ({self._hold.progress:.0%})"
+
+    def __call__(self, timeout_s: float | None) -> Delivery:
+        if self._is_asked_for:
+            self._wait_for_pages()
+        if self._hold.state == "registered" and self._lack is None:
+            arrangement = self._handle._arrange("sample", **self._options, timeout_s=timeout_s)
+            if arrangement is not self._arrangement:
+                self._arrangement, self._lack = arrangement, self._what_items_lack(arrangement)
+            if self._lack is None and self._handle.can_sample(self._batch_size):
+                return self._gather(arrangement, timeout_s)
+        if self._is_asked_for and self._lack is not None:
+            raise ShmReplayError(f"{self._source.where}: transfer is 'gather', but {self._lack}; leave transfer out")
+        return self._staging(timeout_s)
+
+    def _wait_for_pages(self) -> None:
+        """Raises ShmReplayError if they are refused, or the sampler is closed meanwhile."""
+        while not self._hold.wait(LOOK_S) and not self._source.stop.is_set:
+            pass
+        if self._hold.state != "registered":
+            raise ShmReplayError(f"{self._source.where}: transfer is 'gather', but {self.why}; leave transfer out")
+
+    def _what_items_lack(self, arrangement: Arrangement) -> str | None:
+        outputs = arrangement.outputs
+        if other := [output.path for output in outputs if output.spec.in_heap or output.spec.mutable]:
+            return f"{', '.join(map(repr, other))} can not be read by rows where they lie"
+        if self._source.consumes and self._batch_size > most_items(self._handle):
+            return f"a view of consumed items has at most {most_items(self._handle)}"
+        large = sum(output.spec.row_bytes for output in outputs if output.spec.row_bytes >= LINE_BYTES)
+        if not self._is_asked_for and 2 * large < sum(output.spec.row_bytes for output in outputs):
+            return f"rows of less than {LINE_BYTES} bytes are copied faster by the processor"
+        return None
+
+    # --- one batch -----------------------------------------------------------------------------------------------
+
+    def _gather(self, arrangement: Arrangement, timeout_s: float | None) -> Gathered:
+        with ExitStack() as leases:  # they end when the GPU has read, or when nobody gets what it reads
+            views: list[View] = []
+            try:
+                for n in self._view_sizes():
+                    views.append(leases.enter_context(open_view(self._handle, n, timeout_s)))
+                return self._read(views, arrangement)
+            except BaseException as error:  # noqa: BLE001  # raised again, with what may be nowhere else
+                drawn = views if self._source.consumes else []
+                if isinstance(carried := getattr(error, "batch", None), View):
+                    drawn = [*views, carried]
+                raise_with(error, batch=self._copied(drawn, arrangement) if drawn else None)
+
+    def _view_sizes(self) -> list[int]:
+        """Of as few views as can name the chunks of a batch's items."""
+        num_views = -(-self._batch_size // most_items(self._handle))
+        return [(self._batch_size + i) // num_views for i in range(num_views)]
+
+    def _copied(self, views: Sequence[View], arrangement: Arrangement) -> TorchBatch:
+        return TorchBatch(copied_parts(views, arrangement, self._longest()), form_of(views, arrangement))
+
+    def _longest(self) -> list[NativeOutput]:
+        """Of the table's items, which have had one by now."""
+        status, _, outputs = self._handle._native.structure(False, False, None)
+        if status != 0 or outputs is None:
+            self._handle._raise_status(status, "view", None)
+        return list(outputs)
+
+    def _read(self, views: Sequence[View], arrangement: Arrangement) -> Gathered:
+        """The views' items in the GPU's memory, all of them read."""
+        outputs = arrangement.outputs
+        if any(view._num_copies > 0 for view in views):  # the limiter did not admit them all after all
+            parts, rows = copied_parts(views, arrangement, self._longest()), None
+        else:
+            rows = RowLists(views, outputs, arrangement.time_major)
+            if rows.are_too_many:
+                raise arrangement.too_long(self._longest(), None)
+            parts = Parts(rows.numbers, rows.lengths, rows.masks, [None] * len(outputs), numbers_of(views))
+        room = self._room_for(parts)
+        places, sent = room.take_in(parts)
+        memory = self._tensors.empty(sent)
+        self._unfinished.append(room)
+        room.send(self._device, memory, sent, self._tensors.side_stream)
+        data, read = places.data, 0
+        if rows is not None:
+            with self._tensors.on_side_stream():
+                numbers = rows.on_device([unpack(memory, place) for place in places.data], self._chunk_steps)
+                data = [self._columns.gather(output, numbers[i]) for output, i in zip(outputs, rows.of, strict=True)]
+            read = sum(tensor.nbytes for tensor in data)
+            room.mark(self._tensors.side_stream)
+        self._finish(room)
+        self.tally.add(sent_bytes=sent, read_bytes=read)
+        moved = Parts(data, places.lengths, places.masks, places.sizes, places.numbers)
+        return Gathered(self, memory, moved, form_of(views, arrangement))
+
+    @property
+    def _chunk_steps(self) -> int:
+        return int(self._handle._arena.stats()["chunk_steps"])
+
+    def _room_for(self, parts: Parts) -> Room:
+        room = self._rooms.take()
+        if room is None or not room.has_space_for(parts):
+            room = Room(self._device, [], 2 * space_for(parts, None))
+        return room
+
+    def _finish(self, room: Room) -> None:
+        """Waits until the GPU has read what it was told to. Raises CudaError if it failed."""
+        while not room.wait(LOOK_S):
+            if self._source.stop.is_set:
+                raise ShmReplayError(f"{self._source.where}: the GPU takes more than {LOOK_S:g} s for a batch; closed")
+        self._unfinished.remove(room)
+        self._rooms.put(room)
+
+    def deliver(self, gathered: Gathered) -> TorchBatch:
+        """See `Delivery.take`. All of it is there: it only has to stay until the caller's stream has used it."""
+        for tensor in (gathered.memory, *gathered.parts.data):
+            if isinstance(tensor, Tensor):
+                self._tensors.hand_over(tensor)
+        self.tally.add(batches=1)
+        return TorchBatch(gathered.parts, gathered.form, partial(unpack, gathered.memory))
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def anew(self) -> NoReturn:
+        """Raises CudaUnavailable."""
+        self._staging.anew()
+
+    def close(self) -> None:
+        """Lets go of the page-locked segment, once nobody reads there, and of all else."""
+        for room in self._unfinished:
+            room.wait(LAST_READS_S)
+        self._hold.close()
+        self._rooms.forget()
+        self._staging.close()
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A batch that is in the GPU's memory, the side stream's until it is taken."""
+
+    rung: GatherRung
+    memory: Tensor
+    parts: Parts
+    form: Form
+
+    def take(self) -> TorchBatch:
+        """See `Delivery`."""
+        return self.rung.deliver(self)
+
+
+class RowLists:
+    """Which rows of the segment the outputs of some views show: as a batch has them, outputs of the same rows together.
+
+    Attributes:
+        numbers: int64, of each list; -1 where there is no row.
+        of: by output, which of the lists is its.
+        masks: by output, bool; None: all rows are real.
+        lengths: by output, int32 `[B]`.
+        are_too_many: whether an item has more rows than the outputs are to be padded to.
+    """
+
+    def __init__(self, views: Sequence[View], outputs: Sequence[ShownOutput], time_major: bool) -> None:
+        self.numbers: list[NDArray[np.int64]] = []
+        self.of: list[int] = []
+        self.masks: list[NDArray[np.bool_] | None] = []
+        self.lengths: list[NDArray[np.int32]] = []
+        self.are_too_many = False
+        for output in outputs:
+            numbers, is_real = _joined([view._row_numbers(output.number) for view in views], output.rows)
+            self.are_too_many |= output.rows is not None and numbers.shape[1] > output.rows
+            self.lengths.append(_lengths(is_real))
+            if time_major and not output.is_squeezed:
+                numbers, is_real = np.ascontiguousarray(numbers.T), np.ascontiguousarray(is_real.T)
+            self.of.append(self._place(numbers))
+            self.masks.append(None if is_real.all() else is_real)
+
+    def _place(self, numbers: NDArray[np.int64]) -> int:
+        for i, known in enumerate(self.numbers):
+            if np.array_equal(known, numbers):
+                return i
+        self.numbers.append(numbers)
+        return len(self.numbers) - 1
+
+    def on_device(self, numbers: Sequence[Tensor], chunk_steps: int) -> list[RowNumbers]:
+        """The lists, from their copies in the device's memory."""
+        missing = [bool((own < 0).any()) for own in self.numbers]
+        return [RowNumbers.of(own, chunk_steps, lacks) for own, lacks in zip(numbers, missing, strict=True)]
+
+
+def _joined(
+    parts: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]], rows: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Row numbers of several views, and where they are real, one behind the other; padded to so many rows, or the
+    most."""
+    numbers, is_real = [pair[0] for pair in parts], [pair[1] for pair in parts]
+    if numbers[0].ndim == 2:
+        most = max(rows or 0, *(own.shape[1] for own in numbers))
+        numbers = [_padded(own, most, -1) for own in numbers]
+        is_real = [_padded(own, most, False) for own in is_real]
+    return np.concatenate(numbers), np.concatenate(is_real)
+
+
+def _padded(array: NDArray[Any], rows: int, value: int) -> NDArray[Any]:
+    return np.pad(array, ((0, 0), (0, rows - array.shape[1])), constant_values=value)
+
+
+def _lengths(is_real: NDArray[np.bool_]) -> NDArray[np.int32]:
+    return np.ones(len(is_real), np.int32) if is_real.ndim == 1 else is_real.sum(1, dtype=np.int32)

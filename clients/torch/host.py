@@ -1,0 +1,75 @@
+"""HostRung: batches as `table.sampler` makes them, as tensors over their arrays, copied by torch where that is
+asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shmreplay.clients.batch import Batch
+from shmreplay.clients.sampler import Draw, Source
+from shmreplay.clients.torch.batch import TorchBatch
+from shmreplay.clients.torch.parts import BatchParts, Form
+from shmreplay.clients.torch.rung import NOT_PINNED, Pin, Tally
+from shmreplay.clients.torch.tensors import as_tensor
+
+
+def num_bytes(batch: Batch) -> int:
+    """Of the rows that a batch shows."""
+    return sum(array.nbytes for array in batch._native.data if isinstance(array, np.ndarray))
+
+
+class HostRung:
+    """On the CPU a batch's tensors share the memory of arrays that are used again when nobody holds them.
+
+    To another device they are copied from there as any tensor is, by the thread that takes the batch, on its current
+    stream, and it waits for that: `data` at once, all else when it is read.
+    """
+
+    pin: Pin = NOT_PINNED
+
+    def __init__(self, source: Source, options: dict[str, Any], prefetch: int, device: torch.device, why: str) -> None:
+        self._device = device
+        self._draw = Draw(source, options, prefetch)
+        self.why = why
+        self.name = "none" if device.type == "cpu" else "pageable"
+        self.tally = Tally()
+
+    def __call__(self, timeout_s: float | None) -> HostDelivery:
+        return HostDelivery(self._draw(timeout_s), self._device, self.tally)
+
+    def anew(self) -> HostRung:
+        """The same, with arrays and counts of its own."""
+        self._draw, self.tally = self._draw.anew(), Tally()
+        return self
+
+    def close(self) -> None:
+        """Lets go of the arrays that nobody else has."""
+        self._draw.close()
+
+
+@dataclass(frozen=True)
+class HostDelivery:
+    """A batch in host memory."""
+
+    batch: Batch
+    device: torch.device
+    tally: Tally
+
+    def take(self) -> TorchBatch:
+        """See `Delivery`."""
+        copied = num_bytes(self.batch)
+        if self.device.type == "cpu":
+            self.tally.add(batches=1, gathered_bytes=copied)
+            return TorchBatch.of(self.batch)
+        self.tally.add(batches=1, gathered_bytes=copied, sent_bytes=copied)
+        return TorchBatch(BatchParts(self.batch), Form.of(self.batch), partial(_copied, self.device))
+
+
+def _copied(device: torch.device, part: Any) -> Tensor:
+    return as_tensor(part).to(device)

@@ -1,0 +1,124 @@
+"""Parts: all that a batch consists of, whatever it is at the time: arrays, places in pinned memory, tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay import structure
+from shmreplay.clients.batch import Batch
+from shmreplay.clients.decoding import mask_of
+from shmreplay.item_structure import node_of, pack_node
+
+NUMBERS = ("keys", "priorities", "probabilities", "times_sampled", "table_size", "episodes", "steps", "ages")
+
+
+@dataclass(frozen=True)
+class Form:
+    """What of a batch is the same wherever its data lies.
+
+    Attributes:
+        table_name: for a reader.
+        root: how its outputs nest.
+        squeezed: by output, whether it has no step axis.
+        time_major: as of `Batch`.
+        keys: int64 `[B]`, in host memory.
+        smallest_probability: that an item of the table could have had; 0: unknown, or all are drawn alike.
+    """
+
+    table_name: str
+    root: structure.Node
+    squeezed: tuple[bool, ...]
+    time_major: bool
+    keys: NDArray[np.int64]
+    smallest_probability: float
+
+    def __reduce__(self) -> tuple[Callable[..., Form], tuple[Any, ...]]:
+        """Pickled with the names of named tuples, whose classes another process may have made from a segment's."""
+        rest = (self.squeezed, self.time_major, self.keys, self.smallest_probability)
+        return _unpickled, (self.table_name, pack_node(self.root), *rest)
+
+    @classmethod
+    def of(cls, batch: Batch) -> Form:
+        """That of a batch in host memory."""
+        native, signature = batch._native, batch._signature
+        root = node_of(native.names) if native.names else signature.root
+        return cls(
+            signature.table_name,
+            root,
+            tuple(native.squeezed),
+            batch.time_major,
+            batch.keys,
+            batch._smallest_probability,
+        )
+
+
+def _unpickled(table_name: str, names: bytes, *rest: Any) -> Form:
+    return Form(table_name, node_of(names), *rest)
+
+
+@dataclass
+class Parts:
+    """Of one batch, each an entry an output.
+
+    Attributes:
+        data: of a table without a signature they are lists, which stay what they are.
+        lengths: int32 `[B]`.
+        masks: bool; None: every row is real and has a value.
+        sizes: int32; None: the column is of one shape.
+        numbers: what there is one an item of, by its name in NUMBERS.
+    """
+
+    data: list[Any]
+    lengths: list[Any]
+    masks: list[Any]
+    sizes: list[Any]
+    numbers: dict[str, Any]
+
+    def map(self, convert: Callable[[Any], Any]) -> Parts:
+        """The same with each array, place or tensor converted."""
+
+        def convert_all(values: list[Any]) -> list[Any]:
+            return [value if value is None or isinstance(value, list) else convert(value) for value in values]
+
+        return Parts(
+            convert_all(self.data),
+            convert_all(self.lengths),
+            convert_all(self.masks),
+            convert_all(self.sizes),
+            {name: convert(value) for name, value in self.numbers.items()},
+        )
+
+
+class BatchParts(Parts):
+    """The arrays of a batch in host memory. What few look at is made when somebody does."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.data = [output.data for output in batch._shown]
+
+    @cached_property
+    def lengths(self) -> list[Any]:  # type: ignore[override]
+        """As of Parts, and so are the others."""
+        return [lengths[: len(self._batch)] for lengths in self._batch._native.lengths]
+
+    @cached_property
+    def masks(self) -> list[Any]:  # type: ignore[override]
+        batch, native = self._batch, self._batch._native
+        return [
+            None if mask is None and output.has is None else mask_of(batch._counted(mask, squeezed), output, 0)
+            for mask, output, squeezed in zip(native.masks, batch._shown, native.squeezed, strict=True)
+        ]
+
+    @cached_property
+    def sizes(self) -> list[Any]:  # type: ignore[override]
+        return [output.sizes for output in self._batch._shown]
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:  # type: ignore[override]
+        return {name: getattr(self._batch, name) for name in NUMBERS}

@@ -1,0 +1,135 @@
+"""TorchReplayBuffer: a table with the calls of TorchRL's replay buffers."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shmreplay.checks import check_float
+from shmreplay.clients.sharded_table import ShardedTable
+from shmreplay.clients.table import TableHandle
+from shmreplay.clients.torch.batch import TorchBatch
+from shmreplay.clients.torch.sampler import TorchSampler
+from shmreplay.clients.torch.tensors import on_host, to_host
+from shmreplay.errors import SignatureMismatch
+
+INDEX, WEIGHT = "index", "priority_weight"
+MAX_SAMPLERS = 8  # of batch sizes that a learner goes on asking for; it has one or two
+
+
+class TorchReplayBuffer:
+    """`sample`, `update_priority`, `add`, `extend` and `len`, for a learner that was written for such a buffer.
+
+    A batch is a dict of tensors, as a table of a dict's structure has them, with two entries more: "index", the keys of
+    the items, and "priority_weight", their importance weights. The table stays what it is: other processes write to it
+    and sample from it meanwhile, and its rate limiter lets `sample` and `extend` wait. Safe to use from threads. A
+    context manager; `close` ends what it has, not the table.
+    """
+
+    def __init__(
+        self,
+        table: TableHandle | ShardedTable,
+        batch_size: int | None = None,
+        beta: float = 0.4,
+        device: torch.device | str = "cpu",
+        prefetch: int = 0,
+        **options: Any,
+    ) -> None:
+        """Draws nothing yet.
+
+        Args:
+            table: of items that are dicts.
+            batch_size: items of a batch, unless `sample` says another number.
+            beta: of the importance weights: 0 gives ones, 1 corrects fully.
+            device, prefetch, options: as of `TorchSampler`. With `prefetch=0` a batch is drawn when it is asked for,
+                and so by the priorities of that time, as such buffers do.
+
+        Raises:
+            ValueError, TypeError: beta is no number >= 0. All else is looked at by the first `sample`.
+        """
+        self._table = table
+        self.batch_size = batch_size
+        self.beta = check_float(f"table {table.name!r}", "beta", beta)
+        self._options = {"device": device, "prefetch": prefetch, **options}
+        self._samplers: dict[int, TorchSampler] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def sample(self, batch_size: int | None = None) -> dict[str, Any]:
+        """The next batch: see the class.
+
+        Raises:
+            ValueError: neither the call nor the buffer says how many items.
+            SignatureMismatch: the table's items are no dicts, or have an entry of such a name.
+            RateLimitTimeout, and others: as by `TorchSampler`.
+        """
+        n = self.batch_size if batch_size is None else batch_size
+        if n is None:
+            raise ValueError(f"table {self._table.name!r}: sample() needs a batch_size, here or of the buffer")
+        return self._as_dict(next(self._sampler(n)))
+
+    def _sampler(self, n: int) -> TorchSampler:
+        with self._lock:
+            if (sampler := self._samplers.get(n)) is None:
+                if len(self._samplers) >= MAX_SAMPLERS:
+                    self._samplers.pop(next(iter(self._samplers))).close()
+                sampler = self._samplers[n] = TorchSampler(self._table, n, **self._options)
+            return sampler
+
+    def _as_dict(self, batch: TorchBatch) -> dict[str, Any]:
+        data = batch.data
+        if not isinstance(data, dict) or not data.keys().isdisjoint((INDEX, WEIGHT)):
+            raise SignatureMismatch(
+                f"table {self._table.name!r}: a batch with TorchRL's entries is a dict without {INDEX!r} and "
+                f"{WEIGHT!r} of its own, and the items are {_described(data)}; use TorchSampler, whose batches have "
+                ".keys and .weights()"
+            )
+        return {**data, INDEX: batch.keys, WEIGHT: batch.weights(self.beta)}
+
+    def update_priority(self, index: Any, priority: Any) -> int:
+        """Gives items new priorities: see `TorchSampler.update_priorities`. Returns how many were still there.
+
+        Args:
+            index: int64 `[B]`, a batch's "index", or some of it.
+            priority: `[B]` or `[B, 1]`, finite, >= 0.
+        """
+        return self._table.update_priorities(*to_host(index, priority))
+
+    def add(self, data: Any, priority: float | None = None) -> int:
+        """Inserts one step, an item of its own, and returns its key. Tensors are copied, from whatever device."""
+        return self._table.insert(on_host(data), priority)
+
+    def extend(self, data: Any, priorities: Any = None) -> Tensor:
+        """Inserts N steps, each an item of its own, and returns their keys, int64 `[N]`.
+
+        Args:
+            data: the table's structure with tensors or arrays `[N, *shape]`, copied from whatever device.
+            priorities: `[N]`, or None as in `table.insert_batch`.
+        """
+        return torch.from_numpy(self._table.insert_batch(on_host(data), on_host(priorities)))
+
+    def close(self) -> None:
+        """Ends its samplers. Idempotent; the table stays open."""
+        while self._samplers:
+            self._samplers.popitem()[1].close()
+
+    def __enter__(self) -> TorchReplayBuffer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<shmreplay replay buffer over table {self._table.name!r}>"
+
+
+def _described(data: Any) -> str:
+    return f"a dict of {', '.join(map(repr, data))}" if isinstance(data, dict) else f"a {type(data).__name__}"

@@ -1,0 +1,118 @@
+"""Room: page-locked memory for one batch at a time, which goes to the device from there with one copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shmreplay.clients.cuda.device import Device
+from shmreplay.clients.cuda.pinned import PinnedRing
+from shmreplay.clients.torch.parts import Parts
+from shmreplay.clients.torch.tensors import dtype_of
+
+ALIGNMENT = 256  # of CUDA's own allocations
+
+
+class Place(NamedTuple):
+    """Where an array lies in a room, and its copy in the device's memory: so many bytes behind the beginning."""
+
+    offset: int
+    num_bytes: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def tensor(self, memory: Tensor) -> Tensor:
+        """The tensor there, in uint8 memory. Raises TypeError as `dtype_of`."""
+        piece = memory[self.offset : self.offset + self.num_bytes]
+        return piece.view(dtype_of(self.dtype)).view(self.shape)
+
+
+class Room:
+    """Has places for arrays like some that were there, so that the core writes batches here, and space behind them for
+    all else. For one thread at a time.
+
+    Attributes:
+        arrays: those places; None where there was no array.
+    """
+
+    def __init__(self, device: Device, like: Sequence[NDArray[Any] | None], spare_bytes: int) -> None:
+        """`spare_bytes` is the space for what has no place. Raises CudaError if the driver has no such memory to
+        give."""
+        self._end = sum(_aligned(array.nbytes) for array in like if array is not None)
+        self._ring = PinnedRing(device, 1, self._end + spare_bytes)
+        slot = self._ring.take()
+        assert slot is not None  # it has never been used
+        self._slot = slot
+        self.arrays: list[NDArray[Any] | None] = []
+        offset = 0
+        for array in like:
+            self.arrays.append(None if array is None else self._array(offset, array))
+            offset += 0 if array is None else _aligned(array.nbytes)
+
+    def _array(self, offset: int, like: NDArray[Any]) -> NDArray[Any]:
+        return self._slot.array[offset : offset + like.nbytes].view(like.dtype).reshape(like.shape)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until the GPU has come by the last `send` or `mark`, and says whether it has: False after `timeout_s`
+        seconds. Ctrl-C ends the wait. Raises CudaError if the GPU failed since."""
+        return self._slot.event.wait(timeout_s)
+
+    def has_space_for(self, parts: Parts) -> bool:
+        """Whether all arrays that do not lie here already go behind those that do."""
+        return self._end + space_for(parts, self) <= len(self._slot.array)
+
+    def holds(self, array: NDArray[Any]) -> bool:
+        """Whether it lies here in one piece."""
+        return array.flags.c_contiguous and 0 <= self._offset_of(array) <= len(self._slot.array) - array.nbytes
+
+    def _offset_of(self, array: NDArray[Any]) -> int:
+        return int(array.__array_interface__["data"][0]) - self._slot.address
+
+    def take_in(self, parts: Parts) -> tuple[Parts, int]:
+        """The places of a batch's arrays, those that lie elsewhere copied here; and how many bytes have to be sent."""
+        end = self._end
+
+        def place(array: NDArray[Any]) -> Place:
+            nonlocal end
+            if self.holds(array) and array.nbytes > 0:
+                return Place(self._offset_of(array), array.nbytes, array.shape, array.dtype)
+            offset, end = end, end + _aligned(array.nbytes)
+            self._array(offset, array)[...] = array
+            return Place(offset, array.nbytes, array.shape, array.dtype)
+
+        return parts.map(place), end
+
+    def send(self, device: Device, memory: Tensor, num_bytes: int, stream: int) -> None:
+        """Has the stream copy the first so many bytes to the device's memory. Raises CudaError."""
+        device.copy_to_device_async(memory.data_ptr(), self._slot.address, num_bytes, stream)
+        self.mark(stream)
+
+    def mark(self, stream: int) -> None:
+        """What `wait` waits for is now what the stream has been given so far. Raises CudaError."""
+        self._slot.sent(stream)
+
+    def make_wait(self, device: Device, stream: int) -> None:
+        """Has what the stream is given from now on wait for the last copy out of it."""
+        device.stream_wait(stream, self._slot.event)
+
+    def close(self) -> None:
+        """Gives the memory back, once copies under way are done and nobody holds an array of it."""
+        self._ring.close()
+
+
+def space_for(parts: Parts, room: Room | None) -> int:
+    """Bytes that arrays of a batch take which do not lie in the room."""
+    return sum(_aligned(array.nbytes) for array in _arrays(parts) if room is None or not room.holds(array))
+
+
+def _arrays(parts: Parts) -> Iterator[NDArray[Any]]:
+    for values in (parts.data, parts.lengths, parts.masks, parts.sizes, parts.numbers.values()):
+        yield from (value for value in values if isinstance(value, np.ndarray))
+
+
+def _aligned(num_bytes: int) -> int:
+    return -(-num_bytes // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,168 @@
+"""TorchSampler: batches of tensors on the learner's device, one after the other, made ahead of time."""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from shmreplay.clients.batch import Batch
+from shmreplay.clients.sampler import BatchStream, check_options, check_prefetch
+from shmreplay.clients.sharded_table import ShardedTable
+from shmreplay.clients.table import TableHandle
+from shmreplay.clients.torch.batch import TorchBatch
+from shmreplay.clients.torch.choice import Transfer, open_rung
+from shmreplay.clients.torch.info import TransferInfo
+from shmreplay.clients.torch.ranks import rank_options, rank_seed
+from shmreplay.clients.torch.rung import Delivery, Rung
+from shmreplay.clients.torch.tensors import to_host
+
+logger = logging.getLogger("shmreplay")
+
+
+class TorchSampler:
+    """An endless iterator of `TorchBatch`es, and a context manager.
+
+    On the CPU the tensors share the memory of arrays that are used again, but never while anybody refers to the batch,
+    to one of its tensors, or to a view of one. On a GPU they are the learner's own.
+
+    It ends as a `shmreplay.Sampler` does: with `close`, at the end of a `with`, when it is garbage, with its client,
+    and with Python. Safe to use from threads, each of which gets other batches. In a forked child one on the CPU goes
+    on with arrays and random numbers of its own; one on a GPU raises CudaUnavailable there.
+    """
+
+    def __init__(
+        self,
+        table: TableHandle | ShardedTable,
+        batch_size: int,
+        device: torch.device | str = "cpu",
+        prefetch: int | None = None,
+        transfer: Transfer = "auto",
+        rank: int = 0,
+        world_size: int = 1,
+        disjoint: bool = False,
+        seed: Any = None,
+        timeout_s: float | None = None,
+        **sample_options: Any,
+    ) -> None:
+        """Begins to use CUDA if the device is a GPU, and draws nothing yet.
+
+        Args:
+            table: what to sample from.
+            batch_size: items a batch, >= 1.
+            device: where the tensors are to be, such as "cuda:0".
+            prefetch: how many batches a thread makes ahead, and sends off: their priorities and `ages` are as old. 0:
+                none, and no thread. None: 2, or 0 where items are consumed, since what was drawn ahead would be lost.
+            transfer: the way to a GPU. "gather": the GPU reads rows where they lie in shared memory, page-locked for
+                it; "staging": the processor copies them into page-locked memory, and the GPU fetches them from there;
+                "pageable": copied by torch as any tensor. "auto": the first of these that can be had and pays, see
+                `info().why` and docs/gpu.md.
+            rank, world_size: which of how many learners this is: equal seeds then give each random numbers of its own.
+            disjoint: draws without replacement, and no item that another rank could draw: see docs/sampling.md.
+            seed: of the sampler's own random numbers, as in `table.sampler`.
+            timeout_s: seconds that `next()` waits for the rate limiter.
+            sample_options: of `table.sample`, other than `out`.
+
+        Raises:
+            ValueError, TypeError: an option is out of range or unknown, or contradicts another one.
+            CudaUnavailable: the device is a GPU that torch does not see, or the transfer asked for can not be had
+                there.
+            TableClosed: the table was dropped.
+        """
+        where = f"table {table.name!r}"
+        options = rank_options(where, rank, world_size, disjoint, sample_options)
+        source = table._sampler_source(batch_size, rank_seed(seed, rank) if world_size > 1 else seed, options)
+        prefetch = check_prefetch(source, prefetch)
+        check_options(source, options)
+        self._table = table
+        self._rung: Rung = open_rung(source, options, batch_size, prefetch, torch.device(device), transfer)
+        self._device = torch.device(device)
+        self._stream = BatchStream[Delivery](source, prefetch, timeout_s, self._rung)
+        self._logged = ""  # by which way, when that was logged last
+
+    @property
+    def prefetch(self) -> int:
+        """How many batches are made ahead."""
+        return self._stream.prefetch
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, or the client closed."""
+        return self._stream.is_closed
+
+    def __iter__(self) -> TorchSampler:
+        return self
+
+    def __next__(self) -> TorchBatch:
+        """The next batch.
+
+        Raises what `table.sample` raises, after the batches made before; the next call goes on. A batch that the error
+        carries is in host memory. Raises CudaError if the GPU fails.
+        """
+        try:
+            batch = next(self._stream).take()
+        except BaseException as error:
+            if isinstance(carried := getattr(error, "batch", None), Batch):
+                error.batch = TorchBatch.of(carried)  # type: ignore[attr-defined]  # as raise_with()
+            raise
+        self._log()
+        return batch
+
+    def _log(self) -> None:
+        if self._logged != (way := self._rung.name):
+            self._logged = way
+            how = "stay on the CPU" if way == "none" else f"go to {self._device} by {way!r}"
+            logger.info("table %r: batches %s: %s", self._table.name, how, self._rung.why)
+
+    def update_priorities(self, keys: Any, priorities: Any, timeout_s: float | None = None) -> int:
+        """Gives items new priorities, as `table.update_priorities` does.
+
+        Args:
+            keys: int64 `[B]`: `batch.keys_host`, or `batch.keys`, or some of them.
+            priorities: `[B]` or `[B, 1]`, a tensor on any device, or whatever the table takes. Of a GPU's tensors the
+                caller waits once for its stream, whether one of the two is there or both.
+            timeout_s: seconds to wait for the arena's lock.
+
+        Returns:
+            How many were still there.
+
+        Raises:
+            ValueError, TypeError: as by `table.update_priorities`; nothing was changed.
+        """
+        keys, priorities = to_host(keys, priorities)
+        return self._table.update_priorities(keys, priorities, timeout_s)
+
+    def info(self) -> TransferInfo:
+        """Which way batches take to the device, why, and how much was moved so far."""
+        rung, tally, pin = self._rung, self._rung.tally, self._rung.pin
+        return TransferInfo(
+            str(self._device),
+            rung.name,
+            rung.why,
+            tally.batches,
+            tally.gathered_bytes,
+            tally.sent_bytes,
+            tally.read_bytes,
+            pin.state,
+            pin.reason,
+        )
+
+    def close(self) -> None:
+        """Ends the thread and blocked calls of `next`, at once, and gives page-locked memory back. Idempotent.
+
+        Batches given out stay as they are.
+        """
+        self._stream.close()
+
+    def __enter__(self) -> TorchSampler:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<shmreplay torch sampler of table {self._table.name!r}{' closed' if self.is_closed else ''}>"

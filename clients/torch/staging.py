@@ -1,0 +1,196 @@
+"""StagingRung: the core writes batches into page-locked memory, and the GPU fetches them from there by itself."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+from torch import Tensor
+
+from shmreplay.clients.batch import Batch
+from shmreplay.clients.cuda.device import Device
+from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable
+from shmreplay.clients.handle import raise_with
+from shmreplay.clients.sampler import Source
+from shmreplay.clients.torch.batch import TorchBatch
+from shmreplay.clients.torch.device_tensors import DeviceTensors
+from shmreplay.clients.torch.host import HostDelivery, num_bytes
+from shmreplay.clients.torch.parts import BatchParts, Form, Parts
+from shmreplay.clients.torch.room import Place, Room, space_for
+from shmreplay.clients.torch.rung import NOT_PINNED, Delivery, Pin, Tally
+from shmreplay.item_structure import unflatten_outputs
+
+logger = logging.getLogger("shmreplay")
+
+
+class StagingRung:
+    """One copy a batch, on a side stream. Rows are leased while the core copies them, and no longer.
+
+    The learner's stream waits for the copy, and the learner for nothing. Columns that come in new arrays (those in the
+    heap), masks and numbers are copied behind the others and go with them.
+    """
+
+    pin: Pin = NOT_PINNED
+
+    def __init__(
+        self,
+        source: Source,
+        options: dict[str, Any],
+        prefetch: int,
+        gpu: tuple[Device, DeviceTensors],
+        why: str,
+        is_asked_for: bool,
+    ) -> None:
+        """`is_asked_for`: where no page-locked memory can be had, batches are not to go without."""
+        self._source = source
+        self._options = options
+        self._device, self._tensors = gpu
+        weakref.finalize(self, self._device.close).atexit = False  # of a sampler that is garbage
+        self._rooms = Rooms(prefetch + 1)
+        self._build: Callable[[Sequence[Any]], Any] = tuple  # the structure of `out`
+        self._why = why
+        self._is_asked_for = is_asked_for
+        self._refusal: str | None = None  # of page-locked memory
+        self.tally = Tally()
+
+    @property
+    def name(self) -> str:
+        """See `Rung`."""
+        return "staging" if self._refusal is None else "pageable"
+
+    @property
+    def why(self) -> str:
+        """See `Rung`."""
+        return self._refusal or self._why
+
+    def __call__(self, timeout_s: float | None) -> Delivery:
+        room = self._rooms.take()
+        try:
+            batch, room = self._sample(timeout_s, room)
+        except BaseException as error:
+            # What it carries may lie in the room, which then ends with it.
+            if room is not None and getattr(error, "batch", None) is None:
+                self._rooms.put(room)
+            raise
+        try:
+            return self._send(batch, room)
+        except BaseException as error:  # noqa: BLE001  # raised again, with what may be nowhere else
+            raise_with(error, batch=batch)
+
+    def _sample(self, timeout_s: float | None, room: Room | None) -> tuple[Batch, Room | None]:
+        """A batch, and the room it lies in; None: arrays of its own."""
+        sample = partial(self._source.sample, timeout_s=timeout_s, **self._options)
+        if room is None or not self._source.takes_out:
+            return sample(out=None), room
+        room.wait()
+        try:
+            return sample(out=self._build(room.arrays)), room
+        except ValueError as error:
+            if getattr(error, "batch", None) is not None:
+                raise
+            # The table's longest item has grown out of it.
+            self._rooms.forget()
+            return sample(out=None), None
+
+    def _send(self, batch: Batch, room: Room | None) -> Delivery:
+        parts = BatchParts(batch)
+        if room is None or not room.has_space_for(parts):
+            room = self._room_like(batch, parts)
+        if room is None:
+            return HostDelivery(batch, self._tensors.device, self.tally)
+        places, sent = room.take_in(parts)
+        memory = self._tensors.empty(sent)
+        room.send(self._device, memory, sent, self._tensors.side_stream)
+        self.tally.add(gathered_bytes=num_bytes(batch), sent_bytes=sent)
+        delivery = StagedDelivery(self, room, memory, places, Form.of(batch))
+        self._rooms.put(room)
+        return delivery
+
+    def _room_like(self, batch: Batch, parts: Parts) -> Room | None:
+        """A room for batches like this one; None where there is to be none."""
+        if self._refusal is not None:
+            return None
+        names, data = batch._native.names, batch._native.data
+        self._build = partial(unflatten_outputs, names) if names else batch._signature.unflatten
+        places = [array if isinstance(array, np.ndarray) else None for array in data]
+        try:
+            # Space for as much again: of columns of variable shape the next batch may have more.
+            return Room(self._device, places, 2 * space_for(parts, None))
+        except CudaError as error:
+            if self._is_asked_for:
+                raise
+            self._refusal = f"the driver has no page-locked memory to give: {error}"
+            logger.warning("%s: batches go to the GPU by plain copies: %s", self._source.where, self._refusal)
+            return None
+
+    def deliver(self, delivery: StagedDelivery) -> TorchBatch:
+        """See `Delivery.take`."""
+        delivery.room.make_wait(self._device, self._tensors.current_stream)
+        self._tensors.hand_over(delivery.memory)
+        self.tally.add(batches=1)
+        return TorchBatch(delivery.places, delivery.form, partial(unpack, delivery.memory))
+
+    def anew(self) -> NoReturn:
+        """Raises CudaUnavailable."""
+        raise CudaUnavailable(
+            "this process was forked from one that uses CUDA, which does not outlive a fork; make the sampler in a "
+            "process started by 'spawn'"
+        )
+
+    def close(self) -> None:
+        """Gives the page-locked memory back."""
+        self._rooms.forget()
+        self._device.close()
+
+
+@dataclass(frozen=True)
+class StagedDelivery:
+    """A batch of which the GPU has been told. Its memory is the side stream's until it is taken."""
+
+    rung: StagingRung
+    room: Room
+    memory: Tensor
+    places: Parts
+    form: Form
+
+    def take(self) -> TorchBatch:
+        """See `Delivery`."""
+        return self.rung.deliver(self)
+
+
+def unpack(memory: Tensor, place: Place | Tensor) -> Tensor:
+    """The tensor of a place in the device's memory; a tensor is one already."""
+    return place if isinstance(place, Tensor) else place.tensor(memory)
+
+
+class Rooms:
+    """Those rooms of one rung that nobody uses, the longest unused first. Safe to use from threads."""
+
+    def __init__(self, num_kept: int) -> None:
+        """`num_kept`: so many take turns, so that one is not written to before the batch before it was taken."""
+        self._num_kept = num_kept
+        self._free = deque[Room]()
+        self._lock = threading.Lock()
+
+    def take(self) -> Room | None:
+        """One that is free; None as long as there are to be more of them."""
+        with self._lock:
+            return self._free.popleft() if len(self._free) >= self._num_kept else None
+
+    def put(self, room: Room) -> None:
+        """It is free again, whether or not copies out of it are done."""
+        with self._lock:
+            self._free.append(room)
+
+    def forget(self) -> None:
+        """Lets go of all that are free: others are to be made."""
+        with self._lock:
+            while self._free:
+                self._free.pop().close()

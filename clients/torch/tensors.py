@@ -1,0 +1,81 @@
+"""Tensors over numpy's memory, and numpy's arrays out of tensors on any device."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_FIRST_ADDED = 256  # numbers of dtypes that a package added, such as ml_dtypes' bfloat16
+
+
+@functools.lru_cache(maxsize=256)
+def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
+    """Torch's dtype of the same name and bytes.
+
+    Raises:
+        TypeError: it has none; the text says what to do.
+    """
+    found = getattr(torch, dtype.name, None)
+    if not isinstance(found, torch.dtype) or not dtype.isnative:
+        raise TypeError(
+            f"torch has no tensors of dtype {dtype.name if dtype.isnative else dtype.str}; leave such a column out: "
+            "columns=[...]"
+        )
+    return found
+
+
+def as_tensor(value: NDArray[Any] | Tensor) -> Tensor:
+    """The value, as a tensor over the same memory. Raises TypeError as `dtype_of`."""
+    if isinstance(value, Tensor):
+        return value
+    wanted = dtype_of(value.dtype)
+    if not value.flags.writeable:
+        value = value.copy()  # torch has no read-only tensors
+    if value.dtype.num >= _FIRST_ADDED:
+        return torch.from_numpy(value.view(f"u{value.dtype.itemsize}")).view(wanted)
+    return torch.from_numpy(value)
+
+
+def to_host(keys: Any, priorities: Any) -> tuple[Any, Any]:
+    """Keys and priorities as the table takes them: tensors become arrays in host memory.
+
+    Those of a GPU come over with one copy, for both if both are there, and the caller waits once for its stream.
+    """
+    if isinstance(priorities, Tensor):
+        priorities = priorities.detach().reshape(-1)
+        if priorities.is_floating_point() and priorities.dtype not in (torch.float32, torch.float64):
+            priorities = priorities.float()
+    if not isinstance(keys, Tensor):
+        return keys, _array(priorities)
+    if not isinstance(priorities, Tensor) or keys.device.type == "cpu" or not _can_go_together(keys, priorities):
+        return _array(keys), _array(priorities)
+    both = torch.stack((keys.reshape(-1), priorities.double().view(torch.int64))).cpu().numpy()
+    return both[0], both[1].view(np.float64)
+
+
+def _can_go_together(keys: Tensor, priorities: Tensor) -> bool:
+    is_real = not priorities.is_complex()
+    return (
+        keys.device == priorities.device and keys.dtype == torch.int64 and keys.numel() == len(priorities) and is_real
+    )
+
+
+def _array(value: Any) -> Any:
+    return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+
+
+def on_host(tree: Any) -> Any:
+    """A nested structure with arrays in host memory for its tensors; all else as it is."""
+    if isinstance(tree, Tensor):
+        return _array(tree)
+    if isinstance(tree, Mapping):
+        return {key: on_host(value) for key, value in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*map(on_host, tree))
+    return type(tree)(map(on_host, tree)) if type(tree) in (list, tuple) else tree

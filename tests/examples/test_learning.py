@@ -1,0 +1,68 @@
+"""The examples that learn: each, run in small, ends with returns that nobody has by chance."""
+
+import importlib
+import pathlib
+import re
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+
+Run = Callable[..., dict[str, float]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs an example's `main`; returns the numbers of its lines "what: number".
+
+    In this process, since PyTorch takes seconds to load; its actors find the example by the path.
+    """
+
+    def run(name: str, *options: str) -> dict[str, float]:
+        monkeypatch.syspath_prepend(EXAMPLES)
+        monkeypatch.setattr(sys, "argv", [name, "--seed", "1", *options])
+        importlib.import_module(name).main()
+        said = re.findall(r"^(.*): (-?[\d.]+)$", capsys.readouterr().out, re.MULTILINE)
+        return {what: float(number) for what, number in said}
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["apex_dqn", "impala_queue", "r2d2", "sac_vector"])
+def test_returns_are_saved_as_an_image(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    file = tmp_path / "returns.png"
+    importlib.import_module(name).save_plot(str(file), np.arange(300.0))
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_ape_x_keeps_the_pole_up_longer_than_chance(run: Run) -> None:
+    """Random actions make 22 on average, a network of random weights 10."""
+    found = run("apex_dqn", "--actors", "2", "--updates", "1200")
+    assert found["mean return without exploration"] > 50
+
+
+def test_sac_swings_pendulums_up(run: Run) -> None:
+    """Random actions make about -1200."""
+    found = run("sac_vector", "--steps", "2412")
+    assert found["mean return of the first 4 episodes"] < -900
+    assert found["mean return of the last 4 episodes"] > -700
+
+
+def test_impala_catches_what_falls(run: Run) -> None:
+    found = run("impala_queue", "--actors", "1", "--updates", "250")
+    assert found["mean return in the first tenth"] < 0
+    assert found["mean return in the last tenth"] > 0.5
+
+
+def test_r2d2_remembers_what_it_saw(run: Run) -> None:
+    """Without memory nobody makes more than 0 on average."""
+    found = run("r2d2", "--updates", "700")
+    assert found["mean return in the first tenth"] < 0
+    assert found["mean return in the last tenth"] > 0.4

@@ -1,0 +1,32 @@
+"""What these tests have: tables on one embedded server a module, forked processes, and no thread left over."""
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.children import fork
+from tests.cuda.fake_cuda import FakeCuda, cuda
+from tests.tables import eventually, make_table, server
+
+__all__ = ["cuda", "fork", "make_table", "server"]
+
+
+@pytest.fixture
+def gpu(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Samplers for "cuda:0" go by the fake driver."""
+    from shmreplay.clients.torch import choice  # torch may be missing where these fixtures are read
+    from tests.torch.host_tensors import HostTensors
+
+    monkeypatch.setattr(choice, "DeviceTensors", HostTensors)
+    yield
+    gc.collect()  # an error that a test caught has the frames that it came through, with what is in them
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    gc.collect()
+    eventually(lambda: set(threading.enumerate()) <= before)
