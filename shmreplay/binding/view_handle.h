@@ -63,7 +63,7 @@ class ViewHandle : public ViewSink {
   // As SampleResult has it.
   double smallest_probability() const noexcept { return smallest_probability_; }
 
-  // (names, squeezed, columns, data, is_view, masks or None, values, damage, insert_no), the first ones with one entry an output. Where
+  // (names, squeezed, columns, data, is_view, masks or None, values, damage), the first ones with one entry an output. Where
   // is_view is true, the data is the arena's memory, named until release(); else a copy. Data of columns of Python's codec and
   // per-item ones, `values` and `damage`: as NumpyBatch has them, for one item.
   nb::tuple item(uint32_t i) {
