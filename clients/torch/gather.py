@@ -24,7 +24,7 @@ from shmreplay.clients.sampling import Arrangement, NativeOutput, ShownOutput
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.columns import RowNumbers, SegmentColumns
-from shmreplay.clients.torch.copies import copied_parts, form_of, numbers_of
+from shmreplay.clients.torch.copies import copied_parts, form_of, joined, num_real, numbers_of
 from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.parts import Form, Parts
 from shmreplay.clients.torch.room import Room, space_for
@@ -293,9 +293,14 @@ class RowLists:
         self.lengths: list[NDArray[np.int32]] = []
         self.are_too_many = False
         for output in outputs:
-            numbers, is_real = _joined([view._row_numbers(output.number) for view in views], output.rows)
+            found = [view._row_numbers(output.number) for view in views]
+            rows = 0 if output.is_squeezed else output.rows or 1
+            numbers, is_real = (
+                joined([pair[0] for pair in found], rows, -1),
+                joined([pair[1] for pair in found], rows, 0),
+            )
             self.are_too_many |= output.rows is not None and numbers.shape[1] > output.rows
-            self.lengths.append(_lengths(is_real))
+            self.lengths.append(num_real(is_real))
             if time_major and not output.is_squeezed:
                 numbers, is_real = np.ascontiguousarray(numbers.T), np.ascontiguousarray(is_real.T)
             self.of.append(self._place(numbers))
@@ -312,27 +317,6 @@ class RowLists:
         """The lists, from their copies in the device's memory."""
         missing = [bool((own < 0).any()) for own in self.numbers]
         return [RowNumbers.of(own, chunk_steps, lacks) for own, lacks in zip(numbers, missing, strict=True)]
-
-
-def _joined(
-    parts: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]], rows: int | None
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Row numbers of several views, and where they are real, one behind the other; padded to so many rows, or the
-    most."""
-    numbers, is_real = [pair[0] for pair in parts], [pair[1] for pair in parts]
-    if numbers[0].ndim == 2:
-        most = max(rows or 0, *(own.shape[1] for own in numbers))
-        numbers = [_padded(own, most, -1) for own in numbers]
-        is_real = [_padded(own, most, False) for own in is_real]
-    return np.concatenate(numbers), np.concatenate(is_real)
-
-
-def _padded(array: NDArray[Any], rows: int, value: int) -> NDArray[Any]:
-    return np.pad(array, ((0, 0), (0, rows - array.shape[1])), constant_values=value)
-
-
-def _lengths(is_real: NDArray[np.bool_]) -> NDArray[np.int32]:
-    return np.ones(len(is_real), np.int32) if is_real.ndim == 1 else is_real.sum(1, dtype=np.int32)
 
 
 def _lies_plain(spec: ArraySpec) -> bool:
