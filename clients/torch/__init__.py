@@ -18,5 +18,6 @@ from shmreplay.clients.torch.dataset import ReplayDataset
 from shmreplay.clients.torch.info import TransferInfo
 from shmreplay.clients.torch.replay_buffer import TorchReplayBuffer
 from shmreplay.clients.torch.sampler import TorchSampler
+from shmreplay.clients.torch.views import view_tensors
 
-__all__ = ["ReplayDataset", "TorchBatch", "TorchReplayBuffer", "TorchSampler", "TransferInfo"]
+__all__ = ["ReplayDataset", "TorchBatch", "TorchReplayBuffer", "TorchSampler", "TransferInfo", "view_tensors"]
