@@ -16,6 +16,7 @@ import multiprocessing
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.dlpack import from_dlpack
 
 import shmreplay as sr
 from shmreplay.clients import params
@@ -126,7 +127,7 @@ def learn(client: sr.Client, num_updates: int) -> np.ndarray:
 
 def update(network: nn.Sequential, optimiser: torch.optim.Optimizer, items: sr.View) -> float:
     """One step, on tensors over the shared memory itself, which nobody may keep: so none outlives this function."""
-    data = {name: torch.from_dlpack(column) for name, column in items.for_dlpack().items()}
+    data = {name: from_dlpack(column) for name, column in items.for_dlpack().items()}
     optimiser.zero_grad()
     loss_of(network, data).backward()
     optimiser.step()
