@@ -38,7 +38,7 @@ def checks(device: Device, part: str, options: argparse.Namespace) -> Iterator[F
     elif part == "copies":
         yield from copies.checks(device, options.copy_mib * MIB)
     elif part == "neighbours":
-        yield from neighbours.checks(device, options.copy_mib * MIB)
+        yield from neighbours.checks(device, options.copy_mib * MIB, options.mib * MIB)
     else:
         yield from batches.checks(device, options.items)
 

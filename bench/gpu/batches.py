@@ -1,6 +1,7 @@
 """Batches of a PyTorch learner by each way to the GPU, side by side: how fast, at what cost, whether any is torn."""
 
 import contextlib
+import ctypes
 import dataclasses
 import importlib.util
 import select
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 import shmreplay as sr
 from bench.gpu.finding import Finding, skipped
+from bench.gpu.shared import shared
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.table import TableHandle
 from shmreplay.errors import ShmReplayError
@@ -57,11 +59,32 @@ def checks(device: Device, items: int) -> Iterator[Finding]:
     if importlib.util.find_spec("torch") is None:
         yield skipped("batches of a PyTorch learner", "torch is not installed")
         return
+    yield torch_agrees(device)
     with filled(FRAMES, "uint8", items) as (server, table):
         yield side_by_side(device, table, BATCH, f"{BATCH} frames of 28,224 B a batch")
         yield torn(device, server, table)
     with filled(ROW, "float32", 50 * items) as (_, table):
         yield side_by_side(device, table, SMALL_BATCH, f"{SMALL_BATCH} rows of 64 B a batch")
+
+
+def torch_agrees(device: Device) -> Finding:
+    """Memory is pinned for torch too, where it lies; and what the driver refuses here does not come up there."""
+    import torch
+
+    check = "a tensor over registered memory, and torch after a refusal"
+    if not torch.cuda.is_available():
+        return skipped(check, f"torch {torch.__version__} sees no GPU")
+    with shared(2**20) as memory:
+        tensor = torch.frombuffer((ctypes.c_uint8 * memory.num_bytes).from_address(memory.address), dtype=torch.uint8)
+        before, address = tensor.is_pinned(), tensor.data_ptr()
+        device.register(memory.address, memory.num_bytes)
+        pinned = tensor.is_pinned()
+        refused = device.result("cuMemHostRegister_v2", memory.address, memory.num_bytes, 0)  # it is registered
+        zero = float(torch.zeros(1, device=f"cuda:{device.ordinal}").sum())
+        device.unregister(memory.address)
+    is_kept = (before, pinned, refused != 0, zero, tensor.data_ptr()) == (False, True, True, 0.0, address)
+    found = f"is_pinned() {before}, registered {pinned}; after a refusal ({refused}) torch goes on"
+    return Finding(check, found, "it is pinned, and torch goes on", is_kept)
 
 
 @contextlib.contextmanager

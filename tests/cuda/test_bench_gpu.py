@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -66,6 +67,8 @@ def test_with_a_driver_it_makes_its_table(tmp_path: pathlib.Path) -> None:
     both = ("the other one registered, this one registered", "kept")
     assert found["two processes page-lock the same 2.0 MiB"] == both
     assert found["kill -9 one that has it page-locked, and lock it here"][1] == "kept"
+    calls = found["calls of another process while this one page-locks 8.0 MiB"][0]
+    assert re.fullmatch(r"[1-9]\d* times an alloc and a free, \d+\.\d ms at most; this one registered", calls)
     # a fake has no times to be judged by
     assert {check for check, (_, verdict) in found.items() if verdict == "NOT KEPT"} <= {"copy 2.0 MiB to the GPU"}
 
@@ -86,6 +89,7 @@ def test_the_ways_of_a_pytorch_learner_are_side_by_side() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     found = table(done.stdout)
     assert list(found) == [
+        "a tensor over registered memory, and torch after a refusal",
         "64 frames of 28,224 B a batch",
         "gather while a writer overwrites at full speed",
         "64 rows of 64 B a batch",
