@@ -50,7 +50,7 @@ class DaemonConfig:
     Attributes:
         file: the configuration file, if there is one; a reload reads it again.
         tables: those that it declares.
-        notes: what its tables warn of.
+        notes: what its tables warn of, and what the machine does not allow.
         settings: every setting by its key, and where it comes from.
         is_check: whether the configuration was to be looked at, and no daemon to be started.
     """
@@ -159,6 +159,10 @@ def _config(
     settings = {setting.key: given.get(setting.key, Given(setting.default)) for setting in SETTINGS}
     value = {key: each.value for key, each in settings.items()}
     group: Group | None = value["daemon.group"]
+    wanted, possible = value["limits.clients"], _raise_fd_limit()
+    if wanted is not None and wanted > possible:
+        where = settings["limits.clients"].where
+        notes = [*notes, f"{where} is {wanted}, but open files suffice for {possible} (LimitNOFILE, ulimit -n)"]
     return DaemonConfig(
         socket=value["daemon.socket"],
         instance=value["daemon.instance"],
@@ -173,7 +177,7 @@ def _config(
         ready_fd=options.ready_fd,
         log_level=value["log.level"],
         log_format=value["log.format"],
-        max_clients=min(_raise_fd_limit(), value["limits.clients"] or 2**31),
+        max_clients=possible if wanted is None else min(wanted, possible),
         limits=Limits(value["limits.memory"], value["limits.streams"]),
         checkpoints=CheckpointOptions(
             directory=value["checkpoints.directory"],

@@ -111,7 +111,7 @@ class Conversation:
         if host.num_clients() > host.max_clients:
             raise ProtocolError(
                 f"shmreplayd serves at most {host.max_clients} clients and all are there; "
-                "raise its limit of open files (LimitNOFILE, ulimit -n)"
+                "raise limits.clients (--max-clients), or its limit of open files (LimitNOFILE, ulimit -n)"
             )
         self._start_time = self._find_start_time(hello)
         return {

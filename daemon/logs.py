@@ -64,6 +64,7 @@ class JournalHandler(logging.Handler):
 
     def __init__(self, instance: str, path: str = JOURNAL_SOCKET) -> None:
         super().__init__()
+        self.setFormatter(logging.Formatter())  # the message alone: else basicConfig puts level and name before it
         self._instance = instance
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._path = path

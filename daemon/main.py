@@ -58,7 +58,6 @@ class Daemon:
         self._read = read
         self._notifier = notifier
         self._passed = passed
-        self._describe: Callable[[], str] = lambda: "starting"
         self._stopped = asyncio.Event()
         self._hung_up = asyncio.Event()
         self._failure: str | None = None
@@ -80,7 +79,7 @@ class Daemon:
         Raises ShmReplayError or OSError if it cannot start, or fails, or could not save its last checkpoint: then the
         segments stay.
         """
-        telling = asyncio.ensure_future(self._notifier.tell(lambda: self._describe()))
+        telling = asyncio.ensure_future(self._notifier.tell())
         try:
             await self._run()
         finally:
@@ -115,12 +114,12 @@ class Daemon:
                 )
                 server.start(self.fail)
                 checkpoints.start()
-                self._describe = lambda: describe(registry, checkpoints, server.host.num_clients())
+                self._notifier.describe = lambda: describe(registry, checkpoints, server.host.num_clients())
                 self._announce()
                 reload = Reload(config, self._read, registry, checkpoints, server.host, self._workers)
                 reloading = asyncio.ensure_future(self._reload_when_asked(reload))
                 await self._stopped.wait()
-                self._describe = lambda: f"stopping: {checkpoints.describe()}" if checkpoints.is_saving else "stopping"
+                self._notifier.describe = lambda: _describe_stop(checkpoints)
                 self._notifier.stopping()
                 reloading.cancel()
                 await asyncio.wait({reloading})
@@ -160,7 +159,7 @@ class Daemon:
             self._notifier.ready()
 
     def _tell_of_start(self, describe: Callable[[], str]) -> None:
-        self._describe = lambda: f"starting: {describe()}"
+        self._notifier.describe = lambda: f"starting: {describe()}"
 
     def _host(self, registry: Registry, checkpoints: Checkpoints, num_clients: Callable[[], int]) -> Host:
         config = self._config
@@ -176,6 +175,10 @@ class Daemon:
             os.write(config.ready_fd, b"ready\n")
             os.close(config.ready_fd)
         self._notifier.ready()
+
+
+def _describe_stop(checkpoints: Checkpoints) -> str:
+    return f"stopping: {checkpoints.describe()}" if checkpoints.is_saving else "stopping"
 
 
 def _label(config: DaemonConfig) -> str:

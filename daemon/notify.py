@@ -29,6 +29,7 @@ class Notifier:
             believes that they are meant for it.
 
     Attributes:
+        describe: how the daemon is, in one line; asked for at each message.
         tick_s: seconds from one sign of life to the next: at most half of what the watchdog allows.
 
     Variables that make no sense are ignored, with a warning: nobody but systemd makes them.
@@ -43,6 +44,7 @@ class Notifier:
         watchdog_s = _watchdog_s(said["WATCHDOG_USEC"], said["WATCHDOG_PID"])
         self._answers_watchdog = self._socket is not None and watchdog_s is not None
         self.tick_s = min(TICK_S, watchdog_s / 2) if watchdog_s is not None else TICK_S
+        self.describe: Callable[[], str] = lambda: "starting"
         self._is_ready = False
         self._is_heard = True
         self._status = ""
@@ -55,7 +57,7 @@ class Notifier:
     def ready(self) -> None:
         """Clients can work; or, behind `reloading`, the new configuration is in effect."""
         self._is_ready = True
-        self._send("READY=1")
+        self._send("READY=1", *self._news())
 
     def reloading(self) -> None:
         """The configuration is being read again; `ready` says when that is done."""
@@ -64,13 +66,13 @@ class Notifier:
     def stopping(self) -> None:
         """The end has begun. A last checkpoint may take as long as it needs."""
         self._is_ready = False
-        self._send("STOPPING=1", _extension())
+        self._send("STOPPING=1", _extension(), *self._news())
 
     def failed(self, reason: str) -> None:
         """Why it ends; `systemctl status` shows it."""
         self._send(_status(f"failed: {reason}"))
 
-    async def tell(self, describe: Callable[[], str]) -> None:
+    async def tell(self) -> None:
         """Says again and again that the loop lives, and how the daemon is, for as long as this task runs.
 
         A loop that hangs says nothing; then systemd ends the daemon once its watchdog's time, or that for a start or
@@ -82,13 +84,15 @@ class Notifier:
             lines = ["WATCHDOG=1"] if self._answers_watchdog else []
             if not self._is_ready:
                 lines.append(_extension())
-            status = describe()
-            if status != self._status:
-                self._status = status
-                lines.append(_status(status))
+            lines += self._news()
             if lines:
                 self._send(*lines)
             await asyncio.sleep(self.tick_s)
+
+    def _news(self) -> list[str]:
+        """The status, if it is another one than was said last."""
+        before, self._status = self._status, self.describe()
+        return [_status(self._status)] if self._status != before else []
 
     def _send(self, *lines: str) -> None:
         if self._socket is None or self._address is None:

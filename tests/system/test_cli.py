@@ -75,11 +75,16 @@ def test_the_doctor_says_what_the_machine_gives_and_what_to_do_about_less(tmp_pa
     ran = shmreplay("doctor")
     assert (ran.returncode, ran.stderr) == (0, "")
     found = {line.partition(":")[0]: line for line in ran.stdout.splitlines() if not line.startswith(" ")}
-    assert list(found) == ["lock", "segments", "huge pages", "memory nodes", "locked memory", "GPUs"]
+    assert list(found) == ["lock", "kernel", "Python", "segments", "cgroup", "overcommit", "huge pages", "hugetlb",
+        "memory nodes", "locked memory", "open files", "mappings", "logout", "container", "GPUs"]  # fmt: skip
     assert " free, by " in found["segments"]
     assert ("none: " in found["huge pages"]) == ("huge=within_size,size=16g tmpfs DIR" in ran.stdout)
     shown = json.loads(shmreplay("doctor", "--directory", "/dev/shm", "--json").stdout)
     assert [finding["about"] for finding in shown] == list(found)
+    for finding in shown:
+        assert finding["why"]
+        assert (finding["remedy"] is not None) == (f"{'':<16}-> {finding['remedy']}\n" in ran.stdout)
+        assert (f"{'':<16}{finding['why']}\n" in ran.stdout) == (finding["remedy"] is not None)
     refused = shmreplay("doctor", "--directory", str(tmp_path / "none"))
     assert (refused.returncode, refused.stdout) == (1, "")
     assert f"the directory for segments {tmp_path}/none does not exist" in refused.stderr

@@ -79,7 +79,7 @@ def test_it_is_ready_when_clients_can_work_and_not_before(
     assert heard[0]["STATUS"] == "starting"
     assert not os.path.exists(daemon.socket)
     gate.write_text("go")
-    assert systemd.until("READY")[-1] == {"READY": "1"}
+    assert systemd.until("READY")[-1] == {"READY": "1", "STATUS": "0 tables in 0 B; 0 clients, 0 processes"}
     client = sr.connect(daemon.socket, timeout_s=0)  # at once
     client.create_tables([table()])
     client.close()
@@ -170,7 +170,7 @@ sys.exit(main.main())
     systemd.until("READY")
     daemon.signal(signal.SIGTERM)
     begun = systemd.until("STOPPING")[-1]
-    assert begun["EXTEND_TIMEOUT_USEC"] == "60000000"
+    assert (begun["EXTEND_TIMEOUT_USEC"], begun["STATUS"]) == ("60000000", "stopping")
     told = systemd.until("STATUS")[-1]
     assert told["STATUS"] == "stopping: checkpoint of arena 'replay': copying its index"
     assert told["EXTEND_TIMEOUT_USEC"] == "60000000"
@@ -187,7 +187,7 @@ def test_its_variables_do_not_reach_child_processes_nor_a_second_daemon(address:
     assert environment == {"OTHER": "1"}
     assert (notifier.is_listened_to, notifier.tick_s) == (True, 0.5)
     notifier.ready()
-    assert listener.message() == {"READY": "1"}
+    assert listener.message() == {"READY": "1", "STATUS": "starting"}
     notifier.close()
     listener.socket.close()
 

@@ -6,7 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -20,10 +20,19 @@ EXPOSURE = 1.0  # what `systemd-analyze security` says: 0 is the best, 10 the wo
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 
 
-def shmreplay(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "shmreplay.clients.cli.main", "service", *arguments]
-    env = {**os.environ, **environment}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", env=env)
+Install = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def install(capsys: pytest.CaptureFixture[str]) -> Install:
+    """Runs `shmreplay service install`: its exit code, what it printed, what it said on stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["service", "install", *arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
 
 
 def below(root: pathlib.Path) -> list[str]:
@@ -32,13 +41,13 @@ def below(root: pathlib.Path) -> list[str]:
 
 
 @pytest.fixture
-def root(tmp_path: pathlib.Path) -> pathlib.Path:
+def root(tmp_path: pathlib.Path, install: Install) -> pathlib.Path:
     """Where the files of the machine's service have been installed."""
-    ran = shmreplay("install", "--system", "--root", str(tmp_path))
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert re.findall(r"^new +(/.*)$", ran.stdout, re.MULTILINE) == [f"{tmp_path}{path}" for path in
-        service.SYSTEM_FILES.values()]  # fmt: skip
-    assert "next:\n    systemd-sysusers\n" in ran.stdout
+    code, printed, said = install("--system", "--root", str(tmp_path))
+    assert (code, said) == (0, "")
+    written = re.findall(r"^new +(/.*)$", printed, re.MULTILINE)
+    assert written == [f"{tmp_path}{path}" for path in service.SYSTEM_FILES.values()]
+    assert "next:\n    systemd-sysusers\n" in printed
     return tmp_path
 
 
@@ -53,11 +62,11 @@ def test_all_files_of_a_service_are_written_and_name_the_program(root: pathlib.P
     assert ran.stdout == f"shmreplayd {sr.__version__}\n"
 
 
-def test_installing_again_writes_units_anew_and_keeps_the_configuration(root: pathlib.Path) -> None:
+def test_installing_again_writes_units_anew_and_keeps_the_configuration(root: pathlib.Path, install: Install) -> None:
     for name in ("systemd/system/shmreplayd.service", "shmreplay/shmreplayd.toml"):
         with open(root / "etc" / name, "a", encoding="utf-8") as file:
             file.write("# mine\n")
-    found = json.loads(shmreplay("install", "--system", "--root", str(root), "--json").stdout)
+    found = json.loads(install("--system", "--root", str(root), "--json")[1])
     assert {os.path.basename(file["path"]): file["state"] for file in found["files"]} == {
         "shmreplayd.service": "changed",
         "shmreplayd.socket": "same",
@@ -69,30 +78,37 @@ def test_installing_again_writes_units_anew_and_keeps_the_configuration(root: pa
     assert below(root) == SYSTEM
 
 
-def test_a_dry_run_shows_all_and_writes_nothing(tmp_path: pathlib.Path) -> None:
-    ran = shmreplay("install", "--system", "--dry-run", "--root", str(tmp_path))
-    assert (ran.returncode, ran.stderr, below(tmp_path)) == (0, "", [])
+def test_a_dry_run_shows_all_and_writes_nothing(tmp_path: pathlib.Path, install: Install) -> None:
+    code, printed, said = install("--system", "--dry-run", "--root", str(tmp_path))
+    assert (code, said, below(tmp_path)) == (0, "", [])
     for path in SYSTEM:
-        assert f"--- {tmp_path}{path} (new)\n" in ran.stdout
-    assert "WatchdogSec=30\n" in ran.stdout
+        assert f"--- {tmp_path}{path} (new)\n" in printed
+    assert "WatchdogSec=30\n" in printed
 
 
-def test_a_users_own_service_goes_where_its_systemd_looks(tmp_path: pathlib.Path) -> None:
-    places = {"XDG_CONFIG_HOME": f"{tmp_path}/config", "XDG_STATE_HOME": f"{tmp_path}/state"}
-    ran = shmreplay("install", "--user", **places)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert below(tmp_path / "config") == [
+@pytest.fixture
+def own(tmp_path: pathlib.Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """Where the files of a user's own service have been installed."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", f"{tmp_path}/config")
+    monkeypatch.setenv("XDG_STATE_HOME", f"{tmp_path}/state")
+    code, _, said = install("--user")
+    assert (code, said) == (0, "")
+    return tmp_path
+
+
+def test_a_users_own_service_goes_where_its_systemd_looks(own: pathlib.Path) -> None:
+    assert below(own / "config") == [
         "/shmreplay/shmreplayd.toml",
         "/systemd/user/shmreplayd.service",
         "/systemd/user/shmreplayd.socket",
     ]
-    config = read_config(["--config", f"{tmp_path}/config/shmreplay/shmreplayd.toml"], {})
+    config = read_config(["--config", f"{own}/config/shmreplay/shmreplayd.toml"], {})
     assert (config.group_id, config.keep_tables, config.restore) == (None, True, True)
-    assert config.checkpoints.directory == f"{tmp_path}/state/shmreplay"
+    assert config.checkpoints.directory == f"{own}/state/shmreplay"
 
 
 def test_a_program_that_a_service_cannot_see_is_refused(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, install: Install
 ) -> None:
     monkeypatch.setattr(service, "HOMES", (str(tmp_path / "home"),))
     inside, outside = tmp_path / "home" / "shmreplayd", tmp_path / "shmreplayd"
@@ -100,19 +116,19 @@ def test_a_program_that_a_service_cannot_see_is_refused(
     for script, interpreter in ((inside, "/usr/bin/python3"), (outside, str(tmp_path / "home" / "bin" / "python"))):
         script.write_text(f"#!{interpreter}\n", encoding="utf-8")
         script.chmod(0o755)
-        arguments = ["service", "install", "--dry-run", "--program", str(script)]
-        assert main([*arguments, "--system"]) == 1
-        said = capsys.readouterr().err
+        code, _, said = install("--dry-run", "--program", str(script), "--system")
+        assert code == 1
         assert re.fullmatch(rf"shmreplay service: {tmp_path}/home/.* lies in {tmp_path}/home, which a .*\n", said)
-        assert main([*arguments, "--user"]) == 0
-        assert f"\nExecStart={script} --config " in capsys.readouterr().out
+        code, printed, _ = install("--dry-run", "--program", str(script), "--user")
+        assert code == 0
+        assert f"\nExecStart={script} --config " in printed
 
 
-def test_who_may_not_write_there_is_told_in_one_line(tmp_path: pathlib.Path) -> None:
+def test_who_may_not_write_there_is_told_in_one_line(tmp_path: pathlib.Path, install: Install) -> None:
     (tmp_path / "etc").write_text("no directory", encoding="utf-8")
-    ran = shmreplay("install", "--system", "--root", str(tmp_path))
-    assert (ran.returncode, len(ran.stderr.splitlines())) == (1, 1)
-    assert ran.stderr.startswith("shmreplay service: [Errno ")
+    code, _, said = install("--system", "--root", str(tmp_path))
+    assert (code, len(said.splitlines())) == (1, 1)
+    assert said.startswith("shmreplay service: [Errno ")
 
 
 @pytest.mark.parametrize(("path", "escaped"), [("/a/b", "/a/b"), ("/a b/c", '"/a b/c"'), ("/100%/$x", "/100%%/$$x")])
@@ -124,30 +140,20 @@ def test_odd_paths_are_written_as_systemd_reads_them(path: str, escaped: str) ->
 
 
 @needs_systemd
-def test_systemd_finds_nothing_wrong_with_the_units(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    shmreplay("install", "--user", XDG_CONFIG_HOME=f"{tmp_path}/config")
-    for places in ((), ("--user",)):
-        folder = tmp_path / "config/systemd/user" if places else root / "etc/systemd/system"
+def test_systemd_finds_nothing_wrong_with_the_units(root: pathlib.Path, own: pathlib.Path) -> None:
+    for flags, folder in (((), root / "etc/systemd/system"), (("--user",), own / "config/systemd/user")):
         units = [str(folder / name) for name in ("shmreplayd.service", "shmreplayd.socket")]
-        ran = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", *places, *units],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
-        )
+        env = {**os.environ, "XDG_RUNTIME_DIR": str(own)}
+        command = ["systemd-analyze", "verify", "--man=no", *flags, *units]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 @needs_systemd
 def test_a_service_of_the_machine_is_exposed_as_little_as_the_page_says(root: pathlib.Path) -> None:
     unit = str(root / "etc/systemd/system/shmreplayd.service")
-    ran = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--no-pager", unit],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", unit]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r"Overall exposure level for shmreplayd.service: ([0-9.]+)", ran.stdout)
     assert found is not None, ran.stdout + ran.stderr
     assert float(found[1]) <= EXPOSURE

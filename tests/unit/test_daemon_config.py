@@ -204,6 +204,13 @@ def test_what_tables_warn_of_is_kept(file: pathlib.Path) -> None:
     assert f"warning: {note}" in summary(config)
 
 
+def test_more_clients_than_open_files_allow_are_warned_of(file: pathlib.Path) -> None:
+    config = read(file, "[limits]\nclients = 2_000_000_000")
+    assert config.max_clients < 2_000_000_000
+    expected = f"{file}:2: limits.clients is 2000000000, but open files suffice for {config.max_clients} (LimitNOFILE,"
+    assert config.notes[0].startswith(expected)
+
+
 def test_the_summary_tells_every_setting_and_where_it_comes_from(file: pathlib.Path) -> None:
     lines = summary(read(file, FULL, "--log-format", "text", SHMREPLAYD_LOG_LEVEL="ERROR")).splitlines()
     assert lines[0] == f"daemon.socket = /run/x/x.sock  ({file}:3)"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmreplay as sr
-from shmreplay.daemon.logs import MAX_MESSAGE, JournalHandler
+from shmreplay.daemon.logs import MAX_MESSAGE, JournalHandler, configure
 
 
 @pytest.fixture
@@ -24,12 +24,16 @@ def journal(tmp_path: pathlib.Path) -> Iterator[socket.socket]:
 
 @pytest.fixture
 def log(journal: socket.socket) -> Iterator[logging.Logger]:
-    """A logger that writes there, and to nobody else."""
-    handler = JournalHandler("one", journal.getsockname())
-    logger = logging.Logger("test")
-    logger.addHandler(handler)
-    yield logger
-    handler.close()
+    """The root logger, which writes there and to nobody else."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    root.handlers[:] = []  # else they are closed
+    configure("DEBUG", "journal", "one", journal.getsockname())
+    yield root
+    root.handlers[0].close()
+    root.handlers[:] = before
+    root.setLevel(level)
+    logging.captureWarnings(False)
 
 
 def entry(journal: socket.socket) -> dict[str, str]:
