@@ -19,7 +19,7 @@ from shmreplay.daemon.given import (
     given_in_file,
 )
 from shmreplay.daemon.limits import Limits
-from shmreplay.daemon.setting import Given, Group
+from shmreplay.daemon.setting import Endpoint, Given, Group
 from shmreplay.daemon.settings import SETTINGS
 from shmreplay.errors import ShmReplayError
 from shmreplay.estimates import estimate
@@ -32,7 +32,14 @@ from shmreplay.toml_file import TomlFile
 
 SPARE_FDS = 128  # for segments, pidfds of clients that come next, the log, and Python's own
 FDS_PER_CLIENT = 2  # its socket and its process' pidfd
-_TITLES = {"daemon": "the daemon", "memory": "memory", "limits": "limits", "checkpoints": "checkpoints", "log": "log"}
+_TITLES = {
+    "daemon": "the daemon",
+    "memory": "memory",
+    "limits": "limits",
+    "checkpoints": "checkpoints",
+    "metrics": "metrics",
+    "log": "log",
+}
 
 
 class ConfigError(ShmReplayError):
@@ -72,6 +79,7 @@ class DaemonConfig:
     limits: Limits = field(default_factory=Limits)
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restore: bool = False
+    metrics: Endpoint | None = None
     file: str | None = None
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
@@ -186,6 +194,7 @@ def _config(
             at_stop=value["checkpoints.at_stop"],
         ),
         restore=value["checkpoints.restore"],
+        metrics=value["metrics.listen"],
         file=file.path if file is not None else None,
         tables=tuple(tables),
         notes=tuple(notes),

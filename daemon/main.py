@@ -113,6 +113,7 @@ class Daemon:
                     control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
                 )
                 server.start(self.fail)
+                await self._expose(server.host, taken)
                 checkpoints.start()
                 self._notifier.describe = lambda: describe(registry, checkpoints, server.host.num_clients())
                 self._announce()
@@ -157,6 +158,19 @@ class Daemon:
             except Exception:  # our own fault must not end the daemon
                 log.exception("the configuration was not reloaded")
             self._notifier.ready()
+
+    async def _expose(self, host: Host, taken: contextlib.ExitStack) -> None:
+        """Opens metrics, if they were asked for; only then is the library for them needed."""
+        config = self._config
+        if config.metrics is None:
+            return
+        try:
+            from shmreplay.daemon.exposition import Exposition
+        except ModuleNotFoundError as error:
+            raise ShmReplayError("metrics.listen needs prometheus_client: pip install 'shmreplay[metrics]'") from error
+        exposition = Exposition(config.metrics, config.group_id, host.commands.stats, self._workers)
+        taken.callback(exposition.close)
+        await exposition.start()
 
     def _tell_of_start(self, describe: Callable[[], str]) -> None:
         self._notifier.describe = lambda: f"starting: {describe()}"

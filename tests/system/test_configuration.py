@@ -152,7 +152,7 @@ def test_a_reload_changes_what_can_be_changed_and_names_what_can_not(
         eventually(lambda: sorted(client.tables()) == ["other", "replay"])
         for line in (
             "memory.numa stays default; it becomes interleave when the daemon is restarted",
-            f"checkpoints.directory stays none; it becomes {tmp_path}/saved when the daemon is restarted",
+            f"checkpoints.directory stays unset; it becomes {tmp_path}/saved when the daemon is restarted",
         ):
             assert f"WARNING {line}" in daemon.log()
         with pytest.raises(ValueError, match="allows at most 9"):
