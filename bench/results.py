@@ -8,14 +8,16 @@ import sys
 from collections.abc import Iterator
 
 from bench.answer import Answer, Row, label
+from bench.gpu.finding import Run
 from bench.report import Report, an_item, quantity, ratio
 from bench.targets import TARGETS
 
+GPU = pathlib.Path(__file__).with_name("GPU.json")
 RIVALS = ("np.take",)  # limits that a learner could call instead of us, with arrays of its own
 
 
 def page(report: Report) -> str:
-    return "\n".join([*head(report), *losses(report), *targets(report), *tables(report)])
+    return "\n".join([*head(report), *losses(report), *targets(report), *tables(report), *on_gpu()])
 
 
 def head(report: Report) -> Iterator[str]:
@@ -94,6 +96,17 @@ def tables(report: Report) -> Iterator[str]:
             yield from (f"Ours: {an_item(answer)}.", "")
         yield from (f"Left out: {text}." for text in answer.left_out)
         yield from [""] if answer.left_out else []
+
+
+def on_gpu() -> Iterator[str]:
+    """The run of `python -m bench.gpu` that is in the repository, another one than the report's."""
+    yield "## On a GPU"
+    yield ""
+    if GPU.exists():
+        yield from Run.from_json(GPU.read_text(encoding="utf-8")).lines()
+    else:
+        yield "Not measured: `python -m bench.gpu --json bench/GPU.json` has not been run on a machine with a GPU yet."
+    yield ""
 
 
 def cells(answer: Answer, row: Row) -> Iterator[str]:

@@ -142,7 +142,8 @@ class Ahead(Generic[B]):
 _threads = weakref.WeakSet[Ahead[Any]]()
 
 
-def _end_all() -> None:
+def end_all() -> None:
+    """Ends every such thread of this process, since Python ends, and waits until they have."""
     own = list(_threads)
     for ahead in own:
         ahead.leave()
@@ -150,4 +151,4 @@ def _end_all() -> None:
         ahead.join()
 
 
-atexit.register(_end_all)  # a thread that Python has to leave behind would be stopped anywhere
+atexit.register(end_all)  # a thread that Python has to leave behind would be stopped anywhere

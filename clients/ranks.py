@@ -43,3 +43,17 @@ def seed_of_rank(seed: Any, rank: int) -> np.random.SeedSequence | None:
         return None
     whole = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     return np.random.SeedSequence(whole.entropy, spawn_key=(*whole.spawn_key, *_RANKS, rank), pool_size=whole.pool_size)
+
+
+def options_of_rank(where: str, rank: int, world_size: int, disjoint: bool, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of `sample` for one of so many learners; `disjoint`: none draws what another one could.
+
+    Raises:
+        TypeError, ValueError: rank or world_size is none such, or the options contradict `disjoint`.
+    """
+    part = check_rank(where, (rank, world_size))
+    if not disjoint:
+        return options
+    if options.get("replacement", False) or options.get("part", part) != part:
+        raise ValueError(f"{where}: disjoint=True says replacement=False and part={part}; leave these options out")
+    return {**options, "replacement": False, "part": part}

@@ -20,6 +20,7 @@ from torch import nn
 
 import shmreplay as sr
 from shmreplay.clients import params
+from shmreplay.clients.torch import TorchBatch, TorchSampler
 
 N_STEPS, GAMMA, BATCH_SIZE = 3, 0.99, 64
 SMALLEST_PRIORITY = 1e-3  # an item of priority 0 would never be sampled again
@@ -124,7 +125,7 @@ def learn(client: sr.Client, num_updates: int, seed: int) -> nn.Sequential:
     replay, policy = client.table("replay"), params.Params(client.table("policy"))
     online, target = make_network(), make_network()
     optimiser = torch.optim.Adam(online.parameters(), lr=1e-3)
-    with replay.sampler(BATCH_SIZE, seed=seed, timeout_s=60) as batches:
+    with TorchSampler(replay, BATCH_SIZE, seed=seed, timeout_s=60) as batches:
         for update in range(num_updates):
             if update % 250 == 0:
                 target.load_state_dict(online.state_dict())
@@ -133,27 +134,25 @@ def learn(client: sr.Client, num_updates: int, seed: int) -> nn.Sequential:
             batch = next(batches)
             errors = td_errors(online, target, batch)
             # Prioritised sampling shows some items more often than they come; the weights make up for that.
-            importance = torch.from_numpy(batch.weights(beta=0.4).astype(np.float32))
-            loss = (importance * nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none")).mean()
+            losses = nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none")
+            loss = (batch.weights(beta=0.4) * losses).mean()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            replay.update_priorities(batch.keys, errors.detach().abs().numpy() + SMALLEST_PRIORITY)
+            batches.update_priorities(batch.keys_host, errors.abs() + SMALLEST_PRIORITY)
     return online
 
 
-def td_errors(online: nn.Sequential, target: nn.Sequential, batch: sr.Batch) -> torch.Tensor:
+def td_errors(online: nn.Sequential, target: nn.Sequential, batch: TorchBatch) -> torch.Tensor:
     """How wrong the online network is about each item, float32 `[B]`."""
-    observation, action, following = (
-        torch.from_numpy(batch.data[name]) for name in ("observation", "action", "next_observation")
-    )
+    observation, action, following = (batch.data[name] for name in ("observation", "action", "next_observation"))
     # A discount is 0 where the episode terminated, and only there: one that was cut off goes on.
-    returns, discounts, _ = (torch.from_numpy(value) for value in sr.n_step_targets(batch, GAMMA))
+    returns, discounts, _ = (torch.from_numpy(value).float() for value in sr.n_step_targets(batch, GAMMA))
     with torch.no_grad():
         chosen = online(following).argmax(dim=1, keepdim=True)
         bootstrap = target(following).gather(1, chosen)[:, 0]
     values = online(observation).gather(1, action[:, None])[:, 0]
-    errors: torch.Tensor = values - (returns + discounts * bootstrap).float()
+    errors: torch.Tensor = values - (returns + discounts * bootstrap)
     return errors
 
 

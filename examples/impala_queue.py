@@ -19,6 +19,7 @@ from torch import nn
 
 import shmreplay as sr
 from shmreplay.clients import params
+from shmreplay.clients.torch import TorchSampler
 
 T, GAMMA, NUM_GAMES, BATCH_SIZE = 20, 0.95, 32, 32
 ROWS, COLUMNS, NUM_ACTIONS = 10, 5, 3
@@ -115,11 +116,12 @@ def learn(client: sr.Client, num_updates: int) -> np.ndarray:
     unrolls, policy = client.table("unrolls"), params.Params(client.table("policy"))
     network, means = make_network(), []
     optimiser = torch.optim.Adam(network.parameters(), lr=2e-3)
+    batches = TorchSampler(unrolls, BATCH_SIZE, timeout_s=60)
     for _ in range(num_updates):
         policy.publish(network.state_dict())
-        data = unrolls.sample(BATCH_SIZE, timeout_s=60).data
-        means.append(data["reward"][data["terminated"]].mean())
-        loss = loss_of(network, {name: torch.from_numpy(value) for name, value in data.items()})
+        data = next(batches).data
+        means.append(data["reward"][data["terminated"]].mean().item())
+        loss = loss_of(network, data)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

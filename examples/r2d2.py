@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import shmreplay as sr
+from shmreplay.clients.torch import TorchBatch, TorchSampler
 
 NUM_MICE, UNITS, GAMMA = 16, 32, 0.95
 LENGTH, PERIOD, BURN_IN = 8, 4, 4  # steps of a sequence: overlapping by half, and before them some to warm up with
@@ -83,11 +84,11 @@ def unroll(network: nn.ModuleDict, data: dict[str, torch.Tensor], real: torch.Te
     return values
 
 
-def td_errors(online: nn.ModuleDict, target: nn.ModuleDict, batch: sr.Batch) -> tuple[torch.Tensor, np.ndarray]:
+def td_errors(online: nn.ModuleDict, target: nn.ModuleDict, batch: TorchBatch) -> tuple[torch.Tensor, np.ndarray]:
     """How wrong the online network is about each training step, `[B, T]`, and which of them there are."""
-    data = {name: torch.from_numpy(column) for name, column in batch.data.items()}
+    data = batch.data
     # A row more than an episode has steps holds its final observation: it is real, but no step.
-    real, is_step = (torch.from_numpy(batch.mask[name]) for name in ("observation", "reward"))
+    real, is_step = batch.mask["observation"], batch.mask["reward"]
     values = unroll(online, data, real)
     with torch.no_grad():
         chosen = values.argmax(dim=2, keepdim=True)
@@ -103,27 +104,27 @@ def td_errors(online: nn.ModuleDict, target: nn.ModuleDict, batch: sr.Batch) -> 
 class Learner:
     """Double Q-learning on prioritised sequences."""
 
-    def __init__(self) -> None:
+    def __init__(self, replay: sr.TableHandle, seed: int) -> None:
+        self._batches = TorchSampler(replay, BATCH_SIZE, prefetch=0, seed=seed)
         self.online = make_network()
         self._target = copy.deepcopy(self.online)
         self._optimiser = torch.optim.Adam(self.online.parameters(), lr=2e-3)
         self._num_updates = 0
 
-    def update(self, replay: sr.TableHandle) -> None:
+    def update(self) -> None:
         """One batch, and its new priorities."""
         if self._num_updates % 100 == 0:
             self._target.load_state_dict(self.online.state_dict())
         self._num_updates += 1
-        batch = replay.sample(BATCH_SIZE)
+        batch = next(self._batches)
         errors, counts = td_errors(self.online, self._target, batch)
-        importance = torch.from_numpy(batch.weights(beta=0.6).astype(np.float32))
-        loss = (importance * (errors**2).sum(dim=1)).mean()
+        loss = (batch.weights(beta=0.6) * (errors**2).sum(dim=1)).mean()
         self._optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.online.parameters(), 1.0)
         self._optimiser.step()
         priorities = sr.sequence_priority(errors.detach().numpy(), counts, eta=0.9)
-        replay.update_priorities(batch.keys, priorities + 1e-3)
+        self._batches.update_priorities(batch.keys_host, priorities + 1e-3)
 
 
 def train(num_updates: int, seed: int) -> np.ndarray:
@@ -131,19 +132,20 @@ def train(num_updates: int, seed: int) -> np.ndarray:
     table = sr.Table(
         "replay",
         STEP,
-        max_size=20_000,
+        max_size=10_000,
         item=sr.Sequence(LENGTH, PERIOD, BURN_IN),
         capacity_steps=60_000,  # sequences share their steps
         sampler=sr.selectors.Prioritized(0.9),
         max_streams=NUM_MICE,
     )
     rng = np.random.default_rng(seed)
-    mazes, learner = Mazes(rng), Learner()
+    mazes = Mazes(rng)
     state = torch.zeros(NUM_MICE, UNITS)
     epsilons = 0.4 ** np.linspace(1, 8, NUM_MICE)
     ended, under_way = list[float](), np.zeros(NUM_MICE)
     with sr.Server([table]) as server, server.client() as client:
-        replay = client.table("replay", seed=seed)
+        replay = client.table("replay")
+        learner = Learner(replay, seed)
         with replay.vector_writer(NUM_MICE) as writer:
             for number in range(STEPS_PER_UPDATE * num_updates):
                 observation, before = mazes.observe(), state.numpy()
@@ -170,7 +172,7 @@ def train(num_updates: int, seed: int) -> np.ndarray:
                 ended += under_way[over].tolist()
                 under_way[over] = 0
                 if number % STEPS_PER_UPDATE == 0 and len(replay) >= 10 * BATCH_SIZE:
-                    learner.update(replay)
+                    learner.update()
     return np.array(ended)
 
 

@@ -18,6 +18,7 @@ from torch import nn
 
 import shmreplay as sr
 from shmreplay.clients.gymnasium import VectorRecorder, signature
+from shmreplay.clients.torch import TorchBatch, TorchSampler
 
 NUM_ENVS, GAMMA, TAU = 4, 0.95, 0.02
 BATCH_SIZE = 64
@@ -50,11 +51,9 @@ class Agent:
         squash = 2 * (np.log(2) - raw - nn.functional.softplus(-2 * raw))
         return self._largest * raw.tanh(), (chosen.log_prob(raw) - squash).sum(dim=-1)
 
-    def update(self, batch: sr.Batch) -> None:
+    def update(self, batch: TorchBatch) -> None:
         """A step of critics, policy and temperature."""
-        observation, action, following = (
-            torch.from_numpy(batch.data[name]) for name in ("observation", "action", "next_observation")
-        )
+        observation, action, following = (batch.data[name] for name in ("observation", "action", "next_observation"))
         # A pendulum's episode is cut off, never terminated: its discount is GAMMA, and the target goes on.
         returns, discounts, _ = (torch.from_numpy(value).float() for value in sr.n_step_targets(batch, GAMMA))
         alpha = self._log_alpha.detach().exp()
@@ -109,7 +108,8 @@ def train(num_steps: int, seed: int) -> np.ndarray:
     )
     ended, under_way = list[float](), np.zeros(NUM_ENVS)
     with sr.Server([table]) as server, server.client() as client:
-        replay = client.table("replay", seed=seed)
+        replay = client.table("replay")
+        batches = TorchSampler(replay, BATCH_SIZE, prefetch=0, seed=seed)
         with replay.vector_writer(NUM_ENVS) as writer:
             recorded = VectorRecorder(envs, writer)
             observations, _ = recorded.reset(seed=seed)
@@ -126,7 +126,7 @@ def train(num_steps: int, seed: int) -> np.ndarray:
                 ended += under_way[over].tolist()
                 under_way[over] = 0
                 while replay.can_sample(BATCH_SIZE):  # whatever the limiter admits
-                    agent.update(replay.sample(BATCH_SIZE))
+                    agent.update(next(batches))
             recorded.close()
     return np.array(ended)
 

@@ -30,7 +30,8 @@ def n_step_targets(
     """The target of item i is `returns[i] + discounts[i] * V(next_observation[i])`.
 
     Args:
-        batch: of items made by `NStep` or `Transition`; time-major or not.
+        batch: of items made by `NStep` or `Transition`; time-major or not. Its arrays may be PyTorch's in host memory,
+            or JAX's.
         gamma: discount of one step, 0..1.
         reward: name of the rewards, `[B, n]` or `[B]`.
         terminated: name of the termination flags, of the same shape; a batch without them never terminated.
@@ -126,7 +127,8 @@ def _leaves(tree: Any, path: str) -> Iterator[tuple[str, NDArray[Any]]]:
         yield from _leaves(part, name)
 
 
-def _with_steps(values: NDArray[Any], is_time_major: bool) -> NDArray[Any]:
-    if values.ndim == 1:
-        return values[:, None]
-    return values.T if is_time_major else values
+def _with_steps(values: Any, is_time_major: bool) -> NDArray[Any]:
+    array: NDArray[Any] = np.asarray(values)
+    if array.ndim == 1:
+        return array[:, None]
+    return array.T if is_time_major else array

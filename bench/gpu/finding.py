@@ -1,6 +1,7 @@
-"""Finding: what one check of a GPU came to."""
+"""Finding: what one check of a GPU came to; and Run, all of them with the machine that they are of."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 
 
@@ -30,8 +31,24 @@ def skipped(check: str, why: str) -> Finding:
     return Finding(check, f"skipped: {why}")
 
 
-def page(findings: Sequence[Finding]) -> str:
-    """The findings as a table in Markdown."""
-    rows = [(f.check, f.found, f.rule, f.verdict) for f in findings]
-    head = [("check", "found", "rule", ""), ("---",) * 4]
-    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in [*head, *rows])
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Findings, and facts of the machine by name."""
+
+    machine: dict[str, str]
+    findings: Sequence[Finding]
+
+    def lines(self) -> list[str]:
+        """A table in Markdown, and the machine below."""
+        rows = [(f.check, f.found, f.rule, f.verdict) for f in self.findings]
+        table = [("check", "found", "rule", ""), ("---",) * 4, *rows]
+        facts = ", ".join(f"{name}: {value}" for name, value in self.machine.items())
+        return [*("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in table), "", facts]
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Run":
+        fields = json.loads(text)
+        return cls(fields["machine"], [Finding(**finding) for finding in fields["findings"]])

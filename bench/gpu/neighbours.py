@@ -1,40 +1,55 @@
-"""Other processes at the same memory: each page-locks it for itself, and one that is killed leaves nothing locked."""
+"""Other processes at the same memory and GPU: each page-locks for itself, a dead one leaves nothing, all can call."""
 
 import contextlib
 import mmap
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
-from bench.gpu.finding import Finding
-from bench.gpu.shared import Shared, mapped, shared
+from bench.gpu.finding import Finding, skipped
+from bench.gpu.shared import NoMemory, Shared, mapped, shared
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.page_lock import PageLock
 from shmreplay.host_memory import show_bytes
 
 
-def checks(device: Device, num_bytes: int) -> Iterator[Finding]:
-    """`num_bytes`: of the memory that both have."""
+def checks(device: Device, num_bytes: int, large_bytes: int) -> Iterator[Finding]:
+    """`num_bytes`: of the memory that both have; `large_bytes`: of what one locks while the other calls."""
     with shared(num_bytes) as memory:
         yield both(device, memory)
         yield after_a_kill(device, memory)
+    yield calling(device, large_bytes)
 
 
 def both(device: Device, memory: Shared) -> Finding:
     check = f"two processes page-lock the same {show_bytes(memory.num_bytes)}"
-    with learner(memory) as (_, theirs):
+    with neighbour("lock", memory) as (_, theirs):
         ours = locked(device, memory)
     return Finding(check, f"the other one {theirs}, this one {ours}", "both do", theirs == ours == "registered")
 
 
 def after_a_kill(device: Device, memory: Shared) -> Finding:
     check = "kill -9 one that has it page-locked, and lock it here"
-    with learner(memory) as (process, theirs):
+    with neighbour("lock", memory) as (process, theirs):
         process.kill()
         process.wait()
     ours = locked(device, memory)
     return Finding(check, f"the dead one {theirs}, this one {ours}", "it is had again", theirs == ours == "registered")
+
+
+def calling(device: Device, num_bytes: int) -> Finding:
+    """What pinning takes from others: the driver holds locks meanwhile."""
+    check = f"calls of another process while this one page-locks {show_bytes(num_bytes)}"
+    try:
+        with shared(num_bytes) as memory, neighbour("call", memory) as (process, _):
+            ours = locked(device, memory)
+            out, _ = process.communicate()
+    except NoMemory as error:
+        return skipped(check, str(error))
+    return Finding(check, f"{out.strip()}; this one {ours}")
 
 
 def locked(device: Device, memory: Shared) -> str:
@@ -45,29 +60,49 @@ def locked(device: Device, memory: Shared) -> str:
 
 
 @contextlib.contextmanager
-def learner(memory: Shared) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A process that has the memory page-locked while this runs, and what its lock came to."""
-    command = [sys.executable, "-m", __spec__.name, str(memory.fd), str(memory.num_bytes)]
+def neighbour(task: str, memory: Shared) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A process at work while this runs, and its first line."""
+    command = [sys.executable, "-m", __spec__.name, task, str(memory.fd), str(memory.num_bytes)]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, pass_fds=[memory.fd])
     try:
         assert process.stdout is not None
         yield process, process.stdout.readline().strip() or "ended"
     finally:
-        process.communicate()
+        if process.poll() is None:
+            process.communicate()
 
 
-def main(fd: int, num_bytes: int) -> None:
-    """What that process does: until its input ends."""
+# --- what that process does, until its input ends --------------------------------------------------------------------
+
+
+def lock(device: Device, fd: int, num_bytes: int) -> None:
     with (
         mapped(fd, num_bytes) as address,
-        Driver.open().device() as device,
-        PageLock(device, address, num_bytes, mmap.PAGESIZE, "bench") as lock,
+        PageLock(device, address, num_bytes, mmap.PAGESIZE, "bench") as made,
     ):
-        lock.wait()
-        print(f"{lock.state} {lock.reason}".strip(), flush=True)
+        made.wait()
+        print(f"{made.state} {made.reason}".strip(), flush=True)
         sys.stdin.read()
 
 
+def call(device: Device) -> None:
+    print("calls", flush=True)
+    longest, n = 0.0, 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        began = time.monotonic()
+        device.free(device.alloc(2**20))
+        longest, n = max(longest, time.monotonic() - began), n + 1
+    print(f"{n} times an alloc and a free, {longest * 1e3:.1f} ms at most")
+
+
+def main(task: str, fd: int, num_bytes: int) -> None:
+    with Driver.open().device() as device:
+        if task == "lock":
+            lock(device, fd, num_bytes)
+        else:
+            call(device)
+
+
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -161,14 +161,9 @@ class Device:
 
     def result(self, name: str, *arguments: Any) -> int:
         """The same, for who looks at the CUresult: see `Driver.result`."""
-        driver, context = self._driver, self._context
-        if context is None:
+        if (context := self._context) is None:
             raise CudaUnavailable(f"this handle of GPU {self.ordinal} is closed; make another one")
-        driver.call("cuCtxPushCurrent_v2", context)
-        try:
-            return driver.result(name, *arguments)
-        finally:
-            driver.call("cuCtxPopCurrent_v2", byref(c_void_p()))
+        return self._driver.result_within(context, name, *arguments)
 
     def __repr__(self) -> str:
         return f"<GPU {self.ordinal}{' closed' if self.is_closed else ''}>"

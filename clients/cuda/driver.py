@@ -1,8 +1,8 @@
 """Driver: the functions of libcuda that shmreplay calls. Nothing else knows of the library, or of ctypes.
 
 They are the driver's, not the runtime's: the runtime keeps an error for whoever asks next, so that a refusal here would
-come up in somebody else's kernel. A learner makes a few of these calls a batch, about a microsecond each beside what
-they do, and none of them holds the GIL.
+come up in somebody else's kernel. A learner makes a few of these calls a batch. Each costs one to two microseconds
+beside what it does, and holds no GIL meanwhile.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Driver:
     def __init__(self, library: ctypes.CDLL) -> None:
         """`library` has not been initialised yet: `open` does both. Raises AttributeError if it lacks a function."""
         self._functions = {name: _function(library, name) for name in _PARAMETERS}
+        self._push, self._pop = self._functions["cuCtxPushCurrent_v2"], self._functions["cuCtxPopCurrent_v2"]
+        self._popped = byref(c_void_p())  # where every call puts what it pops, and nobody looks
         self._fork_count = fork_count()
 
     @classmethod
@@ -131,10 +133,25 @@ class Driver:
 
     def result(self, name: str, *arguments: Any) -> int:
         """Calls a function, and returns its CUresult. Raises CudaUnavailable in a forked child."""
-        if not self.is_own:
-            raise CudaUnavailable("the driver was opened before this process was forked; open it anew in a spawned one")
+        self._check_own()
         code: int = self._functions[name](*arguments)
         return code
+
+    def result_within(self, context: c_void_p, name: str, *arguments: Any) -> int:
+        """The same with a context current; afterwards the caller's is, as before. Raises CudaError if it can not be."""
+        self._check_own()
+        code: int = self._push(context)
+        if code != Result.SUCCESS:
+            raise self.error("cuCtxPushCurrent", code)
+        try:
+            code = self._functions[name](*arguments)
+        finally:
+            self._pop(self._popped)
+        return code
+
+    def _check_own(self) -> None:
+        if self._fork_count != fork_count():
+            raise CudaUnavailable("the driver was opened before this process was forked; open it anew in a spawned one")
 
     def error(self, name: str, code: int) -> CudaError:
         """What a CUresult of a function stands for."""

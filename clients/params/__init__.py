@@ -5,7 +5,7 @@
     policy.publish(tree)                                    # the learner
     with policy.latest(min_version=2) as snapshot: ...      # actors
 
-Reading order: `params`, `snapshot`, `leaves`.
+Reading order: `params`, `layout`, `snapshot`, `leaves`.
 """
 
 from shmreplay.clients.params.params import Params, table

@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from typing import Any, NoReturn
 
-import numpy as np
-
-from shmreplay import _core, structure
+from shmreplay import _core
 from shmreplay.clients.arrays import check_count
 from shmreplay.clients.client import check_timeout
 from shmreplay.clients.handle import Handle
+from shmreplay.clients.params.layout import Layout
 from shmreplay.clients.params.leaves import to_host
-from shmreplay.clients.params.snapshot import PARAMS, PUBLISHED, Snapshot
+from shmreplay.clients.params.snapshot import Snapshot
 from shmreplay.clients.table import TableHandle
 from shmreplay.conversion import column_array, flatten
 from shmreplay.errors import RateLimitTimeout
 from shmreplay.protocol import Deadline
-from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table
 
 _MAX_VERSION = 2**63 - 1
@@ -31,8 +29,9 @@ def table(name: str, tree: Any, *, max_publishers: int = 2, max_sessions: int = 
 
     Args:
         name: as of `Table`.
-        tree: nested dicts, lists, tuples and named tuples of arrays, tensors or `ArraySpec`s, at most 124 of them; a
-            `state_dict()` is one. Its values are not looked at.
+        tree: nested dicts, lists, tuples and named tuples of arrays, tensors or `ArraySpec`s; a `state_dict()` is one.
+            Its values are not looked at. More than 124 arrays share a column a dtype; then `Params` must be told the
+            tree, and a publish copies it twice.
         max_publishers: how many processes may publish; a second one is there to go on where one has died.
         max_sessions: as of `Table`.
 
@@ -41,7 +40,7 @@ def table(name: str, tree: Any, *, max_publishers: int = 2, max_sessions: int = 
     """
     return Table(
         name,
-        {PARAMS: tree, PUBLISHED: ArraySpec((), "int64")},
+        Layout.of_tree(tree, name).signature(),
         1,
         chunk_steps=1,
         on_full="wait",
@@ -59,25 +58,24 @@ class Params:
 
     Args:
         table: a handle of a table that `shmreplay.clients.params.table` made.
+        like: the tree that it was made for, where that has more than 124 arrays; its values are not looked at.
 
     Raises:
         TypeError: it is no handle of a table.
-        ValueError: it is another table's.
+        ValueError: it is another table's; or `like` is needed, or another tree.
     """
 
-    def __init__(self, table: TableHandle) -> None:
+    def __init__(self, table: TableHandle, like: Any = None) -> None:
         if not isinstance(table, Handle):
             raise TypeError(f"Params: table is {type(table).__name__}; expected a handle, client.table(name)")
         self._table = table
-        root = table.spec.sig.root
-        is_pair = isinstance(root, structure.DictNode) and root.keys == (PARAMS, PUBLISHED)
-        if not is_pair or table.spec.max_size != 1 or table._arena.num_tables != 1:
+        layout = Layout.of_table(table.spec.sig, like)
+        if layout is None or table.spec.max_size != 1 or table._arena.num_tables != 1:
             raise ValueError(
                 f"Params: table {table.name!r} is not one of a tree's versions; create it as "
                 "shmreplay.clients.params.table(name, tree)"
             )
-        assert isinstance(root, structure.DictNode)
-        self._node = root.children[0]
+        self._layout = layout
 
     @property
     def version(self) -> int:
@@ -104,13 +102,12 @@ class Params:
             RateLimitTimeout: all versions that there is memory for are still read; the one before stays the newest.
             SignatureMismatch: the tree is not as the table's; the text names the array.
         """
-        where = f"{self._table._where}: publish"
-        columns = self._table.spec.sig.leaves
+        where, layout = f"{self._table._where}: publish", self._layout
         arrays = [
-            column_array(to_host(leaf), column, where, None)[np.newaxis]
-            for leaf, column in zip(flatten(self._node, tree, where), columns, strict=False)  # the last is PUBLISHED
+            column_array(to_host(value), leaf, where, None)
+            for value, leaf in zip(flatten(layout.node, tree, where), layout.leaves, strict=True)
         ]
-        steps = {PARAMS: structure.unflatten(self._node, arrays), PUBLISHED: np.array([time.time_ns()])}
+        steps = layout.steps(arrays, time.time_ns())
         # As a batch of one: unlike a step it is copied without the GIL, and weights may be large.
         (key,) = self._table.insert_batch(steps, timeout_s=timeout_s)
         status, number = self._table._native.insert_number(int(key), None)
@@ -139,7 +136,7 @@ class Params:
         # Any version that can be seen from here on is at least that one: there is no other item in the table.
         view = self._table.view(1, deadline.remaining_s())
         try:
-            return Snapshot(view, self._node)
+            return Snapshot(view, self._layout)
         except BaseException:
             view.release()
             raise

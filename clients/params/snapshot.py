@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import structure
+from shmreplay.clients.params.layout import PARAMS, PUBLISHED, Layout
 from shmreplay.clients.params.leaves import writable
 from shmreplay.clients.view import View
 from shmreplay.conversion import flatten
-
-PARAMS, PUBLISHED = "params", "published_ns"  # what a version consists of
 
 
 class Snapshot:
@@ -28,9 +27,9 @@ class Snapshot:
         published_at: float, when that was, in seconds since 1970.
     """
 
-    def __init__(self, view: View, node: structure.Node) -> None:
+    def __init__(self, view: View, layout: Layout) -> None:
         self._view = view
-        self._node = node  # of the tree alone
+        self._layout = layout
         item = view[0]
         self.version = item.insert_number
         self.published_at = int(item.data[PUBLISHED]) / 1e9
@@ -43,11 +42,11 @@ class Snapshot:
     @property
     def data(self) -> Any:
         """The tree with read-only arrays, the shared memory itself, for leaves. ShmReplayError after the release."""
-        return self._view[0].data[PARAMS]
+        return self._layout.tree(self._view[0].data)
 
     def copy(self) -> Any:
         """The tree with arrays of the caller's own."""
-        return structure.unflatten(self._node, [array.copy() for array in self._arrays()])
+        return structure.unflatten(self._layout.node, [array.copy() for array in self._arrays()])
 
     def copy_to(self, tree: Any) -> None:
         """Writes the version into the arrays or tensors of a tree of the same structure, which stay where they are.
@@ -57,9 +56,9 @@ class Snapshot:
             TypeError, ValueError: a leaf is not in host memory, read-only, or of another dtype or shape; the text names
                 it, and nothing was written.
         """
-        paths = structure.leaf_paths(self._node)
+        paths = structure.leaf_paths(self._layout.node)
         sources = self._arrays()
-        targets = flatten(self._node, tree, "copy_to")
+        targets = flatten(self._layout.node, tree, "copy_to")
         arrays = [
             writable(target, source, f"copy_to: {path!r}")
             for path, target, source in zip(paths, targets, sources, strict=True)
@@ -68,7 +67,7 @@ class Snapshot:
             np.copyto(array, source)
 
     def _arrays(self) -> list[NDArray[Any]]:
-        arrays: list[Any] = flatten(self._node, self.data, PARAMS)
+        arrays: list[Any] = flatten(self._layout.node, self.data, PARAMS)
         return arrays
 
     @property

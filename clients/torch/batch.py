@@ -13,7 +13,7 @@ from torch import Tensor
 from shmreplay import structure
 from shmreplay.clients.batch import Batch, Normalise, check_weights
 from shmreplay.clients.torch.parts import BatchParts, Form, Parts
-from shmreplay.clients.torch.tensors import as_tensor
+from shmreplay.clients.torch.tensors import as_tensor, dtype_of
 
 
 class TorchBatch:
@@ -171,8 +171,7 @@ class TorchBatch:
         try:
             return self._convert(value)
         except TypeError as error:
-            path = list(structure.leaf_paths(self._form.root))[i] or "step"
-            raise TypeError(f"table {self._form.table_name!r}: {path!r}: {error}") from error
+            raise _named(error, self._form, i) from error
 
     def _mask(self, i: int) -> Tensor:
         if (mask := self._parts.masks[i]) is not None:
@@ -185,3 +184,19 @@ class TorchBatch:
 
     def __repr__(self) -> str:
         return f"<TorchBatch of {len(self)} items of table {self._form.table_name!r}>"
+
+
+def check_dtypes(parts: Parts, form: Form) -> None:
+    """Raises TypeError for the first output that torch has no dtype for; the text names it."""
+    for i, value in enumerate(parts.data):
+        try:
+            if isinstance(value, np.ndarray):
+                dtype_of(value.dtype)
+        except TypeError as error:
+            raise _named(error, form, i) from error
+
+
+def _named(error: TypeError, form: Form, i: int) -> TypeError:
+    """The error of output i."""
+    path = list(structure.leaf_paths(form.root))[i] or "step"
+    return TypeError(f"table {form.table_name!r}: {path!r}: {error}")

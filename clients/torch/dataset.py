@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
 from shmreplay.checks import check_int
 from shmreplay.clients.arrays import check_count
 from shmreplay.clients.client import Client
+from shmreplay.clients.ranks import options_of_rank, seed_of_rank
 from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
-from shmreplay.clients.torch.ranks import rank_options, rank_seed
 from shmreplay.clients.torch.sampler import TorchSampler
 
 
@@ -36,7 +35,7 @@ class ReplayDataset(IterableDataset[TorchBatch]):
         rank: int = 0,
         world_size: int = 1,
         disjoint: bool = False,
-        seed: int | None = None,
+        seed: Any = None,
         timeout_s: float | None = None,
         **sample_options: Any,
     ) -> None:
@@ -57,7 +56,7 @@ class ReplayDataset(IterableDataset[TorchBatch]):
             ValueError, TypeError: an option is out of range. Options of `sample` are looked at in the workers.
         """
         where = f"table {table.name!r}"
-        rank_options(where, rank, world_size, disjoint, sample_options)
+        options_of_rank(where, rank, world_size, disjoint, sample_options)
         client: Client = table._client
         self._client, self._table_name = client.__reduce__(), table.name
         self._batch_size = check_count(where, "batch_size", batch_size)
@@ -80,9 +79,9 @@ class ReplayDataset(IterableDataset[TorchBatch]):
         info = get_worker_info()
         worker, num_workers = (0, 1) if info is None else (info.id, info.num_workers)
         rank, world_size = self._rank * num_workers + worker, self._world_size * num_workers
-        seed = None if self._seed is None else rank_seed(np.random.SeedSequence(self._seed), rank, self._epoch)
+        seed = seed_of_rank(seed_of_rank(self._seed, rank), self._epoch)
         prefetch = 0 if self._prefetch is None and info is not None else self._prefetch
-        options = rank_options(f"table {self._table_name!r}", rank, world_size, self._disjoint, self._options)
+        options = options_of_rank(f"table {self._table_name!r}", rank, world_size, self._disjoint, self._options)
         self._epoch += 1
         return self._batches(seed, prefetch, options, self._share(worker, num_workers))
 

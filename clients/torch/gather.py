@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shmreplay.clients.ahead import end_all
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.page_locks import hold_pages
 from shmreplay.clients.handle import raise_with
@@ -26,13 +28,17 @@ from shmreplay.clients.torch.parts import Form, Parts
 from shmreplay.clients.torch.room import Room, space_for
 from shmreplay.clients.torch.rung import Delivery, Pin
 from shmreplay.clients.torch.staging import Rooms, StagingRung, unpack
+from shmreplay.clients.torch.tensors import is_added
 from shmreplay.clients.view import View, most_items, open_view
 from shmreplay.errors import ShmReplayError
+from shmreplay.specs import ArraySpec
 
 LINE_BYTES = 128  # of the host's memory that a GPU reads at once, however few of them it wants
 OPTIONS = ("columns", "pad_to", "time_major")  # of `sample`, that views can do
 LOOK_S = 1.0  # between two looks whether anybody still wants a batch that the GPU takes long for
 LAST_READS_S = 10.0  # how long one that ends waits for them; a GPU that takes longer hangs
+
+atexit.register(end_all)  # before page locks are undone, which were registered to be before
 
 
 def why_not_gather(source: Source, options: dict[str, Any]) -> str | None:
@@ -121,7 +127,7 @@ class GatherRung:
 
     def _what_items_lack(self, arrangement: Arrangement) -> str | None:
         outputs = arrangement.outputs
-        if other := [output.path for output in outputs if output.spec.in_heap or output.spec.mutable]:
+        if other := [output.path for output in outputs if not _lies_plain(output.spec)]:
             return f"{', '.join(map(repr, other))} can not be read by rows where they lie"
         if self._source.consumes and self._batch_size > most_items(self._handle):
             return f"a view of consumed items has at most {most_items(self._handle)}"
@@ -300,3 +306,8 @@ def _padded(array: NDArray[Any], rows: int, value: int) -> NDArray[Any]:
 
 def _lengths(is_real: NDArray[np.bool_]) -> NDArray[np.int32]:
     return np.ones(len(is_real), np.int32) if is_real.ndim == 1 else is_real.sum(1, dtype=np.int32)
+
+
+def _lies_plain(spec: ArraySpec) -> bool:
+    """Whether the rows are what they show, of a dtype that DLPack and torch have."""
+    return not (spec.in_heap or spec.mutable) and (not is_added(spec.dtype) or spec.dtype.name == "bfloat16")

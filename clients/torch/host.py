@@ -3,6 +3,7 @@ asked."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from shmreplay.clients.batch import Batch
+from shmreplay.clients.handle import raise_with
 from shmreplay.clients.sampler import Draw, Source
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.parts import BatchParts, Form
@@ -64,11 +66,15 @@ class HostDelivery:
     def take(self) -> TorchBatch:
         """See `Delivery`."""
         copied = num_bytes(self.batch)
-        if self.device.type == "cpu":
-            self.tally.add(batches=1, gathered_bytes=copied)
-            return TorchBatch.of(self.batch)
-        self.tally.add(batches=1, gathered_bytes=copied, sent_bytes=copied)
-        return TorchBatch(BatchParts(self.batch), Form.of(self.batch), partial(_copied, self.device))
+        self.tally.add(batches=1, gathered_bytes=copied, sent_bytes=0 if self.device.type == "cpu" else copied)
+        try:
+            return TorchBatch(BatchParts(self.batch), Form.of(self.batch), self._convert)
+        except BaseException as error:  # noqa: BLE001  # raised again, with what may be nowhere else
+            raise_with(error, batch=self.batch)
+
+    @property
+    def _convert(self) -> Callable[[Any], Tensor]:
+        return as_tensor if self.device.type == "cpu" else partial(_copied, self.device)
 
 
 def _copied(device: torch.device, part: Any) -> Tensor:

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from shmreplay.clients.batch import Batch
+from shmreplay.clients.ranks import options_of_rank, seed_of_rank
 from shmreplay.clients.sampler import BatchStream, check_options, check_prefetch
 from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.choice import Transfer, open_rung
 from shmreplay.clients.torch.info import TransferInfo
-from shmreplay.clients.torch.ranks import rank_options, rank_seed
 from shmreplay.clients.torch.rung import Delivery, Rung
 from shmreplay.clients.torch.tensors import to_host
 
@@ -72,8 +72,8 @@ class TorchSampler:
             TableClosed: the table was dropped.
         """
         where = f"table {table.name!r}"
-        options = rank_options(where, rank, world_size, disjoint, sample_options)
-        source = table._sampler_source(batch_size, rank_seed(seed, rank) if world_size > 1 else seed, options)
+        options = options_of_rank(where, rank, world_size, disjoint, sample_options)
+        source = table._sampler_source(batch_size, seed_of_rank(seed, rank) if world_size > 1 else seed, options)
         prefetch = check_prefetch(source, prefetch)
         check_options(source, options)
         self._table = table
@@ -99,12 +99,13 @@ class TorchSampler:
         """The next batch.
 
         Raises what `table.sample` raises, after the batches made before; the next call goes on. A batch that the error
-        carries is in host memory. Raises CudaError if the GPU fails.
+        carries is in host memory. Raises CudaError if the GPU fails, TypeError if torch has no dtype of a column: then
+        the error's batch is of numpy's arrays.
         """
         try:
             batch = next(self._stream).take()
         except BaseException as error:
-            if isinstance(carried := getattr(error, "batch", None), Batch):
+            if isinstance(carried := getattr(error, "batch", None), Batch) and not isinstance(error, TypeError):
                 error.batch = TorchBatch.of(carried)  # type: ignore[attr-defined]  # as raise_with()
             raise
         self._log()

@@ -19,7 +19,7 @@ from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable
 from shmreplay.clients.handle import raise_with
 from shmreplay.clients.sampler import Source
-from shmreplay.clients.torch.batch import TorchBatch
+from shmreplay.clients.torch.batch import TorchBatch, check_dtypes
 from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.host import HostDelivery, num_bytes
 from shmreplay.clients.torch.parts import BatchParts, Form, Parts
@@ -100,7 +100,8 @@ class StagingRung:
             return sample(out=None), None
 
     def _send(self, batch: Batch, room: Room | None) -> Delivery:
-        parts = BatchParts(batch)
+        parts, form = BatchParts(batch), Form.of(batch)
+        check_dtypes(parts, form)
         if room is None or not room.has_space_for(parts):
             room = self._room_like(batch, parts)
         if room is None:
@@ -109,7 +110,7 @@ class StagingRung:
         memory = self._tensors.empty(sent)
         room.send(self._device, memory, sent, self._tensors.side_stream)
         self.tally.add(gathered_bytes=num_bytes(batch), sent_bytes=sent)
-        delivery = StagedDelivery(self, room, memory, places, Form.of(batch))
+        delivery = StagedDelivery(self, room, memory, places, form)
         self._rooms.put(room)
         return delivery
 

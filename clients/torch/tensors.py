@@ -14,6 +14,11 @@ from torch import Tensor
 _FIRST_ADDED = 256  # numbers of dtypes that a package added, such as ml_dtypes' bfloat16
 
 
+def is_added(dtype: np.dtype[Any]) -> bool:
+    """Whether numpy itself does not have it."""
+    return dtype.num >= _FIRST_ADDED
+
+
 @functools.lru_cache(maxsize=256)
 def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
     """Torch's dtype of the same name and bytes.
@@ -37,7 +42,7 @@ def as_tensor(value: NDArray[Any] | Tensor) -> Tensor:
     wanted = dtype_of(value.dtype)
     if not value.flags.writeable:
         value = value.copy()  # torch has no read-only tensors
-    if value.dtype.num >= _FIRST_ADDED:
+    if is_added(value.dtype):
         return torch.from_numpy(value.view(f"u{value.dtype.itemsize}")).view(wanted)
     return torch.from_numpy(value)
 

@@ -4,7 +4,7 @@
 // Work of streams (copies, records of events, waits) lies in one queue, in the order it was given, and is done when it is
 // due: at once, some time later, or when the test says so. So a copy reads its source as late as a real one may. Like a real
 // driver it wants a current context, refuses what overlaps a registration, and serves no forked child. What a client must
-// never do is a *fault*, counted and told to the test.
+// never do is a *fault*, counted and told to the test. One file, since it is compiled by itself.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -4,10 +4,12 @@ The library has the real one's name (its SONAME), so it has only to be there fir
 "Memory of the GPU" is the host's. A folder of tests takes the fixture `cuda` by importing it into its conftest.
 """
 
+import atexit
 import ctypes
 import functools
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -110,15 +112,14 @@ class FakeCuda:
 
 @functools.cache
 def built() -> pathlib.Path:
-    """The library's file, compiled once in this process, in a folder of its own."""
-    file = pathlib.Path(_folder.name, LIBRARY)
+    """The library's file, compiled once in this process, in a folder of its own that goes with the process."""
+    folder = tempfile.mkdtemp(prefix="shmreplay-fake-cuda-")
+    atexit.register(shutil.rmtree, folder)
+    file = pathlib.Path(folder, LIBRARY)
     source = pathlib.Path(__file__).with_name("fake_cuda.cc")
     compiler = os.environ.get("CXX") or "g++"
     subprocess.run([compiler, *FLAGS, str(source), "-o", str(file)], check=True)
     return file
-
-
-_folder = tempfile.TemporaryDirectory(prefix="shmreplay-fake-cuda-")
 
 
 @functools.cache

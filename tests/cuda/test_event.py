@@ -63,9 +63,13 @@ def test_ctrl_c_ends_a_wait(cuda: FakeCuda, event: Event) -> None:
     cuda.delay(None)
     event.record(0)
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+
+    def wait() -> None:
+        timer.start()
         event.wait(30)
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
     timer.join()
 
 

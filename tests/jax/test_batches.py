@@ -102,7 +102,7 @@ def test_spans_have_masks_and_lengths_and_a_mesh_divides_them_by_items(
     np.testing.assert_array_equal(np.asarray(batch.data["x"])[~mask], 0)
 
 
-def test_targets_are_worked_out_on_the_host(make_table: TableMaker) -> None:
+def test_targets_are_worked_out_on_the_host_of_either_batch(make_table: TableMaker) -> None:
     signature = {"observation": sr.ArraySpec((), "float32"), "reward": sr.ArraySpec((), "float32")}
     signature |= {"terminated": sr.ArraySpec((), "bool")}
     table = make_table(10, signature=signature, item=sr.NStep(2))
@@ -112,10 +112,11 @@ def test_targets_are_worked_out_on_the_host(make_table: TableMaker) -> None:
         writer.end_episode()
     with JaxSampler(table, 16, seed=1) as batches:
         batch = next(batches)
-    returns, discounts, _ = sr.n_step_targets(batch.host, 0.5)
     last = np.asarray(batch.data["observation"]) == 2
-    np.testing.assert_array_equal(returns, np.where(last, 1.0, 1.5))
-    np.testing.assert_array_equal(discounts, np.where(np.asarray(batch.data["observation"]) == 0, 0.25, 0))
+    for form in (batch.host, batch):
+        returns, discounts, _ = sr.n_step_targets(form, 0.5)
+        np.testing.assert_array_equal(returns, np.where(last, 1.0, 1.5))
+        np.testing.assert_array_equal(discounts, np.where(np.asarray(batch.data["observation"]) == 0, 0.25, 0))
 
 
 def test_numbers_keep_their_64_bits_where_jax_has_them(make_table: TableMaker) -> None:
@@ -169,6 +170,23 @@ def test_priorities_come_from_wherever_they_were_worked_out(make_table: TableMak
             np.testing.assert_array_equal(table.get(keys).priorities, np.arange(8) + 2)
         with pytest.raises(ValueError, match=r"priorities\[3\] is nan"):
             batches.update_priorities(batch.keys, priorities.at[3].set(jax.numpy.nan))
+
+
+def test_learners_side_by_side_draw_each_their_own(make_table: TableMaker) -> None:
+    table = make_table(100)
+    table.insert_batch(steps(range(64)))
+    seen: list[list[int]] = []
+    for rank in range(2):
+        with JaxSampler(table, 16, rank=rank, world_size=2, seed=7) as batches:
+            seen.append(next(batches).keys.tolist())
+    assert seen[0] != seen[1]
+    seen.clear()
+    for rank in range(2):
+        with JaxSampler(table, 16, rank=rank, world_size=2, disjoint=True, seed=7) as batches:
+            seen.append([key for _ in range(4) for key in next(batches).keys.tolist()])
+    assert not set(seen[0]) & set(seen[1])
+    with pytest.raises(ValueError, match="rank is 2"):
+        JaxSampler(table, 16, rank=2, world_size=2)
 
 
 def test_items_are_consumed_one_batch_at_a_time_and_none_is_lost(make_table: TableMaker) -> None:

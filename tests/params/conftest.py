@@ -67,7 +67,7 @@ class PolicyMaker:
         name = next(_names)
         options = {"max_sessions": 16, **options}
         self.client.create_tables([params.table(name, tree(0) if like is None else like, **options)])
-        self._made.append(Params(self.client.table(name)))
+        self._made.append(Params(self.client.table(name), like=like))
         return self._made[-1]
 
     def finish(self) -> None:

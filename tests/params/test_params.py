@@ -295,9 +295,51 @@ def test_any_tree_of_arrays_comes_back_as_it_was(make_policy: PolicyMaker, like:
     assert str(copy) == str(dict(like) if isinstance(like, dict) else like)
 
 
-def test_more_arrays_than_a_table_has_columns_are_refused_when_it_is_made(make_policy: PolicyMaker) -> None:
-    with pytest.raises((ValueError, sr.ShmReplayError), match="1 to 125 columns; join some into arrays"):
-        make_policy({str(i): np.zeros(2) for i in range(125)})
+def many(number: int, size: int = 3) -> list[dict[str, Any]]:
+    """A tree of more arrays than a table has columns, of three dtypes and odd sizes."""
+    dtypes = (np.float32, np.float64, np.int8)
+    return [
+        {str(i): np.full((i % size, 5), number + i, dtypes[(i + k) % 3]) for i in range(100)} | {"n": np.array(number)}
+        for k in range(3)
+    ]
+
+
+def test_more_arrays_than_a_table_has_columns_come_back_as_they_were(make_policy: PolicyMaker) -> None:
+    policy = make_policy(many(0))
+    for number in (1, 2):
+        assert policy.publish(many(number)) == number
+        with policy.latest() as snapshot, policy.latest() as other:
+            for part, same, wanted in zip(snapshot.data, other.data, many(number), strict=True):
+                assert part.keys() == wanted.keys()
+                for name, array in part.items():
+                    np.testing.assert_array_equal(array, wanted[name])
+                    assert (array.dtype, array.shape) == (wanted[name].dtype, wanted[name].shape)
+                    assert array.ctypes.data == same[name].ctypes.data
+                    assert array.ctypes.data % 64 == 0
+                    assert not array.flags.writeable
+            assert str(snapshot.copy()) == str(many(number))
+            own = many(0)
+            snapshot.copy_to(own)
+            assert str(own) == str(many(number))
+
+
+def test_who_reads_more_arrays_than_columns_says_which_tree_it_is(make_policy: PolicyMaker) -> None:
+    table = make_policy(many(0))._table
+    with pytest.raises(ValueError, match="more arrays than columns, so it does not know the tree; give it: like=tree"):
+        Params(table)
+    for other in (many(0, size=4), many(0)[:2], many(0)[::-1], np.zeros(3)):
+        with pytest.raises(ValueError, match="like is another tree than the table was made for"):
+            Params(table, like=other)
+    wrong = many(0)
+    wrong[2]["7"] = np.zeros((2, 5), np.float32)
+    with pytest.raises(sr.SignatureMismatch, match=r"column 'params\[2\]/7': expected float32 \(1, 5\), got "):
+        Params(table, like=many(9)).publish(wrong)
+
+
+def test_many_arrays_of_which_one_is_not_plain_are_refused(make_policy: PolicyMaker) -> None:
+    like = {str(i): sr.ArraySpec((2,), "float32", compression="lz4" if i == 77 else None) for i in range(125)}
+    with pytest.raises(ValueError, match=r"'params/77' is .*; expected a plain array of a fixed shape"):
+        make_policy(like)
 
 
 def test_a_tree_that_does_not_fit_is_refused_and_the_newest_stays(make_policy: PolicyMaker) -> None:

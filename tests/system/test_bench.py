@@ -26,6 +26,7 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "attached": (),
     "beside": ("a table each",),
     "blocked": (),
+    "bytes_copied": (),
     "extend": COPIES,
     "growth_sample": ("among 10,000", "bare sum tree"),
     "growth_update": ("among 10,000", "bare sum tree"),
@@ -59,7 +60,7 @@ PARTS = (
     ("W2", "W7"),
     ("W3", "W4", "W6"),
     ("W5", "W8", "extend"),
-    ("W9", "W10", "W14", "W16"),
+    ("W9", "W10", "W14", "W15", "W16"),
     ("W11", "W12", "W13"),
 )
 FACTS = {"processor", "cores", "kernel", "python", "numpy", "shmreplay", "commit", "load after"}
@@ -160,6 +161,7 @@ def test_the_page_of_results_has_a_table_of_every_row(report_file: pathlib.Path,
         assert answer["question"] in section
         for row in answer["rows"]:
             assert f"{row['name']} | " in section
+    assert "\n## On a GPU\n" in page.stdout
     for line in ("## Where we lose", "| insert per step, 400 B | ≤ 1.2 µs a call | "):
         assert line in page.stdout
 

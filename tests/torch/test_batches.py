@@ -175,8 +175,9 @@ def test_a_dtype_that_torch_does_not_have_is_named_with_its_column(make_table: T
     table = make_table(signature={"a": sr.ArraySpec((), narrow), "b": sr.ArraySpec((), "int64")})
     table.insert({"a": np.array(0.5, narrow), "b": 1})
     text = "'a': torch has no tensors of dtype float8_e3m4; leave such a column out: columns="
-    with TorchSampler(table, 2) as sampler, pytest.raises(TypeError, match=f"table {table.name!r}: {text}"):
+    with TorchSampler(table, 2) as sampler, pytest.raises(TypeError, match=f"table {table.name!r}: {text}") as caught:
         next(sampler)
+    assert caught.value.batch.data["b"].tolist() == [1, 1], "which are in the error"  # type: ignore[attr-defined]
     with TorchSampler(table, 2, columns=["b"]) as sampler:
         assert next(sampler).data["b"].tolist() == [1, 1]
 

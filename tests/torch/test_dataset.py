@@ -60,6 +60,11 @@ def test_equal_seeds_and_epochs_draw_alike_in_workers_too(make_table: TableMaker
     assert draws(load(dataset, 0)) != first, "an iteration that follows draws otherwise"
 
 
+def test_disjoint_workers_have_no_item_in_common(make_table: TableMaker) -> None:
+    batches = draws(load(ReplayDataset(filled(make_table), 20, num_batches=2, disjoint=True), 2))
+    assert len(set(batches[0]) | set(batches[1])) == 40
+
+
 def test_a_worker_in_this_process_attaches_and_detaches(make_table: TableMaker) -> None:
     table = filled(make_table)
     sessions = len(table._arena.sessions())
@@ -99,7 +104,7 @@ def test_what_ends_a_sampler_reaches_the_loader(make_table: TableMaker) -> None:
     [
         ({"batch_size": 0}, ValueError, "batch_size is 0; expected 1 to"),
         ({"num_batches": -1}, ValueError, "num_batches is -1; expected an integer in 0"),
-        ({"rank": 1}, ValueError, r"rank is 1; expected an integer in 0\.\.0"),
+        ({"rank": 1}, ValueError, r"part is \(1, 1\); expected \(rank, world_size\) with rank from 0 to 0"),
     ],
 )
 def test_wrong_options_are_refused_at_once(

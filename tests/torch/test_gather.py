@@ -5,6 +5,7 @@ import logging
 import threading
 from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -348,6 +349,19 @@ def test_columns_that_do_not_lie_plain_are_staged_with_all_others(make_table: Ta
         next(sampler)
     with gathering(table, 8, columns=NAMES) as sampler:
         check(next(sampler))
+
+
+@pytest.mark.parametrize(("dtype", "transfer"), [(ml_dtypes.bfloat16, "gather"), (ml_dtypes.float8_e5m2, "staging")])
+def test_dtypes_that_numpy_lacks_are_gathered_if_dlpack_has_them(
+    make_table: TableMaker, dtype: Any, transfer: str
+) -> None:
+    table = make_table(signature=sr.ArraySpec((200,), dtype))
+    table.insert(np.arange(200).astype(dtype))
+    with TorchSampler(table, 2, device="cuda:0", prefetch=0) as sampler:
+        eventually(lambda: sampler.info().pin_state == "registered")
+        data = next(sampler).data
+        assert torch.equal(data[1].float(), torch.from_numpy(np.arange(200).astype(dtype).astype(np.float32)))
+        assert sampler.info().transfer == transfer
 
 
 def test_a_table_with_shards_is_staged(make_table: TableMaker, server: sr.Server) -> None:

@@ -88,9 +88,17 @@ def test_steps_may_be_tensors_of_the_cpu_and_others_are_refused_with_their_devic
         ),
         ({"transfer": "staging"}, ValueError, "transfer is 'staging', but device is 'cpu'; only an NVIDIA GPU"),
         ({"transfer": "gather"}, ValueError, "transfer is 'gather', but device is 'cpu'; only an NVIDIA GPU"),
-        ({"rank": 2, "world_size": 2}, ValueError, r"rank is 2; expected an integer in 0\.\.1"),
-        ({"world_size": 0}, ValueError, "world_size is 0; expected an integer in 1"),
-        ({"disjoint": True, "replacement": True}, ValueError, "disjoint=True and replacement=True exclude each other"),
+        (
+            {"rank": 2, "world_size": 2},
+            ValueError,
+            r"part is \(2, 2\); expected \(rank, world_size\) with rank from 0 to 1",
+        ),
+        ({"world_size": 0}, ValueError, r"part is \(0, 0\); expected \(rank, world_size\) with world_size from 1"),
+        (
+            {"disjoint": True, "replacement": True},
+            ValueError,
+            r"disjoint=True says replacement=False and part=\(0, 1\)",
+        ),
     ],
 )
 def test_wrong_options_are_refused_at_once(
@@ -138,6 +146,18 @@ def test_ranks_of_one_seed_draw_otherwise_and_repeatably(make_table: TableMaker)
     first = [drawn(rank) for rank in range(3)]
     assert first[0] != first[1] != first[2] != first[0]
     assert [drawn(rank) for rank in range(3)] == first
+
+
+def test_disjoint_ranks_have_no_item_in_common(make_table: TableMaker) -> None:
+    table = filled(make_table)
+    with (
+        TorchSampler(table, 12, rank=0, world_size=2, disjoint=True, seed=1) as one,
+        TorchSampler(table, 12, rank=1, world_size=2, disjoint=True, seed=1) as two,
+    ):
+        for _ in range(5):
+            first, second = (set(numbers_of(next(sampler)).tolist()) for sampler in (one, two))
+            assert len(first) == len(second) == 12
+            assert first.isdisjoint(second)
 
 
 # --- waiting, and the end --------------------------------------------------------------------------------------------

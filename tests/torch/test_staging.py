@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -216,6 +217,16 @@ def test_a_timeout_carries_what_was_drawn_which_nothing_writes_over(make_table: 
         for _ in range(2):
             next(sampler)
         assert numbers_of(caught.value.batch).tolist() == [4]
+
+
+def test_a_dtype_that_torch_does_not_have_is_named_and_nothing_is_lost(make_table: TableMaker) -> None:
+    narrow = ml_dtypes.float8_e3m4
+    table = make_table.queue(10, signature={"a": sr.ArraySpec((), narrow), "b": sr.ArraySpec((), "int64")})
+    table.insert({"a": np.array(0.5, narrow), "b": 7})
+    text = f"table {table.name!r}: 'a': torch has no tensors of dtype float8_e3m4"
+    with staging(table, 1) as sampler, pytest.raises(TypeError, match=text) as caught:
+        next(sampler)
+    assert caught.value.batch.data["b"].tolist() == [7]  # type: ignore[attr-defined]
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------

@@ -41,6 +41,19 @@ def test_targets_are_those_of_a_plain_loop(n: int) -> None:
     assert [values.dtype for values in got] == [np.dtype("float64"), np.dtype("float64"), np.dtype("int64")]
 
 
+def test_batches_of_tensors_have_the_same_targets() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    batch = batch_of(3, 3)
+    trees = [{name: torch.from_numpy(values) for name, values in tree.items()} for tree in (batch.data, batch.mask)]
+    tensors = SimpleNamespace(data=trees[0], mask=trees[1])
+    for a, b in zip(
+        sr.n_step_targets(batch, 0.9, reward="r", terminated="done"),
+        sr.n_step_targets(tensors, 0.9, reward="r", terminated="done"),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_one_step_without_a_step_axis_is_the_same() -> None:
     with_axis, without = batch_of(0, 1), batch_of(0, 1, squeezed=True)
     for a, b in zip(

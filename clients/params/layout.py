@@ -1,0 +1,114 @@
+"""Layout: where the arrays of a tree lie in the one step that is a version of it."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay import structure
+from shmreplay.leaves import Leaf
+from shmreplay.signature import Signature
+from shmreplay.specs import ArraySpec
+
+PARAMS, PUBLISHED = "params", "published_ns"  # what a version consists of: the tree, and when
+MAX_COLUMNS = 124  # a table has 125
+_ALIGNMENT = 64  # bytes, of an array that is joined with others
+_JOINED = "joined_"
+
+
+class Layout:
+    """Of one tree: a column an array.
+
+    Where these are more than a table has columns, those of a dtype are joined: one behind the other in one column of
+    it. The table's signature then does not say what the tree was, only by a checksum whether a given one is it.
+
+    Attributes:
+        node: the tree's structure.
+        leaves: its arrays, in order.
+    """
+
+    def __init__(self, node: structure.Node, leaves: Sequence[Leaf]) -> None:
+        self.node = node
+        self.leaves = tuple(leaves)
+        self._places: list[slice] = []  # in the column of its dtype
+        self._sizes: dict[str, int] = {}
+        self._name = PARAMS
+        if len(self.leaves) > MAX_COLUMNS:
+            for leaf in self.leaves:
+                self._join(leaf)
+            arrays = "\n".join(f"{leaf.path} {leaf.spec.dtype} {leaf.spec.shape}" for leaf in self.leaves)
+            self._name = f"{_JOINED}{zlib.crc32(arrays.encode()):08x}"
+
+    @classmethod
+    def of_tree(cls, tree: Any, table_name: str) -> Layout:
+        """Reads a tree of arrays. Raises TypeError, ValueError as `Table` does."""
+        sig = Signature.from_tree({PARAMS: tree}, table_name)
+        (node,) = _children(sig.root)
+        return cls(node, sig.leaves)
+
+    @classmethod
+    def of_table(cls, sig: Signature, like: Any) -> Layout | None:
+        """The layout of a table's versions; None if it has none. `like`: the tree, where its arrays are joined.
+
+        Raises:
+            ValueError: `like` is needed, or is another tree.
+        """
+        names = sig.root.names if isinstance(sig.root, structure.DictNode) else ()
+        if names == (PARAMS, PUBLISHED):
+            return cls(_children(sig.root)[0], sig.leaves[:-1])
+        if len(names) != 2 or not names[0].startswith(_JOINED) or names[1] != PUBLISHED:
+            return None
+        where = f"Params: table {sig.table_name!r}"
+        if like is None:
+            raise ValueError(f"{where} has more arrays than columns, so it does not know the tree; give it: like=tree")
+        layout = cls.of_tree(like, sig.table_name)
+        if Signature.from_tree(layout.signature(), sig.table_name) != sig:
+            raise ValueError(f"{where}: like is another tree than the table was made for")
+        return layout
+
+    def signature(self) -> dict[str, Any]:
+        """That of the table."""
+        columns: Any = {dtype: ArraySpec((size,), dtype) for dtype, size in self._sizes.items()}
+        if not self._places:
+            columns = structure.unflatten(self.node, [leaf.spec for leaf in self.leaves])
+        return {self._name: columns, PUBLISHED: ArraySpec((), "int64")}
+
+    def steps(self, arrays: Sequence[NDArray[Any]], published_ns: int) -> dict[str, Any]:
+        """A version as a batch of one step, of the tree's arrays in order."""
+        columns: Any = {dtype: np.zeros((1, size), dtype) for dtype, size in self._sizes.items()}
+        if not self._places:
+            columns = structure.unflatten(self.node, [array[np.newaxis] for array in arrays])
+        for place, array in zip(self._places, arrays if self._places else (), strict=True):
+            columns[array.dtype.name][0, place] = array.reshape(-1)
+        return {self._name: columns, PUBLISHED: np.array([published_ns])}
+
+    def tree(self, step: Any) -> Any:
+        """The tree of a step, its arrays where they lie there."""
+        columns = step[self._name]
+        if not self._places:
+            return columns
+        arrays = [
+            columns[leaf.spec.dtype.name][place].reshape(leaf.spec.shape)
+            for place, leaf in zip(self._places, self.leaves, strict=True)
+        ]
+        return structure.unflatten(self.node, arrays)
+
+    def _join(self, leaf: Leaf) -> None:
+        dtype, shape = leaf.spec.dtype, leaf.spec.shape
+        if leaf.spec.in_heap:
+            raise ValueError(f"params: {leaf.path!r} is {leaf.spec}; expected a plain array of a fixed shape")
+        step = max(_ALIGNMENT // dtype.itemsize, 1)
+        begin = -(-self._sizes.get(dtype.name, 0) // step) * step
+        end = begin + math.prod(size for size in shape if size is not None)
+        self._places.append(slice(begin, end))
+        self._sizes[dtype.name] = end
+
+
+def _children(node: structure.Node) -> tuple[structure.Node, ...]:
+    assert isinstance(node, structure.DictNode)
+    return node.children
