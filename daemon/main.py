@@ -25,6 +25,7 @@ from shmreplay.daemon.declared import create_declared
 from shmreplay.daemon.instance_lock import InstanceLock
 from shmreplay.daemon.logs import configure
 from shmreplay.daemon.notify import Notifier
+from shmreplay.daemon.open_files import take_all
 from shmreplay.daemon.parent_watch import watch_parent
 from shmreplay.daemon.registry import Registry
 from shmreplay.daemon.reload import Reload
@@ -220,6 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # systemd's word to our parent is not for us
     notifier = Notifier(environment)
     try:
+        take_all()
         passed = take_listener(environment)
         if passed is not None:
             config = replace(config, socket=passed.getsockname())
