@@ -16,10 +16,10 @@ import multiprocessing
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.dlpack import from_dlpack
 
 import shmreplay as sr
 from shmreplay.clients import params
+from shmreplay.clients.torch import view_tensors
 
 T, GAMMA, NUM_GAMES, BATCH_SIZE = 20, 0.95, 32, 32
 ROWS, COLUMNS, NUM_ACTIONS = 10, 5, 3
@@ -127,7 +127,7 @@ def learn(client: sr.Client, num_updates: int) -> np.ndarray:
 
 def update(network: nn.Sequential, optimiser: torch.optim.Optimizer, items: sr.View) -> float:
     """One step, on tensors over the shared memory itself, which nobody may keep: so none outlives this function."""
-    data = {name: from_dlpack(column) for name, column in items.for_dlpack().items()}
+    data = view_tensors(items)
     optimiser.zero_grad()
     loss_of(network, data).backward()
     optimiser.step()
