@@ -191,7 +191,7 @@ class View:
         `sample` makes one faster. Raises ShmReplayError after the release.
         """
         self._check_held()
-        return self._structured(self._layout.names, [output.data for output in self._outputs])
+        return self._structured(self._layout.names, [read_only(output.data) for output in self._outputs])
 
     @property
     def mask(self) -> Any:
@@ -282,7 +282,7 @@ class View:
             raise ValueError(
                 f"{self!r}: an output is a copy, and no memory of device {device}; see is_contiguous, and take its data"
             )
-        return self._outputs[number].data
+        return self._outputs[number].data  # not read-only: NumPy before 2.1 exports nothing that is
 
     def _structured(self, names: bytes, values: Sequence[Any]) -> Any:
         return unflatten_outputs(names, values) if names else self._signature.unflatten(values)
@@ -319,8 +319,16 @@ class View:
         return f"<View of {len(self)} items of table {self._signature.table_name!r}>"
 
 
+def read_only(data: Any) -> Any:
+    """The same array, or list of steps, that nobody writes to."""
+    if isinstance(data, np.ndarray) and data.flags.writeable:
+        data = data.view()
+        data.flags.writeable = False
+    return data
+
+
 def stacked(arrays: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
-    """The arrays as one, read-only, each padded with 0 to the longest of its axes; the first one to `rows` at least."""
+    """The arrays as one, each padded with 0 to the longest of its axes; the first one to `rows` at least."""
     shape = np.max([array.shape for array in arrays], axis=0).astype(int).tolist()
     if rows > 0:
         shape[0] = max(shape[0], rows)
@@ -328,7 +336,6 @@ def stacked(arrays: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
     for number, array in enumerate(arrays):
         place: tuple[int | slice, ...] = (number, *(slice(size) for size in array.shape))
         joined[place] = array
-    joined.flags.writeable = False
     return joined
 
 

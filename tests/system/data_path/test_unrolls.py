@@ -219,6 +219,8 @@ def test_memory_of_a_device_is_refused_where_data_is_a_copy(make_table: TableMak
             items.for_dlpack((3, 0))
         data = items.for_dlpack()["n"]
         assert data.tolist() == [[0, 1, 2, 3, 4, 5]]
+        assert np.from_dlpack(data).tolist() == data.tolist()
+        assert not items.data["n"].flags.writeable
 
 
 def test_an_export_outlives_client_and_server() -> None:
