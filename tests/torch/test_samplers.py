@@ -180,6 +180,14 @@ def test_ranks_of_one_seed_draw_otherwise_and_repeatably(make_table: TableMaker)
     assert [drawn(rank) for rank in range(3)] == first
 
 
+def test_one_of_several_learners_says_which_it_is(make_table: TableMaker) -> None:
+    table = filled(make_table)
+    with pytest.raises(ValueError, match="world_size is 3 and rank is missing; give each learner its own, 0 to 2"):
+        TorchSampler(table, 8, world_size=3, seed=5)
+    with pytest.raises(ValueError, match="rank is 1 and world_size is 1; expected a rank below world_size"):
+        TorchSampler(table, 8, rank=1)
+
+
 def test_disjoint_ranks_have_no_item_in_common(make_table: TableMaker) -> None:
     table = filled(make_table)
     with (
