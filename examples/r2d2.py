@@ -182,7 +182,8 @@ def save_plot(path: str, returns: np.ndarray) -> None:
 
     figure = Figure()
     axes = figure.subplots()
-    axes.plot(np.convolve(returns, np.ones(200) / 200, "valid"))
+    window = min(200, len(returns) // 10 + 1)
+    axes.plot(np.arange(window - 1, len(returns)), np.convolve(returns, np.ones(window) / window, "valid"))
     axes.set_xlabel("walks of all mice")
     axes.set_ylabel("return")
     figure.savefig(path)
