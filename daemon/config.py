@@ -20,7 +20,7 @@ from shmreplay.daemon.given import (
 from shmreplay.daemon.limits import Limits
 from shmreplay.daemon.open_files import possible_clients
 from shmreplay.daemon.setting import Endpoint, Given, Group
-from shmreplay.daemon.settings import SETTINGS
+from shmreplay.daemon.settings import SECTIONS, SETTINGS
 from shmreplay.errors import ShmReplayError
 from shmreplay.estimates import estimate
 from shmreplay.page_policy import PagePolicy
@@ -29,15 +29,6 @@ from shmreplay.protocol import default_socket_paths, package_version
 from shmreplay.table_config import tables_in
 from shmreplay.tables import Table
 from shmreplay.toml_file import TomlFile
-
-_TITLES = {
-    "daemon": "the daemon",
-    "memory": "memory",
-    "limits": "limits",
-    "checkpoints": "checkpoints",
-    "metrics": "metrics",
-    "log": "log",
-}
 
 
 class ConfigError(ShmReplayError):
@@ -213,7 +204,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"shmreplayd {package_version()}")
     parser.add_argument("--config", metavar="FILE", help=f"settings and tables, in TOML (default: ${CONFIG_VARIABLE})")
     parser.add_argument("--check-config", action="store_true", help="say what the configuration comes to, and end")
-    groups = {section: parser.add_argument_group(title) for section, title in _TITLES.items()}
+    groups = {
+        section: parser.add_argument_group("the daemon" if section == "daemon" else section) for section in SECTIONS
+    }
     for setting in SETTINGS:
         add = groups[setting.section].add_argument
         if setting.is_switch:

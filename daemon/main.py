@@ -216,9 +216,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(summary(config))
         return 0
     workers = Workers()
-    environment: MutableMapping[str, str] = (
-        {} if config.embedded else os.environ
-    )  # systemd's word to our parent is not for us
+    # What systemd says to the parent of an embedded daemon is not meant for this process.
+    environment: MutableMapping[str, str] = {} if config.embedded else os.environ
     notifier = Notifier(environment)
     try:
         take_all()

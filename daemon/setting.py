@@ -16,7 +16,7 @@ from shmreplay.segments import check_name
 _UNITS = {"": 1, **{f"{letter}iB": 1024 ** (i + 1) for i, letter in enumerate("KMGT")}}
 _SIZE = re.compile(r"([0-9]+)\s*([KMGT]iB|)")
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\]):([0-9]{1,5})")
-_FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_SWITCH_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _or_itself(make: Callable[[str], object]) -> Callable[[str], object]:
     return read
 
 
-SWITCH = Kind(_check_switch, lambda text: _FLAGS.get(text.lower(), text))
+SWITCH = Kind(_check_switch, lambda text: _SWITCH_WORDS.get(text.lower(), text))
 COUNT = Kind(_check_count, _or_itself(int))
 SECONDS = Kind(_check_seconds, _or_itself(float))
 BYTES = Kind(_check_bytes)

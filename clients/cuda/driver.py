@@ -17,7 +17,6 @@ from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable, Result
 
 LIBRARY = "libcuda.so.1"
 
-
 # By the name that the library exports. cuda.h calls those that end in _v2 without it.
 _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "cuInit": (c_uint,),

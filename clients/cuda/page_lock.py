@@ -40,7 +40,6 @@ class PageLock:
     a chunk end, so that no copy of a chunk's rows has one end in another piece. Where a chunk is not of whole pages
     that is every few chunks, 32 at most for the multiples of 128 bytes that chunks are of; where even that is more than
     1 GiB, a piece has that much all the same. The last piece ends with the page in which the memory ends.
-
     """
 
     def __init__(

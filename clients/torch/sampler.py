@@ -141,15 +141,15 @@ class TorchSampler:
         """Which way batches take to the device, why, and how much was moved so far."""
         rung, tally, pin = self._rung, self._rung.tally, self._rung.pin
         return TransferInfo(
-            str(self._device),
-            rung.name,
-            rung.why,
-            tally.batches,
-            tally.gathered_bytes,
-            tally.sent_bytes,
-            tally.read_bytes,
-            pin.state,
-            pin.reason,
+            device=str(self._device),
+            transfer=rung.name,
+            why=rung.why,
+            batches=tally.batches,
+            gathered_bytes=tally.gathered_bytes,
+            sent_bytes=tally.sent_bytes,
+            read_bytes=tally.read_bytes,
+            pin_state=pin.state,
+            pin_reason=pin.reason,
         )
 
     def close(self) -> None:
