@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, cast
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from shmreplay.clients.ahead import end_all
 from shmreplay.clients.cuda.device import Device
+from shmreplay.clients.cuda.errors import CudaError
 from shmreplay.clients.cuda.page_locks import hold_pages
 from shmreplay.clients.handle import raise_with
 from shmreplay.clients.sampler import Source
@@ -79,6 +81,9 @@ class GatherRung:
         self._columns = SegmentColumns(self._handle, self._tensors)
         self._rooms = Rooms(1)
         self._unfinished: list[Room] = []
+        # Another thread may close while one tells the GPU what to read: either waits for the other. An RLock: a
+        # signal's handler may close within.
+        self._telling, self._is_closed = threading.RLock(), False
         self._hold = hold_pages(self._device, self._handle._arena)
         self.tally = staging.tally
 
@@ -179,15 +184,18 @@ class GatherRung:
         room = self._room_for(parts)
         places, sent = room.take_in(parts)
         memory = self._tensors.empty(sent)
-        self._unfinished.append(room)
-        room.send(self._device, memory, sent, self._tensors.side_stream)
         data, read = places.data, 0
-        if rows is not None:
-            with self._tensors.on_side_stream():
-                numbers = rows.on_device([unpack(memory, place) for place in places.data], self._chunk_steps)
-                data = [self._columns.gather(output, numbers[i]) for output, i in zip(outputs, rows.of, strict=True)]
-            read = sum(tensor.nbytes for tensor in data)
-            room.mark(self._tensors.side_stream)
+        with self._telling:
+            if self._is_closed:
+                raise ShmReplayError(f"{self._source.where}: this sampler is closed; make another one")
+            self._unfinished.append(room)
+            room.send(self._device, memory, sent, self._tensors.side_stream)
+            if rows is not None:
+                with self._tensors.on_side_stream():
+                    lists = rows.on_device([unpack(memory, place) for place in places.data], self._chunk_steps)
+                    data = [self._columns.gather(output, lists[i]) for output, i in zip(outputs, rows.of, strict=True)]
+                read = sum(tensor.nbytes for tensor in data)
+                room.mark(self._tensors.side_stream)
         self._finish(room)
         self.tally.add(sent_bytes=sent, read_bytes=read)
         moved = Parts(data, places.lengths, places.masks, places.sizes, places.numbers)
@@ -227,8 +235,11 @@ class GatherRung:
 
     def close(self) -> None:
         """Lets go of the page-locked segment, once nobody reads there, and of all else."""
-        for room in self._unfinished:
-            room.wait(LAST_READS_S)
+        with self._telling:
+            self._is_closed = True
+        for room in list(self._unfinished):
+            with suppress(CudaError):  # a GPU that failed reads no more
+                room.wait(LAST_READS_S)
         self._hold.close()
         self._rooms.forget()
         self._staging.close()
