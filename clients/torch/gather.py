@@ -188,22 +188,25 @@ class GatherRung:
         with self._telling:
             if self._is_closed:
                 raise ShmReplayError(f"{self._source.where}: this sampler is closed; make another one")
-            self._unfinished.append(room)
             room.send(self._device, memory, sent, self._tensors.side_stream)
+            self._unfinished.append(room)
             if rows is not None:
-                with self._tensors.on_side_stream():
-                    lists = rows.on_device([unpack(memory, place) for place in places.data], self._chunk_steps)
-                    data = [self._columns.gather(output, lists[i]) for output, i in zip(outputs, rows.of, strict=True)]
+                try:
+                    data = self._gathered(rows, outputs, [unpack(memory, place) for place in places.data])
+                finally:  # what was told before an error is read all the same
+                    room.mark(self._tensors.side_stream)
                 read = sum(tensor.nbytes for tensor in data)
-                room.mark(self._tensors.side_stream)
         self._finish(room)
         self.tally.add(sent_bytes=sent, read_bytes=read)
         moved = Parts(data, places.lengths, places.masks, places.sizes, places.numbers)
         return Gathered(self, memory, moved, form_of(views, arrangement))
 
-    @property
-    def _chunk_steps(self) -> int:
-        return int(self._handle._arena.stats()["chunk_steps"])
+    def _gathered(self, rows: RowLists, outputs: Sequence[ShownOutput], numbers: Sequence[Tensor]) -> list[Tensor]:
+        """Those rows of the outputs, which the GPU is told to read, by the copies of their numbers that it has."""
+        chunk_steps = int(self._handle._arena.stats()["chunk_steps"])
+        with self._tensors.on_side_stream():
+            lists = rows.on_device(numbers, chunk_steps)
+            return [self._columns.gather(output, lists[i]) for output, i in zip(outputs, rows.of, strict=True)]
 
     def _room_for(self, parts: Parts) -> Room:
         room = self._rooms.take()

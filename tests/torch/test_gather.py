@@ -442,6 +442,17 @@ def test_a_failure_of_the_gpu_carries_what_was_consumed_and_ends_that_batch_alon
         assert check(next(sampler)) == [4, 5, 6, 7]
 
 
+def test_copies_that_are_refused_keep_no_memory(make_table: TableMaker, cuda: FakeCuda) -> None:
+    with gathering(full(make_table), 4, prefetch=0) as sampler:
+        check(next(sampler))
+        cuda.refuse("cuMemcpyHtoDAsync_v2", 2)
+        for _ in range(5):
+            with pytest.raises(CudaError):
+                next(sampler)
+        gc.collect()
+        assert cuda.left.get("pinned", 0) <= 1
+
+
 def test_samplers_of_a_table_share_its_page_lock(make_table: TableMaker, cuda: FakeCuda) -> None:
     table = full(make_table)
     with gathering(table, 8) as one:
