@@ -18,6 +18,11 @@ LIBRARY = ("shmreplay", "daemon", "clients", "CMakeLists.txt", "pyproject.toml")
 
 def facts() -> dict[str, str]:
     """What a reader needs to judge the numbers or repeat the run."""
+    return {**host(), "compiler of the limits": compiler_version()}
+
+
+def host() -> dict[str, str]:
+    """The same where no limit is measured, so that there may be no compiler."""
     return {
         "processor": processor(),
         "cores": str(os.cpu_count()),
@@ -25,7 +30,6 @@ def facts() -> dict[str, str]:
         "kernel": f"{platform.system()} {platform.release()}",
         "huge pages in segments": why_no_huge_pages(SHARED_MEMORY) or "yes",
         "libc": " ".join(platform.libc_ver()),
-        "compiler of the limits": compiler_version(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "shmreplay": importlib.metadata.version("shmreplay"),

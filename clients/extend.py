@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
 from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle, raise_with
-from shmreplay.clients.rules import check_history, read_rules, steps_needed
+from shmreplay.clients.rules import check_history, read_rules, room_for, steps_needed
 from shmreplay.clients.stream_handle import native_ends
 from shmreplay.errors import RateLimitTimeout, ShmReplayError
 from shmreplay.tables import check_brings_no_values
@@ -92,7 +92,7 @@ def _read(table: Handle, columns: Any, episode_ends: ArrayLike | None) -> Stream
         _check_next_observations(table, arrays, ends, rule, native)
         _check_priorities(table, arrays, rule)
     stats = table._arena.stats()
-    room = (stats["num_chunks"] - 2) * stats["chunk_steps"]
+    room = room_for(stats["num_chunks"] - 1, stats["chunk_steps"], rules, sig)
     needed = steps_needed(rules, sig)
     if any(rule["reach"] == REACH_WHOLE_EPISODE for rule in compiled):
         needed = _longest_episode(num, ends)

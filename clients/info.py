@@ -39,6 +39,8 @@ class TableInfo:
         blocked_inserts_total, blocked_samples_total: calls that had to wait.
         blocked_inserts_s, blocked_samples_s: seconds they waited, all together.
         last_insert_s_ago, last_sample_s_ago: seconds, good to a few milliseconds; None: never.
+        views: taken by `view`, since creation.
+        contiguous_views: those of them whose `data` is the shared memory itself, all of it.
         bytes: of the chunks that steps are in and of the blocks in use, of all tables of the arena.
         min_priority: the smallest positive priority of a live item; 0 if there is none.
         max_priority: the largest priority of a live item; 0 if there is none.
@@ -76,6 +78,8 @@ class TableInfo:
     blocked_samples_s: float
     last_insert_s_ago: float | None
     last_sample_s_ago: float | None
+    views: int
+    contiguous_views: int
     bytes: int
     min_priority: float
     max_priority: float

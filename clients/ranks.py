@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from shmreplay.checks import check_int
+
 _MAX_WORLD = 2**16
 _RANKS = (0,)  # forks, which spawn seeds too, count from 1
 
@@ -30,6 +32,24 @@ def check_rank(where: str, part: Any) -> tuple[int, int]:
     return rank, world_size
 
 
+def rank_of(where: str, rank: int | None, world_size: int) -> int:
+    """Returns a learner's own number among so many; of one alone it may be left out.
+
+    Raises:
+        TypeError: one of them is no integer.
+        ValueError: one is out of range, or the rank of one of several is missing: all of them would draw alike.
+    """
+    world_size = check_int(where, "world_size", world_size, 1, _MAX_WORLD)
+    if rank is None and world_size > 1:
+        raise ValueError(
+            f"{where}: world_size is {world_size} and rank is missing; give each learner its own, 0 to {world_size - 1}"
+        )
+    rank = check_int(where, "rank", 0 if rank is None else rank, 0)
+    if rank >= world_size:
+        raise ValueError(f"{where}: rank is {rank} and world_size is {world_size}; expected a rank below world_size")
+    return rank
+
+
 def seed_of_rank(seed: Any, rank: int) -> np.random.SeedSequence | None:
     """The seed of one learner's random numbers, for `client.table` and `table.sampler`; None for None.
 
@@ -49,11 +69,11 @@ def options_of_rank(where: str, rank: int, world_size: int, disjoint: bool, opti
     """Options of `sample` for one of so many learners; `disjoint`: none draws what another one could.
 
     Raises:
-        TypeError, ValueError: rank or world_size is none such, or the options contradict `disjoint`.
+        ValueError: the options contradict `disjoint`.
     """
-    part = check_rank(where, (rank, world_size))
     if not disjoint:
         return options
+    part = (rank, world_size)
     if options.get("replacement", False) or options.get("part", part) != part:
         raise ValueError(f"{where}: disjoint=True says replacement=False and part={part}; leave these options out")
     return {**options, "replacement": False, "part": part}

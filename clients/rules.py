@@ -9,6 +9,7 @@ from shmreplay.errors import SignatureMismatch
 from shmreplay.rules import RULES, Rule
 from shmreplay.signature import Signature
 from shmreplay.tables import Table
+from shmreplay.windows import Window
 
 
 def read_rules(patterns: Iterable[object] | None, where: str) -> list[Rule]:
@@ -26,6 +27,13 @@ def read_rules(patterns: Iterable[object] | None, where: str) -> list[Rule]:
 def steps_needed(rules: Sequence[Rule], signature: Signature) -> int:
     """Steps that a writer must hold for all of them, the newest included; 1 if there are none."""
     return max((rule.num_steps(signature) for rule in rules), default=1)
+
+
+def room_for(num_chunks: int, chunk_steps: int, rules: Sequence[Rule], signature: Signature) -> int:
+    """Steps that a stream of so many chunks can hold; one more is begun before the oldest goes."""
+    if any(isinstance(rule, Window) and rule.fills_chunks(signature) for rule in rules):
+        return (num_chunks - 1) * max(chunk_steps - 1, 1) + 1  # a step of each is in the one before, too
+    return (num_chunks - 1) * chunk_steps
 
 
 def check_structure(rule: Mapping[str, Any], table: Table, signature: Signature, where: str) -> None:

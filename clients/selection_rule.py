@@ -47,6 +47,7 @@ def selection_rule(names: bytes, outputs: tuple[Output, ...], table: int) -> dic
         "at_end": 0,
         "reach": REACH_HISTORY,
         "is_strict": True,
+        "is_unroll": False,
         "names": names,
         "outputs": list(outputs),
         "conditions": [],

@@ -11,7 +11,7 @@ from shmreplay import _core
 from shmreplay.clients.arrays import check_count, float_array
 from shmreplay.clients.extend import extend
 from shmreplay.clients.handle import EXPECTED_PRIORITY, Handle, raise_closed, raise_with
-from shmreplay.clients.rules import check_history, read_rules, steps_needed
+from shmreplay.clients.rules import check_history, read_rules, room_for, steps_needed
 from shmreplay.clients.vector_writer import VectorWriter
 from shmreplay.clients.writer import Writer
 from shmreplay.end_columns import warn_if_ends_are_unknown
@@ -192,7 +192,7 @@ class TableInserts(Handle):
         steps = wanted if history is None else check_count(self._where, "history", history)
         stats = self._arena.stats()
         # A stream has one chunk more than it holds steps for, the one begun; and one more, before the oldest goes.
-        room = ((stats["num_chunks"] - 1) // num_streams - 1) * stats["chunk_steps"]
+        room = room_for((stats["num_chunks"] - 1) // num_streams, stats["chunk_steps"], rules, self._sig)
         check_history(steps, rules, self._sig, room, self._where)
         if commit_every > 1 and steps + commit_every > room:
             raise ValueError(

@@ -203,7 +203,8 @@ class TableReads(Handle):
 
         Returns:
             n items with `.data` (read-only arrays in the item's structure, on the shared memory itself where
-            `.is_view` says so), `.key`, `.priority`, ...: see `ViewedItem`; and `.keys`, int64 `[n]`. Arrays kept after
+            `.is_view` says so), `.key`, `.priority`, ...: see `ViewedItem`; and of all together `.keys`, int64 `[n]`,
+            `.data`, `[n, ...]`, on the shared memory itself where `.is_contiguous`, ...: see `View`. Arrays kept after
             the release show whatever is written to the memory next: other steps, perhaps half of them.
 
         Raises:

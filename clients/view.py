@@ -23,6 +23,8 @@ from shmreplay.signature import Signature
 if TYPE_CHECKING:
     from shmreplay.clients.handle import Handle
 
+HOST = (1, 0)  # DLPack's number of it, and of the one that there is
+
 
 class NativeItem(NamedTuple):
     """What the core hands over of one item; the first ones have an entry for each output."""
@@ -123,19 +125,30 @@ class ViewedItem:
     def mask(self) -> Any:
         """In data's structure: bool, True where a row is real: `[rows]`, or `[]` where there is no step axis."""
         self._view._check_held()
+        return self._structured(self._masks)
+
+    @cached_property
+    def _masks(self) -> list[NDArray[np.bool_]]:
         native = self._native
-        masks = [
+        return [
             mask_of(mask, shown, 0 if squeezed else 1)
             for mask, shown, squeezed in zip(native.masks, self._shown, native.squeezed, strict=True)
         ]
-        return self._structured(masks)
 
     def _structured(self, values: Sequence[Any]) -> Any:
-        names = self._native.names
-        return unflatten_outputs(names, values) if names else self._view._signature.unflatten(values)
+        return self._view._structured(self._native.names, values)
 
     def __repr__(self) -> str:
         return f"<item {self.key} of {self._view!r}>"
+
+
+class Layout(NamedTuple):
+    """How the outputs of a view's items lie in a batch; the last three have an entry for each."""
+
+    names: bytes
+    squeezed: Sequence[bool]
+    columns: Sequence[int]
+    rows: Sequence[int]  # at least, where there is a step axis
 
 
 class View:
@@ -143,6 +156,11 @@ class View:
 
     Their chunks are leased to this view until it is released: at the end of a `with`, by `release()`, when it is
     garbage or when the client is closed. In a forked child it is the parent's: to release it there does nothing.
+
+    Attributes:
+        keys: int64 `[n]`, for `update_priorities`, `delete` and `get`.
+        priorities, probabilities, times_sampled, table_size, episodes, steps, ages: `[n]`, as of `Batch`.
+        is_contiguous: whether every array of `data` is the shared memory itself.
     """
 
     def __init__(
@@ -153,7 +171,51 @@ class View:
         self._copies = copies
         self._signature = signature
         self._is_released = False
-        self.keys: NDArray[np.int64] = numbers.keys
+        self.is_contiguous = native is not None and native.is_contiguous
+        self.keys = numbers.keys
+        self.priorities = numbers.priorities
+        self.probabilities = numbers.probabilities
+        self.times_sampled = numbers.times_sampled
+        self.table_size = numbers.table_size
+        self.episodes = numbers.episodes
+        self.steps = numbers.steps
+        self.ages = numbers.ages
+
+    @property
+    def data(self) -> Any:
+        """All items together, read-only, in the structure and of the shapes of `Batch.data`: `[n, ...]`, `[n, L, ...]`.
+
+        The shared memory itself, strided, where the items lie at one stride: one behind the other in a chunk, or in
+        chunks of which each is as far behind the one before. So do the unrolls of the same steps of the streams of a
+        vector writer, unless an episode ended in between; see docs/windows.md. Else a copy, made when it is first read;
+        `sample` makes one faster. Raises ShmReplayError after the release.
+        """
+        self._check_held()
+        return self._structured(self._layout.names, [read_only(output.data) for output in self._outputs])
+
+    @property
+    def mask(self) -> Any:
+        """In data's structure: as `Batch.mask`, bool `[n]`, or `[n, L]` where there is a step axis."""
+        self._check_held()
+        return self._structured(self._layout.names, [output.has for output in self._outputs])
+
+    def for_dlpack(self, device: tuple[int, int] = HOST) -> Any:
+        """In data's structure: what `torch.from_dlpack` and others of that name take, without a copy.
+
+        What they make of it keeps the rows leased until it is gone, also after the release: so do not keep it long.
+
+        Args:
+            device: what kind of memory it is to be called, as DLPack numbers it, and of which device: `(1, 0)`, the
+                host's; `(3, 0)`, the host's that the caller has page-locked.
+
+        Raises:
+            ValueError: an array is none of the shared memory, and `device` is not the host's.
+            TypeError: DLPack has no such dtype.
+            ShmReplayError: the view was released.
+        """
+        self._check_held()
+        exported = [self._exported(number, device) for number in range(len(self._layout.columns))]
+        return self._structured(self._layout.names, exported)
 
     @property
     def is_released(self) -> bool:
@@ -189,6 +251,42 @@ class View:
     ) -> None:
         self.release()
 
+    @cached_property
+    def _layout(self) -> Layout:
+        if self._native is not None and (structure := self._native.structure()) is not None:
+            return Layout(*structure, self._native.rows())
+        first = self._item(0)
+        return Layout(first.names, first.squeezed, first.columns, [0] * len(first.columns))
+
+    @cached_property
+    def _outputs(self) -> list[Shown]:
+        return [self._output(number) for number in range(len(self._layout.columns))]
+
+    def _output(self, number: int) -> Shown:
+        num_axes, rows = (1, 0) if self._layout.squeezed[number] else (2, self._layout.rows[number])
+        strided = None if self._native is None else self._native.strided(number)
+        if strided is not None:
+            return Shown(strided, np.ones(strided.shape[:num_axes], np.bool_))
+        items = list(self)
+        data = [item._shown[number].data for item in items]
+        return Shown(
+            stacked(data, rows) if isinstance(data[0], np.ndarray) else data,
+            stacked([item._masks[number] for item in items], rows),
+        )
+
+    def _exported(self, number: int, device: tuple[int, int]) -> Any:
+        exported = None if self._native is None else self._native.exported(number, *device)
+        if exported is not None:
+            return exported
+        if device != HOST:
+            raise ValueError(
+                f"{self!r}: an output is a copy, and no memory of device {device}; see is_contiguous, and take its data"
+            )
+        return self._outputs[number].data  # not read-only: NumPy before 2.1 exports nothing that is
+
+    def _structured(self, names: bytes, values: Sequence[Any]) -> Any:
+        return unflatten_outputs(names, values) if names else self._signature.unflatten(values)
+
     @property
     def _num_copies(self) -> int:
         """How many items, the first ones, are copies as a whole."""
@@ -219,6 +317,26 @@ class View:
 
     def __repr__(self) -> str:
         return f"<View of {len(self)} items of table {self._signature.table_name!r}>"
+
+
+def read_only(data: Any) -> Any:
+    """The same array, or list of steps, that nobody writes to."""
+    if isinstance(data, np.ndarray) and data.flags.writeable:
+        data = data.view()
+        data.flags.writeable = False
+    return data
+
+
+def stacked(arrays: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
+    """The arrays as one, each padded with 0 to the longest of its axes; the first one to `rows` at least."""
+    shape = np.max([array.shape for array in arrays], axis=0).astype(int).tolist()
+    if rows > 0:
+        shape[0] = max(shape[0], rows)
+    joined = np.zeros((len(arrays), *shape), arrays[0].dtype)
+    for number, array in enumerate(arrays):
+        place: tuple[int | slice, ...] = (number, *(slice(size) for size in array.shape))
+        joined[place] = array
+    return joined
 
 
 def open_view(table: Handle, n: int, timeout_s: float | None) -> View:

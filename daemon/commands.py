@@ -199,7 +199,8 @@ class Commands:
         path, limiters = _text(request, "path"), _text(request, "limiters")
         return Answer(await self._checkpoints.restore(path, asked, limiters, caller.on_progress))
 
-    async def _stats(self, request: Message, caller: Caller) -> Answer:
+    async def stats(self) -> dict[str, Any]:
+        """The figures of the daemon and of all arenas, with those of their tables. Waits for no lock."""
         arenas = {}
         for arena in self._registry.arenas:
             arenas[arena.name] = await self._workers.run(_arena_stats, arena)
@@ -214,7 +215,10 @@ class Commands:
             "deaths": reaper.num_deaths,
             "checkpoint": self._checkpoints.status(),
         }
-        return Answer({"daemon": daemon, "arenas": arenas})
+        return {"daemon": daemon, "arenas": arenas}
+
+    async def _stats(self, request: Message, caller: Caller) -> Answer:
+        return Answer(await self.stats())
 
     async def _shutdown(self, request: Message, caller: Caller) -> Answer:
         if caller.peer.uid != os.geteuid():

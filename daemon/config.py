@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,8 @@ from shmreplay.daemon.given import (
     given_in_file,
 )
 from shmreplay.daemon.limits import Limits
-from shmreplay.daemon.setting import Given, Group
+from shmreplay.daemon.open_files import possible_clients
+from shmreplay.daemon.setting import Endpoint, Given, Group
 from shmreplay.daemon.settings import SETTINGS
 from shmreplay.errors import ShmReplayError
 from shmreplay.estimates import estimate
@@ -30,9 +30,14 @@ from shmreplay.table_config import tables_in
 from shmreplay.tables import Table
 from shmreplay.toml_file import TomlFile
 
-SPARE_FDS = 128  # for segments, pidfds of clients that come next, the log, and Python's own
-FDS_PER_CLIENT = 2  # its socket and its process' pidfd
-_TITLES = {"daemon": "the daemon", "memory": "memory", "limits": "limits", "checkpoints": "checkpoints", "log": "log"}
+_TITLES = {
+    "daemon": "the daemon",
+    "memory": "memory",
+    "limits": "limits",
+    "checkpoints": "checkpoints",
+    "metrics": "metrics",
+    "log": "log",
+}
 
 
 class ConfigError(ShmReplayError):
@@ -72,6 +77,7 @@ class DaemonConfig:
     limits: Limits = field(default_factory=Limits)
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restore: bool = False
+    metrics: Endpoint | None = None
     file: str | None = None
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
@@ -159,7 +165,7 @@ def _config(
     settings = {setting.key: given.get(setting.key, Given(setting.default)) for setting in SETTINGS}
     value = {key: each.value for key, each in settings.items()}
     group: Group | None = value["daemon.group"]
-    wanted, possible = value["limits.clients"], _raise_fd_limit()
+    wanted, possible = value["limits.clients"], possible_clients()
     if wanted is not None and wanted > possible:
         where = settings["limits.clients"].where
         notes = [*notes, f"{where} is {wanted}, but open files suffice for {possible} (LimitNOFILE, ulimit -n)"]
@@ -186,6 +192,7 @@ def _config(
             at_stop=value["checkpoints.at_stop"],
         ),
         restore=value["checkpoints.restore"],
+        metrics=value["metrics.listen"],
         file=file.path if file is not None else None,
         tables=tuple(tables),
         notes=tuple(notes),
@@ -227,12 +234,3 @@ def _parser() -> argparse.ArgumentParser:
     embedded.add_argument("--parent-pid", type=int, metavar="N", help="the process that started this one")
     embedded.add_argument("--ready-fd", type=int, metavar="N", help="written to when clients can connect")
     return parser
-
-
-def _raise_fd_limit() -> int:
-    """Takes all descriptors that this process may have, and returns how many clients they suffice for."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2**20 if hard == resource.RLIM_INFINITY else hard
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return max(8, (wanted - SPARE_FDS) // FDS_PER_CLIENT)

@@ -25,6 +25,7 @@ from shmreplay.daemon.declared import create_declared
 from shmreplay.daemon.instance_lock import InstanceLock
 from shmreplay.daemon.logs import configure
 from shmreplay.daemon.notify import Notifier
+from shmreplay.daemon.open_files import take_all
 from shmreplay.daemon.parent_watch import watch_parent
 from shmreplay.daemon.registry import Registry
 from shmreplay.daemon.reload import Reload
@@ -113,6 +114,7 @@ class Daemon:
                     control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
                 )
                 server.start(self.fail)
+                await self._expose(server.host, taken)
                 checkpoints.start()
                 self._notifier.describe = lambda: describe(registry, checkpoints, server.host.num_clients())
                 self._announce()
@@ -157,6 +159,19 @@ class Daemon:
             except Exception:  # our own fault must not end the daemon
                 log.exception("the configuration was not reloaded")
             self._notifier.ready()
+
+    async def _expose(self, host: Host, taken: contextlib.ExitStack) -> None:
+        """Opens metrics, if they were asked for; only then is the library for them needed."""
+        config = self._config
+        if config.metrics is None:
+            return
+        try:
+            from shmreplay.daemon.exposition import Exposition
+        except ModuleNotFoundError as error:
+            raise ShmReplayError("metrics.listen needs prometheus_client: pip install 'shmreplay[metrics]'") from error
+        exposition = Exposition(config.metrics, config.group_id, host.commands.stats, self._workers)
+        taken.callback(exposition.close)
+        await exposition.start()
 
     def _tell_of_start(self, describe: Callable[[], str]) -> None:
         self._notifier.describe = lambda: f"starting: {describe()}"
@@ -206,6 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # systemd's word to our parent is not for us
     notifier = Notifier(environment)
     try:
+        take_all()
         passed = take_listener(environment)
         if passed is not None:
             config = replace(config, socket=passed.getsockname())

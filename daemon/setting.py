@@ -15,6 +15,7 @@ from shmreplay.segments import check_name
 
 _UNITS = {"": 1, **{f"{letter}iB": 1024 ** (i + 1) for i, letter in enumerate("KMGT")}}
 _SIZE = re.compile(r"([0-9]+)\s*([KMGT]iB|)")
+_LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\]):([0-9]{1,5})")
 _FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -24,6 +25,20 @@ class Group:
 
     id: int
     name: str
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where something listens: at a path, or at a port of this machine that no other one reaches. Port 0 is any."""
+
+    path: str | None = None
+    host: str = ""
+    port: int = 0
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -88,7 +103,7 @@ class Given:
             return str(self.value).lower()
         if isinstance(self.value, Group):
             return self.value.name
-        return "none" if self.value is None else str(self.value)
+        return "unset" if self.value is None else str(self.value)
 
 
 def refuse(value: object, expected: str) -> NoReturn:
@@ -142,6 +157,15 @@ def _check_socket(value: object) -> str:
     return _said_by(value, lambda: socket_path(value))
 
 
+def _check_endpoint(value: object) -> Endpoint:
+    if isinstance(value, str) and value.startswith("/"):
+        return Endpoint(_check_socket(value))
+    match = _LOOPBACK.fullmatch(value) if isinstance(value, str) else None
+    if match is None or (port := int(match[2])) > 65535:
+        refuse(value, "the absolute path of a socket, or a port of this machine such as '127.0.0.1:9464'")
+    return Endpoint(None, "127.0.0.1" if match[1] == "localhost" else match[1].strip("[]"), port)
+
+
 def _check_instance(value: object) -> str:
     return _said_by(value, lambda: check_name("instance", value))  # type: ignore[arg-type]  # it says so itself
 
@@ -186,5 +210,6 @@ SECONDS = Kind(_check_seconds, _or_itself(float))
 BYTES = Kind(_check_bytes)
 PATH = Kind(_check_path, _absolute)
 SOCKET = Kind(_check_socket, _or_itself(socket_path))
+ENDPOINT = Kind(_check_endpoint)
 INSTANCE = Kind(_check_instance)
 GROUP = Kind(_check_group)

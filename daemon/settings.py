@@ -6,6 +6,7 @@ from shmreplay.daemon.logs import FORMATS, LEVELS
 from shmreplay.daemon.setting import (
     BYTES,
     COUNT,
+    ENDPOINT,
     GROUP,
     INSTANCE,
     PATH,
@@ -129,6 +130,13 @@ SETTINGS = (
         ("--restore",),
         "begin with the newest one, unless tables are there",
         False,
+    ),
+    Setting(
+        "metrics.listen",
+        ENDPOINT,
+        ("--metrics",),
+        "OpenMetrics at this socket, or at a port of this machine such as 127.0.0.1:9464; needs prometheus_client",
+        metavar="ADDRESS",
     ),
     Setting(
         "log.level",

@@ -3,15 +3,15 @@
     python examples/impala_queue.py --plot returns.png
 
 Actors are processes, each with 32 games that step together. They write unrolls of 20 steps into a queue; the learner
-takes each once, in the order in which they came. By then the actors' policy is an older one than the learner's, which
-V-trace makes up for. It learns to catch in half a minute on two cores. Needs torch.
+takes each once, in the order in which they came, and reads them where they lie: those of 32 games are one array in the
+shared memory. By then the actors' policy is an older one than the learner's, which V-trace makes up for. It learns to
+catch in half a minute on two cores. Needs torch.
 """
 
 import argparse
 import contextlib
 import itertools
 import multiprocessing
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import nn
 
 import shmreplay as sr
 from shmreplay.clients import params
-from shmreplay.clients.torch import TorchSampler
+from shmreplay.clients.torch import view_tensors
 
 T, GAMMA, NUM_GAMES, BATCH_SIZE = 20, 0.95, 32, 32
 ROWS, COLUMNS, NUM_ACTIONS = 10, 5, 3
@@ -116,19 +116,25 @@ def learn(client: sr.Client, num_updates: int) -> np.ndarray:
     unrolls, policy = client.table("unrolls"), params.Params(client.table("policy"))
     network, means = make_network(), []
     optimiser = torch.optim.Adam(network.parameters(), lr=2e-3)
-    batches = TorchSampler(unrolls, BATCH_SIZE, timeout_s=60)
     for _ in range(num_updates):
         policy.publish(network.state_dict())
-        data = next(batches).data
-        means.append(data["reward"][data["terminated"]].mean().item())
-        loss = loss_of(network, data)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+        with unrolls.view(BATCH_SIZE, timeout_s=60) as items:
+            means.append(update(network, optimiser, items))
+    info = unrolls.info()
+    print(f"part of the batches that were read without a copy: {info.contiguous_views / info.views:.2f}")
     return np.array(means)
 
 
-def loss_of(network: nn.Sequential, data: dict[str, Any]) -> torch.Tensor:
+def update(network: nn.Sequential, optimiser: torch.optim.Optimizer, items: sr.View) -> float:
+    """One step, on tensors over the shared memory itself, which nobody may keep: so none outlives this function."""
+    data = view_tensors(items)
+    optimiser.zero_grad()
+    loss_of(network, data).backward()
+    optimiser.step()
+    return float(data["reward"][data["terminated"]].mean())
+
+
+def loss_of(network: nn.Sequential, data: dict[str, torch.Tensor]) -> torch.Tensor:
     """Of unrolls `[B, T, ...]`, and one observation more of each."""
     policy, values = look(network, data["observation"])  # [B, T + 1]
     log_probability = policy.log_prob(with_last(data["action"]))[:, :-1]
@@ -192,12 +198,21 @@ def save_plot(path: str, means: np.ndarray) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--actors", type=int, default=2)
-    parser.add_argument("--updates", type=int, default=2_000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--actors", type=int, default=2, help="processes that play, at least 1")
+    parser.add_argument("--updates", type=int, default=2_000, help="batches to learn from, at least 10")
+    parser.add_argument("--seed", type=int, default=1, help="of all random numbers")
     parser.add_argument("--plot", metavar="FILE", help="save returns over time as an image (needs matplotlib)")
     options = parser.parse_args()
+    if options.actors < 1 or options.updates < 10 or options.seed < 0:
+        parser.error("expected at least 1 actor and 10 updates, and a seed that is not negative")
+    if options.plot:
+        try:
+            save_plot(options.plot, np.zeros(1))  # what is wrong with the file is said now, not when all is learned
+        except (ImportError, OSError, ValueError) as error:
+            parser.error(f"argument --plot: {error}")
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
     context = multiprocessing.get_context("spawn")

@@ -182,18 +182,28 @@ def save_plot(path: str, returns: np.ndarray) -> None:
 
     figure = Figure()
     axes = figure.subplots()
-    axes.plot(np.convolve(returns, np.ones(200) / 200, "valid"))
+    window = min(200, len(returns) // 10 + 1)
+    axes.plot(np.arange(window - 1, len(returns)), np.convolve(returns, np.ones(window) / window, "valid"))
     axes.set_xlabel("walks of all mice")
     axes.set_ylabel("return")
     figure.savefig(path)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--updates", type=int, default=4_000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--updates", type=int, default=4_000, help="batches to learn from, at least 100")
+    parser.add_argument("--seed", type=int, default=1, help="of all random numbers")
     parser.add_argument("--plot", metavar="FILE", help="save returns over time as an image (needs matplotlib)")
     options = parser.parse_args()
+    if options.updates < 100 or options.seed < 0:
+        parser.error("expected at least 100 updates, and a seed that is not negative")
+    if options.plot:
+        try:
+            save_plot(options.plot, np.zeros(1))  # what is wrong with the file is said now, not when all is learned
+        except (ImportError, OSError, ValueError) as error:
+            parser.error(f"argument --plot: {error}")
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
     returns = train(options.updates, options.seed)

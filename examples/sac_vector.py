@@ -144,11 +144,20 @@ def save_plot(path: str, returns: np.ndarray) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--steps", type=int, default=8_000, help="of all environments together")
-    parser.add_argument("--seed", type=int, default=1)
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--steps", type=int, default=8_000, help="of all environments together, at least 2000")
+    parser.add_argument("--seed", type=int, default=1, help="of all random numbers")
     parser.add_argument("--plot", metavar="FILE", help="save returns over time as an image (needs matplotlib)")
     options = parser.parse_args()
+    if options.steps < 2_000 or options.seed < 0:
+        parser.error("expected at least 2000 steps, and a seed that is not negative")
+    if options.plot:
+        try:
+            save_plot(options.plot, np.zeros(1))  # what is wrong with the file is said now, not when all is learned
+        except (ImportError, OSError, ValueError) as error:
+            parser.error(f"argument --plot: {error}")
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
     returns = train(options.steps, options.seed)

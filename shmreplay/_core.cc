@@ -263,7 +263,8 @@ NB_MODULE(_core, m) {
       .def("end_threads", &TableHandle::end_threads)
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("keys", &TableHandle::keys)
-      .def("column", &TableHandle::column, "index"_a, "device_type"_a = 1, "device_id"_a = 0)
+      .def("column", &TableHandle::column, "index"_a, "device_type"_a = 1, "device_id"_a = 0,
+           nb::sig("def column(self, index: int, device_type: int = 1, device_id: int = 0) -> Any"))
       .def("wait_for_insert", &TableHandle::wait_for_insert, "seen"_a, "timeout_s"_a.none())
       .def("insert_number", &TableHandle::insert_number, "key"_a, "timeout_s"_a.none())
       .def("update_priorities", &TableHandle::update_priorities, "keys"_a, "priorities"_a, "timeout_s"_a.none())
@@ -307,9 +308,14 @@ NB_MODULE(_core, m) {
       .def("numbers", &ViewHandle::numbers)
       .def_prop_ro("num_copies", &ViewHandle::num_copies)
       .def_prop_ro("smallest_probability", &ViewHandle::smallest_probability)
-      .def("structure", &ViewHandle::structure)
+      .def("structure", &ViewHandle::structure, nb::sig("def structure(self) -> tuple[bytes, list[bool], list[int]] | None"))
+      .def("rows", &ViewHandle::rows)
       .def("item", &ViewHandle::item, "index"_a)
       .def("row_numbers", &ViewHandle::row_numbers, "output"_a)
+      .def_prop_ro("is_contiguous", &ViewHandle::is_contiguous)
+      .def("strided", &ViewHandle::strided, "output"_a, nb::sig("def strided(self, output: int) -> Any"))
+      .def("exported", &ViewHandle::exported, "output"_a, "device_type"_a = 1, "device_id"_a = 0,
+           nb::sig("def exported(self, output: int, device_type: int = 1, device_id: int = 0) -> Any"))
       .def("release", &ViewHandle::release);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")

@@ -27,9 +27,10 @@ import numpy.typing as npt
 
 from shmreplay.errors import DamagedCheckpoint
 
-FORMAT_VERSION = 2
-# Before 2 every compressed row stood by itself, which is one of the ways that it may be stored now.
-READABLE_VERSIONS = (1, 2)
+FORMAT_VERSION = 3
+# Before 2 every compressed row stood by itself, which is one of the ways that it may be stored now; before 3 no chunk's
+# last row was the next one's first.
+READABLE_VERSIONS = (1, 2, 3)
 MAGIC = b"SHMRCKPT"
 SLICE_BYTES = 4 * 2**20  # of a section of records at most
 MAX_PLAIN_BYTES = 64 * 2**20  # of a section of msgpack
@@ -148,7 +149,7 @@ class CheckpointReader:
         if crc != zlib.crc32(_PREAMBLE.pack(magic, version, 0)):
             raise self.damaged("the checksum of its first bytes is wrong")
         if version not in READABLE_VERSIONS:
-            readable = " and ".join(map(str, READABLE_VERSIONS))
+            readable = f"{READABLE_VERSIONS[0]} to {READABLE_VERSIONS[-1]}"
             raise DamagedCheckpoint(
                 f"checkpoint {self.path} has format {version}, this shmreplay reads {readable}; "
                 "read it with the version that wrote it"

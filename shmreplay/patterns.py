@@ -234,6 +234,7 @@ class Pattern:
             "at_end": 0,
             "reach": REACH_HISTORY,
             "is_strict": False,
+            "is_unroll": False,
             "names": structure.names,
             "outputs": outputs,
             "conditions": [condition.native(signature, where) for condition in self.conditions],

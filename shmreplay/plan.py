@@ -4,8 +4,9 @@
            + max_streams * (ceil(history / chunk_steps) + 2)                     steps that open streams hold
            + reserve                                                             chunks that readers are still gathering
 
-F is 1 where items leave in the order they came; else the harmonic number of `chunk_steps`. Under random removal a chunk
-is free only when its last item has gone, which takes that many times the space: 4.7 times at 64 steps.
+F is 1 where items leave in the order they came, and where each has a chunk of its own; else the harmonic number of
+`chunk_steps`. Under random removal a chunk is free only when its last item has gone, which takes that many times the
+space: 4.7 times at 64 steps.
 
 Values that do not lie in the rows are in a heap beside them: see `heap_plan`.
 """
@@ -20,7 +21,7 @@ from typing import Any
 from shmreplay import selectors
 from shmreplay.checks import INT32_MAX
 from shmreplay.heap_plan import HeapPlan, plan_heap, step_bytes
-from shmreplay.tables import Table, pack_specs
+from shmreplay.tables import MAX_CHUNK_STEPS, Table, pack_specs
 from shmreplay.windows import Window
 
 _CHUNK_BYTES = 64 * 1024
@@ -38,7 +39,8 @@ class TableTerm:
         name: name of the table.
         max_size: number of items at most.
         item_steps: steps of the longest item.
-        fragmentation: F; 1.0 where items leave in the order they came, or where `capacity_steps` is given.
+        fragmentation: F; 1.0 where items leave in the order they came or have a chunk each, or where `capacity_steps`
+            is given.
         steps: number of steps to have room for, before F.
         chunks: number of chunks for them, F included.
         shared_steps: where the items are windows that overlap and nothing else was said, how many steps they have
@@ -131,10 +133,11 @@ def by_arena(tables: Iterable[Table]) -> dict[str, list[Table]]:
 def plan(tables: Sequence[Table]) -> ArenaSpec:
     """Sizes the arena that holds `tables`: one table, or several that share their steps.
 
-    `chunk_steps` is what a table gives; else the largest power of two whose chunk, with its values in the heap, is at
-    most 64 KiB, or 1 where items are one step and F would be above 1. That power is then halved until what open streams
-    may hold, three chunks each, is at most half of the steps that the tables have room for: else a small table would be
-    dwarfed by its streams.
+    `chunk_steps` is what a table gives; else, where items are to lie in one chunk each (`sr.Unroll`), what one of them
+    shows, if that is the same for all such tables; else the largest power of two whose chunk, with its values in the
+    heap, is at most 64 KiB, or 1 where items are one step and F would be above 1. That power is then halved until what
+    open streams may hold, three chunks each, is at most half of the steps that the tables have room for: else a small
+    table would be dwarfed by its streams.
 
     The reserve is an eighth of the tables' chunks, at least 16 and at most 1024; where 16 chunks are more than 64 MiB,
     at least as many as fit in there, and 2. A table's `capacity_steps` takes the
@@ -234,6 +237,9 @@ def _check_together(tables: Sequence[Table]) -> None:
 
 
 def _default_chunk_steps(tables: Sequence[Table]) -> int:
+    unrolls = {_unroll_steps(table) for table in tables} - {None}
+    if len(unrolls) == 1 and (steps := unrolls.pop()) is not None:
+        return steps
     if all(table.item_steps == 1 for table in tables) and any(_fragments(table) for table in tables):
         return 1
     columns, in_heap = _columns(tables), step_bytes(tables[0].sig.leaves)
@@ -256,9 +262,20 @@ def _reserve(terms: Sequence[TableTerm], size: int) -> int:
 
 def _term(table: Table, chunk_steps: int) -> TableTerm:
     steps = _capacity_steps(table)
-    factor = harmonic(chunk_steps) if _fragments(table) and table.capacity_steps is None else 1.0
+    is_alone = _unroll_steps(table) == chunk_steps
+    factor = harmonic(chunk_steps) if _fragments(table) and not is_alone and table.capacity_steps is None else 1.0
     chunks = ceil_div(steps, chunk_steps) if factor == 1.0 else math.ceil(steps * factor / chunk_steps)
-    return TableTerm(table.name, table.max_size, table.item_steps, factor, steps, chunks, _shared_steps(table))
+    return TableTerm(
+        table.name, table.max_size, table.item_steps, factor, steps, chunks, None if is_alone else _shared_steps(table)
+    )
+
+
+def _unroll_steps(table: Table) -> int | None:
+    """Steps of an item where each is to lie in a chunk of its own, and can; else None."""
+    if not isinstance(table.item, Window) or not table.item.fills_chunks(table.sig):
+        return None
+    steps = table.item.num_steps(table.sig)
+    return steps if steps <= MAX_CHUNK_STEPS else None
 
 
 def _shared_steps(table: Table) -> int | None:

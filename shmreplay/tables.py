@@ -22,7 +22,7 @@ from shmreplay.windows import Window
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_STEPS = 2**48
-_MAX_CHUNK_STEPS = 2**24
+MAX_CHUNK_STEPS = 2**24
 # max_size + 1 item records must be countable in an int32.
 _INTS = {
     "max_size": (1, INT32_MAX - 1),
@@ -158,7 +158,7 @@ class Table:
         check_choice(where, "on_full", self.on_full, (None, "wait", "error"))
         if self.chunk_steps is not None:
             object.__setattr__(
-                self, "chunk_steps", check_int(where, "chunk_steps", self.chunk_steps, 1, _MAX_CHUNK_STEPS)
+                self, "chunk_steps", check_int(where, "chunk_steps", self.chunk_steps, 1, MAX_CHUNK_STEPS)
             )
         if self.capacity_steps is not None:
             steps = check_int(where, "capacity_steps", self.capacity_steps, 1, _MAX_STEPS)

@@ -17,8 +17,8 @@ The final row of an episode, which has only some columns, is seen by windows but
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, cast
 
 from shmreplay.checks import check_choice, check_int, wire_field
 from shmreplay.errors import SignatureMismatch
@@ -58,6 +58,7 @@ class Window:
         rest: steps of every outermost column of the signature that `columns` does not name; None: they are left out.
         optional: outputs that are left out where the signature lacks their column.
         is_whole_episode: the item is the whole episode, whatever the steps say; made when it ends.
+        is_unroll: each item is to lie in a chunk of its own, see `fills_chunks`.
 
     Raises:
         TypeError, ValueError: malformed; the text names the output.
@@ -78,6 +79,7 @@ class Window:
     rest: Steps | None = None
     optional: frozenset[str] = frozenset()
     is_whole_episode: bool = False
+    is_unroll: bool = field(default=False, compare=False)  # says how items lie, not what they are
 
     def __post_init__(self) -> None:
         check_choice("window", "at_start", self.at_start, AT_START)
@@ -127,11 +129,22 @@ class Window:
             "at_end": AT_END.index(self.at_end),
             "reach": self._reach(),
             "is_strict": True,
+            "is_unroll": self.is_unroll,
             "names": structure.names,
             "outputs": outputs,
             "conditions": [],
             "priority": (*read_priority(self.priority, signature, where), self.burn_in > 0),
         }
+
+    def fills_chunks(self, signature: Signature) -> bool:
+        """Whether a writer begins a chunk with each item, where chunks have as many steps as an item shows.
+
+        The last step that an item shows is then stored a second time, where it is the first one of the next item too.
+        So it goes only where every column is of a fixed size and not mutable, or per item.
+        """
+        if not self.is_unroll or self.burn_in > 0:
+            return False
+        return all(leaf.flags == 0 or leaf.spec.is_per_item for leaf in signature.leaves)
 
     def _reach(self) -> int:
         if self.is_whole_episode:
@@ -161,7 +174,15 @@ class Window:
         columns = [[name, _steps_to_wire(steps)] for name, steps in self.columns.items()]
         rest = None if self.rest is None else _steps_to_wire(self.rest)
         priority = priority_to_wire(self.priority)
-        return {**plain, "columns": columns, "rest": rest, "optional": sorted(self.optional), "priority": priority}
+        unroll = {"is_unroll": True} if self.is_unroll else {}  # older specs lack it
+        return {
+            **plain,
+            **unroll,
+            "columns": columns,
+            "rest": rest,
+            "optional": sorted(self.optional),
+            "priority": priority,
+        }
 
     @classmethod
     def from_wire(cls, wire: object) -> Window:
@@ -182,6 +203,7 @@ class Window:
             priority=priority_from_wire(wire_field("window", wire, "priority")),
             rest=_steps_from_wire(rest),
             optional=frozenset(str(name) for name in optional),
+            is_unroll="is_unroll" in cast(dict[object, object], wire),
         )
 
 
@@ -326,7 +348,9 @@ def Episode(**options: Any) -> Window:  # noqa: N802
 def Unroll(T: int, bootstrap: tuple[str, ...] = ("observation",), **options: Any) -> Window:  # noqa: N802, N803
     """T steps of every column, one unroll behind the other, and T + 1 of those in `bootstrap`.
 
-    The last one of an episode is padded.
+    The last one of an episode is padded. Each lies in a chunk of its own, see docs/windows.md, unless the table is
+    given another `chunk_steps` than T + 1 (T without `bootstrap`) or has columns that are compressed, mutable or of any
+    size, or the unroll has a burn-in.
 
     Args:
         T: steps, >= 1.
@@ -335,7 +359,8 @@ def Unroll(T: int, bootstrap: tuple[str, ...] = ("observation",), **options: Any
     """
     T = check_int("Unroll", "T", T, 1, FAR)  # noqa: N806
     columns: dict[str, Steps] = dict.fromkeys(bootstrap, (0, T + 1))
-    return _window("Unroll", options, columns, at_start="skip", at_end="pad", period=T, rest=(0, T))
+    fixed: dict[str, Any] = {"at_start": "skip", "at_end": "pad", "is_unroll": True}
+    return _window("Unroll", options, columns, **fixed, period=T, rest=(0, T))
 
 
 def _window(maker: str, options: Mapping[str, Any], columns: Mapping[str, Steps], **fixed: Any) -> Window:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from bench import machine
 from bench.gpu import batches, copies, neighbours, registration
-from bench.gpu.finding import Finding, Run
+from bench.gpu.finding import HEAD, Finding, Run
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.errors import CudaUnavailable
@@ -23,16 +23,27 @@ def main(arguments: Sequence[str]) -> int:
     except CudaUnavailable as error:
         print(f"SKIPPED, nothing was measured. {error}")
         return 0
+    made = Run(machine.host(), [])
+    print("\n".join(HEAD), flush=True)
     with device:
-        findings = [finding for part in options.only or PARTS for finding in checks(device, part, options)]
-    made = Run(machine.facts(), findings)
-    print("\n".join(made.lines()))
+        for finding in (finding for part in options.only or PARTS for finding in checks(device, part, options)):
+            made.findings.append(finding)
+            print(finding.line, flush=True)  # what is there is there, whatever comes
+    print("", made.lines()[-1], sep="\n")
     if options.json is not None:
         options.json.write_text(made.to_json(), encoding="utf-8")
-    return 1 if any(finding.is_kept is False for finding in findings) else 0
+    return 1 if any(finding.is_kept is False for finding in made.findings) else 0
 
 
 def checks(device: Device, part: str, options: argparse.Namespace) -> Iterator[Finding]:
+    """Those of a part. One that fails ends the part, and not the run: time on a GPU may be dear."""
+    try:
+        yield from checks_of(device, part, options)
+    except Exception as error:  # noqa: BLE001  # it is in the report
+        yield Finding(f"what is left of {part}", f"{type(error).__name__}: {error}", "it does not fail", False)
+
+
+def checks_of(device: Device, part: str, options: argparse.Namespace) -> Iterator[Finding]:
     if part == "registration":
         yield from registration.checks(device, options.mib * MIB)
     elif part == "copies":

@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+
+HEAD = ("| check | found | rule |  |", "| --- | --- | --- | --- |")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +23,11 @@ class Finding:
     is_kept: bool | None = None
 
     @property
-    def verdict(self) -> str:
-        return {True: "kept", False: "NOT KEPT", None: ""}[self.is_kept]
+    def line(self) -> str:
+        """Of the table in Markdown below `HEAD`."""
+        verdict = {True: "kept", False: "NOT KEPT", None: ""}[self.is_kept]
+        cells = (self.check, self.found, self.rule, verdict)
+        return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
 
 
 def skipped(check: str, why: str) -> Finding:
@@ -36,14 +40,12 @@ class Run:
     """Findings, and facts of the machine by name."""
 
     machine: dict[str, str]
-    findings: Sequence[Finding]
+    findings: list[Finding]
 
     def lines(self) -> list[str]:
         """A table in Markdown, and the machine below."""
-        rows = [(f.check, f.found, f.rule, f.verdict) for f in self.findings]
-        table = [("check", "found", "rule", ""), ("---",) * 4, *rows]
         facts = ", ".join(f"{name}: {value}" for name, value in self.machine.items())
-        return [*("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in table), "", facts]
+        return [*HEAD, *(finding.line for finding in self.findings), "", facts]
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1) + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.resources
+import importlib.util
 import json
 import os
 import shutil
@@ -130,9 +130,13 @@ def _files(kind: str, places: dict[str, str], program: str, root: str) -> list[F
 
 
 def _template(kind: str, name: str) -> str:
-    """A file of the installation that lies beside the daemon; no code of the daemon's is needed for it."""
-    folder = importlib.resources.files("shmreplay.daemon").joinpath("systemd").joinpath(kind)
-    return folder.joinpath(name).read_text(encoding="utf-8")
+    """A file of the installation that lies beside the daemon's code, of which none is needed for it."""
+    spec = importlib.util.find_spec("shmreplay.daemon")
+    assert spec is not None
+    assert spec.origin is not None
+    path = os.path.join(os.path.dirname(spec.origin), "systemd", kind, name)
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def _user_files() -> dict[str, str]:

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Mapping
 from typing import Any
 
+from shmreplay.clients.cli.offline import read_arenas
 from shmreplay.clients.cli.options import add_daemon_options, format_rows
 from shmreplay.clients.client import connect
+from shmreplay.errors import ShmReplayError
 from shmreplay.host_memory import show_bytes
+from shmreplay.segments import SegmentStore, check_name
+
+FIGURES = ("size", "max_size", "inserts", "samples", "deletes", "blocked_inserts", "blocked_samples")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the subcommand."""
-    add_daemon_options(subparsers.add_parser("stats", help="show the figures of a daemon and its arenas"))
+    parser = subparsers.add_parser("stats", help="show the figures of a daemon and its arenas")
+    add_daemon_options(parser)
+    offline = parser.add_argument_group("without a daemon")
+    offline.add_argument("--offline", action="store_true", help="read the figures from shared memory itself")
+    offline.add_argument("--instance", metavar="NAME", default="default", help="of this instance (default: default)")
+    offline.add_argument("--directory", metavar="DIR", help="whose segments are there (default: /dev/shm)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the daemon, then one line an arena."""
+    """Prints the daemon, then one line an arena. Offline the arenas, then one line a table; 1 if one has no figures."""
+    if args.offline:
+        return _run_offline(args)
     with connect(args.address, args.timeout) as client:
         stats = client.stats()
     if args.json:
@@ -31,20 +45,48 @@ def run(args: argparse.Namespace) -> int:
     )
     if daemon["checkpoint"] is not None:
         print(_describe_checkpoint(daemon["checkpoint"]))
+    _print_arenas(stats["arenas"])
+    return 0
+
+
+def _run_offline(args: argparse.Namespace) -> int:
+    """Raises ShmReplayError if the instance has no arena there."""
+    store = SegmentStore(args.directory)
+    arenas, unreadable = read_arenas(store, check_name("instance", args.instance))
+    if not arenas and not unreadable:
+        raise ShmReplayError(f"there is no arena of instance {args.instance!r} in {store.directory}")
+    for arena, reason in unreadable.items():
+        print(f"shmreplay stats: arena {arena!r}: {reason}", file=sys.stderr)
+    if args.json:
+        found = {"instance": args.instance, "arenas": arenas, "unreadable": unreadable}
+        print(json.dumps(found, indent=2, default=str))
+    else:
+        _print_arenas(arenas)
+        rows = [
+            (table, *(info[figure] for figure in FIGURES))
+            for arena in arenas.values()
+            for table, info in sorted(arena["tables"].items())
+        ]
+        if rows:
+            print(format_rows(("table", *FIGURES), rows))
+    return 1 if unreadable else 0
+
+
+def _print_arenas(arenas: Mapping[str, Any]) -> None:
+    """One line each. How much of one is in huge pages only its daemon counts."""
     rows = [
         (
             name,
             len(arena["tables"]),
             show_bytes(arena["index_bytes"] + arena["data_bytes"]),
-            show_bytes(arena["huge_bytes"]),
+            show_bytes(arena["huge_bytes"]) if "huge_bytes" in arena else "-",
             len(arena.get("sessions", ())),
             _describe_state(arena),
         )
-        for name, arena in sorted(stats["arenas"].items())
+        for name, arena in sorted(arenas.items())
     ]
     if rows:
         print(format_rows(("arena", "tables", "memory", "huge", "sessions", "state"), rows))
-    return 0
 
 
 def _describe_checkpoint(found: dict[str, Any]) -> str:

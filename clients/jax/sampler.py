@@ -13,7 +13,7 @@ from shmreplay.clients.batch import Batch
 from shmreplay.clients.handle import raise_with
 from shmreplay.clients.jax.batch import JaxBatch
 from shmreplay.clients.jax.placement import Placement, placement_of
-from shmreplay.clients.ranks import options_of_rank, seed_of_rank
+from shmreplay.clients.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.clients.sampler import BatchStream, Draw, check_options, check_prefetch
 from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
@@ -41,7 +41,7 @@ class JaxSampler(BatchStream[JaxBatch]):
         *,
         mesh: Mesh | None = None,
         axis: str | None = None,
-        rank: int = 0,
+        rank: int | None = None,
         world_size: int = 1,
         disjoint: bool = False,
         seed: Any = None,
@@ -57,7 +57,8 @@ class JaxSampler(BatchStream[JaxBatch]):
             prefetch: how many batches a thread makes ahead, and sends off: as in `table.sampler`.
             mesh: divide the items evenly over this process's devices of a mesh, instead of `device`.
             axis: the mesh's axis to divide them over; along the others the parts are repeated. None: the only one.
-            rank, world_size: which of how many learners this is: equal seeds then give each random numbers of its own.
+            rank, world_size: which of how many learners this is, from 0 on: equal seeds then give each random numbers
+                of its own. One alone needs no rank.
             disjoint: draws without replacement, and no item that another rank could draw: see docs/sampling.md.
             seed: of the sampler's own random numbers, as in `table.sampler`.
             timeout_s: seconds that `next()` waits for the rate limiter.
@@ -74,7 +75,9 @@ class JaxSampler(BatchStream[JaxBatch]):
         """
         if any(leaf.is_whole_step for leaf in table.spec.sig.leaves):
             raise TypeError(f"table {table.name!r} has no signature: its batches are lists, of which JAX has no arrays")
-        options = options_of_rank(f"table {table.name!r}", rank, world_size, disjoint, sample_options)
+        where = f"table {table.name!r}"
+        rank = rank_of(where, rank, world_size)
+        options = options_of_rank(where, rank, world_size, disjoint, sample_options)
         source = table._sampler_source(batch_size, seed_of_rank(seed, rank) if world_size > 1 else seed, options)
         prefetch = check_prefetch(source, prefetch)
         check_options(source, options)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.sampling import Arrangement, NativeOutput, ShownOutput
+from shmreplay.clients.sampling import Arrangement, NativeOutput
 from shmreplay.clients.torch.parts import NUMBERS, Form, Parts
-from shmreplay.clients.view import View, ViewedItem
+from shmreplay.clients.view import View
 
 
 def form_of(views: Sequence[View], arrangement: Arrangement) -> Form:
@@ -31,31 +31,32 @@ def numbers_of(views: Sequence[View]) -> dict[str, NDArray[Any]]:
 
 
 def copied_parts(views: Sequence[View], arrangement: Arrangement, longest: Sequence[NativeOutput]) -> Parts:
-    """The views' items, copied one by one into arrays as a batch has them; `longest` is of all the table's."""
-    items = [item for view in views for item in view]
-    copies = [_copy(items, output, output.rows or longest[output.number][2]) for output in arrangement.outputs]
-    turns = [arrangement.time_major and not output.is_squeezed for output in arrangement.outputs]
-    lengths = [mask.sum(-1, dtype=np.int32) if mask.ndim > 1 else np.ones(len(items), np.int32) for _, mask in copies]
-    turned = [
-        (_turned(data), _turned(mask)) if turn else (data, mask)
-        for (data, mask), turn in zip(copies, turns, strict=True)
-    ]
-    return Parts(
-        [data for data, _ in turned], lengths, [mask for _, mask in turned], [None] * len(copies), numbers_of(views)
-    )
+    """The views' items in arrays as a batch has them; `longest` is of all the table's."""
+    data, masks, lengths = [], [], []
+    for output in arrangement.outputs:
+        rows = 0 if output.is_squeezed else output.rows or longest[output.number][2]
+        shown = [view._outputs[output.number] for view in views]
+        own, mask = joined([part.data for part in shown], rows, 0), joined([part.has for part in shown], rows, 0)
+        lengths.append(num_real(mask))
+        turns = arrangement.time_major and not output.is_squeezed
+        data.append(_turned(own) if turns else own)
+        masks.append(_turned(mask) if turns else mask)
+    return Parts(data, lengths, masks, [None] * len(data), numbers_of(views))
 
 
-def _copy(items: Sequence[ViewedItem], output: ShownOutput, rows: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """One output of all items, padded with 0, and where there is a row."""
-    axes = (len(items),) if output.is_squeezed else (len(items), rows)
-    data = np.zeros((*axes, *output.spec.shape), output.spec.dtype)
-    has = np.zeros(axes, np.bool_)
-    for i, item in enumerate(items):
-        own, mask = item._shown[output.number].data, item._native.masks[output.number]
-        place = i if output.is_squeezed else (i, slice(len(own)))
-        data[place] = own
-        has[place] = True if mask is None else mask
-    return data, has
+def joined(arrays: Sequence[Any], rows: int, value: int) -> NDArray[Any]:
+    """Arrays one behind the other; with a step axis, if `rows` > 0, padded to so many of them, or to the most."""
+    if rows == 0:
+        return np.concatenate(arrays)
+    rows = max(rows, *(array.shape[1] for array in arrays))
+    missing = [[(0, rows - array.shape[1] if axis == 1 else 0) for axis in range(array.ndim)] for array in arrays]
+    padded = [np.pad(array, pads, constant_values=value) for array, pads in zip(arrays, missing, strict=True)]
+    return np.concatenate(padded)
+
+
+def num_real(mask: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Of each item, how many rows are real; 1 without a step axis."""
+    return np.ones(len(mask), np.int32) if mask.ndim == 1 else mask.sum(1, dtype=np.int32)
 
 
 def _turned(array: NDArray[Any]) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from shmreplay.checks import check_int
 from shmreplay.clients.arrays import check_count
 from shmreplay.clients.client import Client
-from shmreplay.clients.ranks import options_of_rank, seed_of_rank
+from shmreplay.clients.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
@@ -32,7 +32,7 @@ class ReplayDataset(IterableDataset[TorchBatch]):
         batch_size: int,
         num_batches: int | None = None,
         prefetch: int | None = None,
-        rank: int = 0,
+        rank: int | None = None,
         world_size: int = 1,
         disjoint: bool = False,
         seed: Any = None,
@@ -56,6 +56,7 @@ class ReplayDataset(IterableDataset[TorchBatch]):
             ValueError, TypeError: an option is out of range. Options of `sample` are looked at in the workers.
         """
         where = f"table {table.name!r}"
+        rank = rank_of(where, rank, world_size)
         options_of_rank(where, rank, world_size, disjoint, sample_options)
         client: Client = table._client
         self._client, self._table_name = client.__reduce__(), table.name

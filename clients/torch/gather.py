@@ -17,18 +17,18 @@ from torch import Tensor
 from shmreplay.clients.ahead import end_all
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError
-from shmreplay.clients.cuda.page_locks import hold_pages
+from shmreplay.clients.cuda.page_locks import PageHold, hold_pages
 from shmreplay.clients.handle import raise_with
 from shmreplay.clients.sampler import Source
 from shmreplay.clients.sampling import Arrangement, NativeOutput, ShownOutput
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.columns import RowNumbers, SegmentColumns
-from shmreplay.clients.torch.copies import copied_parts, form_of, numbers_of
+from shmreplay.clients.torch.copies import copied_parts, form_of, joined, num_real, numbers_of
 from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.parts import Form, Parts
 from shmreplay.clients.torch.room import Room, space_for
-from shmreplay.clients.torch.rung import Delivery, Pin
+from shmreplay.clients.torch.rung import NOT_PINNED, Delivery, Pin
 from shmreplay.clients.torch.staging import Rooms, StagingRung, unpack
 from shmreplay.clients.torch.tensors import is_added
 from shmreplay.clients.view import View, most_items, open_view
@@ -37,6 +37,7 @@ from shmreplay.specs import ArraySpec
 
 LINE_BYTES = 128  # of the host's memory that a GPU reads at once, however few of them it wants
 OPTIONS = ("columns", "pad_to", "time_major")  # of `sample`, that views can do
+FIRST_BYTES = 2**16  # of page-locked memory for the numbers of rows; more, if a batch has more
 LOOK_S = 1.0  # between two looks whether anybody still wants a batch that the GPU takes long for
 LAST_READS_S = 10.0  # how long one that ends waits for them; a GPU that takes longer hangs
 
@@ -68,7 +69,6 @@ class GatherRung:
         staging: StagingRung,
         is_asked_for: bool,
     ) -> None:
-        """Has the segment page-locked, on a thread. Raises CudaError if the GPU gives no further handle."""
         self._source = source
         self._handle = cast(TableHandle, source.handles[0])
         self._options = {"columns": None, "pad_to": None, "time_major": False, **options}
@@ -76,15 +76,16 @@ class GatherRung:
         self._device, self._tensors = gpu
         self._staging = staging
         self._is_asked_for = is_asked_for
+        self._hold: PageHold | None = None  # as soon as items are known, and to be gathered
         self._arrangement: Arrangement | None = None  # the last one looked at
         self._lack: str | None = None  # why its items are not gathered
+        self._lock = threading.Lock()  # of these three
         self._columns = SegmentColumns(self._handle, self._tensors)
         self._rooms = Rooms(1)
-        self._unfinished: list[Room] = []
+        self._unfinished: list[Room] = []  # that the GPU may be at, some of them of batches that came to nothing
         # Another thread may close while one tells the GPU what to read: either waits for the other. An RLock: a
         # signal's handler may close within.
         self._telling, self._is_closed = threading.RLock(), False
-        self._hold = hold_pages(self._device, self._handle._arena)
         self.tally = staging.tally
 
     # --- which way -----------------------------------------------------------------------------------------------
@@ -92,42 +93,54 @@ class GatherRung:
     @property
     def pin(self) -> Pin:
         """See `Rung`."""
-        return Pin(self._hold.state, self._hold.reason)
+        return NOT_PINNED if self._hold is None else Pin(self._hold.state, self._hold.reason)
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._lack is None and self.pin.state == "registered"
 
     @property
     def name(self) -> str:
         """See `Rung`."""
-        return "gather" if self._hold.state == "registered" and self._lack is None else "staging"
+        return "gather" if self._is_ready else self._staging.name
 
     @property
     def why(self) -> str:
         """See `Rung`."""
+        if self._is_ready:
+            return "the data segment is page-locked, and the GPU reads it where it lies"
+        if self._staging.name != "staging":
+            return self._staging.why
         if self._lack is not None:
             return self._lack
-        if self._hold.state == "registered":
-            return "the data segment is page-locked, and the GPU reads it where it lies"
+        if self._hold is None:
+            return "no batch was drawn yet"
         if self._hold.state == "refused":
             return f"the data segment can not be page-locked: {self._hold.reason}"
         return f"the data segment is not page-locked yet ({self._hold.progress:.0%})"
 
     def __call__(self, timeout_s: float | None) -> Delivery:
-        if self._is_asked_for:
-            self._wait_for_pages()
-        if self._hold.state == "registered" and self._lack is None:
-            arrangement = self._handle._arrange("sample", **self._options, timeout_s=timeout_s)
+        arrangement = self._handle._arrange("sample", **self._options, timeout_s=timeout_s)
+        with self._lock:
             if arrangement is not self._arrangement:
-                self._arrangement, self._lack = arrangement, self._what_items_lack(arrangement)
-            if self._lack is None and self._handle.can_sample(self._batch_size):
-                return self._gather(arrangement, timeout_s)
-        if self._is_asked_for and self._lack is not None:
-            raise ShmReplayError(f"{self._source.where}: transfer is 'gather', but {self._lack}; leave transfer out")
+                self._look_at(arrangement)
+        if self._is_asked_for:
+            self._insist()
+        if self._is_ready and self._handle.can_sample(self._batch_size):
+            return self._gather(arrangement, timeout_s)
         return self._staging(timeout_s)
 
-    def _wait_for_pages(self) -> None:
-        """Raises ShmReplayError if they are refused, or the sampler is closed meanwhile."""
-        while not self._hold.wait(LOOK_S) and not self._source.stop.is_set:
+    def _look_at(self, arrangement: Arrangement) -> None:
+        """Has the segment page-locked, on a thread, unless items are not to be gathered."""
+        self._arrangement, self._lack = arrangement, self._what_items_lack(arrangement)
+        if self._lack is None and self._hold is None:
+            self._hold = hold_pages(self._device, self._handle._arena)
+
+    def _insist(self) -> None:
+        """Waits for the page lock. Raises ShmReplayError where there is to be none, or the sampler is closed."""
+        while self._hold is not None and not self._hold.wait(LOOK_S) and not self._source.stop.is_set:
             pass
-        if self._hold.state != "registered":
+        if not self._is_ready:
             raise ShmReplayError(f"{self._source.where}: transfer is 'gather', but {self.why}; leave transfer out")
 
     def _what_items_lack(self, arrangement: Arrangement) -> str | None:
@@ -139,6 +152,10 @@ class GatherRung:
         large = sum(output.spec.row_bytes for output in outputs if output.spec.row_bytes >= LINE_BYTES)
         if not self._is_asked_for and 2 * large < sum(output.spec.row_bytes for output in outputs):
             return f"rows of less than {LINE_BYTES} bytes are copied faster by the processor"
+        try:
+            self._rooms.put(Room(self._device, [], FIRST_BYTES))
+        except CudaError as error:
+            return f"the driver has no page-locked memory to give: {error}"
         return None
 
     # --- one batch -----------------------------------------------------------------------------------------------
@@ -192,35 +209,41 @@ class GatherRung:
             self._unfinished.append(room)
             if rows is not None:
                 try:
-                    data = self._gathered(rows, outputs, [unpack(memory, place) for place in places.data])
+                    data = self._gathered(rows, outputs, memory, places)
                 finally:  # what was told before an error is read all the same
                     room.mark(self._tensors.side_stream)
                 read = sum(tensor.nbytes for tensor in data)
-        self._finish(room)
+        self._wait_for(room)
+        with self._telling:
+            self._unfinished = [other for other in self._unfinished if other is not room]
+        self._rooms.put(room)
         self.tally.add(sent_bytes=sent, read_bytes=read)
         moved = Parts(data, places.lengths, places.masks, places.sizes, places.numbers)
         return Gathered(self, memory, moved, form_of(views, arrangement))
 
-    def _gathered(self, rows: RowLists, outputs: Sequence[ShownOutput], numbers: Sequence[Tensor]) -> list[Tensor]:
-        """Those rows of the outputs, which the GPU is told to read, by the copies of their numbers that it has."""
-        chunk_steps = int(self._handle._arena.stats()["chunk_steps"])
+    def _gathered(self, rows: RowLists, outputs: Sequence[ShownOutput], memory: Tensor, places: Parts) -> list[Tensor]:
+        """The outputs' rows, which the side stream reads behind the numbers that it was sent."""
         with self._tensors.on_side_stream():
-            lists = rows.on_device(numbers, chunk_steps)
-            return [self._columns.gather(output, lists[i]) for output, i in zip(outputs, rows.of, strict=True)]
+            numbers = rows.on_device([place.tensor(memory) for place in places.data], self._chunk_steps)
+            return [self._columns.gather(output, numbers[i]) for output, i in zip(outputs, rows.of, strict=True)]
+
+    @property
+    def _chunk_steps(self) -> int:
+        return int(self._handle._arena.stats()["chunk_steps"])
 
     def _room_for(self, parts: Parts) -> Room:
+        with self._telling:
+            self._unfinished = [room for room in self._unfinished if not room.wait(0)]
         room = self._rooms.take()
         if room is None or not room.has_space_for(parts):
             room = Room(self._device, [], 2 * space_for(parts, None))
         return room
 
-    def _finish(self, room: Room) -> None:
+    def _wait_for(self, room: Room) -> None:
         """Waits until the GPU has read what it was told to. Raises CudaError if it failed."""
         while not room.wait(LOOK_S):
             if self._source.stop.is_set:
                 raise ShmReplayError(f"{self._source.where}: the GPU takes more than {LOOK_S:g} s for a batch; closed")
-        self._unfinished.remove(room)
-        self._rooms.put(room)
 
     def deliver(self, gathered: Gathered) -> TorchBatch:
         """See `Delivery.take`. All of it is there: it only has to stay until the caller's stream has used it."""
@@ -243,7 +266,8 @@ class GatherRung:
         for room in list(self._unfinished):
             with suppress(CudaError):  # a GPU that failed reads no more
                 room.wait(LAST_READS_S)
-        self._hold.close()
+        if self._hold is not None:
+            self._hold.close()
         self._rooms.forget()
         self._staging.close()
 
@@ -280,9 +304,14 @@ class RowLists:
         self.lengths: list[NDArray[np.int32]] = []
         self.are_too_many = False
         for output in outputs:
-            numbers, is_real = _joined([view._row_numbers(output.number) for view in views], output.rows)
+            found = [view._row_numbers(output.number) for view in views]
+            rows = 0 if output.is_squeezed else output.rows or 1
+            numbers, is_real = (
+                joined([pair[0] for pair in found], rows, -1),
+                joined([pair[1] for pair in found], rows, 0),
+            )
             self.are_too_many |= output.rows is not None and numbers.shape[1] > output.rows
-            self.lengths.append(_lengths(is_real))
+            self.lengths.append(num_real(is_real))
             if time_major and not output.is_squeezed:
                 numbers, is_real = np.ascontiguousarray(numbers.T), np.ascontiguousarray(is_real.T)
             self.of.append(self._place(numbers))
@@ -299,27 +328,6 @@ class RowLists:
         """The lists, from their copies in the device's memory."""
         missing = [bool((own < 0).any()) for own in self.numbers]
         return [RowNumbers.of(own, chunk_steps, lacks) for own, lacks in zip(numbers, missing, strict=True)]
-
-
-def _joined(
-    parts: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]], rows: int | None
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Row numbers of several views, and where they are real, one behind the other; padded to so many rows, or the
-    most."""
-    numbers, is_real = [pair[0] for pair in parts], [pair[1] for pair in parts]
-    if numbers[0].ndim == 2:
-        most = max(rows or 0, *(own.shape[1] for own in numbers))
-        numbers = [_padded(own, most, -1) for own in numbers]
-        is_real = [_padded(own, most, False) for own in is_real]
-    return np.concatenate(numbers), np.concatenate(is_real)
-
-
-def _padded(array: NDArray[Any], rows: int, value: int) -> NDArray[Any]:
-    return np.pad(array, ((0, 0), (0, rows - array.shape[1])), constant_values=value)
-
-
-def _lengths(is_real: NDArray[np.bool_]) -> NDArray[np.int32]:
-    return np.ones(len(is_real), np.int32) if is_real.ndim == 1 else is_real.sum(1, dtype=np.int32)
 
 
 def _lies_plain(spec: ArraySpec) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from shmreplay.clients.batch import Batch
-from shmreplay.clients.ranks import options_of_rank, seed_of_rank
+from shmreplay.clients.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.clients.sampler import BatchStream, check_options, check_prefetch
 from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
@@ -40,7 +40,7 @@ class TorchSampler:
         device: torch.device | str = "cpu",
         prefetch: int | None = None,
         transfer: Transfer = "auto",
-        rank: int = 0,
+        rank: int | None = None,
         world_size: int = 1,
         disjoint: bool = False,
         seed: Any = None,
@@ -59,7 +59,8 @@ class TorchSampler:
                 it; "staging": the processor copies them into page-locked memory, and the GPU fetches them from there;
                 "pageable": copied by torch as any tensor. "auto": the first of these that can be had and pays, see
                 `info().why` and docs/gpu.md.
-            rank, world_size: which of how many learners this is: equal seeds then give each random numbers of its own.
+            rank, world_size: which of how many learners this is, from 0 on: equal seeds then give each random numbers
+                of its own. One alone needs no rank.
             disjoint: draws without replacement, and no item that another rank could draw: see docs/sampling.md.
             seed: of the sampler's own random numbers, as in `table.sampler`.
             timeout_s: seconds that `next()` waits for the rate limiter.
@@ -72,6 +73,7 @@ class TorchSampler:
             TableClosed: the table was dropped.
         """
         where = f"table {table.name!r}"
+        rank = rank_of(where, rank, world_size)
         options = options_of_rank(where, rank, world_size, disjoint, sample_options)
         source = table._sampler_source(batch_size, seed_of_rank(seed, rank) if world_size > 1 else seed, options)
         prefetch = check_prefetch(source, prefetch)

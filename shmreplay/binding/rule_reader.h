@@ -13,7 +13,7 @@ inline NumberFormat number_format(const PlanColumn& column) {
   return {descr->kind, static_cast<uint32_t>(PyDataType_ELSIZE(descr))};
 }
 
-// {"table", "lo", "hi", "period", "at_start", "at_end", "reach", "is_strict", "names", "outputs": [(column, squeezed, moves,
+// {"table", "lo", "hi", "period", "at_start", "at_end", "reach", "is_strict", "is_unroll", "names", "outputs": [(column, squeezed, moves,
 // [(begin, end, step), ...]), ...], "conditions": [(kind, compare, modulo, value, column), ...], "priority": (kind, value, column,
 // whether only from the reference step on)}
 inline ItemRule read_rule(nb::dict d) {
@@ -26,6 +26,7 @@ inline ItemRule read_rule(nb::dict d) {
   rule.at_end = static_cast<AtEnd>(nb::cast<uint32_t>(d["at_end"]));
   rule.reach = static_cast<Reach>(nb::cast<uint32_t>(d["reach"]));
   rule.is_strict = nb::cast<bool>(d["is_strict"]);
+  rule.is_unroll = nb::cast<bool>(d["is_unroll"]);
   const auto names = nb::cast<nb::bytes>(d["names"]);
   rule.names.assign(names.c_str(), names.size());
   const nb::object outputs = d["outputs"], conditions = d["conditions"], priority = d["priority"];

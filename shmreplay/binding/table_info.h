@@ -57,6 +57,8 @@ inline nb::dict table_info(const Arena& arena, const TableFacts& facts) {
   }
   d["last_insert_s_ago"] = seconds_since(r.last_insert_ns.get());
   d["last_sample_s_ago"] = seconds_since(r.last_sample_ns.get());
+  d["views"] = r.num_views.load(std::memory_order_relaxed);
+  d["contiguous_views"] = r.num_contiguous_views.load(std::memory_order_relaxed);
   const ArenaState& s = arena.state();
   d["bytes"] = s.num_used.get() * arena.geometry().chunk_bytes +
                (arena.geometry().num_blocks - s.num_free_blocks.get()) * arena.geometry().block_bytes;

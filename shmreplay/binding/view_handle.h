@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "exported_array.h"
 #include "item_view.h"
 #include "table_handle.h"
 #include "view_lease.h"
@@ -37,6 +38,7 @@ class ViewHandle : public ViewSink {
       }
     }
     if (result.status == Status::kOk) lease_->set_whole();
+    if (result.status == Status::kOk) count();
     smallest_probability_ = result.smallest_probability;
     result.status = handle_signals(result.status);
     nb::object raised = result.status == Status::kInterrupted ? take_raised() : nb::none();
@@ -84,6 +86,31 @@ class ViewHandle : public ViewSink {
     return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed, columns);
   }
 
+  // Of a batch, of each of those outputs.
+  std::vector<uint32_t> rows() {
+    return look([](const Part& part) { return std::vector<uint32_t>(part.rows, part.rows + first_pattern(part).outputs.size()); });
+  }
+
+  // Whether every output of all items is an array on the segment: see strided().
+  bool is_contiguous() const noexcept { return is_contiguous_; }
+
+  // An output of all items where they lie, [n, ...] or [n, L, ...] as in a batch, read-only; None where they do not lie at one stride.
+  nb::object strided(uint32_t output) {
+    return look([&](const Part& part) {
+      InPlace found;
+      return find_output(part, output, found) ? make_array(found.column, found.leading, found.first) : nb::none();
+    });
+  }
+
+  // The same for DLPack: it keeps the lease.
+  nb::object exported(uint32_t output, int device_type, int device_id) {
+    return look([&](const Part& part) {
+      InPlace found;
+      if (!find_output(part, output, found)) return nb::object(nb::none());
+      return exported_array(context_->plan->columns()[found.column], found.first, found.leading, owner_of(lease_), {device_type, device_id});
+    });
+  }
+
   // Which rows of the arena an output shows: int64 [n], or [n, L] as a batch is padded, and bool alike, as its mask. A number is
   // chunk * chunk_steps + row; -1 where the row is 0, and for copies.
   nb::tuple row_numbers(uint32_t output) {
@@ -111,7 +138,7 @@ class ViewHandle : public ViewSink {
     const GilAcquire gil;
     try {
       for (uint32_t i = 0; i < part.n; ++i) numbers_->put(num_items() + i, part.picks[i]);
-      if (stays) part_.emplace(part);
+      if (stays) keep(part);
       for (uint32_t i = 0; i < part.n && !stays; ++i) copies_.push_back(item_of(part, i, false));
       return true;
     } catch (nb::python_error& e) {
@@ -143,6 +170,40 @@ class ViewHandle : public ViewSink {
       throw;
     }
   }
+  void keep(const Part& part) {
+    part_.emplace(part);
+    ItemStride stride{};
+    if (copies_.empty() && find_stride(part.picks, part.n, part.runs, stride)) stride_ = stride;
+    InPlace found;
+    is_contiguous_ = true;
+    for (uint32_t o = 0; o < first_pattern(part).outputs.size(); ++o) is_contiguous_ = is_contiguous_ && find_output(part, o, found);
+  }
+
+  void count() const noexcept {
+    TableRecord& r = *context_->facts->record;
+    // Relaxed: reports only.
+    r.num_views.fetch_add(1, std::memory_order_relaxed);
+    if (is_contiguous_) r.num_contiguous_views.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  struct InPlace {
+    uint32_t column;
+    char* first;
+    std::vector<LeadingAxis> leading;
+  };
+  bool find_output(const Part& part, uint32_t output, InPlace& found) const {
+    const Pattern& pattern = first_pattern(part);
+    if (output >= pattern.outputs.size()) throw nb::index_error("no output of that number");
+    const bool squeezed = (pattern.outputs[output].flags & kSqueezed) != 0;
+    RowsInPlace rows{};
+    if (!stride_ || !find_in_place(*context_->arena, pattern, output, part.picks[0], part.runs, rows)) return false;
+    if (rows.rows != part.rows[output]) return false;  // a batch would pad it
+    found = {pattern.outputs[output].column, rows.first, {}};
+    found.leading.push_back({part.n, stride_bytes(*context_->arena, found.column, *stride_)});
+    if (!squeezed) found.leading.push_back({rows.rows, rows.stride_bytes});
+    return true;
+  }
+
   static const Pattern& first_pattern(const Part& part) { return part.patterns.at(part.picks[0].pattern); }
 
   static nb::object steal_array(PyObject* array) {
@@ -169,7 +230,8 @@ class ViewHandle : public ViewSink {
       const bool in_place = stays && find_in_place(*context_->arena, pattern, o, pick, part.runs, rows);
       if (!in_place) rows = {nullptr, 0, squeezed ? 1 : static_cast<uint32_t>(pattern.rows(o, positions))};
       const PlanColumn& plan = context_->plan->columns()[column];
-      nb::object array = plan.flags == kPerItemColumn ? nb::none() : plan.is_opaque ? make_sizes(squeezed, rows) : make_array(column, squeezed, rows);
+      nb::object array = plan.flags == kPerItemColumn ? nb::none() : plan.is_opaque ? make_sizes(squeezed, rows)
+                         : make_array(column, squeezed ? std::vector<LeadingAxis>{} : std::vector<LeadingAxis>{{rows.rows, rows.stride_bytes}}, rows.first);
       if (!plan.is_opaque) PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array.ptr()), NPY_ARRAY_WRITEABLE);  // in place or not: all alike
       if (plan.is_packed) packed[o] = std::make_unique<PackedReader>(static_cast<uint32_t>(plan.row_bytes));
       if (!in_place && plan.flags != kPerItemColumn) {
@@ -222,12 +284,15 @@ class ViewHandle : public ViewSink {
     return array;
   }
 
-  // A read-only array over the rows in place, or, without a first row, a new one for a copy.
-  nb::object make_array(uint32_t column, bool squeezed, const RowsInPlace& rows) {
+  // A read-only array over rows in place, or, without a first one, a new one for a copy.
+  nb::object make_array(uint32_t column, const std::vector<LeadingAxis>& leading, char* first) {
     const PlanColumn& plan = context_->plan->columns()[column];
     auto* descr = reinterpret_cast<PyArray_Descr*>(plan.descr.ptr());
     std::vector<npy_intp> dims, strides;
-    if (!squeezed) dims.push_back(rows.rows), strides.push_back(rows.stride_bytes);
+    for (const LeadingAxis& axis : leading) {
+      dims.push_back(static_cast<npy_intp>(axis.length));
+      strides.push_back(axis.stride_bytes);
+    }
     npy_intp inner = static_cast<npy_intp>(plan.row_bytes);
     for (const npy_intp size : plan.shape) {
       inner = size == 0 ? inner : inner / size;
@@ -236,8 +301,8 @@ class ViewHandle : public ViewSink {
     }
     Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
     nb::object array = steal_array(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(),
-                                                        rows.first == nullptr ? nullptr : strides.data(), rows.first, 0, nullptr));
-    if (rows.first != nullptr) {
+                                                        first == nullptr ? nullptr : strides.data(), first, 0, nullptr));
+    if (first != nullptr) {
       if (!owner_.is_valid()) owner_ = owner_of(context_->arena);
       if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.ptr()), nb::object(owner_).release().ptr()) < 0) {
         throw nb::python_error();
@@ -252,6 +317,8 @@ class ViewHandle : public ViewSink {
   std::vector<nb::object> copies_;  // the items drawn first, before the call had to wait
   std::optional<Part> part_;        // the others, under the lease
   double smallest_probability_ = 0;
+  std::optional<ItemStride> stride_;  // of all items
+  bool is_contiguous_ = false;
   nb::object owner_;
 };
 

@@ -216,6 +216,7 @@ class Check {
       equal(at + "window references", r.refs.get().windows, chunk_refs_[c].windows);
       const bool used = r.refs.get().items > 0 || r.refs.get().windows > 0;
       expect(used == (r.life.get().state == kChunkUsed), at + "is used without references, or the other way round");
+      expect(!r.life.get().repeats || r.life.get().rows == a_.geometry().chunk_steps, at + "repeats a row that it has not");
       if (!used) continue;
       equal(at + "references of tables that keep items", r.items.get().consuming, consuming_[c]);
       const Link stream = r.stream.get();

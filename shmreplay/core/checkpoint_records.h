@@ -40,7 +40,7 @@ struct SavedChunk {
   uint32_t chunk, rows;       // rows as in ChunkLife
   uint32_t saved_rows;        // rows that items show; the others are not in the file
   uint32_t prev, next;        // neighbours in the stream, as far as they are saved
-  uint32_t reserved;
+  uint32_t repeats;           // as in ChunkLife
 };
 
 // A part of one chunk's bytes; its header, then `bytes` of them. A chunk's parts follow one another from offset 0 on.

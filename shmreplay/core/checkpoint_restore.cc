@@ -248,11 +248,12 @@ void Restorer::put_chunk(const SavedChunk& s) {
   expect(s.chunk < n, at + "there are only " + std::to_string(n));
   expect(!has_record_[s.chunk], at + "it comes twice");
   expect(s.rows <= arena_.geometry().chunk_steps && s.saved_rows <= s.rows, at + "it has " + std::to_string(s.rows) + " rows");
+  expect(s.repeats == 0 || (s.repeats == 1 && s.rows == arena_.geometry().chunk_steps), at + "it repeats a row that it has not");
   expect(rows_[s.chunk] == s.saved_rows && coming_ == kNone, at + "its rows are not whole");
   expect((s.prev == kNone || s.prev < n) && (s.next == kNone || s.next < n), at + "its neighbours are out of range");
   has_record_[s.chunk] = true;
   ChunkRecord& r = arena_.chunk(s.chunk);
-  r.life.put({kChunkUsed, s.rows, r.life.get().generation});
+  r.life.put({kChunkUsed, s.repeats, s.rows, r.life.get().generation});
   r.stamp.put(++num_chunks_);  // in the order taken
   r.stream.put({s.prev, s.next});
   r.stream_serial.put(s.stream_serial);

@@ -317,7 +317,8 @@ uint64_t CheckpointSave::fill_chunks(char* buffer, uint64_t room) {
     const ChunkRecord& r = chunk(in_order_);
     if (rows_[in_order_] == 0) continue;
     used += put_record(buffer + used, SavedChunk{r.stream_serial.get(), in_order_, r.life.get().rows, rows_[in_order_],
-                                                 saved_neighbour(r.stream.get().prev), saved_neighbour(r.stream.get().next), 0});
+                                                 saved_neighbour(r.stream.get().prev), saved_neighbour(r.stream.get().next),
+                                                 r.life.get().repeats});
   }
   return used;
 }

@@ -1,6 +1,7 @@
 #include "chunk_pool.h"
 
 #include <algorithm>
+#include <array>
 
 #include "leases.h"
 #include "save_lease.h"
@@ -67,7 +68,8 @@ void retire_if_unused(Hold& hold, uint32_t c) {
   if (refs.items != 0 || refs.windows != 0) return;
   unlink_used(hold, c);
   unlink_stream(hold, c);
-  hold.set(r.life, {kChunkRetired, r.life.get().rows, r.life.get().generation});
+  const ChunkLife life = r.life.get();
+  hold.set(r.life, {kChunkRetired, life.repeats, life.rows, life.generation});
   hold.set(r.stamp, a.state().next_retire.get());
   hold.add(a.state().next_retire, 1);
   append_retired(hold, c);
@@ -119,6 +121,58 @@ uint32_t pop_free_of(Hold& hold, uint32_t session) {
   return c;
 }
 
+// Where `count` of the first `looked` chunks of the list follow one another: at `near`, or else where the lowest such run begins.
+uint32_t find_run(const Arena& a, Stack free, uint32_t count, uint32_t near, uint32_t looked) {
+  std::array<uint32_t, kRunLook> chunks;
+  uint32_t n = 0;
+  for (uint32_t c = free.head; c != kNone && n < looked; c = a.chunk(c).age.get().next) chunks[n++] = c;
+  std::sort(chunks.begin(), chunks.begin() + n);
+  uint32_t found = kNone;
+  for (uint32_t i = 0, first = 0; i < n; ++i) {
+    if (i > 0 && chunks[i] != chunks[i - 1] + 1) first = i;
+    if (i + 1 - first < count) continue;
+    if (chunks[i + 1 - count] == near) return near;
+    if (found == kNone) found = chunks[first];
+  }
+  return found;
+}
+
+// Takes chunks first .. first + count - 1, which are among the first kRunLook of the list, out of it.
+void unlink_run(Hold& hold, Word<Stack>& list, uint32_t first, uint32_t count) {
+  Arena& a = hold.arena();
+  Stack free = list.get();
+  uint32_t c = free.head, kept = kNone, left = count;
+  bool has_gap = false;
+  const auto close_gap = [&] {
+    if (has_gap && kept == kNone) free.head = c;
+    if (has_gap && kept != kNone) hold.set(a.chunk(kept).age, {kNone, c});
+    has_gap = false;
+  };
+  for (uint32_t looked = 0; left > 0; ++looked, c = a.chunk(c).age.get().next) {
+    if (c == kNone || looked == kRunLook) corrupt("a list of free chunks leads elsewhere than it did");
+    if (c - first < count) {
+      has_gap = true;
+      --left;
+      continue;
+    }
+    close_gap();
+    kept = c;
+  }
+  close_gap();
+  hold.set(list, {free.head, free.count - count});
+  hold.add(a.state().num_free, -static_cast<uint64_t>(count));
+}
+
+// The top of the list is looked at first: what went together mostly came back together.
+uint32_t pop_run(Hold& hold, Word<Stack>& list, uint32_t count, uint32_t wanted, uint32_t near) {
+  const Stack free = list.get();
+  if (free.count < wanted) return kNone;
+  uint32_t first = find_run(hold.arena(), free, wanted, near, wanted);
+  if (first == kNone) first = find_run(hold.arena(), free, wanted, near, kRunLook);
+  if (first != kNone) unlink_run(hold, list, first, count);
+  return first;
+}
+
 void push_free(Hold& hold, Word<Stack>& list, uint32_t c) {
   const Stack free = list.get();
   hold.set(hold.arena().chunk(c).age, {kNone, free.head});
@@ -149,7 +203,7 @@ bool free_blocks_of(Hold& hold, uint32_t c, uint32_t& budget) {
 void make_free(Hold& hold, uint32_t c) {
   Arena& a = hold.arena();
   ChunkRecord& r = a.chunk(c);
-  hold.set(r.life, {kChunkFree, 0, r.life.get().generation + 1});
+  hold.set(r.life, {kChunkFree, 0, 0, r.life.get().generation + 1});
   const uint32_t writer = r.writer.get().session;
   if (writer != kNone && a.session(writer).state.get().state == kSessionAlive) {
     if (a.session(writer).free_chunks.get().count == 0) link_rich(hold, writer);
@@ -159,20 +213,8 @@ void make_free(Hold& hold, uint32_t c) {
   }
 }
 
-uint32_t start_use(Hold& hold, uint32_t c, uint32_t session, uint64_t stream_serial, uint32_t previous) {
-  if (c == kNone) return kNone;
-  Arena& a = hold.arena();
-  ChunkRecord& r = a.chunk(c);
-  hold.set(r.life, {kChunkUsed, a.geometry().chunk_steps, r.life.get().generation});
-  hold.set(r.stamp, a.state().next_take.get());
-  hold.add(a.state().next_take, 1);
-  hold.set(r.refs, {0, 1});
-  hold.set(r.items, {kNone, 0});
-  hold.set(r.writer, {session, kNone});
-  hold.set(r.stream_serial, stream_serial);
-  hold.set(r.stream, {previous, kNone});
-  if (previous != kNone) hold.set(a.chunk(previous).stream, {a.chunk(previous).stream.get().prev, c});
-  append_used(hold, c);
+uint32_t start_if_any(Hold& hold, uint32_t c, uint32_t session, uint64_t stream_serial, uint32_t previous) {
+  if (c != kNone) start_chunk(hold, c, session, stream_serial, previous);
   return c;
 }
 
@@ -215,16 +257,42 @@ Status sweep(Arena& arena, const Wait& wait, uint32_t& freed, uint32_t& withheld
 
 }  // namespace
 
+void start_chunk(Hold& hold, uint32_t c, uint32_t session, uint64_t stream_serial, uint32_t previous) {
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(c);
+  hold.set(r.life, {kChunkUsed, 0, a.geometry().chunk_steps, r.life.get().generation});
+  hold.set(r.stamp, a.state().next_take.get());
+  hold.add(a.state().next_take, 1);
+  hold.set(r.refs, {0, 1});
+  hold.set(r.items, {kNone, 0});
+  hold.set(r.writer, {session, kNone});
+  hold.set(r.stream_serial, stream_serial);
+  hold.set(r.stream, {previous, kNone});
+  if (previous != kNone) hold.set(a.chunk(previous).stream, {a.chunk(previous).stream.get().prev, c});
+  append_used(hold, c);
+}
+
+uint32_t take_run(Hold& hold, uint32_t session, uint32_t count, uint32_t wanted, uint32_t near) {
+  Arena& a = hold.arena();
+  wanted = std::min(wanted, kRunLook);
+  if (count == 0 || count > wanted) return kNone;
+  uint32_t first = kNone;
+  if (session != kNone) first = pop_run(hold, a.session(session).free_chunks, count, wanted, near);
+  if (first == kNone) return pop_run(hold, a.state().free_chunks, count, wanted, near);
+  if (a.session(session).free_chunks.get().count == 0) unlink_rich(hold, session);
+  return first;
+}
+
 uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
   uint32_t c = pop_free_of(hold, session);
   if (c == kNone) c = pop_free(hold, hold.arena().state().free_chunks);
-  return start_use(hold, c, session, stream_serial, previous);
+  return start_if_any(hold, c, session, stream_serial, previous);
 }
 
 uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
   uint32_t c = pop_free_of(hold, hold.arena().state().rich_sessions.get());
   if (c == kNone) c = pop_free(hold, hold.arena().state().free_chunks);  // freed to nobody since the caller's last look
-  return start_use(hold, c, session, stream_serial, previous);
+  return start_if_any(hold, c, session, stream_serial, previous);
 }
 
 void add_item_refs(Hold& hold, uint32_t chunk, uint32_t n, bool consuming) {

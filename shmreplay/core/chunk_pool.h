@@ -16,6 +16,13 @@ uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32
 // Any free chunk at all: of whichever session has some, or of nobody.
 uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous);
 
+// For streams whose chunks are to lie side by side: the first `count` of a run of `wanted` free chunks (the answer, and those behind
+// it) of the session or else of nobody; from `near` on if they are there. kNone where there is no such run among the free ones looked
+// at, the first kRunLook of a list. They are off the lists, and each is given to its stream by start_chunk() in this hold.
+inline constexpr uint32_t kRunLook = 512;
+uint32_t take_run(Hold& hold, uint32_t session, uint32_t count, uint32_t wanted, uint32_t near);
+void start_chunk(Hold& hold, uint32_t chunk, uint32_t session, uint64_t stream_serial, uint32_t previous);
+
 // References; the last one to go retires the chunk. `consuming`: by a table that never loses an item for want of room.
 void add_item_refs(Hold& hold, uint32_t chunk, uint32_t n, bool consuming);
 void drop_item_refs(Hold& hold, uint32_t chunk, uint32_t n, bool consuming);

@@ -30,15 +30,6 @@ bool is_whole(const Pattern& pattern, size_t o, uint32_t steps) {
   return s.anchors & kEndAtEnd ? s.end == 0 : s.end == static_cast<int32_t>(steps);
 }
 
-// Whether every pick is one run of the same number of steps without padding, all by one pattern. Most batches are.
-bool are_alike(const Pick* picks, uint32_t n) {
-  const Pick& p = picks[0];
-  if (p.padding.before != 0 || p.padding.after != 0) return false;
-  return std::all_of(picks, picks + n, [&](const Pick& q) {
-    return q.pattern == p.pattern && q.num_runs == 1 && q.num_steps == p.num_steps && q.padding.before == 0 && q.padding.after == 0;
-  });
-}
-
 class ItemGather {
  public:
   ItemGather(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs)
@@ -169,6 +160,14 @@ void gather_whole(const Arena& arena, const Source* sources, uint32_t n, int64_t
 }
 
 }  // namespace
+
+bool are_alike(const Pick* picks, uint32_t n) noexcept {
+  const Pick& p = picks[0];
+  if (p.padding.before != 0 || p.padding.after != 0) return false;
+  return std::all_of(picks, picks + n, [&](const Pick& q) {
+    return q.pattern == p.pattern && q.num_runs == 1 && q.num_steps == p.num_steps && q.padding.before == 0 && q.padding.after == 0;
+  });
+}
 
 void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
             int64_t first, std::vector<OutputBuffer>& outputs) {

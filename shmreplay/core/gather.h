@@ -87,6 +87,9 @@ inline ShownStep shown_step(const PatternOutput& rule, const Pick& pick, int64_t
   return {repeats ? 0 : -1, false};
 }
 
+// Whether every pick is one run of the same number of steps without padding, all by one pattern. Most batches are.
+bool are_alike(const Pick* picks, uint32_t n) noexcept;
+
 // Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they repeat
 // its first step, if its pattern says so), so no byte of an earlier batch shows; those of a heap column have no value. Bytes
 // that are no row of a packed column are noted by its reader, and zeros shown. Nothing is copied for a per-item column, whose

@@ -88,6 +88,7 @@ class ItemRule {
   AtEnd at_end = AtEnd::kSkip;
   Reach reach = Reach::kEpisode;
   bool is_strict = false;          // a missing cell is an error, not a reason to make no item
+  bool is_unroll = false;          // its items are to lie in one chunk each
   std::vector<RuleOutput> outputs;
   std::string names;
   std::vector<Condition> conditions;

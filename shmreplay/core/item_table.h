@@ -93,10 +93,12 @@ void each_run_among(Record record, uint32_t chunk_steps, Place place, uint32_t n
   for (uint32_t n = 0; left > 0; ++n) {
     if (n >= kMaxItemChunks) corrupt("an item spans too many chunks");
     const ChunkRecord& r = record(chunk);
-    const uint32_t rows = r.life.get().rows;
-    if (row >= rows || rows > chunk_steps) corrupt("an item begins behind its chunk's rows");
-    const uint32_t here = left < rows - row ? left : rows - row;
-    visit(chunk, row, here);
+    const ChunkLife life = r.life.get();
+    if (row >= life.rows || life.rows > chunk_steps) corrupt("an item begins behind its chunk's rows");
+    uint32_t here = left < life.rows - row ? left : life.rows - row;
+    // Who goes on beyond a row that is there again reads it there; who ends with it stays.
+    if (life.repeats && here < left) --here;
+    if (here > 0) visit(chunk, row, here);
     left -= here;
     row = 0;
     if (left > 0) chunk = r.stream.get().next;

@@ -30,6 +30,25 @@ bool find_in_place(const Arena& arena, const Pattern& pattern, size_t o, const P
   return in_place && found.rows > 0;
 }
 
+bool find_stride(const Pick* picks, uint32_t n, const Run* runs, ItemStride& found) noexcept {
+  found = {1, 0};  // of one item: any
+  if (!are_alike(picks, n)) return false;
+  const auto step = [&](uint32_t i) {
+    const Run &from = runs[picks[i - 1].first_run], &to = runs[picks[i].first_run];
+    return ItemStride{int64_t{to.chunk} - from.chunk, int64_t{to.row} - from.row};
+  };
+  if (n > 1) found = step(1);
+  for (uint32_t i = 2; i < n; ++i) {
+    const ItemStride next = step(i);
+    if (next.chunks != found.chunks || next.rows != found.rows) return false;
+  }
+  return found.chunks > 0 || (found.chunks == 0 && found.rows >= 0);
+}
+
+int64_t stride_bytes(const Arena& arena, uint32_t column, ItemStride stride) noexcept {
+  return stride.chunks * static_cast<int64_t>(arena.geometry().chunk_bytes) + stride.rows * arena.columns()[column].stride;
+}
+
 void number_rows(const Arena& arena, const Pattern& pattern, size_t o, const Pick& pick, const Run* runs, uint32_t rows,
                  int64_t* numbers, bool* is_real) {
   RunCursor cursor{runs + pick.first_run, pick.num_runs};

@@ -17,6 +17,14 @@ struct RowsInPlace {
 // caller's lease names the chunks.
 bool find_in_place(const Arena& arena, const Pattern& pattern, size_t o, const Pick& pick, const Run* runs, RowsInPlace& found);
 
+// How far each item lies behind the one before: so many chunks on, and so many rows on in its chunk.
+struct ItemStride { int64_t chunks, rows; };
+
+// Whether all picks, at least one, are alike and lie at one stride, forwards: then so do the rows of every output that lies in place
+// in the first one, at that many bytes of its column.
+bool find_stride(const Pick* picks, uint32_t n, const Run* runs, ItemStride& found) noexcept;
+int64_t stride_bytes(const Arena& arena, uint32_t column, ItemStride stride) noexcept;
+
 // Which row of the arena each of the first `rows` rows of output `o` is, counted over all chunks: chunk * chunk_steps + row; kNoRow
 // where it shows 0. is_real[j]: as the mask of a batch has it. Of whatever column: its rows lie alike.
 inline constexpr int64_t kNoRow = -1;

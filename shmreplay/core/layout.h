@@ -194,7 +194,8 @@ struct SaveLease {
 
 enum ChunkState : uint32_t { kChunkFree = 0, kChunkUsed = 1, kChunkRetired = 2 };
 
-struct ChunkLife { uint32_t state : 2, rows : 30; uint32_t generation; };  // rows: fewer than chunk_steps if closed early
+// rows: fewer than chunk_steps if closed early. repeats: the last row is there again, as the first of the next chunk in the stream.
+struct ChunkLife { uint32_t state : 2, repeats : 1, rows : 29; uint32_t generation; };
 struct ChunkRefs { uint32_t items, windows; };
 struct ChunkItems { uint32_t first, consuming; };  // items that begin here; refs of tables that consume
 struct ChunkWriter { uint32_t session, first_block; };
@@ -368,6 +369,8 @@ struct alignas(128) TableRecord {
   Word<uint32_t> reweigh_left;       // slots from 0 on whose leaves may be of an earlier exponent; 0: no change is under way
   Word<uint32_t> most_chunks;        // that an item has spanned so far
   Word<uint64_t> last_insert_ns, last_sample_ns;  // CLOCK_MONOTONIC; reports only
+  // Views taken, and those of them that nothing was copied for. Added to without the lock (relaxed: reports only).
+  std::atomic<uint64_t> num_views, num_contiguous_views;
   alignas(128) Limiter limiter;
   WaitSide sides[2];
   News news;

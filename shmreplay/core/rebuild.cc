@@ -190,7 +190,7 @@ class Rebuild {
       const ChunkRefs refs = r.refs.get();
       const bool used = refs.items > 0 || refs.windows > 0;
       const uint32_t state = used ? kChunkUsed : life.state == kChunkFree ? kChunkFree : kChunkRetired;
-      hold_.set(r.life, {state, life.rows, life.generation});
+      hold_.set(r.life, {state, life.repeats, life.rows, life.generation});
       if (!used) unlink_stream(c);
       by_state[state].push_back(c);
     }

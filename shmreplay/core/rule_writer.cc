@@ -1,6 +1,20 @@
 #include "rule_writer.h"
 
+#include <algorithm>
+
 namespace shmreplay {
+namespace {
+
+// Whether items of that rule can lie in one chunk each: it takes steps behind each other that fill one, of which the next item has
+// none, or the last.
+bool fills_chunks(const ItemRule& rule, const Arena& arena) {
+  const auto is_in_row = [](const ColumnRecord& c) { return c.flags == 0 || c.flags == kPerItemColumn; };
+  if (!rule.is_unroll || rule.lo != 0 || rule.hi < 1 || static_cast<uint32_t>(rule.hi) != arena.geometry().chunk_steps) return false;
+  const auto steps = static_cast<uint32_t>(rule.hi);
+  return (rule.period == steps || rule.period + 1 == steps) && std::all_of(arena.columns().begin(), arena.columns().end(), is_in_row);
+}
+
+}  // namespace
 
 // An item that is held back waits until the stream is that many steps further.
 RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts,
@@ -9,7 +23,11 @@ RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, 
       stream_(arena, table, history, commit_every > 1 ? commit_every : 0),
       rules_(std::move(rules)),
       before_(stream_.present().size(), 0),
-      held_(commit_every) {}
+      held_(commit_every) {
+  const auto filling = std::find_if(rules_.begin(), rules_.end(), [&](const ItemRule& r) { return fills_chunks(r, arena); });
+  if (filling == rules_.end()) return;
+  stream_.unroll(filling->period, filling->period < arena.geometry().chunk_steps, filling->reach == Reach::kStretch);
+}
 
 void RuleWriter::begin(WriterCall call) {
   call_ = call;

@@ -43,13 +43,9 @@ Status StreamGroup::try_open(const Wait& wait) {
     if (const Status s = enter_table(hold, writers_[i]->table_, wait); s != Status::kOk) return s;
     for (; i < writers_.size() && hold.room() >= kStreamEntries; ++i) {
       StreamWriter& w = *writers_[i];
-      // The rows of `history` finished steps, of those that items held back go back further, and of the one being written
-      // touch at most this many chunks.
-      const uint32_t chunk_steps = w.arena_.geometry().chunk_steps;
-      const uint32_t max_chunks = (w.history_ + w.slack_ + chunk_steps - 1) / chunk_steps + 1;
       uint32_t stream;
       if (w.is_open()) continue;
-      if (const Status s = open_stream(hold, max_chunks, stream); s != Status::kOk) return s;
+      if (const Status s = open_stream(hold, w.max_chunks(), stream); s != Status::kOk) return s;
       w.serial_ = w.arena_.stream(stream).serial.get();
       w.stream_ = stream;
     }
@@ -97,10 +93,43 @@ Status StreamGroup::try_chunks(std::vector<StreamWriter*>& wanting, const Wait& 
   return Status::kOk;
 }
 
+// The same with chunks that follow one another.
+Status StreamGroup::try_run(std::vector<StreamWriter*>& wanting, const Wait& wait) {
+  const StreamWriter& first = *wanting.front();
+  uint32_t near = kNone;
+  for (bool is_dry = false; !wanting.empty() && !is_dry;) {
+    Hold hold(first.arena_);
+    if (const Status s = enter_table(hold, first.table_, wait); s != Status::kOk) return s;
+    const auto wanted = static_cast<uint32_t>(wanting.size());
+    const uint32_t n = std::min(wanted, hold.room() / kChunkEntries);
+    uint32_t c = take_run(hold, first.arena_.session_index(), n, wanted, near);
+    is_dry = c == kNone;
+    for (uint32_t i = 0; i < n && !is_dry; ++i, ++c) {
+      StreamWriter& w = *wanting[i];
+      start_chunk(hold, c, w.arena_.session_index(), w.serial_, w.arena_.stream(w.stream_).window.get().last);
+      w.use_chunk(hold, c);
+    }
+    if (!is_dry) wanting.erase(wanting.begin(), wanting.begin() + n);
+    near = c;
+  }
+  return Status::kOk;
+}
+
+// So that items of the same steps of all streams lie at one stride. As far as that goes without taking anything from anybody.
+Status StreamGroup::take_side_by_side(std::vector<StreamWriter*>& wanting, const Wait& wait) {
+  if (const Status s = try_run(wanting, wait); s != Status::kOk || wanting.empty() || wait.try_only) return s;
+  bool made = false;
+  if (const Status s = reclaim_room(wanting.front()->arena_, wait, made); s != Status::kOk || !made) return s;
+  return try_run(wanting, wait);
+}
+
 // A chunk for each of them, as far as there are any; with `must` it waits for the first one's.
 Status StreamGroup::take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait) {
   StreamWriter& first = *wanting.front();
   const Arena& arena = first.arena_;
+  if (first.unrolls() && wanting.size() > 1) {
+    if (const Status s = take_side_by_side(wanting, wait); s != Status::kOk || wanting.empty()) return s;
+  }
   first.blocking_table_ = kNone;  // what this waits for is room, whatever kept an item waiting before
   const auto try_take = [&](Take take, bool& done) {
     const Status s = try_chunks(wanting, wait, take);

@@ -26,6 +26,8 @@ class StreamGroup {
   Status try_open(const Wait& wait);
   static Status take_chunks(std::vector<StreamWriter*>& wanting, bool must, const Wait& wait);
   static Status try_chunks(std::vector<StreamWriter*>& wanting, const Wait& wait, Take take);
+  static Status try_run(std::vector<StreamWriter*>& wanting, const Wait& wait);
+  static Status take_side_by_side(std::vector<StreamWriter*>& wanting, const Wait& wait);
 
   Writers writers_;
 };

@@ -6,6 +6,7 @@
 #include "due_insert.h"
 #include "item_run.h"
 #include "mutable_cell.h"
+#include "row_copy.h"
 #include "stream_group.h"
 #include "streams.h"
 
@@ -75,16 +76,48 @@ Status StreamWriter::ensure_row(const Wait& wait) {
   return StreamGroup({&self, 1}).ensure_rows(wait, ready);
 }
 
+// The rows of `history_` finished steps, of those that items held back go back further, and of the one being written touch at most
+// this many chunks. Where rows repeat, a chunk has a step less that no other has; the newest step is in the last one.
+uint32_t StreamWriter::max_chunks() const noexcept {
+  const uint32_t steps = history_ + slack_, chunk_steps = arena_.geometry().chunk_steps;
+  if (!unroll_.repeats || steps == 0) return (steps + chunk_steps - 1) / chunk_steps + 1;
+  return (steps - 1 + unroll_.steps - 1) / unroll_.steps + 1;
+}
+
+// Whether the newest step ends a run of steps and begins the next.
+bool StreamWriter::repeats_newest() const noexcept {
+  const uint64_t steps = finished_ - (unroll_.across ? stretch_start_ : episode_start());
+  return unroll_.repeats && steps > 1 && (steps - 1) % unroll_.steps == 0;
+}
+
 void StreamWriter::use_chunk(Hold& hold, uint32_t chunk) {
+  is_to_repeat_ = chunk_ != kNone && repeats_newest();
+  if (chunk_ != kNone && (is_to_repeat_ || row_ < arena_.geometry().chunk_steps)) close_chunk(hold, chunk_, row_, is_to_repeat_);
   extend_window(hold, stream_, chunk);
   chunk_ = chunk;
-  row_ = 0;
+  row_ = is_to_repeat_ ? 1 : 0;
   rows_in_chunk_ = arena_.geometry().chunk_steps;
   if (arena_.geometry().num_blocks > 0) row_values_.use_chunk(chunk);
   for (RowPacker& p : packers_) p.forget();
 }
 
+// Rows of steps are not read by anybody before an item shows one behind the repeated one.
+void StreamWriter::repeat_newest() {
+  is_to_repeat_ = false;
+  const uint64_t at = (finished_ - 1) % held_.size();
+  const Place from = held_[at];
+  for (uint32_t c = 0; c < arena_.columns().size(); ++c) {
+    copy_row(arena_.row(chunk_, c, 0), arena_.row(from.chunk, c, from.row), arena_.columns()[c].row_bytes, arena_.exceeds_caches());
+  }
+  for (uint32_t w = 0; w < present_.size(); ++w) {
+    // Relaxed: as in finish_row().
+    arena_.presence(chunk_, 0, w).store(held_present_[at * present_.size() + w], std::memory_order_relaxed);
+  }
+  held_[at] = {chunk_, 0};
+}
+
 void StreamWriter::begin_row() {
+  if (is_to_repeat_) repeat_newest();
   for (const uint32_t c : arena_.mutable_columns()) mutable_cell(c, row_).begin();
   std::copy(base_present_.begin(), base_present_.end(), present_.begin());
   num_present_ = num_base_;
@@ -290,7 +323,8 @@ int64_t StreamWriter::put_in(Hold& hold, const DueItem& due, bool counted) {
 
 // Of its own stream, whose chunks are full but for the last: nothing has to be looked at.
 uint32_t StreamWriter::num_chunks(const DueItem& due) const {
-  const uint64_t n = (uint64_t{place_of(due.first).row} + due.num_steps - 1) / arena_.geometry().chunk_steps + 1;
+  const uint32_t steps = unroll_.repeats ? unroll_.steps : arena_.geometry().chunk_steps;
+  const uint64_t n = (uint64_t{place_of(due.first).row} + due.num_steps - 1) / steps + 1;
   return static_cast<uint32_t>(std::min<uint64_t>(n, kMaxItemChunks + 1));
 }
 
@@ -299,6 +333,7 @@ void StreamWriter::end_episode(bool clear_history) noexcept {
   if (clear_history) {
     num_held_ = 0;
     stretch_start_ = finished_;
+    if (unrolls() && chunk_ != kNone && row_ > 0) rows_in_chunk_ = row_;  // the next one begins a chunk
   }
   episode_steps_ = 0;
   episode_ = 0;

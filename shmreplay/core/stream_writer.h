@@ -25,6 +25,12 @@ class StreamWriter : public StreamView {
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
 
+  // Before it is opened, where all columns are plain or per item: every `steps` steps, counted from where an episode begins (`across`: a
+  // stretch), begin a chunk; an episode that clears the history ends one. `repeats`: the step behind them is a row of both chunks.
+  // So an item of those steps, and of that one, lies in one chunk.
+  void unroll(uint32_t steps, bool repeats, bool across) noexcept { unroll_ = {steps, repeats, across}; }
+  bool unrolls() const noexcept { return unroll_.steps > 0; }
+
   // Alone what a StreamGroup does for many.
   Status open(const Wait& wait);
   Status close(const Wait& wait);       // idempotent
@@ -132,7 +138,10 @@ class StreamWriter : public StreamView {
 
  private:
   friend class StreamGroup;  // opens, closes and feeds it
+  uint32_t max_chunks() const noexcept;
   void use_chunk(Hold& hold, uint32_t chunk);
+  bool repeats_newest() const noexcept;
+  void repeat_newest();
   Place place_of(uint64_t step) const noexcept;
   NewItem item_of(const DueItem& due) const;
   void note_insert(Hold& hold, const TableFacts& table, const PreparedPattern& pattern, const NewItem& item);
@@ -150,6 +159,8 @@ class StreamWriter : public StreamView {
   Arena& arena_;
   const TableFacts& table_;
   uint32_t history_, slack_;
+  struct { uint32_t steps; bool repeats, across; } unroll_{0, false, false};
+  bool is_to_repeat_ = false;             // the chunk's first row is to be made of the newest step
   uint32_t stream_ = kNone;
   uint64_t serial_ = 0;
   uint32_t chunk_ = kNone, row_ = 0, rows_in_chunk_ = 0;

@@ -40,9 +40,9 @@ void extend_window(Hold& hold, uint32_t stream, uint32_t chunk) {
   hold.set(r.size, {num_chunks, size.max_chunks});
 }
 
-void close_chunk(Hold& hold, uint32_t chunk, uint32_t rows) {
+void close_chunk(Hold& hold, uint32_t chunk, uint32_t rows, bool repeats) {
   Word<ChunkLife>& life = hold.arena().chunk(chunk).life;
-  hold.set(life, {life.get().state, rows, life.get().generation});
+  hold.set(life, {life.get().state, repeats ? 1u : 0u, rows, life.get().generation});
 }
 
 bool close_stream(Hold& hold, uint32_t stream, uint32_t slice) {

@@ -83,6 +83,17 @@ def test_a_rule_that_is_not_kept_is_its_status() -> None:
     assert "| stable | NOT KEPT |" in done.stdout
 
 
+def test_a_check_that_fails_ends_its_part_alone() -> None:
+    refused = {"FAKE_CUDA_IS_THERE": "1", "FAKE_CUDA_REFUSES": "cuMemAlloc_v2"}
+    only = ("--mib", "8", "--copy-mib", "2", "--only", "registration", "copies")
+    done = run(*only, LD_LIBRARY_PATH=str(built().parent), **refused)
+    assert done.returncode == 1
+    found = table(done.stdout)
+    reason = "cuMemAlloc failed with CUDA_ERROR_NOT_SUPPORTED (801)"
+    assert found["what is left of registration"] == (f"CudaError: {reason}", "NOT KEPT")
+    assert found["copy 2.0 MiB to the GPU"] == (f"skipped: {reason}", "")
+
+
 def test_the_ways_of_a_pytorch_learner_are_side_by_side() -> None:
     pytest.importorskip("torch")
     done = python("-c", WITHOUT_A_GPU, LD_LIBRARY_PATH=str(built().parent), FAKE_CUDA_IS_THERE="1")

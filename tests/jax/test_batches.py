@@ -185,7 +185,7 @@ def test_learners_side_by_side_draw_each_their_own(make_table: TableMaker) -> No
         with JaxSampler(table, 16, rank=rank, world_size=2, disjoint=True, seed=7) as batches:
             seen.append([key for _ in range(4) for key in next(batches).keys.tolist()])
     assert not set(seen[0]) & set(seen[1])
-    with pytest.raises(ValueError, match="rank is 2"):
+    with pytest.raises(ValueError, match="rank is 2 and world_size is 2; expected a rank below world_size"):
         JaxSampler(table, 16, rank=2, world_size=2)
 
 

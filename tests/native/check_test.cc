@@ -101,7 +101,8 @@ TEST(damaged_priorities_and_their_trees_and_heaps_are_found) {
 TEST(damaged_chunks_are_found) {
   expect_found([](Scene& s) { poke(s.arena.chunk(s.used()).refs, {99, 0}); }, "item references is 99");
   expect_found([](Scene& s) { poke(s.arena.chunk(s.used()).refs, {s.arena.chunk(s.used()).refs.get().items, 5}); }, "window references is 5");
-  expect_found([](Scene& s) { poke(s.arena.chunk(s.used()).life, {kChunkRetired, 4, 0}); }, "is used without references");
+  expect_found([](Scene& s) { poke(s.arena.chunk(s.used()).life, {kChunkRetired, 0, 4, 0}); }, "is used without references");
+  expect_found([](Scene& s) { poke(s.arena.chunk(s.arena.state().free_chunks.get().head).life, {kChunkFree, 1, 0, 0}); }, "repeats a row that it has not");
   expect_found([](Scene& s) { poke(s.arena.chunk(s.used()).items, {kNone, 0}); }, "items that begin in it is 0");
   expect_found([](Scene& s) { poke(s.arena.chunk(s.used()).items, {s.arena.chunk(s.used()).items.get().first, 7}); }, "of tables that keep items is 7");
   expect_found([](Scene& s) { poke(s.arena.chunk(s.window_end()).stream, {kNone, kNone}); }, "neighbour in the stream");

@@ -102,6 +102,38 @@ TEST(a_session_gets_the_chunks_back_that_it_wrote_before) {
   check_healthy(w.arena);
 }
 
+TEST(a_run_is_taken_from_wherever_it_is_in_the_list_of_free_chunks) {
+  World w(pool_of(12));
+  std::vector<std::unique_ptr<Taker>> takers;
+  for (uint32_t c = 0; c < 8; ++c) {
+    takers.push_back(std::make_unique<Taker>(w.arena));
+    CHECK_EQ(takers.back()->take(), c);
+  }
+  for (const uint32_t c : {6, 0, 3, 1, 5, 2}) takers[c]->close();
+  CHECK_EQ(reclaimed(w.arena), 6u);  // the list is 2 5 1 3 0 6
+  const uint32_t session = w.arena.session_index();
+  const auto take = [&](uint32_t count, uint32_t wanted, uint32_t near) {
+    Hold hold(w.arena);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
+    const uint32_t first = take_run(hold, session, count, wanted, near);
+    for (uint32_t i = 0; first != kNone && i < count; ++i) {
+      start_chunk(hold, first + i, session, w.arena.stream(7).serial.get(), w.arena.stream(7).window.get().last);
+      extend_window(hold, 7, first + i);
+    }
+    return first;
+  };
+  CHECK_EQ(take(2, 6, kNone), kNone);  // 0 to 3 are four, and so are nobody's, 8 to 11
+  CHECK_EQ(take(2, 4, kNone), 0u);
+  check_healthy(w.arena);
+  CHECK_EQ(take(2, 2, 5), 5u);
+  CHECK_EQ(take(2, 2, 7), 2u);
+  CHECK_EQ(w.arena.session(session).free_chunks.get().count, 0u);
+  check_healthy(w.arena);
+  CHECK_EQ(take(4, 4, kNone), 8u);
+  CHECK_EQ(take(1, 1, kNone), kNone);
+  check_healthy(w.arena);
+}
+
 TEST(chunks_of_another_session_are_taken_only_by_stealing) {
   World w(pool_of(2));
   Taker first(w.arena);

@@ -1,4 +1,5 @@
 // SIGKILL at every named point of what several streams do in one hold: see crash.h.
+#include "chunk_pool.h"
 #include "crash.h"
 #include "streams_fixture.h"
 
@@ -65,6 +66,38 @@ TEST(chunks_for_several_streams_are_taken_together_or_not_at_all) {
       uint32_t ready = 0;
       CHECK_EQ(StreamGroup(streams).ensure_rows(kNow, ready), Status::kOk);
       CHECK_EQ(ready, 5u);
+    };
+  });
+}
+
+TEST(chunks_side_by_side_are_taken_with_their_repeated_rows_together_or_not_at_all) {
+  CrashLab(lab_spec()).run("rows that are repeated", Holds::kMany, [](Arena& arena) -> std::function<void()> {
+    Fleet& fleet = *new Fleet(arena, {unroll(arena, 0, 1), newest(arena, 2, 2)}, 3, 4);
+    for (int k = 0; k < 4; ++k) CHECK_EQ(fleet.append(kNow), Status::kOk);
+    return [&fleet] { CHECK_EQ(fleet.append(kNow), Status::kOk); };
+  });
+  // Out of the middle of a list, whose order is 2 5 1 3 0 6.
+  CrashLab(lab_spec()).run("a run of chunks", Holds::kOne, [](Arena& arena) -> std::function<void()> {
+    std::vector<StreamWriter*> streams;
+    for (int i = 0; i < 8; ++i) {
+      auto* writer = new RuleWriter(arena, arena.table(0), 4, facts_of(arena), {unroll(arena, 0, 1)});
+      uint32_t ready = 0;
+      streams.push_back(&writer->stream());
+      CHECK_EQ(writer->stream().open(kNow), Status::kOk);
+      CHECK_EQ(StreamGroup({&streams.back(), 1}).ensure_rows(kNow, ready), Status::kOk);
+    }
+    std::vector<StreamWriter*> wanting;
+    for (const int i : {6, 0, 3, 1, 5, 2}) {
+      CHECK_EQ(streams[static_cast<size_t>(i)]->close(kNow), Status::kOk);
+      if (wanting.size() < 3) wanting.push_back(streams[static_cast<size_t>(i)]);
+    }
+    uint32_t freed = 0;
+    CHECK_EQ(reclaim(arena, kNow, freed), Status::kOk);
+    CHECK_EQ(StreamGroup(wanting).open(kNow), Status::kOk);
+    return [wanting] {
+      uint32_t ready = 0;
+      CHECK_EQ(StreamGroup(wanting).ensure_rows(kNow, ready), Status::kOk);
+      CHECK_EQ(ready, 3u);
     };
   });
 }

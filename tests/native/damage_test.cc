@@ -85,7 +85,7 @@ TEST(a_chunk_that_is_listed_as_used_and_is_not_does_not_keep_a_writer_evicting) 
   Actor actor(w.arena, w.table(0), 1);
   fill(w, actor);
   ChunkRecord& oldest = w.arena.chunk(w.arena.state().used_chunks.get().head);
-  poke(oldest.life, {kChunkFree, oldest.life.get().rows, oldest.life.get().generation});
+  poke(oldest.life, {kChunkFree, 0, oldest.life.get().rows, oldest.life.get().generation});
   Actor hoarder(w.arena, w.table(0), 60, 100);
   while (w.arena.state().num_free.get() > 0) hoarder.append();
   StreamWriter writer(w.arena, w.table(0), 1);

@@ -22,10 +22,11 @@ constexpr uint32_t kMutable = 4;              // the column
 // A batch that memory has no room for: the caller's, whose answer that is.
 class BoundedBatch final : public BatchSink {
  public:
-  BoundedBatch(const Arena& arena, size_t n) : batch_(arena, static_cast<int64_t>(n)) {}
+  BoundedBatch(const Arena& arena, size_t n) : arena_(arena), batch_(arena, static_cast<int64_t>(n)), n_(n) {}
   bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept override {
     for (size_t o = 0; o < structure.outputs.size(); ++o) {
-      if (rows[o] > 4096) return false;
+      const ColumnRecord& column = arena_.columns()[structure.outputs[o].column];
+      if (rows[o] > 4096 || uint64_t{std::max(column.row_bytes, column.packed_bytes)} * rows[o] * n_ > kMaxBatchBytes) return false;
     }
     return batch_.prepare(structure, rows, done);
   }
@@ -34,7 +35,10 @@ class BoundedBatch final : public BatchSink {
   ItemValues* item_values() noexcept override { return batch_.item_values(); }
 
  private:
+  static constexpr uint64_t kMaxBatchBytes = 64 << 20;
+  const Arena& arena_;
   Batch batch_;
+  size_t n_;
 };
 
 void note(const std::exception& e) {

@@ -75,7 +75,7 @@ TEST(a_dead_holders_words_of_every_size_come_back_byte_for_byte) {
     hold.set(arena.state().free_streams, 5);
     hold.set(arena.state().next_take, ~uint64_t{0});
     hold.set(arena.priority(3), 1.5);
-    hold.set(arena.chunk(1).life, {kChunkRetired, 3, 9});
+    hold.set(arena.chunk(1).life, {kChunkRetired, 0, 3, 9});
   });
   CHECK(index_words(w.arena) != before);
   CHECK_EQ(begin_and_end(w.arena), Status::kOk);

@@ -371,13 +371,13 @@ TEST(a_walk_of_an_items_runs_ends_however_damaged_its_record_is) {
   World w(arena_of({open_table("a", 10)}, 1, 300));
   const auto walk = [&](Place place, uint32_t steps) { each_run(w.arena, place, steps, [](uint32_t, uint32_t, uint32_t) {}); };
   for (uint32_t c = 0; c < 300; ++c) {
-    poke(w.arena.chunk(c).life, {kChunkUsed, 1, 0});
+    poke(w.arena.chunk(c).life, {kChunkUsed, 0, 1, 0});
     poke(w.arena.chunk(c).stream, {kNone, (c + 1) % 3});
   }
   CHECK_THROWS(CorruptIndex, "spans too many chunks", walk({0, 0}, 4'000'000));
   CHECK_THROWS(CorruptIndex, "behind its chunk's rows", walk({0, 1}, 1));
   CHECK_THROWS(CorruptIndex, "index out of range", walk({300, 0}, 1));
-  poke(w.arena.chunk(5).life, {kChunkUsed, 77, 0});  // more rows than a chunk has
+  poke(w.arena.chunk(5).life, {kChunkUsed, 0, 77, 0});  // more rows than a chunk has
   CHECK_THROWS(CorruptIndex, "behind its chunk's rows", walk({5, 0}, 1));
 }
 

@@ -79,6 +79,7 @@ TEST(offsets_of_layout_version_7_are_pinned) {
   CHECK_EQ(offsetof(TableRecord, item_base), 96u);
   CHECK_EQ(offsetof(TableRecord, shard), 584u);
   CHECK_EQ(offsetof(TableRecord, flags), 640u);
+  CHECK_EQ(offsetof(TableRecord, num_views), 792u);
   CHECK_EQ(offsetof(TableRecord, limiter), 896u);
   CHECK_EQ(offsetof(TableRecord, sides), 1024u);
   CHECK_EQ(offsetof(TableRecord, news), 1280u);

@@ -205,7 +205,7 @@ TEST(an_arena_goes_on_after_a_rebuild_as_if_nothing_had_been) {
 TEST(a_chunk_that_nothing_refers_to_becomes_retired_and_not_free) {
   World w(arena_of({open_table("a", 10)}));
   const uint32_t generation = w.arena.chunk(7).life.get().generation;
-  poke(w.arena.chunk(7).life, {kChunkUsed, 4, generation});
+  poke(w.arena.chunk(7).life, {kChunkUsed, 0, 4, generation});
   CHECK_EQ(rebuild(w.arena, kNow), Status::kOk);
   CHECK_EQ(static_cast<uint32_t>(w.arena.chunk(7).life.get().state), kChunkRetired);
   CHECK_EQ(w.arena.chunk(7).life.get().generation, generation);

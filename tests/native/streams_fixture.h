@@ -25,6 +25,15 @@ inline ItemRule newest(const Arena& arena, uint32_t table, int32_t length, AtEnd
   return rule;
 }
 
+// Items of `steps` steps and the one behind them, one item behind the other: as Unroll.
+inline ItemRule unroll(const Arena& arena, uint32_t table, uint32_t steps, Reach reach = Reach::kEpisode) {
+  ItemRule rule = newest(arena, table, static_cast<int32_t>(steps + 1), AtEnd::kPad);
+  rule.period = steps;
+  rule.reach = reach;
+  rule.is_unroll = true;
+  return rule;
+}
+
 // N streams; row k of stream i has the serial 1000 * (i + 1) + k.
 class Fleet {
  public:

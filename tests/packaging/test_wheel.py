@@ -41,6 +41,10 @@ def test_wheel_holds_the_unit_files_that_a_service_is_installed_from(names: list
     assert {name.removeprefix(f"{folder}/") for name in names if name.startswith(folder)} == files
 
 
+def test_wheel_holds_the_alert_rules_and_the_dashboard(names: list[str]) -> None:
+    assert {"shmreplay/daemon/monitoring/alerts.yml", "shmreplay/daemon/monitoring/dashboard.json"} <= set(names)
+
+
 def test_wheel_carries_the_licence(wheel: pathlib.Path, names: list[str]) -> None:
     (path,) = [name for name in names if name.endswith("/LICENSE")]
     assert b"Apache License" in zipfile.ZipFile(wheel).read(path)

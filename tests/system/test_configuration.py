@@ -4,13 +4,12 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
+from shmreplay.daemon.main import main
 from tests.system.conftest import DaemonProcess, StartDaemon, eventually, table
 
 TABLES = """
@@ -54,11 +53,6 @@ def configured(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> Configured:
     return Configured(make_daemon(), tmp_path / "d.toml")
 
 
-def shmreplayd(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "shmreplay.daemon", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
-
-
 def test_tables_that_it_declares_are_there_when_the_first_client_is(configured: Configured) -> None:
     daemon = configured.start(TABLES + ONE_MORE)
     with daemon.connect() as client:
@@ -85,25 +79,30 @@ def test_what_there_is_no_room_for_keeps_it_from_starting(configured: Configured
     assert configured.daemon.left_behind() == []
 
 
-def test_what_cannot_be_is_a_line_each_and_code_2(configured: Configured) -> None:
+@pytest.mark.parametrize("flags", [(), ("--check-config",)])
+def test_what_cannot_be_is_a_line_each_and_code_2(
+    configured: Configured, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
     configured.path.write_text("[log]\nlevel = 'LOUD'\n[daemon]\ngruop = 'x'\n", encoding="utf-8")
-    for flags in ((), ("--check-config",)):
-        ran = shmreplayd("--config", str(configured.path), *flags)
-        assert (ran.returncode, ran.stdout) == (2, "")
-        assert ran.stderr.splitlines() == [
-            f"shmreplayd: {configured.path}:2: log.level is 'LOUD'; expected one of 'DEBUG', 'INFO', 'WARNING', "
-            "'ERROR'",
-            f"shmreplayd: {configured.path}:4: daemon.gruop is not known; did you mean 'group'?",
-        ]
+    assert main(["--config", str(configured.path), *flags]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        f"shmreplayd: {configured.path}:2: log.level is 'LOUD'; expected one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'",
+        f"shmreplayd: {configured.path}:4: daemon.gruop is not known; did you mean 'group'?",
+    ]
 
 
-def test_a_check_says_what_it_comes_to_and_starts_nothing(configured: Configured) -> None:
+def test_a_check_says_what_it_comes_to_and_starts_nothing(
+    configured: Configured, capsys: pytest.CaptureFixture[str]
+) -> None:
     socket = f"[daemon]\nsocket = '{configured.daemon.socket}'\n"
     configured.path.write_text(socket + TABLES, encoding="utf-8")
-    ran = shmreplayd("--config", str(configured.path), "--check-config")
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert f"daemon.socket = {configured.daemon.socket}  ({configured.path}:2)" in ran.stdout
-    assert "tables replay: " in ran.stdout
+    assert main(["--config", str(configured.path), "--check-config"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert f"daemon.socket = {configured.daemon.socket}  ({configured.path}:2)" in said.out
+    assert "tables replay: " in said.out
     assert not os.path.exists(configured.daemon.socket)
 
 
@@ -152,7 +151,7 @@ def test_a_reload_changes_what_can_be_changed_and_names_what_can_not(
         eventually(lambda: sorted(client.tables()) == ["other", "replay"])
         for line in (
             "memory.numa stays default; it becomes interleave when the daemon is restarted",
-            f"checkpoints.directory stays none; it becomes {tmp_path}/saved when the daemon is restarted",
+            f"checkpoints.directory stays unset; it becomes {tmp_path}/saved when the daemon is restarted",
         ):
             assert f"WARNING {line}" in daemon.log()
         with pytest.raises(ValueError, match="allows at most 9"):

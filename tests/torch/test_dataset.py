@@ -104,7 +104,7 @@ def test_what_ends_a_sampler_reaches_the_loader(make_table: TableMaker) -> None:
     [
         ({"batch_size": 0}, ValueError, "batch_size is 0; expected 1 to"),
         ({"num_batches": -1}, ValueError, "num_batches is -1; expected an integer in 0"),
-        ({"rank": 1}, ValueError, r"part is \(1, 1\); expected \(rank, world_size\) with rank from 0 to 0"),
+        ({"rank": 1}, ValueError, r"rank is 1 and world_size is 1; expected a rank below world_size"),
     ],
 )
 def test_wrong_options_are_refused_at_once(

@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import Tensor  # noqa: E402
+
 import shmreplay as sr  # noqa: E402
 from shmreplay.clients.cuda.errors import CudaUnavailable  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, TorchSampler  # noqa: E402
@@ -43,6 +45,36 @@ def test_priorities_of_a_graph_are_taken_without_it(make_table: TableMaker) -> N
     with TorchSampler(table, 4) as sampler:
         assert sampler.update_priorities(table.keys()[:2], error) == 2
     assert table.get(table.keys()[:2]).priorities.tolist() == [6, 6]
+
+
+class Remote(Tensor):
+    """Says that it is a GPU's, and counts how often its learner waits for a copy."""
+
+    waits = 0
+
+    @property
+    def device(self) -> Any:  # type: ignore[override]  # a fact, here
+        return torch.device("cuda", 0)
+
+    def cpu(self, *_: Any, **__: Any) -> Any:
+        Remote.waits += 1
+        return self.as_subclass(Tensor)
+
+    def numpy(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+
+@pytest.mark.parametrize("num_remote", [1, 2])
+def test_a_learner_waits_once_for_priorities_of_a_gpu_and_their_keys(make_table: TableMaker, num_remote: int) -> None:
+    table = filled(make_table, 10)
+    keys: Any = torch.from_numpy(table.keys()[:3])
+    wanted = torch.tensor([0.1, 2.0, 3e10], requires_grad=True)
+    Remote.waits = 0
+    with TorchSampler(table, 4) as sampler:
+        given = keys.as_subclass(Remote) if num_remote == 2 else keys.numpy()
+        assert sampler.update_priorities(given, wanted.as_subclass(Remote)) == 3
+    assert table.get(keys.numpy()).priorities.tolist() == wanted.double().tolist()
+    assert Remote.waits == 1
 
 
 @pytest.mark.parametrize(
@@ -146,6 +178,14 @@ def test_ranks_of_one_seed_draw_otherwise_and_repeatably(make_table: TableMaker)
     first = [drawn(rank) for rank in range(3)]
     assert first[0] != first[1] != first[2] != first[0]
     assert [drawn(rank) for rank in range(3)] == first
+
+
+def test_one_of_several_learners_says_which_it_is(make_table: TableMaker) -> None:
+    table = filled(make_table)
+    with pytest.raises(ValueError, match="world_size is 3 and rank is missing; give each learner its own, 0 to 2"):
+        TorchSampler(table, 8, world_size=3, seed=5)
+    with pytest.raises(ValueError, match="rank is 1 and world_size is 1; expected a rank below world_size"):
+        TorchSampler(table, 8, rank=1)
 
 
 def test_disjoint_ranks_have_no_item_in_common(make_table: TableMaker) -> None:

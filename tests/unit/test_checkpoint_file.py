@@ -111,7 +111,7 @@ def test_a_file_of_another_format_says_which_reads_it(tmp_path: pathlib.Path) ->
     path = tmp_path / "c"
     crc = zlib.crc32(struct.pack("<8sII", MAGIC, 9, 0))
     path.write_bytes(struct.pack("<8sII", MAGIC, 9, crc))
-    with pytest.raises(DamagedCheckpoint, match="has format 9, this shmreplay reads 1 and 2"):
+    with pytest.raises(DamagedCheckpoint, match="has format 9, this shmreplay reads 1 to 3"):
         verify(str(path))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.daemon.config import ConfigError, DaemonConfig, read_config
-from shmreplay.daemon.setting import Setting
+from shmreplay.daemon.setting import Endpoint, Setting
 from shmreplay.daemon.settings import SETTINGS
 from shmreplay.daemon.summary import summary
 
@@ -41,6 +41,8 @@ restore = true
 [log]
 level = "DEBUG"
 format = "json"
+[metrics]
+listen = "[::1]:9464"
 [tables.replay]
 max_size = 100
 max_streams = 4
@@ -79,6 +81,8 @@ def test_a_file_tells_all(file: pathlib.Path) -> None:
     saving = config.checkpoints
     assert (saving.directory, saving.interval_s, saving.keep, saving.at_stop) == ("/var/lib/x", 600, 3, True)
     assert (config.restore, config.log_level, config.log_format) == (True, "DEBUG", "json")
+    assert config.metrics == Endpoint(host="::1", port=9464)
+    assert str(config.metrics) == "[::1]:9464"
     assert config.tables == (sr.Table("replay", {"x": sr.ArraySpec((), "float32")}, 100, max_streams=4),)
     assert config.file == str(file)
 
@@ -117,6 +121,7 @@ def test_every_setting_has_a_variable_of_its_name() -> None:
         "SHMREPLAYD_CHECKPOINTS_KEEP": "1",
         "SHMREPLAYD_CHECKPOINTS_AT_STOP": "false",
         "SHMREPLAYD_CHECKPOINTS_RESTORE": "0",
+        "SHMREPLAYD_METRICS_LISTEN": "localhost:0",
         "SHMREPLAYD_LOG_LEVEL": "ERROR",
         "SHMREPLAYD_LOG_FORMAT": "json",
     }
@@ -148,6 +153,9 @@ def test_an_embedded_daemon_is_told_by_flags_alone(file: pathlib.Path) -> None:
         ("[checkpoints]\nkeep = 1.5", ":2: checkpoints.keep is 1.5; expected a whole number of at least 1"),
         ("[daemon]\nsocket = 'x.sock'", ":2: daemon.socket is 'x.sock'; expected the absolute path of a socket, such"),
         ("[daemon]\nsocket = '/" + "x" * 110 + "'", "Linux allows 107"),
+        ("[metrics]\nlisten = '0.0.0.0:9464'", ":2: metrics.listen is '0.0.0.0:9464'; expected the absolute path"),
+        ("[metrics]\nlisten = '127.0.0.1:65536'", ":2: metrics.listen is '127.0.0.1:65536'; expected the abs"),
+        ("[metrics]\nlisten = 9464", ":2: metrics.listen is 9464; expected the absolute path of a socket, or a port"),
         ("[daemon]\ninstance = 'a.b'", ":2: daemon.instance is 'a.b': instance name 'a.b': expected 1 to 64 of"),
         ("[daemon]\ninstance = 3", ":2: daemon.instance is 3: instance name 3: expected 1 to 64 of"),
         ("[daemon]\ngroup = 'no-such-group'", ":2: daemon.group is 'no-such-group'; no such group on this machine"),
@@ -215,7 +223,7 @@ def test_the_summary_tells_every_setting_and_where_it_comes_from(file: pathlib.P
     lines = summary(read(file, FULL, "--log-format", "text", SHMREPLAYD_LOG_LEVEL="ERROR")).splitlines()
     assert lines[0] == f"daemon.socket = /run/x/x.sock  ({file}:3)"
     for line in ("log.level = ERROR  ($SHMREPLAYD_LOG_LEVEL)", "log.format = text  (--log-format)",
-                 "daemon.group = none  (default)"):  # fmt: skip
+                 "daemon.group = unset  (default)"):  # fmt: skip
         assert line in lines
     assert re.fullmatch(
         rf"tables replay: [0-9.]+ \w+ of shared memory in 1 arena; `shmreplay plan {file}`.*", lines[-1]

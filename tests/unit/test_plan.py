@@ -14,7 +14,7 @@ from shmreplay import selectors
 from shmreplay.plan import chunk_bytes, harmonic, plan
 from shmreplay.specs import ArraySpec
 from shmreplay.tables import Table, unpack_specs
-from shmreplay.windows import Episode, NStep, Sequence
+from shmreplay.windows import Episode, NStep, Sequence, Unroll
 
 CARTPOLE = {"observation": ArraySpec((4,), "f4"), "action": ArraySpec((), "i8"), "reward": ArraySpec((), "f4")}
 ROW_400 = {"x": ArraySpec((100,), "f4")}
@@ -99,6 +99,39 @@ def test_capacity_steps_take_the_place_of_the_items_without_the_factor() -> None
 def test_windows_that_overlap_are_told_how_many_steps_they_have(options: Any, steps: int | None) -> None:
     spec = plan([table(1000, **options)])
     assert spec.terms[0].shared_steps == steps
+
+
+def test_unrolls_have_a_chunk_each_whatever_order_they_leave_in() -> None:
+    for options in ({}, {"remover": selectors.Uniform()}):
+        spec = plan([table(100, CARTPOLE, item=Unroll(20), max_streams=8, **options)])
+        assert spec.chunk_steps == 21
+        [term] = spec.terms
+        assert (term.steps, term.fragmentation, term.chunks, term.shared_steps) == (2100, 1.0, 100, None)
+        assert spec.stream_chunks == 8 * (1 + 2)
+    assert plan([table(100, CARTPOLE, item=Unroll(20, bootstrap=()))]).chunk_steps == 20
+
+
+@pytest.mark.parametrize(
+    ("signature", "options"),
+    [
+        (CARTPOLE, {"item": Unroll(20, burn_in=2)}),
+        (CARTPOLE, {"item": Unroll(20), "chunk_steps": 32}),
+        ({**CARTPOLE, "observation": ArraySpec((4,), "f4", compression="lz4")}, {"item": Unroll(20)}),
+        ({**CARTPOLE, "state": ArraySpec((4,), "f4", mutable=True)}, {"item": Unroll(20)}),
+        (CARTPOLE, {"item": Sequence(20, period=20)}),
+    ],
+)
+def test_unrolls_that_can_not_have_a_chunk_each_share_them_as_others_do(signature: Any, options: Any) -> None:
+    spec = plan([table(1000, signature, remover=selectors.Uniform(), max_streams=8, **options)])
+    assert spec.chunk_steps & (spec.chunk_steps - 1) == 0
+    assert spec.terms[0].fragmentation == pytest.approx(harmonic(spec.chunk_steps))
+
+
+def test_unrolls_of_several_lengths_in_one_arena_share_chunks() -> None:
+    tables = [Table(name, CARTPOLE, 100, item=Unroll(n), arena="a") for name, n in (("short", 4), ("long", 20))]
+    assert plan(tables).chunk_steps not in (5, 21)
+    with_steps = [Table("steps", CARTPOLE, 100, arena="a"), tables[1]]
+    assert plan(with_steps).chunk_steps == 21
 
 
 def test_tables_of_one_arena_add_up() -> None:

@@ -98,6 +98,15 @@ def test_a_window_comes_back_from_the_wire_and_from_pickle(window: Window) -> No
     assert pickle.loads(pickle.dumps(window)) == window
 
 
+def test_an_unroll_of_a_checkpoint_that_knew_nothing_of_chunks_is_the_same_item() -> None:
+    wire = sr.Unroll(20).to_wire()
+    assert wire.pop("is_unroll") is True
+    old = Window.from_wire(wire)
+    assert old == sr.Unroll(20)
+    assert not old.is_unroll
+    assert "is_unroll" not in sr.Sequence(20).to_wire()
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [

@@ -17,7 +17,8 @@ WINDOW = sr.Window({"n": (-2, 3), "x": ("x", 1, 3), "image": 0}, at_start="repea
 
 def column(table: sr.TableHandle, index: int) -> NDArray[Any]:
     """`[num_chunks, chunk_steps, *shape]`."""
-    return np.from_dlpack(table._native.column(index))  # type: ignore[arg-type]  # the stub says object
+    found: NDArray[Any] = np.from_dlpack(table._native.column(index))
+    return found
 
 
 def looked_up(table: sr.TableHandle, index: int, numbers: NDArray[np.int64]) -> NDArray[Any]:

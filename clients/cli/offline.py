@@ -1,0 +1,71 @@
+"""Figures of arenas read from shared memory itself, where no daemon is there to be asked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+from shmreplay import _core
+from shmreplay.errors import SegmentFailed, ShmReplayError
+from shmreplay.segments import SegmentStore, segment_names
+from shmreplay.tables import unpack_specs
+
+
+def read_arenas(store: SegmentStore, instance: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The figures of every arena of an instance, as `client.stats()["arenas"]` has them; and why others have none.
+
+    Nothing is locked, and nothing written: it may be done while processes are at work.
+    """
+    found: dict[str, Any] = {}
+    unreadable: dict[str, str] = {}
+    for arena in sorted(store.arenas(instance)):
+        try:
+            found[arena] = _read(store, instance, arena)
+        except (ShmReplayError, OSError, ValueError, TypeError) as error:
+            unreadable[arena] = str(error)
+    return found, unreadable
+
+
+def _read(store: SegmentStore, instance: str, arena: str) -> dict[str, Any]:
+    names = segment_names(instance, arena)
+    with contextlib.ExitStack() as opened:
+        index_fd = store.open(names.index)
+        opened.callback(os.close, index_fd)
+        data_fd = store.open(names.data)
+        opened.callback(os.close, data_fd)
+        sizes = _check(store, index_fd, data_fd)
+        native = _core.Arena(index_fd, data_fd)
+        opened.callback(native.close)
+        return _figures(native, sizes)
+
+
+def _check(store: SegmentStore, index_fd: int, data_fd: int) -> tuple[int, int]:
+    """The sizes of both segments. Raises SegmentFailed for what a mapping of would end this process, or say nothing."""
+    header = _core.inspect_header(index_fd)
+    sizes = (os.fstat(index_fd).st_size, os.fstat(data_fd).st_size)
+    if not header["magic_ok"] or not header["ready"]:
+        raise SegmentFailed("its index has no header of shmreplay, or was never finished")
+    for what, is_there, wanted in (
+        ("layout version", header["layout_version"], _core.LAYOUT_VERSION),
+        ("layout hash", header["layout_hash"], _core.layout_hash()),
+        ("index size", sizes[0], store.round_up(header["index_bytes"])),
+        ("data size", sizes[1], store.round_up(header["data_bytes"])),
+    ):
+        if is_there != wanted:
+            raise SegmentFailed(f"its {what} is {is_there}, expected {wanted}")
+    return sizes
+
+
+def _figures(native: _core.Arena, sizes: tuple[int, int]) -> dict[str, Any]:
+    tables = unpack_specs(native.specs)
+    return {
+        "index_bytes": sizes[0],
+        "data_bytes": sizes[1],
+        "failure": None,
+        "is_unlinked": False,
+        "tables": {table.name: native.table(index).info() for index, table in enumerate(tables)},
+        "stats": native.stats(),
+        "sessions": native.sessions(),
+        "lock_holder": native.lock_holder(),
+    }

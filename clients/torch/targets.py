@@ -1,0 +1,58 @@
+"""n-step targets of a batch of tensors, as tensors where the batch is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from shmreplay import targets
+from shmreplay.clients.torch.batch import TorchBatch
+
+
+class TorchTargets(NamedTuple):
+    """What `n_step_targets` returns; `[B]` in torch's default dtype, num_steps int64 `[B]`, on the batch's device."""
+
+    returns: Tensor
+    discounts: Tensor
+    num_steps: Tensor
+
+
+def n_step_targets(
+    batch: TorchBatch, gamma: float, *, reward: str = "reward", terminated: str = "terminated"
+) -> TorchTargets:
+    """The target of item i is `returns[i] + discounts[i] * V(next_observation[i])`: see `shmreplay.n_step_targets`.
+
+    Rewards, flags and masks, which are small, are looked at on the host: with a GPU's batch the caller waits for its
+    stream.
+
+    Raises:
+        ValueError: as by `shmreplay.n_step_targets`.
+    """
+    found = targets.n_step_targets(_on_host(batch, (reward, terminated)), gamma, reward=reward, terminated=terminated)
+    dtype = torch.get_default_dtype()
+    return TorchTargets(
+        torch.from_numpy(found.returns).to(batch.device, dtype),
+        torch.from_numpy(found.discounts).to(batch.device, dtype),
+        torch.from_numpy(found.num_steps).to(batch.device),
+    )
+
+
+@dataclass(frozen=True)
+class _OnHost:
+    """What targets are worked out of."""
+
+    data: Any
+    mask: Any
+    time_major: bool
+
+
+def _on_host(batch: TorchBatch, names: tuple[str, ...]) -> _OnHost:
+    data = batch.data
+    if isinstance(data, Mapping):
+        data = {name: column.cpu() if name in names else column for name, column in data.items()}
+    masks = [batch._mask(i).cpu() for i in range(len(batch._parts.masks))]
+    return _OnHost(data, batch._unflatten(masks), batch.time_major)

@@ -1,0 +1,138 @@
+"""A daemon's figures as metrics, in the terms of Prometheus. All are read without a lock, as `stats` reads them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+Figures = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric: its name behind `shmreplay_table_` or the like, which figure it is, and what it says.
+
+    `counts` says whether it only grows, until a reset; its samples then end with `_total`. `side` is the value of a
+    label `side`, of metrics that inserts and samples have each.
+    """
+
+    name: str
+    figure: str
+    help: str
+    counts: bool = False
+    side: str | None = None
+
+
+def _sides(name: str, figure: str, help: str, counts: bool = False) -> tuple[Row, Row]:
+    inserts, samples = (
+        Row(name, figure.format(side), help, counts, side.removesuffix("s")) for side in ("inserts", "samples")
+    )
+    return inserts, samples
+
+
+TABLE = (
+    Row("size", "size", "items now"),
+    Row("max_size", "max_size", "items at most"),
+    Row("inserts", "inserts", "items inserted", True),
+    Row("samples", "samples", "items sampled", True),
+    Row("deletes", "deletes", "items that have gone", True),
+    Row("evicted", "evicted", "items that the remover took, or that went for room", True),
+    Row("evicted_for_room", "evicted_for_room", "items that went because the arena had no free chunk", True),
+    Row("episodes", "num_episodes", "distinct episodes of live items"),
+    Row("sampled_items", "num_unique_samples", "live items that were sampled at least once"),
+    Row("samples_per_insert_target", "samples_per_insert", "the ratio that the rate limiter keeps"),
+    Row("samples_per_insert", "reached", "the ratio reached: samples / inserts; 0 before the first insert"),
+    Row("difference", "difference", "inserts x target - samples, which the rate limiter keeps within its bounds"),
+    Row("difference_min", "min_diff", "sampling waits below it"),
+    Row("difference_max", "max_diff", "inserting waits above it"),
+    Row("min_size_to_sample", "min_size_to_sample", "sampling waits for so many items"),
+    *_sides("blocked", "blocked_{}", "callers that wait now"),
+    *_sides("blocked_calls", "blocked_{}_total", "calls that had to wait", True),
+    *_sides("blocked_seconds", "blocked_{}_s", "seconds that callers waited, all together", True),
+    *_sides("paused", "paused_{}", "1 where a client has paused it"),
+    Row("last_seconds", "last_insert_s_ago", "seconds since the last one; absent before the first", side="insert"),
+    Row("last_seconds", "last_sample_s_ago", "seconds since the last one; absent before the first", side="sample"),
+)
+ARENA = (
+    Row("index_bytes", "index_bytes", "shared memory of the index segment"),
+    Row("data_bytes", "data_bytes", "shared memory of the data segment"),
+    Row("huge_bytes", "huge_bytes", "of both, in huge pages"),
+    Row("chunks", "num_chunks", "chunks in all"),
+    Row("free_chunks", "free_chunks", "chunks that nobody uses"),
+    Row("used_chunks", "used_chunks", "chunks that items or open streams refer to"),
+    Row("retired_chunks", "retired_chunks", "chunks that nothing refers to and that a reader may still look at"),
+    Row("blocks", "num_blocks", "blocks of the heap in all"),
+    Row("free_blocks", "free_blocks", "blocks of the heap that nobody uses"),
+    Row("sessions", "num_sessions", "attached processes"),
+    Row("holds", "holds", "stays inside the arena's lock", True),
+    Row("recoveries", "recoveries", "holds of dead processes that were rolled back", True),
+    Row("failed", "failed", "1 where the arena is damaged or truncated"),
+    Row("unlinked", "is_unlinked", "1 where somebody removed its name: a next daemon will not find it"),
+)
+DAEMON = (
+    Row("uptime_seconds", "uptime_s", "seconds since its start"),
+    Row("clients", "clients", "connected clients"),
+    Row("processes", "processes", "processes that are watched until their death"),
+    Row("deaths", "deaths", "deaths of those that were seen", True),
+    Row("checkpoint_age_seconds", "saved_s_ago", "seconds since the last checkpoint; absent before the first"),
+    Row("checkpoint_duration_seconds", "seconds", "how long the last checkpoint took"),
+    Row("checkpoint_bytes", "bytes", "size of the last checkpoint"),
+    Row("checkpoint_failed", "checkpoint_failed", "1 where the last checkpoint that was tried was not saved"),
+)
+
+
+class Snapshot(Collector):
+    """The metrics of one answer to `stats`."""
+
+    def __init__(self, stats: Figures) -> None:
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        """One family a metric."""
+        daemon = self._stats["daemon"]
+        about = {"version": daemon["version"], "instance": daemon["instance"]}
+        yield InfoMetricFamily("shmreplay_daemon", "the daemon that answers", value=about)
+        saved = daemon["checkpoint"] or {}
+        failed = {"checkpoint_failed": saved.get("error") is not None}
+        yield from _families("daemon", DAEMON, {(): {**saved, **daemon, **failed}}, ())
+        arenas = self._stats["arenas"]
+        yield from _families("arena", ARENA, {(name,): _of_arena(found) for name, found in arenas.items()}, ("arena",))
+        tables: dict[tuple[str, ...], Figures] = {
+            (table, arena): _of_table(info)
+            for arena, found in arenas.items()
+            for table, info in found["tables"].items()
+            if info
+        }
+        yield from _families("table", TABLE, tables, ("table", "arena"))
+
+
+def _of_arena(found: Figures) -> Figures:
+    stats = found.get("stats", {})
+    return {**found, **stats, "failed": found["failure"] is not None or stats.get("failed", False)}
+
+
+def _of_table(info: Figures) -> Figures:
+    return {**info, "reached": info["samples"] / info["inserts"] if info["inserts"] else 0.0}
+
+
+def _families(
+    kind: str, rows: tuple[Row, ...], found: Mapping[tuple[str, ...], Figures], labels: tuple[str, ...]
+) -> Iterator[Metric]:
+    """The families of one kind; `found` has the figures of each thing by the values of its labels."""
+    families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+    for row in rows:
+        family = families.get(row.name)
+        if family is None:
+            make = CounterMetricFamily if row.counts else GaugeMetricFamily
+            names = labels if row.side is None else (*labels, "side")
+            family = families[row.name] = make(f"shmreplay_{kind}_{row.name}", row.help, labels=names)
+        for values, figures in found.items():
+            figure = figures.get(row.figure)
+            if figure is not None and not math.isnan(figure):
+                family.add_metric(values if row.side is None else (*values, row.side), float(figure))
+    yield from families.values()
