@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from ctypes import byref, c_int, c_uint64, c_void_p
 from enum import IntEnum
 from types import TracebackType
@@ -12,6 +13,8 @@ from shmreplay.clients.cuda.event import Event
 
 if TYPE_CHECKING:
     from shmreplay.clients.cuda.driver import Driver
+
+logger = logging.getLogger("shmreplay")
 
 _PORTABLE, _DEVICEMAP = 1, 2  # of cuMemHostRegister and cuMemHostAlloc: for all contexts, and in the GPU's page tables
 _STREAM_NON_BLOCKING = 1  # does not wait for the legacy default stream
@@ -30,8 +33,8 @@ class Device:
     """One GPU, by its primary context. Made by `Driver.device`; a context manager.
 
     Any thread may call: each call makes the context current for itself alone. Addresses are integers, of the processor
-    unless a name says device; a stream is its handle, 0 the default one. All methods raise CudaError if the driver
-    refuses, and CudaUnavailable after `close` and in a forked child, where `close` does nothing.
+    unless a name says device; a stream is its handle, 0 the default one. All methods but `close` raise CudaError if
+    the driver refuses, and CudaUnavailable after `close` and in a forked child, where `close` does nothing.
     """
 
     def __init__(self, driver: Driver, ordinal: int) -> None:
@@ -141,10 +144,15 @@ class Device:
         return self._context is None
 
     def close(self) -> None:
-        """Lets go of the context; it goes with the last one who has it, and with it what is left in it. Idempotent."""
+        """Lets go of the context; it goes with the last one who has it, and with it what is left in it. Idempotent.
+
+        A driver that refuses that, as one whose GPU failed does, is told of in the log: nobody could do anything else.
+        """
         context, self._context = self._context, None
         if context is not None and self._driver.is_own:
-            self._driver.call("cuDevicePrimaryCtxRelease_v2", self._handle)
+            name = "cuDevicePrimaryCtxRelease_v2"
+            if code := self._driver.result(name, self._handle):
+                logger.warning("GPU %d: %s", self.ordinal, self._driver.error(name, code))
 
     def __enter__(self) -> Device:
         return self

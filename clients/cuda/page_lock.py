@@ -149,7 +149,10 @@ class PageLock:
 
     def _register(self) -> None:
         self._state = "registering"
-        refusal = self._what_it_lacks() or self._register_pieces()
+        try:
+            refusal = self._what_it_lacks() or self._register_pieces()
+        except CudaError as error:
+            refusal = f"the driver does not say what the GPU can do: {error}"
         if refusal is None:
             self._state = "registered"
         else:

@@ -34,7 +34,8 @@ def writable(leaf: Any, like: NDArray[Any], at: str) -> NDArray[Any]:
     if isinstance(leaf, Missing):
         raise SignatureMismatch(f"{at} is missing; {expected}")
     held = leaf.detach() if callable(getattr(leaf, "detach", None)) else leaf
-    if not hasattr(held, "__array__") or getattr(held, "is_cuda", False) is True:
+    # Of a number, such as numpy's arithmetic makes of an array without axes, `asarray` would be a copy.
+    if isinstance(held, np.generic) or not hasattr(held, "__array__") or getattr(held, "is_cuda", False) is True:
         raise TypeError(f"{at} is {type(leaf).__name__}; {expected}")
     target: NDArray[Any] = np.asarray(held)
     if target.dtype != like.dtype or target.shape != like.shape:

@@ -22,8 +22,8 @@ class ReplayDataset(IterableDataset[TorchBatch]):
     """Whole batches, so the loader is to batch nothing: `DataLoader(ReplayDataset(table, 256), batch_size=None)`.
 
     Each worker process, forked or spawned, attaches to the table by the server's address and the table's name, with
-    random numbers of its own, and its batches reach the learner in torch's shared memory: one copy more than
-    `TorchSampler` makes, which is what to use where the learner does not need a DataLoader. It can be pickled.
+    random numbers of its own, and its batches reach the learner pickled, through a pipe. `TorchSampler` copies less,
+    and is what to use where the learner does not need a DataLoader. It can be pickled.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, cast
@@ -82,7 +82,10 @@ class GatherRung:
         self._lock = threading.Lock()  # of these three
         self._columns = SegmentColumns(self._handle, self._tensors)
         self._rooms = Rooms(1)
-        self._unfinished: list[Room] = []  # that the GPU may still be at, of batches that came to nothing
+        self._unfinished: list[Room] = []  # that the GPU may be at, some of them of batches that came to nothing
+        # Another thread may close while one tells the GPU what to read: either waits for the other. An RLock: a
+        # signal's handler may close within.
+        self._telling, self._is_closed = threading.RLock(), False
         self.tally = staging.tally
 
     # --- which way -----------------------------------------------------------------------------------------------
@@ -199,16 +202,20 @@ class GatherRung:
         places, sent = room.take_in(parts)
         memory = self._tensors.empty(sent)
         data, read = places.data, 0
-        try:
+        with self._telling:
+            if self._is_closed:
+                raise ShmReplayError(f"{self._source.where}: this sampler is closed; make another one")
             room.send(self._device, memory, sent, self._tensors.side_stream)
-            if rows is not None:
-                data = self._gathered(rows, outputs, memory, places)
-                read = sum(tensor.nbytes for tensor in data)
-                room.mark(self._tensors.side_stream)
-            self._wait_for(room)
-        except BaseException:
             self._unfinished.append(room)
-            raise
+            if rows is not None:
+                try:
+                    data = self._gathered(rows, outputs, memory, places)
+                finally:  # what was told before an error is read all the same
+                    room.mark(self._tensors.side_stream)
+                read = sum(tensor.nbytes for tensor in data)
+        self._wait_for(room)
+        with self._telling:
+            self._unfinished = [other for other in self._unfinished if other is not room]
         self._rooms.put(room)
         self.tally.add(sent_bytes=sent, read_bytes=read)
         moved = Parts(data, places.lengths, places.masks, places.sizes, places.numbers)
@@ -225,7 +232,8 @@ class GatherRung:
         return int(self._handle._arena.stats()["chunk_steps"])
 
     def _room_for(self, parts: Parts) -> Room:
-        self._unfinished = [room for room in self._unfinished if not room.wait(0)]
+        with self._telling:
+            self._unfinished = [room for room in self._unfinished if not room.wait(0)]
         room = self._rooms.take()
         if room is None or not room.has_space_for(parts):
             room = Room(self._device, [], 2 * space_for(parts, None))
@@ -253,8 +261,11 @@ class GatherRung:
 
     def close(self) -> None:
         """Lets go of the page-locked segment, once nobody reads there, and of all else."""
-        for room in self._unfinished:
-            room.wait(LAST_READS_S)
+        with self._telling:
+            self._is_closed = True
+        for room in list(self._unfinished):
+            with suppress(CudaError):  # a GPU that failed reads no more
+                room.wait(LAST_READS_S)
         if self._hold is not None:
             self._hold.close()
         self._rooms.forget()

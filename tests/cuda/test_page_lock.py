@@ -214,6 +214,15 @@ def test_a_gpu_that_can_not_is_not_asked(cuda: FakeCuda, lock: Make, attribute: 
     assert cuda.calls("cuMemHostRegister_v2") == 0
 
 
+def test_a_driver_that_does_not_say_what_the_gpu_can_do_is_a_refusal(cuda: FakeCuda, lock: Make) -> None:
+    cuda.refuse("cuDeviceGetAttribute", 3)
+    found = settled(lock())
+    assert found.state == "refused"
+    assert found.reason == (
+        "the driver does not say what the GPU can do: cuDeviceGetAttribute failed with CUDA_ERROR_NOT_INITIALIZED (3)"
+    )
+
+
 def test_memory_for_reading_only_is_refused_and_the_driver_works_on(cuda: FakeCuda, device: Device) -> None:
     memory = Memory(4 * PAGE, prot=mmap.PROT_READ)
     with PageLock(device, memory.address, memory.num_bytes, PAGE, "arena 'a'") as found:

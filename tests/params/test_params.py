@@ -251,6 +251,7 @@ def test_a_version_is_written_into_arrays_that_are_there(make_policy: PolicyMake
             r"is float64 \(70,\); expected a writable",
         ),
         (lambda own: own["layers"][1].update(bias=7.0), TypeError, r"'layers\[1\]/bias' is float; expected a writable"),
+        (lambda own: own.update(steps=own["steps"] + 1), TypeError, "'steps' is int64; expected a writable"),
         (lambda own: own["layers"][1]["bias"].setflags(write=False), ValueError, "is read-only; expected a writable"),
         (lambda own: own.pop("steps"), sr.SignatureMismatch, "'steps' is missing; expected"),
         (lambda own: own.update(more=1), sr.SignatureMismatch, "unknown key 'more'"),

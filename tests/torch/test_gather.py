@@ -1,6 +1,7 @@
 """Gathering: the GPU reads rows where they lie, under leases that outlive its reads, from a segment that is
 page-locked."""
 
+import gc
 import logging
 import threading
 from typing import Any, cast
@@ -14,11 +15,13 @@ torch = pytest.importorskip("torch")
 
 import shmreplay as sr  # noqa: E402
 from shmreplay.clients.client import Client  # noqa: E402
+from shmreplay.clients.cuda.errors import CudaError  # noqa: E402
 from shmreplay.clients.table import TableHandle  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, TorchSampler  # noqa: E402
 from shmreplay.clients.view import View  # noqa: E402
 from tests.cuda.fake_cuda import FakeCuda  # noqa: E402
 from tests.tables import WAIT_S, TableMaker, eventually  # noqa: E402
+from tests.torch.host_tensors import HostTensors  # noqa: E402
 from tests.torch.test_batches import PREFETCH, filled  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("cuda", "gpu")
@@ -450,6 +453,17 @@ def test_a_failure_of_the_gpu_carries_what_was_consumed_and_ends_that_batch_alon
         assert check(next(sampler)) == [4, 5, 6, 7]
 
 
+def test_copies_that_are_refused_keep_no_memory(make_table: TableMaker, cuda: FakeCuda) -> None:
+    with gathering(full(make_table), 4, prefetch=0) as sampler:
+        check(next(sampler))
+        cuda.refuse("cuMemcpyHtoDAsync_v2", 2)
+        for _ in range(5):
+            with pytest.raises(CudaError):
+                next(sampler)
+        gc.collect()
+        assert cuda.left.get("pinned", 0) <= 1
+
+
 def test_samplers_of_a_table_share_its_page_lock(make_table: TableMaker, cuda: FakeCuda) -> None:
     table = full(make_table)
     with gathering(table, 8) as one:
@@ -473,6 +487,45 @@ def test_the_segment_is_let_go_of_before_the_client_unmaps_it(
         assert cuda.registered
     assert cuda.registered == []
     assert sampler.is_closed
+
+
+def test_who_closes_waits_for_another_thread_that_tells_the_gpu_what_to_read(
+    make_table: TableMaker, cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = gathering(full(make_table), 8, prefetch=0)
+    check(next(sampler))
+    thread = threading.Thread(target=sampler.close)
+    tell = HostTensors.on_side_stream
+
+    def close_and_tell(tensors: HostTensors) -> Any:
+        thread.start()
+        thread.join(0.1)
+        assert cuda.registered, "let go of while the GPU is being told to read there"
+        return tell(tensors)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HostTensors, "on_side_stream", close_and_tell)
+        check(next(sampler))
+    thread.join(WAIT_S)
+    assert cuda.registered == []
+    with pytest.raises(sr.ShmReplayError, match="sampler is closed"):
+        next(sampler)
+
+
+@pytest.mark.parametrize("prefetch", PREFETCH)
+def test_a_gpu_that_fails_keeps_nobody_from_closing(make_table: TableMaker, cuda: FakeCuda, prefetch: int) -> None:
+    """As after an illegal access in somebody's kernel: every call of the driver answers with that error."""
+    sampler = gathering(full(make_table), 8, prefetch=prefetch)
+    check(next(sampler))
+    for call in ("cuEventRecord", "cuEventQuery", "cuMemcpyHtoDAsync_v2", "cuDevicePrimaryCtxRelease_v2"):
+        cuda.refuse(call, 700)
+    with pytest.raises(CudaError):
+        list(sampler)
+    sampler.close()
+    assert cuda.registered == []
+    del sampler
+    gc.collect()
+    cuda.reset()  # what such a GPU keeps goes with the process
 
 
 def test_many_samplers_leave_nothing_behind(make_table: TableMaker, cuda: FakeCuda) -> None:
