@@ -29,7 +29,7 @@ from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.parts import Form, Parts
 from shmreplay.clients.torch.room import Room, space_for
 from shmreplay.clients.torch.rung import NOT_PINNED, Delivery, Pin
-from shmreplay.clients.torch.staging import Rooms, StagingRung, unpack
+from shmreplay.clients.torch.staging import LOOK_S, Rooms, StagingRung, unpack, wait_for
 from shmreplay.clients.torch.tensors import is_added
 from shmreplay.clients.view import View, most_items, open_view
 from shmreplay.errors import ShmReplayError
@@ -38,7 +38,6 @@ from shmreplay.specs import ArraySpec
 LINE_BYTES = 128  # of the host's memory that a GPU reads at once, however few of them it wants
 OPTIONS = ("columns", "pad_to", "time_major")  # of `sample`, that views can do
 FIRST_BYTES = 2**16  # of page-locked memory for the numbers of rows; more, if a batch has more
-LOOK_S = 1.0  # between two looks whether anybody still wants a batch that the GPU takes long for
 LAST_READS_S = 10.0  # how long one that ends waits for them; a GPU that takes longer hangs
 
 atexit.register(end_all)  # before page locks are undone, which were registered to be before
@@ -213,7 +212,7 @@ class GatherRung:
                 finally:  # what was told before an error is read all the same
                     room.mark(self._tensors.side_stream)
                 read = sum(tensor.nbytes for tensor in data)
-        self._wait_for(room)
+        wait_for(room, self._source)
         with self._telling:
             self._unfinished = [other for other in self._unfinished if other is not room]
         self._rooms.put(room)
@@ -238,12 +237,6 @@ class GatherRung:
         if room is None or not room.has_space_for(parts):
             room = Room(self._device, [], 2 * space_for(parts, None))
         return room
-
-    def _wait_for(self, room: Room) -> None:
-        """Waits until the GPU has read what it was told to. Raises CudaError if it failed."""
-        while not room.wait(LOOK_S):
-            if self._source.stop.is_set:
-                raise ShmReplayError(f"{self._source.where}: the GPU takes more than {LOOK_S:g} s for a batch; closed")
 
     def deliver(self, gathered: Gathered) -> TorchBatch:
         """See `Delivery.take`. All of it is there: it only has to stay until the caller's stream has used it."""

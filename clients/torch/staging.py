@@ -25,9 +25,12 @@ from shmreplay.clients.torch.host import HostDelivery, num_bytes
 from shmreplay.clients.torch.parts import BatchParts, Form, Parts
 from shmreplay.clients.torch.room import Place, Room, space_for
 from shmreplay.clients.torch.rung import NOT_PINNED, Delivery, Pin, Tally
+from shmreplay.errors import ShmReplayError
 from shmreplay.item_structure import unflatten_outputs
 
 logger = logging.getLogger("shmreplay")
+
+LOOK_S = 1.0  # between two looks whether anybody still wants a batch that the GPU takes long for
 
 
 class StagingRung:
@@ -89,7 +92,7 @@ class StagingRung:
         sample = partial(self._source.sample, timeout_s=timeout_s, **self._options)
         if room is None or not self._source.takes_out:
             return sample(out=None), room
-        room.wait()
+        wait_for(room, self._source)
         try:
             return sample(out=self._build(room.arrays)), room
         except ValueError as error:
@@ -169,6 +172,18 @@ class StagedDelivery:
 def unpack(memory: Tensor, place: Place | Tensor) -> Tensor:
     """The tensor of a place in the device's memory; a tensor is one already."""
     return place if isinstance(place, Tensor) else place.tensor(memory)
+
+
+def wait_for(room: Room, source: Source) -> None:
+    """Waits until the GPU has come by what it was told of the room.
+
+    Raises:
+        CudaError: it failed.
+        ShmReplayError: the sampler was closed meanwhile.
+    """
+    while not room.wait(LOOK_S):
+        if source.stop.is_set:
+            raise ShmReplayError(f"{source.where}: the GPU takes more than {LOOK_S:g} s for a batch; closed")
 
 
 class Rooms:
