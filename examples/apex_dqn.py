@@ -123,6 +123,7 @@ def td_error(recent: deque[tuple[float, float]], bootstrap: float) -> float:
 def learn(client: sr.Client, num_updates: int, seed: int) -> nn.Sequential:
     """Double DQN on prioritised batches. Returns the network."""
     replay, policy = client.table("replay"), params.Params(client.table("policy"))
+    returns = client.table("returns")
     online, target = make_network(), make_network()
     optimiser = torch.optim.Adam(online.parameters(), lr=1e-3)
     with TorchSampler(replay, BATCH_SIZE, seed=seed, timeout_s=60) as batches:
@@ -140,6 +141,9 @@ def learn(client: sr.Client, num_updates: int, seed: int) -> nn.Sequential:
             loss.backward()
             optimiser.step()
             batches.update_priorities(batch.keys_host, errors.abs() + SMALLEST_PRIORITY)
+            if (update + 1) % (num_updates // 10) == 0:
+                newest = returns.get(returns.keys()[-50:]).data["return"]
+                print(f"update {update + 1} of {num_updates}: mean return {newest.mean():.0f}", flush=True)
     return online
 
 

@@ -116,10 +116,13 @@ def learn(client: sr.Client, num_updates: int) -> np.ndarray:
     unrolls, policy = client.table("unrolls"), params.Params(client.table("policy"))
     network, means = make_network(), []
     optimiser = torch.optim.Adam(network.parameters(), lr=2e-3)
-    for _ in range(num_updates):
+    tenth = num_updates // 10
+    for number in range(1, num_updates + 1):
         policy.publish(network.state_dict())
         with unrolls.view(BATCH_SIZE, timeout_s=60) as items:
             means.append(update(network, optimiser, items))
+        if number % tenth == 0:
+            print(f"update {number} of {num_updates}: mean return {np.mean(means[-tenth:]):.2f}", flush=True)
     info = unrolls.info()
     print(f"part of the batches that were read without a copy: {info.contiguous_views / info.views:.2f}")
     return np.array(means)

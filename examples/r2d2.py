@@ -142,12 +142,13 @@ def train(num_updates: int, seed: int) -> np.ndarray:
     mazes = Mazes(rng)
     state = torch.zeros(NUM_MICE, UNITS)
     epsilons = 0.4 ** np.linspace(1, 8, NUM_MICE)
+    num_steps = STEPS_PER_UPDATE * num_updates
     ended, under_way = list[float](), np.zeros(NUM_MICE)
     with sr.Server([table]) as server, server.client() as client:
         replay = client.table("replay")
         learner = Learner(replay, seed)
         with replay.vector_writer(NUM_MICE) as writer:
-            for number in range(STEPS_PER_UPDATE * num_updates):
+            for number in range(1, num_steps + 1):
                 observation, before = mazes.observe(), state.numpy()
                 with torch.no_grad():
                     state = learner.online["cell"](torch.from_numpy(observation), state)
@@ -173,6 +174,9 @@ def train(num_updates: int, seed: int) -> np.ndarray:
                 under_way[over] = 0
                 if number % STEPS_PER_UPDATE == 0 and len(replay) >= 10 * BATCH_SIZE:
                     learner.update()
+                if number % (num_steps // 10) == 0:
+                    done = number // STEPS_PER_UPDATE
+                    print(f"update {done} of {num_updates}: mean return {np.mean(ended[-200:]):.2f}", flush=True)
     return np.array(ended)
 
 

@@ -21,6 +21,7 @@ from shmreplay.clients.gymnasium import VectorRecorder, signature
 from shmreplay.clients.torch import TorchBatch, TorchSampler
 
 NUM_ENVS, GAMMA, TAU = 4, 0.95, 0.02
+EPISODE = 201  # steps of each, with the one that begins it anew
 BATCH_SIZE = 64
 SAMPLES_PER_INSERT = 64  # an update for each step of each environment
 START = 400  # transitions of random actions, before the first update
@@ -106,6 +107,7 @@ def train(num_steps: int, seed: int) -> np.ndarray:
     table = sr.Table(
         "replay", signature(envs), max_size=100_000, item=sr.Transition(), rate_limiter=limiter, max_streams=NUM_ENVS
     )
+    report = NUM_ENVS * max(EPISODE, num_steps // NUM_ENVS // 10)  # steps from one line that is printed to the next
     ended, under_way = list[float](), np.zeros(NUM_ENVS)
     with sr.Server([table]) as server, server.client() as client:
         replay = client.table("replay")
@@ -114,7 +116,7 @@ def train(num_steps: int, seed: int) -> np.ndarray:
             recorded = VectorRecorder(envs, writer)
             observations, _ = recorded.reset(seed=seed)
             envs.action_space.seed(seed)
-            for _ in range(num_steps // NUM_ENVS):
+            for number in range(NUM_ENVS, num_steps + 1, NUM_ENVS):  # steps of all, this one included
                 if len(replay) < START:
                     actions = envs.action_space.sample()
                 else:
@@ -127,6 +129,8 @@ def train(num_steps: int, seed: int) -> np.ndarray:
                 under_way[over] = 0
                 while replay.can_sample(BATCH_SIZE):  # whatever the limiter admits
                     agent.update(next(batches))
+                if number % report == 0:
+                    print(f"step {number} of {num_steps}: mean return {np.mean(ended[-NUM_ENVS:]):.0f}", flush=True)
             recorded.close()
     return np.array(ended)
 
@@ -137,7 +141,7 @@ def save_plot(path: str, returns: np.ndarray) -> None:
 
     figure = Figure()
     axes = figure.subplots()
-    axes.plot(200 * np.arange(1, len(returns) + 1), returns, ".")  # an episode has 200 steps
+    axes.plot(EPISODE * np.arange(1, len(returns) + 1), returns, ".")
     axes.set_xlabel("steps of all environments")
     axes.set_ylabel("return")
     figure.savefig(path)

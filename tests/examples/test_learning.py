@@ -42,6 +42,35 @@ def test_returns_are_saved_as_an_image(name: str, monkeypatch: pytest.MonkeyPatc
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "complaint"),
+    [
+        ("apex_dqn", ["--actors", "0"], "at least 1 actor"),
+        ("apex_dqn", ["--updates", "99"], "100 updates"),
+        ("impala_queue", ["--actors", "0"], "at least 1 actor"),
+        ("impala_queue", ["--updates", "9"], "10 updates"),
+        ("r2d2", ["--updates", "99"], "100 updates"),
+        ("r2d2", ["--seed", "-1"], "not negative"),
+        ("sac_vector", ["--steps", "1999"], "2000 steps"),
+        ("r2d2", ["--plot", "{tmp}/missing/returns.png"], "argument --plot: .*No such file"),
+        ("r2d2", ["--plot", "{tmp}/returns.nothing"], "argument --plot: .*'nothing' is not supported"),
+    ],
+)
+def test_options_that_cannot_be_followed_are_refused_before_anything_is_learned(
+    name: str,
+    options: list[str],
+    complaint: str,
+    run: Run,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if "--plot" in options:
+        pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    with pytest.raises(SystemExit):
+        run(name, *(option.format(tmp=tmp_path) for option in options))
+    assert re.search(complaint, capsys.readouterr().err.splitlines()[-1])
+
+
 def test_ape_x_keeps_the_pole_up_longer_than_chance(run: Run) -> None:
     """Random actions make 22 on average, a network of random weights 10."""
     found = run("apex_dqn", "--actors", "2", "--updates", "1200")
