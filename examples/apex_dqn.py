@@ -20,7 +20,7 @@ from torch import nn
 
 import shmreplay as sr
 from shmreplay.clients import params
-from shmreplay.clients.torch import TorchBatch, TorchSampler
+from shmreplay.clients.torch import TorchBatch, TorchSampler, n_step_targets
 
 N_STEPS, GAMMA, BATCH_SIZE = 3, 0.99, 64
 SMALLEST_PRIORITY = 1e-3  # an item of priority 0 would never be sampled again
@@ -151,7 +151,7 @@ def td_errors(online: nn.Sequential, target: nn.Sequential, batch: TorchBatch) -
     """How wrong the online network is about each item, float32 `[B]`."""
     observation, action, following = (batch.data[name] for name in ("observation", "action", "next_observation"))
     # A discount is 0 where the episode terminated, and only there: one that was cut off goes on.
-    returns, discounts, _ = (torch.from_numpy(value).float() for value in sr.n_step_targets(batch, GAMMA))
+    returns, discounts, _ = n_step_targets(batch, GAMMA)
     with torch.no_grad():
         chosen = online(following).argmax(dim=1, keepdim=True)
         bootstrap = target(following).gather(1, chosen)[:, 0]

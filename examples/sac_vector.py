@@ -18,7 +18,7 @@ from torch import nn
 
 import shmreplay as sr
 from shmreplay.clients.gymnasium import VectorRecorder, signature
-from shmreplay.clients.torch import TorchBatch, TorchSampler
+from shmreplay.clients.torch import TorchBatch, TorchSampler, n_step_targets
 
 NUM_ENVS, GAMMA, TAU = 4, 0.95, 0.02
 EPISODE = 201  # steps of each, with the one that begins it anew
@@ -56,7 +56,7 @@ class Agent:
         """A step of critics, policy and temperature."""
         observation, action, following = (batch.data[name] for name in ("observation", "action", "next_observation"))
         # A pendulum's episode is cut off, never terminated: its discount is GAMMA, and the target goes on.
-        returns, discounts, _ = (torch.from_numpy(value).float() for value in sr.n_step_targets(batch, GAMMA))
+        returns, discounts, _ = n_step_targets(batch, GAMMA)
         alpha = self._log_alpha.detach().exp()
         with torch.no_grad():
             next_action, log_probability = self.act(following)
