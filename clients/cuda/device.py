@@ -72,7 +72,7 @@ class Device:
     # --- memory of the host --------------------------------------------------------------------------------------
 
     def register(self, address: int, num_bytes: int) -> None:
-        """Page-locks memory where it lies and maps it for this GPU and all others: about 0.1 s a GB.
+        """Page-locks memory where it lies and maps it for this GPU and all others.
 
         Whole pages, of which none may be registered already, by whomever in this process. It has to stay mapped until
         `unregister`.
