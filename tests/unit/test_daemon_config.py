@@ -167,6 +167,8 @@ def test_an_embedded_daemon_is_told_by_flags_alone(file: pathlib.Path) -> None:
         ("[limits]\nstreams = 9\n[tables.t]\nmax_size = 9\nmax_streams = 10\ncolumns = { x = 'bool' }",
          "table 't': max_streams is 10; this shmreplayd allows at most 9 (limits.streams)"),
         ("[tables.t]\nmax_size = 0\ncolumns = { x = 'bool' }", ":2: tables.t: max_size is 0; expected an integer in 1"),
+        ("[tables.t]\nmax_size = 1_000_000_000\ncolumns = { x = { dtype = 'uint8', shape = [1_000_000] } }",
+         ":1: tables.t: an arena has at most 2^48 bytes of data"),
         ("[tables.t]\nmax_size = \n[log]", ": not TOML: Invalid value (at line 2, column 12)"),
     ],
 )  # fmt: skip
@@ -188,7 +190,14 @@ def test_a_variable_or_a_flag_that_cannot_be_is_named(file: pathlib.Path) -> Non
 
 def test_all_that_cannot_be_is_said_at_once(file: pathlib.Path) -> None:
     text = "[log]\nlevel = 1\nformat = 2\n[tables.t]\nmax_size = 0"
-    assert len(problems(file, text, "--instance", "")) == 4
+    assert len(problems(file, text, "--instance", "")) == 5
+
+
+def test_all_of_several_tables_is_said_with_its_lines(file: pathlib.Path) -> None:
+    text = "[tables.t]\nmax_sise = 1\ncolumns = { x = 'it64' }\n[tables.u]\nmax_size = 0\nkind = 'heap'\n"
+    found = [problem.removeprefix(f"{file}:") for problem in problems(file, text + "columns = { x = 'bool' }")]
+    assert [problem.partition(" ")[0] for problem in found] == ["2:", "3:", "1:", "5:", "6:"]
+    assert "tables.u.kind is 'heap'" in found[4]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: pathlib.Path) -> None:
