@@ -58,6 +58,7 @@ def test_all_files_of_a_service_are_written_and_name_the_program(root: pathlib.P
     unit = (root / "etc/systemd/system/shmreplayd.service").read_text(encoding="utf-8")
     (program, arguments) = re.findall(r"^ExecStart=(\S+) (.*)$", unit, re.MULTILINE)[0]
     assert arguments == "--config /etc/shmreplay/shmreplayd.toml"
+    assert unit.count(program) == 1  # not in the comments
     ran = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, cwd="/")
     assert ran.stdout == f"shmreplayd {sr.__version__}\n"
 
