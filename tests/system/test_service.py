@@ -87,6 +87,26 @@ def test_a_dry_run_shows_all_and_writes_nothing(tmp_path: pathlib.Path, install:
     assert "WatchdogSec=30\n" in printed
 
 
+@pytest.mark.parametrize(
+    ("uid", "flag", "place"), [(0, "--system", "etc/sysusers.d"), (1000, "--user", "/systemd/user")]
+)
+def test_a_dry_run_of_nobody_s_shows_the_one_that_fits_and_says_which(
+    tmp_path: pathlib.Path, install: Install, monkeypatch: pytest.MonkeyPatch, uid: int, flag: str, place: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    code, printed, said = install("--dry-run", "--root", str(tmp_path))
+    assert (code, below(tmp_path)) == (0, [])
+    assert said.startswith(f"shmreplay service: this is what {flag} would write")
+    assert place in printed
+
+
+def test_an_installation_of_nobody_s_is_refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        main(["service", "install", "--root", str(tmp_path)])
+    assert (exited.value.code, below(tmp_path)) == (2, [])
+    assert "say whose service it is to be: --system or --user" in capsys.readouterr().err
+
+
 @pytest.fixture
 def own(tmp_path: pathlib.Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     """Where the files of a user's own service have been installed."""
@@ -117,9 +137,16 @@ def test_a_program_that_a_service_cannot_see_is_refused(
     for script, interpreter in ((inside, "/usr/bin/python3"), (outside, str(tmp_path / "home" / "bin" / "python"))):
         script.write_text(f"#!{interpreter}\n", encoding="utf-8")
         script.chmod(0o755)
-        code, _, said = install("--dry-run", "--program", str(script), "--system")
-        assert code == 1
-        assert re.fullmatch(rf"shmreplay service: {tmp_path}/home/.* lies in {tmp_path}/home, which a .*\n", said)
+        code, printed, said = install("--program", str(script), "--system")
+        refusal = rf"{tmp_path}/home/.* lies in {tmp_path}/home, which a .*\n"
+        assert (code, printed) == (1, "")
+        assert re.fullmatch(f"shmreplay service: {refusal}", said)
+        code, printed, said = install("--dry-run", "--program", str(script), "--system")
+        assert code == 0
+        assert re.fullmatch(f"shmreplay service: without --dry-run it is refused: {refusal}", said)
+        assert f"\nExecStart={script} --config " in printed
+        (remark,) = json.loads(install("--dry-run", "--program", str(script), "--system", "--json")[1])["remarks"]
+        assert remark in said
         code, printed, _ = install("--dry-run", "--program", str(script), "--user")
         assert code == 0
         assert f"\nExecStart={script} --config " in printed
