@@ -201,6 +201,14 @@ def test_all_of_several_tables_is_said_with_its_lines(file: pathlib.Path) -> Non
     assert "tables.u.kind is 'heap'" in found[4]
 
 
+def test_every_limit_that_tables_do_not_keep_is_named(file: pathlib.Path) -> None:
+    tables = "".join(f"[tables.{name}]\nmax_size = 9\nmax_streams = 10\ncolumns = {{ x = 'bool' }}\n" for name in "tu")
+    first, second, third = problems(file, f"[limits]\nstreams = 9\nmemory = '1 KiB'\n{tables}")
+    assert "table 't': max_streams is 10; " in first
+    assert "table 'u': max_streams is 10; " in second
+    assert "what is declared in tables needs " in third
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"{tmp_path}/none.toml cannot be read: No such file or directory")):
         read_config(["--config", str(tmp_path / "none.toml")], {})
