@@ -26,7 +26,7 @@ from shmreplay.estimates import estimate
 from shmreplay.page_policy import PagePolicy
 from shmreplay.plan import by_arena
 from shmreplay.protocol import default_socket_paths, package_version
-from shmreplay.table_config import tables_in
+from shmreplay.table_config import TablesRefused, tables_in
 from shmreplay.tables import Table
 from shmreplay.toml_file import TomlFile
 
@@ -128,22 +128,30 @@ def _tables(file: TomlFile | None, problems: list[str]) -> tuple[list[Table], li
         warnings.simplefilter("always")
         try:
             tables = tables_in(file)
-        except ValueError as error:
-            problems.append(str(error))
+        except TablesRefused as error:
+            problems += error.problems
             tables = []
     return tables, [file.named(str(warning.message)) for warning in warned]
 
 
 def _check_limits(tables: list[Table], given: Settings, file: TomlFile, problems: list[str]) -> None:
-    """Whether the file's own tables keep the limits."""
+    """Whether the file's own tables keep the limits: those that are set, and that of the largest arena there can be."""
     memory, streams = (given[key].value if key in given else None for key in ("limits.memory", "limits.streams"))
     limits = Limits(memory, streams)
+    for table in tables:
+        try:
+            limits.check_streams([table])
+        except ValueError as error:
+            problems.append(file.named(str(error)))
+    num_bytes = 0
+    for group in by_arena(tables).values():
+        try:
+            num_bytes += estimate(group).total_bytes
+        except ValueError as error:
+            problems.append(file.named(f"tables.{group[0].owner.name}: {error}"))
     try:
-        limits.check_streams(tables)
-        if memory is not None and tables:
-            num_bytes = sum(estimate(group).total_bytes for group in by_arena(tables).values())
-            limits.check_memory("what is declared in tables", num_bytes, 0)
-    except (ShmReplayError, ValueError) as error:
+        limits.check_memory("what is declared in tables", num_bytes, 0)
+    except ShmReplayError as error:
         problems.append(file.named(str(error)))
 
 

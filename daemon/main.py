@@ -36,6 +36,7 @@ from shmreplay.daemon.summary import summary
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
+from shmreplay.reader_gone import until_reader_goes
 from shmreplay.segments import SegmentStore
 
 log = logging.getLogger("shmreplayd")
@@ -204,8 +205,12 @@ def _label(config: DaemonConfig) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the daemon. Returns 0 after a clean stop, 1 with one line on stderr if it cannot start or go on.
 
-    2, with a line for each thing, if it was told what cannot be.
+    2, with a line for each thing, if it was told what cannot be; 141 when whoever reads what it prints has gone.
     """
+    return until_reader_goes(lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     try:
         config = read_config(arguments)
     except ConfigError as error:
@@ -229,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _core.prove_robust_lock()
         asyncio.run(Daemon(config, workers, lambda: read_config(arguments), notifier, passed).run())
         code = 0
-    except (ShmReplayError, OSError, RuntimeError) as error:
+    except (ShmReplayError, OSError, RuntimeError, ValueError) as error:
         notifier.failed(str(error))
         print(f"shmreplayd: {error}", file=sys.stderr)
         code = 1

@@ -54,7 +54,7 @@ class Reload:
         self._apply(new)
         try:
             await create_declared(self.config, self._registry, lambda describe: None)
-        except ShmReplayError as error:
+        except (ShmReplayError, ValueError, OSError) as error:
             log.error("tables that %s declares are missing: %s", new.file, error)
 
     def _apply(self, new: DaemonConfig) -> None:

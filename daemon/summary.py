@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from shmreplay.daemon.config import DaemonConfig
-from shmreplay.estimates import estimate
+from shmreplay.daemon.lacking import lacking, num_bytes_of_tables
+from shmreplay.daemon.setting import Given
 from shmreplay.host_memory import show_bytes
 from shmreplay.plan import by_arena
+from shmreplay.segments import SHARED_MEMORY
+
+_UNSET = {
+    "memory.directory": SHARED_MEMORY,
+    "limits.memory": "what the machine has",
+    "limits.streams": "any number",
+}
 
 
 def summary(config: DaemonConfig) -> str:
-    """Every setting with where it comes from, what the tables warn of, and the memory that they take."""
-    lines = [f"{key} = {given}  ({_origin(key, given.where)})" for key, given in config.settings.items()]
-    lines += [f"warning: {note}" for note in config.notes]
+    """Every setting as it will be in force and where it comes from, warnings, and the memory that the tables take."""
+    lines = [
+        f"{key} = {_in_force(config, key, given)}  ({_origin(key, given.where)})"
+        for key, given in config.settings.items()
+    ]
+    lines += [f"warning: {note}" for note in (*config.notes, *lacking(config))]
     if config.tables:
-        arenas = by_arena(config.tables)
-        num_bytes = sum(estimate(tables).total_bytes for tables in arenas.values())
+        num_arenas = len(by_arena(config.tables))
         names = ", ".join(table.name for table in config.tables)
         lines.append(
-            f"tables {names}: {show_bytes(num_bytes)} of shared memory in {len(arenas)} arena"
-            f"{'s' if len(arenas) > 1 else ''}; `shmreplay plan {config.file}` has every term"
+            f"tables {names}: {show_bytes(num_bytes_of_tables(config))} of shared memory in {num_arenas} arena"
+            f"{'s' if num_arenas > 1 else ''}; `shmreplay plan {config.file}` has every term"
         )
     return "\n".join(lines)
+
+
+def _in_force(config: DaemonConfig, key: str, given: Given) -> str:
+    """The setting; what the daemon does where nobody has set it, or where open files do not suffice for it."""
+    if key == "limits.clients":
+        return str(config.max_clients)
+    return _UNSET.get(key, str(given)) if given.value is None else str(given)
 
 
 def _origin(key: str, where: str) -> str:

@@ -20,23 +20,24 @@
     max_size = 100
     item = { kind = "Unroll", T = 20 }
 
-What is wrong is a ValueError that names the file, the line, the key, what it is and what was expected.
+All that is wrong is one ValueError, a line each: the file, the line, the key, what it is and what was expected. Inside,
+what cannot be is added to `problems` and left out, so that the rest is looked at, too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from shmreplay import rate_limiters, selectors, windows
-from shmreplay.checks import known_instead
+from shmreplay.checks import check_int, known_instead
 from shmreplay.plan import by_arena, plan
 from shmreplay.priorities import td_priority
 from shmreplay.specs import ArraySpec
-from shmreplay.tables import Table
+from shmreplay.tables import INTS, MAX_CHUNK_STEPS, Table
 from shmreplay.toml_file import TomlFile
 
 _Made = TypeVar("_Made")
@@ -44,6 +45,16 @@ ANY = "any"
 _ARENA_KEYS = ("columns", "chunk_steps", "max_streams", "max_sessions")
 _TABLE_KINDS: dict[str, Callable[..., Table]] = {"table": Table, "queue": Table.queue, "stack": Table.stack}
 _COLUMN_KEYS = tuple(field.name for field in fields(ArraySpec))
+_COLUMNS_EXPECTED = "expected a section, such as observation = 'float32', here or in its arena"
+_INTS = {**INTS, "chunk_steps": (1, MAX_CHUNK_STEPS)}
+
+
+class TablesRefused(ValueError):
+    """What a file declares cannot be. `problems` has a line for each thing, with where it stands."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,8 @@ def read_tables(path: str | os.PathLike[str]) -> list[Table]:
     """Reads the tables that a TOML file declares, in its order.
 
     Raises:
-        ValueError: it is no TOML, declares no table, or one that cannot be.
+        TablesRefused: it declares no table, or some that cannot be.
+        ValueError: it is no TOML.
         OSError: it cannot be read.
     """
     return tables_in(TomlFile(path))
@@ -99,12 +111,12 @@ def tables_in(file: TomlFile) -> list[Table]:
     """Returns the tables of a file that was read already.
 
     Raises:
-        ValueError: it declares no table, or one that cannot be.
+        TablesRefused: it declares no table, or some that cannot be.
     """
     try:
         return tables_of(file.document, file.path)
-    except ValueError as error:
-        raise ValueError(file.named(str(error).removeprefix(f"{file.path}: "))) from error
+    except TablesRefused as error:
+        raise TablesRefused([file.named(text.removeprefix(f"{file.path}: ")) for text in error.problems]) from error
 
 
 def tables_of(document: Mapping[str, Any], where: str) -> list[Table]:
@@ -112,83 +124,176 @@ def tables_of(document: Mapping[str, Any], where: str) -> list[Table]:
     `tables`.
 
     Raises:
-        ValueError: it declares no table, or one that cannot be.
+        TablesRefused: it declares no table, or some that cannot be.
     """
+    problems: list[str] = []
     arenas = {
-        name: _copy(entry, f"{where}: arenas.{name}", _ARENA_KEYS)
-        for name, entry in _section(document, "arenas", where).items()
+        name: _read_arena(entry, f"{where}: arenas.{name}", problems)
+        for name, entry in _section(document, "arenas", where, problems).items()
     }
-    entries = _section(document, "tables", where)
-    if not entries:
-        raise ValueError(f"{where}: declares no tables; expected a section such as [tables.replay] with max_size")
-    tables = [_read_table(name, entry, arenas, f"{where}: tables.{name}") for name, entry in entries.items()]
-    named = by_arena(tables)
-    for name in arenas:
-        if name not in named:
-            raise ValueError(f"{where}: arenas.{name}: no table is in it; expected one with arena = {name!r}")
-    with _named(where):
-        for group in named.values():
-            plan(group)
-    return tables
+    entries = _section(document, "tables", where, problems)
+    if not entries and not problems:
+        problems.append(f"{where}: declares no tables; expected a section such as [tables.replay] with max_size")
+    tables = {
+        name: _read_table(name, entry, arenas, f"{where}: tables.{name}", problems) for name, entry in entries.items()
+    }
+    _check_arenas(arenas, entries, tables, where, problems)
+    if problems:
+        raise TablesRefused(problems)
+    return [table for table in tables.values() if table is not None]
 
 
-def _section(document: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+def _section(document: Mapping[str, Any], name: str, where: str, problems: list[str]) -> Mapping[str, Any]:
     section = document.get(name, {})
-    if not isinstance(section, Mapping):
-        raise ValueError(f"{where}: {name} is {section!r:.100}; expected sections such as [{name}.replay]")
-    return section
+    if isinstance(section, Mapping):
+        return section
+    problems.append(f"{where}: {name} is {section!r:.100}; expected sections such as [{name}.replay]")
+    return {}
 
 
-def _read_table(name: str, entry: object, arenas: Mapping[str, Mapping[str, Any]], where: str) -> Table:
-    own = _copy(entry, where, _TABLE_KEYS)
+@dataclass(frozen=True)
+class _Arena:
+    """What tables over the same steps share: its columns are read, as `signature`.
+
+    Attributes:
+        is_whole: whether all that it says can be; else nothing can be said of what it says to a table.
+    """
+
+    given: Mapping[str, Any]
+    is_whole: bool = True
+
+
+def _read_arena(entry: object, where: str, problems: list[str]) -> _Arena:
+    before = len(problems)
+    given = _read_given(entry, _ARENA_KEYS, where, problems)
+    return _Arena(given, is_whole=len(problems) == before)
+
+
+def _read_given(entry: object, keys: tuple[str, ...], where: str, problems: list[str]) -> dict[str, Any]:
+    """What a section says, but for what cannot be; its columns are read, as `signature`."""
+    given: dict[str, Any] = {}
+    with _noted(problems):
+        given = _copy(entry, where, keys, problems)
+    for name, bounds in _INTS.items():
+        if name in given:
+            with _noted(problems), _named(where, f"{where}: "):
+                check_int(where, name, given[name], *bounds)
+    if "columns" in given:
+        given["signature"] = _read_signature(given.pop("columns"), f"{where}.columns", problems)
+    return given
+
+
+def _check_arenas(
+    arenas: Mapping[str, _Arena],
+    entries: Mapping[str, Any],
+    tables: Mapping[str, Table | None],
+    where: str,
+    problems: list[str],
+) -> None:
+    """Whether each arena has tables, and those that it has go together: as far as they could all be read."""
+    of = {name: _arena_of(name, entry) for name, entry in entries.items()}
+    if arenas.keys() >= {arena for name, arena in of.items() if tables[name] is None}:  # else it may be meant there
+        problems += [
+            f"{where}: arenas.{name}: no table is in it; expected one with arena = {name!r}"
+            for name in arenas
+            if name not in of.values()
+        ]
+    unfinished = {of[name] for name, table in tables.items() if table is None}
+    for arena, group in by_arena(table for table in tables.values() if table is not None).items():
+        if arena not in unfinished:
+            with _noted(problems), _named(where):
+                plan(group)
+
+
+def _arena_of(name: str, entry: object) -> str:
+    """The arena of a table: its own name where it says none, or nothing that could be one."""
+    said = entry.get("arena", name) if isinstance(entry, Mapping) else name
+    return said if isinstance(said, str) else name
+
+
+def _read_table(
+    name: str, entry: object, arenas: Mapping[str, _Arena], where: str, problems: list[str]
+) -> Table | None:
+    """The table, if it can be: then nothing is added to `problems`."""
+    before = len(problems)
+    own = _read_given(entry, _TABLE_KEYS, where, problems)
+    if not isinstance(entry, Mapping):
+        return None
     if not isinstance(own.get("arena", name), str):
-        raise ValueError(f"{where}.arena is {own['arena']!r:.100}; expected a name")
-    found = {**arenas.get(own.get("arena", name), {}), **own}
-    kind = found.pop("kind", "table")
-    make = _kind_of(kind, _TABLE_KINDS, where)
+        problems.append(f"{where}.arena is {own['arena']!r:.100}; expected a name")
+    arena = arenas.get(_arena_of(name, own), _Arena({}))
+    found = {**arena.given, **own}
+    make: Callable[..., Table] = Table
+    with _noted(problems):
+        make = _kind_of(found.pop("kind", "table"), _TABLE_KINDS, where)
     if "max_size" not in found:
-        raise ValueError(f"{where}.max_size is missing; expected the number of items at most")
-    columns = found.pop("columns", None)
-    if columns != ANY and (not isinstance(columns, Mapping) or not columns):
-        raise ValueError(
-            f"{where}.columns is {columns!r:.100}; expected a section, such as observation = 'float32', here or in its "
-            "arena"
-        )
-    signature = None if columns == ANY else _read_columns(columns, f"{where}.columns")
-    options = {
-        key: _read_part(value, _PARTS[key], f"{where}.{key}") if key in _PARTS else value
-        for key, value in found.items()
-    }
-    with _named(where, f"table {name!r}: "):
-        return make(name, signature, options.pop("max_size"), **options)
+        problems.append(f"{where}.max_size is missing; expected the number of items at most")
+    if "signature" not in found and arena.is_whole:
+        problems.append(_no_columns(own.get("arena"), arenas, where))
+    for key, kinds in _PARTS.items():
+        if key in found:
+            found[key] = _read_part(found[key], kinds, f"{where}.{key}", problems)
+    if arena.is_whole and len(problems) == before:
+        with _noted(problems), _named(where, f"table {name!r}: "):
+            return make(name, found.pop("signature"), found.pop("max_size"), **found)
+    return None
 
 
-def _read_columns(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _no_columns(named: object, arenas: Mapping[str, _Arena], where: str) -> str:
+    """What to say of a table that has no columns: its arena may be meant to have them, and not be there."""
+    if isinstance(named, str) and named not in arenas:
+        there = f"the file has {', '.join(map(repr, arenas))}" if arenas else f"expected a section [arenas.{named}]"
+        return f"{where}.arena is {named!r}: there is no such arena; {there}, or give the table columns of its own"
+    return f"{where}.columns is missing; {_COLUMNS_EXPECTED}"
+
+
+def _read_signature(columns: object, where: str, problems: list[str]) -> dict[str, Any] | None:
+    if columns == ANY:
+        return None
+    if isinstance(columns, Mapping) and columns:
+        return _read_columns(columns, where, problems)
+    problems.append(f"{where} is {columns!r:.100}; {_COLUMNS_EXPECTED}")
+    return None
+
+
+def _read_columns(entry: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
     """A dtype, or a section with one, is a column; a section without is a dict of columns."""
-    return {name: _read_column(value, f"{where}.{name}") for name, value in entry.items()}
+    return {name: _read_column(value, f"{where}.{name}", problems) for name, value in entry.items()}
 
 
-def _read_column(value: object, where: str) -> Any:
+def _read_column(value: object, where: str, problems: list[str]) -> Any:
     if isinstance(value, Mapping) and value and not isinstance(value.get("dtype"), str):
-        return _read_columns(value, where)
+        return _read_columns(value, where, problems)
     options: dict[str, Any] = {"shape": []}
-    options.update({"dtype": value} if isinstance(value, str) else _copy(value, where, _COLUMN_KEYS, "a dtype's name"))
-    if isinstance(options["shape"], list):
-        options["shape"] = tuple(None if size == ANY else size for size in options["shape"])
-    with _named(where, "ArraySpec: "):
-        return ArraySpec(**options)
+    with _noted(problems):
+        options |= (
+            {"dtype": value}
+            if isinstance(value, str)
+            else _copy(value, where, _COLUMN_KEYS, problems, "a dtype's name")
+        )
+        if isinstance(options["shape"], list):
+            options["shape"] = tuple(None if size == ANY else size for size in options["shape"])
+        with _named(where, "ArraySpec: "):
+            return ArraySpec(**options)
+    return None
 
 
-def _read_part(value: object, kinds: Mapping[str, _Kind], where: str) -> Any:
-    options = {"kind": value} if isinstance(value, str) else _copy(value, where, None, "the name of a kind")
-    kind: Any = options.pop("kind", None)
-    made = _kind_of(kind, kinds, where)
-    _check_keys(options, (*made.required, *made.optional), where, kind)
-    for key in made.required:
-        if key not in options:
-            raise ValueError(f"{where}.{key} is missing; {kind} needs {', '.join(made.required)}")
-    with _named(where, f"{kind}: "):
-        return made.make(**{key: _read_option(key, option) for key, option in options.items()})
+def _read_part(value: object, kinds: Mapping[str, _Kind], where: str, problems: list[str]) -> Any:
+    before = len(problems)
+    with _noted(problems):
+        options = {"kind": value} if isinstance(value, str) else _copy(value, where, None, [], "the name of a kind")
+        kind: Any = options.pop("kind", None)
+        made = _kind_of(kind, kinds, where)
+        options = _known(options, (*made.required, *made.optional), where, kind, problems)
+        problems += [
+            f"{where}.{key} is missing; {kind} needs {', '.join(made.required)}"
+            for key in made.required
+            if key not in options
+        ]
+        if len(problems) == before:
+            with _named(where, f"{kind}: "):
+                return made.make(**{key: _read_option(key, option) for key, option in options.items()})
+    return None
 
 
 def _read_option(key: str, value: Any) -> Any:
@@ -201,27 +306,38 @@ def _read_option(key: str, value: Any) -> Any:
 
 
 def _copy(
-    entry: object, where: str, keys: tuple[str, ...] | None, instead: str = "keys and their values"
+    entry: object,
+    where: str,
+    keys: tuple[str, ...] | None,
+    problems: list[str],
+    instead: str = "keys and their values",
 ) -> dict[str, Any]:
-    """A copy of a section whose keys are among `keys`."""
+    """A copy of a section, with those of its keys that are among `keys`. Raises ValueError if it is none."""
     if not isinstance(entry, Mapping):
         raise ValueError(f"{where} is {entry!r:.100}; expected {instead}, or a section")
-    if keys is not None:
-        _check_keys(entry, keys, where, "it")
-    return dict(entry)
+    return dict(entry) if keys is None else _known(entry, keys, where, "it", problems)
 
 
-def _check_keys(entry: Mapping[str, Any], keys: tuple[str, ...], where: str, what: str) -> None:
-    for key in entry:
-        if key in keys:
-            continue
-        raise ValueError(f"{where}.{key} is not known; {known_instead(key, keys, what)}")
+def _known(
+    entry: Mapping[str, Any], keys: tuple[str, ...], where: str, what: str, problems: list[str]
+) -> dict[str, Any]:
+    problems += [f"{where}.{key} is not known; {known_instead(key, keys, what)}" for key in entry if key not in keys]
+    return {key: value for key, value in entry.items() if key in keys}
 
 
 def _kind_of(kind: object, kinds: Mapping[str, _Made], where: str) -> _Made:
     if isinstance(kind, str) and kind in kinds:
         return kinds[kind]
     raise ValueError(f"{where}.kind is {kind!r:.100}; expected one of {', '.join(map(repr, kinds))}")
+
+
+@contextlib.contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Adds what is refused to the problems, and goes on behind the block."""
+    try:
+        yield
+    except ValueError as error:
+        problems.append(str(error))
 
 
 @contextlib.contextmanager

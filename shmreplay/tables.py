@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_STEPS = 2**48
 MAX_CHUNK_STEPS = 2**24
 # max_size + 1 item records must be countable in an int32.
-_INTS = {
+INTS = {
     "max_size": (1, INT32_MAX - 1),
     "max_times_sampled": (0, INT32_MAX),
     "item_steps": (1, INT32_MAX),
@@ -103,7 +103,7 @@ class Table:
     def __post_init__(self) -> None:
         _check_name("table", "name", self.name)
         where = f"table {self.name!r}"
-        for name, (low, high) in _INTS.items():
+        for name, (low, high) in INTS.items():
             object.__setattr__(self, name, check_int(where, name, getattr(self, name), low, high))
         _check_part(where, "sampler", self.sampler, selectors.Selector, selectors.Uniform())
         _check_part(where, "remover", self.remover, selectors.Selector, selectors.Fifo())
@@ -210,7 +210,7 @@ class Table:
         if clash := sorted(fixed & options.keys()):
             raise TypeError(f"table {name!r}: Table.{maker} sets {clash[0]} itself; leave it out, or use Table(...)")
         # Before the limiter sees it, so that the refusal names the table's argument.
-        size = check_int(f"table {name!r}", "max_size", max_size, *_INTS["max_size"])
+        size = check_int(f"table {name!r}", "max_size", max_size, *INTS["max_size"])
         return cls(
             name,
             signature,
@@ -316,7 +316,7 @@ class Table:
             object.__setattr__(table, "item", rule)
             table._check_item(f"table {name!r}", rule)
         # Of a table saved by a version that knew no shards there is nothing.
-        shards = check_int(f"table {name!r}", "shards", wire.get("shards", 1), *_INTS["shards"])
+        shards = check_int(f"table {name!r}", "shards", wire.get("shards", 1), *INTS["shards"])
         object.__setattr__(table, "shards", shards)
         check_shards(f"table {name!r}", table)
         if (shard := wire.get("shard")) is None:

@@ -88,7 +88,9 @@ def look_at_huge_pages(directory: str) -> Finding:
     why = "with them a sample takes an eighth less, and a creation a third of the time"
     reason = why_no_huge_pages(directory)
     if reason is None:
-        found = f"of {show_bytes(HUGE_PAGE_BYTES)}; the mount has huge={huge_option(directory)}"
+        option = huge_option(directory)
+        who = "the mount gives them" if option in ("within_size", "always") else "the daemon asks for them itself"
+        found = f"of {show_bytes(HUGE_PAGE_BYTES)}, and they will be used: {who} (huge={option})"
         return Finding("huge pages", found, why)
     return Finding("huge pages", f"none: {reason}", why, f"Linux 6.1 gives them in every tmpfs; before it: {REMEDY}")
 

@@ -10,15 +10,18 @@ from types import ModuleType
 
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
+from shmreplay.reader_gone import outputs_without_reader, until_reader_goes
 
 SUBCOMMANDS = ("demo", "tables", "stats", "plan", "checkpoint", "restore", "verify", "inspect", "doctor", "service")
 EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one subcommand. Returns its exit code: 1 after an error that was printed, 130 after a Ctrl-C."""
+    """Runs one subcommand. Returns its exit code: 1 after an error that was printed, 130 after a Ctrl-C, 141 when
+    whoever reads what it prints has gone.
+    """
     try:
-        return _run(arguments)
+        return until_reader_goes(lambda: _run(arguments))
     except KeyboardInterrupt:  # also while subcommands are still being imported
         return 130
 
@@ -34,6 +37,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         return int(modules[args.subcommand].run(args))
     except EXPECTED_ERRORS as error:
+        if isinstance(error, BrokenPipeError) and outputs_without_reader():
+            raise
         print(f"shmreplay {args.subcommand}: {error}", file=sys.stderr)
         return 1
 

@@ -72,24 +72,42 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog="Units are written anew at each call: change them by `systemctl edit shmreplayd`. A configuration that "
         "is there is kept.",
     )
-    whose = install.add_mutually_exclusive_group(required=True)
+    whose = install.add_mutually_exclusive_group()
     whose.add_argument("--system", action="store_true", help="a service of the machine, with a user of its own")
     whose.add_argument("--user", action="store_true", help="a service of your own, without any privilege")
-    install.add_argument("--dry-run", action="store_true", help="print what would be written, and write nothing")
+    install.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print what would be written, and write nothing; by itself, of --system for root, else of --user",
+    )
     install.add_argument("--program", metavar="PATH", help="the shmreplayd to run (default: that of this installation)")
     install.add_argument("--root", metavar="DIR", default="/", help="write below DIR, as for a package or an image")
     install.add_argument("--json", action="store_true", help="print JSON")
+    install.set_defaults(refuse=install.error)
 
 
 def run(args: argparse.Namespace) -> int:
     """Writes the files, unless it is a dry run, and prints what became of each, and what to do next.
 
-    Raises ShmReplayError if the service could not run the program, OSError if a file cannot be written.
+    Raises ShmReplayError if the service could not run the program, which is a remark in a dry run, OSError if a file
+    cannot be written.
     """
+    remarks = []
+    is_system = args.system
+    if not args.system and not args.user:
+        if not args.dry_run:
+            args.refuse("say whose service it is to be: --system or --user")
+        is_system = os.geteuid() == 0
+        remarks.append(_chosen(is_system))
     program = args.program or _program()
-    if args.system:
+    if is_system:
         if args.root == "/":  # else the program will run elsewhere
-            _check_visible(program)
+            try:
+                _check_visible(program)
+            except ShmReplayError as error:
+                if not args.dry_run:
+                    raise
+                remarks.append(f"without --dry-run it is refused: {error}")
         files, following = _files("system", SYSTEM_FILES, program, args.root), SYSTEM_NEXT
     else:
         files, following = _files("user", _user_files(), program, args.root), USER_NEXT
@@ -100,10 +118,20 @@ def run(args: argparse.Namespace) -> int:
                 file.write()
     if args.json:
         shown = [{"path": file.path, "state": states[file.path], "text": file.text} for file in files]
-        print(json.dumps({"written": not args.dry_run, "files": shown, "next": following}, indent=2))
+        plain = {"written": not args.dry_run, "files": shown, "next": following, "remarks": remarks}
+        print(json.dumps(plain, indent=2))
     else:
+        for remark in remarks:
+            print(f"shmreplay service: {remark}", file=sys.stderr)
         _print(files, states, following, args.dry_run)
     return 0
+
+
+def _chosen(is_system: bool) -> str:
+    """Which service is shown to somebody who did not say which."""
+    if is_system:
+        return "this is what --system would write, for you are root; --user is a service of your own"
+    return "this is what --user would write; --system, as root, is a service of the machine"
 
 
 def _print(files: list[File], states: dict[str, str], following: tuple[str, ...], is_dry: bool) -> None:

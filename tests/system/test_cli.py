@@ -35,6 +35,37 @@ def test_without_a_subcommand_there_is_a_usage_error() -> None:
     assert "COMMAND" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (MODULE, "doctor", "--json"),
+        (MODULE, "doctor", "--why"),
+        (MODULE, "service", "install", "--user", "--dry-run"),
+        (MODULE, "--help"),
+        ("shmreplay.daemon", "--check-config"),
+        ("shmreplay.daemon", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_who_reads_no_further_ends_it_without_a_word(arguments: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as nobody:
+        command = [sys.executable, "-m", *arguments]
+        env = {**os.environ, "PYTHONUNBUFFERED": ""}  # else argparse itself finds out, says nothing, and returns 0
+        ran = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, text=True, check=False, cwd="/", env=env)
+    assert (ran.returncode, ran.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_problems_that_nobody_reads_further_end_it_without_a_word(tmp_path: pathlib.Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "shmreplay.daemon", "--config", str(tmp_path / "none.toml")]
+    with os.fdopen(writer, "wb") as nobody:
+        ran = subprocess.run(command, stderr=nobody, stdout=subprocess.PIPE, text=True, check=False, cwd="/")
+    assert (ran.returncode, ran.stdout) == (128 + signal.SIGPIPE, "")
+
+
 def test_tables_are_listed(daemon: DaemonProcess) -> None:
     arguments = ("tables", "--address", daemon.socket)
     assert shmreplay(*arguments).stdout == "no tables\n"

@@ -58,6 +58,7 @@ def test_all_files_of_a_service_are_written_and_name_the_program(root: pathlib.P
     unit = (root / "etc/systemd/system/shmreplayd.service").read_text(encoding="utf-8")
     (program, arguments) = re.findall(r"^ExecStart=(\S+) (.*)$", unit, re.MULTILINE)[0]
     assert arguments == "--config /etc/shmreplay/shmreplayd.toml"
+    assert unit.count(program) == 1  # not in the comments
     ran = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, cwd="/")
     assert ran.stdout == f"shmreplayd {sr.__version__}\n"
 
@@ -84,6 +85,26 @@ def test_a_dry_run_shows_all_and_writes_nothing(tmp_path: pathlib.Path, install:
     for path in SYSTEM:
         assert f"--- {tmp_path}{path} (new)\n" in printed
     assert "WatchdogSec=30\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("uid", "flag", "place"), [(0, "--system", "etc/sysusers.d"), (1000, "--user", "/systemd/user")]
+)
+def test_a_dry_run_of_nobody_s_shows_the_one_that_fits_and_says_which(
+    tmp_path: pathlib.Path, install: Install, monkeypatch: pytest.MonkeyPatch, uid: int, flag: str, place: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    code, printed, said = install("--dry-run", "--root", str(tmp_path))
+    assert (code, below(tmp_path)) == (0, [])
+    assert said.startswith(f"shmreplay service: this is what {flag} would write")
+    assert place in printed
+
+
+def test_an_installation_of_nobody_s_is_refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        main(["service", "install", "--root", str(tmp_path)])
+    assert (exited.value.code, below(tmp_path)) == (2, [])
+    assert "say whose service it is to be: --system or --user" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -116,9 +137,16 @@ def test_a_program_that_a_service_cannot_see_is_refused(
     for script, interpreter in ((inside, "/usr/bin/python3"), (outside, str(tmp_path / "home" / "bin" / "python"))):
         script.write_text(f"#!{interpreter}\n", encoding="utf-8")
         script.chmod(0o755)
-        code, _, said = install("--dry-run", "--program", str(script), "--system")
-        assert code == 1
-        assert re.fullmatch(rf"shmreplay service: {tmp_path}/home/.* lies in {tmp_path}/home, which a .*\n", said)
+        code, printed, said = install("--program", str(script), "--system")
+        refusal = rf"{tmp_path}/home/.* lies in {tmp_path}/home, which a .*\n"
+        assert (code, printed) == (1, "")
+        assert re.fullmatch(f"shmreplay service: {refusal}", said)
+        code, printed, said = install("--dry-run", "--program", str(script), "--system")
+        assert code == 0
+        assert re.fullmatch(f"shmreplay service: without --dry-run it is refused: {refusal}", said)
+        assert f"\nExecStart={script} --config " in printed
+        (remark,) = json.loads(install("--dry-run", "--program", str(script), "--system", "--json")[1])["remarks"]
+        assert remark in said
         code, printed, _ = install("--dry-run", "--program", str(script), "--user")
         assert code == 0
         assert f"\nExecStart={script} --config " in printed

@@ -11,6 +11,7 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.daemon.config import ConfigError, DaemonConfig, read_config
+from shmreplay.daemon.open_files import possible_clients
 from shmreplay.daemon.setting import Endpoint, Setting
 from shmreplay.daemon.settings import SETTINGS
 from shmreplay.daemon.summary import summary
@@ -167,6 +168,8 @@ def test_an_embedded_daemon_is_told_by_flags_alone(file: pathlib.Path) -> None:
         ("[limits]\nstreams = 9\n[tables.t]\nmax_size = 9\nmax_streams = 10\ncolumns = { x = 'bool' }",
          "table 't': max_streams is 10; this shmreplayd allows at most 9 (limits.streams)"),
         ("[tables.t]\nmax_size = 0\ncolumns = { x = 'bool' }", ":2: tables.t: max_size is 0; expected an integer in 1"),
+        ("[tables.t]\nmax_size = 1_000_000_000\ncolumns = { x = { dtype = 'uint8', shape = [1_000_000] } }",
+         ":1: tables.t: an arena has at most 2^48 bytes of data"),
         ("[tables.t]\nmax_size = \n[log]", ": not TOML: Invalid value (at line 2, column 12)"),
     ],
 )  # fmt: skip
@@ -188,7 +191,22 @@ def test_a_variable_or_a_flag_that_cannot_be_is_named(file: pathlib.Path) -> Non
 
 def test_all_that_cannot_be_is_said_at_once(file: pathlib.Path) -> None:
     text = "[log]\nlevel = 1\nformat = 2\n[tables.t]\nmax_size = 0"
-    assert len(problems(file, text, "--instance", "")) == 4
+    assert len(problems(file, text, "--instance", "")) == 5
+
+
+def test_all_of_several_tables_is_said_with_its_lines(file: pathlib.Path) -> None:
+    text = "[tables.t]\nmax_sise = 1\ncolumns = { x = 'it64' }\n[tables.u]\nmax_size = 0\nkind = 'heap'\n"
+    found = [problem.removeprefix(f"{file}:") for problem in problems(file, text + "columns = { x = 'bool' }")]
+    assert [problem.partition(" ")[0] for problem in found] == ["2:", "3:", "1:", "5:", "6:"]
+    assert "tables.u.kind is 'heap'" in found[4]
+
+
+def test_every_limit_that_tables_do_not_keep_is_named(file: pathlib.Path) -> None:
+    tables = "".join(f"[tables.{name}]\nmax_size = 9\nmax_streams = 10\ncolumns = {{ x = 'bool' }}\n" for name in "tu")
+    first, second, third = problems(file, f"[limits]\nstreams = 9\nmemory = '1 KiB'\n{tables}")
+    assert "table 't': max_streams is 10; " in first
+    assert "table 'u': max_streams is 10; " in second
+    assert "what is declared in tables needs " in third
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: pathlib.Path) -> None:
@@ -228,6 +246,47 @@ def test_the_summary_tells_every_setting_and_where_it_comes_from(file: pathlib.P
     assert re.fullmatch(
         rf"tables replay: [0-9.]+ \w+ of shared memory in 1 arena; `shmreplay plan {file}`.*", lines[-1]
     )
+
+
+def test_the_summary_tells_what_will_be_in_force_where_nobody_said_a_word() -> None:
+    config = read_config([], {})
+    lines = summary(config).splitlines()
+    assert config.max_clients == possible_clients()
+    for line in ("memory.directory = /dev/shm", f"limits.clients = {possible_clients()}",
+                 "limits.memory = what the machine has", "limits.streams = any number"):  # fmt: skip
+        assert f"{line}  (default)" in lines
+
+
+def warnings_of(config: DaemonConfig) -> list[str]:
+    return [line for line in summary(config).splitlines() if line.startswith("warning: ")]
+
+
+def test_a_directory_for_checkpoints_that_lacks_is_warned_of(
+    file: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"[checkpoints]\ndirectory = '{tmp_path}/a/b'"
+    said = f"warning: {file}:2: checkpoints.directory is '{tmp_path}/a/b', "
+    assert warnings_of(read(file, text)) == [said + "which does not exist: the daemon will make it"]
+    (tmp_path / "a").write_text("no directory", encoding="utf-8")
+    assert warnings_of(read(file, text)) == [said + f"but {tmp_path}/a is no directory: no checkpoint can be saved"]
+    (tmp_path / "a").unlink()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    assert warnings_of(read(file, text)) == []
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write to all
+    assert warnings_of(read(file, text)) == [
+        said + f"but uid {os.geteuid()} may not write to {tmp_path}/a/b: no checkpoint can be saved"
+    ]
+
+
+def test_tables_that_need_more_than_there_is_are_warned_of(file: pathlib.Path) -> None:
+    text = "[tables.t]\nmax_size = 900_000_000\nmax_streams = 8\ncolumns = { x = { dtype = 'uint8', shape = [1_000] } }"
+    (warning,) = warnings_of(read(file, text))
+    assert re.match(r"warning: what is declared in tables needs .* in all and .* free; ", warning)
+
+
+def test_a_directory_for_segments_that_is_not_there_is_warned_of(file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (warning,) = warnings_of(read(file, f"[memory]\ndirectory = '{tmp_path}/none'"))
+    assert warning.startswith(f"warning: the directory for segments {tmp_path}/none does not exist; ")
 
 
 # --- the example, and the page ----------------------------------------------------------------------------------------

@@ -97,6 +97,24 @@ def test_strict_overcommit_tells_what_is_left(host: FakeHost) -> None:
     assert found.remedy is not None
 
 
+@pytest.mark.parametrize(
+    ("option", "who"),
+    [
+        ("never", "the daemon asks for them itself"),
+        ("advise", "the daemon asks for them itself"),
+        ("within_size", "the mount gives them"),
+        ("always", "the mount gives them"),
+    ],
+)
+def test_huge_pages_that_there_are_will_be_used_whatever_the_mount_has(
+    monkeypatch: pytest.MonkeyPatch, option: str, who: str
+) -> None:
+    monkeypatch.setattr(findings, "why_no_huge_pages", lambda directory: None)
+    monkeypatch.setattr(findings, "huge_option", lambda directory: option)
+    found = findings.look_at_huge_pages("/dev/shm")
+    assert (found.found, found.remedy) == (f"of 2.0 MiB, and they will be used: {who} (huge={option})", None)
+
+
 def test_huge_pages_that_are_set_aside_are_told_of(host: FakeHost) -> None:
     host.write("/proc/meminfo", "HugePages_Total:       0\n")
     assert findings.look_at_hugetlb(host).found == "nothing is set aside"

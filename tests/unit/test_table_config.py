@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import shmreplay as sr
-from shmreplay.table_config import read_tables, tables_of
+from shmreplay.table_config import TablesRefused, read_tables, tables_of
 
 SIGNATURE = {
     "observation": sr.ArraySpec((84, 84), "uint8"),
@@ -184,7 +184,7 @@ ONE = {"max_size": 10, "columns": {"x": "float32"}}
         ),
         (
             {"tables": {"t": {"max_size": 1}}},
-            "f.toml: tables.t.columns is None; expected a section, such as",
+            "f.toml: tables.t.columns is missing; expected a section, such as",
         ),
         ({"tables": {"t": {**ONE, "columns": {}}}}, "f.toml: tables.t.columns is {}; expected a section, such"),
         (
@@ -277,6 +277,81 @@ ONE = {"max_size": 10, "columns": {"x": "float32"}}
 def test_what_cannot_be_is_named_with_its_file_and_key(document: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         tables_of(document, "f.toml")
+
+
+@pytest.mark.parametrize(
+    ("document", "texts"),
+    [
+        (
+            {"tables": {"t": {**ONE, "sampler": {"kind": "Prioritised"}, "item": {"kind": "NStp"}}}},
+            ["tables.t.sampler.kind is 'Prioritised'", "tables.t.item.kind is 'NStp'"],
+        ),
+        (
+            {"tables": {"t": {"max_sise": 9, "zzz": 1, "columns": {"x": "it64", "y": {"dtype": "it8", "cats": 1}}}}},
+            [
+                "tables.t.max_sise is not known; did you mean 'max_size'?",
+                "tables.t.zzz is not known",
+                "tables.t.columns.x: dtype 'it64'",
+                "tables.t.columns.y.cats is not known; did you mean 'cast'?",
+                "tables.t.columns.y: dtype 'it8'",
+                "tables.t.max_size is missing",
+            ],
+        ),
+        (
+            {
+                "arenas": {"a": {"max_streams": 0, "columns": {"x": "it64"}}},
+                "tables": {
+                    "t": {"arena": "a", "max_size": "9"},
+                    "u": {"kind": "heap", "max_size": 0, "columns": {"x": "flota32"}},
+                    "v": 3,
+                },
+            },
+            [
+                "arenas.a: max_streams is 0",
+                "arenas.a.columns.x: dtype 'it64'",
+                "tables.t: max_size is '9'",
+                "tables.u: max_size is 0",
+                "tables.u.columns.x: dtype 'flota32'",
+                "tables.u.kind is 'heap'",
+                "tables.v is 3",
+            ],
+        ),
+        (
+            {"arenas": {"a": {"columns": {"x": "bool"}}, "b": 3}, "tables": {"t": {**ONE, "on_full": "x"}, "u": ONE}},
+            ["arenas.b is 3", "tables.t: on_full is 'x'"],
+        ),
+        (
+            {"arenas": {"a": {"columns": {"x": "bool"}}}, "tables": {"t": ONE, "u": {**ONE, "rate_limiter": {
+                "kind": "SampleToInsertRatio", "min_size": 1}}}},
+            [
+                "tables.u.rate_limiter.min_size is not known",
+                "tables.u.rate_limiter.samples_per_insert is missing",
+                "tables.u.rate_limiter.min_size_to_sample is missing",
+                "tables.u.rate_limiter.error_buffer is missing",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_all_that_cannot_be_is_said_once_each(document: dict[str, Any], texts: list[str]) -> None:
+    with pytest.raises(TablesRefused) as raised:
+        tables_of(document, "f.toml")
+    found = raised.value.problems
+    assert [text for text, problem in zip(texts, found, strict=True) if not problem.startswith(f"f.toml: {text}")] == []
+    assert str(raised.value).splitlines() == found
+
+
+@pytest.mark.parametrize(
+    ("arenas", "text"),
+    [
+        ({"steps": {"columns": {"x": "bool"}}, "b": {}}, "there is no such arena; the file has 'steps', 'b', or give "),
+        ({}, "there is no such arena; expected a section [arenas.nope], or give the table columns of its own"),
+    ],
+)
+def test_an_arena_that_is_not_there_is_named_with_those_that_are(arenas: dict[str, Any], text: str) -> None:
+    with pytest.raises(TablesRefused) as raised:
+        tables_of({"arenas": arenas, "tables": {"t": {"max_size": 1, "arena": "nope"}}}, "f.toml")
+    (problem,) = raised.value.problems
+    assert problem.startswith(f"f.toml: tables.t.arena is 'nope': {text}")
 
 
 def test_what_is_no_toml_is_named_with_its_line(tmp_path: pathlib.Path) -> None:
