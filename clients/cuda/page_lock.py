@@ -32,6 +32,8 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1e-3, 0.2
 _FINAL = (Result.NOT_SUPPORTED, Result.HOST_MEMORY_ALREADY_REGISTERED)
 _MADV_POPULATE_WRITE = 23
 
+_left_to_the_driver: list[object] = []  # what keeps memory mapped that it did not let go of
+
 
 class PageLock:
     """One range of memory, locked for one GPU until `close`. Safe to use from threads; nothing in a forked child.
@@ -200,12 +202,13 @@ class PageLock:
         return None
 
     def _unregister(self) -> None:
-        """In reverse. A piece that the driver does not let go of is left to it: it goes with the process."""
+        """In reverse. A piece that the driver does not let go of is left to it, mapped: it goes with the process."""
         while self._pieces:
             address, size = self._pieces.pop()
             try:
                 self._device.unregister(address)
             except CudaError as error:
+                _left_to_the_driver.append(self._keeps)
                 logger.warning("%s: %s at %#x stay page-locked: %s", self._where, show_bytes(size), address, error)
 
 

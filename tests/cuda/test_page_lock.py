@@ -304,6 +304,20 @@ def test_what_keeps_the_memory_is_let_go_of_behind_the_last_piece(
     assert cuda.registered == []
 
 
+def test_what_the_driver_does_not_let_go_of_stays_mapped(
+    cuda: FakeCuda, device: Device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[object] = []
+    monkeypatch.setattr(page_lock, "_left_to_the_driver", kept)
+    memory = Memory(2 * PAGE)
+    found = settled(PageLock(device, memory.address, memory.num_bytes, PAGE, "arena 'a'", keeps=memory))
+    cuda.refuse("cuMemHostUnregister", 999, nth=1)
+    found.close()
+    assert kept == [memory]
+    assert "8.0 KiB at" in caplog.text
+    device.unregister(memory.address)  # for the fake, which counts what is left
+
+
 def test_a_lock_waits_for_the_one_before_it(cuda: FakeCuda, memory: Memory, lock: Make) -> None:
     first = settled(lock())
     first.end()
