@@ -20,9 +20,11 @@ from shmreplay.clients.arrays import check_count
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.connection import fork_count
 from shmreplay.clients.handle import Handle, Stop, raise_closed
+from shmreplay.clients.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.errors import ShmReplayError
 
 if TYPE_CHECKING:
+    from shmreplay.clients.sharded_table import ShardedTable
     from shmreplay.clients.table_reads import TableReads
 
 DEFAULT_PREFETCH = 2
@@ -73,6 +75,27 @@ def table_source(table: TableReads, batch_size: int, seed: Any, options: dict[st
     own = type(table)(client, table.name, client._attach(table.name), seed, stop)
     consumes = table.spec.consuming and options.get("count", True)
     return Source(table._where, partial(own.sample, batch_size), [own], stop, consumes)
+
+
+def rank_source(
+    table: TableReads | ShardedTable,
+    batch_size: int,
+    seed: Any,
+    rank: int | None,
+    world_size: int,
+    disjoint: bool,
+    options: dict[str, Any],
+) -> tuple[Source, dict[str, Any]]:
+    """What the sampler of one of several learners samples from, and the options that it draws by.
+
+    Raises ValueError or TypeError for an option that is out of range or unknown, or contradicts another one.
+    """
+    where = f"table {table.name!r}"
+    rank = rank_of(where, rank, world_size)
+    options = options_of_rank(where, rank, world_size, disjoint, options)
+    source = table._sampler_source(batch_size, seed_of_rank(seed, rank) if world_size > 1 else seed, options)
+    check_options(source, options)
+    return source, options
 
 
 class Draws(Protocol[B_co]):

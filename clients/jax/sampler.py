@@ -13,8 +13,7 @@ from shmreplay.clients.batch import Batch
 from shmreplay.clients.handle import raise_with
 from shmreplay.clients.jax.batch import JaxBatch
 from shmreplay.clients.jax.placement import Placement, placement_of
-from shmreplay.clients.ranks import options_of_rank, rank_of, seed_of_rank
-from shmreplay.clients.sampler import BatchStream, Draw, check_options, check_prefetch
+from shmreplay.clients.sampler import BatchStream, Draw, check_prefetch, rank_source
 from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
 
@@ -75,12 +74,8 @@ class JaxSampler(BatchStream[JaxBatch]):
         """
         if any(leaf.is_whole_step for leaf in table.spec.sig.leaves):
             raise TypeError(f"table {table.name!r} has no signature: its batches are lists, of which JAX has no arrays")
-        where = f"table {table.name!r}"
-        rank = rank_of(where, rank, world_size)
-        options = options_of_rank(where, rank, world_size, disjoint, sample_options)
-        source = table._sampler_source(batch_size, seed_of_rank(seed, rank) if world_size > 1 else seed, options)
+        source, options = rank_source(table, batch_size, seed, rank, world_size, disjoint, sample_options)
         prefetch = check_prefetch(source, prefetch)
-        check_options(source, options)
         if mesh is not None:
             _check_even(source.where, options)
         self._table = table

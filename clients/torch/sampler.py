@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from shmreplay.clients.batch import Batch
-from shmreplay.clients.ranks import options_of_rank, rank_of, seed_of_rank
-from shmreplay.clients.sampler import BatchStream, check_options, check_prefetch
+from shmreplay.clients.sampler import BatchStream, check_prefetch, rank_source
 from shmreplay.clients.sharded_table import ShardedTable
 from shmreplay.clients.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
@@ -72,12 +71,8 @@ class TorchSampler:
                 there.
             TableClosed: the table was dropped.
         """
-        where = f"table {table.name!r}"
-        rank = rank_of(where, rank, world_size)
-        options = options_of_rank(where, rank, world_size, disjoint, sample_options)
-        source = table._sampler_source(batch_size, seed_of_rank(seed, rank) if world_size > 1 else seed, options)
+        source, options = rank_source(table, batch_size, seed, rank, world_size, disjoint, sample_options)
         prefetch = check_prefetch(source, prefetch)
-        check_options(source, options)
         self._table = table
         self._rung: Rung = open_rung(source, options, batch_size, prefetch, torch.device(device), transfer)
         self._device = torch.device(device)
