@@ -39,7 +39,7 @@ class TableInfo:
         blocked_inserts_total, blocked_samples_total: calls that had to wait.
         blocked_inserts_s, blocked_samples_s: seconds they waited, all together.
         last_insert_s_ago, last_sample_s_ago: seconds, good to a few milliseconds; None: never.
-        views: taken by `view`, since creation.
+        views: taken by `view`, since creation or restore.
         contiguous_views: those of them whose `data` is the shared memory itself, all of it.
         bytes: of the chunks that steps are in and of the blocks in use, of all tables of the arena.
         min_priority: the smallest positive priority of a live item; 0 if there is none.

@@ -8,7 +8,7 @@ import shmreplay as sr
 from shmreplay.clients.table import TableHandle
 
 # Of processes and moments, not of the table; `bytes` counts chunks that writers have open, too.
-PASSING = ("last_insert_s_ago", "last_sample_s_ago", "blocked_", "bytes")
+PASSING = ("last_insert_s_ago", "last_sample_s_ago", "blocked_", "bytes", "views", "contiguous_views")
 INFO = tuple(
     name for name in sr.TableInfo.__dataclass_fields__ if not name.startswith(PASSING) and "paused" not in name
 )
