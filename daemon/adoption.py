@@ -12,6 +12,7 @@ from shmreplay.daemon.access import pid_namespace
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.errors import ShmReplayError
 from shmreplay.restoration_mark import UnfitMark, obey_mark
+from shmreplay.segment_fit import Fact, first_misfit, layout_facts
 from shmreplay.segments import SegmentStore, segment_names, set_access
 from shmreplay.tables import unpack_specs
 
@@ -131,21 +132,16 @@ class Adoption:
         return managed
 
     def _check_header(self, header: dict[str, Any], arena: str, index_fd: int, data_fd: int) -> None:
-        sizes = (os.fstat(index_fd).st_size, os.fstat(data_fd).st_size)
-        expected: list[tuple[str, object, object]] = [
+        facts: list[Fact] = [
             ("magic", header["magic_ok"], True),
-            ("layout version", header["layout_version"], _core.LAYOUT_VERSION),
-            ("layout hash", header["layout_hash"], _core.layout_hash()),
+            *layout_facts(self._store, header, index_fd, data_fd),
             ("instance", header["instance"], self._instance),
             ("arena name", header["name"], arena),
-            ("index size", sizes[0], self._store.round_up(header["index_bytes"])),
-            ("data size", sizes[1], self._store.round_up(header["data_bytes"])),
             ("boot id", _plain(header["boot_id"]), _boot_id()),
             ("pid namespace", header["pid_namespace"], pid_namespace("self")),
         ]
-        for what, found, wanted in expected:
-            if found != wanted:
-                raise Unfit(f"its {what} is {found}, expected {wanted}")
+        if misfit := first_misfit(facts):
+            raise Unfit(misfit)
 
 
 class _Remains(Exception):

@@ -8,6 +8,7 @@ from typing import Any
 
 from shmreplay import _core
 from shmreplay.errors import SegmentFailed, ShmReplayError
+from shmreplay.segment_fit import first_misfit, layout_facts
 from shmreplay.segments import SegmentStore, segment_names
 from shmreplay.tables import unpack_specs
 
@@ -34,34 +35,26 @@ def _read(store: SegmentStore, instance: str, arena: str) -> dict[str, Any]:
         opened.callback(os.close, index_fd)
         data_fd = store.open(names.data)
         opened.callback(os.close, data_fd)
-        sizes = _check(store, index_fd, data_fd)
+        _check(store, index_fd, data_fd)
         native = _core.Arena(index_fd, data_fd)
         opened.callback(native.close)
-        return _figures(native, sizes)
+        return _figures(native, os.fstat(index_fd).st_size, os.fstat(data_fd).st_size)
 
 
-def _check(store: SegmentStore, index_fd: int, data_fd: int) -> tuple[int, int]:
-    """The sizes of both segments. Raises SegmentFailed for what a mapping of would end this process, or say nothing."""
+def _check(store: SegmentStore, index_fd: int, data_fd: int) -> None:
+    """Raises SegmentFailed for segments that cannot be mapped."""
     header = _core.inspect_header(index_fd)
-    sizes = (os.fstat(index_fd).st_size, os.fstat(data_fd).st_size)
     if not header["magic_ok"] or not header["ready"]:
         raise SegmentFailed("its index has no header of shmreplay, or was never finished")
-    for what, is_there, wanted in (
-        ("layout version", header["layout_version"], _core.LAYOUT_VERSION),
-        ("layout hash", header["layout_hash"], _core.layout_hash()),
-        ("index size", sizes[0], store.round_up(header["index_bytes"])),
-        ("data size", sizes[1], store.round_up(header["data_bytes"])),
-    ):
-        if is_there != wanted:
-            raise SegmentFailed(f"its {what} is {is_there}, expected {wanted}")
-    return sizes
+    if misfit := first_misfit(layout_facts(store, header, index_fd, data_fd)):
+        raise SegmentFailed(misfit)
 
 
-def _figures(native: _core.Arena, sizes: tuple[int, int]) -> dict[str, Any]:
+def _figures(native: _core.Arena, index_bytes: int, data_bytes: int) -> dict[str, Any]:
     tables = unpack_specs(native.specs)
     return {
-        "index_bytes": sizes[0],
-        "data_bytes": sizes[1],
+        "index_bytes": index_bytes,
+        "data_bytes": data_bytes,
         "failure": None,
         "is_unlinked": False,
         "tables": {table.name: native.table(index).info() for index, table in enumerate(tables)},
