@@ -21,12 +21,17 @@ _PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))  # o
 
 def configure(level: str, form: str, instance: str, journal: str = JOURNAL_SOCKET) -> None:
     """Writes the log so from now on, whatever it was before. Raises ShmReplayError if the journal cannot be reached."""
-    handler = _handler(form, instance, journal)
+    use(level, make_handler(form, instance, journal))
+
+
+def use(level: str, handler: logging.Handler) -> None:
+    """Writes the log by this handler alone from now on."""
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 
 
-def _handler(form: str, instance: str, journal: str) -> logging.Handler:
+def make_handler(form: str, instance: str, journal: str = JOURNAL_SOCKET) -> logging.Handler:
+    """What writes a log of that form. Raises ShmReplayError if the journal cannot be reached."""
     if form == "journal":
         return JournalHandler(instance, journal)
     handler = logging.StreamHandler(sys.stderr)

@@ -10,7 +10,7 @@ from shmreplay.daemon.checkpoint import Checkpoints
 from shmreplay.daemon.config import ConfigError, DaemonConfig
 from shmreplay.daemon.conversation import Host
 from shmreplay.daemon.declared import create_declared
-from shmreplay.daemon.logs import configure
+from shmreplay.daemon.logs import make_handler, use
 from shmreplay.daemon.registry import Registry
 from shmreplay.daemon.settings import BY_KEY
 from shmreplay.daemon.workers import Workers
@@ -41,8 +41,7 @@ class Reload:
         """
         try:
             new = await self._workers.run(self._read)
-            log.info("the configuration is reloaded from %s", new.file)  # while the log is what it was
-            configure(new.log_level, new.log_format, self.config.instance)
+            handler = make_handler(new.log_format, self.config.instance)
         except ConfigError as error:
             for problem in error.problems:
                 log.error("%s", problem)
@@ -51,6 +50,8 @@ class Reload:
         except ShmReplayError as error:
             log.error("the configuration was not reloaded: %s", error)
             return
+        log.info("the configuration is reloaded from %s", new.file)  # while the log is what it was
+        use(new.log_level, handler)
         self._apply(new)
         try:
             await create_declared(self.config, self._registry, lambda describe: None)
