@@ -111,11 +111,6 @@ class Device:
         one registration."""
         self.call("cuMemcpyHtoDAsync_v2", device_address, address, num_bytes, stream)
 
-    def copy_to_host_async(self, address: int, device_address: int, num_bytes: int, stream: int) -> None:
-        """Has the stream copy from the GPU. Into page-locked memory it returns at once; the bytes are there when an
-        event recorded behind the copy is done."""
-        self.call("cuMemcpyDtoHAsync_v2", address, device_address, num_bytes, stream)
-
     # --- streams and events --------------------------------------------------------------------------------------
 
     def stream_create(self) -> int:

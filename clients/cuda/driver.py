@@ -37,7 +37,6 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "cuMemAlloc_v2": (POINTER(c_uint64), c_size_t),
     "cuMemFree_v2": (c_uint64,),
     "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, c_size_t, c_void_p),
-    "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
     "cuStreamCreate": (POINTER(c_void_p), c_uint),
     "cuStreamDestroy_v2": (c_void_p,),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),

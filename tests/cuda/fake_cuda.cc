@@ -404,10 +404,6 @@ int cuMemcpyHtoDAsync_v2(uint64_t device_address, const void* p, size_t bytes, v
   return copy("cuMemcpyHtoDAsync_v2", reinterpret_cast<void*>(device_address), p, p, bytes);
 }
 
-int cuMemcpyDtoHAsync_v2(void* p, uint64_t device_address, size_t bytes, void*) {
-  return copy("cuMemcpyDtoHAsync_v2", p, reinterpret_cast<const void*>(device_address), p, bytes);
-}
-
 int cuStreamCreate(void** stream, unsigned) {
   return called("cuStreamCreate", true, [&] {
     *stream = std::malloc(1);
