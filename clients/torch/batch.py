@@ -173,11 +173,13 @@ class TorchBatch:
         except TypeError as error:
             raise _named(error, self._form, i) from error
 
-    def _mask(self, i: int) -> Tensor:
+    def _mask(self, i: int, device: torch.device | None = None) -> Tensor:
+        """On that device, or where the batch is. Where all rows are real nothing is copied from one to the other."""
         if (mask := self._parts.masks[i]) is not None:
-            return self._convert(mask)
+            return self._convert(mask).to(device)
         data = self._convert(self._parts.data[i])
-        return torch.ones(data.shape[: 1 if self._form.squeezed[i] else 2], dtype=torch.bool, device=data.device)
+        shape = data.shape[: 1 if self._form.squeezed[i] else 2]
+        return torch.ones(shape, dtype=torch.bool, device=device or data.device)
 
     def _unflatten(self, values: Sequence[Any]) -> Any:
         return structure.unflatten(self._form.root, values)

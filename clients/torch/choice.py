@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 
@@ -17,7 +17,7 @@ from shmreplay.clients.torch.rung import Rung
 from shmreplay.clients.torch.staging import StagingRung
 
 Transfer: TypeAlias = Literal["auto", "gather", "staging", "pageable"]
-TRANSFERS = ("auto", "gather", "staging", "pageable")
+TRANSFERS: tuple[Transfer, ...] = get_args(Transfer)
 ASKED_FOR = "it was asked for"
 
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from shmreplay import structure
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.decoding import mask_of
+from shmreplay.clients.view import ItemNumbers
 from shmreplay.item_structure import node_of, pack_node
 
-NUMBERS = ("keys", "priorities", "probabilities", "times_sampled", "table_size", "episodes", "steps", "ages")
+NUMBERS = ItemNumbers._fields
 
 
 @dataclass(frozen=True)

@@ -54,5 +54,5 @@ def _on_host(batch: TorchBatch, names: tuple[str, ...]) -> _OnHost:
     data = batch.data
     if isinstance(data, Mapping):
         data = {name: column.cpu() if name in names else column for name, column in data.items()}
-    masks = [batch._mask(i).cpu() for i in range(len(batch._parts.masks))]
+    masks = [batch._mask(i, torch.device("cpu")) for i in range(len(batch._parts.masks))]
     return _OnHost(data, batch._unflatten(masks), batch.time_major)
