@@ -97,7 +97,6 @@ DEEP.append(DEEP)
         ({"a": np.zeros(2, ">f4")}, "a: dtype '>f4' is of foreign byte order"),
         (DEEP, "is nested deeper than 64 levels; make it flatter"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_stored_is_named_by_its_path(step: Any, text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
