@@ -125,7 +125,11 @@ class HttpServer:
         body = await within(TIMEOUT_S, reader.readexactly(int(length)))
         method, _, rest = request.partition(" ")
         path, _, query = rest.split(" ")[0].partition("?")
-        return await self._answer(Request(method, path, dict(urllib.parse.parse_qsl(query)), headers, body))
+        try:
+            return await self._answer(Request(method, path, dict(urllib.parse.parse_qsl(query)), headers, body))
+        except Exception:  # our own fault must not leave somebody without an answer
+            log.exception("%s: a request for %s failed", self._what, path)
+            return refusal("500 Internal Server Error", "shmreplayd failed; its log says more. Please report it.")
 
     def close(self) -> None:
         """Answers nobody any more."""
