@@ -106,6 +106,7 @@ class HttpServer:
             await within(TIMEOUT_S, writer.drain())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError) as error:
             log.debug("a request for %s came to nothing: %r", self._what, error)
+            writer.transport.abort()  # who does not take an answer must not keep the descriptor
         finally:
             self._num_connections -= 1
             writer.close()

@@ -73,6 +73,7 @@ def test_without_a_word_all_settings_are_at_their_defaults() -> None:
     config = read_config([], {})
     assert {given.where for given in config.settings.values()} == {"default"}
     assert (config.instance, config.checkpoints.keep, config.log_level, config.tables) == ("default", 2, "INFO", ())
+    assert (config.metrics, config.web) == (None, None)
 
 
 def test_a_file_tells_all(file: pathlib.Path) -> None:

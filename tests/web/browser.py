@@ -82,7 +82,13 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             page.call(f"{domain}.enable")
         page.call("Page.navigate", url=address)
+        self._wait_for("Page.loadEventFired", session)
         return page
+
+    def _wait_for(self, method: str, session: str) -> None:
+        """Returns once there was such an event."""
+        while not any(event.get("method") == method and event.get("sessionId") == session for event in self.events):
+            self.events.append(self._receive())
 
     def close(self) -> None:
         """Ends it, and waits for its end."""

@@ -8,6 +8,16 @@ ACTORS_PER_TABLE = 18
 LEARNERS_PER_TABLE = 2
 
 
+DAMAGED = {
+    "index_bytes": 2**24,
+    "data_bytes": 2**26,
+    "huge_bytes": 0,
+    "failure": "its index is damaged",
+    "is_unlinked": True,
+    "tables": {"damaged": {}},
+}
+
+
 class FakeStats:
     """Tables with actors and learners; each look is one second later.
 
@@ -15,19 +25,27 @@ class FakeStats:
     """
 
     def __init__(
-        self, num_tables: int, num_clients: int, saved: dict[str, Any] | None = None, actor: str = "actor"
+        self,
+        num_tables: int,
+        num_clients: int,
+        saved: dict[str, Any] | None = None,
+        actor: str = "actor",
+        is_damaged: bool = False,
     ) -> None:
         self.seconds = 100
         self._num_tables = num_tables
         self._num_clients = num_clients
         self._saved = saved
         self._actor = actor  # what each of them is called
+        self._is_damaged = is_damaged  # whether there is one more table, of whose arena nothing can be said
 
     async def read(self, items: bool = False) -> dict[str, Any]:
         """As `Commands.stats`."""
         self.seconds += 1
         names = [f"table_{number:02d}" for number in range(self._num_tables)]
         arenas = {name: self._arena(i, name, items) for i, name in enumerate(names)}
+        if self._is_damaged:
+            arenas["damaged"] = DAMAGED
         daemon = {
             "pid": 4000, "version": "0.1.0", "instance": "default", "uptime_s": float(self.seconds),
             "clients": self._num_clients, "processes": self._num_clients, "deaths": 3, "checkpoint": self._saved,

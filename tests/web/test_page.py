@@ -177,6 +177,24 @@ def test_no_name_becomes_html(browser: Browser, tmp_path: pathlib.Path) -> None:
         served.close()
 
 
+def test_of_a_damaged_arena_nothing_is_shown_but_that_it_is(browser: Browser, tmp_path: pathlib.Path) -> None:
+    served = Served(FakeStats(2, 3, {"error": "No space left on device"}, is_damaged=True), tmp_path / "token")
+    try:
+        with opened(browser, served.address) as page:
+            page.wait_until(f"{ROWS} === 3")
+            assert page.run("[...document.querySelectorAll('#troubles .bad')].map(item => item.textContent)") == [
+                "The last checkpoint was not saved: No space left on device",
+                "Arena damaged has failed: its index is damaged",
+                "Somebody removed the name of arena damaged: a next daemon will not find it",
+            ]
+            page.click("tbody tr[data-table=damaged]")
+            page.wait_until("$('detail-facts').innerText.includes('its index is damaged') && $('detail-charts').hidden")
+            page.click("th[data-key=inserts] button")
+            page.wait_until("document.querySelector('tbody tr:last-child').dataset.table === 'damaged'")
+    finally:
+        served.close()
+
+
 def test_a_daemon_that_goes_is_told_of_and_found_again(browser: Browser, tmp_path: pathlib.Path) -> None:
     served = Served(FakeStats(2, 3), tmp_path / "token")
     page = browser.open(served.address)
