@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from shmreplay.clients.cli.main import main
+from shmreplay.daemon.config import read_config
 from shmreplay.estimates import Estimate, estimate
 from shmreplay.host_memory import show_bytes
 from shmreplay.plan import by_arena
@@ -101,10 +102,9 @@ def test_the_manifests_daemons_are_told_what_they_know(number: int, tmp_path: pa
         flag.replace("/run/shmreplay", str(tmp_path)).replace("/var/lib/shmreplay", str(tmp_path)) for flag in flags
     ]
     here = [flag.replace("--group=shmreplay", "--group=root") for flag in here]
-    command = [sys.executable, "-m", "shmreplay.daemon", *here, "--check-config"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S, cwd="/")
-    assert ran.returncode == 0, ran.stderr
-    assert "checkpoints.at_stop" in ran.stdout
+    config = read_config(here, {})
+    assert config.checkpoints.at_stop
+    assert config.restore
 
 
 # --- backups ---------------------------------------------------------------------------------------------------------
