@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from shmreplay import _core
 from shmreplay.checkpoint_directory import EMBEDDED_LABEL
@@ -170,7 +171,8 @@ class Daemon:
             from shmreplay.daemon.exposition import Exposition
         except ModuleNotFoundError as error:
             raise ShmReplayError("metrics.listen needs prometheus_client: pip install 'shmreplay[metrics]'") from error
-        exposition = Exposition(config.metrics, config.group_id, host.commands.stats, self._workers)
+        stats = partial(host.commands.stats, items=True)
+        exposition = Exposition(config.metrics, config.group_id, stats, self._workers)
         taken.callback(exposition.close)
         await exposition.start()
 
