@@ -25,6 +25,7 @@ from shmreplay.daemon.conversation import Host
 from shmreplay.daemon.declared import create_declared
 from shmreplay.daemon.instance_lock import InstanceLock
 from shmreplay.daemon.logs import configure
+from shmreplay.daemon.long_waits import LongWaits
 from shmreplay.daemon.notify import Notifier
 from shmreplay.daemon.open_files import take_all
 from shmreplay.daemon.parent_watch import watch_parent
@@ -118,6 +119,9 @@ class Daemon:
                 server.start(self.fail)
                 await self._expose(server.host, taken)
                 checkpoints.start()
+                waits = LongWaits(registry, self._workers)
+                waits.start()
+                taken.callback(waits.close)
                 self._notifier.describe = lambda: describe(registry, checkpoints, server.host.num_clients())
                 self._announce()
                 reload = Reload(config, self._read, registry, checkpoints, server.host, self._workers)
