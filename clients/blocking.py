@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from shmreplay import _core, selectors
+from shmreplay import _core, selectors, waiting
 from shmreplay.plan import harmonic
 from shmreplay.tables import Table
 
@@ -13,25 +13,14 @@ logger = logging.getLogger("shmreplay")
 
 FIRST_REPORT_S = _core.FIRST_REPORT_S
 LATER_REPORTS_S = _core.LATER_REPORTS_S
-NO_LIMIT = 1e300
-STOPPING = "the daemon is stopping and saves a last checkpoint; then the table is dropped, or goes on if that fails"
 _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "dead"}
 
 
 def explain_inserts(arena: _core.Arena, info: dict[str, Any]) -> str:
     """Says why an insert is not admitted, with the numbers, and who could end that."""
-    if info["is_stopping"]:
-        return STOPPING
-    if info["paused_inserts"]:
-        return "inserts are paused; table.resume() or `client.resume` lets them go on"
-    if info["can_insert"]:
+    if info["can_insert"] and not info["is_stopping"] and not info["paused_inserts"]:
         return explain_room(arena, info)
-    return (
-        f"the rate limiter: {_counters(info)}; one more insert would make the difference "
-        f"{info['difference'] + info['samples_per_insert']:g}, over max_diff {_bound(info['max_diff'])}, with the "
-        f"table beyond min_size_to_sample {info['min_size_to_sample']}. A sample lets it go on "
-        f"(last one {_ago(info['last_sample_s_ago'])}), or set_rate_limiter(); {_attached(arena)}"
-    )
+    return waiting.explain_inserts(info, _attached(arena))
 
 
 def explain_items(arena: _core.Arena, info: dict[str, Any]) -> str:
@@ -41,28 +30,17 @@ def explain_items(arena: _core.Arena, info: dict[str, Any]) -> str:
         or info["paused_inserts"]
         or info["difference"] + info["samples_per_insert"] > info["max_diff"]
     ):
-        return explain_inserts(arena, {**info, "can_insert": False})
+        return waiting.explain_inserts(info, _attached(arena))
     return (
-        f"the rate limiter: {_counters(info)}; one more insert would be admitted, under max_diff "
-        f"{_bound(info['max_diff'])}, but not all that go in together. A sample lets them go on "
-        f"(last one {_ago(info['last_sample_s_ago'])}), or set_rate_limiter(); {_attached(arena)}"
+        f"the rate limiter: {waiting.counters(info)}; one more insert would be admitted, under max_diff "
+        f"{waiting.bound(info['max_diff'])}, but not all that go in together. A sample lets them go on "
+        f"(last one {waiting.ago(info['last_sample_s_ago'])}), or set_rate_limiter(); {_attached(arena)}"
     )
 
 
 def explain_samples(arena: _core.Arena, info: dict[str, Any]) -> str:
     """Says why a sample is not admitted, with the numbers, and who could end that."""
-    if info["is_stopping"]:
-        return STOPPING
-    if info["paused_samples"]:
-        return "samples are paused; table.resume() or `client.resume` lets them go on"
-    size, min_size = info["size"], info["min_size_to_sample"]
-    inserts = f"Inserts let it go on (last one {_ago(info['last_insert_s_ago'])}); {_attached(arena)}"
-    if size < max(min_size, 1):
-        return f"the table has {size} items, fewer than the {max(min_size, 1)} of min_size_to_sample. {inserts}"
-    return (
-        f"the rate limiter: {_counters(info)}; one more sample would make the difference {info['difference'] - 1:g}, "
-        f"under min_diff {_bound(info['min_diff'])}. {inserts}"
-    )
+    return waiting.explain_samples(info, _attached(arena))
 
 
 def explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
@@ -78,7 +56,7 @@ def explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
 
 def explain_looks(arena: _core.Arena, info: dict[str, Any]) -> str:
     """Says why a look, which needs no admission, has nothing to see."""
-    last = _ago(info["last_insert_s_ago"])
+    last = waiting.ago(info["last_insert_s_ago"])
     return f"the table is empty. An insert lets it go on (last one {last}); {_attached(arena)}"
 
 
@@ -109,21 +87,6 @@ def explain_chunks(arena: _core.Arena) -> str:
 
 def _has_items(arena: _core.Arena) -> bool:
     return any(arena.table(index).size > 0 for index in range(arena.num_tables))
-
-
-def _counters(info: dict[str, Any]) -> str:
-    return (
-        f"{info['inserts']} inserts, {info['deletes']} deletes, {info['samples']} samples, at "
-        f"{info['samples_per_insert']:g} samples per insert: difference {info['difference']:g}"
-    )
-
-
-def _bound(value: float) -> str:
-    return "none" if abs(value) > NO_LIMIT else f"{value:g}"
-
-
-def _ago(seconds: float | None) -> str:
-    return "never" if seconds is None else f"{seconds:.0f} s ago"
 
 
 def _attached(arena: _core.Arena) -> str:

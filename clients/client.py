@@ -259,9 +259,13 @@ class Client:
         ).fields
         return {name: fields[name] for name in ("path", "tables", "notes")}
 
-    def stats(self) -> dict[str, Any]:
-        """The daemon's figures: `daemon` and, by name, `arenas` with their counters, sessions and tables."""
-        fields = self._request("stats").fields
+    def stats(self, items: bool = False) -> dict[str, Any]:
+        """The daemon's figures: `daemon` and, by name, `arenas` with their counters, sessions, waits and tables.
+
+        With `items` a table also has the extremes and the sum of its items' priorities, and histograms of their ages,
+        samples and priorities, scaled up from at most 65,536 items; see docs/operations.md.
+        """
+        fields = self._request("stats", items=items).fields
         return {"daemon": fields["daemon"], "arenas": fields["arenas"]}
 
     def shutdown(self) -> None:

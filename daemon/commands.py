@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shmreplay import rate_limiters
+from shmreplay.arena_figures import arena_figures
 from shmreplay.daemon.access import Peer
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.daemon.checkpoint import Checkpoints
@@ -199,11 +200,14 @@ class Commands:
         path, limiters = _text(request, "path"), _text(request, "limiters")
         return Answer(await self._checkpoints.restore(path, asked, limiters, caller.on_progress))
 
-    async def stats(self) -> dict[str, Any]:
-        """The figures of the daemon and of all arenas, with those of their tables. Waits for no lock."""
+    async def stats(self, items: bool = False) -> dict[str, Any]:
+        """The figures of the daemon and of all arenas, with those of their tables, on request of their items too.
+
+        Waits for no lock.
+        """
         arenas = {}
         for arena in self._registry.arenas:
-            arenas[arena.name] = await self._workers.run(_arena_stats, arena)
+            arenas[arena.name] = await self._workers.run(_arena_stats, arena, items)
         reaper = self._registry.reaper
         daemon = {
             "pid": os.getpid(),
@@ -218,7 +222,7 @@ class Commands:
         return {"daemon": daemon, "arenas": arenas}
 
     async def _stats(self, request: Message, caller: Caller) -> Answer:
-        return Answer(await self.stats())
+        return Answer(await self.stats(_flag({"items": False, **request}, "items")))
 
     async def _shutdown(self, request: Message, caller: Caller) -> Answer:
         if caller.peer.uid != os.geteuid():
@@ -232,20 +236,18 @@ def _table_infos(arena: ManagedArena) -> list[dict[str, Any]]:
     return [arena.native.table(index).info() for index in range(len(arena.tables))]
 
 
-def _arena_stats(arena: ManagedArena) -> dict[str, Any]:
-    infos = _table_infos(arena)
-    found: dict[str, Any] = {
+def _arena_stats(arena: ManagedArena, items: bool) -> dict[str, Any]:
+    names = [table.name for table in arena.tables]
+    usable = arena.is_usable()
+    figures = arena_figures(arena.native, names, items) if usable else {"tables": {name: {} for name in names}}
+    return {
         "index_bytes": arena.sizes[0],
         "data_bytes": arena.sizes[1],
         "huge_bytes": arena.huge_bytes,
         "failure": arena.failure,
         "is_unlinked": arena.is_unlinked,
-        "tables": {table.name: info for table, info in zip(arena.tables, infos, strict=True)},
+        **figures,
     }
-    if arena.is_usable():
-        native = arena.native
-        found.update(stats=native.stats(), sessions=native.sessions(), lock_holder=native.lock_holder())
-    return found
 
 
 def _text(request: Message, name: str) -> str:

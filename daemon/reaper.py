@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from shmreplay import _core
+from shmreplay.processes import process_name
 
 log = logging.getLogger("shmreplayd")
 
@@ -71,7 +72,7 @@ class Reaper:
         if now not in (0, start_time):  # 0: hidden by hidepid, which says nothing
             os.close(pidfd)
             raise ProcessLookupError(f"process {pid} has ended; another one has its pid")
-        process = ClientProcess(pid, start_time, pidfd, _name_of(pid))
+        process = ClientProcess(pid, start_time, pidfd, process_name(pid))
         self._processes[pid, start_time] = process
         asyncio.get_running_loop().add_reader(pidfd, self._on_death, process)
         return process
@@ -85,7 +86,7 @@ class Reaper:
             log.info(
                 "process %d (%s) has ended while attached; its writers, leases and chunks are taken back in %s",
                 process.pid,
-                process.name or "its name is hidden",
+                repr(process.name) if process.name else "its name is hidden",
                 arenas,
             )
         for session in process.sessions:
@@ -118,11 +119,3 @@ class Reaper:
             self._forget(process)
         for task in self._tasks:
             task.cancel()
-
-
-def _name_of(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return repr(file.read().removesuffix("\n"))
-    except OSError:
-        return ""

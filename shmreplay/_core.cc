@@ -218,7 +218,8 @@ NB_MODULE(_core, m) {
       .def_prop_ro("chunk_bytes", &ArenaHandle::chunk_bytes)
       .def("open_session", &ArenaHandle::open_session, "pid"_a, "start_time"_a, "timeout_s"_a.none() = nb::none())
       .def("close_session", &ArenaHandle::close_session, "session"_a, "generation"_a, "timeout_s"_a.none() = nb::none())
-      .def("sessions", &ArenaHandle::sessions)
+      .def("sessions", &ArenaHandle::sessions, nb::sig("def sessions(self) -> list[dict[str, Any]]"))
+      .def("waits", &ArenaHandle::waits, nb::sig("def waits(self) -> list[dict[str, Any]]"))
       .def("end_calls", &ArenaHandle::end_calls, "timeout_s"_a)
       .def("drop", &ArenaHandle::drop, "timeout_s"_a.none() = nb::none())
       .def("lock_holder", &ArenaHandle::lock_holder, nb::sig("def lock_holder(self) -> dict[str, int] | None"))
@@ -282,6 +283,10 @@ NB_MODULE(_core, m) {
       .def("can_sample", &TableHandle::can_sample, "n"_a)
       .def("info", &TableHandle::info)
       .def("priority_stats", &TableHandle::priority_stats)
+      .def("survey", &TableHandle::survey, "max_items"_a,
+           nb::sig("def survey(self, max_items: int) -> tuple[Any, Any, Any, Any, int]"))
+      .def("origin", &TableHandle::origin, "key"_a, "timeout_s"_a.none(),
+           nb::sig("def origin(self, key: int, timeout_s: float | None) -> dict[str, Any] | None"))
       .def_prop_ro("dropped", &TableHandle::dropped)
       .def_prop_ro("num_inserts", &TableHandle::num_inserts)
       .def_prop_ro("is_awaited", &TableHandle::is_awaited)

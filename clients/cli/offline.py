@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from shmreplay import _core
+from shmreplay.arena_figures import arena_figures
 from shmreplay.errors import SegmentFailed, ShmReplayError
 from shmreplay.segment_fit import first_misfit, layout_facts
 from shmreplay.segments import SegmentStore, segment_names
@@ -51,14 +52,10 @@ def _check(store: SegmentStore, index_fd: int, data_fd: int) -> None:
 
 
 def _figures(native: _core.Arena, index_bytes: int, data_bytes: int) -> dict[str, Any]:
-    tables = unpack_specs(native.specs)
     return {
         "index_bytes": index_bytes,
         "data_bytes": data_bytes,
         "failure": None,
         "is_unlinked": False,
-        "tables": {table.name: native.table(index).info() for index, table in enumerate(tables)},
-        "stats": native.stats(),
-        "sessions": native.sessions(),
-        "lock_holder": native.lock_holder(),
+        **arena_figures(native, [table.name for table in unpack_specs(native.specs)]),
     }

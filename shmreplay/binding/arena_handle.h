@@ -7,6 +7,7 @@
 #include "leases.h"
 #include "patience.h"
 #include "rebuild.h"
+#include "session_reports.h"
 #include "sessions.h"
 #include "status_error.h"
 #include "table_calls.h"
@@ -56,12 +57,34 @@ class ArenaHandle {
 
   nb::list sessions() const {
     nb::list out;
-    for (const SessionInfo& s : live_sessions(get())) {
+    for (const SessionReport& s : session_reports(get())) {
       nb::dict d;
-      d["session"] = s.index;
+      d["session"] = s.session;
       d["generation"] = s.generation;
       d["pid"] = s.pid;
       d["start_time"] = s.start_time;
+      d["inserts"] = s.inserts;
+      d["samples"] = s.samples;
+      d["updates"] = s.updates;
+      d["writes"] = names_of(s.writes);
+      d["reads"] = names_of(s.reads);
+      d["open_streams"] = s.open_streams;
+      d["pinned_chunks"] = s.pinned_chunks;
+      out.append(d);
+    }
+    return out;
+  }
+
+  // Calls that a limiter does not admit, one a sleeping call and table.
+  nb::list waits() const {
+    nb::list out;
+    for (const SleeperReport& s : sleeper_reports(get())) {
+      nb::dict d;
+      d["table"] = get().table(s.table).name;
+      d["side"] = s.side == kInserts ? "insert" : "sample";
+      d["pid"] = s.pid;
+      d["session"] = s.session;
+      d["since_s"] = s.since_s;
       out.append(d);
     }
     return out;
@@ -141,11 +164,25 @@ class ArenaHandle {
     d["recoveries"] = a.lock().num_recoveries.load(std::memory_order_relaxed);
     d["holds"] = a.lock().hold_seq.load(std::memory_order_relaxed) / 2;
     d["num_sessions"] = live_sessions(a).size();
+    d["lock_waits"] = a.lock().num_waits.load(std::memory_order_relaxed);
+    d["lock_wait_s"] = static_cast<double>(a.lock().wait_ns.load(std::memory_order_relaxed)) * 1e-9;
+    d["rebuilds"] = s.num_rebuilds.load(std::memory_order_relaxed);
+    const LeasesReport leases = leases_report(a);
+    d["pinned_chunks"] = leases.pinned_chunks;
+    d["oldest_lease_s"] = leases.oldest_s < 0 ? nb::object(nb::none()) : nb::float_(leases.oldest_s);
     d["failed"] = a.failed();
     return d;
   }
 
  private:
+  nb::list names_of(uint64_t tables) const {
+    nb::list names;
+    for (uint32_t i = 0; i < get().num_tables(); ++i) {
+      if (tables >> i & 1) names.append(get().table(i).name);
+    }
+    return names;
+  }
+
   std::shared_ptr<Arena> arena_;
 };
 

@@ -273,6 +273,13 @@ class TableHandle {
 
   nb::dict info() const { return table_info(arena(), facts()); }
   nb::tuple priority_stats() const { return shmreplay::priority_stats(arena(), facts()); }
+  nb::tuple survey(uint32_t max_items) const { return shmreplay::survey(arena(), facts(), max_items); }
+
+  nb::object origin(int64_t key, nb::handle timeout_s) const {
+    std::optional<Origin> found;
+    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return find_origin(a, facts(), key, w, found); }), where());
+    return origin_dict(found);
+  }
 
  private:
   Arena& arena() const { return *context_->arena; }

@@ -1,10 +1,12 @@
-// The numbers of a table, read without the lock.
+// The numbers of a table, read without the lock; and those of its items.
 #pragma once
 
 #include <algorithm>
 
 #include "arena.h"
 #include "gil.h"
+#include "item_numbers.h"
+#include "item_survey.h"
 #include "python.h"
 #include "rate_limiter.h"
 
@@ -78,6 +80,43 @@ inline nb::tuple priority_stats(const Arena& arena, const TableFacts& facts) {
     }
   }
   return nb::make_tuple(smallest, largest, sum);
+}
+
+// (keys, ages, times sampled, priorities, stride) of at most `max_items` live items.
+inline nb::tuple survey(const Arena& arena, const TableFacts& facts, uint32_t max_items) {
+  if (max_items == 0) throw nb::value_error("max_items is 0; expected at least 1");
+  Survey found;
+  {
+    const GilRelease release;
+    found = survey_items(arena, facts, max_items);
+  }
+  const auto n = static_cast<npy_intp>(found.items.size());
+  const nb::object keys = new_array(NPY_INT64, n), ages = new_array(NPY_INT64, n), times = new_array(NPY_INT32, n),
+                   priorities = new_array(NPY_DOUBLE, n);
+  for (npy_intp i = 0; i < n; ++i) {
+    const SurveyedItem& item = found.items[static_cast<size_t>(i)];
+    array_data<int64_t>(keys)[i] = item.key;
+    array_data<int64_t>(ages)[i] = item.age;
+    array_data<int32_t>(times)[i] = static_cast<int32_t>(std::min<uint32_t>(item.times_sampled, INT32_MAX));
+    array_data<double>(priorities)[i] = item.priority;
+  }
+  return nb::make_tuple(keys, ages, times, priorities, found.stride);
+}
+
+// None for an item that is gone.
+inline nb::object origin_dict(const std::optional<Origin>& found) {
+  if (!found) return nb::none();
+  nb::dict d;
+  d["insert_no"] = found->insert_no;
+  d["age"] = found->age;
+  d["episode"] = found->episode;
+  d["step"] = found->step;
+  d["num_steps"] = found->num_steps;
+  d["times_sampled"] = found->times_sampled;
+  d["priority"] = found->priority;
+  d["stream"] = found->stream;
+  d["writer_pid"] = found->writer_pid == 0 ? nb::object(nb::none()) : nb::object(nb::int_(found->writer_pid));
+  return d;
 }
 
 }  // namespace shmreplay

@@ -56,6 +56,8 @@ void Blocked::join(Hold& hold) {
   if (slot_ == kNone) return;
   SleepSlot& slot = arena_.sleeper(slot_);
   hold.set(s.free_sleepers, slot.next_free.get());
+  // Relaxed: under the lock; who reports it looks at the owner first and may be a call behind.
+  slot.since_ns.store(static_cast<uint64_t>(started_ns_), std::memory_order_relaxed);
   hold.set(slot.owner, {arena_.session_index(), table_.index << 1 | side_});
   hold.add(side.sleepers, 1);
   counted_ = true;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "futex.h"
+#include "session_counts.h"
 #include "stream_writer.h"
 
 namespace shmreplay {
@@ -98,11 +99,11 @@ bool DueInsert::admits(const Piece& piece, uint32_t& blocking) const {
   return true;
 }
 
-// Puts in what fits the hold and is admitted; `filled` has the bits of the tables that got some. `blocking`: whose limiter
-// keeps out the very first.
-Status DueInsert::fill(Hold& hold, uint64_t& filled, uint32_t& blocking) {
+// Puts in what fits the hold and is admitted: so many `items`; `filled` has the bits of the tables that got some. `blocking`:
+// whose limiter keeps out the very first.
+Status DueInsert::fill(Hold& hold, uint64_t& filled, uint32_t& items, uint32_t& blocking) {
   known_ = nullptr;
-  for (uint32_t items = 0;;) {
+  for (items = 0;;) {
     while (at_ < runs_.size() && runs_[at_].done == runs_[at_].n) ++at_;
     if (at_ == runs_.size()) return Status::kOk;
     DueRun& run = runs_[at_];
@@ -132,8 +133,9 @@ Status DueInsert::one_hold() {
   if (const Status s = enter_tables(hold); s != Status::kOk) return s;
   if (blocked_) blocked_->leave(hold);
   uint64_t filled = 0;
-  uint32_t blocking = kNone;
-  const Status s = fill(hold, filled, blocking);
+  uint32_t items = 0, blocking = kNone;
+  const Status s = fill(hold, filled, items, blocking);
+  if (items > 0) count_own_inserts(hold, filled, items);
   for (; filled != 0; filled &= filled - 1) {
     hold.set(arena_.table(static_cast<uint32_t>(std::countr_zero(filled))).record->last_insert_ns, coarse_now_ns());
   }

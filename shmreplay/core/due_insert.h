@@ -46,7 +46,7 @@ class DueInsert {
   Piece next_piece() const;
   Status make_known(Hold& hold, const Piece& piece, bool& all);
   bool admits(const Piece& piece, uint32_t& blocking) const;
-  Status fill(Hold& hold, uint64_t& filled, uint32_t& blocking);
+  Status fill(Hold& hold, uint64_t& filled, uint32_t& items, uint32_t& blocking);
   Status one_hold();
 
   Arena& arena_;

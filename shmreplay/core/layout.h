@@ -42,7 +42,7 @@
 namespace shmreplay {
 
 inline constexpr uint64_t kMagic = 0x31594c50'52484d53;  // "SMHRPLY1"
-inline constexpr uint32_t kLayoutVersion = 7;
+inline constexpr uint32_t kLayoutVersion = 8;
 inline constexpr uint32_t kNone = 0xffff'ffff;
 inline constexpr uint32_t kLogCapacity = 4096;
 inline constexpr uint32_t kMaxNames = 1024;       // chunks one lease can name
@@ -109,6 +109,7 @@ struct LockBlock {
   std::atomic<uint32_t> session;                // of the last holder
   std::atomic<uint32_t> pid;                    // of the last holder, as the daemon saw it
   std::atomic<uint64_t> num_recoveries;         // dead holders rolled back
+  std::atomic<uint64_t> num_waits, wait_ns;     // holds that found the lock taken, and for how long in all; reports only
 };
 
 struct LogEntry {
@@ -137,6 +138,7 @@ struct ArenaState {
   Word<uint64_t> num_free_blocks;
   Word<uint64_t> num_reserved_blocks; // of the free ones: all streams' together
   Word<uint32_t> rebuilding;          // 1 while derived words are being made anew
+  std::atomic<uint64_t> num_rebuilds; // times that they were, a restore's among them; under the lock; reports only
   // Waiting for a chunk needs no lock. Protocol (litmus-tested): the waiter stores chunk_waiters and scans again before
   // it sleeps; who drops a lease stores its count 0 and then loads chunk_waiters. All seq_cst.
   alignas(128) std::atomic<uint32_t> chunk_waiters;
@@ -153,6 +155,10 @@ struct alignas(128) SessionRecord {
   Word<uint64_t> start_time;   // clock ticks since boot, from /proc; tells a reused pid
   Word<Stack> free_chunks;     // chunks this session wrote before: it gets them back first
   Word<Link> rich;
+  Word<uint64_t> first_take;   // stamp of the first chunk that can be its own: an older one is of who had the record before
+  // What it has done since it attached: items by kind of call, and bits of the tables. Written by its own holds under the
+  // lock, as a load and a store (session_counts.h: nanoseconds), cleared when it opens; not undone by a roll-back. Reports only.
+  std::atomic<uint64_t> inserts, samples, updates, writes, reads;
 };
 
 struct StreamOwner { uint32_t session, generation; };  // session kNone: the record is free, generation = next free
@@ -172,6 +178,7 @@ struct SleepSlot {
   Word<SleeperOwner> owner;
   Word<uint32_t> next_free;
   uint32_t pad;
+  std::atomic<uint64_t> since_ns;  // CLOCK_MONOTONIC, when the call was first not admitted; before the owner; reports only
 };
 
 struct CallOwner { uint32_t session_plus_1, generation; };
@@ -182,6 +189,7 @@ struct CallOwner { uint32_t session_plus_1, generation; };
 struct CallSlot {
   alignas(128) std::atomic<CallOwner> owner;
   std::atomic<uint32_t> count;
+  std::atomic<uint64_t> since_ns;  // CLOCK_MONOTONIC, coarse, when it was taken; under the lock, before the owner; reports only
   alignas(128) std::atomic<uint32_t> names[kMaxNames];
 };
 
@@ -384,7 +392,7 @@ static_assert(sizeof(ChunkRecord) == 64 && alignof(ChunkRecord) == 64);
 static_assert(sizeof(ItemRecord) == 64 && alignof(ItemRecord) == 64, "a draw reads one line an item");
 static_assert(sizeof(ItemLinks) == 32 && sizeof(EpisodeRecord) == 16 && sizeof(HeapNode) == 24);
 static_assert(sizeof(PatternRecord) == kPatternBytes);
-static_assert(sizeof(CallSlot) == 128 + 4 * kMaxNames && sizeof(SaveLease) == 128);
+static_assert(sizeof(SleepSlot) == 24 && sizeof(CallSlot) == 128 + 4 * kMaxNames && sizeof(SaveLease) == 128);
 static_assert(offsetof(LockBlock, hold_seq) == 128 && offsetof(UndoLog, entries) == 128);
 static_assert(sizeof(Header) <= 4096);
 static_assert(std::atomic<CallOwner>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);

@@ -35,8 +35,9 @@ Status Lease::take(Hold& hold) {
     CallSlot& slot = arena_.call(at);
     if (!is_free(slot, std::memory_order_acquire)) continue;
     slot.count.store(0, std::memory_order_relaxed);  // was 0; nobody scans a slot's names before its count
-    // Relaxed: owners are compared under the lock.
-    slot.owner.store(owner_of(arena_), std::memory_order_relaxed);
+    slot.since_ns.store(coarse_now_ns(), std::memory_order_relaxed);
+    // Owners are compared under the lock. SYNC POINT with the look of a report: who sees the owner sees since when.
+    slot.owner.store(owner_of(arena_), std::memory_order_release);
     SHMREPLAY_FAULT("lease.slot_taken");
     slot_ = at;
     count_ = 0;

@@ -8,6 +8,7 @@
 #include "leaf_weights.h"
 #include "long_work.h"
 #include "selectors.h"
+#include "session_counts.h"
 
 namespace shmreplay {
 namespace {
@@ -200,7 +201,10 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
     stop = draw_group(hold, t, options, from + static_cast<uint32_t>(before));
     note_table(t);
     const auto have = from + picks_.size();
-    if (options.count && picks_.size() > before) hold.set(t.record->last_sample_ns, coarse_now_ns());
+    if (options.count && picks_.size() > before) {
+      hold.set(t.record->last_sample_ns, coarse_now_ns());
+      count_own_samples(hold, t.index, picks_.size() - before);
+    }
     if (stop == Stop::kNotAdmitted && options.waits && picks_.empty() && (from < options.at_least || from == 0)) blocked.join(hold);
     // A group may end for want of log: then the next hold goes on, as long as this one got anywhere.
     const bool again = stop == Stop::kDone || ((stop == Stop::kPartFull || stop == Stop::kOutOfTries) && picks_.size() > before && lease_.room() >= kMaxItemChunks &&

@@ -12,6 +12,7 @@
 #include "chunk_pool.h"
 #include "leases.h"
 #include "save_lease.h"
+#include "session_counts.h"
 #include "streams.h"
 
 namespace shmreplay {
@@ -87,6 +88,8 @@ Status open_session(Arena& arena, uint32_t pid, uint64_t start_time, uint32_t ro
     if (state.state != kSessionFree) continue;
     hold.set(r.process, {pid, role});
     hold.set(r.start_time, start_time);
+    hold.set(r.first_take, arena.state().next_take.get());
+    clear_counts(r);
     hold.set(r.state, {kSessionAlive, state.generation + 1});
     out = {i, state.generation + 1, pid, role, start_time};
     return Status::kOk;

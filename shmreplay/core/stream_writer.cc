@@ -7,6 +7,7 @@
 #include "item_run.h"
 #include "mutable_cell.h"
 #include "row_copy.h"
+#include "session_counts.h"
 #include "stream_group.h"
 #include "streams.h"
 
@@ -223,6 +224,7 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     }
     if (done > before) {
       hold.set(t.record->last_insert_ns, coarse_now_ns());
+      count_own_inserts(hold, uint64_t{1} << t.index, done - before);
       continue;
     }
     if (wait.try_only) return Status::kTimeout;

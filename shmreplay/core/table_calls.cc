@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "selectors.h"
+#include "session_counts.h"
 
 namespace shmreplay {
 namespace {
@@ -50,6 +51,7 @@ Status update_priorities(Arena& arena, const TableFacts& t, const int64_t* keys,
       found += items[found] != kNone ? 1 : 0;
     }
     update_priorities(hold, t, items, values, found);
+    count_own_updates(hold, found);
     updated += found;
   }
   return Status::kOk;

@@ -118,6 +118,12 @@ const std::string& CrashLab::words() {
   };
   blank(&a.state().chunk_waiters, 4);
   blank(&a.state().chunk_futex, 4);
+  blank(&a.state().num_rebuilds, 8);
+  for (uint32_t i = 0; i < a.geometry().max_sessions; ++i) {
+    SessionRecord& r = a.session(i);
+    for (std::atomic<uint64_t>* counted : {&r.inserts, &r.samples, &r.updates, &r.writes, &r.reads}) blank(counted, 8);
+  }
+  for (uint32_t i = 0; i < a.geometry().num_sleep_slots; ++i) blank(&a.sleeper(i).since_ns, 8);
   blank(a.index() + o.calls, o.chunks - o.calls);
   for (uint32_t i = 0; i < a.num_tables(); ++i) {
     const TableRecord& r = *a.table(i).record;

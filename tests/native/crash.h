@@ -52,7 +52,7 @@ class CrashLab {
   static void print_totals();
 
  private:
-  // Every word that a hold can write; futex words, call slots and clocks read as 0, for they are not undone.
+  // Every word that a hold can write; futex words, call slots, clocks and what only reports read are 0, for they are not undone.
   const std::string& words();
   std::string words_before(const Operation& operation);
   std::vector<const char*> points_of(const Operation& operation);  // by name, in order

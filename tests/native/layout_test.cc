@@ -30,16 +30,16 @@ void expect_refused(ArenaSpec spec, const char* text) { CHECK_THROWS(std::invali
 
 }  // namespace
 
-// A segment of layout 7 is read by every build of layout 7. A change below needs another kLayoutVersion.
-TEST(sizes_of_layout_version_7_are_pinned) {
-  CHECK_EQ(kLayoutVersion, 7u);
+// A segment of layout 8 is read by every build of layout 8. A change below needs another kLayoutVersion.
+TEST(sizes_of_layout_version_8_are_pinned) {
+  CHECK_EQ(kLayoutVersion, 8u);
   CHECK_EQ(sizeof(Header), 496u);
   CHECK_EQ(sizeof(LockBlock), 256u);
   CHECK_EQ(sizeof(UndoLog), 128u + 16 * 4096);
   CHECK_EQ(sizeof(ArenaState), 384u);
   CHECK_EQ(sizeof(SessionRecord), 128u);
   CHECK_EQ(sizeof(StreamRecord), 64u);
-  CHECK_EQ(sizeof(SleepSlot), 16u);
+  CHECK_EQ(sizeof(SleepSlot), 24u);
   CHECK_EQ(sizeof(CallSlot), 128u + 4 * 1024);
   CHECK_EQ(sizeof(ChunkRecord), 64u);
   CHECK_EQ(sizeof(BlockRecord), 16u);
@@ -57,7 +57,7 @@ TEST(sizes_of_layout_version_7_are_pinned) {
   CHECK_EQ(sizeof(TableRecord), 2432u);
 }
 
-TEST(offsets_of_layout_version_7_are_pinned) {
+TEST(offsets_of_layout_version_8_are_pinned) {
   CHECK_EQ(offsetof(Header, layout_version), 8u);
   CHECK_EQ(offsetof(Header, layout_hash), 16u);
   CHECK_EQ(offsetof(Header, pid_namespace), 40u);
@@ -69,8 +69,14 @@ TEST(offsets_of_layout_version_7_are_pinned) {
   CHECK_EQ(offsetof(Header, ready), 492u);
   CHECK_EQ(offsetof(LockBlock, session), 136u);
   CHECK_EQ(offsetof(LockBlock, pid), 140u);
+  CHECK_EQ(offsetof(LockBlock, num_waits), 152u);
+  CHECK_EQ(offsetof(ArenaState, num_rebuilds), 120u);
   CHECK_EQ(offsetof(ArenaState, chunk_waiters), 128u);
   CHECK_EQ(offsetof(ArenaState, chunk_futex), 256u);
+  CHECK_EQ(offsetof(SessionRecord, first_take), 40u);
+  CHECK_EQ(offsetof(SessionRecord, inserts), 48u);
+  CHECK_EQ(offsetof(SleepSlot, since_ns), 16u);
+  CHECK_EQ(offsetof(CallSlot, since_ns), 16u);
   CHECK_EQ(offsetof(CallSlot, names), 128u);
   CHECK_EQ(offsetof(PatternRecord, blob), 64u);
   CHECK_EQ(offsetof(ItemRecord, counted), 8u);
@@ -98,7 +104,7 @@ TEST(words_that_different_processes_write_are_on_lines_of_their_own) {
 }
 
 #if defined(__x86_64__) && defined(__GLIBC__)
-TEST(the_hash_of_layout_version_7_is_pinned) { CHECK_EQ(layout_hash(), 6923392117571403680u); }
+TEST(the_hash_of_layout_version_8_is_pinned) { CHECK_EQ(layout_hash(), 5735381883485795939u); }
 #endif
 
 TEST(a_plan_for_a_known_spec_is_pinned) {

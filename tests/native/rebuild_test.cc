@@ -291,6 +291,7 @@ TEST(who_finds_a_rebuild_that_died_begins_it_anew) {
   CHECK(child.killed());
   check_healthy(w.arena);
   CHECK_EQ(w.arena.state().rebuilding.get(), 0u);
+  CHECK_EQ(w.arena.state().num_rebuilds.load(), 1u);
   CHECK(scene.observe_all() == before);
 }
 

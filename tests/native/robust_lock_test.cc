@@ -67,6 +67,7 @@ TEST(the_holder_signs_with_session_pid_and_an_odd_number) {
   CHECK_EQ(lock->hold_seq.load() % 2, 1u);
   CHECK_EQ(lock->session.load(), 5u);
   CHECK_EQ(lock->pid.load(), 1234u);
+  CHECK_EQ(lock->num_waits.load(), 0u);
   RobustLock::unlock(*lock);
   CHECK_EQ(lock->hold_seq.load() % 2, 0u);
 }
@@ -146,6 +147,8 @@ TEST(a_caller_without_a_deadline_reports_and_waits_on) {
   } patience(holder);
   CHECK(RobustLock::lock(*lock, 1, 1, {kForever, &patience}) == Outcome::kLocked);
   CHECK_EQ(patience.seen, 2);
+  CHECK_EQ(lock->num_waits.load(), 1u);
+  CHECK(lock->wait_ns.load() >= uint64_t{2 * kSliceNs});
   RobustLock::unlock(*lock);
   holder.join();
 }

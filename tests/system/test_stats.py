@@ -1,0 +1,165 @@
+"""`client.stats()`: what each process has done and waits for, and what items are like."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmreplay as sr
+from shmreplay import waiting
+from shmreplay.clients.cli.main import main
+from tests.system.conftest import DaemonProcess, Script, eventually, table
+
+Run = Callable[..., Script]
+WORK = """
+import os, sys
+import numpy as np
+import shmreplay as sr
+client = sr.connect(sys.argv[1])
+table = client.table("replay")
+step = {"x": np.ones(3, np.float32), "n": 7}
+for line in sys.stdin:
+    exec(line)
+    print("done", flush=True)
+"""
+
+
+class Worker:
+    """A process that does what it is told, a line after the other."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.pid = script.pid
+
+    def do(self, line: str) -> None:
+        self._script.say(line)
+        assert self._script.line() == "done"
+
+    def begin(self, line: str) -> None:
+        self._script.say(line)
+
+    def end(self) -> None:
+        self._script.close()
+
+
+@pytest.fixture
+def replay(client: sr.Client) -> sr.Client:
+    """A client of a daemon with the table `replay`, which two items let be sampled, and `other` over the same steps."""
+    limiter = sr.rate_limiters.SampleToInsertRatio(2, 2, 10)
+    sampler = sr.selectors.Prioritized(0.6)
+    client.create_tables([table(arena="both", sampler=sampler, rate_limiter=limiter), table("other", arena="both")])
+    return client
+
+
+def name_of(worker: Worker) -> str:
+    with open(f"/proc/{worker.pid}/comm", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def both(client: sr.Client, items: bool = False) -> dict[str, Any]:
+    found: dict[str, Any] = client.stats(items=items)["arenas"]["both"]
+    return found
+
+
+def session(client: sr.Client, worker: Worker) -> dict[str, Any]:
+    [found] = [entry for entry in both(client)["sessions"] if entry["pid"] == worker.pid]
+    return {name: value for name, value in found.items() if name not in ("session", "generation", "start_time", "pid")}
+
+
+def test_each_process_is_told_of_with_what_it_has_done(
+    daemon: DaemonProcess, replay: sr.Client, run_script: Run
+) -> None:
+    writer, learner = (Worker(run_script(WORK, daemon.socket)) for _ in range(2))
+    writer.do("for _ in range(6): table.insert(step)")
+    nothing = {"inserts": 0, "samples": 0, "updates": 0, "writes": [], "reads": [], "open_streams": 0,
+               "pinned_chunks": 0, "name": name_of(writer)}  # fmt: skip
+    assert session(replay, writer) == {
+        **nothing, "inserts": 6, "writes": ["replay"], "open_streams": 1, "role": "writer",
+    }  # fmt: skip
+    learner.do("batch = table.sample(4)")
+    learner.do("table.update_priorities(batch.keys, batch.priorities)")
+    learned = {**nothing, "samples": 4, "updates": 4, "reads": ["replay"], "role": "learner"}
+    assert session(replay, learner) == learned
+    learner.do("view = table.view(2)")
+    viewing = session(replay, learner)
+    assert viewing["pinned_chunks"] in (1, 2)
+    assert both(replay)["stats"]["pinned_chunks"] == viewing["pinned_chunks"]
+    assert both(replay)["stats"]["oldest_lease_s"] >= 0
+    learner.do("view.release()")
+    assert session(replay, learner) == {**learned, "samples": 6}
+    assert both(replay)["stats"]["oldest_lease_s"] is None
+    learner.do("client.table('other').insert(step)")
+    assert session(replay, learner)["role"] == "both"
+    tables = both(replay)["tables"]
+    assert [tables["replay"][figure] for figure in ("writers", "learners")] == [1, 1]
+    assert [tables["other"][figure] for figure in ("writers", "learners", "learners_gone")] == [1, 0, False]
+
+
+def test_who_waits_is_told_of_with_the_reason_until_it_goes_on(
+    daemon: DaemonProcess, replay: sr.Client, run_script: Run
+) -> None:
+    learner = Worker(run_script(WORK, daemon.socket))
+    learner.begin("table.sample(1)")
+    eventually(lambda: bool(both(replay)["waits"]))
+    found = both(replay)
+    [wait] = found["waits"]
+    assert (wait["table"], wait["side"], wait["pid"]) == ("replay", "sample", learner.pid)
+    eventually(lambda: bool(both(replay)["waits"][0]["since_s"] > wait["since_s"] >= 0))
+    assert waiting.explain(found["tables"]["replay"], "sample", found["stats"]) == (
+        "the table has 0 items, fewer than the 2 of min_size_to_sample. Inserts let it go on (last one never); "
+        "1 process is attached"
+    )
+    learner.end()
+    eventually(lambda: both(replay)["waits"] == [])
+
+
+def test_a_table_says_when_those_who_wrote_it_or_read_it_are_gone(
+    daemon: DaemonProcess, replay: sr.Client, run_script: Run
+) -> None:
+    writer, learner = (Worker(run_script(WORK, daemon.socket)) for _ in range(2))
+
+    def gone() -> list[bool]:
+        info = both(replay)["tables"]["replay"]
+        return [info["writers_gone"], info["learners_gone"]]
+
+    assert gone() == [False, False]
+    writer.do("for _ in range(6): table.insert(step)")
+    learner.do("table.sample(2)")
+    assert gone() == [False, False]
+    os.kill(writer.pid, 9)
+    eventually(lambda: gone() == [True, False])
+    learner.do("client.close()")
+    eventually(lambda: gone() == [True, True])
+
+
+def test_items_are_looked_at_when_that_is_asked_for(replay: sr.Client) -> None:
+    handle = replay.table("replay")
+    for priority in (0.3, 1, 1, 4):
+        handle.insert({"x": np.ones(3, np.float32), "n": 7}, priority=priority)
+    handle.sample(3)
+    assert "ages" not in both(replay)["tables"]["replay"]
+    info = both(replay, items=True)["tables"]["replay"]
+    assert [info[f"{which}_priority"] for which in ("min", "max", "sum")] == [0.3, 4, pytest.approx(6.3)]
+    assert info["ages"]["counts"][:4] == [1, 1, 1, 1]  # 0, 1, 2, and 3 up to the edge 5
+    assert info["ages"]["sum"] == 6
+    assert info["times_sampled"]["sum"] == 3
+    reached = dict(zip(info["priorities"]["edges"], np.cumsum(info["priorities"]["counts"]), strict=False))
+    assert (reached[0.2], reached[0.5], reached[1.0], reached[2.0], reached[5.0]) == (0, 1, 3, 3, 4)
+    for histogram in ("ages", "times_sampled", "priorities"):
+        assert sum(info[histogram]["counts"]) == info[histogram]["of"] == 4
+
+
+def test_they_are_read_from_shared_memory_as_the_daemon_tells_them(
+    daemon: DaemonProcess, replay: sr.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replay.table("replay").insert({"x": np.ones(3, np.float32), "n": 7})
+    told = both(replay)
+    assert main(["stats", "--offline", "--instance", daemon.instance, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["arenas"]["both"]
+    assert set(found) == set(told) - {"huge_bytes"}
+    for part in ("sessions", "waits", "stats"):
+        assert found[part] == told[part]
+    assert set(found["tables"]["replay"]) == set(told["tables"]["replay"])
