@@ -43,7 +43,8 @@ def arena(*infos: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "tables": {each["name"]: each for each in infos}, "sessions": [], "waits": [], "lock_holder": None,
         "stats": {
             "num_chunks": 100, "free_chunks": 60, "used_chunks": 40, "retired_chunks": 0, "chunk_steps": 10,
-            "num_blocks": 0, "free_blocks": 0, "block_bytes": 0, "failed": False, "lock_waits": 3, "lock_wait_s": 0.25,
+            "num_blocks": 0, "free_blocks": 0, "block_bytes": 0, "failed": False, "num_sessions": 2,
+            "lock_waits": 3, "lock_wait_s": 0.25,
             "rebuilds": 0, "pinned_chunks": 0, "oldest_lease_s": None, "holds": 1000, "recoveries": 0,
         },
     }  # fmt: skip

@@ -50,7 +50,7 @@ def plain_process(process: ProcessFigures) -> dict[str, Any]:
 
 def plain_wait(wait: Wait) -> dict[str, Any]:
     """As JSON has it."""
-    return {name: getattr(wait, name) for name in ("table", "side", "pid", "since_s")}
+    return {name: getattr(wait, name) for name in ("table", "side", "pid", "name", "since_s")}
 
 
 def describe_waits(waits: tuple[Wait, ...]) -> str:

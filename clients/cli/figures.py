@@ -9,6 +9,7 @@ from typing import Any
 from shmreplay.clients.shard_infos import joined
 from shmreplay.errors import ShmReplayError, TableNotFound
 from shmreplay.shards import whole_name
+from shmreplay.waiting import admits_sample
 
 SIDES = ("insert", "sample")
 HISTOGRAMS = ("ages", "times_sampled", "priorities")
@@ -16,14 +17,16 @@ HISTOGRAMS = ("ages", "times_sampled", "priorities")
 
 @dataclass(frozen=True)
 class Wait:
-    """A call that sleeps: whose, of which table and side ("insert" or "sample"), since how many seconds, and why.
+    """A call that sleeps: whose, of which table and side ("insert" or "sample"), and since how many seconds.
 
-    `info` and `arena` are the figures of the table, or of its shard, and of the arena that it sleeps in.
+    `name` is the process' own, empty where it is hidden; `info` and `arena` are the figures of the table, or of its
+    shard, and of the arena that it sleeps in.
     """
 
     table: str
     side: str
     pid: int
+    name: str
     since_s: float
     info: Mapping[str, Any]
     arena: Mapping[str, Any]
@@ -48,7 +51,7 @@ class TableFigures:
 
     def admits_sample(self) -> bool:
         """Whether a sample would be admitted now, of one shard at least."""
-        return any(_admits_sample(info) for info in self.parts)
+        return any(admits_sample(info) for info in self.parts)
 
 
 @dataclass(frozen=True)
@@ -113,11 +116,13 @@ def arena_state(arena: Mapping[str, Any]) -> str:
 
 
 def _waits(arena: Mapping[str, Any]) -> Iterable[Wait]:
+    names = {session["pid"]: session["name"] for session in arena.get("sessions", ())}
     for wait in arena.get("waits", ()):
         yield Wait(
             whole_name(wait["table"]),
             wait["side"],
             wait["pid"],
+            names.get(wait["pid"], ""),
             wait["since_s"],
             arena["tables"].get(wait["table"], {}),
             arena["stats"],
@@ -150,8 +155,8 @@ def _tables(
                 tuple(wait for wait in waits if wait.table == name),
                 writers,
                 learners,
-                writers == 0 and any(each.get("writers_gone", False) for each in infos),
-                learners == 0 and any(each.get("learners_gone", False) for each in infos),
+                writers == 0 and any(each.get("writers_gone") for each in infos),
+                learners == 0 and any(each.get("learners_gone") for each in infos),
                 *memory_of([arenas[arena_name] for arena_name, _ in of_shards]),
             )
         )
@@ -171,10 +176,20 @@ def _joined(name: str, infos: list[dict[str, Any]]) -> dict[str, Any]:
     found = joined(name, {each: [info[each] for info in infos] for each in infos[0] if each in names})
     for each in HISTOGRAMS:
         if all(each in info for info in infos):
-            counts = [sum(column) for column in zip(*(info[each]["counts"] for info in infos), strict=True)]
-            total = sum(info[each]["sum"] for info in infos)
-            found[each] = {"edges": infos[0][each]["edges"], "counts": counts, "sum": total}
+            found[each] = _joined_histogram([info[each] for info in infos])
     return found
+
+
+def _joined_histogram(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Ages are in inserts into an item's own shard. The edges of one may end before those of another."""
+    num_edges = min(len(part["edges"]) for part in parts)
+    counts = [[*part["counts"][:num_edges], sum(part["counts"][num_edges:])] for part in parts]
+    return {
+        "edges": parts[0]["edges"][:num_edges],
+        "counts": [sum(column) for column in zip(*counts, strict=True)],
+        "sum": sum(part["sum"] for part in parts),
+        "of": sum(part["of"] for part in parts),
+    }
 
 
 def _processes(arenas: Mapping[str, Any], waits: Iterable[Wait]) -> list[ProcessFigures]:
@@ -192,25 +207,18 @@ def _process(
     pid: int, start_time: int, entries: list[tuple[str, dict[str, Any]]], waits: tuple[Wait, ...]
 ) -> ProcessFigures:
     sums = {
-        name: sum(session.get(name, 0) for _, session in entries)
+        name: sum(session[name] for _, session in entries)
         for name in ("inserts", "samples", "updates", "open_streams", "pinned_chunks")
     }
     tables = {
-        name: tuple(sorted({whole_name(table) for _, session in entries for table in session.get(name, ())}))
+        name: tuple(sorted({whole_name(table) for _, session in entries for table in session[name]}))
         for name in ("writes", "reads")
     }
-    role = {(True, True): "both", (True, False): "writer", (False, True): "learner"}.get(
-        (bool(tables["writes"]), bool(tables["reads"])), "idle"
-    )
-    names = [session["name"] for _, session in entries if session.get("name")]
+    roles = {session["role"] for _, session in entries} - {"idle"}
+    role = "both" if len(roles) > 1 else next(iter(roles), "idle")
+    names = [session["name"] for _, session in entries if session["name"]]
     arenas = tuple(sorted(arena_name for arena_name, _ in entries))
     name = names[0] if names else ""
     return ProcessFigures(
         pid, start_time, name, role, **sums, writes=tables["writes"], reads=tables["reads"], arenas=arenas, waits=waits
     )
-
-
-def _admits_sample(info: Mapping[str, Any]) -> bool:
-    if info["paused_samples"] or info["is_stopping"] or info["size"] < max(info["min_size_to_sample"], 1):
-        return False
-    return bool(info["difference"] - 1 >= info["min_diff"])

@@ -13,7 +13,7 @@ from shmreplay.protocol import package_version
 from shmreplay.reader_gone import outputs_without_reader, until_reader_goes
 
 SUBCOMMANDS = ("demo", "tables", "stats", "plan", "checkpoint", "restore", "verify", "inspect", "doctor", "service",
-    "clients", "pause", "resume", "drain", "set-ratio", "reset", "drop")  # fmt: skip
+    "top", "clients", "pause", "resume", "drain", "set-ratio", "reset", "drop")  # fmt: skip
 EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)
 
 

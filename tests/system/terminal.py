@@ -4,6 +4,8 @@ import errno
 import fcntl
 import os
 import select
+import shlex
+import signal
 import struct
 import sys
 import termios
@@ -20,10 +22,15 @@ LEFT = b"\x1b[?1049l"  # back from the alternate screen
 
 
 class Terminal:
-    """`shmreplay` with some arguments on a screen of its own. Ends it, if it still runs, when it is left."""
+    """`shmreplay` with some arguments, or a shell's script, on a screen of its own. Its end is their end."""
 
     def __init__(
-        self, *arguments: str, columns: int = 80, rows: int = 24, environment: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        script: str | None = None,
+        columns: int = 80,
+        rows: int = 24,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
@@ -33,6 +40,8 @@ class Terminal:
         self.resize(columns, rows)
         self.modes: list[Any] = termios.tcgetattr(theirs)
         command = [sys.executable, "-m", "shmreplay.clients.cli.main", *arguments]
+        if script is not None:  # with job control, as at a prompt
+            command = ["/bin/bash", "-m", "-c", script.format(command=shlex.join(command))]
         env = {
             **os.environ,
             "TERM": "xterm-256color",
@@ -49,7 +58,7 @@ class Terminal:
                 for fd in (0, 1, 2):
                     os.dup2(theirs, fd)
                 os.chdir("/")
-                os.execve(sys.executable, command, env)
+                os.execve(command[0], command, env)
             finally:
                 os._exit(127)
         self._theirs = theirs  # kept open: what was written last can still be read, and its modes looked at
@@ -62,7 +71,7 @@ class Terminal:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._status is None:
-            os.kill(self.pid, 9)
+            os.killpg(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         os.close(self._fd)
         os.close(self._theirs)

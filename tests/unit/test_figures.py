@@ -11,10 +11,12 @@ def test_tables_and_processes_are_those_of_all_arenas() -> None:
     found = Figures.read(
         fake.stats(
             {
-                "b": fake.arena(fake.info("b"), sessions=[fake.session(7, inserts=3, writes=["b"], open_streams=2)]),
+                "b": fake.arena(
+                    fake.info("b"), sessions=[fake.session(7, inserts=3, writes=["b"], open_streams=2, role="writer")]
+                ),
                 "a": fake.arena(
                     fake.info("a"),
-                    sessions=[fake.session(7, samples=5, reads=["a"]), fake.session(8)],
+                    sessions=[fake.session(7, samples=5, reads=["a"], role="learner"), fake.session(8)],
                     waits=[fake.wait("a", "sample", 7, 12.0)],
                 ),
             }
@@ -32,8 +34,8 @@ def test_tables_and_processes_are_those_of_all_arenas() -> None:
 
 def test_the_shards_of_a_table_are_one() -> None:
     ages = [
-        {"edges": [1.0, 2.0], "counts": [1, 2, 3], "sum": 9.0},
-        {"edges": [1.0, 2.0], "counts": [4, 0, 0], "sum": 2},
+        {"edges": [1.0, 2.0, 5.0], "counts": [1, 2, 3, 4], "sum": 9.0, "of": 10},
+        {"edges": [1.0, 2.0], "counts": [4, 0, 1], "sum": 2.0, "of": 5},  # of a smaller one
     ]
     found = Figures.read(
         fake.stats(
@@ -50,7 +52,7 @@ def test_the_shards_of_a_table_are_one() -> None:
     (table,) = found.tables
     assert (table.name, table.arenas, table.failure) == ("t", ("t~0", "t~1"), None)
     assert (table.info["size"], table.info["max_size"], table.info["max_diff"]) == (1000, 2000, 480.0)
-    assert table.info["ages"] == {"edges": [1.0, 2.0], "counts": [5, 2, 3], "sum": 11.0}
+    assert table.info["ages"] == {"edges": [1.0, 2.0], "counts": [5, 2, 8], "sum": 11.0, "of": 15}
     assert (table.writers, table.learners, table.writers_gone, table.learners_gone) == (0, 1, True, False)
     assert [wait.since_s for wait in table.waits] == [1.0, 2.0]
     assert table.memory_bytes == 8 << 20
