@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -132,10 +133,15 @@ def _waits(arena: Mapping[str, Any]) -> Iterable[Wait]:
 def _tables(
     arenas: Mapping[str, Any], waits: Iterable[Wait], processes: Iterable[ProcessFigures]
 ) -> list[TableFigures]:
+    of_table: dict[str, list[Wait]] = {}
+    for wait in waits:
+        of_table.setdefault(wait.table, []).append(wait)
     parts: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for arena_name, arena in arenas.items():
         for table, info in arena["tables"].items():
             parts.setdefault(whole_name(table), []).append((arena_name, info))
+    num_writers = Counter(name for process in processes for name in process.writes)
+    num_learners = Counter(name for process in processes for name in process.reads)
     found = []
     for name, of_shards in sorted(parts.items()):
         infos = [info for _, info in of_shards]
@@ -143,8 +149,6 @@ def _tables(
         # One shard that says nothing leaves nothing to be said of all.
         info = {} if silent else infos[0] if len(infos) == 1 else _joined(name, infos)
         failures = [state for arena_name, _ in of_shards if (state := arena_state(arenas[arena_name])) != "healthy"]
-        writers = sum(name in process.writes for process in processes)
-        learners = sum(name in process.reads for process in processes)
         found.append(
             TableFigures(
                 name,
@@ -152,11 +156,11 @@ def _tables(
                 info,
                 failures[0] if failures else None,
                 tuple(infos) if info else (),
-                tuple(wait for wait in waits if wait.table == name),
-                writers,
-                learners,
-                writers == 0 and any(each.get("writers_gone") for each in infos),
-                learners == 0 and any(each.get("learners_gone") for each in infos),
+                tuple(of_table.get(name, ())),
+                num_writers[name],
+                num_learners[name],
+                num_writers[name] == 0 and any(each.get("writers_gone") for each in infos),
+                num_learners[name] == 0 and any(each.get("learners_gone") for each in infos),
                 *memory_of([arenas[arena_name] for arena_name, _ in of_shards]),
             )
         )
@@ -197,8 +201,11 @@ def _processes(arenas: Mapping[str, Any], waits: Iterable[Wait]) -> list[Process
     for arena_name, arena in arenas.items():
         for session in arena.get("sessions", ()):
             sessions.setdefault((session["pid"], session["start_time"]), []).append((arena_name, session))
+    of_pid: dict[int, list[Wait]] = {}
+    for wait in waits:
+        of_pid.setdefault(wait.pid, []).append(wait)
     return [
-        _process(pid, start_time, entries, tuple(wait for wait in waits if wait.pid == pid))
+        _process(pid, start_time, entries, tuple(of_pid.get(pid, ())))
         for (pid, start_time), entries in sorted(sessions.items())
     ]
 

@@ -7,6 +7,7 @@ import select
 import shlex
 import signal
 import struct
+import subprocess
 import sys
 import termios
 from collections.abc import Callable, Mapping
@@ -18,6 +19,9 @@ import pyte
 from shmreplay.protocol import Deadline
 
 WAIT_S = 30.0  # a bound on waiting for what must happen
+TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
 LEFT = b"\x1b[?1049l"  # back from the alternate screen
 
 
@@ -50,19 +54,15 @@ class Terminal:
             **(environment or {}),
         }
         # A session of its own, whose terminal this is: so that Ctrl-C, Ctrl-Z and a change of size reach it.
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                os.setsid()
-                fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
-                for fd in (0, 1, 2):
-                    os.dup2(theirs, fd)
-                os.chdir("/")
-                os.execve(command[0], command, env)
-            finally:
-                os._exit(127)
+        self._process = subprocess.Popen(
+            [sys.executable, "-ISc", TAKE_TERMINAL, *command],
+            stdin=theirs, stdout=theirs, stderr=theirs, cwd="/", env=env, start_new_session=True,
+        )  # fmt: skip
         self._theirs = theirs  # kept open: what was written last can still be read, and its modes looked at
-        self._status: int | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def __enter__(self) -> "Terminal":
         return self
@@ -70,9 +70,9 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._status is None:
+        if self._process.returncode is None:
             os.killpg(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            self._process.wait()
         os.close(self._fd)
         os.close(self._theirs)
 
@@ -107,15 +107,12 @@ class Terminal:
     def finish(self) -> int:
         """Reads until its end, and returns the exit code, negative for the signal that ended it."""
         deadline = Deadline(WAIT_S)
-        while self._status is None:
+        while self._process.poll() is None:
             assert not deadline.is_over, f"it goes on:\n{self.text}"
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self._status = os.waitstatus_to_exitcode(status)
             self._read(Deadline(0.02))
         while self._read(Deadline(0.0)):
             pass
-        return self._status
+        return self._process.returncode
 
     def is_restored(self) -> bool:
         """Whether the terminal is as it was before: its modes, its screen, its cursor."""

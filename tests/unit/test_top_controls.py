@@ -206,6 +206,20 @@ def test_keys_look_around() -> None:
     assert state.is_frozen
 
 
+def test_a_slash_leaves_those_with_a_text_in_their_name() -> None:
+    pressed = Pressed().press("/", *"ue", "enter")
+    assert [row.key for row in pressed.state.rows()] == ["queue"]
+    selected = pressed.state.selected()
+    assert selected is not None
+    assert selected.key == "queue"
+    pressed.press("tab", "/", *"idle", "enter")
+    assert [row.figures.pid for row in pressed.state.rows()] == [7]
+    pressed.press("tab", "/")
+    assert pressed.state.question is not None
+    assert pressed.state.question.typed == "ue"
+    assert len(pressed.press("clear", "enter").state.rows()) == 3
+
+
 def test_without_figures_keys_do_nothing() -> None:
     state = State(2.0)
     controls = Controls(state, lambda what, deed: pytest.fail("nothing is there"))

@@ -87,7 +87,7 @@ def test_a_screen_of_80_by_24() -> None:
         "last insert 0s ago, last sample never | waited in all: inserts 0s, samples 0s",
         "0 writers, 1 learners | 200 evicted",
         "memory: 4.0 MiB of arena queue, 40% of the chunks in use",
-        "p pause  r resume  d drain  s ratio  D drop  < > sort  ? help  q quit",
+        "p pause  r resume  d drain  s ratio  D drop  < > sort  / find  ? help  q quit",
     ]
 
 
@@ -107,7 +107,7 @@ def test_the_clients_on_a_screen_of_80_by_24() -> None:
         "    replay",
         "sample from queue waits 75s: queue admits no sample",
         "samples from queue, replay",
-        "< > sort  R turn round  ? help  q quit",
+        "< > sort  R turn round  / find  ? help  q quit",
     ]
 
 
@@ -208,7 +208,9 @@ def test_the_selected_row_stays_selected_while_others_change_places() -> None:
         ({}, [("sample", 10.0)], "sample 10s", "bad"),
         ({"learners_gone": True}, [], "no learners left", "warn"),
         ({"learners_gone": True, "writers_gone": True}, [], "no writers or learners left", "warn"),
-        ({"is_stopping": True}, [], "stopping", "good"),
+        ({"is_stopping": True}, [], "stopping", "warn"),
+        ({"max_times_sampled": 1, "paused_inserts": True}, [("insert", 2.0)], "draining, insert 2s", "warn"),
+        ({"max_times_sampled": 1, "paused_inserts": True, "size": 0}, [], "drained", "warn"),
     ],
     ids=str,
 )

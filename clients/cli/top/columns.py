@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from shmreplay.host_memory import show_bytes
 
 LONG_WAIT_S = 10.0  # from here on a wait is red: a caller that waits so long logs it as well
 NOTHING = ""
+_STYLES = ("good", "warn", "bad")  # in order
 
 
 @dataclass(frozen=True)
@@ -96,30 +97,31 @@ def table_state(row: TableRow) -> Span:
     table, info = row.figures, row.info
     if not info:
         return f"failed: {table.failure}", "bad"
-    parts: list[str] = []
-    style = "good"
-    if table.failure is not None:
-        parts, style = [table.failure], "bad"
+    parts: list[Span] = [(table.failure, "bad")] if table.failure is not None else []
     if info["is_stopping"]:
-        parts.append("stopping")
-    paused = [side for side in ("inserts", "samples") if info[f"paused_{side}"]]
-    if paused:
-        parts.append("paused" if len(paused) == 2 else f"{paused[0]} paused")
-        style = "bad" if style == "bad" else "warn"
+        parts.append(("stopping", "warn"))
+    if is_draining(info):
+        parts.append(("draining" if info["size"] else "drained", "warn"))
+    elif paused := [side for side in ("inserts", "samples") if info[f"paused_{side}"]]:
+        parts.append(("paused" if len(paused) == 2 else f"{paused[0]} paused", "warn"))
     for side in ("insert", "sample"):
         since = [wait.since_s for wait in table.waits if wait.side == side]
         if since:
-            parts.append(f"{side}{f' x{len(since)}' if len(since) > 1 else ''} {duration(max(since))}")
-            style = "bad" if max(since) >= LONG_WAIT_S else "warn" if style == "good" else style
-    gone = [who for who in ("writers", "learners") if getattr(table, f"{who}_gone")]
-    if gone:
-        parts.append(f"no {' or '.join(gone)} left")
-        style = "warn" if style == "good" else style
-    return (", ".join(parts), style) if parts else ("ok", style)
+            many = f" x{len(since)}" if len(since) > 1 else ""
+            parts.append((f"{side}{many} {duration(max(since))}", "bad" if max(since) >= LONG_WAIT_S else "warn"))
+    if gone := [who for who in ("writers", "learners") if getattr(table, f"{who}_gone")]:
+        parts.append((f"no {' or '.join(gone)} left", "warn"))
+    worst = max((style for _, style in parts), key=_STYLES.index, default="good")
+    return ", ".join(text for text, _ in parts) or "ok", worst
+
+
+def is_draining(info: Mapping[str, Any]) -> bool:
+    """Whether items only go: inserts are paused, and items go with their last sample."""
+    return bool(info["max_times_sampled"] and info["paused_inserts"] and not info["paused_samples"])
 
 
 def _severity(row: TableRow) -> tuple[int, float]:
-    return ("good", "warn", "bad").index(table_state(row)[1]), longest_wait_s(row) or 0.0
+    return _STYLES.index(table_state(row)[1]), longest_wait_s(row) or 0.0
 
 
 def _client_waits(row: ClientRow, width: int, marks: Marks) -> Span:

@@ -43,6 +43,7 @@ class Controls:
             ">": lambda: self._order_by(1),
             "right": lambda: self._order_by(1),
             "R": self._turn_round,
+            "/": self._ask_name,
             " ": self._stop_figures,
             "?": self._show_help,
             "h": self._show_help,
@@ -129,6 +130,16 @@ class Controls:
 
     def _stop_figures(self) -> None:
         self.state.is_frozen = not self.state.is_frozen
+
+    def _ask_name(self) -> None:
+        listing = self.state.listing
+
+        def look_for(typed: str) -> None:
+            listing.having = typed
+
+        self.state.question = Question(
+            "only those with this in their name (nothing: all):", look_for, typed=listing.having
+        )
 
     def _show_help(self) -> None:
         self.state.shows_help = True

@@ -25,6 +25,11 @@ class TableRow:
         return self.figures.name
 
     @property
+    def label(self) -> str:
+        """What it is looked for by."""
+        return self.figures.name
+
+    @property
     def info(self) -> dict[str, Any]:
         """As in client.stats(); empty where nothing can be said."""
         return self.figures.info
@@ -64,6 +69,11 @@ class ClientRow:
     def key(self) -> tuple[int, int]:
         """What stays the same from look to look."""
         return self.figures.pid, self.figures.start_time
+
+    @property
+    def label(self) -> str:
+        """What it is looked for by."""
+        return f"{self.figures.pid} {self.figures.name} {self.figures.role}"
 
 
 @dataclass(frozen=True)

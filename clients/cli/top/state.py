@@ -37,6 +37,7 @@ class Listing:
     selected: Hashable | None = None
     at: int = 0  # where the selected row was: the one there now is selected when it has gone
     first: int = 0
+    having: str = ""  # rows with this in their name alone are shown
 
 
 @dataclass
@@ -71,6 +72,8 @@ class State:
         if self.snapshot is None:
             return []
         rows: list[Any] = [*(self.snapshot.tables if self.tab == TABLES else self.snapshot.clients)]
+        if self.listing.having:
+            rows = [row for row in rows if self.listing.having in row.label]
         column = next(column for column in self.columns if column.name == self.listing.order)
         known = [row for row in rows if column.order(row) is not None]
         unknown = [row for row in rows if column.order(row) is None]

@@ -17,13 +17,14 @@ FIXED_LINES = 6  # three of the header, the tabs, the titles, the last line
 LEAST_LIST = 3
 LONG_READ_S = 1.0  # what is read or viewed so long keeps chunks from being used again
 HINTS = {
-    TABLES: "p pause  r resume  d drain  s ratio  D drop  < > sort  ? help  q quit",
-    CLIENTS: "< > sort  R turn round  ? help  q quit",
+    TABLES: "p pause  r resume  d drain  s ratio  D drop  < > sort  / find  ? help  q quit",
+    CLIENTS: "< > sort  R turn round  / find  ? help  q quit",
 }
 HELP = (
     ("up down j k", "select a row; page up, page down, home, end too"),
     ("tab", "tables or clients"),
     ("< > left right", "sort by the column before, after; R turns the order round"),
+    ("/", "only those with a text in their name, or role"),
     ("p  r", "pause inserts, samples or both of the table; resume"),
     ("d", "drain: pause inserts until its items are sampled away"),
     ("s  +  -", "change the ratio of samples to inserts; enter does it"),
@@ -124,7 +125,9 @@ def _tabs(state: State) -> Line:
     line: Line = []
     for tab in (TABLES, CLIENTS):
         is_shown = tab == state.tab
-        line.append((f"[{tab} {counts[tab]}]" if is_shown else f" {tab} {counts[tab]} ", "title" if is_shown else ""))
+        having = state.lists[tab].having
+        text = f"{tab} {counts[tab]}" + (f" with {having!r}" if having else "")
+        line.append((f"[{text}]" if is_shown else f" {text} ", "title" if is_shown else ""))
     frozen = "the figures are stopped; space lets them go on" if state.is_frozen else f"every {state.interval_s:g} s"
     line.append((f"  {frozen}   tab: the other list", "warn" if state.is_frozen else "dim"))
     return line
@@ -143,6 +146,8 @@ def _lists(state: State, body: int, width: int, marks: Marks, marks_row: bool) -
     _scroll(state, num_rows, len(rows))
     if not rows:
         nothing = "no tables" if state.tab == TABLES else "no processes are attached"
+        if state.listing.having:
+            nothing = f"none has {state.listing.having!r} in its name; / changes that"
         lines.append([(f" {nothing}" if state.snapshot is not None else "", "dim")])
     first = state.listing.first
     for row in rows[first : first + num_rows]:
