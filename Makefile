@@ -2,7 +2,7 @@
 # PyPI into .venv. Every target sets up what it needs, and does again only what changed.
 #
 #   make demo      four actors, one learner, CartPole (make demo DEMO_ARGS="--actors 8 --seed 1")
-#   make test      lint, types, native tests, Python tests (TEST_ARGS="-k rate_limiter")
+#   make test      lint, types, native tests, Python tests (TEST_ARGS="-k rate_limiter", WORKERS=0: one after the other)
 #   make check     ruff, mypy --strict, stubtest
 #   make native    the native tests alone
 #   make sanitize  the native tests under ThreadSanitizer and AddressSanitizer (SANITIZE=full: the long way)
@@ -24,6 +24,8 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 DEMO_ARGS ?=
 TEST_ARGS ?=
+# Each worker of pytest mounts a /dev/shm of its own; where that is not allowed, there is none beside pytest itself.
+WORKERS ?= $(shell unshare --mount mount -t tmpfs tmpfs /dev/shm 2>/dev/null && echo $$(($(JOBS) < 4 ? $(JOBS) : 4)) || echo 0)
 BENCH_ARGS ?= --quick
 SOAK_ARGS ?= --minutes 5
 SANITIZE ?= quick
@@ -51,7 +53,7 @@ demo: $(STAMP)/installed
 
 test: check native
 	@echo "== python tests"
-	@$(BIN)/python -m pytest $(TEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 check: $(STAMP)/installed $(STAMP)/dev
 	@echo "== ruff, mypy, stubtest"

@@ -34,7 +34,7 @@ class TomlFile:
             self._text = read.decode()
             self.document: dict[str, Any] = tomllib.loads(self._text)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{self.path}: not TOML: {error}") from error
+            raise ValueError(f"{self.path}:{_line_of(error, read)}: not TOML: {_reason(error)}") from error
 
     def named(self, text: str) -> str:
         """A text that begins with a key, such as `tables.replay.max_size is 0`, behind the file and the key's line.
@@ -74,6 +74,22 @@ class TomlFile:
                 break
             line = end + 1
         return line
+
+
+_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)")
+
+
+def _line_of(error: ValueError, read: bytes) -> int:
+    """The line, from 1, at which the parser gave up: it is told in the error's text alone."""
+    if isinstance(error, UnicodeDecodeError):
+        return read.count(b"\n", 0, error.start) + 1
+    place = _PLACE.search(str(error))
+    return int(place[1]) if place is not None and place[1] else max(1, len(read.splitlines()))
+
+
+def _reason(error: ValueError) -> str:
+    """The error's text without the place."""
+    return _PLACE.sub("", str(error))
 
 
 def _has(document: Mapping[str, Any], keys: Sequence[str]) -> bool:

@@ -10,11 +10,14 @@ import random
 import signal
 import zlib
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import hypothesis
 import numpy as np
 import psutil
 import pytest
+
+from tests.namespaces import take_own_shm
 
 SHM = pathlib.Path("/dev/shm")
 SEED_VARIABLE = "SHMREPLAY_TEST_SEED"
@@ -41,12 +44,33 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
     return True if is_apart and not any(collection_path.name in argument for argument in config.args) else None
 
 
+# --- several workers ------------------------------------------------------------------------------------------------
+# `make test` has pytest-xdist give each worker whole files, where each can have a /dev/shm of its own: what one leaves
+# behind, another would be blamed for.
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["seed"] = node.config.stash[run_seed]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with what takes long go first, so that no worker ends with one while the others have nothing to do."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 # --- the seed --------------------------------------------------------------------------------------------------------
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # What a shell starts in the background ignores SIGINT: tests that interrupt a call would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is not None:
+        take_own_shm()
+        config.stash[run_seed] = worker["seed"]
+        return
     config.stash[run_seed] = int(os.environ.get(SEED_VARIABLE, random.SystemRandom().randrange(2**32)))
 
 

@@ -1,9 +1,14 @@
 """File systems of a test's own: mounted in a mount namespace that ends with the processes in it."""
 
+import ctypes
+import os
 import shutil
 import subprocess
 
 import pytest
+
+CLONE_NEWNS = 0x20000
+MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 0x4000, 0x40000
 
 
 def in_own_mounts(mounts: str) -> tuple[str, ...]:
@@ -16,6 +21,19 @@ def can_mount(mounts: str) -> bool:
     if shutil.which("unshare") is None or shutil.which("mount") is None:
         return False
     return subprocess.run([*in_own_mounts(mounts), "true"], capture_output=True, check=False).returncode == 0
+
+
+def take_own_shm() -> None:
+    """Gives this process, and those that it starts from now on, a /dev/shm of their own. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    _succeed(libc.unshare(CLONE_NEWNS))
+    _succeed(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+    _succeed(libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=1777"))
+
+
+def _succeed(result: int) -> None:
+    if result != 0:
+        raise OSError(ctypes.get_errno(), f"no own /dev/shm: {os.strerror(ctypes.get_errno())}; run it with WORKERS=0")
 
 
 HIDDEN_PROC = "mount -t proc -o hidepid=2 proc /proc"  # users see their own processes alone

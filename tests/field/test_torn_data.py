@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import shmreplay as sr
 from tests.children import Child, Work
@@ -24,6 +25,7 @@ SIGNATURE = {"row": sr.ArraySpec((WIDTH,), "float32")}
 STOPS = 800
 
 
+@pytest.mark.slow
 def test_readers_and_writers_that_are_stopped_anywhere_see_no_half_written_row(
     make_table: TableMaker, fork: Fork, rng: np.random.Generator
 ) -> None:

@@ -10,6 +10,7 @@ from tests.model.heap_machine import HeapMachine
 from tests.tables import TableMaker
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*update_data hit none:UserWarning")
 def test_a_table_with_a_heap_does_what_a_plain_list_of_items_does(make_table: TableMaker, seed: int) -> None:
     totals: dict[str, int] = {}

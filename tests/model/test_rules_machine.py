@@ -10,6 +10,7 @@ import shmreplay as sr
 from tests.model.rules_machine import RulesMachine
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*update_priorities hit none:UserWarning")
 def test_tables_over_the_same_steps_do_what_plain_ones_do(server: sr.Server, seed: int) -> None:
     profile = settings.get_profile(settings.get_current_profile_name())

@@ -148,6 +148,7 @@ class SpansMachine(TableMachine):
         self.writer.create_item(length=1, timeout_s=0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*update_priorities hit none:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*sampling never starts:UserWarning")
 @pytest.mark.parametrize("machine", [StepsMachine, SpansMachine])

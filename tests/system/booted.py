@@ -41,7 +41,7 @@ class Booted:
     def __init__(self, folder: pathlib.Path, files: pathlib.Path) -> None:
         """`files` is copied to its /etc."""
         (folder / "root").mkdir()
-        package = _copy_package(folder / "package")
+        package = copy_package(folder / "package")
         here = [str(each) for each in (folder / "root", files, package, sys.base_prefix, sysconfig.get_path("purelib"))]
         cgroup2 = _cgroup2()
         assert cgroup2 is not None
@@ -104,7 +104,7 @@ class Booted:
                 os.rmdir(path)
 
 
-def _copy_package(folder: pathlib.Path) -> pathlib.Path:
+def copy_package(folder: pathlib.Path) -> pathlib.Path:
     """shmreplay as a wheel lays it out, in a folder to import from."""
     ignored = shutil.ignore_patterns("__pycache__", "*.cc", "*.h", "systemd")
     package = folder / "shmreplay"

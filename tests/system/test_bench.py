@@ -95,6 +95,7 @@ def report(report_file: pathlib.Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 def test_a_report_says_what_was_run_and_on_what(report: dict[str, Any]) -> None:
     assert report["format"] == 2
     assert report["command"].startswith("python -m bench --smoke")

@@ -25,6 +25,7 @@ def server() -> Any:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120 + CLIENTS)
 def test_hundreds_of_forked_clients_are_attached_at_once_and_each_is_heard(server: sr.Server) -> None:
     options: dict[str, Any] = {"max_sessions": CLIENTS + 8, "max_streams": CLIENTS + 8}

@@ -218,6 +218,7 @@ def offsets_in_use(segments: Segments, rng: np.random.Generator, count: int) -> 
     return [int(word) * 8 + int(rng.integers(8)) for word in picked]
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.parametrize("block", range(-(-FLIPS // BLOCK)))
 def test_a_flipped_byte_is_an_error_that_says_so_or_a_wrong_answer(

@@ -1,4 +1,4 @@
-"""What the pages in docs/ show works: each block of Python runs as written, names exist, links lead to files."""
+"""What the pages in docs/ show works: their Python runs as written, names exist, links lead to files."""
 
 import pathlib
 import re
@@ -13,11 +13,16 @@ pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 
 DOCS = ROOT / "docs"
 PAGES = {str(path.relative_to(DOCS)): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
-BLOCKS = [
-    pytest.param(block, id=f"{name}-{i}")
-    for name, page in PAGES.items()
-    for i, block in enumerate(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
-]
+TOGETHER = {"migrating-from-reverb.md"}  # pages whose blocks are parts of one program
+
+
+def programs(name: str) -> list[str]:
+    """The Python of a page."""
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGES[name], re.MULTILINE | re.DOTALL)
+    return ["\n".join(blocks)] if name in TOGETHER else blocks
+
+
+BLOCKS = [pytest.param(block, id=f"{name}-{i}") for name in PAGES for i, block in enumerate(programs(name))]
 
 
 def test_there_are_pages_with_python() -> None:
@@ -40,3 +45,40 @@ def test_the_names_they_mention_exist_and_links_lead_to_files(name: str) -> None
         assert reduce(getattr, mentioned.split("."), sr) is not None, mentioned
     for link in re.findall(r"\]\(([^)#]+)\)", PAGES[name]):
         assert (DOCS / name).parent.joinpath(link).exists(), link
+
+
+def section(results: str, name: str) -> str:
+    """What bench/RESULTS.md says of a question."""
+    found = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", results, re.MULTILINE | re.DOTALL)
+    assert found is not None, name
+    return found[1]
+
+
+def seconds(figure: str) -> float:
+    """`616 ns (576 ns to 856 ns)` as seconds."""
+    number, unit = figure.split()[:2]
+    return float(number) * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+
+
+def figures_of(results: str, name: str, peer: str) -> list[str]:
+    """Of the fastest row of a peer, or of ours: the cells behind its name, medians alone."""
+    rows = [line.strip("| ").split(" | ") for line in section(results, name).splitlines() if line.startswith("| ")]
+    own = [row for row in rows if row[0].startswith(f"peer: {peer} " if peer else "shmreplay ")]
+    best = own[0] if "/s" in own[0][1] or not peer else min(own, key=lambda row: seconds(row[1]))
+    return [cell.split(" (")[0] for cell in best[1:]]
+
+
+def test_the_figures_beside_others_are_those_of_the_results() -> None:
+    results = (ROOT / "bench" / "RESULTS.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| `(\w+)`(.*?) \| ([^|]+) \| (.*) \|$", PAGES["comparison.md"], re.MULTILINE)
+    assert len(rows) >= 11
+    for name, what, ours, theirs in rows:
+        column = 2 if "samples" in what else 0  # of the cells behind a row's name: a figure, and its ratio
+        assert figures_of(results, name, "")[column] == ours
+        for peer, ratio in zip(("cpprb", "reverb", "torchrl"), theirs.split("|"), strict=False):
+            if shown := ratio.strip(" *"):
+                assert figures_of(results, name, peer)[column + 1] == shown, (name, peer)
+    quoted = re.findall(r"(\d[\d.]*) times \((\w+)\)", PAGES["comparison.md"])
+    assert len(quoted) == 2
+    for ratio, scene in quoted:
+        assert figures_of(results, f"sequences_{scene}", "reverb")[1] == ratio

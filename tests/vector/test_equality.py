@@ -26,6 +26,7 @@ RULES: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.data(),

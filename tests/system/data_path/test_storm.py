@@ -66,6 +66,7 @@ def is_whole(table: TableHandle) -> None:
     assert info.inserts - info.deletes == info.size == len(table.keys())
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.filterwarnings("ignore:.*update_priorities hit none:UserWarning")  # others may have evicted them all
 def test_clients_killed_at_random_hurt_nobody(
