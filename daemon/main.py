@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from shmreplay import _core
 from shmreplay.checkpoint_directory import EMBEDDED_LABEL
@@ -24,6 +25,7 @@ from shmreplay.daemon.conversation import Host
 from shmreplay.daemon.declared import create_declared
 from shmreplay.daemon.instance_lock import InstanceLock
 from shmreplay.daemon.logs import configure
+from shmreplay.daemon.long_waits import LongWaits
 from shmreplay.daemon.notify import Notifier
 from shmreplay.daemon.open_files import take_all
 from shmreplay.daemon.parent_watch import watch_parent
@@ -122,6 +124,9 @@ class Daemon:
                 await self._expose(server.host, taken)
                 await self._show(server.host, shown)
                 checkpoints.start()
+                waits = LongWaits(registry, self._workers)
+                waits.start()
+                taken.callback(waits.close)
                 self._notifier.describe = lambda: describe(registry, checkpoints, server.host.num_clients())
                 self._announce()
                 reload = Reload(config, self._read, registry, checkpoints, server.host, self._workers)
@@ -175,7 +180,8 @@ class Daemon:
             from shmreplay.daemon.exposition import Exposition
         except ModuleNotFoundError as error:
             raise ShmReplayError("metrics.listen needs prometheus_client: pip install 'shmreplay[metrics]'") from error
-        exposition = Exposition(config.metrics, config.group_id, host.commands.stats, self._workers)
+        stats = partial(host.commands.stats, items=True)
+        exposition = Exposition(config.metrics, config.group_id, stats, self._workers)
         taken.callback(exposition.close)
         await exposition.start()
 
