@@ -241,6 +241,12 @@ def test_a_real_daemon_is_changed_with_its_token_alone(browser: Browser, shown: 
         assert handle.info().samples_per_insert == 3
         page.click("#checkpoint")
         page.wait_until("$('said').innerText.includes('Saved as ')")
+        page.click(button("Reset …"))
+        page.wait_until("$('dialog').open")
+        page.type("replay")
+        page.click("#dialog button[type=submit]")
+        page.wait_until("$('said').innerText.includes('replay is empty.')")
+        assert len(handle) == 0
         page.click(button("Drop …"))
         page.wait_until("$('dialog').open")
         page.type("other")
