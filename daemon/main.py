@@ -35,6 +35,7 @@ from shmreplay.daemon.remains import remove_remains
 from shmreplay.daemon.socket_directory import make_socket_directory
 from shmreplay.daemon.status import describe
 from shmreplay.daemon.summary import summary
+from shmreplay.daemon.web.site import Site
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
@@ -112,12 +113,16 @@ class Daemon:
                 restore=config.restore, is_embedded=config.embedded, on_progress=self._tell_of_start
             )
             await create_declared(config, registry, self._tell_of_start)
-            with contextlib.closing(ControlSocket(config.socket, config.group_id, self._passed)) as control_socket:
+            with (
+                contextlib.closing(ControlSocket(config.socket, config.group_id, self._passed)) as control_socket,
+                contextlib.ExitStack() as shown,
+            ):
                 server = ControlServer(
                     control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
                 )
                 server.start(self.fail)
                 await self._expose(server.host, taken)
+                await self._show(server.host, shown)
                 checkpoints.start()
                 waits = LongWaits(registry, self._workers)
                 waits.start()
@@ -179,6 +184,14 @@ class Daemon:
         exposition = Exposition(config.metrics, config.group_id, stats, self._workers)
         taken.callback(exposition.close)
         await exposition.start()
+
+    async def _show(self, host: Host, shown: contextlib.ExitStack) -> None:
+        """Opens the page, if it was asked for."""
+        config = self._config
+        if config.web is not None:
+            site = Site(config.web, config.group_id, f"{config.socket}.token", host.commands, self._workers)
+            shown.callback(site.close)
+            await site.start()
 
     def _tell_of_start(self, describe: Callable[[], str]) -> None:
         self._notifier.describe = lambda: f"starting: {describe()}"
