@@ -12,7 +12,8 @@ from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
 from shmreplay.reader_gone import outputs_without_reader, until_reader_goes
 
-SUBCOMMANDS = ("demo", "tables", "stats", "plan", "checkpoint", "restore", "verify", "inspect", "doctor", "service")
+SUBCOMMANDS = ("demo", "tables", "stats", "plan", "checkpoint", "restore", "verify", "inspect", "doctor", "service",
+    "top", "clients", "pause", "resume", "drain", "set-ratio", "reset", "drop")  # fmt: skip
 EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)
 
 
@@ -44,7 +45,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _load(name: str) -> ModuleType:
-    return importlib.import_module(f"shmreplay.clients.cli.{name}")
+    return importlib.import_module(f"shmreplay.clients.cli.{name.replace('-', '_')}")
 
 
 if __name__ == "__main__":
