@@ -19,6 +19,7 @@ GROUPS = {
     "items": ("peek", "inspect", "histogram", "export", "import"),
     "checkpoints": ("checkpoint", "restore", "verify"),
     "the machine": ("doctor", "plan", "service"),
+    "your shell": ("completion",),
 }
 SUBCOMMANDS = tuple(name for group in GROUPS.values() for name in group)
 EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)
