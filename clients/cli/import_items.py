@@ -9,7 +9,7 @@ import sys
 from shmreplay.clients.cli.imported import Importer
 from shmreplay.clients.cli.item_file import ItemFile, open_items
 from shmreplay.clients.cli.items import shards_of
-from shmreplay.clients.cli.options import add_daemon_options
+from shmreplay.clients.cli.options import add_daemon_options, show_progress
 from shmreplay.clients.cli.progress import Progress
 from shmreplay.clients.client import connect
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
@@ -51,6 +51,9 @@ def run(args: argparse.Namespace) -> int:
                     progress.tell(importer.num_inserted)
             except RateLimitTimeout as error:
                 problem = str(error)
+            except KeyboardInterrupt:
+                show_progress(f"{importer.num_inserted} of {len(items)} items are in")
+                raise
         evicted = table.info().evicted_for_room - evicted_before
     found = {"path": args.path, "items": len(items), "inserted": importer.num_inserted, "evicted_for_room": evicted}
     if problem is not None:

@@ -12,9 +12,11 @@ from types import TracebackType
 
 import numpy as np
 
+from shmreplay import _core
 from shmreplay.clients.cli.item_file import ItemFile
 from shmreplay.clients.cli.item_rows import PartSteps, StoredOutput
 from shmreplay.clients.cli.item_stream import ItemStream, Shape
+from shmreplay.clients.handle import EXPECTED_PRIORITY
 from shmreplay.clients.table import TableHandle
 from shmreplay.codecs import Bytes
 from shmreplay.errors import ShmReplayError, SignatureMismatch
@@ -36,6 +38,11 @@ class Importer:
             StoredOutput(items, number, shards[0]._sig.leaves[column], path)
             for number, (column, path) in enumerate(zip(items.layout.columns, items.paths, strict=True))
         ]
+        priorities = items.numbers["priorities"]
+        if not ((priorities >= 0) & (priorities <= _core.MAX_PRIORITY)).all():
+            raise ValueError(f"the file's priorities are not what they must be: {EXPECTED_PRIORITY}")
+        if int(items.numbers["num_steps"].min(initial=1)) < 1:
+            raise ShmReplayError("the file has items of no step")
         self._history = int(items.numbers["num_steps"].max(initial=1))
         self._most_streams = [_streams_of(shard, self._history) for shard in shards]
         for shard in shards:
@@ -47,9 +54,7 @@ class Importer:
     def insert_all(self) -> Iterator[int]:
         """Inserts item after item; yields how many are in.
 
-        Raises:
-            RateLimitTimeout: no item was admitted for so long; those before it are in.
-            ValueError: a priority is not finite or negative; those before it are in.
+        Raises RateLimitTimeout if no item was admitted for so long; those before it are in.
         """
         per_item = max(1, sum(output.bytes_per_item for output in self._outputs))
         n = max(1, min(MOST_AT_A_TIME, PART_BYTES // per_item))
@@ -61,7 +66,7 @@ class Importer:
             output.read(n)
         numbers = {name: values[first : first + n] for name, values in self._items.numbers.items()}
         leaves = self._shards[0]._sig.leaves
-        steps = PartSteps(leaves, self._outputs, numbers["episodes"], numbers["steps"], numbers["num_steps"])
+        steps = PartSteps(leaves, self._outputs, numbers["episodes"], numbers["steps"])
         for stream in self._streams.values():
             stream.begin_part()
         for i in range(n):

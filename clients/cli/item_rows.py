@@ -13,6 +13,8 @@ from shmreplay.clients.step_conversion import ConvertedStep
 from shmreplay.errors import ShmReplayError
 from shmreplay.leaves import Leaf
 
+AT_A_TIME = 65_536  # items, where their numbers alone are read
+
 
 class StoredOutput:
     """An output of the file's items: a part of them at a time."""
@@ -33,6 +35,8 @@ class StoredOutput:
         if None in leaf.spec.shape and not leaf.is_whole_step:
             self._sizes = member("sizes", np.int32)
         self._check_shapes(len(items), path)
+        if self._shows is not None:
+            self._check_steps(member("shows", np.int32), items.numbers["num_steps"])
 
     def _check_shapes(self, n: int, path: str) -> None:
         lead = 1 if self.squeezed else 2
@@ -46,6 +50,13 @@ class StoredOutput:
             fits = fits and all(size is None or size == found for size, found in zip(spec, rest, strict=True))
         if not fits:
             raise ShmReplayError(f"the file's arrays of output {path!r} do not go together, or with its table")
+
+    def _check_steps(self, shows: Member, num_steps: NDArray[np.int32]) -> None:
+        for first in range(0, len(num_steps), AT_A_TIME):
+            of = num_steps[first : first + AT_A_TIME]
+            rows = shows.read(len(of)).reshape(len(of), -1)
+            if rows.size and (rows.min() < NO_ROW or (rows.max(1) >= of).any()):
+                raise ShmReplayError(f"the file's items show steps of {self.leaf.path!r} that they do not have")
 
     @property
     def bytes_per_item(self) -> int:
@@ -99,7 +110,6 @@ class PartSteps:
         outputs: Sequence[StoredOutput],
         episodes: NDArray[np.int64],
         begins: NDArray[np.int64],
-        num_steps: NDArray[np.int32],
     ) -> None:
         self._leaves, self._outputs = leaves, [output for output in outputs if output.shows is not None]
         # By episode, step and column: an output and a place in it that have the value.
@@ -107,8 +117,6 @@ class PartSteps:
         for output in self._outputs:
             shows = output.shows
             assert shows is not None
-            if shows.size and (int(shows.min()) < NO_ROW or (shows.reshape(len(shows), -1).max(1) >= num_steps).any()):
-                raise ShmReplayError("the file's items show steps that they do not have")
             places = np.nonzero((shows >= 0) | (shows == REPEATED))
             steps = begins[places[0]] + np.maximum(shows[places], 0)
             listed = (values.tolist() for values in (episodes[places[0]], steps, *places))

@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.cli import export, imported
+from shmreplay.clients.cli import export, imported, progress
 from shmreplay.clients.cli.main import main
+from tests.system.conftest import eventually
+from tests.terminal import at_a_terminal, read_all
 
 STEP = {"x": np.float32(0), "frame": np.zeros((2, 3), np.uint8), "terminated": np.bool_(0)}
 HEAP = {
@@ -302,7 +306,8 @@ def test_arrays_that_do_not_go_together_are_refused(client: sr.Client, exported:
         "shows/x": np.full(10, 5, np.int32),
         "columns": np.array([0, 1, 9]),
         "format": np.array([9]),
-        "priorities": np.zeros(9),
+        "priorities": np.full(10, -1.0),
+        "keys": np.zeros(9, np.int64),
         "num_steps": np.full(10, 10**6, np.int32),
     }
     for name, value in bad.items():
@@ -323,3 +328,78 @@ def test_who_waits_for_the_rate_limiter_is_told_what_went_in(client: sr.Client, 
     assert out.endswith(f": {inserted} of 10 items are in table 'b'\n")
     assert "create_item not admitted within 0.05 s: the rate limiter" in err
     assert err.count("\n") == 1
+
+
+# --- while others are at work, and ends ------------------------------------------------------------------------------
+
+
+def test_a_table_in_use_is_exported_as_far_as_its_items_stay(
+    client: sr.Client, server: sr.Server, tmp_path: pathlib.Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every item of the file is one that was put in, whole; what the remover took meanwhile is counted."""
+    monkeypatch.setattr(export, "MOST_AT_A_TIME", 16)
+    client.create_tables([table("a", {"x": np.zeros(50, np.int64)}, item=sr.Window({"x": (0, 3)}))])
+    ends, begun = threading.Event(), threading.Event()
+
+    def act() -> None:
+        with server.client() as own, own.table("a").writer() as writer:
+            number = 0
+            while not ends.is_set():
+                writer.append({"x": np.full(50, number)})
+                number += 1
+                if number == 400:
+                    begun.set()
+
+    actor = threading.Thread(target=act)
+    actor.start()
+    try:
+        assert begun.wait(30)
+        path = str(tmp_path / "items.npz")
+        assert main(["export", "a", "--to", path, "--json"]) == 0
+    finally:
+        ends.set()
+        actor.join()
+    told = json.loads(capsys.readouterr().out)
+    with np.load(path, allow_pickle=False) as found:
+        data = found["data/x"]
+    assert len(data) == told["items"]
+    assert told["items"] + told["gone"] == 200
+    assert (data == data[:, :1, :1] + np.arange(3)[:, None]).all()
+    client.drop_table("a")
+
+
+def test_an_interrupt_leaves_the_file_that_was_there(
+    client: sr.Client, exported: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = pathlib.Path(exported).read_bytes()
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(export, "write_items", interrupt)
+    assert main(["export", "a", "--to", exported]) == 130
+    assert capsys.readouterr() == ("", "")
+    assert os.listdir(os.path.dirname(exported)) == ["ten.npz"]
+    assert pathlib.Path(exported).read_bytes() == before
+
+
+def test_ctrl_c_at_a_terminal_ends_an_import_that_waits(client: sr.Client, exported: str) -> None:
+    client.set_rate_limiter("b", sr.rate_limiters.RateLimiter(1.0, 1, -1e9, 4.0), rebase=False)
+    with at_a_terminal("import", "b", exported, "--wait", "600") as (process, terminal):
+        eventually(lambda: client.stats()["arenas"]["b"]["tables"]["b"]["blocked_inserts"] == 1)
+        os.write(terminal, b"\x03")
+        assert process.wait(30) == 130
+        printed = read_all(terminal).decode()
+    assert printed.splitlines()[-1] == "^C4 of 10 items are in"
+    assert "Traceback" not in printed
+    assert len(client.table("b")) == 4
+
+
+def test_progress_of_long_work_is_told_once_a_second(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    told = progress.Progress("items are in", 50)
+    for done, passed in ((1, 0.5), (2, 0.6), (3, 0.3), (40, 2.0)):
+        now[0] += passed
+        told.tell(done)
+    assert capsys.readouterr() == ("", "2 of 50 items are in\n40 of 50 items are in\n")

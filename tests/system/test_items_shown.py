@@ -17,6 +17,7 @@ from shmreplay.clients.cli.main import main
 from tests.png import read_png
 from tests.system.conftest import DaemonProcess, Script
 from tests.system.test_cli import mark_failed
+from tests.terminal import at_a_terminal, read_all
 
 STEP = {"frame": np.zeros((2, 4, 6), np.uint8), "reward": np.float32(0), "n": np.int64(0)}
 ACTOR = """
@@ -311,6 +312,45 @@ def test_an_index_that_was_found_damaged_is_told(daemon: DaemonProcess, capsys: 
 
 
 # --- the program -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [40, 80, 132])
+def test_bars_are_as_wide_as_the_terminal(columns: int) -> None:
+    with at_a_terminal("histogram", "plain", "age", columns=columns) as (process, terminal):
+        lines = read_all(terminal).decode().splitlines()
+        assert process.wait(30) == 0
+    assert max(map(len, lines[1:])) == columns
+
+
+COMMANDS = (
+    ("peek", "plain"),
+    ("inspect", "plain", "1"),
+    ("histogram", "plain", "age"),
+    ("export", "plain", "--to", "x.npz"),
+    ("check", "--all"),
+)
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
+def test_a_daemon_that_is_not_there_is_said_in_a_line(
+    arguments: tuple[str, ...], capsys: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = refused(capsys, *arguments, "--address", str(tmp_path / "none.sock"), "--timeout", "0")
+    assert str(tmp_path / "none.sock") in text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
+def test_a_user_who_may_not_connect_is_told_in_a_line(arguments: tuple[str, ...], server: sr.Server) -> None:
+    source = (
+        "import os, sys; os.setuid(65534); from shmreplay.clients.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    source = f"import shmreplay.clients.cli.{arguments[0]}, numpy.random\n{source}"  # while its files may be read
+    command = [sys.executable, "-c", source, *arguments, "--address", server.address, "--timeout", "1"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/tmp")
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert "ermission" in ran.stderr
 
 
 def test_nobody_imports_what_another_subcommand_needs() -> None:
