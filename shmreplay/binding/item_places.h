@@ -15,7 +15,13 @@ class ItemPlaces : public ViewSink {
 
   bool take(const Part& part, bool) noexcept override {
     try {
-      for (uint32_t i = 0; i < part.n; ++i) add(part.patterns.at(part.picks[i].pattern), part.picks[i]);
+      if (num_steps_.empty()) outputs_.resize(part.patterns.at(part.picks[0].pattern).outputs.size());
+      for (uint32_t i = 0; i < part.n; ++i) {
+        const Pattern& pattern = part.patterns.at(part.picks[i].pattern);
+        if (pattern.outputs.size() != outputs_.size()) is_damaged_ = true;
+        if (is_damaged_) return true;
+        add(pattern, part.picks[i], part.rows);
+      }
       return true;
     } catch (const std::exception& e) {
       const GilAcquire gil;
@@ -23,6 +29,9 @@ class ItemPlaces : public ViewSink {
     }
     return false;
   }
+
+  // An item had another structure than its table.
+  bool is_damaged() const noexcept { return is_damaged_; }
 
   // (number of steps int32 [n], [(rows of each item int32 [n], their steps int32 [rows of all]) of each output]).
   nb::tuple release() const {
@@ -34,15 +43,15 @@ class ItemPlaces : public ViewSink {
  private:
   struct Rows { std::vector<int32_t> counts, steps; };
 
-  void add(const Pattern& pattern, const Pick& pick) {
-    outputs_.resize(std::max(outputs_.size(), pattern.outputs.size()));
+  // `most`: rows that an output has had at most, whatever a damaged pattern says.
+  void add(const Pattern& pattern, const Pick& pick, const uint32_t* most) {
     for (size_t o = 0; o < pattern.outputs.size(); ++o) {
       Rows& to = outputs_[o];
       const size_t before = to.steps.size();
       pattern.each_row(o, num_positions(pick), [&](int64_t position) {
         const ShownStep shown = shown_step(pattern.outputs[o], pick, position);
         to.steps.push_back(shown.is_real ? static_cast<int32_t>(shown.step) : shown.step < 0 ? kNoStep : kRepeated);
-      });
+      }, most[o]);
       to.counts.push_back(static_cast<int32_t>(to.steps.size() - before));
     }
     num_steps_.push_back(static_cast<int32_t>(pick.num_steps));
@@ -56,6 +65,7 @@ class ItemPlaces : public ViewSink {
 
   std::vector<int32_t> num_steps_;
   std::vector<Rows> outputs_;
+  bool is_damaged_ = false;
 };
 
 }  // namespace shmreplay

@@ -134,6 +134,10 @@ class TableHandle {
       return call.look_up(facts(), k.data(), n, wait, places, to);
     });
     if (result.status == Status::kInterrupted) throw nb::python_error();
+    if (places.is_damaged()) {
+      arena().mark_failed();
+      corrupt("an item has another structure than its table");
+    }
     return nb::make_tuple(static_cast<int>(result.status), result.done, found, places.release());
   }
 
