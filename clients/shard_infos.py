@@ -30,22 +30,22 @@ def join_shards(entries: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]
         whole = of_shards[0]["spec"].whole
         names = set.intersection(*(set(entry) for entry in of_shards)) - {"spec", "arena"}
         values = {each: [entry[each] for entry in of_shards] for each in of_shards[0] if each in names}
-        found[name] = {**joined(whole, values), "spec": whole, "arena": [entry["arena"] for entry in of_shards]}
+        found[name] = {**joined(whole.name, values), "spec": whole, "arena": [entry["arena"] for entry in of_shards]}
     return found
 
 
 def joined_info(whole: Table, infos: Sequence[TableInfo]) -> TableInfo:
     """The table's info: what counts is added up, the limiter's bounds too; each shard was read at its own moment."""
     values = {field.name: [getattr(info, field.name) for info in infos] for field in fields(TableInfo)}
-    return TableInfo(**joined(whole, values))
+    return TableInfo(**joined(whole.name, values))
 
 
-def joined(whole: Table, values: dict[str, list[Any]]) -> dict[str, Any]:
+def joined(table: str, values: dict[str, list[Any]]) -> dict[str, Any]:
     """The same of figures by name, each a list with one a shard. Names that are in no TableInfo are added up too."""
     found: dict[str, Any] = {}
     for name, of_shards in values.items():
         if name == "name":
-            found[name] = whole.name
+            found[name] = table
         elif name in _SAME:
             found[name] = of_shards[0]
         elif name in _ALL:

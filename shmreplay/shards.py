@@ -25,6 +25,11 @@ def shard_name(table: str, number: int) -> str:
     return f"{table}{_SEPARATOR}{number}"
 
 
+def whole_name(name: str) -> str:
+    """The name of the table that a shard belongs to; that of any other table is its own."""
+    return name.partition(_SEPARATOR)[0]
+
+
 def part_of(total: int, shards: int, number: int) -> int:
     """The part of shard `number` of a whole number: the parts add up to it, and differ by one at most."""
     return total // shards + (1 if number < total % shards else 0)

@@ -15,7 +15,8 @@ from shmreplay.reader_gone import outputs_without_reader, until_reader_goes
 # Each is a module beside this one, with `add_parser` and `run`; "-" stands for "_" there.
 GROUPS = {
     "try it": ("demo",),
-    "tables": ("tables", "stats", "check"),
+    "look": ("top", "tables", "clients", "stats", "check"),
+    "tables": ("pause", "resume", "drain", "set-ratio", "reset", "drop"),
     "items": ("peek", "inspect", "histogram", "export", "import"),
     "checkpoints": ("checkpoint", "restore", "verify"),
     "the machine": ("doctor", "plan", "service"),

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from shmreplay.clients.cli.figures import arena_state
 from shmreplay.clients.cli.offline import read_arenas
 from shmreplay.clients.cli.options import add_daemon_options, format_rows
 from shmreplay.clients.client import connect
@@ -81,7 +82,7 @@ def _print_arenas(arenas: Mapping[str, Any]) -> None:
             show_bytes(arena["index_bytes"] + arena["data_bytes"]),
             show_bytes(arena["huge_bytes"]) if "huge_bytes" in arena else "-",
             len(arena.get("sessions", ())),
-            _describe_state(arena),
+            arena_state(arena),
         )
         for name, arena in sorted(arenas.items())
     ]
@@ -97,11 +98,3 @@ def _describe_checkpoint(found: dict[str, Any]) -> str:
     if found["error"] is not None:
         parts.append(f"none was saved {found['failed_s_ago']:.0f} s ago: {found['error']}")
     return f"checkpoint: {'; '.join(parts)}"
-
-
-def _describe_state(arena: dict[str, Any]) -> str:
-    if arena["failure"]:
-        return str(arena["failure"])
-    if arena["stats"]["failed"]:
-        return "failed: its index is damaged"
-    return "unlinked by somebody" if arena["is_unlinked"] else "healthy"

@@ -13,11 +13,14 @@ from typing import IO
 def whole_file(path: str) -> Iterator[IO[bytes]]:
     """A file to write to, beside `path`, that takes its place at the end; whatever ends it early leaves nothing.
 
-    Raises OSError.
+    A symbolic link stays one, and what it leads to is replaced.
+
+    Raises OSError, also for what is there and no file, such as a device.
     """
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"{path} is a directory; expected the name of a file")
-    directory, name = os.path.split(os.path.abspath(path))
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(f"{path} is no regular file; expected the name of one, or of one to be made")
+    directory, name = os.path.split(path)
     fd, made = tempfile.mkstemp(prefix=f".{name}.", dir=directory)
     try:
         with os.fdopen(fd, "wb") as file:

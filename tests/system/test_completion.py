@@ -66,6 +66,7 @@ CASES = [
     (["shmreplay", "import", "replay", ""], {"saved.npz"}),
     (["shmreplay", "export", "replay", "--to", "s"], {"saved.npz"}),
     (["shmreplay", "export", "--to", "x.npz", "rec"], {"recent"}),
+    (["shmreplay", "drop", "other", "re"], {"replay", "recent"}),
     (["shmreplay", "completion", ""], {"bash", "zsh", "fish"}),
     (["shmreplay", "service", ""], {"install", "--help"}),
     (["shmreplay", "service", "install", "--dry"], {"--dry-run"}),

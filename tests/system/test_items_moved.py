@@ -15,7 +15,7 @@ import shmreplay as sr
 from shmreplay.clients.cli import export, imported, progress
 from shmreplay.clients.cli.main import main
 from tests.system.conftest import eventually
-from tests.terminal import at_a_terminal, read_all
+from tests.system.terminal import Terminal
 
 STEP = {"x": np.float32(0), "frame": np.zeros((2, 3), np.uint8), "terminated": np.bool_(0)}
 HEAP = {
@@ -261,7 +261,16 @@ def test_an_empty_table_gives_a_file_of_no_items(
 def test_a_directory_that_is_not_there_is_said(client: sr.Client, exported: str, capsys: Any) -> None:
     assert "No such file or directory" in refused(capsys, "export", "a", "--to", f"{exported}/../none/items.npz")
     assert "No such file or directory" in refused(capsys, "import", "b", f"{exported}.none")
-    assert "is a directory" in refused(capsys, "export", "a", "--to", os.path.dirname(exported))
+    for path in (os.path.dirname(exported), "/dev/null"):
+        assert f"{path} is no regular file" in refused(capsys, "export", "a", "--to", path)
+
+
+def test_a_link_stays_one(client: sr.Client, exported: str, capsys: Any) -> None:
+    link = f"{exported}.link"
+    os.symlink(exported, link)
+    assert main(["export", "a", "--to", link]) == 0
+    assert os.readlink(link) == exported
+    assert len(np.load(exported)["keys"]) == 10
 
 
 def test_tables_of_other_columns_items_or_size_take_nothing(client: sr.Client, exported: str, capsys: Any) -> None:
@@ -385,13 +394,12 @@ def test_an_interrupt_leaves_the_file_that_was_there(
 
 def test_ctrl_c_at_a_terminal_ends_an_import_that_waits(client: sr.Client, exported: str) -> None:
     client.set_rate_limiter("b", sr.rate_limiters.RateLimiter(1.0, 1, -1e9, 4.0), rebase=False)
-    with at_a_terminal("import", "b", exported, "--wait", "600") as (process, terminal):
+    with Terminal("import", "b", exported, "--wait", "600") as terminal:
         eventually(lambda: client.stats()["arenas"]["b"]["tables"]["b"]["blocked_inserts"] == 1)
-        os.write(terminal, b"\x03")
-        assert process.wait(30) == 130
-        printed = read_all(terminal).decode()
-    assert printed.splitlines()[-1] == "^C4 of 10 items are in"
-    assert "Traceback" not in printed
+        terminal.press("\x03")
+        assert terminal.finish() == 130
+        assert "^C4 of 10 items are in" in terminal.lines
+        assert "Traceback" not in terminal.text
     assert len(client.table("b")) == 4
 
 

@@ -1,0 +1,101 @@
+"""`shmreplay drain`: lets learners take what is left in a table, and nobody put more in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+
+from shmreplay.clients.cli.figures import Figures, TableFigures
+from shmreplay.clients.cli.options import add_daemon_options, show_progress
+from shmreplay.clients.client import Client, connect
+from shmreplay.errors import ShmReplayError
+from shmreplay.protocol import Deadline
+
+LOOK_S = 0.1  # no event tells another process that a table is empty
+PROGRESS_S = 1.0
+
+
+@dataclass(frozen=True)
+class Drained:
+    """How it ended: items left, which no sample is admitted of, and samples since it began."""
+
+    left: int
+    samples: int
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser(
+        "drain",
+        help="pause a table's inserts until its items are sampled away",
+        description="Pauses the inserts of a table whose items go with their last sample, and waits until none is "
+        "left, or until the rate limiter admits no further sample. Inserts stay paused: shmreplay resume TABLE.",
+    )
+    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("--wait", type=float, metavar="S", help="give up waiting after so long (default: never)")
+    add_daemon_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Drains it, telling how far it is on stderr, and prints how it ended. 1 if not within --wait."""
+    if args.wait is not None and not args.wait >= 0:
+        raise ValueError(f"--wait is {args.wait}; expected seconds >= 0")
+    with connect(args.address, args.timeout) as client:
+        check_drainable(Figures.read(client.stats()).table(args.table))
+        client.pause(args.table, inserts=True, samples=False)
+        try:
+            drained = _wait(client, args.table, Deadline(args.wait))
+        except KeyboardInterrupt:
+            show_progress(_still_paused(args.table))
+            raise
+    if args.json:
+        print(json.dumps({"table": args.table, "left": drained.left, "samples": drained.samples}))
+        return 0
+    left = f"{drained.left} items are left, which the rate limiter admits no sample of" if drained.left else "empty"
+    print(f"{args.table}: {left}, after {drained.samples} samples; {_still_paused(args.table)}")
+    return 0
+
+
+def check_drainable(table: TableFigures) -> None:
+    """Raises ValueError for a table whose items stay, ShmReplayError for one that nobody can sample from now."""
+    if table.info["max_times_sampled"] == 0:
+        raise ValueError(
+            f"table {table.name!r}: its items stay when they are sampled (max_times_sampled is 0), so it never drains; "
+            f"`shmreplay pause {table.name} --inserts` keeps new ones out"
+        )
+    if table.info["paused_samples"]:
+        raise ShmReplayError(
+            f"table {table.name!r}: samples are paused, so nobody takes its {table.info['size']} items; "
+            f"`shmreplay resume {table.name}` lets them go on"
+        )
+
+
+def _wait(client: Client, name: str, deadline: Deadline) -> Drained:
+    first: int | None = None
+    shown_at, shown = float("-inf"), -1
+    while True:
+        table = Figures.read(client.stats()).table(name)
+        info = table.info
+        first = info["samples"] if first is None else first
+        drained = Drained(info["size"], info["samples"] - first)
+        if drained.left == 0 or (not table.admits_sample() and not info["paused_samples"] and not info["is_stopping"]):
+            return drained
+        check_drainable(table)
+        if time.monotonic() - shown_at >= PROGRESS_S and shown != drained.left:
+            show_progress(f"{name}: {drained.left} items are left")
+            shown_at, shown = time.monotonic(), drained.left
+        if deadline.is_over:
+            ago = info["last_sample_s_ago"]
+            last = "never" if ago is None else f"{ago:.0f} s ago"
+            raise ShmReplayError(
+                f"table {name!r}: not empty within {deadline.timeout_s:g} s: {drained.left} items are left, after "
+                f"{drained.samples} samples (last one {last}); {_still_paused(name)}"
+            )
+        remaining_s = deadline.remaining_s()
+        time.sleep(LOOK_S if remaining_s is None else min(LOOK_S, remaining_s))
+
+
+def _still_paused(name: str) -> str:
+    return f"inserts stay paused until `shmreplay resume {name}`"

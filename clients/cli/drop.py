@@ -1,0 +1,34 @@
+"""`shmreplay drop`: drops tables and gives their memory back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from shmreplay.clients.cli.asking import add_yes_option, ask
+from shmreplay.clients.cli.options import add_daemon_options
+from shmreplay.clients.client import connect
+from shmreplay.errors import TableNotFound
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser("drop", help="drop tables with their items, and give their memory back")
+    parser.add_argument("tables", metavar="TABLE", nargs="+", help="tables that share an arena go together")
+    add_yes_option(parser)
+    add_daemon_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Asks, drops them, and prints their names."""
+    with connect(args.address, args.timeout) as client:
+        found = client.tables()
+        for name in args.tables:
+            if name not in found:
+                raise TableNotFound(f"there is no table {name!r}; there are: {', '.join(sorted(found)) or 'none'}")
+        # What an arena that failed has, nobody can say.
+        whats = [f"{name} ({found[name].get('size', 'unknown')} items)" for name in args.tables]
+        ask(f"Drop {', '.join(whats)}?", args.yes)
+        client.drop_tables(args.tables)
+    print(json.dumps({"dropped": args.tables}) if args.json else f"dropped: {', '.join(args.tables)}")
+    return 0

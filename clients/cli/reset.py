@@ -1,0 +1,29 @@
+"""`shmreplay reset`: empties a table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from shmreplay.clients.cli.asking import add_yes_option, ask
+from shmreplay.clients.cli.figures import Figures
+from shmreplay.clients.cli.options import add_daemon_options
+from shmreplay.clients.client import connect
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser("reset", help="delete all items of a table and zero its counters")
+    parser.add_argument("table", metavar="TABLE")
+    add_yes_option(parser)
+    add_daemon_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Asks, empties it, and prints how many items it had."""
+    with connect(args.address, args.timeout) as client:
+        size = Figures.read(client.stats()).table(args.table).info["size"]
+        ask(f"Delete all {size} items of table {args.table!r}?", args.yes)
+        client.reset(args.table)
+    print(json.dumps({"table": args.table, "items": size}) if args.json else f"{args.table}: {size} items were deleted")
+    return 0

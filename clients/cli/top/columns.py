@@ -1,0 +1,201 @@
+"""The columns of both lists: what a row says under each, and what it is sorted by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shmreplay.clients.cli.top.rates import ClientRow, TableRow
+from shmreplay.clients.cli.top.text import Marks, Span, bar, clip, duration, plain, scale, short
+from shmreplay.host_memory import show_bytes
+
+LONG_WAIT_S = 10.0  # from here on a wait is red: a caller that waits so long logs it as well
+NOTHING = ""
+_STYLES = ("good", "warn", "bad")  # in order
+
+
+@dataclass(frozen=True)
+class Column:
+    """`cell` gives text and style for a row, in `width` cells; `order` what the row is sorted by.
+
+    A list of `least` cells or more shows it; in wider ones it grows up to `most` cells.
+    """
+
+    name: str
+    title: str
+    width: int
+    cell: Callable[[Any, int, Marks], Span]
+    order: Callable[[Any], Any]
+    least: int = 0
+    most: int = 0
+    to_right: bool = True
+
+    def show(self, row: Any, width: int, marks: Marks) -> Span:
+        """The cell in exactly so many cells."""
+        text, style = self.cell(row, width, marks)
+        return clip(text, width, to_right=self.to_right), style
+
+
+def _number(get: Callable[[Any], float | None]) -> Callable[[Any, int, Marks], Span]:
+    return lambda row, width, marks: (short(get(row)), "")
+
+
+def _of(get: Callable[[Any], float | None]) -> Callable[[Any], float]:
+    """Orders by a number; where there is none it comes last."""
+
+    def order(row: Any) -> float:
+        number = get(row)
+        return float("-inf") if number is None else number
+
+    return order
+
+
+def _of_info(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda row: get(row) if row.info else None
+
+
+def _info_cell(cell: Callable[[Any, int, Marks], Span]) -> Callable[[Any, int, Marks], Span]:
+    """Nothing where nothing can be said of the table."""
+    return lambda row, width, marks: cell(row, width, marks) if row.info else (NOTHING, "")
+
+
+def _fill(row: TableRow, width: int, marks: Marks) -> Span:
+    return f"{bar(row.fill, width - 5, marks)} {row.fill:>4.0%}", "bar"
+
+
+def _ratio(row: TableRow, width: int, marks: Marks) -> Span:
+    return f"{short(row.ratio)}/{'any' if row.target is None else short(row.target)}", ""
+
+
+def _reached(row: TableRow) -> float | None:
+    return None if row.target is None or row.ratio is None else row.ratio / row.target
+
+
+def _reached_bar(row: TableRow, width: int, marks: Marks) -> Span:
+    reached = _reached(row)
+    return (NOTHING, "") if reached is None else (bar(reached, width, marks), "bar")
+
+
+def _place(row: TableRow) -> float | None:
+    low, high = row.bounds
+    return None if row.target is None or high <= low else (row.info["difference"] - low) / (high - low)
+
+
+def _bounds(row: TableRow, width: int, marks: Marks) -> Span:
+    low, high = row.bounds
+    return scale(low, high, row.info["difference"], width, marks), "bar"
+
+
+def longest_wait_s(row: TableRow | ClientRow) -> float | None:
+    """Of the calls that sleep in the table or of the process now. None if there are none."""
+    return max((wait.since_s for wait in row.figures.waits), default=None)
+
+
+def table_state(row: TableRow) -> Span:
+    """What there is to say of a table in a few words, the worst first."""
+    table, info = row.figures, row.info
+    if not info:
+        return f"failed: {table.failure}", "bad"
+    parts: list[Span] = [(table.failure, "bad")] if table.failure is not None else []
+    if info["is_stopping"]:
+        parts.append(("stopping", "warn"))
+    if is_draining(info):
+        parts.append(("draining" if info["size"] else "drained", "warn"))
+    elif paused := [side for side in ("inserts", "samples") if info[f"paused_{side}"]]:
+        parts.append(("paused" if len(paused) == 2 else f"{paused[0]} paused", "warn"))
+    for side in ("insert", "sample"):
+        since = [wait.since_s for wait in table.waits if wait.side == side]
+        if since:
+            many = f" x{len(since)}" if len(since) > 1 else ""
+            parts.append((f"{side}{many} {duration(max(since))}", "bad" if max(since) >= LONG_WAIT_S else "warn"))
+    if gone := [who for who in ("writers", "learners") if getattr(table, f"{who}_gone")]:
+        parts.append((f"no {' or '.join(gone)} left", "warn"))
+    worst = max((style for _, style in parts), key=_STYLES.index, default="good")
+    return ", ".join(text for text, _ in parts) or "ok", worst
+
+
+def is_draining(info: Mapping[str, Any]) -> bool:
+    """Whether items only go: inserts are paused, and items go with their last sample."""
+    return bool(info["max_times_sampled"] and info["paused_inserts"] and not info["paused_samples"])
+
+
+def _severity(row: TableRow) -> tuple[int, float]:
+    return _STYLES.index(table_state(row)[1]), longest_wait_s(row) or 0.0
+
+
+def _client_waits(row: ClientRow, width: int, marks: Marks) -> Span:
+    waits = sorted(row.figures.waits, key=lambda wait: -wait.since_s)
+    if not waits:
+        return "-", ""
+    text = ", ".join(f"{wait.side} {duration(wait.since_s)} {wait.table}" for wait in waits)
+    return text, "bad" if waits[0].since_s >= LONG_WAIT_S else "warn"
+
+
+def _name(row: TableRow, width: int, marks: Marks) -> Span:
+    return plain(row.figures.name), "bold"
+
+
+def _tables_of(row: ClientRow) -> str:
+    return ", ".join(sorted({*row.figures.writes, *row.figures.reads}))
+
+
+TABLE_COLUMNS: Sequence[Column] = (
+    Column("name", "table", 12, _name, lambda row: row.figures.name, most=32, to_right=False),
+    Column("fill", "fill", 10, _info_cell(_fill), _of(_of_info(lambda row: row.fill)), most=20),
+    Column("items", "items", 6, _info_cell(_number(lambda row: row.info["size"])),
+        _of(_of_info(lambda row: row.info["size"])), least=99),
+    Column("inserts", "ins/s", 6, _number(lambda row: row.inserts_per_s), _of(lambda row: row.inserts_per_s)),
+    Column("samples", "smp/s", 6, _number(lambda row: row.samples_per_s), _of(lambda row: row.samples_per_s)),
+    Column("ratio", "ratio", 10, _info_cell(_ratio), _of(_of_info(lambda row: row.ratio))),
+    Column("reached", "reach", 6, _info_cell(_reached_bar), _of(_of_info(_reached)), most=16),
+    Column("bounds", "bounds", 8, _info_cell(_bounds), _of(_of_info(_place)), most=20),
+    Column("memory", "memory", 9, lambda row, width, marks: (show_bytes(row.figures.memory_bytes), ""),
+        lambda row: row.figures.memory_bytes, least=119),
+    Column("age", "age", 6, _number(lambda row: row.age_p50), _of(lambda row: row.age_p50), least=99),
+    Column("writers", "wr", 3, _number(lambda row: row.figures.writers), _of(lambda row: row.figures.writers),
+        least=109),
+    Column("learners", "ln", 3, _number(lambda row: row.figures.learners), _of(lambda row: row.figures.learners),
+        least=109),
+    Column("state", "state", 14, lambda row, width, marks: table_state(row), _severity, most=999, to_right=False),
+)  # fmt: skip
+
+CLIENT_COLUMNS: Sequence[Column] = (
+    Column("pid", "pid", 8, lambda row, width, marks: (str(row.figures.pid), ""), lambda row: row.figures.pid),
+    Column("name", "name", 15, lambda row, width, marks: (plain(row.figures.name) or "?", "bold"),
+        lambda row: row.figures.name, most=24, to_right=False),
+    Column("role", "role", 7, lambda row, width, marks: (row.figures.role, ""), lambda row: row.figures.role,
+        to_right=False),
+    Column("inserts", "ins/s", 6, _number(lambda row: row.inserts_per_s), _of(lambda row: row.inserts_per_s)),
+    Column("samples", "smp/s", 6, _number(lambda row: row.samples_per_s), _of(lambda row: row.samples_per_s)),
+    Column("updates", "upd/s", 6, _number(lambda row: row.updates_per_s), _of(lambda row: row.updates_per_s)),
+    Column("streams", "streams", 7, _number(lambda row: row.figures.open_streams),
+        _of(lambda row: row.figures.open_streams)),
+    Column("pinned", "pinned", 6, _number(lambda row: row.figures.pinned_chunks),
+        _of(lambda row: row.figures.pinned_chunks)),
+    Column("tables", "tables", 16, lambda row, width, marks: (_tables_of(row), ""), _tables_of,
+        least=99, most=60, to_right=False),
+    Column("waits", "waits", 11, _client_waits, _of(longest_wait_s), most=999, to_right=False),
+)  # fmt: skip
+
+
+def layout(columns: Sequence[Column], width: int, longest_name: int = 0) -> list[tuple[Column, int]]:
+    """Those that a list so wide shows, each with its cells.
+
+    What is left over goes to names that are longer, then to all that may grow.
+    """
+    shown = [column for column in columns if column.least <= width]
+    widths = [column.width for column in shown]
+    spare = width - sum(widths) - len(shown) + 1
+    for number, column in enumerate(shown):
+        if column.name == "name":
+            more = max(min(spare, longest_name - column.width, column.most - column.width), 0)
+            widths[number] += more
+            spare -= more
+    growing = [number for number, column in enumerate(shown) if column.most > widths[number] and column.name != "name"]
+    while spare > 0 and growing:
+        for number in growing[:spare]:
+            widths[number] += 1
+            spare -= 1
+        growing = [number for number in growing if shown[number].most > widths[number]]
+    return list(zip(shown, widths, strict=True))

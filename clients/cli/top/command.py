@@ -1,0 +1,82 @@
+"""The subcommand: the screen's loop, and the one look of --once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+
+from shmreplay.clients.cli.options import add_daemon_options
+from shmreplay.clients.cli.top.controls import Controls
+from shmreplay.clients.cli.top.feed import Deeds, Feed
+from shmreplay.clients.cli.top.once import as_json, as_lines
+from shmreplay.clients.cli.top.rates import Rates
+from shmreplay.clients.cli.top.screen import Screen
+from shmreplay.clients.cli.top.state import State
+from shmreplay.clients.cli.top.text import marks_for
+from shmreplay.clients.cli.top.view import frame
+from shmreplay.clients.client import connect
+
+LEAST_INTERVAL_S = 0.1
+TICK_S = 1.0  # how old figures are is shown by the second
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser("top", help="watch tables and clients live; pause, resume, drain, drop tables")
+    add = parser.add_argument
+    add("--interval", type=float, default=2.0, metavar="S", help="look so often (default: 2)")
+    add("--once", action="store_true", help="print the figures once, with rates over one interval")
+    add_daemon_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Shows the screen until q. Raises what a first look finds: no daemon, no permission, no terminal."""
+    if not args.interval >= LEAST_INTERVAL_S:
+        raise ValueError(f"--interval is {args.interval}; expected seconds >= {LEAST_INTERVAL_S}")
+    if args.once:
+        return _run_once(args)
+    if args.json:
+        raise ValueError("--json prints the figures once; give --once with it")
+    with connect(args.address, args.timeout) as client:
+        address = client.address
+    with Screen(os.environ) as screen:
+        _run_live(screen, address, args)
+    return 0
+
+
+def _run_once(args: argparse.Namespace) -> int:
+    rates = Rates()
+    with connect(args.address, args.timeout) as client:
+        rates.take(client.stats(items=True), time.monotonic())
+        time.sleep(args.interval)
+        snapshot = rates.take(client.stats(), time.monotonic())
+    if args.json:
+        print(json.dumps(as_json(snapshot), indent=2, default=str))
+    else:
+        width = shutil.get_terminal_size().columns
+        print("\n".join(as_lines(snapshot, width, marks_for(sys.stdout.encoding))))
+    return 0
+
+
+def _run_live(screen: Screen, address: str, args: argparse.Namespace) -> None:
+    state = State(args.interval)
+    feed, deeds = Feed(address, args.interval, screen.wake), Deeds(address, args.timeout, screen.wake)
+    controls, rates, marks = Controls(state, deeds.do), Rates(), marks_for(sys.stdout.encoding)
+    feed.start()
+    while True:
+        news, state.problem = feed.take()
+        if news is not None and not state.is_frozen:
+            state.snapshot = rates.take(*news)
+        if (result := deeds.take()) is not None:
+            state.say(result[0], is_refused=result[1])
+            feed.look_now()
+        size = screen.size
+        controls.resize(size)
+        screen.paint(frame(state, size, marks, now_s=time.monotonic(), marks_row=not screen.has_colours))
+        keys = screen.wait(TICK_S)
+        if keys is None or not all(controls.press(key) for key in keys):
+            return

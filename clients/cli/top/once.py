@@ -1,0 +1,73 @@
+"""The same figures for scripts: as plain lines, and as JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from shmreplay.clients.cli.clients import plain_process, plain_wait
+from shmreplay.clients.cli.figures import Wait
+from shmreplay.clients.cli.top.columns import table_state
+from shmreplay.clients.cli.top.details import reason
+from shmreplay.clients.cli.top.rates import ClientRow, Snapshot, TableRow
+from shmreplay.clients.cli.top.state import CLIENTS, TABLES, State
+from shmreplay.clients.cli.top.text import Marks
+from shmreplay.clients.cli.top.view import header, list_lines
+
+
+def as_lines(snapshot: Snapshot, width: int, marks: Marks) -> list[str]:
+    """The header and both lists, all rows of them."""
+    state = State(math.inf, snapshot=snapshot)
+    lines = header(state, snapshot.at_s)
+    for tab in (TABLES, CLIENTS):
+        state.tab = tab
+        lines += [[("", "")], *list_lines(state, width, marks)]
+    return ["".join(text for text, _ in line).rstrip() for line in lines]
+
+
+def as_json(snapshot: Snapshot) -> dict[str, Any]:
+    """`daemon`, `tables` and `clients`. A rate is None where nothing can be said of it, and so is a bound of none."""
+    return {
+        "daemon": snapshot.figures.daemon,
+        "tables": [_table(row) for row in snapshot.tables],
+        "clients": [_client(row) for row in snapshot.clients],
+    }
+
+
+def _table(row: TableRow) -> dict[str, Any]:
+    figures = row.figures
+    found: dict[str, Any] = {
+        "name": figures.name,
+        "arenas": figures.arenas,
+        "state": table_state(row)[0],
+        "failure": figures.failure,
+        "inserts_per_s": row.inserts_per_s,
+        "samples_per_s": row.samples_per_s,
+        "age_p50": row.age_p50,
+        "writers": figures.writers,
+        "learners": figures.learners,
+        "writers_gone": figures.writers_gone,
+        "learners_gone": figures.learners_gone,
+        "waits": [_wait(wait) for wait in figures.waits],
+    }
+    if row.info:
+        low, high = row.bounds
+        found |= {
+            **row.info,
+            "fill": row.fill,
+            "ratio": row.ratio,
+            "target": row.target,
+            "min_diff": None if math.isinf(low) else low,
+            "max_diff": None if math.isinf(high) else high,
+            **{name: found[name] for name in ("writers", "learners", "writers_gone", "learners_gone")},
+        }
+    return found
+
+
+def _client(row: ClientRow) -> dict[str, Any]:
+    rates = {name: getattr(row, name) for name in ("inserts_per_s", "samples_per_s", "updates_per_s")}
+    return {**plain_process(row.figures), **rates, "waits": [_wait(wait) for wait in row.figures.waits]}
+
+
+def _wait(wait: Wait) -> dict[str, Any]:
+    return {**plain_wait(wait), "reason": reason(wait)}

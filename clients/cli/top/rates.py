@@ -1,0 +1,146 @@
+"""Rows of the screen: figures of tables and clients, with what became of their counters since the last look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shmreplay.clients.cli.figures import Figures, ProcessFigures, TableFigures
+from shmreplay.rate_limiters import readable_bound
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A table. Rates are per second, None at the first look and after a reset; ages are in inserts."""
+
+    figures: TableFigures
+    inserts_per_s: float | None = None
+    samples_per_s: float | None = None
+    age_p50: float | None = None
+
+    @property
+    def key(self) -> str:
+        """What stays the same from look to look."""
+        return self.figures.name
+
+    @property
+    def label(self) -> str:
+        """What it is looked for by."""
+        return self.figures.name
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """As in client.stats(); empty where nothing can be said."""
+        return self.figures.info
+
+    @property
+    def fill(self) -> float:
+        """From 0 to 1."""
+        return float(self.info["size"] / self.info["max_size"])
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Of the difference; infinite where there is none."""
+        return readable_bound(self.info["min_diff"]), readable_bound(self.info["max_diff"])
+
+    @property
+    def target(self) -> float | None:
+        """The ratio that the rate limiter keeps; None where it has no bounds and keeps none."""
+        low, high = self.bounds
+        return None if low == -high == -float("inf") else float(self.info["samples_per_insert"])
+
+    @property
+    def ratio(self) -> float | None:
+        """The ratio reached: samples / inserts. None before the first insert."""
+        return float(self.info["samples"] / self.info["inserts"]) if self.info["inserts"] else None
+
+
+@dataclass(frozen=True)
+class ClientRow:
+    """A process that is attached. Rates are per second, None at the first look."""
+
+    figures: ProcessFigures
+    inserts_per_s: float | None = None
+    samples_per_s: float | None = None
+    updates_per_s: float | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What stays the same from look to look."""
+        return self.figures.pid, self.figures.start_time
+
+    @property
+    def label(self) -> str:
+        """What it is looked for by."""
+        return f"{self.figures.pid} {self.figures.name} {self.figures.role}"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All rows at one moment of time.monotonic()."""
+
+    at_s: float
+    figures: Figures
+    tables: list[TableRow] = field(default_factory=list)
+    clients: list[ClientRow] = field(default_factory=list)
+
+
+class Rates:
+    """Turns what client.stats() returns from time to time into snapshots."""
+
+    def __init__(self) -> None:
+        self._last: Snapshot | None = None
+        self._ages: dict[str, float | None] = {}  # of the last look that had histograms
+
+    def take(self, stats: Mapping[str, Any], at_s: float) -> Snapshot:
+        """The snapshot of a moment, with rates since the one before."""
+        figures, last = Figures.read(stats), self._last
+        if last is not None and last.figures.daemon["pid"] != figures.daemon["pid"]:
+            last = None  # another daemon
+        seconds = at_s - last.at_s if last is not None else 0.0
+        tables = {row.key: row.info for row in last.tables} if last is not None else {}
+        processes = {row.key: row.figures for row in last.clients} if last is not None else {}
+        for table in figures.tables:
+            if "ages" in table.info:
+                self._ages[table.name] = median(table.info["ages"])
+
+        def table_row(table: TableFigures) -> TableRow:
+            before = tables.get(table.name, {})
+            inserts, samples = (
+                _rate(before.get(figure), table.info.get(figure), seconds) for figure in ("inserts", "samples")
+            )
+            return TableRow(table, inserts, samples, self._ages.get(table.name))
+
+        def client_row(process: ProcessFigures) -> ClientRow:
+            before = processes.get((process.pid, process.start_time))
+            names = ("inserts", "samples", "updates")
+            rates = [_rate(getattr(before, each, None), getattr(process, each), seconds) for each in names]
+            return ClientRow(process, *rates)
+
+        self._last = Snapshot(
+            at_s, figures, list(map(table_row, figures.tables)), list(map(client_row, figures.processes))
+        )
+        return self._last
+
+
+def median(histogram: Mapping[str, Any]) -> float | None:
+    """Where half of what a histogram counts is below, as far as its edges tell. None if it counts nothing."""
+    edges, counts = histogram["edges"], histogram["counts"]
+    half, below = sum(counts) / 2, 0.0
+    if half == 0:
+        return None
+    for number, count in enumerate(counts):
+        if below + count >= half:
+            low = edges[number - 1] if number > 0 else min(0.0, edges[0])
+            if number == len(edges):
+                return float(edges[-1])
+            return float(low + (edges[number] - low) * (half - below) / count)
+        below += count
+    return float(edges[-1])
+
+
+def _rate(before: float | None, now: float | None, seconds: float) -> float | None:
+    if before is None or now is None or seconds <= 0 or now < before:
+        return None
+    return (now - before) / seconds

@@ -1,0 +1,130 @@
+"""What a line of the screen is made of: spans of text, short numbers, bars. One character takes one cell."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+import unicodedata
+from dataclasses import dataclass
+
+Span = tuple[str, str]  # text and style: "", "bold", "dim", "good", "warn", "bad", "bar", "title", "selected"
+Line = list[Span]
+
+_UNITS = ("k", "M", "G", "T", "P")
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The characters that bars are drawn with."""
+
+    full: str = "█"
+    empty: str = "░"
+    left: str = "├"
+    line: str = "─"
+    right: str = "┤"
+    point: str = "●"
+    up: str = "▲"
+    down: str = "▼"
+
+
+ASCII_MARKS = Marks("#", ".", "|", "-", "|", "o", "^", "v")
+
+
+def marks_for(encoding: str | None) -> Marks:
+    """Those that a terminal of the encoding can show."""
+    return Marks() if (encoding or "").lower().replace("-", "") == "utf8" else ASCII_MARKS
+
+
+def plain(text: str) -> str:
+    """The text with `?` for what moves the cursor or takes no cell or two: a process names itself as it likes."""
+    return "".join(letter if _takes_one_cell(letter) else "?" for letter in text)
+
+
+def _takes_one_cell(letter: str) -> bool:
+    if " " <= letter <= "~":
+        return True
+    return letter.isprintable() and unicodedata.east_asian_width(letter) not in "WF" and not _combines(letter)
+
+
+def _combines(letter: str) -> bool:
+    return unicodedata.category(letter) in ("Mn", "Me", "Cf")
+
+
+def clip(text: str, width: int, *, to_right: bool = False) -> str:
+    """The text in exactly so many cells; one that is too long ends with `~`."""
+    if len(text) > width:
+        return (text[: width - 1] + "~")[:width]
+    return text.rjust(width) if to_right else text.ljust(width)
+
+
+def clip_line(line: Line, width: int) -> Line:
+    """The line in exactly so many cells."""
+    found: Line = []
+    left = width
+    for text, style in line:
+        if left <= 0:
+            break
+        found.append((text[:left], style))
+        left -= len(text)
+    if left > 0:
+        found.append((" " * left, ""))
+    return found
+
+
+def wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """The text in lines of so many cells at most."""
+    return textwrap.wrap(text, max(width, len(indent) + 10), subsequent_indent=indent) or [""]
+
+
+def short(number: float | None) -> str:
+    """A number in at most five cells: `0.25`, `9876`, `12.3k`, `1.23M`; `-` for none."""
+    if number is None:
+        return "-"
+    if math.isinf(number):
+        return "-inf" if number < 0 else "inf"
+    sign, size = ("-", -number) if number < 0 else ("", number)
+    if size < 1000 and size == int(size):
+        return f"{sign}{size:.0f}"
+    if size < 9999.5:
+        return f"{sign}{size:.0f}" if size >= 999.5 else f"{sign}{_three_digits(size)}"
+    for unit in _UNITS:
+        size /= 1000
+        if size < 999.5:
+            return f"{sign}{_three_digits(size)}{unit}"
+    return f"{sign}{size:.0e}"
+
+
+def _three_digits(size: float) -> str:
+    decimals = 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{size:.{decimals}f}"
+
+
+def duration(seconds: float | None) -> str:
+    """`12s`, `3m`, `5h`, `2d`; `-` for none."""
+    if seconds is None:
+        return "-"
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def bar(fraction: float, width: int, marks: Marks) -> str:
+    """How far it is, from left to right: full only from 1 on, empty only at 0."""
+    if fraction >= 1:
+        filled = width
+    elif fraction <= 0:
+        filled = 0
+    else:
+        filled = min(max(round(fraction * width), 1), width - 1)
+    return marks.full * filled + marks.empty * (width - filled)
+
+
+def scale(low: float, high: float, value: float, width: int, marks: Marks) -> str:
+    """Where a value is between two bounds; blank where one of them is none."""
+    if width < 3 or math.isinf(low) or math.isinf(high):
+        return " " * width
+    inner = width - 2
+    place = 0.5 if high <= low else min(max((value - low) / (high - low), 0.0), 1.0)
+    at = round(place * (inner - 1))
+    return marks.left + marks.line * at + marks.point + marks.line * (inner - 1 - at) + marks.right
