@@ -26,7 +26,12 @@ TICK_S = 1.0  # how old figures are is shown by the second
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the subcommand."""
-    parser = subparsers.add_parser("top", help="watch tables and clients live; pause, resume, drain, drop tables")
+    parser = subparsers.add_parser(
+        "top",
+        help="watch tables and clients live; pause, resume, drain, drop tables",
+        description="Shows a daemon's tables and clients until q, on a terminal of 80 by 24 or more. ? lists the keys. "
+        "NO_COLOR=1 leaves colours out.",
+    )
     add = parser.add_argument
     add("--interval", type=float, default=2.0, metavar="S", help="look so often (default: 2)")
     add("--once", action="store_true", help="print the figures once, with rates over one interval")
