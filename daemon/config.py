@@ -69,6 +69,7 @@ class DaemonConfig:
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restore: bool = False
     metrics: Endpoint | None = None
+    web: Endpoint | None = None
     file: str | None = None
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
@@ -192,6 +193,7 @@ def _config(
         ),
         restore=value["checkpoints.restore"],
         metrics=value["metrics.listen"],
+        web=value["web.listen"],
         file=file.path if file is not None else None,
         tables=tuple(tables),
         notes=tuple(notes),

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from shmreplay import _core
 from shmreplay.checkpoint_directory import EMBEDDED_LABEL
@@ -24,6 +25,7 @@ from shmreplay.daemon.conversation import Host
 from shmreplay.daemon.declared import create_declared
 from shmreplay.daemon.instance_lock import InstanceLock
 from shmreplay.daemon.logs import configure
+from shmreplay.daemon.long_waits import LongWaits
 from shmreplay.daemon.notify import Notifier
 from shmreplay.daemon.open_files import take_all
 from shmreplay.daemon.parent_watch import watch_parent
@@ -33,6 +35,7 @@ from shmreplay.daemon.remains import remove_remains
 from shmreplay.daemon.socket_directory import make_socket_directory
 from shmreplay.daemon.status import describe
 from shmreplay.daemon.summary import summary
+from shmreplay.daemon.web.site import Site
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
@@ -110,13 +113,20 @@ class Daemon:
                 restore=config.restore, is_embedded=config.embedded, on_progress=self._tell_of_start
             )
             await create_declared(config, registry, self._tell_of_start)
-            with contextlib.closing(ControlSocket(config.socket, config.group_id, self._passed)) as control_socket:
+            with (
+                contextlib.closing(ControlSocket(config.socket, config.group_id, self._passed)) as control_socket,
+                contextlib.ExitStack() as shown,
+            ):
                 server = ControlServer(
                     control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
                 )
                 server.start(self.fail)
                 await self._expose(server.host, taken)
+                await self._show(server.host, shown)
                 checkpoints.start()
+                waits = LongWaits(registry, self._workers)
+                waits.start()
+                taken.callback(waits.close)
                 self._notifier.describe = lambda: describe(registry, checkpoints, server.host.num_clients())
                 self._announce()
                 reload = Reload(config, self._read, registry, checkpoints, server.host, self._workers)
@@ -170,9 +180,18 @@ class Daemon:
             from shmreplay.daemon.exposition import Exposition
         except ModuleNotFoundError as error:
             raise ShmReplayError("metrics.listen needs prometheus_client: pip install 'shmreplay[metrics]'") from error
-        exposition = Exposition(config.metrics, config.group_id, host.commands.stats, self._workers)
+        stats = partial(host.commands.stats, items=True)
+        exposition = Exposition(config.metrics, config.group_id, stats, self._workers)
         taken.callback(exposition.close)
         await exposition.start()
+
+    async def _show(self, host: Host, shown: contextlib.ExitStack) -> None:
+        """Opens the page, if it was asked for."""
+        config = self._config
+        if config.web is not None:
+            site = Site(config.web, config.group_id, f"{config.socket}.token", host.commands, self._workers)
+            shown.callback(site.close)
+            await site.start()
 
     def _tell_of_start(self, describe: Callable[[], str]) -> None:
         self._notifier.describe = lambda: f"starting: {describe()}"

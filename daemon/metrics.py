@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeHistogramMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 Figures = Mapping[str, Any]
@@ -55,6 +63,16 @@ TABLE = (
     *_sides("blocked_calls", "blocked_{}_total", "calls that had to wait", True),
     *_sides("blocked_seconds", "blocked_{}_s", "seconds that callers waited, all together", True),
     *_sides("paused", "paused_{}", "1 where a client has paused it"),
+    Row("writers", "writers", "attached processes that have inserted into it"),
+    Row("learners", "learners", "attached processes that have sampled from it"),
+    Row("writers_gone", "writers_gone", "1 where processes have inserted into it and none of them is left"),
+    Row("learners_gone", "learners_gone", "1 where processes have sampled from it and none of them is left"),
+    *_sides(
+        "longest_wait_seconds", "longest_{}_wait_s", "how long the caller that waits longest has waited; 0: nobody"
+    ),
+    Row("priority_min", "min_priority", "the smallest positive priority of an item; 0: there is none"),
+    Row("priority_max", "max_priority", "the largest priority of an item; 0: there is none"),
+    Row("priority_sum", "sum_priority", "sum of the priorities of its items"),
     Row("last_seconds", "last_insert_s_ago", "seconds since the last one; absent before the first", side="insert"),
     Row("last_seconds", "last_sample_s_ago", "seconds since the last one; absent before the first", side="sample"),
 )
@@ -66,14 +84,25 @@ ARENA = (
     Row("free_chunks", "free_chunks", "chunks that nobody uses"),
     Row("used_chunks", "used_chunks", "chunks that items or open streams refer to"),
     Row("retired_chunks", "retired_chunks", "chunks that nothing refers to and that a reader may still look at"),
+    Row("pinned_chunks", "pinned_chunks", "chunks that reads in flight and views withhold"),
+    Row(
+        "oldest_lease_seconds",
+        "oldest_lease_s",
+        "age of the oldest of those reads and views; absent where there is none",
+    ),
     Row("blocks", "num_blocks", "blocks of the heap in all"),
     Row("free_blocks", "free_blocks", "blocks of the heap that nobody uses"),
     Row("sessions", "num_sessions", "attached processes"),
     Row("holds", "holds", "stays inside the arena's lock", True),
+    Row("lock_waits", "lock_waits", "of them, those that found the lock taken", True),
+    Row("lock_wait_seconds", "lock_wait_s", "seconds that they waited for it, all together", True),
+    Row("rebuilds", "rebuilds", "times that what is derived was made anew; a restore does it once", True),
     Row("recoveries", "recoveries", "holds of dead processes that were rolled back", True),
     Row("failed", "failed", "1 where the arena is damaged or truncated"),
     Row("unlinked", "is_unlinked", "1 where somebody removed its name: a next daemon will not find it"),
 )
+PROCESSES = (Row("processes", "processes", "attached processes, by what they have done since they attached"),)
+ROLES = ("writer", "learner", "both", "idle")
 DAEMON = (
     Row("uptime_seconds", "uptime_s", "seconds since its start"),
     Row("clients", "clients", "connected clients"),
@@ -87,7 +116,7 @@ DAEMON = (
 
 
 class Snapshot(Collector):
-    """The metrics of one answer to `stats`."""
+    """The metrics of one answer to `stats`, of items too where it has them."""
 
     def __init__(self, stats: Figures) -> None:
         self._stats = stats
@@ -102,13 +131,15 @@ class Snapshot(Collector):
         yield from _families("daemon", DAEMON, {(): {**saved, **daemon, **failed}}, ())
         arenas = self._stats["arenas"]
         yield from _families("arena", ARENA, {(name,): _of_arena(found) for name, found in arenas.items()}, ("arena",))
+        yield from _families("arena", PROCESSES, _by_role(arenas), ("arena", "role"))
         tables: dict[tuple[str, ...], Figures] = {
-            (table, arena): _of_table(info)
+            (table, arena): _of_table(info, found["waits"])
             for arena, found in arenas.items()
             for table, info in found["tables"].items()
             if info
         }
         yield from _families("table", TABLE, tables, ("table", "arena"))
+        yield _ages(tables)
 
 
 def _of_arena(found: Figures) -> Figures:
@@ -116,8 +147,37 @@ def _of_arena(found: Figures) -> Figures:
     return {**found, **stats, "failed": found["failure"] is not None or stats.get("failed", False)}
 
 
-def _of_table(info: Figures) -> Figures:
-    return {**info, "reached": info["samples"] / info["inserts"] if info["inserts"] else 0.0}
+def _by_role(arenas: Mapping[str, Figures]) -> dict[tuple[str, ...], Figures]:
+    found: dict[tuple[str, ...], Figures] = {}
+    for name, arena in arenas.items():
+        counts = Counter(session["role"] for session in arena.get("sessions", ()))
+        found |= {(name, role): {"processes": counts[role]} for role in ROLES}
+    return found
+
+
+def _of_table(info: Figures, waits: Iterable[Figures]) -> Figures:
+    longest = {"insert": 0.0, "sample": 0.0}
+    for wait in waits:
+        if wait["table"] == info["name"]:
+            longest[wait["side"]] = max(longest[wait["side"]], wait["since_s"])
+    return {
+        **info,
+        "reached": info["samples"] / info["inserts"] if info["inserts"] else 0.0,
+        "longest_inserts_wait_s": longest["insert"],
+        "longest_samples_wait_s": longest["sample"],
+    }
+
+
+def _ages(tables: Mapping[tuple[str, ...], Figures]) -> Metric:
+    """How old the items of each table are: a histogram of what is there now, not of what ever was."""
+    text = "items by age: inserts into the table since their own"
+    family = GaugeHistogramMetricFamily("shmreplay_table_age", text, labels=("table", "arena"))
+    for values, figures in tables.items():
+        if (found := figures.get("ages")) is not None:
+            counts = list(accumulate(found["counts"]))
+            edges = [*map(str, map(float, found["edges"])), "+Inf"]
+            family.add_metric(values, list(zip(edges, counts, strict=True)), found["sum"])
+    return family
 
 
 def _families(

@@ -14,6 +14,7 @@ from shmreplay.checkpoint_file import CheckpointReader
 from shmreplay.daemon.adoption import Adoption
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.daemon.creation import Creation
+from shmreplay.daemon.departures import close_session
 from shmreplay.daemon.limits import Limits
 from shmreplay.daemon.reaper import ClientProcess, Reaper, Session
 from shmreplay.daemon.restoration import Restoration
@@ -312,7 +313,7 @@ class Registry:
             return
         async with arena.lock:
             if self._arenas.get(session.arena) is arena and arena.is_usable():
-                await self._workers.run(arena.native.close_session, session.index, session.generation)
+                await self._workers.run(close_session, arena, session.index, session.generation)
 
     # --- tables --------------------------------------------------------------------------------------------------
 

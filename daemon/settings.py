@@ -139,6 +139,13 @@ SETTINGS = (
         metavar="ADDRESS",
     ),
     Setting(
+        "web.listen",
+        ENDPOINT,
+        ("--web",),
+        "a page to look at, at this socket, or at a port of this machine such as 127.0.0.1:9470",
+        metavar="ADDRESS",
+    ),
+    Setting(
         "log.level",
         choice(LEVELS),
         ("--log-level",),

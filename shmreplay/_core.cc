@@ -219,6 +219,9 @@ NB_MODULE(_core, m) {
       .def("open_session", &ArenaHandle::open_session, "pid"_a, "start_time"_a, "timeout_s"_a.none() = nb::none())
       .def("close_session", &ArenaHandle::close_session, "session"_a, "generation"_a, "timeout_s"_a.none() = nb::none())
       .def("sessions", &ArenaHandle::sessions, nb::sig("def sessions(self) -> list[dict[str, Any]]"))
+      .def("uses_of", &ArenaHandle::uses_of, "session"_a, "generation"_a,
+           nb::sig("def uses_of(self, session: int, generation: int) -> tuple[list[str], list[str]]"))
+      .def("uses", &ArenaHandle::uses, nb::sig("def uses(self) -> tuple[list[str], list[str]]"))
       .def("waits", &ArenaHandle::waits, nb::sig("def waits(self) -> list[dict[str, Any]]"))
       .def("end_calls", &ArenaHandle::end_calls, "timeout_s"_a)
       .def("drop", &ArenaHandle::drop, "timeout_s"_a.none() = nb::none())

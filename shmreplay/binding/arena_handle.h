@@ -84,11 +84,16 @@ class ArenaHandle {
       d["side"] = s.side == kInserts ? "insert" : "sample";
       d["pid"] = s.pid;
       d["session"] = s.session;
+      d["began_ns"] = s.began_ns;
       d["since_s"] = s.since_s;
       out.append(d);
     }
     return out;
   }
+
+  // Names of the tables that one session, or any, has (inserted into, sampled from).
+  nb::tuple uses_of(uint32_t session, uint32_t generation) const { return tables_of(shmreplay::uses_of(get(), session, generation)); }
+  nb::tuple uses() const { return tables_of(uses_of_all(get())); }
 
   // Before the session is given back: no call that touches rows begins any more. Whether those under way ended in time.
   bool end_calls(double timeout_s) const {
@@ -175,6 +180,8 @@ class ArenaHandle {
   }
 
  private:
+  nb::tuple tables_of(UsesReport uses) const { return nb::make_tuple(names_of(uses.writes), names_of(uses.reads)); }
+
   nb::list names_of(uint64_t tables) const {
     nb::list names;
     for (uint32_t i = 0; i < get().num_tables(); ++i) {

@@ -64,7 +64,7 @@ std::vector<SleeperReport> sleeper_reports(const Arena& arena) {
     if (owner.session >= arena.geometry().max_sessions || owner.where >> 1 >= arena.num_tables()) continue;
     const uint64_t since = slot.since_ns.load(std::memory_order_relaxed);
     reports.push_back({owner.where >> 1, owner.where & 1, owner.session, arena.session(owner.session).process.get().pid,
-                       seconds_since(since)});
+                       since, seconds_since(since)});
   }
   return reports;
 }
@@ -77,6 +77,23 @@ LeasesReport leases_report(const Arena& arena) {
     oldest_s = std::max(oldest_s, seconds_since(slot.since_ns.load(std::memory_order_relaxed)));
   });
   return {num_distinct(chunks), oldest_s};
+}
+
+UsesReport uses_of(const Arena& arena, uint32_t session, uint32_t generation) {
+  if (session >= arena.geometry().max_sessions) return {0, 0};
+  const SessionRecord& r = arena.session(session);
+  const StateGeneration state = r.state.get();
+  if (state.state == kSessionFree || state.generation != generation) return {0, 0};
+  return {r.writes.load(std::memory_order_relaxed), r.reads.load(std::memory_order_relaxed)};  // relaxed: see session_counts.h
+}
+
+UsesReport uses_of_all(const Arena& arena) {
+  UsesReport all{0, 0};
+  for (const SessionInfo& s : live_sessions(arena)) {
+    const UsesReport one = uses_of(arena, s.index, s.generation);
+    all = {all.writes | one.writes, all.reads | one.reads};
+  }
+  return all;
 }
 
 }  // namespace shmreplay

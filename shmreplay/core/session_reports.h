@@ -21,7 +21,12 @@ struct SessionReport {
 struct SleeperReport {
   uint32_t table, side;  // Side
   uint32_t session, pid;
+  uint64_t began_ns;     // CLOCK_MONOTONIC
   double since_s;        // seconds it has waited
+};
+
+struct UsesReport {
+  uint64_t writes, reads;  // bits of tables
 };
 
 struct LeasesReport {
@@ -32,5 +37,10 @@ struct LeasesReport {
 std::vector<SessionReport> session_reports(const Arena& arena);
 std::vector<SleeperReport> sleeper_reports(const Arena& arena);
 LeasesReport leases_report(const Arena& arena);
+
+// The tables that a session has inserted into and sampled from, nothing if it is another generation by now; and those that
+// any of the live ones has.
+UsesReport uses_of(const Arena& arena, uint32_t session, uint32_t generation);
+UsesReport uses_of_all(const Arena& arena);
 
 }  // namespace shmreplay

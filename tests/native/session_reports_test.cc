@@ -75,6 +75,23 @@ TEST(items_that_are_due_with_their_step_are_counted_as_inserts_of_their_tables) 
   CHECK(r.inserts == 2 && r.writes == 3);
 }
 
+TEST(the_tables_that_a_session_uses_are_its_own_until_it_is_over) {
+  World w(two_tables());
+  const std::unique_ptr<Arena> other = w.client();
+  Actor(w.arena, w.table(0)).insert();
+  Actor(*other, other->table(1)).insert();
+  sample(*other, 0, 1);
+  const UsesReport own = uses_of(*w.daemon, w.arena.session_index(), w.arena.session_generation());
+  CHECK(own.writes == 1 && own.reads == 0);
+  CHECK_EQ(uses_of(*w.daemon, w.arena.session_index(), w.arena.session_generation() + 1).writes, 0u);
+  CHECK_EQ(uses_of(*w.daemon, 1'000'000, 1).writes, 0u);
+  CHECK(uses_of_all(*w.daemon).writes == 3 && uses_of_all(*w.daemon).reads == 1);
+  bool reaped = false;
+  CHECK_EQ(close_session(*w.daemon, other->session_index(), other->session_generation(), kNow, reaped), Status::kOk);
+  CHECK(uses_of_all(*w.daemon).writes == 1 && uses_of_all(*w.daemon).reads == 0);
+  CHECK_EQ(uses_of(*w.daemon, other->session_index(), other->session_generation()).writes, 0u);
+}
+
 TEST(a_session_that_opens_in_anothers_record_begins_at_nothing) {
   World w(two_tables());
   std::unique_ptr<Arena> first = w.client();

@@ -46,6 +46,10 @@ def test_wheel_holds_the_alert_rules_and_the_dashboard(names: list[str]) -> None
     assert {"shmreplay/daemon/monitoring/alerts.yml", "shmreplay/daemon/monitoring/dashboard.json"} <= set(names)
 
 
+def test_wheel_holds_the_page(names: list[str]) -> None:
+    assert "shmreplay/daemon/web/page.html" in names
+
+
 def test_wheel_carries_the_licence(wheel: pathlib.Path, names: list[str]) -> None:
     (path,) = [name for name in names if name.endswith("/LICENSE")]
     assert b"Apache License" in zipfile.ZipFile(wheel).read(path)

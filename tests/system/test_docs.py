@@ -79,6 +79,10 @@ def test_the_figures_beside_others_are_those_of_the_results() -> None:
             if shown := ratio.strip(" *"):
                 assert figures_of(results, name, peer)[column + 1] == shown, (name, peer)
     quoted = re.findall(r"(\d[\d.]*) times \((\w+)\)", PAGES["comparison.md"])
+    [shares] = re.findall(r"in (\S+) and (\S+) of the bytes", PAGES["comparison.md"])
     assert len(quoted) == 2
-    for ratio, scene in quoted:
-        assert figures_of(results, f"sequences_{scene}", "reverb")[1] == ratio
+    for (ratio, scene), share in zip(quoted, shares, strict=True):
+        found = figures_of(results, f"sequences_{scene}", "reverb")
+        assert (found[1], found[5]) == (ratio, share)
+    [woken] = re.findall(r"in (\S+ us), by Reverb in (\S+ us) \(`woken`\)", PAGES["comparison.md"])
+    assert woken == (figures_of(results, "woken", "")[0], figures_of(results, "woken", "reverb")[0])

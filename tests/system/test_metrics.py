@@ -91,6 +91,26 @@ def test_they_are_those_of_the_tables_now(scraped: Scraped) -> None:
         assert {labels[0] for labels in found["shmreplay_table_size"]} == {"replay", "other~0", "other~1"}
         assert found["shmreplay_arena_sessions"][("replay",)] == 1
         assert found["shmreplay_arena_used_chunks"][("replay",)] > 0
+        assert found["shmreplay_arena_processes"] == {
+            (arena, role): float(arena == "replay" and role == "both")
+            for arena in ("replay", "other~0", "other~1")
+            for role in ("writer", "learner", "both", "idle")
+        }
+        users = ("writers", "learners", "writers_gone", "learners_gone")
+        assert [found[f"shmreplay_table_{name}"][("replay", "replay")] for name in users] == [1, 1, 0, 0]
+        priorities = ("priority_min", "priority_max", "priority_sum")
+        assert [found[f"shmreplay_table_{name}"][("replay", "replay")] for name in priorities] == [1, 1, 4]
+        ages = {
+            labels[1]: count for labels, count in found["shmreplay_table_age_bucket"].items() if labels[0] == "replay"
+        }
+        assert (ages["0.0"], ages["1.0"], ages["2.0"], ages["5.0"], ages["+Inf"]) == (1, 2, 3, 4, 4)
+        assert found["shmreplay_table_age_gcount"][("replay", "replay")] == 4
+        assert found["shmreplay_table_age_gsum"][("replay", "replay")] == 6
+        assert "shmreplay_arena_oldest_lease_seconds" not in found
+        with handle.view(1):
+            found = scraped.samples()
+            assert found["shmreplay_arena_pinned_chunks"][("replay",)] == 1
+            assert found["shmreplay_arena_oldest_lease_seconds"][("replay",)] >= 0
         assert found["shmreplay_daemon_clients"][()] == 1
         assert found["shmreplay_daemon_info"] == {(daemon.instance, sr.__version__): 1}
         assert "shmreplay_daemon_checkpoint_age_seconds" not in found
@@ -109,6 +129,8 @@ def test_who_waits_is_counted_on_its_side(scraped: Scraped) -> None:
         labels = ("replay", "sample", "replay")
         eventually(lambda: scraped.samples()["shmreplay_table_blocked"][labels] == 1)
         assert scraped.samples()["shmreplay_table_blocked"][("replay", "insert", "replay")] == 0
+        eventually(lambda: scraped.samples()["shmreplay_table_longest_wait_seconds"][labels] > 0)
+        assert scraped.samples()["shmreplay_table_longest_wait_seconds"][("replay", "insert", "replay")] == 0
         client.table("replay").insert(STEP)
         call.result(WAIT_S)
         found = scraped.samples()

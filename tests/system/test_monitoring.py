@@ -1,15 +1,19 @@
 """The dashboard and the alert rules: they load, and ask for metrics and labels that a daemon has."""
 
 import json
+import pathlib
 import re
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
 import yaml
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeHistogramMetricFamily
 
 import shmreplay as sr
 from shmreplay.daemon.metrics import Snapshot
+from tests.system.conftest import WAIT_S
 from tests.system.test_readme import ROOT
 
 FOLDER = ROOT / "daemon" / "monitoring"
@@ -29,11 +33,14 @@ EXPRESSIONS = [
 def labels() -> dict[str, set[str]]:
     """The labels of every metric, by its name as it is asked for."""
     with sr.Server([sr.Table("a", {"x": sr.ArraySpec((), "bool")}, 10)]) as server, server.client() as client:
-        stats = client.stats()
+        stats = client.stats(items=True)
     found = {"up": {"job", "instance"}}
     for family in Snapshot(stats).collect():
-        end = "_total" if isinstance(family, CounterMetricFamily) else ""
-        found[family.name + end] = set(family._labelnames)  # type: ignore[attr-defined]
+        names = set(family._labelnames)  # type: ignore[attr-defined]
+        if isinstance(family, GaugeHistogramMetricFamily):
+            found[f"{family.name}_bucket"] = names | {"le"}
+        else:
+            found[family.name + ("_total" if isinstance(family, CounterMetricFamily) else "")] = names
     return found
 
 
@@ -55,3 +62,24 @@ def test_every_rule_says_what_it_means_and_no_two_panels_lie_on_each_other() -> 
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]]
     assert len(set(places)) == len(places)
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(places)
+
+
+@pytest.fixture
+def promtool() -> str:
+    """Prometheus' own."""
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not installed (Debian's package is called prometheus)")
+    return found
+
+
+def test_prometheus_takes_the_rules_and_they_fire_when_they_should(promtool: str, tmp_path: pathlib.Path) -> None:
+    rules = FOLDER / "alerts.yml"
+    checked = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, timeout=WAIT_S)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert f"SUCCESS: {len(RULES)} rules found" in checked.stdout
+    cases = (ROOT / "tests" / "system" / "alerts_test.yml").read_text(encoding="utf-8")
+    (tmp_path / "cases.yml").write_text(cases.replace("[RULES]", f"[{rules}]"), encoding="utf-8")
+    command = [promtool, "test", "rules", str(tmp_path / "cases.yml")]
+    tested = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+    assert tested.returncode == 0, tested.stdout + tested.stderr

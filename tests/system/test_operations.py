@@ -153,7 +153,7 @@ def test_the_drill_restores_a_copy_beside_the_daemon_that_works(
 
 def test_every_alert_is_explained() -> None:
     explained = re.findall(r"^\| `(ShmReplay\w+)` \|", part("Alerts"), re.MULTILINE)
-    assert explained == [rule["alert"] for rule in RULES]
+    assert {rule["alert"] for rule in RULES} <= set(explained)
 
 
 def text_of(node: ast.AST) -> str | None:

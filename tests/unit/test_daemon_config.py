@@ -44,6 +44,8 @@ level = "DEBUG"
 format = "json"
 [metrics]
 listen = "[::1]:9464"
+[web]
+listen = "/run/x/web.sock"
 [tables.replay]
 max_size = 100
 max_streams = 4
@@ -71,6 +73,7 @@ def test_without_a_word_all_settings_are_at_their_defaults() -> None:
     config = read_config([], {})
     assert {given.where for given in config.settings.values()} == {"default"}
     assert (config.instance, config.checkpoints.keep, config.log_level, config.tables) == ("default", 2, "INFO", ())
+    assert (config.metrics, config.web) == (None, None)
 
 
 def test_a_file_tells_all(file: pathlib.Path) -> None:
@@ -84,6 +87,7 @@ def test_a_file_tells_all(file: pathlib.Path) -> None:
     assert (config.restore, config.log_level, config.log_format) == (True, "DEBUG", "json")
     assert config.metrics == Endpoint(host="::1", port=9464)
     assert str(config.metrics) == "[::1]:9464"
+    assert config.web == Endpoint(path="/run/x/web.sock")
     assert config.tables == (sr.Table("replay", {"x": sr.ArraySpec((), "float32")}, 100, max_streams=4),)
     assert config.file == str(file)
 
@@ -123,6 +127,7 @@ def test_every_setting_has_a_variable_of_its_name() -> None:
         "SHMREPLAYD_CHECKPOINTS_AT_STOP": "false",
         "SHMREPLAYD_CHECKPOINTS_RESTORE": "0",
         "SHMREPLAYD_METRICS_LISTEN": "localhost:0",
+        "SHMREPLAYD_WEB_LISTEN": "localhost:0",
         "SHMREPLAYD_LOG_LEVEL": "ERROR",
         "SHMREPLAYD_LOG_FORMAT": "json",
     }

@@ -1,0 +1,33 @@
+"""How the daemon's log names those who wait."""
+
+import os
+from typing import Any
+
+from shmreplay.daemon.waiting_calls import MAX_NAMED, name_callers
+from shmreplay.processes import process_name
+
+NOBODY = 2**22 + 77  # above the kernel's largest pid
+
+
+def wait(pid: int, since_s: float) -> dict[str, Any]:
+    return {"pid": pid, "since_s": since_s}
+
+
+def test_a_process_is_named_once_with_its_longest_wait() -> None:
+    own = process_name(os.getpid())
+    assert name_callers([wait(os.getpid(), 11.2), wait(os.getpid(), 13.1)]) == (
+        f"process {os.getpid()} ({own!r}) since 13 s"
+    )
+
+
+def test_who_waits_longest_comes_first_and_a_crowd_is_counted() -> None:
+    waits = [wait(NOBODY + number, float(number)) for number in range(MAX_NAMED + 3)]
+    named = name_callers(waits).split(", ")
+    assert named[0] == f"process {NOBODY + MAX_NAMED + 2} since {MAX_NAMED + 2} s"
+    assert named[-1] == "3 more processes"
+    assert len(named) == MAX_NAMED + 1
+
+
+def test_a_process_that_is_gone_or_another_by_now_has_no_name() -> None:
+    assert process_name(NOBODY) == ""
+    assert process_name(os.getpid(), 1) == ""  # another start time
