@@ -52,7 +52,7 @@ TABLE = (
     Row("evicted", "evicted", "items that the remover took, or that went for room", True),
     Row("evicted_for_room", "evicted_for_room", "items that went because the arena had no free chunk", True),
     Row("episodes", "num_episodes", "distinct episodes of live items"),
-    Row("sampled_items", "num_unique_samples", "live items that were sampled at least once"),
+    Row("sampled_items", "num_unique_samples", "items that were sampled at least once, gone ones among them"),
     Row("samples_per_insert_target", "samples_per_insert", "the ratio that the rate limiter keeps"),
     Row("samples_per_insert", "reached", "the ratio reached: samples / inserts; 0 before the first insert"),
     Row("difference", "difference", "inserts x target - samples, which the rate limiter keeps within its bounds"),
