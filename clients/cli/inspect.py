@@ -25,6 +25,7 @@ from shmreplay.clients.cli.png import is_image, picture, write_png
 from shmreplay.clients.cli.whole_file import whole_file
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
+from shmreplay.processes import process_name
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
             )
         origin = native.origin(args.key, args.timeout) or {}
         item = {**numbers_of(batch)[0], **{name: origin.get(name) for name in ("num_steps", "stream", "writer_pid")}}
+        item["writer_name"] = "" if item["writer_pid"] is None else process_name(item["writer_pid"])
         outputs = outputs_of(batch)
     if args.save is not None:
         _save(args, outputs)
@@ -104,7 +106,8 @@ def _describe_writer(item: dict[str, Any]) -> str:
     if item["stream"] is None:
         return ""
     pid = item["writer_pid"]
-    who = f"process {pid}" if pid is not None else "a process that is not attached any more"
+    name = f" ({item['writer_name']})" if item["writer_name"] else ""
+    who = f"process {pid}{name}" if pid is not None else "a process that is not attached any more"
     return f", written by {who} in stream {item['stream']}"
 
 

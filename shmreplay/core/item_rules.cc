@@ -179,7 +179,8 @@ Status ItemRule::make(const StreamView& stream, const Span& span, const std::vec
     first = static_cast<int64_t>(bound);
   }
   const auto begin = static_cast<uint64_t>(first);
-  if (begin >= span.end) return Status::kOk;
+  // The end of a window that is all behind its reference step may lie before the stream's first step.
+  if (first >= static_cast<int64_t>(span.end)) return Status::kOk;
   if (begin < stream.oldest_held()) return Status::kHistory;
   std::vector<bool> lacking;
   const Status s = find_lacking(stream, begin, span, lacking, missing);

@@ -186,3 +186,17 @@ def test_items_of_two_streams_never_mix(make_table: TableMaker) -> None:
     batch = table.get(table.keys())
     assert (batch.data["next_observation"] - batch.data["observation"] == 3).all()
     assert (batch.data["action"] == batch.data["observation"]).all()
+
+
+@pytest.mark.parametrize("at_start", ["skip", "short", "zeros", "repeat"])
+def test_a_window_that_is_all_behind_its_reference_step_begins_with_its_first_real_one(
+    make_table: TableMaker, at_start: Any
+) -> None:
+    """At the stream's start its end lies before the first step: that is no item, and once was a span without an end."""
+    table = make_table(100, signature=SIGNATURE, chunk_steps=1)
+    with table.writer(patterns=[sr.Window({"observation": (-3, -1)}, at_start)]) as writer:
+        for step in range(10, 16):
+            writer.append({"observation": step, "action": step})
+    batch = table.get(table.keys())
+    padded = {"skip": [], "short": [[0, 10]], "zeros": [[0, 10]], "repeat": [[10, 10]]}[at_start]
+    assert batch.data["observation"].tolist() == [*padded, [10, 11], [11, 12], [12, 13]]
