@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 
@@ -12,7 +13,7 @@ from shmreplay.clients.cli.items import shards_of
 from shmreplay.clients.cli.options import add_daemon_options, show_progress
 from shmreplay.clients.cli.progress import Progress
 from shmreplay.clients.client import connect
-from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
+from shmreplay.errors import ShmReplayError, SignatureMismatch
 from shmreplay.tables import Table
 
 
@@ -49,12 +50,14 @@ def run(args: argparse.Namespace) -> int:
             try:
                 for _ in importer.insert_all():
                     progress.tell(importer.num_inserted)
-            except RateLimitTimeout as error:
+            except ShmReplayError as error:
                 problem = str(error)
             except KeyboardInterrupt:
                 show_progress(f"{importer.num_inserted} of {len(items)} items are in")
                 raise
-        evicted = table.info().evicted_for_room - evicted_before
+        evicted = 0
+        with contextlib.suppress(ShmReplayError):  # as where the table was dropped, which is told then
+            evicted = table.info().evicted_for_room - evicted_before
     found = {"path": args.path, "items": len(items), "inserted": importer.num_inserted, "evicted_for_room": evicted}
     if problem is not None:
         print(f"shmreplay import: {problem}", file=sys.stderr)

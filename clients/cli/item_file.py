@@ -75,11 +75,9 @@ class Column:
         for part in self._shapes:
             rows = np.frombuffer(self._file.read(int(np.prod(part)) * self._dtype.itemsize), self._dtype).reshape(part)
             if list(part[1:]) != rest:
-                padded = (
-                    np.zeros((part[0], *rest), self._dtype)
-                    if self._fill == 0
-                    else np.full((part[0], *rest), self._fill, self._dtype)
-                )
+                padded = np.zeros((part[0], *rest), self._dtype)
+                if self._fill != 0:
+                    padded.fill(self._fill)
                 padded[tuple(slice(size) for size in part)] = rows
                 rows = padded
             to.write(rows.tobytes())

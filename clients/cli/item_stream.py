@@ -9,7 +9,6 @@ from typing import Any
 from shmreplay import _core
 from shmreplay.clients.cli.item_file import REPEATED, Layout
 from shmreplay.clients.cli.item_rows import PartSteps
-from shmreplay.clients.handle import EXPECTED_PRIORITY
 from shmreplay.clients.history import slices_of
 from shmreplay.clients.selection_rule import selection_rule
 from shmreplay.clients.stream_handle import MAX_SELECTIONS, StreamHandle
@@ -83,18 +82,11 @@ class ItemStream(Writer):
         return all(step >= self._part_begin or column in self._known.get(step, ()) for step, column in needed)
 
     def make_item(self, shape: Shape, begin: int, priority: float, values: Bytes | None, timeout_s: float) -> None:
-        """Makes an item of steps from `begin` on, which are held.
-
-        Raises:
-            RateLimitTimeout: not admitted in time.
-            ValueError: the priority is not finite or negative.
-        """
+        """Makes an item of held steps from `begin` on. Raises RateLimitTimeout if it is not admitted in time."""
         number = self._number(shape, begin - (self._end - 1))
         key: Any = self._native.create_selected(number, priority, timeout_s, values)
         if isinstance(key, int) and key > 0:
             return
-        if key == _core.BAD_PRIORITY:
-            raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
         self._keys(-key if isinstance(key, int) and key != _core.UNFINISHED else key, "create_item", timeout_s)
 
     def _number(self, shape: Shape, lo: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,13 +58,22 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(f"table {args.table!r}: {len(items)} of {total} items")
     if items:
-        scalars = list(items[0]["scalars"])[:MOST_COLUMNS]
+        print(_listed(items, shutil.get_terminal_size((80, 24)).columns))
+    return 0
+
+
+def _listed(items: list[dict[str, Any]], width: int) -> str:
+    """A line an item, with as many of its scalars as there is room for."""
+    scalars = list(items[0]["scalars"])[:MOST_COLUMNS]
+    while True:
         rows = [
             (*(short(item[name]) for name in NUMBERS), *(short(item["scalars"].get(name, "-")) for name in scalars))
             for item in items
         ]
-        print(format_rows((*NUMBERS, *scalars), rows))
-    return 0
+        text = format_rows((*NUMBERS, *scalars), rows)
+        if not scalars or max(map(len, text.splitlines())) <= width:
+            return text
+        scalars.pop()
 
 
 def _choose(

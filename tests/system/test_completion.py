@@ -96,10 +96,18 @@ def test_tables_are_those_of_the_daemon_that_the_line_names(
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
 def test_zsh_takes_the_script(env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    source = f"autoload -U compinit && compinit -u -D\n{script_of('zsh', capsys)}\nprint $_comps[shmreplay]"
-    ran = subprocess.run(["zsh", "-f", "-c", source], capture_output=True, text=True, check=False, env=env)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert "_shmreplay" in ran.stdout
+    script = f"autoload -U compinit && compinit -u -D\n{script_of('zsh', capsys)}"
+    for words, offered in CASES[:8]:  # as zsh calls functions that are for bash
+        quoted = " ".join(f"'{word}'" for word in words)
+        asked = f'COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _shmreplay; print -l -- "${{COMPREPLY[@]}}"'
+        source = f"{script}\nprint $_comps[shmreplay]\n() {{ emulate -L sh; setopt kshglob; {asked}; }}"
+        ran = subprocess.run(
+            ["zsh", "-f", "-c", source], capture_output=True, text=True, check=False, cwd=env["PWD"], env=env
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert ran.stdout.startswith("_bash_complete -F _shmreplay\n")
+        found = ran.stdout.split()[3:]  # of which zsh itself takes those that begin so
+        assert {word for word in found if word.startswith(words[-1])} == offered, words
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")

@@ -403,6 +403,23 @@ def test_ctrl_c_at_a_terminal_ends_an_import_that_waits(client: sr.Client, expor
     assert len(client.table("b")) == 4
 
 
+def test_a_table_that_is_dropped_under_an_import_is_told(
+    client: sr.Client, exported: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.create_tables([table("gone", STEP)])
+
+    def drop(self: progress.Progress, done: int) -> None:
+        if done == 3:
+            client.drop_table("gone")
+
+    monkeypatch.setattr(progress.Progress, "tell", drop)
+    assert main(["import", "gone", exported]) == 1
+    out, err = capsys.readouterr()
+    assert out.endswith(": 3 of 10 items are in table 'gone'\n")
+    assert err.startswith("shmreplay import: ")
+    assert err.count("\n") == 1
+
+
 def test_progress_of_long_work_is_told_once_a_second(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

@@ -104,6 +104,12 @@ def test_the_newest_items_are_listed_with_their_numbers_and_scalars(client: sr.C
     assert client.table("plain").info().samples == 0
 
 
+def test_scalars_that_have_no_room_are_left_out(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(capsys, "peek", "replay").splitlines()[1].split()[-2:] == ["reward", "n"]
+    monkeypatch.setenv("COLUMNS", "40")
+    assert said(capsys, "peek", "replay").splitlines()[1].split()[-1] == "step"
+
+
 def test_the_oldest_or_any_items_are_listed_too(client: sr.Client, capsys: Any) -> None:
     keys = client.table("plain").keys().tolist()
     oldest = json.loads(said(capsys, "peek", "plain", "--oldest", "-n", "2", "--json"))
