@@ -9,6 +9,7 @@ from typing import Any
 
 from shmreplay.clients.cli.figures import Figures, ProcessFigures, Wait
 from shmreplay.clients.cli.options import add_daemon_options, format_rows
+from shmreplay.clients.cli.plain_text import plain
 from shmreplay.clients.client import connect
 
 FIGURES = ("inserts", "samples", "updates", "open_streams", "pinned_chunks")
@@ -28,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     elif processes:
         rows = [
             (
-                f"{process.pid} {process.name}".rstrip(),
+                f"{process.pid} {plain(process.name)}".rstrip(),
                 process.role,
                 *(getattr(process, figure) for figure in FIGURES),
                 ", ".join(sorted({*process.writes, *process.reads})) or "-",

@@ -43,10 +43,11 @@ def run(args: argparse.Namespace) -> int:
     if args.wait is not None and not args.wait >= 0:
         raise ValueError(f"--wait is {args.wait}; expected seconds >= 0")
     with connect(args.address, args.timeout) as client:
-        check_drainable(Figures.read(client.stats()).table(args.table))
+        before = Figures.read(client.stats()).table(args.table)
+        check_drainable(before)
         client.pause(args.table, inserts=True, samples=False)
         try:
-            drained = _wait(client, args.table, Deadline(args.wait))
+            drained = _wait(client, before, Deadline(args.wait))
         except KeyboardInterrupt:
             show_progress(_still_paused(args.table))
             raise
@@ -72,14 +73,13 @@ def check_drainable(table: TableFigures) -> None:
         )
 
 
-def _wait(client: Client, name: str, deadline: Deadline) -> Drained:
-    first: int | None = None
+def _wait(client: Client, before: TableFigures, deadline: Deadline) -> Drained:
+    name = before.name
     shown_at, shown = float("-inf"), -1
     while True:
         table = Figures.read(client.stats()).table(name)
         info = table.info
-        first = info["samples"] if first is None else first
-        drained = Drained(info["size"], info["samples"] - first)
+        drained = Drained(info["size"], info["samples"] - before.info["samples"])
         if drained.left == 0 or (not table.admits_sample() and not info["paused_samples"] and not info["is_stopping"]):
             return drained
         check_drainable(table)

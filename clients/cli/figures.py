@@ -9,6 +9,7 @@ from typing import Any
 
 from shmreplay.clients.shard_infos import joined
 from shmreplay.errors import ShmReplayError, TableNotFound
+from shmreplay.protocol import package_version
 from shmreplay.shards import whole_name
 from shmreplay.waiting import admits_sample
 
@@ -85,11 +86,21 @@ class Figures:
 
     @classmethod
     def read(cls, stats: Mapping[str, Any]) -> Figures:
-        """Those in what client.stats() returned; tables by name, processes by id."""
+        """Those in what client.stats() returned; tables by name, processes by id.
+
+        Raises ShmReplayError where the daemon is of another version, and leaves something out.
+        """
         arenas = stats["arenas"]
-        waits = [wait for arena in arenas.values() for wait in _waits(arena)]
-        processes = _processes(arenas, waits)
-        return cls(stats["daemon"], arenas, _tables(arenas, waits, processes), processes)
+        try:
+            waits = [wait for arena in arenas.values() for wait in _waits(arena)]
+            processes = _processes(arenas, waits)
+            tables = _tables(arenas, waits, processes)
+        except KeyError as error:
+            raise ShmReplayError(
+                f"this shmreplayd ({stats['daemon']['version']}) says nothing of {error}: it is of another version "
+                f"than this program ({package_version()}); restart it"
+            ) from error
+        return cls(stats["daemon"], arenas, tables, processes)
 
     def table(self, name: str) -> TableFigures:
         """One of them.

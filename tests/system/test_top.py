@@ -34,6 +34,8 @@ for number in range(10**9):
 """
 WAITER = """
 import sys, shmreplay as sr
+with open("/proc/self/comm", "w") as name:
+    name.write("a\\x1b[2Jb")
 queue = sr.connect(sys.argv[1]).table("queue")
 print("waits", flush=True)
 queue.sample(1)
@@ -135,6 +137,7 @@ def test_clients_are_watched_and_a_table_is_dropped(scene: Scene) -> None:
                 cells(text, str(scene.worker))[2:3] == ["both"] and "-" not in cells(text, str(scene.worker))[3:5]
             )
         )
+        assert cells(terminal.text, str(scene.waiter))[1:3] == ["a?[2Jb", "idle"]
         assert "sample" in cells(terminal.text, str(scene.waiter))
         terminal.press("\tD")  # other is the first
         terminal.until("drop other and its 0 items: type its name:")
@@ -249,6 +252,7 @@ def test_clients_are_listed(scene: Scene, capsys: pytest.CaptureFixture[str]) ->
     arguments = ["clients", "--address", scene.daemon.socket]
     assert main(arguments) == 0
     header, *lines = capsys.readouterr().out.splitlines()
+    assert not any("\x1b" in line for line in lines)
     assert header.split() == [
         "pid", "role", "inserts", "samples", "updates", "open_streams", "pinned_chunks", "tables", "waits",
     ]  # fmt: skip
@@ -257,6 +261,7 @@ def test_clients_are_listed(scene: Scene, capsys: pytest.CaptureFixture[str]) ->
     assert found[scene.worker][2] == "both"
     assert int(found[scene.worker][3]) >= 30
     assert found[scene.worker][-2:] == ["replay", "-"]
+    assert found[scene.waiter][1] == "a?[2Jb"
     assert found[scene.waiter][-4:-2] == ["sample", "queue"]
     assert main([*arguments, "--json"]) == 0
     plain = {each["pid"]: each for each in json.loads(capsys.readouterr().out)}

@@ -77,6 +77,13 @@ def test_a_table_that_is_not_there_is_refused_with_those_that_are() -> None:
         Figures.read(fake.stats({})).table("x")
 
 
+def test_a_daemon_of_another_version_is_one_clear_line() -> None:
+    session = fake.session(7)
+    del session["role"]
+    with pytest.raises(sr.ShmReplayError, match=r"^this shmreplayd \(0\.1\.0\) says nothing of 'role': it is of "):
+        Figures.read(fake.stats({"a": fake.arena(sessions=[session])}))
+
+
 def test_the_state_of_an_arena_is_what_is_wrong_with_it() -> None:
     assert arena_state(fake.arena()) == "healthy"
     assert arena_state(fake.arena(is_unlinked=True)) == "unlinked by somebody"

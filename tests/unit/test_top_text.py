@@ -4,18 +4,7 @@ import math
 
 import pytest
 
-from shmreplay.clients.cli.top.text import (
-    ASCII_MARKS,
-    Marks,
-    bar,
-    clip,
-    clip_line,
-    duration,
-    marks_for,
-    plain,
-    scale,
-    short,
-)
+from shmreplay.clients.cli.top.text import ASCII_MARKS, Marks, bar, clip, clip_line, duration, marks_for, scale, short
 
 
 @pytest.mark.parametrize(
@@ -73,10 +62,6 @@ def test_a_cell_has_its_width() -> None:
 def test_a_line_has_the_width_of_the_screen() -> None:
     assert clip_line([("abc", "bold"), ("def", "")], 4) == [("abc", "bold"), ("d", "")]
     assert clip_line([("abc", "bold")], 5) == [("abc", "bold"), ("  ", "")]
-
-
-def test_what_a_process_calls_itself_cannot_move_the_cursor() -> None:
-    assert plain("a\x1b[2J\nb\u202e漢e\u0301é") == "a?[2J?b??e?é"
 
 
 def test_a_terminal_without_utf_8_gets_plain_characters() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shmreplay.clients.cli.plain_text import plain
 from shmreplay.clients.cli.top.rates import ClientRow, TableRow
-from shmreplay.clients.cli.top.text import Marks, Span, bar, clip, duration, plain, scale, short
+from shmreplay.clients.cli.top.text import Marks, Span, bar, clip, duration, scale, short
 from shmreplay.host_memory import show_bytes
 
 LONG_WAIT_S = 10.0  # from here on a wait is red: a caller that waits so long logs it as well

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import textwrap
-import unicodedata
 from dataclasses import dataclass
 
 Span = tuple[str, str]  # text and style: "", "bold", "dim", "good", "warn", "bad", "bar", "title", "selected"
@@ -33,21 +32,6 @@ ASCII_MARKS = Marks("#", ".", "|", "-", "|", "o", "^", "v")
 def marks_for(encoding: str | None) -> Marks:
     """Those that a terminal of the encoding can show."""
     return Marks() if (encoding or "").lower().replace("-", "") == "utf8" else ASCII_MARKS
-
-
-def plain(text: str) -> str:
-    """The text with `?` for what moves the cursor or takes no cell or two: a process names itself as it likes."""
-    return "".join(letter if _takes_one_cell(letter) else "?" for letter in text)
-
-
-def _takes_one_cell(letter: str) -> bool:
-    if " " <= letter <= "~":
-        return True
-    return letter.isprintable() and unicodedata.east_asian_width(letter) not in "WF" and not _combines(letter)
-
-
-def _combines(letter: str) -> bool:
-    return unicodedata.category(letter) in ("Mn", "Me", "Cf")
 
 
 def clip(text: str, width: int, *, to_right: bool = False) -> str:
