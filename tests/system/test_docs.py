@@ -43,8 +43,21 @@ def test_their_python_runs_as_written(block: str, tmp_path: pathlib.Path) -> Non
 def test_the_names_they_mention_exist_and_links_lead_to_files(name: str) -> None:
     for mentioned in set(re.findall(r"\bsr\.([A-Za-z_]+(?:\.[A-Za-z_]+)*)", PAGES[name])):
         assert reduce(getattr, mentioned.split("."), sr) is not None, mentioned
-    for link in re.findall(r"\]\(([^)#]+)\)", PAGES[name]):
+    for link in re.findall(r"\]\(([^)#]+)[)#]", PAGES[name]):
         assert (DOCS / name).parent.joinpath(link).exists(), link
+
+
+def anchors(page: str) -> set[str]:
+    """What its headings are called in links."""
+    headings = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_to_a_heading_find_it(name: str) -> None:
+    for file, anchor in re.findall(r"\]\(([^)#]*)#([^)]+)\)", PAGES[name]):
+        page = (DOCS / name).parent.joinpath(file).read_text(encoding="utf-8") if file else PAGES[name]
+        assert anchor in anchors(page), f"{file}#{anchor}"
 
 
 def section(results: str, name: str) -> str:

@@ -23,6 +23,15 @@ def test_a_half_of_ours_follows_each_of_reverbs() -> None:
         ast.parse(block)
 
 
+def test_the_calls_that_it_names_exist() -> None:
+    classes = {"client": sr.Client, "table": sr.TableHandle, "writer": sr.Writer, "server": sr.Server}
+    rows = re.findall(r"^\| `[^|]*\| ([^|]*) \|", PAGE, re.MULTILINE)
+    named = {call for row in rows for call in re.findall(r"`(client|table|writer|server)\.(\w+)", row)}
+    assert len(named) >= 15
+    for handle, call in named:
+        assert hasattr(classes[handle], call), f"{handle}.{call}"
+
+
 def test_what_it_says_of_reverbs_faults_holds_here() -> None:
     selector, limiter = sr.selectors.Fifo(), sr.rate_limiters.MinSize(1)
     step = {"x": sr.ArraySpec((), "int64")}
