@@ -8,15 +8,17 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from shmreplay.clients.cli.figures import arena_state
+from shmreplay.clients.cli.figures import Figures, arena_state
 from shmreplay.clients.cli.offline import read_arenas
 from shmreplay.clients.cli.options import add_daemon_options, format_rows
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
 from shmreplay.host_memory import show_bytes
 from shmreplay.segments import SegmentStore, check_name
+from shmreplay.waiting import explain
 
 FIGURES = ("size", "max_size", "inserts", "samples", "deletes", "blocked_inserts", "blocked_samples")
+MAX_WAITS = 20  # that are shown
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,7 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the daemon, then one line an arena. Offline the arenas, then one line a table; 1 if one has no figures."""
+    """Prints the daemon, a line an arena, and who waits. Offline a line a table too; 1 if one has no figures."""
     if args.offline:
         return _run_offline(args)
     with connect(args.address, args.timeout) as client:
@@ -47,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if daemon["checkpoint"] is not None:
         print(_describe_checkpoint(daemon["checkpoint"]))
     _print_arenas(stats["arenas"])
+    _print_waits(stats["arenas"])
     return 0
 
 
@@ -70,6 +73,7 @@ def _run_offline(args: argparse.Namespace) -> int:
         ]
         if rows:
             print(format_rows(("table", *FIGURES), rows))
+        _print_waits(arenas)
     return 1 if unreadable else 0
 
 
@@ -88,6 +92,20 @@ def _print_arenas(arenas: Mapping[str, Any]) -> None:
     ]
     if rows:
         print(format_rows(("arena", "tables", "memory", "huge", "sessions", "state"), rows))
+
+
+def _print_waits(arenas: Mapping[str, Any]) -> None:
+    """Who waits, those who wait longest first, and why."""
+    tables = Figures.read({"daemon": {}, "arenas": arenas}).tables
+    waits = sorted((wait for table in tables for wait in table.waits), key=lambda wait: -wait.since_s)
+    for wait in waits[:MAX_WAITS]:
+        name = f" ({wait.name!r})" if wait.name else ""
+        reason = explain(wait.info, wait.side, wait.arena)
+        print(
+            f"table {wait.table!r}: process {wait.pid}{name} waits to {wait.side} since {wait.since_s:.0f} s: {reason}"
+        )
+    if len(waits) > MAX_WAITS:
+        print(f"{len(waits) - MAX_WAITS} more calls wait; --json has them all")
 
 
 def _describe_checkpoint(found: dict[str, Any]) -> str:

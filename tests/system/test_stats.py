@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_each_process_is_told_of_with_what_it_has_done(
 
 
 def test_who_waits_is_told_of_with_the_reason_until_it_goes_on(
-    daemon: DaemonProcess, replay: sr.Client, run_script: Run
+    daemon: DaemonProcess, replay: sr.Client, run_script: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner = Worker(run_script(WORK, daemon.socket))
     learner.begin("table.sample(1)")
@@ -112,6 +113,11 @@ def test_who_waits_is_told_of_with_the_reason_until_it_goes_on(
         "the table has 0 items, fewer than the 2 of min_size_to_sample. Inserts let it go on (last one never); "
         "1 process is attached"
     )
+    told = rf"^table 'replay': process {learner.pid} \('{name_of(learner)}'\) waits to sample since \d+ s: "
+    told += "the table has 0 items, fewer than the 2 of min_size_to_sample"
+    for flags in (["--socket", daemon.socket], ["--offline", "--instance", daemon.instance]):
+        assert main(["stats", *flags]) == 0
+        assert re.search(told, capsys.readouterr().out, re.MULTILINE)
     learner.end()
     eventually(lambda: both(replay)["waits"] == [])
 
