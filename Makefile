@@ -11,6 +11,7 @@
 #   make bench-peers  the peers that the benchmarks measure us beside, an environment each (1 to 2 GB)
 #   make soak      a storm of deaths (SOAK_ARGS="--minutes 60 --seed 7")
 #   make stubs     shmreplay/_core.pyi, from the built binding
+#   make cli-page  docs/cli.md, from what both programs take on the command line
 #   make format    the Python files, by ruff (C++: .clang-format is for editors; tables there are aligned by hand)
 #   make clean     removes build/ and dist/ (make distclean: .venv as well)
 
@@ -43,7 +44,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 CORE := $(wildcard shmreplay/core/*.cc shmreplay/core/*.h shmreplay/binding/*.h) shmreplay/_core.cc CMakeLists.txt
 
-.PHONY: help demo test check native sanitize wheel bench bench-peers soak stubs format clean distclean
+.PHONY: help demo test check native sanitize wheel bench bench-peers soak stubs cli-page format clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -85,6 +86,9 @@ soak: $(STAMP)/installed $(STAMP)/dev
 stubs: $(STAMP)/installed $(STAMP)/dev
 	@$(BIN)/python scripts/stubs.py
 	@$(BIN)/ruff check -q --fix shmreplay/_core.pyi
+
+cli-page: $(STAMP)/installed
+	@$(BIN)/python scripts/cli_page.py
 
 format: $(STAMP)/dev
 	@$(BIN)/ruff check -q --fix .

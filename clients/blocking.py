@@ -73,16 +73,7 @@ def explain_chunks(arena: _core.Arena) -> str:
     if arena.names_chunks():
         own = " (some by this process itself: a view keeps its chunks until it is released)"
     holders = "referred to by items or open writers" if _has_items(arena) else "held by open writers, none by items"
-    chunks = (
-        f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are {holders}, "
-        f"{stats['retired_chunks']} are still being read{own}, {stats['free_chunks']} are free"
-    )
-    if stats["num_blocks"] == 0:
-        return chunks
-    blocks = (
-        f"of {stats['num_blocks']} blocks of {stats['block_bytes']} bytes in the heap {stats['free_blocks']} are free"
-    )
-    return f"{chunks}; {blocks}"
+    return waiting.count_chunks(stats, holders, own)
 
 
 def _has_items(arena: _core.Arena) -> bool:

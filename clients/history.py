@@ -191,13 +191,13 @@ def read_trajectory(
             raise ValueError(f"{where}: {path!r} is of another writer's history; an item has steps of one stream")
         if not (offsets := leaf._offsets()):
             raise ValueError(f"{where}: {path!r} selects no step; expected at least one")
-        outputs.append((leaf.column, leaf.is_squeezed, False, tuple(_slices(offsets))))
+        outputs.append((leaf.column, leaf.is_squeezed, False, tuple(slices_of(offsets))))
         return len(outputs) - 1
 
     return structure.parse(trajectory, add_leaf, where), outputs
 
 
-def _slices(offsets: list[int]) -> list[Slice]:
+def slices_of(offsets: list[int]) -> list[Slice]:
     """The offsets as one slice if they are evenly spaced, else one by one."""
     if len(offsets) > 1:
         step = offsets[1] - offsets[0]

@@ -84,7 +84,7 @@ def read_config(arguments: Sequence[str] | None = None, environment: Mapping[str
 
     An embedded daemon belongs to the process that starts it, which passes all it wants by flags: it reads nothing else.
     """
-    options = _parser().parse_args(arguments)
+    options = build_parser().parse_args(arguments)
     problems: list[str] = []
     if options.embedded and options.parent_pid is None:
         problems.append("--embedded needs --parent-pid: an embedded daemon ends with its parent")
@@ -207,7 +207,8 @@ def _config(
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """What shmreplayd takes on its command line."""
     parser = argparse.ArgumentParser(
         prog="shmreplayd",
         description="Owns the tables of shmreplay: shared memory that actors and learners work in.",

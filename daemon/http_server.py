@@ -97,19 +97,18 @@ class HttpServer:
         self._server = await start(self._serve, sock=self._listener, limit=MAX_HEAD_BYTES)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request, one answer."""
+        """One request, one answer. Who does not ask or take it in time loses the connection, and its descriptor."""
         self._num_connections += 1
         try:
-            if self._num_connections > MAX_CONNECTIONS:
-                return
-            writer.write((await self._response(reader)).packed())
-            await within(TIMEOUT_S, writer.drain())
+            if self._num_connections <= MAX_CONNECTIONS:
+                writer.write((await self._response(reader)).packed())
+            writer.close()
+            await within(TIMEOUT_S, writer.wait_closed())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError) as error:
             log.debug("a request for %s came to nothing: %r", self._what, error)
-            writer.transport.abort()  # who does not take an answer must not keep the descriptor
         finally:
             self._num_connections -= 1
-            writer.close()
+            writer.transport.abort()  # nothing happens where it is closed already
 
     async def _response(self, reader: asyncio.StreamReader) -> Response:
         head = (await within(TIMEOUT_S, reader.readuntil(b"\r\n\r\n"))).decode("latin-1")

@@ -26,7 +26,7 @@ Call = tuple[str, str, str, int, int]  # and the session, and when it began
 
 
 class LongWaits:
-    """Looks now and then at who waits for a rate limiter, on a worker."""
+    """Looks now and then at who waits for a rate limiter or for room, on a worker."""
 
     def __init__(self, registry: Registry, workers: Workers) -> None:
         self._registry = registry

@@ -1,4 +1,4 @@
-"""Words for the log about calls that a rate limiter does not admit."""
+"""Words for the log about calls that wait."""
 
 from __future__ import annotations
 

@@ -266,6 +266,7 @@ NB_MODULE(_core, m) {
            "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none(), "num_threads"_a = 1, "rank"_a = 0, "num_ranks"_a = 1)
       .def("end_threads", &TableHandle::end_threads)
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
+      .def("places", &TableHandle::places, "keys"_a, "timeout_s"_a.none())
       .def("keys", &TableHandle::keys)
       .def("column", &TableHandle::column, "index"_a, "device_type"_a = 1, "device_id"_a = 0,
            nb::sig("def column(self, index: int, device_type: int = 1, device_id: int = 0) -> Any"))

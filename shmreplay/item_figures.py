@@ -25,8 +25,8 @@ def item_figures(table: _core.Table) -> dict[str, Any]:
         `of`, how many items were looked at. Of larger tables than MAX_ITEMS they are scaled up from so many.
     """
     low, high, total = table.priority_stats()
-    _, ages, times, priorities, _ = table.survey(MAX_ITEMS)
-    size = max(table.size, len(ages)) if len(ages) == MAX_ITEMS else len(ages)
+    _, ages, times, priorities, stride = table.survey(MAX_ITEMS)
+    size = len(ages) if stride == 1 else table.size
     return {
         "min_priority": low,
         "max_priority": high,

@@ -25,6 +25,8 @@ def explain(info: Figures, side: str, arena_stats: Figures) -> str:
         arena_stats: `stats` of its arena.
     """
     attached = count_processes(arena_stats["num_sessions"])
+    if side == "insert" and admits_insert(info) and lacks_room(arena_stats):
+        return f"the arena has no room for more steps: {count_chunks(arena_stats, 'in use')}; {attached}"
     if side == "insert":
         return _admitted(info, "insert") if admits_insert(info) else explain_inserts(info, attached)
     return _admitted(info, "sample") if admits_sample(info) else explain_samples(info, attached)
@@ -73,6 +75,26 @@ def explain_samples(info: Figures, attached: str) -> str:
         f"the rate limiter: {counters(info)}; one more sample would make the difference {info['difference'] - 1:g}, "
         f"under min_diff {bound(info['min_diff'])}. {inserts}"
     )
+
+
+def lacks_room(arena_stats: Figures) -> bool:
+    """Whether a writer that needs a chunk, or blocks for a large value, may not find them."""
+    return bool(arena_stats["free_chunks"] == 0 or 16 * arena_stats["free_blocks"] < arena_stats["num_blocks"])
+
+
+def count_chunks(arena_stats: Figures, holders: str, own: str = "") -> str:
+    """Which chunks are where, and how much of the heap is free; `own`: a remark on those that are being read."""
+    stats = arena_stats
+    chunks = (
+        f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are {holders}, "
+        f"{stats['retired_chunks']} are still being read{own}, {stats['free_chunks']} are free"
+    )
+    if stats["num_blocks"] == 0:
+        return chunks
+    blocks = (
+        f"of {stats['num_blocks']} blocks of {stats['block_bytes']} bytes in the heap {stats['free_blocks']} are free"
+    )
+    return f"{chunks}; {blocks}"
 
 
 def counters(info: Figures) -> str:

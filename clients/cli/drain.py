@@ -83,6 +83,11 @@ def _wait(client: Client, name: str, deadline: Deadline) -> Drained:
         if drained.left == 0 or (not table.admits_sample() and not info["paused_samples"] and not info["is_stopping"]):
             return drained
         check_drainable(table)
+        if not info["paused_inserts"]:
+            raise ShmReplayError(
+                f"table {name!r}: somebody has let its inserts go on; {drained.left} items are left, after "
+                f"{drained.samples} samples"
+            )
         if time.monotonic() - shown_at >= PROGRESS_S and shown != drained.left:
             show_progress(f"{name}: {drained.left} items are left")
             shown_at, shown = time.monotonic(), drained.left

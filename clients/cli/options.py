@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from shmreplay.checkpoint_directory import find_checkpoints
 from shmreplay.errors import CheckpointFailed
@@ -23,6 +24,17 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def positive(text: str) -> int:
+    """An argument that is a count of at least 1. Raises ArgumentTypeError for what is none."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return number
+
+
 def checkpoints_at(path: str) -> list[str]:
     """The checkpoint that the path names, or those of the directory, newest first. Raises CheckpointFailed for none."""
     paths = find_checkpoints(path) if os.path.isdir(path) else [path]
@@ -34,6 +46,12 @@ def checkpoints_at(path: str) -> list[str]:
 def show_progress(text: str) -> None:
     """Tells on stderr how far a request is."""
     print(text, file=sys.stderr)
+
+
+def arenas_of(entry: Mapping[str, Any]) -> list[str]:
+    """The arenas of an entry of `client.tables()`: one, or one for each shard."""
+    names = entry["arena"]
+    return [names] if isinstance(names, str) else list(names)
 
 
 def format_rows(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any
 
-from shmreplay.clients.cli.options import add_daemon_options, format_rows
+from shmreplay.clients.cli.options import add_daemon_options, arenas_of, format_rows
 from shmreplay.clients.client import connect
 
 FIGURES = ("size", "inserts", "samples", "deletes")
@@ -30,15 +30,11 @@ def run(args: argparse.Namespace) -> int:
         print("no tables")
         return 0
     rows = [
-        (name, entry["spec"].max_size, *(entry.get(figure, "-") for figure in FIGURES), _arenas(entry["arena"]))
+        (name, entry["spec"].max_size, *(entry.get(figure, "-") for figure in FIGURES), ", ".join(arenas_of(entry)))
         for name, entry in sorted(tables.items())
     ]
     print(format_rows(("table", "max_size", *FIGURES, "arena"), rows))
     return 0
-
-
-def _arenas(names: str | list[str]) -> str:
-    return names if isinstance(names, str) else ", ".join(names)
 
 
 def _plain(entry: dict[str, Any]) -> dict[str, Any]:

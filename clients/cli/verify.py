@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 
 from shmreplay.checkpoint_file import verify
@@ -15,17 +16,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Registers the subcommand."""
     parser = subparsers.add_parser("verify", help="check every byte of checkpoints")
     parser.add_argument("path", metavar="PATH", help="a checkpoint, or a directory of them")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line a checkpoint. Returns 1 if one of them is damaged."""
-    num_damaged = 0
+    found: list[dict[str, object]] = []
     for path in checkpoints_at(args.path):
         try:
-            found = verify(path)
+            num_bytes = verify(path)["num_bytes"]
         except DamagedCheckpoint as error:
-            num_damaged += 1
+            found.append({"path": path, "damage": str(error)})
             print(error, file=sys.stderr)
         else:
-            print(f"{path}: whole, {show_bytes(found['num_bytes'])}")
-    return 1 if num_damaged else 0
+            found.append({"path": path, "damage": None, "bytes": num_bytes})
+            if not args.json:
+                print(f"{path}: whole, {show_bytes(num_bytes)}")
+    if args.json:
+        print(json.dumps(found, indent=2))
+    return 1 if any(one["damage"] for one in found) else 0

@@ -75,13 +75,14 @@ class ArenaHandle {
     return out;
   }
 
-  // Calls that a limiter does not admit, one a sleeping call and table.
+  // Calls that a limiter does not admit, one a sleeping call and table; and one a process of those that wait for room.
   nb::list waits() const {
     nb::list out;
     for (const SleeperReport& s : sleeper_reports(get())) {
       nb::dict d;
       d["table"] = get().table(s.table).name;
       d["side"] = s.side == kInserts ? "insert" : "sample";
+      d["wants_room"] = s.wants_room;
       d["pid"] = s.pid;
       d["session"] = s.session;
       d["began_ns"] = s.began_ns;

@@ -9,6 +9,7 @@
 #include "data_update.h"
 #include "exported_array.h"
 #include "extremes.h"
+#include "item_places.h"
 #include "news.h"
 #include "numpy_arrays.h"
 #include "numpy_batch.h"
@@ -120,6 +121,24 @@ class TableHandle {
       return call.get(facts(), k.data(), n, wait, batch, to);
     });
     return nb::make_tuple(result[0], result[1], result[2], found, result[4]);
+  }
+
+  // (status, items, indices of the live keys, ItemPlaces::release()): which steps the rows of items show.
+  nb::tuple places(nb::handle keys, nb::handle timeout_s) {
+    const std::vector<int64_t> k = keys_of(keys);
+    const auto n = static_cast<uint32_t>(k.size());
+    nb::object found = new_array(NPY_UINT32, n);
+    auto* to = array_data<uint32_t>(found);
+    ItemPlaces places;
+    const SampleResult result = read(timeout_s, [&](SampleCall& call, const Wait& wait) {
+      return call.look_up(facts(), k.data(), n, wait, places, to);
+    });
+    if (result.status == Status::kInterrupted) throw nb::python_error();
+    if (places.is_damaged()) {
+      arena().mark_failed();
+      corrupt("an item has another structure than its table");
+    }
+    return nb::make_tuple(static_cast<int>(result.status), result.done, found, places.release());
   }
 
   nb::object keys() const {

@@ -159,6 +159,9 @@ struct alignas(128) SessionRecord {
   // What it has done since it attached: items by kind of call, and bits of the tables. Written by its own holds under the
   // lock, as a load and a store (session_counts.h: nanoseconds), cleared when it opens; not undone by a roll-back. Reports only.
   std::atomic<uint64_t> inserts, samples, updates, writes, reads;
+  // Its calls that wait for room, without the lock; the table and since when (CLOCK_MONOTONIC) of the first. Reports only.
+  std::atomic<uint32_t> room_waits, room_table;
+  std::atomic<uint64_t> room_since_ns;
 };
 
 struct StreamOwner { uint32_t session, generation; };  // session kNone: the record is free, generation = next free

@@ -7,6 +7,7 @@
 #include "blocked.h"
 #include "chunk_pool.h"
 #include "futex.h"
+#include "room_wait.h"
 #include "sessions.h"
 
 namespace shmreplay {
@@ -20,6 +21,7 @@ Status evict_for_room(Arena& arena, const Wait& wait, bool& made);
 // Until there may be room: kOk. is_there() says without the lock whether there may be some already.
 template <class IsThere>
 Status wait_for_room(Arena& arena, const TableFacts& table, const Wait& wait, int64_t since_ns, IsThere is_there) {
+  const RoomWait told(arena, table, since_ns);
   return wait_for_chunk(arena, wait, since_ns, [&](bool& again) {
     uint32_t n = 0;
     Status status = reap_dead_sessions(arena, wait, n);

@@ -288,13 +288,15 @@ SampleResult SampleCall::sample(const TableFacts& t, const SampleOptions& option
 
 SampleResult SampleCall::view(const TableFacts& t, const SampleOptions& options, const Wait& wait, ViewSink& sink) {
   begin_call(false);
-  const auto deliver = [&](uint32_t, bool stays) {
-    pad_rows(t, picks_.front().pattern);
-    const Part part{patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(),
-                    arena_.has_values() ? brought_.data() : nullptr, rows_.data()};
-    return sink.take(part, stays) ? Status::kOk : Status::kInterrupted;
-  };
+  const auto deliver = [&](uint32_t, bool stays) { return take(t, sink, stays); };
   return draw_all(t, options, wait, true, deliver, [](uint32_t) { return Status::kOk; });
+}
+
+Status SampleCall::take(const TableFacts& t, ViewSink& sink, bool stays) {
+  pad_rows(t, picks_.front().pattern);
+  const Part part{patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(),
+                  arena_.has_values() ? brought_.data() : nullptr, rows_.data()};
+  return sink.take(part, stays) ? Status::kOk : Status::kInterrupted;
 }
 
 template <class Deliver, class MakeRoom>
@@ -383,6 +385,17 @@ Status SampleCall::structure(const TableFacts& t, bool waits, bool count, const 
 
 SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,
                              uint32_t* found) {
+  return get_all(t, keys, n, wait, found, [&](uint32_t done) { return deliver(t, done, sink); });
+}
+
+SampleResult SampleCall::look_up(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait, ViewSink& sink,
+                                 uint32_t* found) {
+  return get_all(t, keys, n, wait, found, [&](uint32_t) { return take(t, sink, false); });
+}
+
+template <class Deliver>
+SampleResult SampleCall::get_all(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait, uint32_t* found,
+                                 Deliver deliver) {
   const DropAtEnd drop_at_end(lease_);
   begin_call(false);
   uint32_t done = 0;
@@ -411,7 +424,7 @@ SampleResult SampleCall::get(const TableFacts& t, const int64_t* keys, uint32_t 
       note_table(t);
     }
     if (!picks_.empty()) {
-      if (const Status s = deliver(t, done, sink); s != Status::kOk) return {s, done, 0, 0};
+      if (const Status s = deliver(done); s != Status::kOk) return {s, done, 0, 0};
       done += static_cast<uint32_t>(picks_.size());
     }
     lease_.drop();

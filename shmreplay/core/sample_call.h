@@ -96,6 +96,10 @@ class SampleCall {
   SampleResult get(const TableFacts& table, const int64_t* keys, uint32_t n, const Wait& wait, BatchSink& sink,
                    uint32_t* found);
 
+  // The same, without copying; no part stays.
+  SampleResult look_up(const TableFacts& table, const int64_t* keys, uint32_t n, const Wait& wait, ViewSink& sink,
+                       uint32_t* found);
+
  private:
   enum class Stop { kDone, kPartFull, kNotAdmitted, kNoneLeft, kNoRoom, kOutOfTries };
   // `deliver(first, stays)` takes what was drawn together; `keeps_last`: the last such part stays under its lease;
@@ -103,6 +107,10 @@ class SampleCall {
   template <class Deliver, class MakeRoom>
   SampleResult draw_all(const TableFacts& table, const SampleOptions& options, const Wait& wait, bool keeps_last, Deliver deliver,
                         MakeRoom make_room);
+  template <class Deliver>
+  SampleResult get_all(const TableFacts& table, const int64_t* keys, uint32_t n, const Wait& wait, uint32_t* found,
+                       Deliver deliver);
+  Status take(const TableFacts& table, ViewSink& sink, bool stays);
   Status draw_part(const TableFacts& table, const SampleOptions& options, uint32_t from, const Wait& wait, Blocked& blocked,
                    Stop& stop);
   void begin_call(bool takes);

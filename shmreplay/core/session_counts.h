@@ -50,6 +50,7 @@ inline void clear_counts(SessionRecord& r) noexcept {
   for (std::atomic<uint64_t>* word : {&r.inserts, &r.samples, &r.updates, &r.writes, &r.reads}) {
     word->store(0, std::memory_order_relaxed);
   }
+  r.room_waits.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace shmreplay

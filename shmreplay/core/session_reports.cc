@@ -63,8 +63,15 @@ std::vector<SleeperReport> sleeper_reports(const Arena& arena) {
     // The daemon has no session, and waits for no limiter.
     if (owner.session >= arena.geometry().max_sessions || owner.where >> 1 >= arena.num_tables()) continue;
     const uint64_t since = slot.since_ns.load(std::memory_order_relaxed);
-    reports.push_back({owner.where >> 1, owner.where & 1, owner.session, arena.session(owner.session).process.get().pid,
+    reports.push_back({owner.where >> 1, owner.where & 1, false, owner.session, arena.session(owner.session).process.get().pid,
                        since, seconds_since(since)});
+  }
+  for (const SessionInfo& s : live_sessions(arena)) {
+    const SessionRecord& r = arena.session(s.index);
+    const uint32_t table = r.room_table.load(std::memory_order_relaxed);  // relaxed: see room_wait.h
+    if (r.room_waits.load(std::memory_order_relaxed) == 0 || table >= arena.num_tables()) continue;
+    const uint64_t since = r.room_since_ns.load(std::memory_order_relaxed);
+    reports.push_back({table, kInserts, true, s.index, s.pid, since, seconds_since(since)});
   }
   return reports;
 }

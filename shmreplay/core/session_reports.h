@@ -17,9 +17,10 @@ struct SessionReport {
   uint32_t pinned_chunks;              // named by its reads in flight and views, each once
 };
 
-// A call that its table's limiter does not admit.
+// A call that its table's limiter does not admit, or an insert that finds no room; of the latter, one a session.
 struct SleeperReport {
   uint32_t table, side;  // Side
+  bool wants_room;
   uint32_t session, pid;
   uint64_t began_ns;     // CLOCK_MONOTONIC
   double since_s;        // seconds it has waited

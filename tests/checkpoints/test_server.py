@@ -389,5 +389,7 @@ def test_the_console_script_saves_verifies_inspects_and_restores(
     ran = shmreplay("verify", directory)
     assert (ran.returncode, len(ran.stdout.splitlines())) == (1, 1)
     assert f"checkpoint {path} is damaged: section " in ran.stderr
+    told = json.loads(shmreplay("verify", directory, "--json").stdout)
+    assert [(one["path"] == path, one["damage"] is not None) for one in told] == [(False, False), (True, True)]
     assert shmreplay("inspect", path).returncode == 1
     assert shmreplay("verify", str(tmp_path)).returncode == 1

@@ -122,6 +122,7 @@ const std::string& CrashLab::words() {
   for (uint32_t i = 0; i < a.geometry().max_sessions; ++i) {
     SessionRecord& r = a.session(i);
     for (std::atomic<uint64_t>* counted : {&r.inserts, &r.samples, &r.updates, &r.writes, &r.reads}) blank(counted, 8);
+    blank(&r.room_waits, 16);
   }
   for (uint32_t i = 0; i < a.geometry().num_sleep_slots; ++i) blank(&a.sleeper(i).since_ns, 8);
   blank(a.index() + o.calls, o.chunks - o.calls);

@@ -75,6 +75,7 @@ TEST(offsets_of_layout_version_8_are_pinned) {
   CHECK_EQ(offsetof(ArenaState, chunk_futex), 256u);
   CHECK_EQ(offsetof(SessionRecord, first_take), 40u);
   CHECK_EQ(offsetof(SessionRecord, inserts), 48u);
+  CHECK_EQ(offsetof(SessionRecord, room_waits), 88u);
   CHECK_EQ(offsetof(SleepSlot, since_ns), 16u);
   CHECK_EQ(offsetof(CallSlot, since_ns), 16u);
   CHECK_EQ(offsetof(CallSlot, names), 128u);

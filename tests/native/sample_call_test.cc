@@ -342,6 +342,53 @@ TEST(getting_thousands_of_keys_keeps_their_order) {
   CHECK(named_chunks(w.arena).empty());
 }
 
+// The steps that each item spans, of whatever is looked up.
+class Spans final : public ViewSink {
+ public:
+  bool take(const Part& part, bool stays) noexcept override {
+    for (uint32_t i = 0; i < part.n; ++i) {
+      keys.push_back(part.picks[i].key);
+      rows.push_back(part.patterns.at(part.picks[i].pattern).rows(0, num_positions(part.picks[i])));
+    }
+    any_stays = any_stays || stays;
+    return !refuses;
+  }
+  std::vector<int64_t> keys;
+  std::vector<uint64_t> rows;
+  bool any_stays = false, refuses = false;
+};
+
+TEST(looking_up_finds_what_getting_finds_and_copies_nothing) {
+  World w(arena_of({open_table("a", 300)}, 8, 64));
+  Actor actor(w.arena, w.table());
+  const std::vector<int64_t> keys = insert(actor, 400);  // the first hundred are gone
+  Random random(seed());
+  std::vector<int64_t> asked(2000);
+  std::vector<uint32_t> found(2000), looked_up(2000);
+  for (int64_t& key : asked) key = keys[random.below(400)];
+  SampleCall call(w.arena);
+  Batch batch(w.arena, 2000);
+  Spans spans;
+  const SampleResult got = call.get(w.table(), asked.data(), 2000, kNow, batch, found.data());
+  const SampleResult r = call.look_up(w.table(), asked.data(), 2000, kNow, spans, looked_up.data());
+  CHECK_EQ(r.status, Status::kOk);
+  CHECK_EQ(r.done, got.done);
+  found.resize(got.done);
+  looked_up.resize(r.done);
+  CHECK_EQ(looked_up, found);
+  CHECK_EQ(spans.keys.size(), size_t{r.done});
+  for (uint32_t i = 0; i < r.done; ++i) {
+    CHECK_EQ(spans.keys[i], asked[found[i]]);
+    CHECK_EQ(spans.rows[i], 1u);
+  }
+  CHECK(!spans.any_stays);
+  CHECK_EQ(counted_samples(w), 0u);
+  CHECK(named_chunks(w.arena).empty());
+  spans.refuses = true;
+  CHECK_EQ(call.look_up(w.table(), asked.data(), 2000, kNow, spans, looked_up.data()).status, Status::kInterrupted);
+  CHECK(named_chunks(w.arena).empty());
+}
+
 TEST(more_patterns_than_a_cache_takes_at_once_need_more_holds_and_nothing_else) {
   World w(arena_of({open_table("a", 100, kFifo)}));
   Actor actor(w.arena, w.table(), 30);

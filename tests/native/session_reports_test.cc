@@ -5,7 +5,9 @@
 
 #include "blocked.h"
 #include "fixtures.h"
+#include "futex.h"
 #include "leases.h"
+#include "room_wait.h"
 
 namespace shmreplay::test {
 namespace {
@@ -122,6 +124,40 @@ TEST(a_call_that_sleeps_is_reported_with_its_table_side_and_how_long_it_waits) {
     CHECK(found[0].table == 1 && found[0].side == kSamples && found[0].session == w.arena.session_index());
     CHECK(found[0].pid == static_cast<uint32_t>(getpid()) && found[0].since_s >= 0 && found[0].since_s < 3600);
   }
+  CHECK(sleeper_reports(w.arena).empty());
+}
+
+TEST(an_insert_that_finds_no_room_is_reported_once_for_its_process_until_it_gives_up) {
+  World w(two_tables());
+  const std::unique_ptr<Arena> other = w.client();
+  {
+    const RoomWait first(w.arena, w.table(1), now_ns()), second(w.arena, w.table(0), now_ns()), daemons(*w.daemon, w.table(0), 1);
+    const std::vector<SleeperReport> found = sleeper_reports(*other);
+    CHECK_EQ(found.size(), 1u);
+    CHECK(found[0].wants_room && found[0].table == 1 && found[0].side == kInserts);
+    CHECK(found[0].session == w.arena.session_index() && found[0].pid == static_cast<uint32_t>(getpid()));
+  }
+  CHECK(sleeper_reports(*other).empty());
+}
+
+TEST(a_writer_that_waits_for_a_chunk_says_so_while_it_does) {
+  World w(arena_of({queue_table("q", 100)}, 4, 3));
+  Actor actor(w.arena, w.table());
+  for (int i = 0; i < 12; ++i) actor.insert();
+  class Looks final : public Patience {
+   public:
+    explicit Looks(World& w) : world_(w) {}
+    bool interrupted() noexcept override { return (found = sleeper_reports(*world_.daemon)).size() == 1; }
+    void lock_stuck(uint32_t, int64_t) noexcept override {}
+    void still_blocked(int64_t) noexcept override {}
+    std::vector<SleeperReport> found;
+
+   private:
+    World& world_;
+  } looks(w);
+  int64_t key = 0;
+  CHECK_EQ(actor.try_insert(1, {kForever, &looks}, key), Status::kInterrupted);
+  CHECK(looks.found.size() == 1 && looks.found[0].wants_room && looks.found[0].table == 0);
   CHECK(sleeper_reports(w.arena).empty());
 }
 

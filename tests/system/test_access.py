@@ -39,6 +39,22 @@ except Exception as error:
 """
 
 
+# The same for subcommands, all of which are loaded before.
+COMMANDS_AS_NOBODY = """
+import gettext, locale, os, sys
+import shmreplay.clients.cli.pause, shmreplay.clients.cli.top
+from shmreplay.clients.cli.main import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+print([main([*command, "--address", sys.argv[1]]) for command in (["top", "--once"], ["top"], ["pause", "x"])])
+"""
+
+
 # Changes the user after the imports, those of argparse too, for the interpreter may lie where only root can read.
 DAEMON_AS_NOBODY = """
 import gettext, locale, os, shutil, sys
@@ -69,6 +85,16 @@ def test_another_user_is_told_at_the_socket_who_may_connect(
     assert out.startswith(f"PermissionError permission denied for {daemon.socket}")
     assert "open to user root alone (mode 0600)" in out
     assert "--group NAME" in out
+
+
+@is_root
+@pytest.mark.usefixtures("open_folder")
+def test_another_user_is_told_at_the_terminal_too(daemon: DaemonProcess, run_script: Callable[..., Script]) -> None:
+    code, out, err = run_script(COMMANDS_AS_NOBODY, daemon.socket).finish()
+    assert (code, out.splitlines()[-1]) == (0, "[1, 1, 1]")
+    refusals = err.splitlines()
+    assert [line.partition(": ")[0] for line in refusals] == ["shmreplay top", "shmreplay top", "shmreplay pause"]
+    assert all(f"permission denied for {daemon.socket}: " in line for line in refusals)
 
 
 @is_root

@@ -97,6 +97,16 @@ def test_a_ratio_is_changed_while_the_table_is_in_use(client: sr.Client, shell: 
     )
 
 
+def test_a_ratio_is_changed_in_all_shards_of_a_table(client: sr.Client, shell: Shell) -> None:
+    limiter = sr.rate_limiters.SampleToInsertRatio(4, 10, 200)
+    client.create_tables([table("replay", shards=2, rate_limiter=limiter)])
+    assert shell("set-ratio", "replay", "8")[0] == 0
+    infos = client.table("replay").shard_infos()
+    assert [info.samples_per_insert for info in infos] == [8.0, 8.0]
+    assert (sum(info.min_diff for info in infos), sum(info.max_diff for info in infos)) == (-120.0, 280.0)
+    assert shell("pause", "replay", "--samples")[1] == "replay: samples are paused\n"
+
+
 def test_the_difference_may_be_kept(client: sr.Client, shell: Shell) -> None:
     client.create_tables([table("replay", rate_limiter=sr.rate_limiters.SampleToInsertRatio(4, 10, 200))])
     handle = fill(client, "replay", 20)
@@ -144,6 +154,22 @@ def test_a_drain_that_is_not_done_in_time_says_what_is_left(client: sr.Client, s
         "shmreplay drain: table 'queue': not empty within 0 s: 2 items are left, after 0 samples (last one never); "
         "inserts stay paused until `shmreplay resume queue`\n"
     )
+
+
+def test_a_drain_ends_when_somebody_lets_inserts_go_on(client: sr.Client, shell: Shell) -> None:
+    client.create_tables([sr.Table.queue("queue", STEP, 100, max_streams=8)])
+    fill(client, "queue", 2)
+
+    def resume() -> None:
+        eventually(lambda: bool(client.tables()["queue"]["paused_inserts"]))
+        client.resume("queue")
+
+    other = threading.Thread(target=resume)
+    other.start()
+    code, out, err = shell("drain", "queue")
+    other.join()
+    assert (code, out) == (1, "")
+    assert err.endswith("drain: table 'queue': somebody has let its inserts go on; 2 items are left, after 0 samples\n")
 
 
 def test_a_table_that_never_drains_is_refused(client: sr.Client, shell: Shell) -> None:

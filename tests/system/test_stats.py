@@ -116,6 +116,23 @@ def test_who_waits_is_told_of_with_the_reason_until_it_goes_on(
     eventually(lambda: both(replay)["waits"] == [])
 
 
+def test_who_waits_for_room_is_told_of_too(client: sr.Client, daemon: DaemonProcess, run_script: Run) -> None:
+    step = {"x": np.zeros(3, np.float32), "n": np.int64(0)}
+    client.create_tables([sr.Table.queue("replay", step, 1000, chunk_steps=1, capacity_steps=8, max_streams=2)])
+    writer = Worker(run_script(WORK, daemon.socket))
+    writer.begin("while True: table.insert(step)")
+    eventually(lambda: bool(client.stats()["arenas"]["replay"]["waits"]))
+    found = client.stats()["arenas"]["replay"]
+    [wait] = found["waits"]
+    assert (wait["table"], wait["side"], wait["pid"], wait["wants_room"]) == ("replay", "insert", writer.pid, True)
+    reason = waiting.explain(found["tables"]["replay"], "insert", found["stats"])
+    assert reason.startswith("the arena has no room for more steps: of ")
+    client.table("replay").sample(1)
+    eventually(lambda: any(now["began_ns"] > wait["began_ns"] for now in client.stats()["arenas"]["replay"]["waits"]))
+    os.kill(writer.pid, 9)
+    eventually(lambda: client.stats()["arenas"]["replay"]["waits"] == [])
+
+
 def test_a_table_says_when_those_who_wrote_it_or_read_it_are_gone(
     daemon: DaemonProcess, replay: sr.Client, run_script: Run
 ) -> None:
@@ -150,6 +167,21 @@ def test_items_are_looked_at_when_that_is_asked_for(replay: sr.Client) -> None:
     assert (reached[0.2], reached[0.5], reached[1.0], reached[2.0], reached[5.0]) == (0, 1, 3, 3, 4)
     for histogram in ("ages", "times_sampled", "priorities"):
         assert sum(info[histogram]["counts"]) == info[histogram]["of"] == 4
+
+
+def test_figures_of_a_large_table_are_scaled_up_from_a_part_of_it(client: sr.Client) -> None:
+    many = 140_000
+    client.create_tables([table(max_size=many)])
+    steps = {"x": np.ones((1000, 3), np.float32), "n": np.zeros(1000, np.int64)}
+    handle = client.table("replay")
+    for _ in range(many // 1000):
+        handle.insert_batch(steps)
+    info = client.stats(items=True)["arenas"]["replay"]["tables"]["replay"]
+    for histogram in ("ages", "times_sampled", "priorities"):
+        assert sum(info[histogram]["counts"]) == many
+        assert 40_000 < info[histogram]["of"] < 66_000
+    assert info["ages"]["sum"] == pytest.approx(many * (many - 1) / 2, rel=0.01)
+    assert info["priorities"]["sum"] == pytest.approx(many)
 
 
 def test_they_are_read_from_shared_memory_as_the_daemon_tells_them(

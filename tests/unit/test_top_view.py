@@ -85,7 +85,7 @@ def test_a_screen_of_80_by_24() -> None:
         "all writers have gone: nobody attached lets a sample go on",
         "limiter: 1 samples per insert from 1 items on, difference 0 in 0..50",
         "last insert 0s ago, last sample never | waited in all: inserts 0s, samples 0s",
-        "0 writers, 1 learners | 200 evicted",
+        "0 writers, 1 learner | 200 evicted",
         "memory: 4.0 MiB of arena queue, 40% of the chunks in use",
         "p pause  r resume  d drain  s ratio  D drop  < > sort  / find  ? help  q quit",
     ]

@@ -7,7 +7,8 @@ import pytest
 from shmreplay import waiting
 from tests.unit.test_blocking import INFO
 
-STATS = {"num_sessions": 3}
+STATS = {"num_sessions": 3, "num_chunks": 10, "chunk_steps": 4, "used_chunks": 7, "retired_chunks": 2, "free_chunks": 1}
+STATS |= {"num_blocks": 0, "free_blocks": 0, "block_bytes": 0}
 
 
 def text(side: str, **changes: Any) -> str:
@@ -32,7 +33,9 @@ def test_a_blocked_sample_is_explained_with_the_numbers_and_who_is_attached() ->
 
 
 def test_one_process_is_told_of_as_one() -> None:
-    assert waiting.explain({**INFO, "size": 4}, "sample", {"num_sessions": 1}).endswith("; 1 process is attached")
+    assert waiting.explain({**INFO, "size": 4}, "sample", {**STATS, "num_sessions": 1}).endswith(
+        "; 1 process is attached"
+    )
 
 
 @pytest.mark.parametrize("side", ["insert", "sample"])
@@ -47,3 +50,18 @@ def test_a_call_that_was_just_let_go_on_is_not_said_to_be_refused() -> None:
     assert text("insert", difference=-1.25).endswith("; it admits one more insert now, but not all that go in together")
     assert text("insert", size=4).endswith("; it admits one more insert now, but not all that go in together")
     assert text("sample", difference=0.0).endswith("difference 0; it admits one more sample now")
+
+
+def test_an_insert_that_the_limiter_admits_waits_for_room_where_that_is_short() -> None:
+    info = {**INFO, "difference": -1.25}
+    assert waiting.explain(info, "insert", {**STATS, "free_chunks": 0}) == (
+        "the arena has no room for more steps: of 10 chunks of 4 steps 7 are in use, 2 are still being read, 0 are "
+        "free; 3 processes are attached"
+    )
+    blocks = {**STATS, "num_blocks": 500, "block_bytes": 64}
+    assert waiting.explain(info, "insert", {**blocks, "free_blocks": 3}) == (
+        "the arena has no room for more steps: of 10 chunks of 4 steps 7 are in use, 2 are still being read, 1 are "
+        "free; of 500 blocks of 64 bytes in the heap 3 are free; 3 processes are attached"
+    )
+    assert "no room" not in waiting.explain(info, "insert", {**blocks, "free_blocks": 100})
+    assert "no room" not in waiting.explain(INFO, "insert", {**STATS, "free_chunks": 0})  # the limiter it is

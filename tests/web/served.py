@@ -48,9 +48,9 @@ class Served:
 
     async def _end(self) -> None:
         self._site.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others)
+            await asyncio.sleep(0)  # what they closed is let go in the loop's next round
 
     def close(self) -> None:
         self._run(self._end())

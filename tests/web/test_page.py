@@ -241,6 +241,12 @@ def test_a_real_daemon_is_changed_with_its_token_alone(browser: Browser, shown: 
         assert handle.info().samples_per_insert == 3
         page.click("#checkpoint")
         page.wait_until("$('said').innerText.includes('Saved as ')")
+        page.click(button("Reset …"))
+        page.wait_until("$('dialog').open")
+        page.type("replay")
+        page.click("#dialog button[type=submit]")
+        page.wait_until("$('said').innerText.includes('replay is empty.')")
+        assert len(handle) == 0
         page.click(button("Drop …"))
         page.wait_until("$('dialog').open")
         page.type("other")
@@ -301,6 +307,21 @@ def test_a_link_with_the_token_unlocks_and_leaves_it_nowhere(browser: Browser, s
         page.click("#lock")
         page.wait_until("$('lock').textContent === 'Unlock …'")
         assert page.run("sessionStorage.length + localStorage.length") == 0
+
+
+def test_the_browser_holds_it_to_its_policy(browser: Browser, served: Served) -> None:
+    page = browser.open(served.address)
+    tried = "(() => { try { %s; return 'done' } catch (error) { return error.name } })()"
+    assert page.run(tried % "document.body.insertAdjacentHTML('beforeend', '<b>x</b>')") == "TypeError"
+    assert page.run(tried % "document.write('x')") == "TypeError"
+    assert page.complaints() != []
+    before = len(page.complaints())
+    page.run(f"fetch({json.dumps(served.address.replace('127.0.0.1', 'localhost'))}).catch(() => null)")
+    page.run("new Promise(resolve => { const image = new Image(); image.onerror = resolve; image.src = '/x.png'; })")
+    refused = page.complaints()[before:]
+    for directive in ("connect-src", "img-src"):
+        assert any(directive in text for text in refused), refused
+    page.close()
 
 
 def test_another_page_can_neither_read_nor_change(browser: Browser, served: Served) -> None:

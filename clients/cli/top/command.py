@@ -20,13 +20,18 @@ from shmreplay.clients.cli.top.text import marks_for
 from shmreplay.clients.cli.top.view import frame
 from shmreplay.clients.client import connect
 
-LEAST_INTERVAL_S = 0.1
+LEAST_INTERVAL_S, LONGEST_INTERVAL_S = 0.1, 86400.0
 TICK_S = 1.0  # how old figures are is shown by the second
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the subcommand."""
-    parser = subparsers.add_parser("top", help="watch tables and clients live; pause, resume, drain, drop tables")
+    parser = subparsers.add_parser(
+        "top",
+        help="watch tables and clients live; pause, resume, drain, drop tables",
+        description="Shows a daemon's tables and clients until q, on a terminal of 80 by 24 or more. ? lists the keys. "
+        "NO_COLOR=1 leaves colours out.",
+    )
     add = parser.add_argument
     add("--interval", type=float, default=2.0, metavar="S", help="look so often (default: 2)")
     add("--once", action="store_true", help="print the figures once, with rates over one interval")
@@ -35,8 +40,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Shows the screen until q. Raises what a first look finds: no daemon, no permission, no terminal."""
-    if not args.interval >= LEAST_INTERVAL_S:
-        raise ValueError(f"--interval is {args.interval}; expected seconds >= {LEAST_INTERVAL_S}")
+    if not LEAST_INTERVAL_S <= args.interval <= LONGEST_INTERVAL_S:
+        bounds = f"{LEAST_INTERVAL_S:g} to {LONGEST_INTERVAL_S:g}"
+        raise ValueError(f"--interval is {args.interval}; expected {bounds} seconds")
     if args.once:
         return _run_once(args)
     if args.json:

@@ -7,7 +7,7 @@ import math
 from shmreplay.clients.cli.figures import Wait
 from shmreplay.clients.cli.top.columns import LONG_WAIT_S
 from shmreplay.clients.cli.top.rates import ClientRow, TableRow
-from shmreplay.clients.cli.top.text import Line, duration, plain, short, wrap
+from shmreplay.clients.cli.top.text import Line, counted, duration, plain, short, wrap
 from shmreplay.host_memory import show_bytes
 from shmreplay.waiting import explain
 
@@ -47,10 +47,8 @@ def _of_table(row: TableRow, width: int) -> list[Line]:
     )
     age = f", half of its items younger than {short(row.age_p50)} inserts" if row.age_p50 is not None else ""
     room = f", {info['evicted_for_room']:,} of them for room" if info["evicted_for_room"] else ""
-    lines += _lines(
-        f"{row.figures.writers} writers, {row.figures.learners} learners{age} | {info['evicted']:,} evicted{room}",
-        width,
-    )
+    users = f"{counted(row.figures.writers, 'writer')}, {counted(row.figures.learners, 'learner')}"
+    lines += _lines(f"{users}{age} | {info['evicted']:,} evicted{room}", width)
     lines += _lines(_memory(row), width)
     if row.figures.failure is not None:
         lines += _lines(row.figures.failure, width, "bad")

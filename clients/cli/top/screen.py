@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 import termios
+import threading
 import tty
 from collections.abc import Mapping
 from types import FrameType, TracebackType
@@ -43,6 +44,8 @@ class Screen:
         self._woken, self._waker = os.pipe()
         for fd in (self._woken, self._waker):
             os.set_blocking(fd, False)
+        self._waking = threading.RLock()  # a handler may come upon another
+        self._has_ended = False
         self._before: list[Any] = []
         self._handlers: dict[signal.Signals, Any] = {}
 
@@ -59,8 +62,9 @@ class Screen:
 
     def wake(self) -> None:
         """Ends a `wait`; for any thread and for handlers of signals."""
-        with contextlib.suppress(BlockingIOError):  # it is full: it is woken already
-            os.write(self._waker, b"!")
+        with self._waking, contextlib.suppress(BlockingIOError):  # it is full: it is woken already
+            if not self._has_ended:
+                os.write(self._waker, b"!")
 
     def wait(self, timeout_s: float) -> list[str] | None:
         """The keys that were pressed: when there are some, `wake` is called, or time is up. None: input has ended."""
@@ -93,14 +97,21 @@ class Screen:
 
     def __enter__(self) -> Screen:
         self._before = termios.tcgetattr(self._in)
-        for number in (signal.SIGWINCH, signal.SIGTSTP, *_ENDS):
-            self._handlers[number] = signal.signal(number, self._on_signal)
-        self._take()
+        try:
+            for number in (signal.SIGWINCH, signal.SIGTSTP, *_ENDS):
+                self._handlers[number] = signal.signal(number, self._on_signal)
+            self._take()
+        except BaseException:  # as a Ctrl-C that came at once
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         for number in (signal.SIGINT, *_ENDS):  # a second one must not end this half-way
             self._handlers.setdefault(number, signal.getsignal(number))
             signal.signal(number, signal.SIG_IGN)
@@ -110,8 +121,10 @@ class Screen:
         finally:
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
-            os.close(self._woken)
-            os.close(self._waker)
+            with self._waking:  # threads may be there yet
+                self._has_ended = True
+                os.close(self._woken)
+                os.close(self._waker)
 
     def _take(self) -> None:
         tty.setcbreak(self._in)  # Ctrl-C and Ctrl-Z stay signals

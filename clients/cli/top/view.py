@@ -10,7 +10,7 @@ from shmreplay.clients.cli.top.columns import Column, layout
 from shmreplay.clients.cli.top.details import details
 from shmreplay.clients.cli.top.rates import Snapshot
 from shmreplay.clients.cli.top.state import CLIENTS, TABLES, State
-from shmreplay.clients.cli.top.text import Line, Marks, clip_line, duration, plain
+from shmreplay.clients.cli.top.text import Line, Marks, clip_line, counted, duration, plain
 from shmreplay.host_memory import show_bytes
 
 FIXED_LINES = 6  # three of the header, the tabs, the titles, the last line
@@ -76,7 +76,7 @@ def memory_text(snapshot: Snapshot) -> str:
     """Memory and checkpoint."""
     arenas = list(snapshot.figures.arenas.values())
     total, used = memory_of(arenas)
-    parts = [f"{show_bytes(total)} in {_count(len(arenas), 'arena')}"]
+    parts = [f"{show_bytes(total)} in {counted(len(arenas), 'arena')}"]
     if used is not None:
         pinned = sum(arena["stats"]["pinned_chunks"] for arena in arenas if "stats" in arena)
         parts.append(f"{used:.0%} of chunks in use" + (f", {pinned} pinned" if pinned else ""))
@@ -102,7 +102,7 @@ def _third(state: State, snapshot: Snapshot, now_s: float) -> Line:
     wrong = [f"arena {name}: {found}" for name, arena in arenas.items() if (found := arena_state(arena)) != "healthy"]
     if daemon["checkpoint"] is not None and daemon["checkpoint"]["error"] is not None:
         wrong.append(f"no checkpoint was saved: {daemon['checkpoint']['error']}")
-    counts = f"{_count(daemon['processes'], 'process', 'processes')}, {_count(daemon['deaths'], 'death')} seen"
+    counts = f"{counted(daemon['processes'], 'process', 'processes')}, {counted(daemon['deaths'], 'death')} seen"
     stats = [arena["stats"] for arena in arenas.values() if "stats" in arena]
     oldest_s = max((each["oldest_lease_s"] or 0.0 for each in stats), default=0.0)
     if oldest_s >= LONG_READ_S:
@@ -110,10 +110,6 @@ def _third(state: State, snapshot: Snapshot, now_s: float) -> Line:
     waits_s = sum(each["lock_wait_s"] for each in stats)
     counts += f" | lock waits {duration(waits_s)}"
     return [(counts + (" | " if wrong else ""), ""), ("; ".join(wrong), "bad")]
-
-
-def _count(number: int, one: str, more: str | None = None) -> str:
-    return f"{number} {one if number == 1 else more or one + 's'}"
 
 
 def _tabs(state: State) -> Line:

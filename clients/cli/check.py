@@ -1,0 +1,71 @@
+"""`shmreplay check`: whether the index of an arena holds together, looked at under its lock."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from shmreplay.clients.cli.options import add_daemon_options, arenas_of
+from shmreplay.clients.client import Client, connect
+from shmreplay.errors import SegmentFailed, ShmReplayError
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the subcommand."""
+    parser = subparsers.add_parser(
+        "check",
+        help="look for contradictions in the index of arenas",
+        description="Goes through the whole index of an arena under its lock: whoever uses its tables waits meanwhile, "
+        "and how long that was is said.",
+    )
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="the arena of this table")
+    parser.add_argument("--all", action="store_true", help="every arena of the daemon, one after the other")
+    add_daemon_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints one line an arena, and one a contradiction. Returns 1 if there is one.
+
+    Raises ShmReplayError if neither a table nor --all is named, or both are; TableNotFound.
+    """
+    if (args.table is None) == (not args.all):
+        raise ShmReplayError("expected the name of a table, or --all")
+    with connect(args.address, args.timeout) as client:
+        found = {arena: _check(client, name, args.timeout) for arena, name in _arenas(client, args.table).items()}
+    if args.json:
+        print(json.dumps(found, indent=2))
+    for arena, outcome in found.items():
+        problems = outcome["problems"]
+        for problem in problems:
+            print(f"shmreplay check: arena {arena!r}: {problem}", file=sys.stderr)
+        if not args.json:
+            state = f"{len(problems)} contradictions" if problems else "whole"
+            print(f"arena {arena!r}: {state}; the look took {outcome['seconds'] * 1000:.1f} ms")
+    if not found and not args.json:
+        print("no tables")
+    return 1 if any(outcome["problems"] for outcome in found.values()) else 0
+
+
+def _arenas(client: Client, only: str | None) -> dict[str, str]:
+    """Each arena that is asked for, with a table of it."""
+    found: dict[str, str] = {}
+    for name, entry in sorted(client.tables().items()):
+        if only is None or name == only:
+            for part, arena in zip(entry["spec"].parts, arenas_of(entry), strict=True):
+                found.setdefault(arena, part.name)
+    if only is not None and not found:
+        client.table(only)  # says which there are
+    return found
+
+
+def _check(client: Client, name: str, timeout_s: float) -> dict[str, Any]:
+    """What contradicts itself in the arena of a table, and how long that took, the wait for its lock included."""
+    begun = time.monotonic()
+    try:
+        problems = client._attach(name).arena.check(timeout_s)
+    except SegmentFailed as error:
+        problems = [str(error)]
+    return {"problems": problems, "seconds": time.monotonic() - begun}

@@ -1,0 +1,159 @@
+"""ItemRows: what the rows of a file's items are, and the steps that they show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay.clients.cli.item_file import NO_ROW, REPEATED, ItemFile, Member
+from shmreplay.clients.step_conversion import ConvertedStep
+from shmreplay.errors import ShmReplayError
+from shmreplay.leaves import Leaf
+
+AT_A_TIME = 65_536  # items, where their numbers alone are read
+
+
+class StoredOutput:
+    """An output of the file's items: a part of them at a time."""
+
+    def __init__(self, items: ItemFile, number: int, leaf: Leaf, path: str) -> None:
+        def member(kind: str, dtype: Any) -> Member:
+            name = f"{kind}/{path}" if path else kind
+            found = items.member(name, np.dtype(dtype))
+            if found is None:
+                raise ShmReplayError(f"the file has no array {name!r}")
+            return found
+
+        self.leaf, self.squeezed = leaf, items.layout.squeezed[number]
+        self._data = member("data", leaf.spec.dtype)
+        self._mask = member("mask", np.bool_)
+        self._shows = None if leaf.spec.is_per_item else member("shows", np.int32)
+        self._sizes = member("sizes", np.int64) if leaf.is_whole_step else None
+        if None in leaf.spec.shape and not leaf.is_whole_step:
+            self._sizes = member("sizes", np.int32)
+        self._check_shapes(len(items), path)
+        if self._shows is not None:
+            self._check_steps(member("shows", np.int32), items.numbers["num_steps"])
+
+    def _check_shapes(self, n: int, path: str) -> None:
+        lead = 1 if self.squeezed else 2
+        rest = () if self.leaf.is_whole_step else self._data.shape[lead:]
+        fits = self._mask.shape[:1] == (n,) and len(self._mask.shape) == lead
+        for other in (self._shows, self._sizes):
+            fits = fits and (other is None or other.shape[:lead] == self._mask.shape)
+        if not self.leaf.is_whole_step:
+            spec = self.leaf.spec.shape
+            fits = fits and self._data.shape[:lead] == self._mask.shape and len(rest) == len(spec)
+            fits = fits and all(size is None or size == found for size, found in zip(spec, rest, strict=True))
+        if not fits:
+            raise ShmReplayError(f"the file's arrays of output {path!r} do not go together, or with its table")
+
+    def _check_steps(self, shows: Member, num_steps: NDArray[np.int32]) -> None:
+        for first in range(0, len(num_steps), AT_A_TIME):
+            of = num_steps[first : first + AT_A_TIME]
+            rows = shows.read(len(of)).reshape(len(of), -1)
+            if rows.size and (rows.min() < NO_ROW or (rows.max(1) >= of).any()):
+                raise ShmReplayError(f"the file's items show steps of {self.leaf.path!r} that they do not have")
+
+    @property
+    def bytes_per_item(self) -> int:
+        """About."""
+        return int(np.prod(self._data.shape[1:], dtype=np.int64)) * self._data.dtype.itemsize
+
+    def read(self, n: int) -> None:
+        """Takes the next n items."""
+        self.mask = self._mask.read(n)
+        self.shows = None if self._shows is None else self._shows.read(n)
+        self.sizes = None if self._sizes is None else self._sizes.read(n)
+        if not self.leaf.is_whole_step:
+            data = self._data.read(n)
+            self.data = data.view(self.leaf.spec.dtype) if data.dtype.kind == "V" else data
+            return
+        assert self.sizes is not None
+        sizes = np.maximum(self.sizes, 0)
+        self._starts = np.cumsum(sizes.reshape(-1)).reshape(sizes.shape) - sizes
+        self.data = self._data.read(int(sizes.sum()))
+
+    def shape_of(self, item: int) -> tuple[int, ...] | None:
+        """The step that each row of an item shows; None where the item brings the value."""
+        if self.shows is None:
+            return None
+        steps: list[int] = np.atleast_1d(self.shows[item]).tolist()
+        return tuple(step for step in steps if step != NO_ROW)
+
+    def value(self, place: tuple[int, ...]) -> Any:
+        """Of one row, as the core takes it: an array; of a column of a codec its bytes, None for a value left out."""
+        if self.leaf.is_whole_step:
+            assert self.sizes is not None
+            start = int(self._starts[place])
+            return self.data[start : start + int(self.sizes[place])].copy()
+        if not self.leaf.spec.is_coded:
+            return np.array(self.data[place])  # of 0 axes where the column has none
+        if not self.mask[place] and self.leaf.spec.optional:
+            return None
+        row = self.data[place]
+        if self.sizes is not None:
+            free = iter(self.sizes[place].tolist())
+            row = row[tuple(slice(next(free)) if size is None else slice(None) for size in self.leaf.spec.shape)]
+        return self.leaf.codec.encode(np.array(row))
+
+
+class PartSteps:
+    """The steps that a part's items show, each with all that any of them shows of it."""
+
+    def __init__(
+        self,
+        leaves: Sequence[Leaf],
+        outputs: Sequence[StoredOutput],
+        episodes: NDArray[np.int64],
+        begins: NDArray[np.int64],
+    ) -> None:
+        self._leaves, self._outputs = leaves, [output for output in outputs if output.shows is not None]
+        # By episode, step and column: an output and a place in it that have the value.
+        self._cells: dict[int, dict[int, dict[int, tuple[StoredOutput, tuple[int, ...]]]]] = {}
+        for output in self._outputs:
+            shows = output.shows
+            assert shows is not None
+            places = np.nonzero((shows >= 0) | (shows == REPEATED))
+            steps = begins[places[0]] + np.maximum(shows[places], 0)
+            listed = (values.tolist() for values in (episodes[places[0]], steps, *places))
+            for episode, step, *place in zip(*listed, strict=True):
+                cells = self._cells.setdefault(episode, {}).setdefault(step, {})
+                cells.setdefault(output.leaf.index, (output, tuple(place)))
+
+    def known(self, episode: int, step: int) -> set[int]:
+        """The columns of a step that any item shows."""
+        return set(self._cells.get(episode, {}).get(step, ()))
+
+    def row(self, episode: int, step: int) -> ConvertedStep:
+        """A step, with 0 in columns that no item shows of it."""
+        cells = self._cells.get(episode, {}).get(step, {})
+        columns: list[Any] = []
+        for leaf in self._leaves:
+            if leaf.spec.is_per_item:
+                columns.append(None)
+            elif (cell := cells.get(leaf.index)) is not None:
+                columns.append(cell[0].value(cell[1]))
+            else:
+                columns.append(_nothing(leaf))
+        return ConvertedStep(columns)
+
+    def needed(self, item: int, begin: int) -> Iterator[tuple[int, int]]:
+        """The steps that an item shows, and the column of each."""
+        for output in self._outputs:
+            assert output.shows is not None
+            for step in np.atleast_1d(output.shows[item]).tolist():
+                if step >= 0 or step == REPEATED:
+                    yield begin + max(step, 0), output.leaf.index
+
+
+def _nothing(leaf: Leaf) -> Any:
+    if leaf.is_whole_step:
+        return leaf.codec.encode(0)  # type: ignore[arg-type]
+    if leaf.spec.optional and leaf.spec.is_coded:
+        return None
+    zeros = np.zeros(leaf.spec.least_shape, leaf.spec.dtype)
+    return leaf.codec.encode(zeros) if leaf.spec.is_coded else zeros
