@@ -49,6 +49,7 @@ class DaemonConfig:
         notes: what its tables warn of, and what the machine does not allow.
         settings: every setting by its key, and where it comes from.
         is_check: whether the configuration was to be looked at, and no daemon to be started.
+        is_json: whether what it comes to is to be printed as JSON.
     """
 
     socket: str
@@ -75,6 +76,7 @@ class DaemonConfig:
     notes: tuple[str, ...] = ()
     settings: Settings = field(default_factory=dict)
     is_check: bool = False
+    is_json: bool = False
 
 
 def read_config(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> DaemonConfig:
@@ -86,6 +88,8 @@ def read_config(arguments: Sequence[str] | None = None, environment: Mapping[str
     problems: list[str] = []
     if options.embedded and options.parent_pid is None:
         problems.append("--embedded needs --parent-pid: an embedded daemon ends with its parent")
+    if options.json and not options.check_config:
+        problems.append("--json goes with --check-config; log.format is for the log (--log-format json)")
     given = given_by_flags(vars(options), problems)
     file = None if options.embedded else _open(options.config or environment.get(CONFIG_VARIABLE) or None, problems)
     if not options.embedded:
@@ -199,6 +203,7 @@ def _config(
         notes=tuple(notes),
         settings=settings,
         is_check=options.check_config,
+        is_json=options.json,
     )
 
 
@@ -215,6 +220,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"shmreplayd {package_version()}")
     parser.add_argument("--config", metavar="FILE", help=f"settings and tables, in TOML (default: ${CONFIG_VARIABLE})")
     parser.add_argument("--check-config", action="store_true", help="say what the configuration comes to, and end")
+    parser.add_argument("--json", action="store_true", help="say it in JSON")
     groups = {
         section: parser.add_argument_group("the daemon" if section == "daemon" else section) for section in SECTIONS
     }

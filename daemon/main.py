@@ -34,7 +34,7 @@ from shmreplay.daemon.reload import Reload
 from shmreplay.daemon.remains import remove_remains
 from shmreplay.daemon.socket_directory import make_socket_directory
 from shmreplay.daemon.status import describe
-from shmreplay.daemon.summary import summary
+from shmreplay.daemon.summary import summary, summary_json
 from shmreplay.daemon.web.site import Site
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
@@ -237,7 +237,7 @@ def _main(arguments: Sequence[str] | None) -> int:
             print(f"shmreplayd: {problem}", file=sys.stderr)
         return MISCONFIGURED
     if config.is_check:
-        print(summary(config))
+        print(summary_json(config) if config.is_json else summary(config))
         return 0
     workers = Workers()
     # What systemd says to the parent of an embedded daemon is not meant for this process.

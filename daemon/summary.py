@@ -1,6 +1,8 @@
-"""What a configuration comes to, in words: for `shmreplayd --check-config`."""
+"""What a configuration comes to, in words or in JSON: for `shmreplayd --check-config`."""
 
 from __future__ import annotations
+
+import json
 
 from shmreplay.daemon.config import DaemonConfig
 from shmreplay.daemon.lacking import lacking, num_bytes_of_tables
@@ -31,6 +33,32 @@ def summary(config: DaemonConfig) -> str:
             f"{'s' if num_arenas > 1 else ''}; `shmreplay plan {config.file}` has every term"
         )
     return "\n".join(lines)
+
+
+def summary_json(config: DaemonConfig) -> str:
+    """The same as an object.
+
+    It has `settings` by key, each with its `value` and `where` it comes from, `warnings`, the names of `tables`, and
+    the `table_bytes` of shared memory that they take.
+    """
+    plain = {
+        "settings": {
+            key: {"value": _plain(config, key, given), "where": _origin(key, given.where)}
+            for key, given in config.settings.items()
+        },
+        "warnings": [*config.notes, *lacking(config)],
+        "tables": [table.name for table in config.tables],
+        "table_bytes": num_bytes_of_tables(config),
+    }
+    return json.dumps(plain, indent=2)
+
+
+def _plain(config: DaemonConfig, key: str, given: Given) -> object:
+    """The setting as JSON has it; null where nobody has set it and there is no default."""
+    if key == "limits.clients":
+        return config.max_clients
+    value = given.value
+    return value if value is None or isinstance(value, bool | int | float | str) else str(given)
 
 
 def _in_force(config: DaemonConfig, key: str, given: Given) -> str:

@@ -34,7 +34,7 @@ def _sections(command: Command) -> list[str]:
     lines = [f"### {command.name}", "", *(f"    {line}" for line in command.usage.splitlines()), ""]
     if text := command.description or command.help:
         lines += [f"{text[0].upper()}{text[1:]}{'' if text.endswith('.') else '.'}", ""]
-    takes_daemon = any(OF_A_DAEMON[0] in option.flags for option in command.options)
+    takes_daemon = all(any(flag in option.flags for option in command.options) for flag in OF_A_DAEMON)
     own = [option for option in command.options if not (takes_daemon and set(OF_A_DAEMON) & set(option.flags))]
     if listed := [*(option for option in command.arguments if option.help), *own]:
         lines += ["| | |", "|---|---|", *(f"| {_written(option)} | {_cell(option.help)} |" for option in listed), ""]

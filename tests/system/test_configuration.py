@@ -103,6 +103,8 @@ def test_a_check_says_what_it_comes_to_and_starts_nothing(
     assert said.err == ""
     assert f"daemon.socket = {configured.daemon.socket}  ({configured.path}:2)" in said.out
     assert "tables replay: " in said.out
+    assert main(["--config", str(configured.path), "--check-config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"] == ["replay"]
     assert not os.path.exists(configured.daemon.socket)
 
 

@@ -6,6 +6,7 @@ import sys
 
 from shmreplay.clients.cli.grammar import read_parser
 from shmreplay.clients.cli.main import SUBCOMMANDS, build_parser
+from shmreplay.daemon.config import build_parser as build_daemon_parser
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -23,6 +24,12 @@ def test_every_command_says_what_it_and_its_options_are_for() -> None:
         assert command.help
         for part in (command, *command.commands):
             assert all(option.help for option in part.options), part.name
+
+
+def test_every_option_of_the_daemon_is_on_the_page() -> None:
+    of_the_daemon = (ROOT / "docs" / "cli.md").read_text().split("\n## The daemon\n")[1]
+    for option in read_parser(build_daemon_parser()).options:
+        assert all(f"`{flag}`" in of_the_daemon for flag in option.flags if flag != "-h"), option.flags
 
 
 def test_the_page_is_not_said_to_be_current_when_it_is_not(tmp_path: pathlib.Path) -> None:

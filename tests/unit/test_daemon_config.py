@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grp
+import json
 import os
 import pathlib
 import re
@@ -14,7 +15,7 @@ from shmreplay.daemon.config import ConfigError, DaemonConfig, read_config
 from shmreplay.daemon.open_files import possible_clients
 from shmreplay.daemon.setting import Endpoint, Setting
 from shmreplay.daemon.settings import SETTINGS
-from shmreplay.daemon.summary import summary
+from shmreplay.daemon.summary import summary, summary_json
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "daemon" / "systemd" / "system" / "shmreplayd.toml"
@@ -251,6 +252,29 @@ def test_the_summary_tells_every_setting_and_where_it_comes_from(file: pathlib.P
     assert re.fullmatch(
         rf"tables replay: [0-9.]+ \w+ of shared memory in 1 arena; `shmreplay plan {file}`.*", lines[-1]
     )
+
+
+def test_the_summary_in_json_has_the_same_as_values(file: pathlib.Path) -> None:
+    config = read(file, FULL, "--check-config", "--json", SHMREPLAYD_LOG_LEVEL="ERROR")
+    assert config.is_check
+    assert config.is_json
+    told = json.loads(summary_json(config))
+    assert list(told["settings"]) == [setting.key for setting in SETTINGS]
+    assert told["settings"]["daemon.socket"] == {"value": "/run/x/x.sock", "where": f"{file}:3"}
+    assert told["settings"]["log.level"] == {"value": "ERROR", "where": "$SHMREPLAYD_LOG_LEVEL"}
+    assert told["settings"]["daemon.group"] == {"value": None, "where": "default"}
+    assert told["settings"]["limits.clients"]["value"] == config.max_clients
+    assert told["settings"]["checkpoints.at_stop"]["value"] is True
+    assert told["tables"] == ["replay"]
+    assert told["table_bytes"] > 0
+    assert told["warnings"] == [line.removeprefix("warning: ") for line in summary(config).splitlines()
+                                if line.startswith("warning: ")]  # fmt: skip
+
+
+def test_json_is_of_a_check_alone(file: pathlib.Path) -> None:
+    assert problems(file, "", "--json") == [
+        "--json goes with --check-config; log.format is for the log (--log-format json)"
+    ]
 
 
 def test_the_summary_tells_what_will_be_in_force_where_nobody_said_a_word() -> None:
