@@ -144,19 +144,20 @@ class Page:
         return found
 
     def click(self, selector: str) -> None:
-        """As a mouse does, where it is shown; fails the test if something else lies over it."""
-        place = self.run(
+        """Where it is shown; fails the test if something else lies over it. At once, for what is drawn may move."""
+        hit = self.run(
             f"""(() => {{
                 const found = document.querySelector({json.dumps(selector)});
                 found.scrollIntoView({{block: "center"}});
                 const box = found.getBoundingClientRect();
-                const x = box.x + box.width / 2, y = box.y + box.height / 2;
-                return {{x, y, hit: found.contains(document.elementFromPoint(x, y))}};
+                const hit = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+                if (!found.contains(hit)) return false;
+                found.focus();
+                hit.click();
+                return true;
             }})()"""
         )
-        assert place.pop("hit"), f"{selector} is covered"
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
+        assert hit, f"{selector} is covered"
 
     def type(self, text: str) -> None:
         """Into what has the focus, in place of what was there."""
