@@ -12,6 +12,7 @@ from shmreplay.clients.cli.options import add_daemon_options, show_progress
 from shmreplay.clients.client import Client, connect
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import Deadline
+from shmreplay.waiting import ago
 
 LOOK_S = 0.1  # no event tells another process that a table is empty
 PROGRESS_S = 1.0
@@ -92,11 +93,9 @@ def _wait(client: Client, before: TableFigures, deadline: Deadline) -> Drained:
             show_progress(f"{name}: {drained.left} items are left")
             shown_at, shown = time.monotonic(), drained.left
         if deadline.is_over:
-            ago = info["last_sample_s_ago"]
-            last = "never" if ago is None else f"{ago:.0f} s ago"
             raise ShmReplayError(
                 f"table {name!r}: not empty within {deadline.timeout_s:g} s: {drained.left} items are left, after "
-                f"{drained.samples} samples (last one {last}); {_still_paused(name)}"
+                f"{drained.samples} samples (last one {ago(info['last_sample_s_ago'])}); {_still_paused(name)}"
             )
         remaining_s = deadline.remaining_s()
         time.sleep(LOOK_S if remaining_s is None else min(LOOK_S, remaining_s))

@@ -25,7 +25,7 @@ from shmreplay.clients.cli.png import is_image, picture, write_png
 from shmreplay.clients.cli.whole_file import whole_file
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
-from shmreplay.processes import process_name
+from shmreplay.processes import describe_process, process_name
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -106,8 +106,8 @@ def _describe_writer(item: dict[str, Any]) -> str:
     if item["stream"] is None:
         return ""
     pid = item["writer_pid"]
-    name = f" ({item['writer_name']})" if item["writer_name"] else ""
-    who = f"process {pid}{name}" if pid is not None else "a process that is not attached any more"
+    gone = "a process that is not attached any more"
+    who = describe_process(pid, item["writer_name"]) if pid is not None else gone
     return f", written by {who} in stream {item['stream']}"
 
 

@@ -14,8 +14,8 @@ from shmreplay.clients.cli.options import add_daemon_options, format_rows
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
 from shmreplay.host_memory import show_bytes
+from shmreplay.processes import describe_process
 from shmreplay.segments import SegmentStore, check_name
-from shmreplay.waiting import explain
 
 FIGURES = ("size", "max_size", "inserts", "samples", "deletes", "blocked_inserts", "blocked_samples")
 MAX_WAITS = 20  # that are shown
@@ -99,11 +99,8 @@ def _print_waits(arenas: Mapping[str, Any]) -> None:
     tables = Figures.read({"daemon": {}, "arenas": arenas}).tables
     waits = sorted((wait for table in tables for wait in table.waits), key=lambda wait: -wait.since_s)
     for wait in waits[:MAX_WAITS]:
-        name = f" ({wait.name!r})" if wait.name else ""
-        reason = explain(wait.info, wait.side, wait.arena)
-        print(
-            f"table {wait.table!r}: process {wait.pid}{name} waits to {wait.side} since {wait.since_s:.0f} s: {reason}"
-        )
+        who = describe_process(wait.pid, wait.name)
+        print(f"table {wait.table!r}: {who} has waited {wait.since_s:.0f} s to {wait.side}: {wait.reason}")
     if len(waits) > MAX_WAITS:
         print(f"{len(waits) - MAX_WAITS} more calls wait; --json has them all")
 

@@ -14,7 +14,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.cli import check
 from shmreplay.clients.cli.main import main
-from shmreplay.processes import process_name
+from shmreplay.processes import describe_process, process_name
 from tests.png import read_png
 from tests.system.conftest import DaemonProcess, Script
 from tests.system.terminal import Terminal
@@ -170,7 +170,7 @@ def test_an_item_is_shown_with_who_wrote_it_and_what_its_arrays_are(client: sr.C
     lines = said(capsys, "inspect", "replay", str(key)).splitlines()
     assert lines[0] == f"item {key} of table 'replay': inserted 25 inserts ago, priority 5, sampled never"
     batch = client.table("replay").get([key])
-    who = f"process {os.getpid()} ({process_name(os.getpid())})"
+    who = describe_process(os.getpid(), process_name(os.getpid()))
     assert lines[1].startswith(f"episode {batch.episodes[0]}, steps 4 to 5, written by {who} in stream ")
     assert [line.split()[:2] for line in lines[2:]] == [
         ["frame", "uint8"],
