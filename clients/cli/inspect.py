@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.inspect_checkpoint import inspect_checkpoint
 from shmreplay.clients.cli.items import (
     JSON_VALUES,
@@ -84,7 +85,7 @@ def _run_checkpoint(args: argparse.Namespace) -> int:
 
 def _print(table: str, item: dict[str, Any], outputs: list[Output]) -> None:
     print(
-        f"item {item['key']} of table {table!r}: inserted {item['age']} inserts ago, priority "
+        f"item {item['key']} of table {table!r}: inserted {counted(item['age'], 'insert')} ago, priority "
         f"{short(item['priority'])}, sampled {_times(item['times_sampled'])}"
     )
     print(f"episode {item['episode']}, {_describe_steps(item)}{_describe_writer(item)}")
@@ -113,7 +114,7 @@ def _describe_writer(item: dict[str, Any]) -> str:
 
 def _kind(output: Output) -> str:
     if not output.is_array:
-        return f"{len(output.data)} steps" if output.has_steps else "a step"
+        return counted(len(output.data), "step") if output.has_steps else "a step"
     missing = int(output.mask.size - np.count_nonzero(output.mask))
     without = f", {missing} missing" if output.has_steps and missing else ", missing" if missing else ""
     return f"{output.data.dtype.name} {output.data.shape}{without}"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Figures, arena_state
 from shmreplay.clients.cli.offline import read_arenas
 from shmreplay.clients.cli.options import add_daemon_options, format_rows
@@ -44,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     print(
         f"shmreplayd {daemon['version']}, pid {daemon['pid']}, instance {daemon['instance']}, "
         f"up {daemon['uptime_s']:.0f} s: "
-        f"{daemon['clients']} clients, {daemon['processes']} attached processes, {daemon['deaths']} deaths seen"
+        f"{counted(daemon['clients'], 'client')}, "
+        f"{counted(daemon['processes'], 'attached process', 'attached processes')}, "
+        f"{counted(daemon['deaths'], 'death')} seen"
     )
     if daemon["checkpoint"] is not None:
         print(_describe_checkpoint(daemon["checkpoint"]))
@@ -102,7 +105,8 @@ def _print_waits(arenas: Mapping[str, Any]) -> None:
         who = describe_process(wait.pid, wait.name)
         print(f"table {wait.table!r}: {who} has waited {wait.since_s:.0f} s to {wait.side}: {wait.reason}")
     if len(waits) > MAX_WAITS:
-        print(f"{len(waits) - MAX_WAITS} more calls wait; --json has them all")
+        more = counted(len(waits) - MAX_WAITS, "more call waits", "more calls wait")
+        print(f"{more}; --json has them all")
 
 
 def _describe_checkpoint(found: dict[str, Any]) -> str:
