@@ -91,4 +91,4 @@ class LongWaits:
         _, table, side = place
         calls = "1 call waits" if len(waits) == 1 else f"{len(waits)} calls wait"
         reason = explain(arena, table, side)
-        log.warning("table %r: %s to %s, of %s: %s", table, calls, side, name_callers(waits), reason)
+        log.warning("table %r: %s to %s: %s: %s", table, calls, side, name_callers(waits), reason)

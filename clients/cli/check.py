@@ -8,9 +8,10 @@ import sys
 import time
 from typing import Any
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.options import add_daemon_options, arenas_of
 from shmreplay.clients.client import Client, connect
-from shmreplay.errors import SegmentFailed, ShmReplayError
+from shmreplay.errors import EXPECTED_ERRORS, SegmentFailed, ShmReplayError
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,26 +28,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints one line an arena, and one a contradiction. Returns 1 if there is one.
+    """Prints one line an arena, and one a contradiction. Returns 1 if there is one, or an arena could not be looked at.
 
     Raises ShmReplayError if neither a table nor --all is named, or both are; TableNotFound.
     """
     if (args.table is None) == (not args.all):
-        raise ShmReplayError("expected the name of a table, or --all")
+        given = "" if args.table is None else f"TABLE is {args.table!r} and --all was given; "
+        raise ShmReplayError(f"{given}give one of them" if given else "give the name of a table, or --all")
     with connect(args.address, args.timeout) as client:
         found = {arena: _check(client, name, args.timeout) for arena, name in _arenas(client, args.table).items()}
     if args.json:
         print(json.dumps(found, indent=2))
     for arena, outcome in found.items():
-        problems = outcome["problems"]
-        for problem in problems:
+        told = outcome["problems"] if outcome["error"] is None else [outcome["error"]]
+        for problem in told:
             print(f"shmreplay check: arena {arena!r}: {problem}", file=sys.stderr)
         if not args.json:
-            state = f"{len(problems)} contradictions" if problems else "whole"
-            print(f"arena {arena!r}: {state}; the look took {outcome['seconds'] * 1000:.1f} ms")
+            print(f"arena {arena!r}: {_state(outcome)}; the look took {outcome['seconds'] * 1000:.1f} ms")
     if not found and not args.json:
         print("no tables")
-    return 1 if any(outcome["problems"] for outcome in found.values()) else 0
+    return 1 if any(outcome["problems"] or outcome["error"] for outcome in found.values()) else 0
 
 
 def _arenas(client: Client, only: str | None) -> dict[str, str]:
@@ -62,10 +63,23 @@ def _arenas(client: Client, only: str | None) -> dict[str, str]:
 
 
 def _check(client: Client, name: str, timeout_s: float) -> dict[str, Any]:
-    """What contradicts itself in the arena of a table, and how long that took, the wait for its lock included."""
+    """What contradicts itself in the arena of a table, and how long that took, the wait for its lock included.
+
+    `error` is why it could not be looked at, such as a lock that is held for too long: others are looked at all the
+    same.
+    """
     begun = time.monotonic()
+    problems, failure = [], None
     try:
         problems = client._attach(name).arena.check(timeout_s)
     except SegmentFailed as error:
         problems = [str(error)]
-    return {"problems": problems, "seconds": time.monotonic() - begun}
+    except EXPECTED_ERRORS as error:
+        failure = str(error)
+    return {"problems": problems, "error": failure, "seconds": time.monotonic() - begun}
+
+
+def _state(outcome: dict[str, Any]) -> str:
+    if outcome["error"] is not None:
+        return "not looked at"
+    return counted(len(outcome["problems"]), "contradiction") if outcome["problems"] else "whole"

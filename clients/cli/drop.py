@@ -6,6 +6,7 @@ import argparse
 import json
 
 from shmreplay.clients.cli.asking import add_yes_option, ask
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.options import add_daemon_options
 from shmreplay.clients.client import connect
 from shmreplay.errors import TableNotFound
@@ -27,7 +28,8 @@ def run(args: argparse.Namespace) -> int:
             if name not in found:
                 raise TableNotFound(f"there is no table {name!r}; there are: {', '.join(sorted(found)) or 'none'}")
         # What an arena that failed has, nobody can say.
-        whats = [f"{name} ({found[name].get('size', 'unknown')} items)" for name in args.tables]
+        sizes = {name: found[name].get("size") for name in args.tables}
+        whats = [f"{name} ({'items unknown' if n is None else counted(n, 'item')})" for name, n in sizes.items()]
         ask(f"Drop {', '.join(whats)}?", args.yes)
         client.drop_tables(args.tables)
     print(json.dumps({"dropped": args.tables}) if args.json else f"dropped: {', '.join(args.tables)}")

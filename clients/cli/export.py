@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.clients.batch import Batch
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.item_file import NO_ROW, NUMBERS, Column, Layout, write_items
 from shmreplay.clients.cli.items import shards_of
 from shmreplay.clients.cli.options import add_daemon_options
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found))
         return 0
     gone = f" ({found['gone']} went while they were read)" if found["gone"] else ""
-    print(f"{args.to}: {found['items']} items of table {args.table!r}, {show_bytes(size)}{gone}")
+    print(f"{args.to}: {counted(found['items'], 'item')} of table {args.table!r}, {show_bytes(size)}{gone}")
     return 0
 
 

@@ -11,9 +11,8 @@ from shmreplay.clients.shard_infos import joined
 from shmreplay.errors import ShmReplayError, TableNotFound
 from shmreplay.protocol import package_version
 from shmreplay.shards import whole_name
-from shmreplay.waiting import admits_sample
+from shmreplay.waiting import admits_sample, explain
 
-SIDES = ("insert", "sample")
 HISTOGRAMS = ("ages", "times_sampled", "priorities")
 
 
@@ -32,6 +31,11 @@ class Wait:
     since_s: float
     info: Mapping[str, Any]
     arena: Mapping[str, Any]
+
+    @property
+    def reason(self) -> str:
+        """Why it waits, with the limiter's numbers: the words that its own log has."""
+        return explain(self.info, self.side, self.arena) if self.info else "its arena has failed"
 
 
 @dataclass(frozen=True)

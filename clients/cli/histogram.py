@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.items import shards_of, short, to_json
 from shmreplay.clients.cli.options import add_daemon_options, positive
 from shmreplay.clients.client import connect
@@ -49,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"table {args.table!r} has no items")
         return 0
     print(
-        f"table {args.table!r}: {args.what} of {found['items']} items{_looked_at(found)}: {short(found['min'])} to "
-        f"{short(found['max'])}, median {short(found['median'])}, mean {short(found['mean'])}"
+        f"table {args.table!r}: {args.what} of {counted(found['items'], 'item')}{_looked_at(found)}: "
+        f"{short(found['min'])} to {short(found['max'])}, median {short(found['median'])}, mean {short(found['mean'])}"
     )
     print("\n".join(bars(found["edges"], found["counts"], shutil.get_terminal_size((80, 24)).columns, _has_blocks())))
     return 0

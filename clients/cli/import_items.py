@@ -7,6 +7,7 @@ import contextlib
 import json
 import sys
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.imported import Importer
 from shmreplay.clients.cli.item_file import ItemFile, open_items
 from shmreplay.clients.cli.items import shards_of
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             except ShmReplayError as error:
                 problem = str(error)
             except KeyboardInterrupt:
-                show_progress(f"{importer.num_inserted} of {len(items)} items are in")
+                show_progress(f"{importer.num_inserted} of {counted(len(items), 'item')} went in")
                 raise
         evicted = 0
         with contextlib.suppress(ShmReplayError):  # as where the table was dropped, which is told then
@@ -64,8 +65,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found))
     else:
-        room = f"; {evicted} items went again for want of room" if evicted > 0 else ""
-        print(f"{args.path}: {found['inserted']} of {found['items']} items are in table {args.table!r}{room}")
+        room = f"; {counted(evicted, 'item')} went again for want of room" if evicted > 0 else ""
+        verb = "is" if found["items"] == 1 else "are"
+        share = f"{found['inserted']} of {counted(found['items'], 'item')}"
+        print(f"{args.path}: {share} {verb} in table {args.table!r}{room}")
     return 1 if problem is not None else 0
 
 

@@ -8,14 +8,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Figures, arena_state
 from shmreplay.clients.cli.offline import read_arenas
 from shmreplay.clients.cli.options import add_daemon_options, format_rows
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
 from shmreplay.host_memory import show_bytes
+from shmreplay.processes import describe_process
 from shmreplay.segments import SegmentStore, check_name
-from shmreplay.waiting import explain
 
 FIGURES = ("size", "max_size", "inserts", "samples", "deletes", "blocked_inserts", "blocked_samples")
 MAX_WAITS = 20  # that are shown
@@ -44,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     print(
         f"shmreplayd {daemon['version']}, pid {daemon['pid']}, instance {daemon['instance']}, "
         f"up {daemon['uptime_s']:.0f} s: "
-        f"{daemon['clients']} clients, {daemon['processes']} attached processes, {daemon['deaths']} deaths seen"
+        f"{counted(daemon['clients'], 'client')}, "
+        f"{counted(daemon['processes'], 'attached process', 'attached processes')}, "
+        f"{counted(daemon['deaths'], 'death')} seen"
     )
     if daemon["checkpoint"] is not None:
         print(_describe_checkpoint(daemon["checkpoint"]))
@@ -99,13 +102,11 @@ def _print_waits(arenas: Mapping[str, Any]) -> None:
     tables = Figures.read({"daemon": {}, "arenas": arenas}).tables
     waits = sorted((wait for table in tables for wait in table.waits), key=lambda wait: -wait.since_s)
     for wait in waits[:MAX_WAITS]:
-        name = f" ({wait.name!r})" if wait.name else ""
-        reason = explain(wait.info, wait.side, wait.arena)
-        print(
-            f"table {wait.table!r}: process {wait.pid}{name} waits to {wait.side} since {wait.since_s:.0f} s: {reason}"
-        )
+        who = describe_process(wait.pid, wait.name)
+        print(f"table {wait.table!r}: {who} has waited {wait.since_s:.0f} s to {wait.side}: {wait.reason}")
     if len(waits) > MAX_WAITS:
-        print(f"{len(waits) - MAX_WAITS} more calls wait; --json has them all")
+        more = counted(len(waits) - MAX_WAITS, "more call waits", "more calls wait")
+        print(f"{more}; --json has them all")
 
 
 def _describe_checkpoint(found: dict[str, Any]) -> str:

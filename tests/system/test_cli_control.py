@@ -232,7 +232,7 @@ def test_at_a_terminal_it_is_asked(daemon: DaemonProcess, client: sr.Client) -> 
         assert "shmreplay drop: nothing was done" in terminal.text
     assert len(client.table("a")) == 2
     with Terminal("reset", "a", "--address", daemon.socket) as terminal:
-        terminal.until("Delete all 2 items of table 'a'? [y/N]")
+        terminal.until("Delete 2 items, all of table 'a'? [y/N]")
         terminal.press("y\n")
         assert terminal.finish() == 0
         assert "a: 2 items were deleted" in terminal.text

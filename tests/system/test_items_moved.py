@@ -398,7 +398,7 @@ def test_ctrl_c_at_a_terminal_ends_an_import_that_waits(client: sr.Client, expor
         eventually(lambda: client.stats()["arenas"]["b"]["tables"]["b"]["blocked_inserts"] == 1)
         terminal.press("\x03")
         assert terminal.finish() == 130
-        assert "^C4 of 10 items are in" in terminal.lines
+        assert "^C4 of 10 items went in" in terminal.lines
         assert "Traceback" not in terminal.text
     assert len(client.table("b")) == 4
 

@@ -16,15 +16,15 @@ def wait(pid: int, since_s: float) -> dict[str, Any]:
 def test_a_process_is_named_once_with_its_longest_wait() -> None:
     own = process_name(os.getpid())
     assert name_callers([wait(os.getpid(), 11.2), wait(os.getpid(), 13.1)]) == (
-        f"process {os.getpid()} ({own!r}) since 13 s"
+        f"process {os.getpid()} ({own!r}) has waited 13 s"
     )
 
 
 def test_who_waits_longest_comes_first_and_a_crowd_is_counted() -> None:
     waits = [wait(NOBODY + number, float(number)) for number in range(MAX_NAMED + 3)]
     named = name_callers(waits).split(", ")
-    assert named[0] == f"process {NOBODY + MAX_NAMED + 2} since {MAX_NAMED + 2} s"
-    assert named[-1] == "3 more processes"
+    assert named[0] == f"process {NOBODY + MAX_NAMED + 2} has waited {MAX_NAMED + 2} s"
+    assert named[-1] == "3 more wait"
     assert len(named) == MAX_NAMED + 1
 
 

@@ -11,7 +11,8 @@ import time
 
 from shmreplay.clients.cli.options import add_daemon_options
 from shmreplay.clients.cli.top.controls import Controls
-from shmreplay.clients.cli.top.feed import Deeds, Feed
+from shmreplay.clients.cli.top.deeds import Deeds
+from shmreplay.clients.cli.top.feed import Feed
 from shmreplay.clients.cli.top.once import as_json, as_lines
 from shmreplay.clients.cli.top.rates import Rates
 from shmreplay.clients.cli.top.screen import Screen

@@ -8,7 +8,6 @@ from typing import Any
 from shmreplay.clients.cli.clients import plain_process, plain_wait
 from shmreplay.clients.cli.figures import Wait
 from shmreplay.clients.cli.top.columns import table_state
-from shmreplay.clients.cli.top.details import reason
 from shmreplay.clients.cli.top.rates import ClientRow, Snapshot, TableRow
 from shmreplay.clients.cli.top.state import CLIENTS, TABLES, State
 from shmreplay.clients.cli.top.text import Marks
@@ -70,4 +69,4 @@ def _client(row: ClientRow) -> dict[str, Any]:
 
 
 def _wait(wait: Wait) -> dict[str, Any]:
-    return {**plain_wait(wait), "reason": reason(wait)}
+    return {**plain_wait(wait), "reason": wait.reason}

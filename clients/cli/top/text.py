@@ -93,11 +93,6 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.0f}s"
 
 
-def counted(number: int, one: str, more: str | None = None) -> str:
-    """`1 writer`, `2 writers`."""
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
-
-
 def bar(fraction: float, width: int, marks: Marks) -> str:
     """How far it is, from left to right: full only from 1 on, empty only at 0."""
     if fraction >= 1:
