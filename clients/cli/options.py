@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,9 @@ from typing import Any
 
 from shmreplay.checkpoint_directory import find_checkpoints
 from shmreplay.errors import CheckpointFailed
+
+FOR_EVER_S = 1e9  # decades; what the system's clocks can count from now
+KEY_BOUND = 2**63
 
 
 def add_daemon_options(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +23,7 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
         "--address", "--socket", metavar="PATH", help="the daemon's socket (default: where shmreplayd listens)"
     )
     parser.add_argument(
-        "--timeout", type=float, default=2.0, metavar="S", help="wait so long for a daemon (default: 2)"
+        "--timeout", type=seconds, default=2.0, metavar="S", help="wait so long for a daemon (default: 2)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -32,6 +36,28 @@ def positive(text: str) -> int:
         number = 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return number
+
+
+def seconds(text: str) -> float:
+    """An argument that is a time, at most FOR_EVER. Raises ArgumentTypeError for what is none."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds of at least 0")
+    return min(number, FOR_EVER_S)
+
+
+def key(text: str) -> int:
+    """An argument that is the key of an item. Raises ArgumentTypeError for what can be none."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = KEY_BOUND
+    if not -KEY_BOUND <= number < KEY_BOUND:
+        raise argparse.ArgumentTypeError(f"{text!r} is no key; expected a whole number below 2**63")
     return number
 
 
