@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from typing import Any
@@ -12,6 +11,7 @@ from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.options import add_daemon_options, arenas_of
 from shmreplay.clients.client import Client, connect
 from shmreplay.errors import EXPECTED_ERRORS, SegmentFailed, ShmReplayError
+from shmreplay.json_values import to_json
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(args.address, args.timeout) as client:
         found = {arena: _check(client, name, args.timeout) for arena, name in _arenas(client, args.table).items()}
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(to_json(found))
     for arena, outcome in found.items():
         told = outcome["problems"] if outcome["error"] is None else [outcome["error"]]
         for problem in told:

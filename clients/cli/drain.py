@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from shmreplay.clients.cli.figures import Figures, TableFigures
 from shmreplay.clients.cli.options import add_daemon_options, show_progress
 from shmreplay.clients.client import Client, connect
 from shmreplay.errors import ShmReplayError
+from shmreplay.json_values import to_json
 from shmreplay.protocol import Deadline
 from shmreplay.waiting import ago
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             show_progress(_still_paused(args.table))
             raise
     if args.json:
-        print(json.dumps({"table": args.table, "left": drained.left, "samples": drained.samples}))
+        print(to_json({"table": args.table, "left": drained.left, "samples": drained.samples}))
         return 0
     left = f"{_left(drained)}, which the rate limiter admits no sample of" if drained.left else "empty"
     print(f"{args.table}: {left}, after {counted(drained.samples, 'sample')}; {_still_paused(args.table)}")

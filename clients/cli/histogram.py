@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.clients.cli.counted import counted
-from shmreplay.clients.cli.items import shards_of, short, to_json
+from shmreplay.clients.cli.items import shards_of, short
 from shmreplay.clients.cli.options import add_daemon_options, positive
 from shmreplay.clients.client import connect
+from shmreplay.item_figures import MAX_ITEMS
+from shmreplay.json_values import to_json
 
 WHAT = ("priority", "age", "times_sampled")
-MAX_ITEMS = 65_536  # looked at; of a larger table each stands for several
 MAX_BINS = 200
 EIGHTHS = "▏▎▍▌▋▊▉█"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 
 from shmreplay.clients.cli.counted import counted
@@ -15,6 +14,7 @@ from shmreplay.clients.cli.options import add_daemon_options, show_progress
 from shmreplay.clients.cli.progress import Progress
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError, SignatureMismatch
+from shmreplay.json_values import to_json
 from shmreplay.tables import Table
 
 
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if problem is not None:
         print(f"shmreplay import: {problem}", file=sys.stderr)
     if args.json:
-        print(json.dumps(found))
+        print(to_json(found))
     else:
         room = f"; {counted(evicted, 'item')} went again for want of room" if evicted > 0 else ""
         verb = "is" if found["items"] == 1 else "are"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import warnings
 
@@ -11,6 +10,7 @@ from shmreplay.clients.cli.figures import Figures
 from shmreplay.clients.cli.limiter_change import changed_limiter
 from shmreplay.clients.cli.options import add_daemon_options
 from shmreplay.clients.client import connect
+from shmreplay.json_values import to_json
 from shmreplay.rate_limiters import readable_bound
 
 
@@ -44,9 +44,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"shmreplay set-ratio: warning: {warning.message}", file=sys.stderr)
     low, high = readable_bound(limiter.min_diff), readable_bound(limiter.max_diff)
     if args.json:
-        bounds = {"min_diff": None if low == -float("inf") else low, "max_diff": None if high == float("inf") else high}
         numbers = {"samples_per_insert": limiter.samples_per_insert, "min_size_to_sample": limiter.min_size_to_sample}
-        print(json.dumps({"table": args.table, **numbers, **bounds}))
+        print(to_json({"table": args.table, **numbers, "min_diff": low, "max_diff": high}))
         return 0
     print(
         f"{args.table}: {limiter.samples_per_insert:g} samples per insert from {limiter.min_size_to_sample} items on, "

@@ -288,7 +288,7 @@ def test_tables_of_other_columns_items_or_size_take_nothing(client: sr.Client, e
     assert "they have other columns: column 'x': is float64 (), asked for float32 ()" in said["other"]
     assert "its item is Window(" in said["windows"]
     assert said["small"].endswith("they are 10, more than its max_size, 9")
-    assert "have another structure than those of the file" in said["spans"]
+    assert f"have another structure than those of {exported}; see" in said["spans"]
     assert [len(client.table(name)) for name in others] == [0, 0, 0, 1]
     client.drop_tables(others)
 
@@ -324,7 +324,7 @@ def test_arrays_that_do_not_go_together_are_refused(client: sr.Client, exported:
         assert refused(capsys, "import", "b", exported)
     del arrays["shows/x"]
     np.savez(exported, **arrays)
-    assert refused(capsys, "import", "b", exported) == "the file has no array 'shows/x'"
+    assert refused(capsys, "import", "b", exported) == f"{exported} has no array 'shows/x'; export the items again"
     assert len(client.table("b")) == 0
 
 

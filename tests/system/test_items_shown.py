@@ -309,14 +309,14 @@ def test_contradictions_are_listed(capsys: Any, monkeypatch: pytest.MonkeyPatch)
 def test_an_arena_that_cannot_be_looked_at_costs_no_other_its_result(
     capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attach = check.Client._attach
+    attach = sr.Client._attach
 
     def busy(client: sr.Client, name: str) -> Any:
         if name == "other":
             raise sr.ShmReplayError("its lock was not free within 2 s")
         return attach(client, name)
 
-    monkeypatch.setattr(check.Client, "_attach", busy)
+    monkeypatch.setattr(sr.Client, "_attach", busy)
     assert main(["check", "--all", "--json"]) == 1
     out, err = capsys.readouterr()
     assert err == "shmreplay check: arena 'other': its lock was not free within 2 s\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -20,6 +19,7 @@ from shmreplay.clients.cli.top.state import State
 from shmreplay.clients.cli.top.text import marks_for
 from shmreplay.clients.cli.top.view import frame
 from shmreplay.clients.client import connect
+from shmreplay.json_values import to_json
 
 LEAST_INTERVAL_S, LONGEST_INTERVAL_S = 0.1, 86400.0
 TICK_S = 1.0  # how old figures are is shown by the second
@@ -62,7 +62,7 @@ def _run_once(args: argparse.Namespace) -> int:
         time.sleep(args.interval)
         snapshot = rates.take(client.stats(), time.monotonic())
     if args.json:
-        print(json.dumps(as_json(snapshot), indent=2, default=str))
+        print(to_json(as_json(snapshot)))
     else:
         width = shutil.get_terminal_size().columns
         print("\n".join(as_lines(snapshot, width, marks_for(sys.stdout.encoding))))
