@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Figures, TableFigures
-from shmreplay.clients.cli.options import add_daemon_options, show_progress
+from shmreplay.clients.cli.options import add_daemon_options, seconds, show_progress
 from shmreplay.clients.client import Client, connect
 from shmreplay.errors import ShmReplayError
 from shmreplay.json_values import to_json
@@ -36,14 +36,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "left, or until the rate limiter admits no further sample. Inserts stay paused: shmreplay resume TABLE.",
     )
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("--wait", type=float, metavar="S", help="give up waiting after so long (default: never)")
+    parser.add_argument("--wait", type=seconds(), metavar="S", help="give up after so long in all (default: never)")
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Drains it, telling how far it is on stderr, and prints how it ended. 1 if not within --wait."""
-    if args.wait is not None and not args.wait >= 0:
-        raise ValueError(f"--wait is {args.wait}; expected seconds >= 0")
     with connect(args.address, args.timeout) as client:
         before = Figures.read(client.stats()).table(args.table)
         check_drainable(before)

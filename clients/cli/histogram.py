@@ -32,7 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("table", metavar="TABLE")
     parser.add_argument("what", choices=WHAT, metavar="|".join(WHAT))
-    parser.add_argument("--bins", type=positive, default=20, metavar="N", help="bars, at most 200 (default: 20)")
+    parser.add_argument("--bins", type=_bins, default=20, metavar="N", help=f"bars, at most {MAX_BINS} (default: 20)")
     parser.add_argument("--log", action="store_true", help="bars that each span a multiple of the one before")
     add_daemon_options(parser)
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         looks = [shard._control().survey(MAX_ITEMS) for shard in shards_of(client.table(args.table))]
     values = np.concatenate([np.asarray(_column(look, args.what), np.float64) for look in looks])
     weights = np.concatenate([np.full(len(look[0]), look[4], np.float64) for look in looks])
-    found = summarise(values, weights, min(args.bins, MAX_BINS), args.log, args.what == "times_sampled")
+    found = summarise(values, weights, args.bins, args.log, args.what == "times_sampled")
     if args.json:
         print(to_json({"table": args.table, "what": args.what, **found}))
         return 0
@@ -56,6 +56,13 @@ def run(args: argparse.Namespace) -> int:
     )
     print("\n".join(bars(found["edges"], found["counts"], shutil.get_terminal_size((80, 24)).columns, _has_blocks())))
     return 0
+
+
+def _bins(text: str) -> int:
+    number = positive(text)
+    if number > MAX_BINS:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {MAX_BINS} bars")
+    return number
 
 
 def summarise(

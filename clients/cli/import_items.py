@@ -10,7 +10,7 @@ from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.imported import Importer
 from shmreplay.clients.cli.item_file import ItemFile, open_items
 from shmreplay.clients.cli.items import shards_of
-from shmreplay.clients.cli.options import add_daemon_options, show_progress
+from shmreplay.clients.cli.options import add_daemon_options, seconds, show_progress
 from shmreplay.clients.cli.progress import Progress
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError, SignatureMismatch
@@ -31,10 +31,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("path", metavar="FILE.npz", help="the file")
     parser.add_argument(
         "--wait",
-        type=float,
+        type=seconds(),
         default=10.0,
         metavar="S",
-        help="give up when no item is admitted for so long (default: 10)",
+        help="give up when one item has waited so long to be admitted; not for all of them (default: 10)",
     )
     add_daemon_options(parser)
 

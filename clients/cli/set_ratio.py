@@ -26,7 +26,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add = parser.add_argument
     add("table", metavar="TABLE")
     add("ratio", type=float, metavar="RATIO", help="samples per insert, above 0")
-    add("--min-size", type=int, metavar="N", help="samples wait for so many items")
+    add("--min-size-to-sample", type=int, metavar="N", help="samples wait for so many items")
     add("--error-buffer", type=float, metavar="E", help="how many samples it may be off, to either side")
     add("--keep-difference", action="store_true", help="go on with the difference as it is, not in the middle")
     add_daemon_options(parser)
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         info = Figures.read(client.stats()).table(args.table).info
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            limiter = changed_limiter(info, args.ratio, args.min_size, args.error_buffer)
+            limiter = changed_limiter(info, args.ratio, args.min_size_to_sample, args.error_buffer)
             client.set_rate_limiter(args.table, limiter, rebase=not args.keep_difference)
     for warning in warned:
         print(f"shmreplay set-ratio: warning: {warning.message}", file=sys.stderr)

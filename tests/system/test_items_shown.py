@@ -290,8 +290,6 @@ def test_whole_arenas_are_said_to_be(capsys: Any) -> None:
         f"'{name}':" for name in ("empty", "free", "other", "plain", "replay", "split~0", "split~1")
     ]
     assert json.loads(said(capsys, "check", "split", "--json"))["split~1"]["problems"] == []
-    assert refused(capsys, "check") == "give the name of a table, or --all"
-    assert refused(capsys, "check", "plain", "--all") == "TABLE is 'plain' and --all was given; give one of them"
 
 
 def test_contradictions_are_listed(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

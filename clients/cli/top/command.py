@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 
-from shmreplay.clients.cli.options import add_daemon_options
+from shmreplay.clients.cli.options import add_daemon_options, seconds
 from shmreplay.clients.cli.top.controls import Controls
 from shmreplay.clients.cli.top.deeds import Deeds
 from shmreplay.clients.cli.top.feed import Feed
@@ -34,16 +34,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "NO_COLOR=1 leaves colours out.",
     )
     add = parser.add_argument
-    add("--interval", type=float, default=2.0, metavar="S", help="look so often (default: 2)")
+    interval = seconds(LEAST_INTERVAL_S, LONGEST_INTERVAL_S)
+    add("--interval", type=interval, default=2.0, metavar="S", help="look so often (default: 2)")
     add("--once", action="store_true", help="print the figures once, with rates over one interval")
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Shows the screen until q. Raises what a first look finds: no daemon, no permission, no terminal."""
-    if not LEAST_INTERVAL_S <= args.interval <= LONGEST_INTERVAL_S:
-        bounds = f"{LEAST_INTERVAL_S:g} to {LONGEST_INTERVAL_S:g}"
-        raise ValueError(f"--interval is {args.interval}; expected {bounds} seconds")
     if args.once:
         return _run_once(args)
     if args.json:
