@@ -159,5 +159,7 @@ def _listen(what: str, endpoint: Endpoint) -> socket.socket:
         listener.listen()
     except OSError as error:
         listener.close()
-        raise ShmReplayError(f"{what} cannot be had at {endpoint}: {error.strerror}; choose another port") from error
+        raise ShmReplayError(
+            f"cannot listen for {what} at {endpoint}: {error.strerror}; choose another port"
+        ) from error
     return listener

@@ -343,7 +343,7 @@ def test_a_daemon_that_cannot_show_its_page_does_not_start(make_daemon: StartDae
     taken = asker_of(shown).address.removeprefix("http://")
     other = make_daemon()
     said = other.fail("--web", taken)
-    assert f"shmreplayd: the page cannot be had at {taken}: Address already in use; choose another port\n" in said
+    assert f"shmreplayd: cannot listen for the page at {taken}: Address already in use; choose another port\n" in said
     os.mkdir(f"{other.socket}.token")
     said = other.fail("--web", "127.0.0.1:0")
     assert f"shmreplayd: cannot write the token of the page to {other.socket}.token: Is a directory; the daemon" in said
