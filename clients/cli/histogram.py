@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.items import shards_of, short
 from shmreplay.clients.cli.options import add_daemon_options, positive
+from shmreplay.clients.cli.plain_text import can_show
 from shmreplay.clients.client import connect
 from shmreplay.item_figures import MAX_ITEMS
 from shmreplay.json_values import to_json
@@ -54,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
         f"table {args.table!r}: {args.what} of {counted(found['items'], 'item')}{_looked_at(found)}: "
         f"{short(found['min'])} to {short(found['max'])}, median {short(found['median'])}, mean {short(found['mean'])}"
     )
-    print("\n".join(bars(found["edges"], found["counts"], shutil.get_terminal_size((80, 24)).columns, _has_blocks())))
+    width, has_blocks = shutil.get_terminal_size((80, 24)).columns, can_show(EIGHTHS, sys.stdout.encoding)
+    print("\n".join(bars(found["edges"], found["counts"], width, has_blocks)))
     return 0
 
 
@@ -129,12 +131,3 @@ def _column(look: tuple[Any, ...], what: str) -> Any:
 
 def _looked_at(found: dict[str, Any]) -> str:
     return "" if found["looked_at"] == found["items"] else f" (by {found['looked_at']} of them)"
-
-
-def _has_blocks() -> bool:
-    """Whether the terminal takes the characters of fine bars."""
-    try:
-        EIGHTHS.encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
