@@ -7,7 +7,7 @@ import contextlib
 import sys
 
 from shmreplay.clients.cli.counted import counted
-from shmreplay.clients.cli.imported import Importer
+from shmreplay.clients.cli.importer import Importer
 from shmreplay.clients.cli.item_file import ItemFile, open_items
 from shmreplay.clients.cli.items import shards_of
 from shmreplay.clients.cli.options import add_daemon_options, seconds, show_progress

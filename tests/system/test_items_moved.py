@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.cli import export, imported, progress
+from shmreplay.clients.cli import export, importer, progress
 from shmreplay.clients.cli.main import main
 from tests.system.conftest import eventually
 from tests.system.terminal import Terminal
@@ -147,7 +147,7 @@ def test_items_are_byte_for_byte_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(export, "MOST_AT_A_TIME", part)
-    monkeypatch.setattr(imported, "MOST_AT_A_TIME", part)
+    monkeypatch.setattr(importer, "MOST_AT_A_TIME", part)
     signature, options, fill = KINDS[kind]
     client.create_tables([table("a", signature, **options), table("b", signature, **options)])
     try:
