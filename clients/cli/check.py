@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.options import add_daemon_options, arenas_of
 from shmreplay.clients.client import Client, connect
-from shmreplay.errors import EXPECTED_ERRORS, SegmentFailed, ShmReplayError
+from shmreplay.errors import EXPECTED_ERRORS, SegmentFailed
+from shmreplay.json_values import to_json
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -22,23 +22,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Goes through the whole index of an arena under its lock: whoever uses its tables waits meanwhile, "
         "and how long that was is said.",
     )
-    parser.add_argument("table", nargs="?", metavar="TABLE", help="the arena of this table")
-    parser.add_argument("--all", action="store_true", help="every arena of the daemon, one after the other")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("table", nargs="?", metavar="TABLE", help="the arena of this table")
+    which.add_argument("--all", action="store_true", help="every arena of the daemon, one after the other")
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line an arena, and one a contradiction. Returns 1 if there is one, or an arena could not be looked at.
 
-    Raises ShmReplayError if neither a table nor --all is named, or both are; TableNotFound.
+    Raises TableNotFound if there is no such table.
     """
-    if (args.table is None) == (not args.all):
-        given = "" if args.table is None else f"TABLE is {args.table!r} and --all was given; "
-        raise ShmReplayError(f"{given}give one of them" if given else "give the name of a table, or --all")
     with connect(args.address, args.timeout) as client:
         found = {arena: _check(client, name, args.timeout) for arena, name in _arenas(client, args.table).items()}
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(to_json(found))
     for arena, outcome in found.items():
         told = outcome["problems"] if outcome["error"] is None else [outcome["error"]]
         for problem in told:

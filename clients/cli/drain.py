@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import dataclass
 
 from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Figures, TableFigures
-from shmreplay.clients.cli.options import add_daemon_options, show_progress
+from shmreplay.clients.cli.options import add_daemon_options, seconds, show_progress
 from shmreplay.clients.client import Client, connect
 from shmreplay.errors import ShmReplayError
+from shmreplay.json_values import to_json
 from shmreplay.protocol import Deadline
 from shmreplay.waiting import ago
 
@@ -36,14 +36,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "left, or until the rate limiter admits no further sample. Inserts stay paused: shmreplay resume TABLE.",
     )
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("--wait", type=float, metavar="S", help="give up waiting after so long (default: never)")
+    parser.add_argument("--wait", type=seconds(), metavar="S", help="give up after so long in all (default: never)")
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Drains it, telling how far it is on stderr, and prints how it ended. 1 if not within --wait."""
-    if args.wait is not None and not args.wait >= 0:
-        raise ValueError(f"--wait is {args.wait}; expected seconds >= 0")
     with connect(args.address, args.timeout) as client:
         before = Figures.read(client.stats()).table(args.table)
         check_drainable(before)
@@ -54,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             show_progress(_still_paused(args.table))
             raise
     if args.json:
-        print(json.dumps({"table": args.table, "left": drained.left, "samples": drained.samples}))
+        print(to_json({"table": args.table, "left": drained.left, "samples": drained.samples}))
         return 0
     left = f"{_left(drained)}, which the rate limiter admits no sample of" if drained.left else "empty"
     print(f"{args.table}: {left}, after {counted(drained.samples, 'sample')}; {_still_paused(args.table)}")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 
 from shmreplay.clients.cli.counted import counted
-from shmreplay.clients.cli.imported import Importer
+from shmreplay.clients.cli.importer import Importer
 from shmreplay.clients.cli.item_file import ItemFile, open_items
 from shmreplay.clients.cli.items import shards_of
 from shmreplay.clients.cli.options import add_daemon_options, seconds, show_progress
 from shmreplay.clients.cli.progress import Progress
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError, SignatureMismatch
+from shmreplay.json_values import to_json
 from shmreplay.tables import Table
 
 
@@ -31,10 +31,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("path", metavar="FILE.npz", help="the file")
     parser.add_argument(
         "--wait",
-        type=seconds,
+        type=seconds(),
         default=10.0,
         metavar="S",
-        help="give up when no item is admitted for so long (default: 10)",
+        help="give up when one item has waited so long to be admitted; not for all of them (default: 10)",
     )
     add_daemon_options(parser)
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if problem is not None:
         print(f"shmreplay import: {problem}", file=sys.stderr)
     if args.json:
-        print(json.dumps(found))
+        print(to_json(found))
     else:
         room = f"; {counted(evicted, 'item')} went again for want of room" if evicted > 0 else ""
         verb = "is" if found["items"] == 1 else "are"

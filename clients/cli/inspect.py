@@ -19,13 +19,13 @@ from shmreplay.clients.cli.items import (
     numbers_of,
     outputs_of,
     short,
-    to_json,
 )
 from shmreplay.clients.cli.options import add_daemon_options, key
 from shmreplay.clients.cli.png import is_image, picture, write_png
 from shmreplay.clients.cli.whole_file import whole_file
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
+from shmreplay.json_values import to_json
 from shmreplay.processes import describe_process, process_name
 
 

@@ -26,6 +26,9 @@ from shmreplay.signature import Signature
 from shmreplay.tables import Table, pack_specs, unpack_specs
 
 FORMAT = 1
+EXPORT_AGAIN = "export the items again"  # to whoever has a file that is not as `shmreplay export` wrote it
+PART_BYTES = 32 * 2**20  # read at a time
+MOST_AT_A_TIME = 4096  # items
 NO_STEP, REPEATED, NO_ROW = -1, -2, -3  # in `shows`; the first two as the core has them
 MOST_OF_HEAD = 2**20  # values of an array that says what the others are
 NUMBERS = {
@@ -56,7 +59,7 @@ class Layout:
 _NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
-class Column:
+class GrowingArray:
     """An array that grows along its first axis, in a temporary file; along the others it is padded at the end."""
 
     def __init__(self, directory: str, dtype: np.dtype[Any], fill: int = 0) -> None:
@@ -93,7 +96,7 @@ class Column:
 
 
 def write_items(
-    file: IO[bytes], table: Table, layout: Layout, columns: dict[str, Column], *, is_compressed: bool
+    file: IO[bytes], table: Table, layout: Layout, columns: dict[str, GrowingArray], *, is_compressed: bool
 ) -> None:
     """Writes a file of these columns, whose names are those of its arrays."""
     heads: dict[str, NDArray[Any]] = {
@@ -162,10 +165,11 @@ class ItemFile:
     Attributes:
         table: the table whose items these are.
         layout: their structure.
+        path: of the file.
     """
 
     def __init__(self, archive: zipfile.ZipFile, path: str) -> None:
-        self._archive, self._path = archive, path
+        self._archive, self.path = archive, path
         if (version := self._head("format", np.int64).tolist()) != [FORMAT]:
             raise ValueError(f"{path}: has format {version}; this version of shmreplay reads {FORMAT}")
         (self.table,) = unpack_specs(self._head("table", np.uint8).tobytes())
@@ -193,7 +197,7 @@ class ItemFile:
 
     def verify(self) -> None:
         """Reads all of it. Raises ShmReplayError unless its checksums are right."""
-        with _none_told(self._path):
+        with _none_told(self.path):
             if (damaged := self._archive.testzip()) is not None:
                 raise ValueError(f"{damaged} in it is damaged")
 
@@ -204,24 +208,24 @@ class ItemFile:
             file = self._archive.open(f"{name}.npy")
         except KeyError:
             return None
-        member = Member(file, num_bytes, f"{self._path}, {name!r}")
+        member = Member(file, num_bytes, f"{self.path}, {name!r}")
         # What other libraries define is V in the file: see Column.
         wanted = np.dtype(f"V{dtype.itemsize}") if dtype is not None and dtype.kind == "V" else dtype
         if wanted is not None and member.dtype not in (wanted, dtype):
-            raise ValueError(f"{self._path}, {name!r}: is {member.dtype}; expected {dtype}")
+            raise ValueError(f"{self.path}, {name!r}: is {member.dtype}; expected {dtype}")
         return member
 
     def _present(self, name: str, dtype: Any) -> Member:
         member = self.member(name, np.dtype(dtype))
         if member is None:
-            raise ValueError(f"{self._path}: has no array {name!r}")
+            raise ValueError(f"{self.path}: has no array {name!r}")
         return member
 
     def _head(self, name: str, dtype: Any) -> NDArray[Any]:
         member = self._present(name, dtype)
         member.expect((None,))
         if member.shape[0] > MOST_OF_HEAD:
-            raise ValueError(f"{self._path}, {name!r}: has {member.shape[0]} values; expected {MOST_OF_HEAD} at most")
+            raise ValueError(f"{self.path}, {name!r}: has {member.shape[0]} values; expected {MOST_OF_HEAD} at most")
         return member.read(member.shape[0])
 
 
@@ -239,7 +243,7 @@ def open_items(path: str) -> Iterator[ItemFile]:
     """The items of a file, of which no more is read than what they are; `verify` reads the rest.
 
     Raises:
-        ShmReplayError: it is none that `shmreplay export` wrote, or can not be read.
+        ShmReplayError: it is none that `shmreplay export` wrote, or cannot be read.
     """
     with contextlib.ExitStack() as opened:
         try:
@@ -247,7 +251,7 @@ def open_items(path: str) -> Iterator[ItemFile]:
                 raise ShmReplayError(f"{path} is no regular file; expected one that `shmreplay export` wrote")
             file = opened.enter_context(open(path, "rb"))
         except OSError as error:
-            raise ShmReplayError(f"{path} can not be read: {error.strerror}") from error
+            raise ShmReplayError(f"{path} cannot be read: {error.strerror}") from error
         with _none_told(path):
             items = ItemFile(opened.enter_context(zipfile.ZipFile(file)), path)
         yield items

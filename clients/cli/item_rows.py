@@ -1,4 +1,4 @@
-"""ItemRows: what the rows of a file's items are, and the steps that they show."""
+"""StoredOutput and PartSteps: what the rows of a file's items are, and the steps that they show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.cli.item_file import NO_ROW, REPEATED, ItemFile, Member
+from shmreplay.clients.cli.item_file import EXPORT_AGAIN, NO_ROW, REPEATED, ItemFile, Member
 from shmreplay.clients.step_conversion import ConvertedStep
 from shmreplay.codecs import Bytes, DamagedBytes
 from shmreplay.errors import ShmReplayError
@@ -25,10 +25,10 @@ class StoredOutput:
             name = f"{kind}/{path}" if path else kind
             found = items.member(name, np.dtype(dtype))
             if found is None:
-                raise ShmReplayError(f"the file has no array {name!r}")
+                raise ShmReplayError(f"{items.path} has no array {name!r}; {EXPORT_AGAIN}")
             return found
 
-        self.leaf, self.squeezed = leaf, items.layout.squeezed[number]
+        self.leaf, self.squeezed, self._file = leaf, items.layout.squeezed[number], items.path
         self._data = member("data", leaf.spec.dtype)
         self._mask = member("mask", np.bool_)
         self._shows = None if leaf.spec.is_per_item else member("shows", np.int32)
@@ -58,7 +58,9 @@ class StoredOutput:
             of, rows = num_steps[first : first + len(part)], part.reshape(len(part), -1)
             first += len(part)
             if rows.size and (rows.min() < NO_ROW or (rows.max(1) >= of).any()):
-                raise ShmReplayError(f"the file's items show steps of {self.leaf.path!r} that they do not have")
+                raise ShmReplayError(
+                    f"{self._file}: its items show steps of {self.leaf.path!r} that they do not have; {EXPORT_AGAIN}"
+                )
 
     def _check_values(self, data: Member, sizes: Member, shows: Member) -> None:
         """The core takes the bytes of a step as they are: whoever samples it would find it damaged."""
@@ -75,7 +77,9 @@ class StoredOutput:
         try:
             self.leaf.codec.decode(stored)
         except DamagedBytes as error:
-            raise ShmReplayError(f"the file's item {item} has a step that is none: {error}") from error
+            raise ShmReplayError(
+                f"{self._file}: its item {item} has a step that is none: {error}; {EXPORT_AGAIN}"
+            ) from error
 
     def _check_sizes(self, sizes: Member) -> None:
         """Those of rows that are not there are 0."""
@@ -86,7 +90,9 @@ class StoredOutput:
         ]
         for part in sizes.parts(CHECKED_BYTES):
             if ((part < 0) | (part > padded)).any():
-                raise ShmReplayError(f"the file's sizes of {self.leaf.path!r} are not such as its data have")
+                raise ShmReplayError(
+                    f"{self._file}: its sizes of {self.leaf.path!r} are not such as its data have; {EXPORT_AGAIN}"
+                )
 
     @property
     def bytes_per_item(self) -> int:

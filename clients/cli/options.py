@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shmreplay.checkpoint_directory import find_checkpoints
@@ -23,7 +23,11 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
         "--address", "--socket", metavar="PATH", help="the daemon's socket (default: where shmreplayd listens)"
     )
     parser.add_argument(
-        "--timeout", type=seconds, default=2.0, metavar="S", help="wait so long for a daemon (default: 2)"
+        "--timeout",
+        type=seconds(),
+        default=2.0,
+        metavar="S",
+        help="wait so long for a daemon, or for the lock of an arena (default: 2)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -39,15 +43,22 @@ def positive(text: str) -> int:
     return number
 
 
-def seconds(text: str) -> float:
-    """An argument that is a time, at most FOR_EVER. Raises ArgumentTypeError for what is none."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not number >= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds of at least 0")
-    return min(number, FOR_EVER_S)
+def seconds(least: float = 0.0, most: float = math.inf) -> Callable[[str], float]:
+    """The type of an argument that is so many seconds, which it makes FOR_EVER_S at most; it raises ArgumentTypeError
+    for what is none of these.
+    """
+    expected = f"seconds >= {least:g}" if most == math.inf else f"{least:g} to {most:g} seconds"
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}; expected {expected}")
+        return min(number, FOR_EVER_S)
+
+    return read
 
 
 def key(text: str) -> int:

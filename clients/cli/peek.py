@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.cli.counted import counted
-from shmreplay.clients.cli.items import NUMBERS, numbers_of, outputs_of, shards_of, short, to_json
+from shmreplay.clients.cli.items import NUMBERS, numbers_of, outputs_of, shards_of, short
 from shmreplay.clients.cli.options import add_daemon_options, format_rows, positive
 from shmreplay.clients.client import connect
 from shmreplay.clients.table import TableHandle
+from shmreplay.json_values import to_json
 
 AT_A_TIME = 64
 MOST_COLUMNS = 4  # of scalars that are shown beside the numbers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from shmreplay.clients.cli.options import add_daemon_options, format_rows
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
 from shmreplay.host_memory import show_bytes
+from shmreplay.json_values import to_json
 from shmreplay.processes import describe_process
 from shmreplay.segments import SegmentStore, check_name
 
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(args.address, args.timeout) as client:
         stats = client.stats()
     if args.json:
-        print(json.dumps(stats, indent=2, default=str))
+        print(to_json(stats))
         return 0
     daemon = stats["daemon"]
     print(
@@ -66,7 +66,7 @@ def _run_offline(args: argparse.Namespace) -> int:
         print(f"shmreplay stats: arena {arena!r}: {reason}", file=sys.stderr)
     if args.json:
         found = {"instance": args.instance, "arenas": arenas, "unreadable": unreadable}
-        print(json.dumps(found, indent=2, default=str))
+        print(to_json(found))
     else:
         _print_arenas(arenas)
         rows = [

@@ -113,13 +113,10 @@ def _check_change(request: Request, token: PageToken) -> Response | None:
     if request.headers.get("content-type", "").partition(";")[0].strip() != _JSON:
         return refusal("415 Unsupported Media Type", f"a change is asked for by {_JSON}")
     if not token.is_in(request.headers.get("authorization", "")):
-        headers = {"WWW-Authenticate": "Bearer"}
-        text = f"the token is missing, or that of an earlier start; it is in {token.path}\n"
-        return Response("401 Unauthorized", "text/plain; charset=utf-8", text.encode(), headers)
+        text = f"the token is missing, or that of an earlier start; it is in {token.path}"
+        return refusal("401 Unauthorized", text, {"WWW-Authenticate": "Bearer"})
     return None
 
 
 def _not_allowed(method: str) -> Response:
-    return Response(
-        "405 Method Not Allowed", "text/plain; charset=utf-8", f"{method} alone\n".encode(), {"Allow": method}
-    )
+    return refusal("405 Method Not Allowed", f"{method} alone", {"Allow": method})

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.cli import export, imported, item_file, progress
+from shmreplay.clients.cli import export, importer, item_file, progress
 from shmreplay.clients.cli.main import main
 from tests.system.conftest import eventually
 from tests.system.terminal import Terminal
@@ -149,7 +149,7 @@ def test_items_are_byte_for_byte_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(export, "MOST_AT_A_TIME", part)
-    monkeypatch.setattr(imported, "MOST_AT_A_TIME", part)
+    monkeypatch.setattr(importer, "MOST_AT_A_TIME", part)
     signature, options, fill = KINDS[kind]
     client.create_tables([table("a", signature, **options), table("b", signature, **options)])
     try:
@@ -290,7 +290,7 @@ def test_tables_of_other_columns_items_or_size_take_nothing(client: sr.Client, e
     assert "they have other columns: column 'x': is float64 (), asked for float32 ()" in said["other"]
     assert "its item is Window(" in said["windows"]
     assert said["small"].endswith("they are 10, more than its max_size, 9")
-    assert "have another structure than those of the file" in said["spans"]
+    assert f"have another structure than those of {exported}; see" in said["spans"]
     assert [len(client.table(name)) for name in others] == [0, 0, 0, 1]
     client.drop_tables(others)
 
@@ -326,7 +326,7 @@ def test_arrays_that_do_not_go_together_are_refused(client: sr.Client, exported:
         assert refused(capsys, "import", "b", exported)
     del arrays["shows/x"]
     np.savez(exported, **arrays)
-    assert refused(capsys, "import", "b", exported) == "the file has no array 'shows/x'"
+    assert refused(capsys, "import", "b", exported) == f"{exported} has no array 'shows/x'; export the items again"
     assert len(client.table("b")) == 0
 
 
@@ -398,7 +398,7 @@ def test_what_is_no_regular_file_is_not_read(client: sr.Client, exported: str, c
     for path in ("/dev/zero", os.path.dirname(exported)):
         text = refused(capsys, "import", "b", path)
         assert text == f"{path} is no regular file; expected one that `shmreplay export` wrote"
-    assert refused(capsys, "import", "b", "none.npz") == "none.npz can not be read: No such file or directory"
+    assert refused(capsys, "import", "b", "none.npz") == "none.npz cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize("damage", ["bytes", "size"])
@@ -417,7 +417,7 @@ def test_steps_that_are_none_do_not_go_in(client: sr.Client, tmp_path: pathlib.P
     else:
         arrays["sizes"][6:] = 1
     np.savez(path, **arrays)
-    assert "the file's item 6 has a step that is none: " in refused(capsys, "import", "empty", path)
+    assert f"{path}: its item 6 has a step that is none: " in refused(capsys, "import", "empty", path)
     assert len(client.table("empty")) == 0
     client.drop_tables(["free", "empty"])
 
@@ -434,7 +434,9 @@ def test_sizes_that_the_data_do_not_have_are_refused(client: sr.Client, tmp_path
         sizes = arrays["sizes/words"].copy()
         sizes[3, 0] = size
         np.savez(path, **{**arrays, "sizes/words": sizes})
-        assert "the file's sizes of 'words' are not such as its data have" in refused(capsys, "import", "empty", path)
+        assert f"{path}: its sizes of 'words' are not such as its data have; " in refused(
+            capsys, "import", "empty", path
+        )
     assert len(client.table("empty")) == 0
     client.drop_tables(["ragged", "empty"])
 

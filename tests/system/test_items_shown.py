@@ -241,7 +241,7 @@ def test_long_timeouts_are_for_ever(timeout: str, capsys: Any) -> None:
     for bad in ("nan", "-1", "x"):
         with pytest.raises(SystemExit, match="2"):
             main(["peek", "plain", "--timeout", bad])
-        assert f"{bad!r} is no number of seconds" in capsys.readouterr().err
+        assert f"{bad!r}; expected seconds >= 0" in capsys.readouterr().err
 
 
 def test_a_table_without_a_key_is_no_checkpoint(capsys: Any) -> None:
@@ -308,8 +308,6 @@ def test_whole_arenas_are_said_to_be(capsys: Any) -> None:
         f"'{name}':" for name in ("empty", "free", "other", "plain", "replay", "split~0", "split~1")
     ]
     assert json.loads(said(capsys, "check", "split", "--json"))["split~1"]["problems"] == []
-    assert refused(capsys, "check") == "give the name of a table, or --all"
-    assert refused(capsys, "check", "plain", "--all") == "TABLE is 'plain' and --all was given; give one of them"
 
 
 def test_contradictions_are_listed(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,14 +325,14 @@ def test_contradictions_are_listed(capsys: Any, monkeypatch: pytest.MonkeyPatch)
 def test_an_arena_that_cannot_be_looked_at_costs_no_other_its_result(
     capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attach = check.Client._attach
+    attach = sr.Client._attach
 
     def busy(client: sr.Client, name: str) -> Any:
         if name == "other":
             raise sr.ShmReplayError("its lock was not free within 2 s")
         return attach(client, name)
 
-    monkeypatch.setattr(check.Client, "_attach", busy)
+    monkeypatch.setattr(sr.Client, "_attach", busy)
     assert main(["check", "--all", "--json"]) == 1
     out, err = capsys.readouterr()
     assert err == "shmreplay check: arena 'other': its lock was not free within 2 s\n"

@@ -54,13 +54,13 @@ def test_a_call_that_waits_for_long_is_told_of_once_with_who_and_why(
 ) -> None:
     learner = Worker(run_script(WORK, impatient.socket))
     learner.begin("table.sample(1)")
-    eventually(lambda: bool(lines(impatient, "call waits")))
+    eventually(lambda: bool(lines(impatient, "call has waited")))
     some_looks_later(replay)
-    [line] = lines(impatient, "call waits")
+    [line] = lines(impatient, "call has waited")
     assert re.search(
-        rf"WARNING table 'replay': 1 call waits to sample: process {learner.pid} \('python[\w.]*'\) has waited 0 s: "
-        r"the table has 0 items, fewer than the 2 of min_size_to_sample\. Inserts let it go on \(last one never\); "
-        r"1 process is attached$",
+        rf"WARNING table 'replay': 1 call has waited to sample, of process {learner.pid} "
+        r"\('python[\w.]*'\) for 0 s: the table has 0 items, fewer than the 2 of min_size_to_sample\. "
+        r"Inserts let it go on \(last one never\); 1 process is attached$",
         line,
     ), line
 
@@ -70,17 +70,17 @@ def test_both_sides_are_told_of_and_a_side_no_more_than_once_in_a_while(
 ) -> None:
     writers = [Worker(run_script(WORK, impatient.socket)) for _ in range(2)]
     writers[0].begin("while True: table.insert(step)")
-    eventually(lambda: bool(lines(impatient, "to insert: process")))
+    eventually(lambda: bool(lines(impatient, "to insert, of process")))
     writers[1].begin("while True: table.insert(step)")
     eventually(lambda: len(waits(replay)) == 2 and min(waits(replay)) > 0.5)  # long enough, and some looks later
-    [line] = lines(impatient, "to insert: process")
+    [line] = lines(impatient, "to insert, of process")
     assert f"process {writers[0].pid} " in line
     assert "over max_diff" in line
     learner = Worker(run_script(WORK, impatient.socket))
     learner.begin("table.sample(1000)")
     for writer in writers:
         os.kill(writer.pid, 9)
-    eventually(lambda: bool(lines(impatient, "to sample: process")))
+    eventually(lambda: bool(lines(impatient, "to sample, of process")))
 
 
 def test_a_table_that_loses_its_last_writer_is_named_with_who_waits_there(
@@ -99,8 +99,8 @@ def test_a_table_that_loses_its_last_writer_is_named_with_who_waits_there(
     eventually(lambda: bool(lines(impatient, "no process is left")))
     [line] = lines(impatient, "no process is left")
     assert re.search(
-        r"WARNING table 'replay': no process is left of those that have inserted into it; to sample, "
-        rf"process {learner.pid} \('python[\w.]*'\) has waited \d+ s$",
+        r"WARNING table 'replay': no process is left of those that have inserted into it, and 1 call has waited to "
+        rf"sample, of process {learner.pid} \('python[\w.]*'\) for \d+ s$",
         line,
     ), line
 

@@ -169,21 +169,48 @@ def test_there_is_nothing_else(ask: Asker, path: str, method: str, status: int) 
 
 
 @pytest.mark.parametrize(
-    ("head", "status"),
+    ("head", "status", "text"),
     [
-        ("POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537", 413),
-        ("POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1", 413),
-        ("POST /api/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked", 411),
-        ("GET / HTTP/1.1\r\nHost: evil.example\r\nHost: localhost", 400),
-        ("GET / HTTP/1.1\r\nAccept: a", 403),
-        ("\0\xff", 403),
+        ("POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537", 413, "a body has at most 65536 bytes"),
+        (f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {'9' * 5000}", 413, "a body has at most 65536 bytes"),
+        (
+            "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1",
+            400,
+            "Content-Length is '-1'; expected a number of bytes",
+        ),
+        (
+            "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: \xb2",
+            400,
+            "Content-Length is '\xb2'; expected a number of bytes",
+        ),
+        (
+            "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked",
+            411,
+            "a body needs its Content-Length",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: evil.example\r\nHost: localhost",
+            400,
+            "Host comes more than once; expected it once at most",
+        ),
+        (
+            "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nauthorization: a\r\nAuthorization: b",
+            400,
+            "Authorization comes more than once; expected it once at most",
+        ),
+        ("GET / HTTP/1.1\r\nAccept: a", 403, "the page is to be asked for as one of "),
+        ("\0\xff", 403, "the page is to be asked for as one of "),
     ],
-    ids=["too_long", "negative", "chunked", "two_hosts", "no_host", "garbage"],
+    ids=["too_long", "many_digits", "negative", "no_digit", "chunked", "two_hosts", "two_tokens", "no_host", "garbage"],
 )
-def test_what_is_no_plain_request_is_refused(ask: Asker, head: str, status: int) -> None:
+def test_what_is_no_plain_request_is_refused_in_a_line(ask: Asker, head: str, status: int, text: str) -> None:
     with ask.connect() as sock:
         sock.sendall(f"{head}\r\n\r\n".encode("latin-1"))
-        assert sock.recv(4096).startswith(f"HTTP/1.1 {status} ".encode())
+        with sock.makefile("rb") as file:
+            answer = file.read().decode()
+    assert answer.startswith(f"HTTP/1.1 {status} ")
+    assert "Content-Type: text/plain" in answer
+    assert answer.partition("\r\n\r\n")[2].startswith(text)
 
 
 # --- changing ----------------------------------------------------------------------------------------------------
@@ -316,7 +343,7 @@ def test_a_daemon_that_cannot_show_its_page_does_not_start(make_daemon: StartDae
     taken = asker_of(shown).address.removeprefix("http://")
     other = make_daemon()
     said = other.fail("--web", taken)
-    assert f"shmreplayd: the page cannot be had at {taken}: Address already in use; choose another port\n" in said
+    assert f"shmreplayd: cannot listen for the page at {taken}: Address already in use; choose another port\n" in said
     os.mkdir(f"{other.socket}.token")
     said = other.fail("--web", "127.0.0.1:0")
     assert f"shmreplayd: cannot write the token of the page to {other.socket}.token: Is a directory; the daemon" in said

@@ -25,7 +25,7 @@ def as_lines(snapshot: Snapshot, width: int, marks: Marks) -> list[str]:
 
 
 def as_json(snapshot: Snapshot) -> dict[str, Any]:
-    """`daemon`, `tables` and `clients`. A rate is None where nothing can be said of it, and so is a bound of none."""
+    """`daemon`, `tables` and `clients`. A rate is None where nothing can be said of it."""
     return {
         "daemon": snapshot.figures.daemon,
         "tables": [_table(row) for row in snapshot.tables],
@@ -35,7 +35,7 @@ def as_json(snapshot: Snapshot) -> dict[str, Any]:
 
 def _table(row: TableRow) -> dict[str, Any]:
     figures = row.figures
-    found: dict[str, Any] = {
+    own: dict[str, Any] = {
         "name": figures.name,
         "arenas": figures.arenas,
         "state": table_state(row)[0],
@@ -51,16 +51,8 @@ def _table(row: TableRow) -> dict[str, Any]:
     }
     if row.info:
         low, high = row.bounds
-        found |= {
-            **row.info,
-            "fill": row.fill,
-            "ratio": row.ratio,
-            "target": row.target,
-            "min_diff": None if math.isinf(low) else low,
-            "max_diff": None if math.isinf(high) else high,
-            **{name: found[name] for name in ("writers", "learners", "writers_gone", "learners_gone")},
-        }
-    return found
+        own |= {"fill": row.fill, "ratio": row.ratio, "target": row.target, "min_diff": low, "max_diff": high}
+    return {**row.info, **own}
 
 
 def _client(row: ClientRow) -> dict[str, Any]:
