@@ -259,10 +259,17 @@ def test_the_token_alone_can_be_tried(ask: Asker, served: Served) -> None:
         (
             "set_ratio",
             {"table": "a", "samples_per_insert": -1, "min_size_to_sample": 1, "error_buffer": 4},
-            "samples_per_insert is -1.0; expected a finite number > 0",
+            "table 'a': the ratio is -1.0; expected a finite number > 0",
+        ),
+        ("set_ratio", {"table": "a", "samples_per_insert": 2, "error_buffer": "b"}, "error_buffer is 'b'; expected a "),
+        (
+            "set_ratio",
+            {"table": "a", "error_buffer": 4},
+            "expected table, samples_per_insert and, where it is to change, min_size_to_sample, error_buffer; got "
+            "error_buffer, table",
         ),
     ],
-    ids=["too_few", "too_many", "none", "no_object", "ratio"],
+    ids=["too_few", "too_many", "none", "no_object", "ratio", "buffer", "no_ratio"],
 )
 def test_what_cannot_be_meant_is_refused_and_says_what_is(
     ask: Asker, served: Served, action: str, body: object, message: str
@@ -290,7 +297,14 @@ def test_changes_are_made_in_the_daemon_and_named_in_its_log(shown: DaemonProces
         ratio = {"samples_per_insert": 4, "min_size_to_sample": 10, "error_buffer": 20}
         assert ask.change("set_ratio", table="a", **ratio)[0] == 200
         assert (handle.info().samples_per_insert, handle.info().min_diff) == (4, 20)
+        assert ask.change("set_ratio", table="a", samples_per_insert=8)[0] == 200
+        info = handle.info()
+        assert (info.samples_per_insert, info.min_size_to_sample, info.min_diff, info.max_diff) == (8, 10, 60, 100)
         assert ask.change("set_ratio", table="d", **ratio)[0] == 200
+        assert ask.change("set_ratio", table="d", samples_per_insert=2)[0] == 200
+        ratios = [each["samples_per_insert"] for each in client.stats()["arenas"]["d~0"]["tables"].values()]
+        assert ratios == [2]
+        assert ask.change("set_ratio", table="d~0", samples_per_insert=2)[0] == 400
         assert ask.change("reset", table="a")[0] == 200
         assert len(handle) == 0
         status, saved = ask.change("checkpoint")
