@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ class LongWaits:
         self._workers = workers
         self._told: set[Call] = set()
         self._last_line: dict[Place, float] = {}
+        self._hidden: weakref.WeakSet[ManagedArena] = weakref.WeakSet()  # arenas that could not be looked at
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -59,10 +61,13 @@ class LongWaits:
             try:
                 if arena.is_usable():
                     waiting |= self._look_at(arena)
-            except ShmReplayError:
-                if arena.is_usable():  # else it was dropped a moment ago
-                    raise
+            except ShmReplayError as error:
+                if arena.is_usable() and arena not in self._hidden:  # else it was dropped a moment ago, or is told of
+                    log.error("arena %r: it cannot be seen who waits in it: %s", arena.name, error)
+                    self._hidden.add(arena)
         self._told &= waiting
+        now = time.monotonic()
+        self._last_line = {place: at for place, at in self._last_line.items() if now < at + QUIET_S}
 
     def _look_at(self, arena: ManagedArena) -> set[Call]:
         """All calls that wait in an arena."""
@@ -79,10 +84,9 @@ class LongWaits:
         return waiting
 
     def _tell(self, arena: ManagedArena, place: Place, waits: list[dict[str, Any]]) -> None:
-        now = time.monotonic()
-        if now < self._last_line.get(place, -QUIET_S) + QUIET_S:
+        if place in self._last_line:
             return
-        self._last_line[place] = now
+        self._last_line[place] = time.monotonic()
         self._told |= {(*place, wait["session"], wait["began_ns"]) for wait in waits}
         _, table, side = place
         log.warning("table %r: %s: %s", table, describe_calls(waits, side), explain(arena, table, side))

@@ -18,6 +18,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from shmreplay.rate_limiters import ratio_reached
+
 Figures = Mapping[str, Any]
 
 
@@ -54,7 +56,7 @@ TABLE = (
     Row("episodes", "num_episodes", "distinct episodes of live items"),
     Row("sampled_items", "num_unique_samples", "items that were sampled at least once, gone ones among them"),
     Row("samples_per_insert_target", "samples_per_insert", "the ratio that the rate limiter keeps"),
-    Row("samples_per_insert", "reached", "the ratio reached: samples / inserts; 0 before the first insert"),
+    Row("samples_per_insert", "reached", "samples / inserts, as the rate limiter counts them; 0 before the first"),
     Row("difference", "difference", "inserts x target - samples, which the rate limiter keeps within its bounds"),
     Row("difference_min", "min_diff", "sampling waits below it"),
     Row("difference_max", "max_diff", "inserting waits above it"),
@@ -162,7 +164,7 @@ def _of_table(info: Figures, waits: Iterable[Figures]) -> Figures:
             longest[wait["side"]] = max(longest[wait["side"]], wait["since_s"])
     return {
         **info,
-        "reached": info["samples"] / info["inserts"] if info["inserts"] else 0.0,
+        "reached": ratio_reached(info) or 0.0,
         "longest_inserts_wait_s": longest["insert"],
         "longest_samples_wait_s": longest["sample"],
     }

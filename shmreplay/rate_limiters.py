@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from shmreplay.checks import INT32_MAX, check_float, check_int, wire_field
 
@@ -249,6 +250,15 @@ def from_wire(wire: object) -> RateLimiter:
     if kind == "SampleToInsertRatio":
         return SampleToInsertRatio._from_bounds(plain)
     raise ValueError(f"rate limiter: unknown kind {kind!r}; expected a limiter of shmreplay.rate_limiters")
+
+
+def ratio_reached(info: Mapping[str, Any]) -> float | None:
+    """Samples per insert so far, by what `info()` of a native table says; None before the first insert.
+
+    Inserts that the difference leaves out do not count, so it is to be held against the limiter's ratio.
+    """
+    counted = info["inserts"] - info["uncounted"]
+    return float(info["samples"] / counted) if counted > 0 else None
 
 
 def _bounds(where: str, start: float, smallest: float, error_buffer: object) -> tuple[float, float]:

@@ -8,6 +8,7 @@
 #include "chunk_pool.h"
 #include "extremes.h"
 #include "item_table.h"
+#include "report_word.h"
 #include "selectors.h"
 
 namespace shmreplay {
@@ -336,8 +337,7 @@ class Rebuild {
 
 void rebuild_derived(Hold& hold) {
   Rebuild(hold).run();
-  std::atomic<uint64_t>& times = hold.arena().state().num_rebuilds;
-  times.store(times.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a statistic, under the lock
+  add_relaxed(hold.arena().state().num_rebuilds, 1);
 }
 
 Status rebuild(Arena& arena, const Wait& wait) {

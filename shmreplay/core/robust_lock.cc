@@ -12,6 +12,7 @@
 
 #include "fault.h"
 #include "futex.h"
+#include "report_word.h"
 
 namespace shmreplay {
 namespace {
@@ -64,10 +65,10 @@ RobustLock::Outcome spin(LockBlock& block, int64_t& began, int64_t& now) noexcep
   return RobustLock::Outcome::kBusy;
 }
 
-// By who has just got it. Relaxed: only holders write, one after the other; others read it for reports.
+// By who has just got it.
 void count_wait(LockBlock& block, int64_t ns) noexcept {
-  block.num_waits.store(block.num_waits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  block.wait_ns.store(block.wait_ns.load(std::memory_order_relaxed) + static_cast<uint64_t>(ns), std::memory_order_relaxed);
+  add_relaxed(block.num_waits, 1);
+  add_relaxed(block.wait_ns, static_cast<uint64_t>(ns));
 }
 
 RobustLock::Outcome sleep_for_slice(LockBlock& block) noexcept {

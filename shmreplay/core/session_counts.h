@@ -5,14 +5,11 @@
 #pragma once
 
 #include "hold.h"
+#include "report_word.h"
 
 namespace shmreplay {
 
-// Relaxed, as all of these: only holders write, one after the other; others read a report.
-inline void add_relaxed(std::atomic<uint64_t>& word, uint64_t amount) noexcept {
-  word.store(word.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-}
-
+// Relaxed: see add_relaxed.
 inline void set_bits(std::atomic<uint64_t>& word, uint64_t bits) noexcept {
   const uint64_t old = word.load(std::memory_order_relaxed);
   if ((old | bits) != old) word.store(old | bits, std::memory_order_relaxed);

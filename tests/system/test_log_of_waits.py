@@ -8,6 +8,7 @@ import pytest
 
 import shmreplay as sr
 from tests.system.conftest import DaemonProcess, Script, StartDaemon, eventually, table
+from tests.system.worker import WORK, Worker
 
 Run = Callable[..., Script]
 IMPATIENT = """
@@ -17,32 +18,6 @@ from shmreplay.daemon.main import main
 long_waits.LOOK_S, long_waits.LONG_S, long_waits.QUIET_S = 0.05, 0.2, {quiet_s}
 sys.exit(main())
 """
-WORK = """
-import sys
-import numpy as np
-import shmreplay as sr
-client = sr.connect(sys.argv[1])
-table = client.table("replay")
-step = {"x": np.ones(3, np.float32), "n": 7}
-for line in sys.stdin:
-    exec(line)
-    print("done", flush=True)
-"""
-
-
-class Worker:
-    """A process that does what it is told, a line after the other."""
-
-    def __init__(self, script: Script) -> None:
-        self._script = script
-        self.pid = script.pid
-
-    def do(self, line: str) -> None:
-        self.begin(line)
-        assert self._script.line() == "done"
-
-    def begin(self, line: str) -> None:
-        self._script.say(line)
 
 
 @pytest.fixture
@@ -80,10 +55,7 @@ def test_a_call_that_waits_for_long_is_told_of_once_with_who_and_why(
     learner = Worker(run_script(WORK, impatient.socket))
     learner.begin("table.sample(1)")
     eventually(lambda: bool(lines(impatient, "call has waited")))
-    before = replay.stats()["arenas"]["replay"]["waits"][0]["since_s"]
-    eventually(
-        lambda: bool(replay.stats()["arenas"]["replay"]["waits"][0]["since_s"] > before + 0.3)
-    )  # some looks later
+    some_looks_later(replay)
     [line] = lines(impatient, "call has waited")
     assert re.search(
         rf"WARNING table 'replay': 1 call has waited to sample, of process {learner.pid} "

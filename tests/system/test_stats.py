@@ -14,38 +14,10 @@ import shmreplay as sr
 from shmreplay import waiting
 from shmreplay.clients.cli.main import main
 from tests.system.conftest import DaemonProcess, Script, eventually, table
+from tests.system.worker import WORK, Worker
 from tests.web.fake_stats import FakeStats
 
 Run = Callable[..., Script]
-WORK = """
-import os, sys
-import numpy as np
-import shmreplay as sr
-client = sr.connect(sys.argv[1])
-table = client.table("replay")
-step = {"x": np.ones(3, np.float32), "n": 7}
-for line in sys.stdin:
-    exec(line)
-    print("done", flush=True)
-"""
-
-
-class Worker:
-    """A process that does what it is told, a line after the other."""
-
-    def __init__(self, script: Script) -> None:
-        self._script = script
-        self.pid = script.pid
-
-    def do(self, line: str) -> None:
-        self._script.say(line)
-        assert self._script.line() == "done"
-
-    def begin(self, line: str) -> None:
-        self._script.say(line)
-
-    def end(self) -> None:
-        self._script.close()
 
 
 @pytest.fixture

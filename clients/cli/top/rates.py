@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shmreplay.clients.cli.figures import Figures, ProcessFigures, TableFigures
-from shmreplay.rate_limiters import readable_bound
+from shmreplay.rate_limiters import ratio_reached, readable_bound
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class TableRow:
 
     @property
     def ratio(self) -> float | None:
-        """The ratio reached: samples / inserts. None before the first insert."""
-        return float(self.info["samples"] / self.info["inserts"]) if self.info["inserts"] else None
+        """The ratio reached; None before the first insert."""
+        return ratio_reached(self.info)
 
 
 @dataclass(frozen=True)

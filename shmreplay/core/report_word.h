@@ -1,0 +1,14 @@
+// Words of shared memory that only reports read.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace shmreplay {
+
+// By a holder of the lock. Relaxed: only holders write, one after the other; a report may be a hold behind.
+inline void add_relaxed(std::atomic<uint64_t>& word, uint64_t amount) noexcept {
+  word.store(word.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+}
+
+}  // namespace shmreplay
