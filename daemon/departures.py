@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from shmreplay.daemon.arena import ManagedArena
-from shmreplay.daemon.waiting_calls import name_callers
+from shmreplay.daemon.waiting_calls import describe_calls
 
 log = logging.getLogger("shmreplayd")
 
@@ -33,6 +33,6 @@ def _tell(arena: ManagedArena, table: str, side: str) -> None:
     waits = [wait for wait in arena.native.waits() if wait["table"] == table and wait["side"] == other]
     text = f"table {table!r}: no process is left of those that have {_DID[side]} it"
     if waits:
-        log.warning("%s, and %s wait%s to %s", text, name_callers(waits), "s" if len(waits) == 1 else "", other)
+        log.warning("%s, and %s", text, describe_calls(waits, other))
     else:
         log.info("%s", text)

@@ -19,8 +19,10 @@ log = logging.getLogger("shmreplayd")
 TIMEOUT_S = 10.0  # for a request to come, and for an answer to be taken
 MAX_HEAD_BYTES = 16 * 2**10
 MAX_BODY_BYTES = 64 * 2**10
+MAX_DIGITS = 20  # of a length: Python converts no more than some thousand
 MAX_CONNECTIONS = 64  # at a time: whoever reaches the port must not use up the descriptors of clients
 TEXT = "text/plain; charset=utf-8"
+_DECIDING = ("Host", "Content-Length", "Origin", "Authorization")  # headers by which requests are told apart
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,9 @@ class Response:
         return "\r\n".join([*lines, "\r\n"]).encode("latin-1") + self.body
 
 
-def refusal(status: str, text: str) -> Response:
+def refusal(status: str, text: str, headers: Mapping[str, str] | None = None) -> Response:
     """An answer that says in one line why there is no other."""
-    return Response(status, TEXT, f"{text}\n".encode())
+    return Response(status, TEXT, f"{text}\n".encode(), headers or {})
 
 
 class HttpServer:
@@ -115,12 +117,14 @@ class HttpServer:
         request, *lines = head.rstrip("\r\n").split("\r\n")
         pairs = [line.partition(":") for line in lines]
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-        if len(headers) != len(pairs) and _is_doubtful([name for name, _, _ in pairs]):
-            return refusal("400 Bad Request", "one Host and one Content-Length at most")
+        if doubled := _find_doubled([name for name, _, _ in pairs]):
+            return refusal("400 Bad Request", f"{doubled} comes more than once; expected it once at most")
         if "transfer-encoding" in headers:
             return refusal("411 Length Required", "a body needs its Content-Length")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or not length.isascii() or int(length) > MAX_BODY_BYTES:
+        if not (length.isascii() and length.isdecimal()):
+            return refusal("400 Bad Request", f"Content-Length is {length!r:.100}; expected a number of bytes")
+        if len(length) > MAX_DIGITS or int(length) > MAX_BODY_BYTES:
             return refusal("413 Content Too Large", f"a body has at most {MAX_BODY_BYTES} bytes")
         body = await within(TIMEOUT_S, reader.readexactly(int(length)))
         method, _, rest = request.partition(" ")
@@ -140,10 +144,10 @@ class HttpServer:
             self._file.close()
 
 
-def _is_doubtful(names: list[str]) -> bool:
-    """Whether a header that decides something comes twice, so that another reader might take the other one."""
+def _find_doubled(names: list[str]) -> str | None:
+    """The header that decides something and comes twice, so that another reader might take the other one."""
     found = [name.strip().lower() for name in names]
-    return any(found.count(name) > 1 for name in ("host", "content-length", "origin", "authorization"))
+    return next((name for name in _DECIDING if found.count(name.lower()) > 1), None)
 
 
 def _listen(what: str, endpoint: Endpoint) -> socket.socket:
@@ -155,5 +159,7 @@ def _listen(what: str, endpoint: Endpoint) -> socket.socket:
         listener.listen()
     except OSError as error:
         listener.close()
-        raise ShmReplayError(f"{what} cannot be had at {endpoint}: {error.strerror}; choose another port") from error
+        raise ShmReplayError(
+            f"cannot listen for {what} at {endpoint}: {error.strerror}; choose another port"
+        ) from error
     return listener

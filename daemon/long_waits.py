@@ -12,7 +12,7 @@ from typing import Any
 from shmreplay import _core
 from shmreplay.daemon.arena import ManagedArena
 from shmreplay.daemon.registry import Registry
-from shmreplay.daemon.waiting_calls import explain, name_callers
+from shmreplay.daemon.waiting_calls import describe_calls, explain
 from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
 
@@ -89,6 +89,4 @@ class LongWaits:
         self._last_line[place] = time.monotonic()
         self._told |= {(*place, wait["session"], wait["began_ns"]) for wait in waits}
         _, table, side = place
-        calls = "1 call waits" if len(waits) == 1 else f"{len(waits)} calls wait"
-        reason = explain(arena, table, side)
-        log.warning("table %r: %s to %s, of %s: %s", table, calls, side, name_callers(waits), reason)
+        log.warning("table %r: %s: %s", table, describe_calls(waits, side), explain(arena, table, side))

@@ -8,9 +8,9 @@ import sys
 import warnings
 
 from shmreplay.clients.cli.figures import Figures
-from shmreplay.clients.cli.limiter_change import changed_limiter
 from shmreplay.clients.cli.options import add_daemon_options
 from shmreplay.clients.client import connect
+from shmreplay.limiter_change import changed_limiter
 from shmreplay.rate_limiters import readable_bound
 
 

@@ -54,13 +54,13 @@ def test_a_call_that_waits_for_long_is_told_of_once_with_who_and_why(
 ) -> None:
     learner = Worker(run_script(WORK, impatient.socket))
     learner.begin("table.sample(1)")
-    eventually(lambda: bool(lines(impatient, "call waits")))
+    eventually(lambda: bool(lines(impatient, "call has waited")))
     some_looks_later(replay)
-    [line] = lines(impatient, "call waits")
+    [line] = lines(impatient, "call has waited")
     assert re.search(
-        rf"WARNING table 'replay': 1 call waits to sample, of process {learner.pid} \('python[\w.]*'\) since 0 s: the "
-        r"table has 0 items, fewer than the 2 of min_size_to_sample\. Inserts let it go on \(last one never\); "
-        r"1 process is attached$",
+        rf"WARNING table 'replay': 1 call has waited to sample, of process {learner.pid} "
+        r"\('python[\w.]*'\) for 0 s: the table has 0 items, fewer than the 2 of min_size_to_sample\. "
+        r"Inserts let it go on \(last one never\); 1 process is attached$",
         line,
     ), line
 
@@ -99,8 +99,8 @@ def test_a_table_that_loses_its_last_writer_is_named_with_who_waits_there(
     eventually(lambda: bool(lines(impatient, "no process is left")))
     [line] = lines(impatient, "no process is left")
     assert re.search(
-        r"WARNING table 'replay': no process is left of those that have inserted into it, and "
-        rf"process {learner.pid} \('python[\w.]*'\) since \d+ s waits to sample$",
+        r"WARNING table 'replay': no process is left of those that have inserted into it, and 1 call has waited to "
+        rf"sample, of process {learner.pid} \('python[\w.]*'\) for \d+ s$",
         line,
     ), line
 

@@ -145,7 +145,7 @@ def test_a_port_of_this_machine_will_do_and_an_older_prometheus_too(make_daemon:
     assert str(answer.getheader("Content-Type")).startswith("text/plain")
     assert "shmreplay_daemon_uptime_seconds" in {family.name for family in plain_families(text)}
     other = make_daemon()
-    assert f"metrics cannot be had at 127.0.0.1:{port}: Address already in use; choose another port" in other.fail(
+    assert f"cannot listen for metrics at 127.0.0.1:{port}: Address already in use; choose another port" in other.fail(
         "--metrics", f"127.0.0.1:{port}"
     )
     assert other.left_behind() == []

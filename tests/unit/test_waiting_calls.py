@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from shmreplay.daemon.waiting_calls import MAX_NAMED, name_callers
+from shmreplay.daemon.waiting_calls import MAX_NAMED, describe_calls
 from shmreplay.processes import process_name
 
 NOBODY = 2**22 + 77  # above the kernel's largest pid
@@ -15,15 +15,16 @@ def wait(pid: int, since_s: float) -> dict[str, Any]:
 
 def test_a_process_is_named_once_with_its_longest_wait() -> None:
     own = process_name(os.getpid())
-    assert name_callers([wait(os.getpid(), 11.2), wait(os.getpid(), 13.1)]) == (
-        f"process {os.getpid()} ({own!r}) since 13 s"
+    assert describe_calls([wait(os.getpid(), 11.2), wait(os.getpid(), 13.1)], "insert") == (
+        f"2 calls have waited to insert, of process {os.getpid()} ({own!r}) for 13 s"
     )
+    assert describe_calls([wait(NOBODY, 1.2)], "sample") == f"1 call has waited to sample, of process {NOBODY} for 1 s"
 
 
 def test_who_waits_longest_comes_first_and_a_crowd_is_counted() -> None:
     waits = [wait(NOBODY + number, float(number)) for number in range(MAX_NAMED + 3)]
-    named = name_callers(waits).split(", ")
-    assert named[0] == f"process {NOBODY + MAX_NAMED + 2} since {MAX_NAMED + 2} s"
+    named = describe_calls(waits, "sample").split(", ")[1:]
+    assert named[0] == f"of process {NOBODY + MAX_NAMED + 2} for {MAX_NAMED + 2} s"
     assert named[-1] == "3 more processes"
     assert len(named) == MAX_NAMED + 1
 

@@ -169,21 +169,48 @@ def test_there_is_nothing_else(ask: Asker, path: str, method: str, status: int) 
 
 
 @pytest.mark.parametrize(
-    ("head", "status"),
+    ("head", "status", "text"),
     [
-        ("POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537", 413),
-        ("POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1", 413),
-        ("POST /api/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked", 411),
-        ("GET / HTTP/1.1\r\nHost: evil.example\r\nHost: localhost", 400),
-        ("GET / HTTP/1.1\r\nAccept: a", 403),
-        ("\0\xff", 403),
+        ("POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537", 413, "a body has at most 65536 bytes"),
+        (f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {'9' * 5000}", 413, "a body has at most 65536 bytes"),
+        (
+            "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1",
+            400,
+            "Content-Length is '-1'; expected a number of bytes",
+        ),
+        (
+            "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: \xb2",
+            400,
+            "Content-Length is '\xb2'; expected a number of bytes",
+        ),
+        (
+            "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked",
+            411,
+            "a body needs its Content-Length",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: evil.example\r\nHost: localhost",
+            400,
+            "Host comes more than once; expected it once at most",
+        ),
+        (
+            "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nauthorization: a\r\nAuthorization: b",
+            400,
+            "Authorization comes more than once; expected it once at most",
+        ),
+        ("GET / HTTP/1.1\r\nAccept: a", 403, "the page is to be asked for as one of "),
+        ("\0\xff", 403, "the page is to be asked for as one of "),
     ],
-    ids=["too_long", "negative", "chunked", "two_hosts", "no_host", "garbage"],
+    ids=["too_long", "many_digits", "negative", "no_digit", "chunked", "two_hosts", "two_tokens", "no_host", "garbage"],
 )
-def test_what_is_no_plain_request_is_refused(ask: Asker, head: str, status: int) -> None:
+def test_what_is_no_plain_request_is_refused_in_a_line(ask: Asker, head: str, status: int, text: str) -> None:
     with ask.connect() as sock:
         sock.sendall(f"{head}\r\n\r\n".encode("latin-1"))
-        assert sock.recv(4096).startswith(f"HTTP/1.1 {status} ".encode())
+        with sock.makefile("rb") as file:
+            answer = file.read().decode()
+    assert answer.startswith(f"HTTP/1.1 {status} ")
+    assert "Content-Type: text/plain" in answer
+    assert answer.partition("\r\n\r\n")[2].startswith(text)
 
 
 # --- changing ----------------------------------------------------------------------------------------------------
@@ -232,10 +259,17 @@ def test_the_token_alone_can_be_tried(ask: Asker, served: Served) -> None:
         (
             "set_ratio",
             {"table": "a", "samples_per_insert": -1, "min_size_to_sample": 1, "error_buffer": 4},
-            "samples_per_insert is -1.0; expected a finite number > 0",
+            "table 'a': the ratio is -1.0; expected a finite number > 0",
+        ),
+        ("set_ratio", {"table": "a", "samples_per_insert": 2, "error_buffer": "b"}, "error_buffer is 'b'; expected a "),
+        (
+            "set_ratio",
+            {"table": "a", "error_buffer": 4},
+            "expected table, samples_per_insert and, where it is to change, min_size_to_sample, error_buffer; got "
+            "error_buffer, table",
         ),
     ],
-    ids=["too_few", "too_many", "none", "no_object", "ratio"],
+    ids=["too_few", "too_many", "none", "no_object", "ratio", "buffer", "no_ratio"],
 )
 def test_what_cannot_be_meant_is_refused_and_says_what_is(
     ask: Asker, served: Served, action: str, body: object, message: str
@@ -263,7 +297,14 @@ def test_changes_are_made_in_the_daemon_and_named_in_its_log(shown: DaemonProces
         ratio = {"samples_per_insert": 4, "min_size_to_sample": 10, "error_buffer": 20}
         assert ask.change("set_ratio", table="a", **ratio)[0] == 200
         assert (handle.info().samples_per_insert, handle.info().min_diff) == (4, 20)
+        assert ask.change("set_ratio", table="a", samples_per_insert=8)[0] == 200
+        info = handle.info()
+        assert (info.samples_per_insert, info.min_size_to_sample, info.min_diff, info.max_diff) == (8, 10, 60, 100)
         assert ask.change("set_ratio", table="d", **ratio)[0] == 200
+        assert ask.change("set_ratio", table="d", samples_per_insert=2)[0] == 200
+        ratios = [each["samples_per_insert"] for each in client.stats()["arenas"]["d~0"]["tables"].values()]
+        assert ratios == [2]
+        assert ask.change("set_ratio", table="d~0", samples_per_insert=2)[0] == 400
         assert ask.change("reset", table="a")[0] == 200
         assert len(handle) == 0
         status, saved = ask.change("checkpoint")
@@ -316,7 +357,7 @@ def test_a_daemon_that_cannot_show_its_page_does_not_start(make_daemon: StartDae
     taken = asker_of(shown).address.removeprefix("http://")
     other = make_daemon()
     said = other.fail("--web", taken)
-    assert f"shmreplayd: the page cannot be had at {taken}: Address already in use; choose another port\n" in said
+    assert f"shmreplayd: cannot listen for the page at {taken}: Address already in use; choose another port\n" in said
     os.mkdir(f"{other.socket}.token")
     said = other.fail("--web", "127.0.0.1:0")
     assert f"shmreplayd: cannot write the token of the page to {other.socket}.token: Is a directory; the daemon" in said
