@@ -15,7 +15,7 @@ from shmreplay.daemon.commands import Answer, Caller, Commands
 from shmreplay.daemon.connection import MESSAGE_TIMEOUT_S, Connection, Dropped
 from shmreplay.daemon.reaper import ClientProcess, Reaper
 from shmreplay.daemon.workers import Workers
-from shmreplay.errors import ShmReplayError
+from shmreplay.errors import EXPECTED_ERRORS
 from shmreplay.protocol import (
     MAX_MESSAGE_BYTES,
     PROTOCOL_VERSION,
@@ -31,7 +31,6 @@ log = logging.getLogger("shmreplayd")
 
 HELLO_BYTES = 4096  # before hello, nobody may make us hold more
 PROGRESS_S = 1.0  # a client hears at least so often that its request is being worked on
-EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)  # of commands; any other one is our own fault
 
 Work = tuple[bytes, Answer]  # the packed answer, and what goes with it
 

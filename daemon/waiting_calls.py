@@ -7,7 +7,7 @@ from typing import Any
 
 from shmreplay import waiting
 from shmreplay.daemon.arena import ManagedArena
-from shmreplay.processes import process_name
+from shmreplay.processes import describe_process, process_name
 
 MAX_NAMED = 8  # processes that one line names
 
@@ -34,12 +34,7 @@ def _name_callers(waits: Sequence[Wait]) -> str:
     for wait in waits:
         longest[wait["pid"]] = max(longest.get(wait["pid"], 0.0), wait["since_s"])
     pids = sorted(longest, key=lambda pid: -longest[pid])
-    named = [f"{_describe(pid)} for {longest[pid]:.0f} s" for pid in pids[:MAX_NAMED]]
+    named = [f"{describe_process(pid, process_name(pid))} for {longest[pid]:.0f} s" for pid in pids[:MAX_NAMED]]
     if len(pids) > MAX_NAMED:
         named.append(f"{len(pids) - MAX_NAMED} more processes")
     return ", ".join(named)
-
-
-def _describe(pid: int) -> str:
-    name = process_name(pid)
-    return f"process {pid} ({name!r})" if name else f"process {pid}"

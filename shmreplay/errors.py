@@ -136,3 +136,7 @@ def remote_error(name: str, message: str) -> Exception:
     """
     cls = _BY_NAME.get(name)
     return InternalError(f"{name}: {message}") if cls is None else cls(message)
+
+
+# By which a request, a subcommand or a look at an arena fails; any other one is our own fault.
+EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)

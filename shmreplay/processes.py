@@ -1,4 +1,4 @@
-"""Names of other processes, as the kernel has them."""
+"""Names of other processes, as the kernel has them, and as text that is fit for a terminal and a log."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def process_name(pid: int, start_time: int = 0) -> str:
         return ""
     # Behind the command the state is the 1st field, the start time the 20th.
     return before.partition("(")[2] if start_time in (0, int(fields.split()[19])) else ""
+
+
+def describe_process(pid: int, name: str) -> str:
+    """`process 12 ('actor')`, or without a name where it is hidden; what would move a cursor is escaped in it."""
+    return f"process {pid} ({name!r})" if name else f"process {pid}"

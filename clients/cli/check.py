@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from typing import Any
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.options import add_daemon_options, arenas_of
 from shmreplay.clients.client import Client, connect
-from shmreplay.errors import SegmentFailed, ShmReplayError
+from shmreplay.errors import EXPECTED_ERRORS, SegmentFailed
+from shmreplay.json_values import to_json
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -21,32 +22,30 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Goes through the whole index of an arena under its lock: whoever uses its tables waits meanwhile, "
         "and how long that was is said.",
     )
-    parser.add_argument("table", nargs="?", metavar="TABLE", help="the arena of this table")
-    parser.add_argument("--all", action="store_true", help="every arena of the daemon, one after the other")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("table", nargs="?", metavar="TABLE", help="the arena of this table")
+    which.add_argument("--all", action="store_true", help="every arena of the daemon, one after the other")
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints one line an arena, and one a contradiction. Returns 1 if there is one.
+    """Prints one line an arena, and one a contradiction. Returns 1 if there is one, or an arena could not be looked at.
 
-    Raises ShmReplayError if neither a table nor --all is named, or both are; TableNotFound.
+    Raises TableNotFound if there is no such table.
     """
-    if (args.table is None) == (not args.all):
-        raise ShmReplayError("expected the name of a table, or --all")
     with connect(args.address, args.timeout) as client:
         found = {arena: _check(client, name, args.timeout) for arena, name in _arenas(client, args.table).items()}
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(to_json(found))
     for arena, outcome in found.items():
-        problems = outcome["problems"]
-        for problem in problems:
+        told = outcome["problems"] if outcome["error"] is None else [outcome["error"]]
+        for problem in told:
             print(f"shmreplay check: arena {arena!r}: {problem}", file=sys.stderr)
         if not args.json:
-            state = f"{len(problems)} contradictions" if problems else "whole"
-            print(f"arena {arena!r}: {state}; the look took {outcome['seconds'] * 1000:.1f} ms")
+            print(f"arena {arena!r}: {_state(outcome)}; the look took {outcome['seconds'] * 1000:.1f} ms")
     if not found and not args.json:
         print("no tables")
-    return 1 if any(outcome["problems"] for outcome in found.values()) else 0
+    return 1 if any(outcome["problems"] or outcome["error"] for outcome in found.values()) else 0
 
 
 def _arenas(client: Client, only: str | None) -> dict[str, str]:
@@ -62,10 +61,23 @@ def _arenas(client: Client, only: str | None) -> dict[str, str]:
 
 
 def _check(client: Client, name: str, timeout_s: float) -> dict[str, Any]:
-    """What contradicts itself in the arena of a table, and how long that took, the wait for its lock included."""
+    """What contradicts itself in the arena of a table, and how long that took, the wait for its lock included.
+
+    `error` is why it could not be looked at, such as a lock that is held for too long: others are looked at all the
+    same.
+    """
     begun = time.monotonic()
+    problems, failure = [], None
     try:
         problems = client._attach(name).arena.check(timeout_s)
     except SegmentFailed as error:
         problems = [str(error)]
-    return {"problems": problems, "seconds": time.monotonic() - begun}
+    except EXPECTED_ERRORS as error:
+        failure = str(error)
+    return {"problems": problems, "error": failure, "seconds": time.monotonic() - begun}
+
+
+def _state(outcome: dict[str, Any]) -> str:
+    if outcome["error"] is not None:
+        return "not looked at"
+    return counted(len(outcome["problems"]), "contradiction") if outcome["problems"] else "whole"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from shmreplay.clients.cli.options import add_daemon_options, show_progress
 from shmreplay.clients.client import connect
+from shmreplay.json_values import to_json
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,5 +18,5 @@ def run(args: argparse.Namespace) -> int:
     """Prints the path of the new checkpoint; how far it is goes to stderr."""
     with connect(args.address, args.timeout) as client:
         path = client.checkpoint(on_progress=show_progress)
-    print(json.dumps({"path": path}) if args.json else path)
+    print(to_json({"path": path}) if args.json else path)
     return 0

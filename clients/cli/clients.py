@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import fields
 from typing import Any
 
@@ -11,6 +10,7 @@ from shmreplay.clients.cli.figures import Figures, ProcessFigures, Wait
 from shmreplay.clients.cli.options import add_daemon_options, format_rows
 from shmreplay.clients.cli.plain_text import plain
 from shmreplay.clients.client import connect
+from shmreplay.json_values import to_json
 
 FIGURES = ("inserts", "samples", "updates", "open_streams", "pinned_chunks")
 
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(args.address, args.timeout) as client:
         processes = Figures.read(client.stats()).processes
     if args.json:
-        print(json.dumps([plain_process(process) for process in processes], indent=2))
+        print(to_json([plain_process(process) for process in processes]))
     elif processes:
         rows = [
             (

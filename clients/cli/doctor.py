@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from dataclasses import asdict
 
 from shmreplay.clients.cli import findings
 from shmreplay.clients.cli.finding import Finding
 from shmreplay.clients.cli.host import Host
+from shmreplay.json_values import to_json
 from shmreplay.segments import SegmentStore
 
 INDENT = 16
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         findings.look_at_gpus(),
     ]
     if args.json:
-        print(json.dumps([asdict(finding) for finding in found], indent=2))
+        print(to_json([asdict(finding) for finding in found]))
     else:
         for finding in found:
             _print(finding, args.why)

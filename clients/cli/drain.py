@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import dataclass
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Figures, TableFigures
-from shmreplay.clients.cli.options import add_daemon_options, show_progress
+from shmreplay.clients.cli.options import add_daemon_options, seconds, show_progress
 from shmreplay.clients.client import Client, connect
 from shmreplay.errors import ShmReplayError
+from shmreplay.json_values import to_json
 from shmreplay.protocol import Deadline
+from shmreplay.waiting import ago
 
 LOOK_S = 0.1  # no event tells another process that a table is empty
 PROGRESS_S = 1.0
@@ -34,14 +36,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "left, or until the rate limiter admits no further sample. Inserts stay paused: shmreplay resume TABLE.",
     )
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("--wait", type=float, metavar="S", help="give up waiting after so long (default: never)")
+    parser.add_argument("--wait", type=seconds(), metavar="S", help="give up after so long in all (default: never)")
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Drains it, telling how far it is on stderr, and prints how it ended. 1 if not within --wait."""
-    if args.wait is not None and not args.wait >= 0:
-        raise ValueError(f"--wait is {args.wait}; expected seconds >= 0")
     with connect(args.address, args.timeout) as client:
         before = Figures.read(client.stats()).table(args.table)
         check_drainable(before)
@@ -52,10 +52,10 @@ def run(args: argparse.Namespace) -> int:
             show_progress(_still_paused(args.table))
             raise
     if args.json:
-        print(json.dumps({"table": args.table, "left": drained.left, "samples": drained.samples}))
+        print(to_json({"table": args.table, "left": drained.left, "samples": drained.samples}))
         return 0
-    left = f"{drained.left} items are left, which the rate limiter admits no sample of" if drained.left else "empty"
-    print(f"{args.table}: {left}, after {drained.samples} samples; {_still_paused(args.table)}")
+    left = f"{_left(drained)}, which the rate limiter admits no sample of" if drained.left else "empty"
+    print(f"{args.table}: {left}, after {counted(drained.samples, 'sample')}; {_still_paused(args.table)}")
     return 0
 
 
@@ -68,7 +68,7 @@ def check_drainable(table: TableFigures) -> None:
         )
     if table.info["paused_samples"]:
         raise ShmReplayError(
-            f"table {table.name!r}: samples are paused, so nobody takes its {table.info['size']} items; "
+            f"table {table.name!r}: samples are paused, so nobody takes its {counted(table.info['size'], 'item')}; "
             f"`shmreplay resume {table.name}` lets them go on"
         )
 
@@ -85,21 +85,24 @@ def _wait(client: Client, before: TableFigures, deadline: Deadline) -> Drained:
         check_drainable(table)
         if not info["paused_inserts"]:
             raise ShmReplayError(
-                f"table {name!r}: somebody has let its inserts go on; {drained.left} items are left, after "
-                f"{drained.samples} samples"
+                f"table {name!r}: somebody has let its inserts go on; {_left(drained)}, after "
+                f"{counted(drained.samples, 'sample')}"
             )
         if time.monotonic() - shown_at >= PROGRESS_S and shown != drained.left:
-            show_progress(f"{name}: {drained.left} items are left")
+            show_progress(f"{name}: {_left(drained)}")
             shown_at, shown = time.monotonic(), drained.left
         if deadline.is_over:
-            ago = info["last_sample_s_ago"]
-            last = "never" if ago is None else f"{ago:.0f} s ago"
             raise ShmReplayError(
-                f"table {name!r}: not empty within {deadline.timeout_s:g} s: {drained.left} items are left, after "
-                f"{drained.samples} samples (last one {last}); {_still_paused(name)}"
+                f"table {name!r}: not empty within {deadline.timeout_s:g} s: {_left(drained)}, after "
+                f"{counted(drained.samples, 'sample')} (last one {ago(info['last_sample_s_ago'])}); "
+                f"{_still_paused(name)}"
             )
         remaining_s = deadline.remaining_s()
         time.sleep(LOOK_S if remaining_s is None else min(LOOK_S, remaining_s))
+
+
+def _left(drained: Drained) -> str:
+    return counted(drained.left, "item is left", "items are left")
 
 
 def _still_paused(name: str) -> str:

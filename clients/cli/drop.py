@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from shmreplay.clients.cli.asking import add_yes_option, ask
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.options import add_daemon_options
 from shmreplay.clients.client import connect
 from shmreplay.errors import TableNotFound
+from shmreplay.json_values import to_json
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,8 +28,9 @@ def run(args: argparse.Namespace) -> int:
             if name not in found:
                 raise TableNotFound(f"there is no table {name!r}; there are: {', '.join(sorted(found)) or 'none'}")
         # What an arena that failed has, nobody can say.
-        whats = [f"{name} ({found[name].get('size', 'unknown')} items)" for name in args.tables]
+        sizes = {name: found[name].get("size") for name in args.tables}
+        whats = [f"{name} ({'items unknown' if n is None else counted(n, 'item')})" for name, n in sizes.items()]
         ask(f"Drop {', '.join(whats)}?", args.yes)
         client.drop_tables(args.tables)
-    print(json.dumps({"dropped": args.tables}) if args.json else f"dropped: {', '.join(args.tables)}")
+    print(to_json({"dropped": args.tables}) if args.json else f"dropped: {', '.join(args.tables)}")
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.clients.batch import Batch
-from shmreplay.clients.cli.item_file import NO_ROW, NUMBERS, Column, Layout, write_items
+from shmreplay.clients.cli.counted import counted
+from shmreplay.clients.cli.item_file import (
+    MOST_AT_A_TIME,
+    NO_ROW,
+    NUMBERS,
+    PART_BYTES,
+    GrowingArray,
+    Layout,
+    write_items,
+)
 from shmreplay.clients.cli.items import shards_of
 from shmreplay.clients.cli.options import add_daemon_options
 from shmreplay.clients.cli.progress import Progress
@@ -22,10 +30,8 @@ from shmreplay.clients.client import connect
 from shmreplay.clients.table import TableHandle
 from shmreplay.errors import ShmReplayError
 from shmreplay.host_memory import show_bytes
+from shmreplay.json_values import to_json
 from shmreplay.shards import KEY_SHIFT
-
-PART_BYTES = 32 * 2**20  # read at a time
-MOST_AT_A_TIME = 4096
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -56,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
         size = file.tell()
     found = {"path": args.to, "items": exporter.num_items, "bytes": size, "gone": asked - exporter.num_items}
     if args.json:
-        print(json.dumps(found))
+        print(to_json(found))
         return 0
     gone = f" ({found['gone']} went while they were read)" if found["gone"] else ""
-    print(f"{args.to}: {found['items']} items of table {args.table!r}, {show_bytes(size)}{gone}")
+    print(f"{args.to}: {counted(found['items'], 'item')} of table {args.table!r}, {show_bytes(size)}{gone}")
     return 0
 
 
@@ -69,7 +75,7 @@ class Exporter:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self.layout = Layout(b"", (), ())
-        self.columns: dict[str, Column] = {}
+        self.columns: dict[str, GrowingArray] = {}
         self.num_items = 0
         for name, dtype in NUMBERS.items():
             self._add(name, np.empty(0, dtype))
@@ -89,7 +95,8 @@ class Exporter:
         work = list(_keys(shards, chosen))
         total = sum(len(keys) for _, keys in work)
         if chosen is not None and total < len(chosen):
-            raise ShmReplayError(f"table {name!r}: {len(chosen) - total} of the keys are of no shard of it")
+            key = np.setdiff1d(chosen, np.concatenate([keys for _, keys in work]))[0]
+            raise ShmReplayError(f"table {name!r} has no item {key}: none of its {len(shards)} shards has that key")
         progress = Progress("items are read", total)
         for number, keys in work:
             for part in _parts(shards[number], keys, timeout_s):
@@ -144,7 +151,7 @@ class Exporter:
 
     def _add(self, name: str, rows: NDArray[Any], fill: int = 0) -> None:
         if name not in self.columns:
-            self.columns[name] = Column(self._directory, rows.dtype, fill)
+            self.columns[name] = GrowingArray(self._directory, rows.dtype, fill)
         self.columns[name].add(rows)
 
 

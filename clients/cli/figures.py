@@ -11,9 +11,8 @@ from shmreplay.clients.shard_infos import joined
 from shmreplay.errors import ShmReplayError, TableNotFound
 from shmreplay.protocol import package_version
 from shmreplay.shards import whole_name
-from shmreplay.waiting import admits_sample
+from shmreplay.waiting import admits_sample, explain
 
-SIDES = ("insert", "sample")
 HISTOGRAMS = ("ages", "times_sampled", "priorities")
 
 
@@ -32,6 +31,11 @@ class Wait:
     since_s: float
     info: Mapping[str, Any]
     arena: Mapping[str, Any]
+
+    @property
+    def reason(self) -> str:
+        """Why it waits, with the limiter's numbers: the words that its own log has."""
+        return explain(self.info, self.side, self.arena) if self.info else "its arena has failed"
 
 
 @dataclass(frozen=True)
@@ -160,19 +164,21 @@ def _tables(
         # One shard that says nothing leaves nothing to be said of all.
         info = {} if silent else infos[0] if len(infos) == 1 else _joined(name, infos)
         failures = [state for arena_name, _ in of_shards if (state := arena_state(arenas[arena_name])) != "healthy"]
+        memory_bytes, chunks_used = memory_of([arenas[arena_name] for arena_name, _ in of_shards])
         found.append(
             TableFigures(
-                name,
-                tuple(arena_name for arena_name, _ in of_shards),
-                info,
-                failures[0] if failures else None,
-                tuple(infos) if info else (),
-                tuple(of_table.get(name, ())),
-                num_writers[name],
-                num_learners[name],
-                num_writers[name] == 0 and any(each.get("writers_gone") for each in infos),
-                num_learners[name] == 0 and any(each.get("learners_gone") for each in infos),
-                *memory_of([arenas[arena_name] for arena_name, _ in of_shards]),
+                name=name,
+                arenas=tuple(arena_name for arena_name, _ in of_shards),
+                info=info,
+                failure=failures[0] if failures else None,
+                parts=tuple(infos) if info else (),
+                waits=tuple(of_table.get(name, ())),
+                writers=num_writers[name],
+                learners=num_learners[name],
+                writers_gone=num_writers[name] == 0 and any(each.get("writers_gone") for each in infos),
+                learners_gone=num_learners[name] == 0 and any(each.get("learners_gone") for each in infos),
+                memory_bytes=memory_bytes,
+                chunks_used=chunks_used,
             )
         )
     return found

@@ -44,6 +44,7 @@ class Command:
 
 def read_parser(parser: argparse.ArgumentParser, help: str = "") -> Command:
     """All that a parser takes, its subcommands with it; but for -h, which all of them take."""
+    # argparse has no public way to ask a parser what it takes; tests of completion and of docs/cli.md would tell.
     found: list[Option] = []
     commands: list[Command] = []
     for group in parser._action_groups:

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.cli.items import shards_of, short, to_json
+from shmreplay.clients.cli.counted import counted
+from shmreplay.clients.cli.items import shards_of, short
 from shmreplay.clients.cli.options import add_daemon_options, positive
+from shmreplay.clients.cli.plain_text import can_show
 from shmreplay.clients.client import connect
+from shmreplay.item_figures import MAX_ITEMS
+from shmreplay.json_values import to_json
 
 WHAT = ("priority", "age", "times_sampled")
-MAX_ITEMS = 65_536  # looked at; of a larger table each stands for several
 MAX_BINS = 200
 EIGHTHS = "▏▎▍▌▋▊▉█"
 
@@ -30,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("table", metavar="TABLE")
     parser.add_argument("what", choices=WHAT, metavar="|".join(WHAT))
-    parser.add_argument("--bins", type=positive, default=20, metavar="N", help="bars, at most 200 (default: 20)")
+    parser.add_argument("--bins", type=_bins, default=20, metavar="N", help=f"bars, at most {MAX_BINS} (default: 20)")
     parser.add_argument("--log", action="store_true", help="bars that each span a multiple of the one before")
     add_daemon_options(parser)
 
@@ -41,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         looks = [shard._control().survey(MAX_ITEMS) for shard in shards_of(client.table(args.table))]
     values = np.concatenate([np.asarray(_column(look, args.what), np.float64) for look in looks])
     weights = np.concatenate([np.full(len(look[0]), look[4], np.float64) for look in looks])
-    found = summarise(values, weights, min(args.bins, MAX_BINS), args.log, args.what == "times_sampled")
+    found = summarise(values, weights, args.bins, args.log, args.what == "times_sampled")
     if args.json:
         print(to_json({"table": args.table, "what": args.what, **found}))
         return 0
@@ -49,11 +52,19 @@ def run(args: argparse.Namespace) -> int:
         print(f"table {args.table!r} has no items")
         return 0
     print(
-        f"table {args.table!r}: {args.what} of {found['items']} items{_looked_at(found)}: {short(found['min'])} to "
-        f"{short(found['max'])}, median {short(found['median'])}, mean {short(found['mean'])}"
+        f"table {args.table!r}: {args.what} of {counted(found['items'], 'item')}{_looked_at(found)}: "
+        f"{short(found['min'])} to {short(found['max'])}, median {short(found['median'])}, mean {short(found['mean'])}"
     )
-    print("\n".join(bars(found["edges"], found["counts"], shutil.get_terminal_size((80, 24)).columns, _has_blocks())))
+    width, has_blocks = shutil.get_terminal_size((80, 24)).columns, can_show(EIGHTHS, sys.stdout.encoding)
+    print("\n".join(bars(found["edges"], found["counts"], width, has_blocks)))
     return 0
+
+
+def _bins(text: str) -> int:
+    number = positive(text)
+    if number > MAX_BINS:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {MAX_BINS} bars")
+    return number
 
 
 def summarise(
@@ -120,12 +131,3 @@ def _column(look: tuple[Any, ...], what: str) -> Any:
 
 def _looked_at(found: dict[str, Any]) -> str:
     return "" if found["looked_at"] == found["items"] else f" (by {found['looked_at']} of them)"
-
-
-def _has_blocks() -> bool:
-    """Whether the terminal takes the characters of fine bars."""
-    try:
-        EIGHTHS.encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 
-from shmreplay.clients.cli.imported import Importer
+from shmreplay.clients.cli.counted import counted
+from shmreplay.clients.cli.importer import Importer
 from shmreplay.clients.cli.item_file import ItemFile, open_items
 from shmreplay.clients.cli.items import shards_of
-from shmreplay.clients.cli.options import add_daemon_options, show_progress
+from shmreplay.clients.cli.options import add_daemon_options, seconds, show_progress
 from shmreplay.clients.cli.progress import Progress
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError, SignatureMismatch
+from shmreplay.json_values import to_json
 from shmreplay.tables import Table
 
 
@@ -30,10 +31,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("path", metavar="FILE.npz", help="the file")
     parser.add_argument(
         "--wait",
-        type=float,
+        type=seconds(),
         default=10.0,
         metavar="S",
-        help="give up when no item is admitted for so long (default: 10)",
+        help="give up when one item has waited so long to be admitted; not for all of them (default: 10)",
     )
     add_daemon_options(parser)
 
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             except ShmReplayError as error:
                 problem = str(error)
             except KeyboardInterrupt:
-                show_progress(f"{importer.num_inserted} of {len(items)} items are in")
+                show_progress(f"{importer.num_inserted} of {counted(len(items), 'item')} went in")
                 raise
         evicted = 0
         with contextlib.suppress(ShmReplayError):  # as where the table was dropped, which is told then
@@ -62,10 +63,12 @@ def run(args: argparse.Namespace) -> int:
     if problem is not None:
         print(f"shmreplay import: {problem}", file=sys.stderr)
     if args.json:
-        print(json.dumps(found))
+        print(to_json(found))
     else:
-        room = f"; {evicted} items went again for want of room" if evicted > 0 else ""
-        print(f"{args.path}: {found['inserted']} of {found['items']} items are in table {args.table!r}{room}")
+        room = f"; {counted(evicted, 'item')} went again for want of room" if evicted > 0 else ""
+        verb = "is" if found["items"] == 1 else "are"
+        share = f"{found['inserted']} of {counted(found['items'], 'item')}"
+        print(f"{args.path}: {share} {verb} in table {args.table!r}{room}")
     return 1 if problem is not None else 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.inspect_checkpoint import inspect_checkpoint
 from shmreplay.clients.cli.items import (
     JSON_VALUES,
@@ -18,14 +19,14 @@ from shmreplay.clients.cli.items import (
     numbers_of,
     outputs_of,
     short,
-    to_json,
 )
 from shmreplay.clients.cli.options import add_daemon_options
 from shmreplay.clients.cli.png import is_image, picture, write_png
 from shmreplay.clients.cli.whole_file import whole_file
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
-from shmreplay.processes import process_name
+from shmreplay.json_values import to_json
+from shmreplay.processes import describe_process, process_name
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -84,7 +85,7 @@ def _run_checkpoint(args: argparse.Namespace) -> int:
 
 def _print(table: str, item: dict[str, Any], outputs: list[Output]) -> None:
     print(
-        f"item {item['key']} of table {table!r}: inserted {item['age']} inserts ago, priority "
+        f"item {item['key']} of table {table!r}: inserted {counted(item['age'], 'insert')} ago, priority "
         f"{short(item['priority'])}, sampled {_times(item['times_sampled'])}"
     )
     print(f"episode {item['episode']}, {_describe_steps(item)}{_describe_writer(item)}")
@@ -106,14 +107,14 @@ def _describe_writer(item: dict[str, Any]) -> str:
     if item["stream"] is None:
         return ""
     pid = item["writer_pid"]
-    name = f" ({item['writer_name']})" if item["writer_name"] else ""
-    who = f"process {pid}{name}" if pid is not None else "a process that is not attached any more"
+    gone = "a process that is not attached any more"
+    who = describe_process(pid, item["writer_name"]) if pid is not None else gone
     return f", written by {who} in stream {item['stream']}"
 
 
 def _kind(output: Output) -> str:
     if not output.is_array:
-        return f"{len(output.data)} steps" if output.has_steps else "a step"
+        return counted(len(output.data), "step") if output.has_steps else "a step"
     missing = int(output.mask.size - np.count_nonzero(output.mask))
     without = f", {missing} missing" if output.has_steps and missing else ", missing" if missing else ""
     return f"{output.data.dtype.name} {output.data.shape}{without}"

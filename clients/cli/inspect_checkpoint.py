@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import sys
 from typing import Any
@@ -12,6 +11,7 @@ from shmreplay.checkpoint_file import verify
 from shmreplay.clients.cli.options import checkpoints_at, format_rows
 from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
 from shmreplay.host_memory import show_bytes
+from shmreplay.json_values import to_json
 
 FIGURES = ("size", "inserts", "samples")
 
@@ -30,7 +30,7 @@ def inspect_checkpoint(where: str, as_json: bool) -> int:
     if as_json:
         names = ("label", "package", "layout_version", "num_bytes")
         print(
-            json.dumps({"path": path, "created": created, **{n: found[n] for n in names}, "tables": tables}, indent=2)
+            to_json({"path": path, "created": created, **{n: found[n] for n in names}, "tables": tables})
         )
         return 0
     print(f"{path}: {show_bytes(found['num_bytes'])}, of {created}, by shmreplay {found['package']}")

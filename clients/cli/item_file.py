@@ -21,6 +21,9 @@ from shmreplay.signature import Signature
 from shmreplay.tables import Table, pack_specs, unpack_specs
 
 FORMAT = 1
+EXPORT_AGAIN = "export the items again"  # to whoever has a file that is not as `shmreplay export` wrote it
+PART_BYTES = 32 * 2**20  # read at a time
+MOST_AT_A_TIME = 4096  # items
 NO_STEP, REPEATED, NO_ROW = -1, -2, -3  # in `shows`; the first two as the core has them
 NUMBERS = {
     "keys": np.int64,
@@ -50,7 +53,7 @@ class Layout:
 _NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
-class Column:
+class GrowingArray:
     """An array that grows along its first axis, in a temporary file; along the others it is padded at the end."""
 
     def __init__(self, directory: str, dtype: np.dtype[Any], fill: int = 0) -> None:
@@ -87,7 +90,7 @@ class Column:
 
 
 def write_items(
-    file: IO[bytes], table: Table, layout: Layout, columns: dict[str, Column], *, is_compressed: bool
+    file: IO[bytes], table: Table, layout: Layout, columns: dict[str, GrowingArray], *, is_compressed: bool
 ) -> None:
     """Writes a file of these columns, whose names are those of its arrays."""
     heads: dict[str, NDArray[Any]] = {
@@ -135,11 +138,12 @@ class ItemFile:
     Attributes:
         table: the table whose items these are.
         layout: their structure.
+        path: of the file.
         numbers: what there is a number of for each item, by the names of `NUMBERS`.
     """
 
     def __init__(self, archive: zipfile.ZipFile, path: str) -> None:
-        self._archive, self._path = archive, path
+        self._archive, self.path = archive, path
         if (version := self._head("format", np.int64).tolist()) != [FORMAT]:
             raise ValueError(f"{path}: has format {version}; this version of shmreplay reads {FORMAT}")
         (self.table,) = unpack_specs(self._head("table", np.uint8).tobytes())
@@ -164,18 +168,18 @@ class ItemFile:
             file = self._archive.open(f"{name}.npy")
         except KeyError:
             return None
-        member = Member(file, f"{self._path}, {name!r}")
+        member = Member(file, f"{self.path}, {name!r}")
         if dtype is not None and (member.dtype.itemsize, member.dtype.kind) not in (
             (dtype.itemsize, dtype.kind),
             (dtype.itemsize, "V"),
         ):
-            raise ValueError(f"{self._path}, {name!r}: is {member.dtype}; expected {dtype}")
+            raise ValueError(f"{self.path}, {name!r}: is {member.dtype}; expected {dtype}")
         return member
 
     def _head(self, name: str, dtype: Any) -> NDArray[Any]:
         member = self.member(name, np.dtype(dtype))
         if member is None:
-            raise ValueError(f"{self._path}: has no array {name!r}")
+            raise ValueError(f"{self.path}: has no array {name!r}")
         return member.read(member.shape[0])
 
 
@@ -185,7 +189,7 @@ def open_items(path: str) -> Iterator[ItemFile]:
 
     Raises:
         ShmReplayError: it is none that `shmreplay export` wrote.
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
     with contextlib.ExitStack() as opened:
         try:

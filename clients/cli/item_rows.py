@@ -1,4 +1,4 @@
-"""ItemRows: what the rows of a file's items are, and the steps that they show."""
+"""StoredOutput and PartSteps: what the rows of a file's items are, and the steps that they show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.cli.item_file import NO_ROW, REPEATED, ItemFile, Member
+from shmreplay.clients.cli.item_file import EXPORT_AGAIN, NO_ROW, REPEATED, ItemFile, Member
 from shmreplay.clients.step_conversion import ConvertedStep
 from shmreplay.errors import ShmReplayError
 from shmreplay.leaves import Leaf
@@ -24,10 +24,10 @@ class StoredOutput:
             name = f"{kind}/{path}" if path else kind
             found = items.member(name, np.dtype(dtype))
             if found is None:
-                raise ShmReplayError(f"the file has no array {name!r}")
+                raise ShmReplayError(f"{items.path} has no array {name!r}; {EXPORT_AGAIN}")
             return found
 
-        self.leaf, self.squeezed = leaf, items.layout.squeezed[number]
+        self.leaf, self.squeezed, self._file = leaf, items.layout.squeezed[number], items.path
         self._data = member("data", leaf.spec.dtype)
         self._mask = member("mask", np.bool_)
         self._shows = None if leaf.spec.is_per_item else member("shows", np.int32)
@@ -49,14 +49,18 @@ class StoredOutput:
             fits = fits and self._data.shape[:lead] == self._mask.shape and len(rest) == len(spec)
             fits = fits and all(size is None or size == found for size, found in zip(spec, rest, strict=True))
         if not fits:
-            raise ShmReplayError(f"the file's arrays of output {path!r} do not go together, or with its table")
+            raise ShmReplayError(
+                f"{self._file}: its arrays of output {path!r} do not go together, or with its table; {EXPORT_AGAIN}"
+            )
 
     def _check_steps(self, shows: Member, num_steps: NDArray[np.int32]) -> None:
         for first in range(0, len(num_steps), AT_A_TIME):
             of = num_steps[first : first + AT_A_TIME]
             rows = shows.read(len(of)).reshape(len(of), -1)
             if rows.size and (rows.min() < NO_ROW or (rows.max(1) >= of).any()):
-                raise ShmReplayError(f"the file's items show steps of {self.leaf.path!r} that they do not have")
+                raise ShmReplayError(
+                    f"{self._file}: its items show steps of {self.leaf.path!r} that they do not have; {EXPORT_AGAIN}"
+                )
 
     @property
     def bytes_per_item(self) -> int:

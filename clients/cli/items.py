@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,26 +105,6 @@ def describe_values(data: Any) -> str:
 def figures(data: NDArray[Any]) -> tuple[float, float, float]:
     """The smallest, largest and mean of an array of real numbers that has any."""
     return float(data.min()), float(data.max()), float(np.mean(data, dtype=np.float64))
-
-
-def to_json(value: Any) -> str:
-    """JSON of what may hold arrays, numbers of NumPy and numbers that JSON lacks: these become "nan", "inf", "-inf"."""
-    return json.dumps(plain(value), indent=2)
-
-
-def plain(value: Any) -> Any:
-    """The same, of what JSON has."""
-    if isinstance(value, dict):
-        return {str(name): plain(part) for name, part in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def short(value: object) -> str:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 
-from shmreplay.errors import ShmReplayError
+from shmreplay.errors import EXPECTED_ERRORS
 from shmreplay.protocol import package_version
 from shmreplay.reader_gone import outputs_without_reader, until_reader_goes
 
@@ -23,7 +23,6 @@ GROUPS = {
     "your shell": ("completion",),
 }
 SUBCOMMANDS = tuple(name for group in GROUPS.values() for name in group)
-EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)
 _MODULES = {"import": "import_items"}  # names that Python keeps to itself
 
 

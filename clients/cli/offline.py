@@ -8,7 +8,7 @@ from typing import Any
 
 from shmreplay import _core
 from shmreplay.arena_figures import arena_figures
-from shmreplay.errors import SegmentFailed, ShmReplayError
+from shmreplay.errors import EXPECTED_ERRORS, SegmentFailed
 from shmreplay.segment_fit import first_misfit, layout_facts
 from shmreplay.segments import SegmentStore, segment_names
 from shmreplay.tables import unpack_specs
@@ -24,7 +24,7 @@ def read_arenas(store: SegmentStore, instance: str) -> tuple[dict[str, Any], dic
     for arena in sorted(store.arenas(instance)):
         try:
             found[arena] = _read(store, instance, arena)
-        except (ShmReplayError, OSError, ValueError, TypeError) as error:
+        except EXPECTED_ERRORS as error:
             unreadable[arena] = str(error)
     return found, unreadable
 

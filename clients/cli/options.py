@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shmreplay.checkpoint_directory import find_checkpoints
@@ -19,7 +20,11 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
         "--address", "--socket", metavar="PATH", help="the daemon's socket (default: where shmreplayd listens)"
     )
     parser.add_argument(
-        "--timeout", type=float, default=2.0, metavar="S", help="wait so long for a daemon (default: 2)"
+        "--timeout",
+        type=seconds(),
+        default=2.0,
+        metavar="S",
+        help="wait so long for a daemon, or for the lock of an arena (default: 2)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -33,6 +38,22 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return number
+
+
+def seconds(least: float = 0.0, most: float = math.inf) -> Callable[[str], float]:
+    """The type of an argument that is so many seconds; it raises ArgumentTypeError for what is none of these."""
+    expected = f"seconds >= {least:g}" if most == math.inf else f"{least:g} to {most:g} seconds"
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}; expected {expected}")
+        return number
+
+    return read
 
 
 def checkpoints_at(path: str) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from shmreplay.clients.cli.options import add_daemon_options
 from shmreplay.clients.client import Client, connect
+from shmreplay.json_values import to_json
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,7 +32,7 @@ def print_pauses(client: Client, table: str, as_json: bool) -> None:
     entry = client.tables()[table]
     paused = [side for side in ("inserts", "samples") if entry[f"paused_{side}"]]
     if as_json:
-        print(json.dumps({"table": table, **{f"paused_{side}": side in paused for side in ("inserts", "samples")}}))
+        print(to_json({"table": table, **{f"paused_{side}": side in paused for side in ("inserts", "samples")}}))
     elif paused:
         print(f"{table}: {' and '.join(paused)} are paused")
     else:

@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.clients.batch import Batch
-from shmreplay.clients.cli.items import NUMBERS, numbers_of, outputs_of, shards_of, short, to_json
+from shmreplay.clients.cli.counted import counted
+from shmreplay.clients.cli.items import NUMBERS, numbers_of, outputs_of, shards_of, short
 from shmreplay.clients.cli.options import add_daemon_options, format_rows, positive
 from shmreplay.clients.client import connect
 from shmreplay.clients.table import TableHandle
+from shmreplay.json_values import to_json
 
 AT_A_TIME = 64
 MOST_COLUMNS = 4  # of scalars that are shown beside the numbers
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(to_json(items))
         return 0
-    print(f"table {args.table!r}: {len(items)} of {total} items")
+    print(f"table {args.table!r}: {len(items)} of {counted(total, 'item')}")
     if items:
         print(_listed(items, shutil.get_terminal_size((80, 24)).columns))
     return 0

@@ -10,6 +10,15 @@ def plain(text: str) -> str:
     return "".join(letter if _takes_one_cell(letter) else "?" for letter in text)
 
 
+def can_show(text: str, encoding: str | None) -> bool:
+    """Whether a terminal of the encoding has all of the characters."""
+    try:
+        text.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def _takes_one_cell(letter: str) -> bool:
     if " " <= letter <= "~":
         return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import re
 import sys
 import warnings
@@ -14,6 +13,7 @@ from collections.abc import Callable, Sequence
 from shmreplay import selectors
 from shmreplay.estimates import Estimate, estimate
 from shmreplay.host_memory import show_bytes
+from shmreplay.json_values import to_json
 from shmreplay.plan import by_arena
 from shmreplay.specs import ArraySpec
 from shmreplay.table_config import read_tables
@@ -109,7 +109,7 @@ def _as_json(found: Sequence[Estimate], config: str | None) -> str:
     """Of the options' one table its estimate, of a file those of all arenas."""
     plain = [dataclasses.asdict(one) for one in found]
     total = sum(one.total_bytes for one in found)
-    return json.dumps(plain[0] if config is None else {"arenas": plain, "total_bytes": total}, indent=2)
+    return to_json(plain[0] if config is None else {"arenas": plain, "total_bytes": total})
 
 
 def _parse_count(text: str) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from shmreplay.clients.cli.asking import add_yes_option, ask
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Figures
 from shmreplay.clients.cli.options import add_daemon_options
 from shmreplay.clients.client import connect
+from shmreplay.json_values import to_json
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,7 +24,10 @@ def run(args: argparse.Namespace) -> int:
     """Asks, empties it, and prints how many items it had."""
     with connect(args.address, args.timeout) as client:
         size = Figures.read(client.stats()).table(args.table).info["size"]
-        ask(f"Delete all {size} items of table {args.table!r}?", args.yes)
+        ask(f"Delete {counted(size, 'item')}, all of table {args.table!r}?", args.yes)
         client.reset(args.table)
-    print(json.dumps({"table": args.table, "items": size}) if args.json else f"{args.table}: {size} items were deleted")
+    if args.json:
+        print(to_json({"table": args.table, "items": size}))
+    else:
+        print(f"{args.table}: {counted(size, 'item was deleted', 'items were deleted')}")
     return 0

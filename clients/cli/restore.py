@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from shmreplay.clients.cli.options import add_daemon_options, show_progress
 from shmreplay.clients.client import connect
+from shmreplay.json_values import to_json
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,5 +25,5 @@ def run(args: argparse.Namespace) -> int:
         found = client.restore(args.path, on_progress=show_progress)
     for note in found["notes"]:
         print(f"shmreplay restore: {note}", file=sys.stderr)
-    print(json.dumps(found, indent=2) if args.json else f"{found['path']}: {', '.join(found['tables']) or 'no tables'}")
+    print(to_json(found) if args.json else f"{found['path']}: {', '.join(found['tables']) or 'no tables'}")
     return 0

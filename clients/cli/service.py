@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import shutil
 import sys
 from dataclasses import dataclass
 
 from shmreplay.errors import ShmReplayError
+from shmreplay.json_values import to_json
 
 HOMES = ("/home", "/root", "/run/user")  # what ProtectHome=yes hides from a service
 SYSTEM_FILES = {  # template -> where it goes
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         shown = [{"path": file.path, "state": states[file.path], "text": file.text} for file in files]
         plain = {"written": not args.dry_run, "files": shown, "next": following, "remarks": remarks}
-        print(json.dumps(plain, indent=2))
+        print(to_json(plain))
     else:
         for remark in remarks:
             print(f"shmreplay service: {remark}", file=sys.stderr)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import warnings
 
 from shmreplay.clients.cli.figures import Figures
 from shmreplay.clients.cli.options import add_daemon_options
 from shmreplay.clients.client import connect
+from shmreplay.json_values import to_json
 from shmreplay.limiter_change import changed_limiter
 from shmreplay.rate_limiters import readable_bound
 
@@ -26,7 +26,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add = parser.add_argument
     add("table", metavar="TABLE")
     add("ratio", type=float, metavar="RATIO", help="samples per insert, above 0")
-    add("--min-size", type=int, metavar="N", help="samples wait for so many items")
+    add("--min-size-to-sample", type=int, metavar="N", help="samples wait for so many items")
     add("--error-buffer", type=float, metavar="E", help="how many samples it may be off, to either side")
     add("--keep-difference", action="store_true", help="go on with the difference as it is, not in the middle")
     add_daemon_options(parser)
@@ -38,15 +38,14 @@ def run(args: argparse.Namespace) -> int:
         info = Figures.read(client.stats()).table(args.table).info
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            limiter = changed_limiter(info, args.ratio, args.min_size, args.error_buffer)
+            limiter = changed_limiter(info, args.ratio, args.min_size_to_sample, args.error_buffer)
             client.set_rate_limiter(args.table, limiter, rebase=not args.keep_difference)
     for warning in warned:
         print(f"shmreplay set-ratio: warning: {warning.message}", file=sys.stderr)
     low, high = readable_bound(limiter.min_diff), readable_bound(limiter.max_diff)
     if args.json:
-        bounds = {"min_diff": None if low == -float("inf") else low, "max_diff": None if high == float("inf") else high}
         numbers = {"samples_per_insert": limiter.samples_per_insert, "min_size_to_sample": limiter.min_size_to_sample}
-        print(json.dumps({"table": args.table, **numbers, **bounds}))
+        print(to_json({"table": args.table, **numbers, "min_diff": low, "max_diff": high}))
         return 0
     print(
         f"{args.table}: {limiter.samples_per_insert:g} samples per insert from {limiter.min_size_to_sample} items on, "

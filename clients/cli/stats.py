@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Figures, arena_state
 from shmreplay.clients.cli.offline import read_arenas
 from shmreplay.clients.cli.options import add_daemon_options, format_rows
 from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
 from shmreplay.host_memory import show_bytes
+from shmreplay.json_values import to_json
+from shmreplay.processes import describe_process
 from shmreplay.segments import SegmentStore, check_name
-from shmreplay.waiting import explain
 
 FIGURES = ("size", "max_size", "inserts", "samples", "deletes", "blocked_inserts", "blocked_samples")
 MAX_WAITS = 20  # that are shown
@@ -38,13 +39,15 @@ def run(args: argparse.Namespace) -> int:
     with connect(args.address, args.timeout) as client:
         stats = client.stats()
     if args.json:
-        print(json.dumps(stats, indent=2, default=str))
+        print(to_json(stats))
         return 0
     daemon = stats["daemon"]
     print(
         f"shmreplayd {daemon['version']}, pid {daemon['pid']}, instance {daemon['instance']}, "
         f"up {daemon['uptime_s']:.0f} s: "
-        f"{daemon['clients']} clients, {daemon['processes']} attached processes, {daemon['deaths']} deaths seen"
+        f"{counted(daemon['clients'], 'client')}, "
+        f"{counted(daemon['processes'], 'attached process', 'attached processes')}, "
+        f"{counted(daemon['deaths'], 'death')} seen"
     )
     if daemon["checkpoint"] is not None:
         print(_describe_checkpoint(daemon["checkpoint"]))
@@ -63,7 +66,7 @@ def _run_offline(args: argparse.Namespace) -> int:
         print(f"shmreplay stats: arena {arena!r}: {reason}", file=sys.stderr)
     if args.json:
         found = {"instance": args.instance, "arenas": arenas, "unreadable": unreadable}
-        print(json.dumps(found, indent=2, default=str))
+        print(to_json(found))
     else:
         _print_arenas(arenas)
         rows = [
@@ -99,13 +102,11 @@ def _print_waits(arenas: Mapping[str, Any]) -> None:
     tables = Figures.read({"daemon": {}, "arenas": arenas}).tables
     waits = sorted((wait for table in tables for wait in table.waits), key=lambda wait: -wait.since_s)
     for wait in waits[:MAX_WAITS]:
-        name = f" ({wait.name!r})" if wait.name else ""
-        reason = explain(wait.info, wait.side, wait.arena)
-        print(
-            f"table {wait.table!r}: process {wait.pid}{name} waits to {wait.side} since {wait.since_s:.0f} s: {reason}"
-        )
+        who = describe_process(wait.pid, wait.name)
+        print(f"table {wait.table!r}: {who} has waited {wait.since_s:.0f} s to {wait.side}: {wait.reason}")
     if len(waits) > MAX_WAITS:
-        print(f"{len(waits) - MAX_WAITS} more calls wait; --json has them all")
+        more = counted(len(waits) - MAX_WAITS, "more call waits", "more calls wait")
+        print(f"{more}; --json has them all")
 
 
 def _describe_checkpoint(found: dict[str, Any]) -> str:

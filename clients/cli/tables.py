@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
 from typing import Any
 
 from shmreplay.clients.cli.options import add_daemon_options, arenas_of, format_rows
 from shmreplay.clients.client import connect
+from shmreplay.json_values import to_json
 
 FIGURES = ("size", "inserts", "samples", "deletes")
 
@@ -24,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         tables = client.tables()
     if args.json:
         plain = {name: _plain(entry) for name, entry in tables.items()}
-        print(json.dumps(plain, indent=2, default=str))
+        print(to_json(plain))
         return 0
     if not tables:
         print("no tables")
@@ -38,6 +37,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plain(entry: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it: null for a bound that is none."""
-    figures = {name: None if value in (-math.inf, math.inf) else value for name, value in entry.items()}
-    return {**figures, "spec": entry["spec"].to_wire()}
+    """As JSON has it."""
+    return {**entry, "spec": entry["spec"].to_wire()}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from shmreplay.checkpoint_file import verify
 from shmreplay.clients.cli.options import checkpoints_at
 from shmreplay.errors import DamagedCheckpoint
 from shmreplay.host_memory import show_bytes
+from shmreplay.json_values import to_json
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,5 +33,5 @@ def run(args: argparse.Namespace) -> int:
             if not args.json:
                 print(f"{path}: whole, {show_bytes(num_bytes)}")
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(to_json(found))
     return 1 if any(one["damage"] for one in found) else 0

@@ -92,7 +92,7 @@ def test_stats_are_shown(daemon: DaemonProcess) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
     first, header, row = ran.stdout.splitlines()
     assert f"pid {daemon.pid}, instance {daemon.instance}" in first
-    assert "2 clients, 1 attached processes, 0 deaths seen" in first
+    assert "2 clients, 1 attached process, 0 deaths seen" in first
     assert header.split() == ["arena", "tables", "memory", "huge", "sessions", "state"]
     assert row.split()[:2] == ["replay", "1"]
     assert row.split()[-2:] == ["1", "healthy"]

@@ -86,7 +86,7 @@ def test_a_ratio_is_changed_while_the_table_is_in_use(client: sr.Client, shell: 
     )
     info = client.table("replay").info()
     assert (info.samples_per_insert, info.min_diff, info.max_diff, info.difference) == (8.0, -120.0, 280.0, 80.0)
-    code, out, err = shell("set-ratio", "free", "2", "--min-size", "200", "--error-buffer", "50", "--json")
+    code, out, err = shell("set-ratio", "free", "2", "--min-size-to-sample", "200", "--error-buffer", "50", "--json")
     assert (code, json.loads(out)) == (
         0,
         {"table": "free", "samples_per_insert": 2.0, "min_size_to_sample": 200, "min_diff": 350.0, "max_diff": 450.0},
@@ -232,7 +232,7 @@ def test_at_a_terminal_it_is_asked(daemon: DaemonProcess, client: sr.Client) -> 
         assert "shmreplay drop: nothing was done" in terminal.text
     assert len(client.table("a")) == 2
     with Terminal("reset", "a", "--address", daemon.socket) as terminal:
-        terminal.until("Delete all 2 items of table 'a'? [y/N]")
+        terminal.until("Delete 2 items, all of table 'a'? [y/N]")
         terminal.press("y\n")
         assert terminal.finish() == 0
         assert "a: 2 items were deleted" in terminal.text
@@ -271,5 +271,24 @@ def test_without_a_daemon_there_is_one_clear_line(
     assert len(printed.err.splitlines()) == 1
 
 
-def test_what_is_no_number_of_seconds_is_refused(client: sr.Client, shell: Shell) -> None:
-    assert shell("drain", "x", "--wait", "-1") == (1, "", "shmreplay drain: --wait is -1.0; expected seconds >= 0\n")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("drain", "x", "--wait=-1"), "argument --wait: '-1'; expected seconds >= 0"),
+        (("import", "x", "y.npz", "--wait", "nan"), "argument --wait: 'nan'; expected seconds >= 0"),
+        (("tables", "--timeout", "soon"), "argument --timeout: 'soon'; expected seconds >= 0"),
+        (("top", "--interval", "0"), "argument --interval: '0'; expected 0.1 to 86400 seconds"),
+        (("top", "--interval", "inf", "--once"), "argument --interval: 'inf'; expected 0.1 to 86400 seconds"),
+        (("histogram", "x", "age", "--bins", "201"), "argument --bins: '201' is more than 200 bars"),
+        (("check",), "one of the arguments TABLE --all is required"),
+        (("check", "x", "--all"), "argument --all: not allowed with argument TABLE"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_arguments_that_cannot_be_are_refused_with_2(
+    arguments: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert raised.value.code == 2
+    assert capsys.readouterr().err.endswith(f"shmreplay {arguments[0]}: error: {text}\n")

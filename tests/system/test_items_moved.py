@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.cli import export, imported, progress
+from shmreplay.clients.cli import export, importer, progress
 from shmreplay.clients.cli.main import main
 from tests.system.conftest import eventually
 from tests.system.terminal import Terminal
@@ -147,7 +147,7 @@ def test_items_are_byte_for_byte_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(export, "MOST_AT_A_TIME", part)
-    monkeypatch.setattr(imported, "MOST_AT_A_TIME", part)
+    monkeypatch.setattr(importer, "MOST_AT_A_TIME", part)
     signature, options, fill = KINDS[kind]
     client.create_tables([table("a", signature, **options), table("b", signature, **options)])
     try:
@@ -288,7 +288,7 @@ def test_tables_of_other_columns_items_or_size_take_nothing(client: sr.Client, e
     assert "they have other columns: column 'x': is float64 (), asked for float32 ()" in said["other"]
     assert "its item is Window(" in said["windows"]
     assert said["small"].endswith("they are 10, more than its max_size, 9")
-    assert "have another structure than those of the file" in said["spans"]
+    assert f"have another structure than those of {exported}; see" in said["spans"]
     assert [len(client.table(name)) for name in others] == [0, 0, 0, 1]
     client.drop_tables(others)
 
@@ -324,7 +324,7 @@ def test_arrays_that_do_not_go_together_are_refused(client: sr.Client, exported:
         assert refused(capsys, "import", "b", exported)
     del arrays["shows/x"]
     np.savez(exported, **arrays)
-    assert refused(capsys, "import", "b", exported) == "the file has no array 'shows/x'"
+    assert refused(capsys, "import", "b", exported) == f"{exported} has no array 'shows/x'; export the items again"
     assert len(client.table("b")) == 0
 
 
@@ -398,7 +398,7 @@ def test_ctrl_c_at_a_terminal_ends_an_import_that_waits(client: sr.Client, expor
         eventually(lambda: client.stats()["arenas"]["b"]["tables"]["b"]["blocked_inserts"] == 1)
         terminal.press("\x03")
         assert terminal.finish() == 130
-        assert "^C4 of 10 items are in" in terminal.lines
+        assert "^C4 of 10 items went in" in terminal.lines
         assert "Traceback" not in terminal.text
     assert len(client.table("b")) == 4
 

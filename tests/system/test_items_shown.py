@@ -14,7 +14,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.cli import check
 from shmreplay.clients.cli.main import main
-from shmreplay.processes import process_name
+from shmreplay.processes import describe_process, process_name
 from tests.png import read_png
 from tests.system.conftest import DaemonProcess, Script
 from tests.system.terminal import Terminal
@@ -170,7 +170,7 @@ def test_an_item_is_shown_with_who_wrote_it_and_what_its_arrays_are(client: sr.C
     lines = said(capsys, "inspect", "replay", str(key)).splitlines()
     assert lines[0] == f"item {key} of table 'replay': inserted 25 inserts ago, priority 5, sampled never"
     batch = client.table("replay").get([key])
-    who = f"process {os.getpid()} ({process_name(os.getpid())})"
+    who = describe_process(os.getpid(), process_name(os.getpid()))
     assert lines[1].startswith(f"episode {batch.episodes[0]}, steps 4 to 5, written by {who} in stream ")
     assert [line.split()[:2] for line in lines[2:]] == [
         ["frame", "uint8"],
@@ -290,12 +290,11 @@ def test_whole_arenas_are_said_to_be(capsys: Any) -> None:
         f"'{name}':" for name in ("empty", "free", "other", "plain", "replay", "split~0", "split~1")
     ]
     assert json.loads(said(capsys, "check", "split", "--json"))["split~1"]["problems"] == []
-    assert refused(capsys, "check") == "expected the name of a table, or --all"
-    assert refused(capsys, "check", "plain", "--all") == "expected the name of a table, or --all"
 
 
 def test_contradictions_are_listed(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: dict[str, Any] = {"problems": ["table 0: size is 3, items are 4", "chunk 7 is lost"], "seconds": 0.01}
+    found: dict[str, Any] = {"problems": ["table 0: size is 3, items are 4", "chunk 7 is lost"], "error": None}
+    found["seconds"] = 0.01
     monkeypatch.setattr(check, "_check", lambda *_: found)
     assert main(["check", "plain"]) == 1
     out, err = capsys.readouterr()
@@ -305,6 +304,29 @@ def test_contradictions_are_listed(capsys: Any, monkeypatch: pytest.MonkeyPatch)
     assert json.loads(capsys.readouterr().out) == {"plain": found}
 
 
+def test_an_arena_that_cannot_be_looked_at_costs_no_other_its_result(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attach = sr.Client._attach
+
+    def busy(client: sr.Client, name: str) -> Any:
+        if name == "other":
+            raise sr.ShmReplayError("its lock was not free within 2 s")
+        return attach(client, name)
+
+    monkeypatch.setattr(sr.Client, "_attach", busy)
+    assert main(["check", "--all", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert err == "shmreplay check: arena 'other': its lock was not free within 2 s\n"
+    found = json.loads(out)
+    assert found["other"]["error"] == "its lock was not free within 2 s"
+    assert all(found[name]["error"] is None for name in found if name != "other")
+    assert main(["check", "--all"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("arena 'other': not looked at; ")
+    assert lines[3].startswith("arena 'plain': whole; ")
+
+
 def test_an_index_that_was_found_damaged_is_told(daemon: DaemonProcess, capsys: Any) -> None:
     with daemon.connect() as client:
         client.create_tables([table("replay", STEP)])
@@ -312,7 +334,7 @@ def test_an_index_that_was_found_damaged_is_told(daemon: DaemonProcess, capsys: 
         mark_failed(daemon.store.path(index))
         assert main(["check", "--all", "--address", daemon.socket]) == 1
         out, err = capsys.readouterr()
-        assert out.startswith("arena 'replay': 1 contradictions")
+        assert out.startswith("arena 'replay': 1 contradiction;")
         assert err.startswith("shmreplay check: arena 'replay': ")
         assert err.count("\n") == 1
 

@@ -87,7 +87,7 @@ def test_who_waits_is_told_of_with_the_reason_until_it_goes_on(
         "the table has 0 items, fewer than the 2 of min_size_to_sample. Inserts let it go on (last one never); "
         "1 process is attached"
     )
-    told = rf"^table 'replay': process {learner.pid} \('{name_of(learner)}'\) waits to sample since \d+ s: "
+    told = rf"^table 'replay': process {learner.pid} \('{name_of(learner)}'\) has waited \d+ s to sample: "
     told += "the table has 0 items, fewer than the 2 of min_size_to_sample"
     for flags in (["--socket", daemon.socket], ["--offline", "--instance", daemon.instance]):
         assert main(["stats", *flags]) == 0

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from shmreplay.clients.cli.top import details, view
+from shmreplay.clients.cli import figures
+from shmreplay.clients.cli.top import view
 from shmreplay.clients.cli.top.columns import table_state
 from shmreplay.clients.cli.top.rates import Rates
 from shmreplay.clients.cli.top.state import CLIENTS, Question, State
@@ -15,7 +16,7 @@ from tests import fake_stats as fake
 @pytest.fixture(autouse=True)
 def one_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reasons are not what is looked at here."""
-    monkeypatch.setattr(details, "explain", lambda info, side, arena: f"{info['name']} admits no {side}")
+    monkeypatch.setattr(figures, "explain", lambda info, side, arena: f"{info['name']} admits no {side}")
 
 
 def busy() -> dict[str, Any]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
 import time
 
-from shmreplay.clients.cli.options import add_daemon_options
+from shmreplay.clients.cli.options import add_daemon_options, seconds
 from shmreplay.clients.cli.top.controls import Controls
-from shmreplay.clients.cli.top.feed import Deeds, Feed
+from shmreplay.clients.cli.top.deeds import Deeds
+from shmreplay.clients.cli.top.feed import Feed
 from shmreplay.clients.cli.top.once import as_json, as_lines
 from shmreplay.clients.cli.top.rates import Rates
 from shmreplay.clients.cli.top.screen import Screen
@@ -19,6 +19,7 @@ from shmreplay.clients.cli.top.state import State
 from shmreplay.clients.cli.top.text import marks_for
 from shmreplay.clients.cli.top.view import frame
 from shmreplay.clients.client import connect
+from shmreplay.json_values import to_json
 
 LEAST_INTERVAL_S, LONGEST_INTERVAL_S = 0.1, 86400.0
 TICK_S = 1.0  # how old figures are is shown by the second
@@ -33,16 +34,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "NO_COLOR=1 leaves colours out.",
     )
     add = parser.add_argument
-    add("--interval", type=float, default=2.0, metavar="S", help="look so often (default: 2)")
+    interval = seconds(LEAST_INTERVAL_S, LONGEST_INTERVAL_S)
+    add("--interval", type=interval, default=2.0, metavar="S", help="look so often (default: 2)")
     add("--once", action="store_true", help="print the figures once, with rates over one interval")
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Shows the screen until q. Raises what a first look finds: no daemon, no permission, no terminal."""
-    if not LEAST_INTERVAL_S <= args.interval <= LONGEST_INTERVAL_S:
-        bounds = f"{LEAST_INTERVAL_S:g} to {LONGEST_INTERVAL_S:g}"
-        raise ValueError(f"--interval is {args.interval}; expected {bounds} seconds")
     if args.once:
         return _run_once(args)
     if args.json:
@@ -61,7 +60,7 @@ def _run_once(args: argparse.Namespace) -> int:
         time.sleep(args.interval)
         snapshot = rates.take(client.stats(), time.monotonic())
     if args.json:
-        print(json.dumps(as_json(snapshot), indent=2, default=str))
+        print(to_json(as_json(snapshot)))
     else:
         width = shutil.get_terminal_size().columns
         print("\n".join(as_lines(snapshot, width, marks_for(sys.stdout.encoding))))

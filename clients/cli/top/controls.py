@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.drain import check_drainable
 from shmreplay.clients.cli.top.columns import layout
 from shmreplay.clients.cli.top.rates import TableRow
@@ -179,7 +180,7 @@ class Controls:
             return f"{name}: inserts are paused until r, its items drain away"
 
         self.state.question = Question(
-            f"drain {name}: pause inserts and let its {row.info['size']} items be sampled away? y/n",
+            f"drain {name}: pause inserts and let its {counted(row.info['size'], 'item')} be sampled away? y/n",
             lambda _: self._do(f"drain {name}", deed),
             ("y",),
         )
@@ -209,7 +210,7 @@ class Controls:
 
     def _ask_drop(self, row: TableRow) -> None:
         name = row.key
-        size = f"{row.info['size']} items" if row.info else "items"
+        size = counted(row.info["size"], "item") if row.info else "items"
 
         def drop(typed: str) -> None:
             if typed != name:

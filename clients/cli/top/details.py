@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
+from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Wait
 from shmreplay.clients.cli.plain_text import plain
 from shmreplay.clients.cli.top.columns import LONG_WAIT_S
 from shmreplay.clients.cli.top.rates import ClientRow, TableRow
-from shmreplay.clients.cli.top.text import Line, counted, duration, short, wrap
+from shmreplay.clients.cli.top.text import Line, duration, short, wrap
 from shmreplay.host_memory import show_bytes
-from shmreplay.waiting import explain
 
 INDENT = "    "
 
@@ -72,7 +72,7 @@ def _waits(row: TableRow, width: int) -> list[Line]:
         if waits:
             more = f" (+{len(waits) - 1})" if len(waits) > 1 else ""
             who = f"{plain(waits[0].name) or 'process'} {waits[0].pid}{more}"
-            text = f"{side}: {who} waits {duration(waits[0].since_s)}: {reason(waits[0])}"
+            text = f"{side}: {who} waits {duration(waits[0].since_s)}: {waits[0].reason}"
             lines += _lines(text, width, _style(waits[0]))
     return lines
 
@@ -87,17 +87,12 @@ def _of_client(row: ClientRow, width: int) -> list[Line]:
     )
     for wait in sorted(process.waits, key=lambda wait: -wait.since_s):
         text = f"{wait.side} into {wait.table}" if wait.side == "insert" else f"sample from {wait.table}"
-        lines += _lines(f"{text} waits {duration(wait.since_s)}: {reason(wait)}", width, _style(wait))
+        lines += _lines(f"{text} waits {duration(wait.since_s)}: {wait.reason}", width, _style(wait))
     if process.writes:
         lines += _lines(f"inserts into {', '.join(process.writes)}", width)
     if process.reads:
         lines += _lines(f"samples from {', '.join(process.reads)}", width)
     return lines
-
-
-def reason(wait: Wait) -> str:
-    """Why a call waits, with the limiter's numbers: the words that its own log has."""
-    return explain(dict(wait.info), wait.side, dict(wait.arena)) if wait.info else "its arena has failed"
 
 
 def _style(wait: Wait) -> str:

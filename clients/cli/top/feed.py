@@ -1,4 +1,4 @@
-"""What talks to the daemon beside the screen, so that keys work while it is silent."""
+"""Feed: asks the daemon for figures beside the screen, so that keys work while it is silent."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from shmreplay.clients.client import Client
-from shmreplay.errors import ShmReplayError
+from shmreplay.errors import EXPECTED_ERRORS
 
 ITEMS_EVERY_S = 10.0  # histograms look at many items
-EXPECTED = (ShmReplayError, OSError, ValueError, TypeError)
 
 
 class Feed:
@@ -50,7 +49,7 @@ class Feed:
             with_items = time.monotonic() - items_at_s >= ITEMS_EVERY_S
             try:
                 stats = self._client.stats(items=with_items)
-            except EXPECTED as error:
+            except EXPECTED_ERRORS as error:
                 found: tuple[dict[str, Any], float] | None = None
                 problem: str | None = str(error)
             else:
@@ -61,37 +60,3 @@ class Feed:
             self._wake()
             self._again.wait(self._interval_s)
             self._again.clear()
-
-
-class Deeds:
-    """Does one thing after another to a daemon's tables, beside the screen."""
-
-    def __init__(self, address: str, timeout_s: float, done: Callable[[], None]) -> None:
-        self._client = Client(address, timeout_s)
-        self._done = done
-        self._lock = threading.Lock()
-        self._at_work: str | None = None
-        self._result: tuple[str, bool] | None = None
-
-    def do(self, what: str, deed: Callable[[Client], str]) -> None:
-        """Begins it; what it returns is its result. Raises ShmReplayError if the one before is not done yet."""
-        with self._lock:
-            if self._at_work is not None:
-                raise ShmReplayError(f"still at work: {self._at_work}")
-            self._at_work = what
-        threading.Thread(target=self._run, args=(deed,), name="shmreplay-top-deed", daemon=True).start()
-
-    def take(self) -> tuple[str, bool] | None:
-        """What was done, or why not and True. None if nothing is new."""
-        with self._lock:
-            result, self._result = self._result, None
-            return result
-
-    def _run(self, deed: Callable[[Client], str]) -> None:
-        try:
-            result = deed(self._client), False
-        except EXPECTED as error:
-            result = str(error), True
-        with self._lock:
-            self._at_work, self._result = None, result
-        self._done()

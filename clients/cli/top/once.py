@@ -8,7 +8,6 @@ from typing import Any
 from shmreplay.clients.cli.clients import plain_process, plain_wait
 from shmreplay.clients.cli.figures import Wait
 from shmreplay.clients.cli.top.columns import table_state
-from shmreplay.clients.cli.top.details import reason
 from shmreplay.clients.cli.top.rates import ClientRow, Snapshot, TableRow
 from shmreplay.clients.cli.top.state import CLIENTS, TABLES, State
 from shmreplay.clients.cli.top.text import Marks
@@ -26,7 +25,7 @@ def as_lines(snapshot: Snapshot, width: int, marks: Marks) -> list[str]:
 
 
 def as_json(snapshot: Snapshot) -> dict[str, Any]:
-    """`daemon`, `tables` and `clients`. A rate is None where nothing can be said of it, and so is a bound of none."""
+    """`daemon`, `tables` and `clients`. A rate is None where nothing can be said of it."""
     return {
         "daemon": snapshot.figures.daemon,
         "tables": [_table(row) for row in snapshot.tables],
@@ -36,7 +35,7 @@ def as_json(snapshot: Snapshot) -> dict[str, Any]:
 
 def _table(row: TableRow) -> dict[str, Any]:
     figures = row.figures
-    found: dict[str, Any] = {
+    own: dict[str, Any] = {
         "name": figures.name,
         "arenas": figures.arenas,
         "state": table_state(row)[0],
@@ -52,16 +51,8 @@ def _table(row: TableRow) -> dict[str, Any]:
     }
     if row.info:
         low, high = row.bounds
-        found |= {
-            **row.info,
-            "fill": row.fill,
-            "ratio": row.ratio,
-            "target": row.target,
-            "min_diff": None if math.isinf(low) else low,
-            "max_diff": None if math.isinf(high) else high,
-            **{name: found[name] for name in ("writers", "learners", "writers_gone", "learners_gone")},
-        }
-    return found
+        own |= {"fill": row.fill, "ratio": row.ratio, "target": row.target, "min_diff": low, "max_diff": high}
+    return {**row.info, **own}
 
 
 def _client(row: ClientRow) -> dict[str, Any]:
@@ -70,4 +61,4 @@ def _client(row: ClientRow) -> dict[str, Any]:
 
 
 def _wait(wait: Wait) -> dict[str, Any]:
-    return {**plain_wait(wait), "reason": reason(wait)}
+    return {**plain_wait(wait), "reason": wait.reason}

@@ -6,6 +6,8 @@ import math
 import textwrap
 from dataclasses import dataclass
 
+from shmreplay.clients.cli.plain_text import can_show
+
 Span = tuple[str, str]  # text and style: "", "bold", "dim", "good", "warn", "bad", "bar", "title", "selected"
 Line = list[Span]
 
@@ -31,7 +33,8 @@ ASCII_MARKS = Marks("#", ".", "|", "-", "|", "o", "^", "v")
 
 def marks_for(encoding: str | None) -> Marks:
     """Those that a terminal of the encoding can show."""
-    return Marks() if (encoding or "").lower().replace("-", "") == "utf8" else ASCII_MARKS
+    marks = Marks()
+    return marks if can_show("".join(vars(marks).values()), encoding) else ASCII_MARKS
 
 
 def clip(text: str, width: int, *, to_right: bool = False) -> str:
@@ -91,11 +94,6 @@ def duration(seconds: float | None) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f}{unit}"
     return f"{seconds:.0f}s"
-
-
-def counted(number: int, one: str, more: str | None = None) -> str:
-    """`1 writer`, `2 writers`."""
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
 def bar(fraction: float, width: int, marks: Marks) -> str:

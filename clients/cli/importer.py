@@ -13,7 +13,7 @@ from types import TracebackType
 import numpy as np
 
 from shmreplay import _core
-from shmreplay.clients.cli.item_file import ItemFile
+from shmreplay.clients.cli.item_file import EXPORT_AGAIN, MOST_AT_A_TIME, PART_BYTES, ItemFile
 from shmreplay.clients.cli.item_rows import PartSteps, StoredOutput
 from shmreplay.clients.cli.item_stream import ItemStream, Shape
 from shmreplay.clients.handle import EXPECTED_PRIORITY
@@ -22,8 +22,6 @@ from shmreplay.codecs import Bytes
 from shmreplay.errors import ShmReplayError, SignatureMismatch
 from shmreplay.heap_values import join_item_values
 
-PART_BYTES = 32 * 2**20  # read at a time
-MOST_AT_A_TIME = 4096
 MOST_STREAMS = 64  # of episodes whose items come by turns
 
 
@@ -40,9 +38,9 @@ class Importer:
         ]
         priorities = items.numbers["priorities"]
         if not ((priorities >= 0) & (priorities <= _core.MAX_PRIORITY)).all():
-            raise ValueError(f"the file's priorities are not what they must be: {EXPECTED_PRIORITY}")
+            raise ValueError(f"{items.path} has priorities that no item may have: {EXPECTED_PRIORITY}; {EXPORT_AGAIN}")
         if int(items.numbers["num_steps"].min(initial=1)) < 1:
-            raise ShmReplayError("the file has items of no step")
+            raise ShmReplayError(f"{items.path} has items of no step; {EXPORT_AGAIN}")
         self._history = int(items.numbers["num_steps"].max(initial=1))
         self._most_streams = [_streams_of(shard, self._history) for shard in shards]
         for shard in shards:
@@ -102,6 +100,8 @@ class Importer:
     def close(self) -> None:
         """Ends the streams."""
         for stream in self._streams.values():
+            # Every item is in, or was refused with the reason; what ends here is steps that no item needs any more,
+            # of a table that may have been dropped meanwhile.
             with contextlib.suppress(ShmReplayError):
                 stream.close()
         self._streams.clear()
@@ -135,6 +135,6 @@ def _check_layout(table: TableHandle, items: ItemFile) -> None:
         list(zip(layout.columns, layout.squeezed, strict=True)),
     ):
         raise SignatureMismatch(
-            f"{table._where}: its items have another structure than those of the file; see their outputs by "
+            f"{table._where}: its items have another structure than those of {items.path}; see their outputs by "
             "`shmreplay inspect`"
         )
