@@ -29,9 +29,7 @@ def inspect_checkpoint(where: str, as_json: bool) -> int:
     created = datetime.datetime.fromtimestamp(found["created"], datetime.timezone.utc).isoformat(timespec="seconds")
     if as_json:
         names = ("label", "package", "layout_version", "num_bytes")
-        print(
-            to_json({"path": path, "created": created, **{n: found[n] for n in names}, "tables": tables})
-        )
+        print(to_json({"path": path, "created": created, **{n: found[n] for n in names}, "tables": tables}))
         return 0
     print(f"{path}: {show_bytes(found['num_bytes'])}, of {created}, by shmreplay {found['package']}")
     if tables:
