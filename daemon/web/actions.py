@@ -102,7 +102,7 @@ async def act(commands: Commands, name: str, body: bytes) -> Done:
 def _object(body: bytes) -> dict[str, Any]:
     try:
         asked = json.loads(body or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter: nested without end
         raise ValueError(f"the body is no JSON: {error}") from error
     if not isinstance(asked, dict):
         raise ValueError(f"the body is {asked!r:.100}; expected a JSON object")

@@ -1,5 +1,6 @@
 """What is answered over HTTP: the page, figures, and changes for those alone who know the token and are this page."""
 
+import asyncio
 import gzip
 import http.client
 import json
@@ -7,11 +8,13 @@ import os
 import pathlib
 import re
 import socket
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from shmreplay.daemon.commands import Commands
+from shmreplay.daemon.web.actions import act
 from tests.system.conftest import DaemonProcess, StartDaemon, eventually, make_daemon, table
 from tests.tables import WAIT_S
 from tests.web.fake_stats import FakeStats
@@ -279,6 +282,12 @@ def test_what_cannot_be_meant_is_refused_and_says_what_is(
     assert answer.status == 400
     assert message in json.loads(text)["message"]
     assert served.commands.asked == before
+
+
+def test_a_body_that_is_nested_without_end_is_no_json(served: Served) -> None:
+    done = asyncio.run(act(cast(Commands, served.commands), "pause", b"[" * 60_000))
+    assert done.status == "400 Bad Request"
+    assert done.fields["message"].startswith("the body is no JSON: ")
 
 
 # --- a real daemon -----------------------------------------------------------------------------------------------
