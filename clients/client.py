@@ -67,6 +67,7 @@ class Client:
         if address is not None and os.path.isdir(paths[0]):
             raise ValueError(f"address {address!r} is a directory; give the path of the socket in it")
         self.connection = Connection(paths, check_timeout(timeout_s))
+        self.lock_timeout_s: float | None = None  # attaching waits no longer for an arena's lock
         self._attachments: dict[str, Attachment] = {}
         self._held: dict[int, Mapping] = {}
         self._closed = _core.Flag()  # calls that wait look at it once a second
@@ -283,7 +284,7 @@ class Client:
             if known is not None and not refresh and self._serves(known):
                 return known
             try:
-                reply = self._request("open", takes_fds=True, table=name)
+                reply = self._request("open", takes_fds=True, table=name, timeout_s=self.lock_timeout_s)
             except TableNotFound as error:
                 self._forget(name)
                 raise TableNotFound(

@@ -317,7 +317,8 @@ class Checkpoints:
         if self._registry.arenas:
             self._keeping.comes_from_all()
             if restore and paths:
-                log.warning("checkpoint %s is not used: %s", paths[0], await self._workers.run(self._why_not, paths[0]))
+                level, reason = await self._workers.run(self._why_not, paths[0])
+                log.log(level, "checkpoint %s is not used: %s", paths[0], reason)
         elif restore and paths:
             found = await self._restore_newest(directory.path, paths, [], LIMITERS[0], on_progress)
             log.info("checkpoint %s restored", found["path"])
@@ -331,8 +332,8 @@ class Checkpoints:
                 directory.path, len(paths), self._label,
             )  # fmt: skip
 
-    def _why_not(self, path: str) -> str:
-        """Why a checkpoint is not restored beside tables that were taken over."""
+    def _why_not(self, path: str) -> tuple[int, str]:
+        """Why a checkpoint is not restored beside tables that were taken over: a warning where it has others."""
         there = {table.name for arena in self._registry.arenas for table in arena.tables}
         reason = f"tables {', '.join(sorted(map(repr, there)))} were taken over as they are in memory"
         try:
@@ -340,9 +341,11 @@ class Checkpoints:
             reader.close()
             tables = {table.name for entry in reader.manifest["arenas"] for table in unpack_specs(entry["specs"])}
         except (OSError, ShmReplayError, LookupError, TypeError, ValueError) as error:
-            return f"{reason}; it cannot be read: {error}"
+            return logging.WARNING, f"{reason}; it cannot be read: {error}"
         missing = ", ".join(sorted(map(repr, tables - there)))
-        return f"{reason}; only it has {missing}, and it stays until newer ones have that too" if missing else reason
+        if not missing:
+            return logging.INFO, reason
+        return logging.WARNING, f"{reason}; only it has {missing}, and it stays until newer ones have that too"
 
     async def finish(self) -> None:
         """Saves a last one if that was configured, while callers of all tables wait; ends one that is being saved.

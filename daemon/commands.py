@@ -200,6 +200,14 @@ class Commands:
         path, limiters = _text(request, "path"), _text(request, "limiters")
         return Answer(await self._checkpoints.restore(path, asked, limiters, caller.on_progress))
 
+    async def infos(self, table: str) -> list[dict[str, Any]]:
+        """What `info()` says of a table whose limiter is to change, or of each of its shards. Waits for no lock.
+
+        Raises TableNotFound, ValueError for the name of one shard, SegmentFailed.
+        """
+        places = self._registry.find_whole(table, "set_rate_limiter")
+        return [await self._workers.run(_table_info, arena, index) for arena, index in places]
+
     async def stats(self, items: bool = False) -> dict[str, Any]:
         """The figures of the daemon and of all arenas, with those of their tables, on request of their items too.
 
@@ -234,6 +242,11 @@ def _table_infos(arena: ManagedArena) -> list[dict[str, Any]]:
     if not arena.is_usable():
         return [{} for _ in arena.tables]
     return [arena.native.table(index).info() for index in range(len(arena.tables))]
+
+
+def _table_info(arena: ManagedArena, index: int) -> dict[str, Any]:
+    arena.check_usable()
+    return arena.native.table(index).info()
 
 
 def _arena_stats(arena: ManagedArena, items: bool) -> dict[str, Any]:

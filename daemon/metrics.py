@@ -109,7 +109,7 @@ DAEMON = (
     Row("uptime_seconds", "uptime_s", "seconds since its start"),
     Row("clients", "clients", "connected clients"),
     Row("processes", "processes", "processes that are watched until their death"),
-    Row("deaths", "deaths", "deaths of those that were seen", True),
+    Row("deaths", "deaths", "processes that ended while attached", True),
     Row("checkpoint_age_seconds", "saved_s_ago", "seconds since the last checkpoint; absent before the first"),
     Row("checkpoint_duration_seconds", "seconds", "how long the last checkpoint took"),
     Row("checkpoint_bytes", "bytes", "size of the last checkpoint"),

@@ -80,8 +80,8 @@ class Reaper:
     def _on_death(self, process: ClientProcess) -> None:
         self._forget(process)
         process.is_dead = True
-        self.num_deaths += 1
         if process.sessions:  # else it had closed its clients
+            self.num_deaths += 1
             arenas = ", ".join(sorted(repr(session.arena) for session in process.sessions))
             log.info(
                 "process %d (%s) has ended while attached; its writers, leases and chunks are taken back in %s",

@@ -229,7 +229,8 @@ class Registry:
             if found or arena.arena in arenas:
                 what = f"table {found[0]!r}" if found else f"arena {arena.arena!r}"
                 raise ValueError(
-                    f"{what} is there already; drop it (client.drop_tables) before it is restored from a checkpoint"
+                    f"{what} is there already; drop it (`shmreplay drop`, client.drop_tables) before it is restored "
+                    "from a checkpoint"
                 )
         num_bytes = sum(arena.total_bytes for arena in work.arenas)
         self.limits.check_memory("restoring the checkpoint", num_bytes, self._taken_bytes())

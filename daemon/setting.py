@@ -162,7 +162,7 @@ def _check_endpoint(value: object) -> Endpoint:
         return Endpoint(_check_socket(value))
     match = _LOOPBACK.fullmatch(value) if isinstance(value, str) else None
     if match is None or (port := int(match[2])) > 65535:
-        refuse(value, "the absolute path of a socket, or a port of this machine such as '127.0.0.1:9464'")
+        refuse(value, "the absolute path of a socket, or a port of this machine, such as '127.0.0.1:9470'")
     return Endpoint(None, "127.0.0.1" if match[1] == "localhost" else match[1].strip("[]"), port)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 NO_LIMIT = 1e300
 STOPPING = "the daemon is stopping and saves a last checkpoint; then the table is dropped, or goes on if that fails"
-INSERTS_PAUSED = "inserts are paused; table.resume() or `client.resume` lets them go on"
-SAMPLES_PAUSED = "samples are paused; table.resume() or `client.resume` lets them go on"
+INSERTS_PAUSED = "inserts are paused; `shmreplay resume TABLE` or table.resume() lets them go on"
+SAMPLES_PAUSED = "samples are paused; `shmreplay resume TABLE` or table.resume() lets them go on"
 
 Figures = Mapping[str, Any]
 

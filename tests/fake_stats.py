@@ -32,12 +32,15 @@ def session(pid: int, **changes: Any) -> dict[str, Any]:
 
 
 def wait(table: str, side: str, pid: int, since_s: float) -> dict[str, Any]:
-    """A call that sleeps."""
-    return {"table": table, "side": side, "pid": pid, "session": pid % 100, "since_s": since_s}
+    """A call that sleeps since the moment 10^12 - `since_s`, for the rate limiter."""
+    return {
+        "table": table, "side": side, "pid": pid, "session": pid % 100, "since_s": since_s,
+        "began_ns": 10**12 - int(since_s * 1e9), "wants_room": False,
+    }  # fmt: skip
 
 
 def arena(*infos: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """An arena of these tables."""
+    """An arena of these tables, which two processes are attached to."""
     found: dict[str, Any] = {
         "index_bytes": 1 << 20, "data_bytes": 3 << 20, "huge_bytes": 0, "failure": None, "is_unlinked": False,
         "tables": {each["name"]: each for each in infos}, "sessions": [], "waits": [], "lock_holder": None,
@@ -46,6 +49,7 @@ def arena(*infos: dict[str, Any], **changes: Any) -> dict[str, Any]:
             "num_blocks": 0, "free_blocks": 0, "block_bytes": 0, "failed": False, "num_sessions": 2,
             "lock_waits": 3, "lock_wait_s": 0.25,
             "rebuilds": 0, "pinned_chunks": 0, "oldest_lease_s": None, "holds": 1000, "recoveries": 0,
+            "chunk_bytes": 13_000, "index_bytes": 1 << 20, "data_bytes": 3 << 20, "max_streams": 64,
         },
     }  # fmt: skip
     return {**found, **changes}

@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from shmreplay.clients.cli.counted import counted
-from shmreplay.clients.cli.options import add_daemon_options, arenas_of
-from shmreplay.clients.client import Client, connect
+from shmreplay.clients.cli.options import add_daemon_options, arenas_of, connected
+from shmreplay.clients.client import Client
 from shmreplay.errors import EXPECTED_ERRORS, SegmentFailed
 from shmreplay.json_values import to_json
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises TableNotFound if there is no such table.
     """
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         found = {arena: _check(client, name, args.timeout) for arena, name in _arenas(client, args.table).items()}
     if args.json:
         print(to_json(found))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from shmreplay.clients.cli.options import add_daemon_options, show_progress
-from shmreplay.clients.client import connect
+from shmreplay.clients.cli.options import add_daemon_options, connected, show_progress
 from shmreplay.json_values import to_json
 
 
@@ -16,7 +15,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the path of the new checkpoint; how far it is goes to stderr."""
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         path = client.checkpoint(on_progress=show_progress)
     print(to_json({"path": path}) if args.json else path)
     return 0

@@ -7,9 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from shmreplay.clients.cli.figures import Figures, ProcessFigures, Wait
-from shmreplay.clients.cli.options import add_daemon_options, format_rows
+from shmreplay.clients.cli.options import add_daemon_options, connected, format_rows
 from shmreplay.clients.cli.plain_text import plain
-from shmreplay.clients.client import connect
 from shmreplay.json_values import to_json
 
 FIGURES = ("inserts", "samples", "updates", "open_streams", "pinned_chunks")
@@ -22,7 +21,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line a process."""
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         processes = Figures.read(client.stats()).processes
     if args.json:
         print(to_json([plain_process(process) for process in processes]))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Figures, TableFigures
-from shmreplay.clients.cli.options import add_daemon_options, seconds, show_progress
-from shmreplay.clients.client import Client, connect
+from shmreplay.clients.cli.options import add_daemon_options, connected, seconds, show_progress
+from shmreplay.clients.client import Client
 from shmreplay.errors import ShmReplayError
 from shmreplay.json_values import to_json
 from shmreplay.protocol import Deadline
@@ -42,10 +42,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Drains it, telling how far it is on stderr, and prints how it ended. 1 if not within --wait."""
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         before = Figures.read(client.stats()).table(args.table)
         check_drainable(before)
-        client.pause(args.table, inserts=True, samples=False)
+        client.pause(args.table, inserts=True, samples=False, timeout_s=args.timeout)
         try:
             drained = _wait(client, before, Deadline(args.wait))
         except KeyboardInterrupt:

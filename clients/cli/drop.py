@@ -6,8 +6,7 @@ import argparse
 
 from shmreplay.clients.cli.asking import add_yes_option, ask
 from shmreplay.clients.cli.counted import counted
-from shmreplay.clients.cli.options import add_daemon_options
-from shmreplay.clients.client import connect
+from shmreplay.clients.cli.options import add_daemon_options, connected
 from shmreplay.errors import TableNotFound
 from shmreplay.json_values import to_json
 
@@ -22,7 +21,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Asks, drops them, and prints their names."""
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         found = client.tables()
         for name in args.tables:
             if name not in found:
@@ -31,6 +30,6 @@ def run(args: argparse.Namespace) -> int:
         sizes = {name: found[name].get("size") for name in args.tables}
         whats = [f"{name} ({'items unknown' if n is None else counted(n, 'item')})" for name, n in sizes.items()]
         ask(f"Drop {', '.join(whats)}?", args.yes)
-        client.drop_tables(args.tables)
+        client.drop_tables(args.tables, timeout_s=args.timeout)
     print(to_json({"dropped": args.tables}) if args.json else f"dropped: {', '.join(args.tables)}")
     return 0

@@ -23,10 +23,9 @@ from shmreplay.clients.cli.item_file import (
     write_items,
 )
 from shmreplay.clients.cli.items import shards_of
-from shmreplay.clients.cli.options import add_daemon_options, key
+from shmreplay.clients.cli.options import add_daemon_options, connected, key
 from shmreplay.clients.cli.progress import Progress
 from shmreplay.clients.cli.whole_file import whole_file
-from shmreplay.clients.client import connect
 from shmreplay.clients.table import TableHandle
 from shmreplay.errors import ShmReplayError
 from shmreplay.host_memory import show_bytes
@@ -52,7 +51,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints how many items are in the file."""
-    with connect(args.address, args.timeout) as client, whole_file(args.to) as file:
+    with connected(args) as client, whole_file(args.to) as file:
         table = client.table(args.table)
         exporter = Exporter(os.path.dirname(os.path.abspath(args.to)))
         with contextlib.closing(exporter):

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.items import shards_of, short
-from shmreplay.clients.cli.options import add_daemon_options, positive
+from shmreplay.clients.cli.options import add_daemon_options, connected, positive
 from shmreplay.clients.cli.plain_text import can_show
-from shmreplay.clients.client import connect
 from shmreplay.item_figures import MAX_ITEMS
 from shmreplay.json_values import to_json
 
@@ -40,7 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints a line of figures, then one bar a line."""
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         looks = [shard._control().survey(MAX_ITEMS) for shard in shards_of(client.table(args.table))]
     values = np.concatenate([np.asarray(_column(look, args.what), np.float64) for look in looks])
     weights = np.concatenate([np.full(len(look[0]), look[4], np.float64) for look in looks])

@@ -10,9 +10,8 @@ from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.importer import Importer
 from shmreplay.clients.cli.item_file import ItemFile, open_items
 from shmreplay.clients.cli.items import shards_of
-from shmreplay.clients.cli.options import add_daemon_options, seconds, show_progress
+from shmreplay.clients.cli.options import add_daemon_options, connected, seconds, show_progress
 from shmreplay.clients.cli.progress import Progress
-from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError, SignatureMismatch
 from shmreplay.json_values import to_json
 from shmreplay.tables import Table
@@ -41,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints how many items went in; where the rest did not, 1, and why on stderr."""
-    with open_items(args.path) as items, connect(args.address, args.timeout) as client:
+    with open_items(args.path) as items, connected(args) as client:
         table = client.table(args.table)
         check_fits(items, table.spec, args.path)
         items.verify()

@@ -20,10 +20,9 @@ from shmreplay.clients.cli.items import (
     outputs_of,
     short,
 )
-from shmreplay.clients.cli.options import add_daemon_options, key
+from shmreplay.clients.cli.options import add_daemon_options, connected, key
 from shmreplay.clients.cli.png import is_image, picture, write_png
 from shmreplay.clients.cli.whole_file import whole_file
-from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
 from shmreplay.json_values import to_json
 from shmreplay.processes import describe_process, process_name
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the item's numbers, then one line an output."""
     if args.key is None:
         return _run_checkpoint(args)
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         table = client.table(args.table)
         native = native_of(table, args.key)
         batch = table.get(np.array([args.key], np.int64), args.timeout)

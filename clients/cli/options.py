@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shmreplay.checkpoint_directory import find_checkpoints
+from shmreplay.clients.client import Client, connect
 from shmreplay.errors import CheckpointFailed
 
 FOR_EVER_S = 1e9  # decades; what the system's clocks can count from now
@@ -30,6 +31,13 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
         help="wait so long for a daemon, or for the lock of an arena (default: 2)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def connected(args: argparse.Namespace) -> Client:
+    """A client of the daemon that the options name. It waits for an arena's lock as long as for the daemon."""
+    client = connect(args.address, args.timeout)
+    client.lock_timeout_s = args.timeout
+    return client
 
 
 def positive(text: str) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from shmreplay.clients.cli.options import add_daemon_options
-from shmreplay.clients.client import Client, connect
+from shmreplay.clients.cli.options import add_daemon_options, connected
+from shmreplay.clients.client import Client
 from shmreplay.json_values import to_json
 
 
@@ -21,8 +21,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Pauses, and prints what is paused now."""
     both = args.inserts == args.samples
-    with connect(args.address, args.timeout) as client:
-        client.pause(args.table, inserts=both or args.inserts, samples=both or args.samples)
+    with connected(args) as client:
+        client.pause(args.table, inserts=both or args.inserts, samples=both or args.samples, timeout_s=args.timeout)
         print_pauses(client, args.table, args.json)
     return 0
 
@@ -36,4 +36,4 @@ def print_pauses(client: Client, table: str, as_json: bool) -> None:
     elif paused:
         print(f"{table}: {' and '.join(paused)} are paused")
     else:
-        print(f"{table}: nothing is paused")
+        print(f"{table}: inserts and samples go on")

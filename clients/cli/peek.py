@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from shmreplay.clients.batch import Batch
 from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.items import NUMBERS, numbers_of, outputs_of, shards_of, short
-from shmreplay.clients.cli.options import add_daemon_options, format_rows, positive
-from shmreplay.clients.client import connect
+from shmreplay.clients.cli.options import add_daemon_options, connected, format_rows, positive
 from shmreplay.clients.table import TableHandle
 from shmreplay.json_values import to_json
 
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints one line an item: newest first, or oldest first; of several shards by their ages."""
     rng = np.random.default_rng()
     items: list[dict[str, Any]] = []
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         shards = shards_of(client.table(args.table))
         keys = [shard.keys() for shard in shards]
         total = sum(map(len, keys))

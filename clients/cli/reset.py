@@ -7,8 +7,7 @@ import argparse
 from shmreplay.clients.cli.asking import add_yes_option, ask
 from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Figures
-from shmreplay.clients.cli.options import add_daemon_options
-from shmreplay.clients.client import connect
+from shmreplay.clients.cli.options import add_daemon_options, connected
 from shmreplay.json_values import to_json
 
 
@@ -22,10 +21,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Asks, empties it, and prints how many items it had."""
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         size = Figures.read(client.stats()).table(args.table).info["size"]
         ask(f"Delete {counted(size, 'item')}, all of table {args.table!r}?", args.yes)
-        client.reset(args.table)
+        client.reset(args.table, timeout_s=args.timeout)
     if args.json:
         print(to_json({"table": args.table, "items": size}))
     else:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from shmreplay.clients.cli.options import add_daemon_options, show_progress
-from shmreplay.clients.client import connect
+from shmreplay.clients.cli.options import add_daemon_options, connected, show_progress
 from shmreplay.json_values import to_json
 
 
@@ -21,7 +20,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints which checkpoint was restored and its tables; what is not as it was goes to stderr."""
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         found = client.restore(args.path, on_progress=show_progress)
     for note in found["notes"]:
         print(f"shmreplay restore: {note}", file=sys.stderr)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from shmreplay.clients.cli.options import add_daemon_options
+from shmreplay.clients.cli.options import add_daemon_options, connected
 from shmreplay.clients.cli.pause import print_pauses
-from shmreplay.clients.client import connect
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,7 +17,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Ends the pauses of both sides, and prints what is paused now."""
-    with connect(args.address, args.timeout) as client:
-        client.resume(args.table)
+    with connected(args) as client:
+        client.resume(args.table, timeout_s=args.timeout)
         print_pauses(client, args.table, args.json)
     return 0

@@ -7,10 +7,9 @@ import sys
 import warnings
 
 from shmreplay.clients.cli.figures import Figures
-from shmreplay.clients.cli.limiter_change import changed_limiter
-from shmreplay.clients.cli.options import add_daemon_options
-from shmreplay.clients.client import connect
+from shmreplay.clients.cli.options import add_daemon_options, connected
 from shmreplay.json_values import to_json
+from shmreplay.limiter_change import changed_limiter
 from shmreplay.rate_limiters import readable_bound
 
 
@@ -34,12 +33,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Changes it, and prints the limiter as it is then."""
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         info = Figures.read(client.stats()).table(args.table).info
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             limiter = changed_limiter(info, args.ratio, args.min_size_to_sample, args.error_buffer)
-            client.set_rate_limiter(args.table, limiter, rebase=not args.keep_difference)
+            client.set_rate_limiter(args.table, limiter, rebase=not args.keep_difference, timeout_s=args.timeout)
     for warning in warned:
         print(f"shmreplay set-ratio: warning: {warning.message}", file=sys.stderr)
     low, high = readable_bound(limiter.min_diff), readable_bound(limiter.max_diff)

@@ -10,8 +10,7 @@ from typing import Any
 from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.figures import Figures, arena_state
 from shmreplay.clients.cli.offline import read_arenas
-from shmreplay.clients.cli.options import add_daemon_options, format_rows
-from shmreplay.clients.client import connect
+from shmreplay.clients.cli.options import add_daemon_options, connected, format_rows
 from shmreplay.errors import ShmReplayError
 from shmreplay.host_memory import show_bytes
 from shmreplay.json_values import to_json
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the daemon, a line an arena, and who waits. Offline a line a table too; 1 if one has no figures."""
     if args.offline:
         return _run_offline(args)
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         stats = client.stats()
     if args.json:
         print(to_json(stats))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from shmreplay.clients.cli.options import add_daemon_options, arenas_of, format_rows
-from shmreplay.clients.client import connect
+from shmreplay.clients.cli.options import add_daemon_options, arenas_of, connected, format_rows
 from shmreplay.json_values import to_json
 
 FIGURES = ("size", "inserts", "samples", "deletes")
@@ -19,7 +18,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line a table."""
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         tables = client.tables()
     if args.json:
         plain = {name: _plain(entry) for name, entry in tables.items()}

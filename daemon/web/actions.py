@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,8 @@ from shmreplay.daemon.access import Peer
 from shmreplay.daemon.commands import Caller, Commands
 from shmreplay.daemon.reaper import ClientProcess
 from shmreplay.errors import ShmReplayError, TableNotFound
+from shmreplay.limiter_change import changed_limiter, whole_limiter
 from shmreplay.protocol import Message, ProtocolError, error_answer
-from shmreplay.rate_limiters import SampleToInsertRatio
 
 log = logging.getLogger("shmreplayd")
 
@@ -39,28 +39,41 @@ class Done:
     fields: dict[str, Any]
 
 
-def _of_table(command: str, *fields: str) -> Callable[[Mapping[str, Any]], Message]:
+Action = Callable[[Commands, Mapping[str, Any]], Awaitable[Message]]
+
+
+def _of_table(command: str, *fields: str) -> Action:
     """A command to a table; what it needs is checked where the command is."""
-    return lambda asked: {"command": command, "timeout_s": LOCK_TIMEOUT_S, **_only(asked, "table", *fields)}
+
+    async def request(commands: Commands, asked: Mapping[str, Any]) -> Message:
+        return {"command": command, "timeout_s": LOCK_TIMEOUT_S, **_only(asked, "table", *fields)}
+
+    return request
 
 
-def _drop(asked: Mapping[str, Any]) -> Message:
+async def _drop(commands: Commands, asked: Mapping[str, Any]) -> Message:
     return {"command": "drop_tables", "timeout_s": LOCK_TIMEOUT_S, **_only(asked, "tables")}
 
 
-def _set_ratio(asked: Mapping[str, Any]) -> Message:
-    numbers = _only(asked, "table", "samples_per_insert", "min_size_to_sample", "error_buffer")
-    table = numbers.pop("table")
-    limiter = SampleToInsertRatio(**numbers).to_wire()
-    fields = {"table": table, "rate_limiter": limiter, "rebase": True, "timeout_s": LOCK_TIMEOUT_S}
+async def _set_ratio(commands: Commands, asked: Mapping[str, Any]) -> Message:
+    """What is not given stays, as with `shmreplay set-ratio`."""
+    numbers = _only(asked, "table", "samples_per_insert", optional=("min_size_to_sample", "error_buffer"))
+    table = numbers["table"]
+    limiter = changed_limiter(
+        whole_limiter(table, await commands.infos(table)),
+        numbers["samples_per_insert"],
+        numbers.get("min_size_to_sample"),
+        numbers.get("error_buffer"),
+    )
+    fields = {"table": table, "rate_limiter": limiter.to_wire(), "rebase": True, "timeout_s": LOCK_TIMEOUT_S}
     return {"command": "set_rate_limiter", **fields}
 
 
-def _checkpoint(asked: Mapping[str, Any]) -> Message:
+async def _checkpoint(commands: Commands, asked: Mapping[str, Any]) -> Message:
     return {"command": "checkpoint", **_only(asked)}
 
 
-ACTIONS: dict[str, Callable[[Mapping[str, Any]], Message]] = {
+ACTIONS: dict[str, Action] = {
     "pause": _of_table("pause", "inserts", "samples"),
     "resume": _of_table("resume"),
     "reset": _of_table("reset"),
@@ -73,7 +86,7 @@ ACTIONS: dict[str, Callable[[Mapping[str, Any]], Message]] = {
 async def act(commands: Commands, name: str, body: bytes) -> Done:
     """Does what was asked for. What is refused, or fails, is told in the answer and in the log."""
     try:
-        request = ACTIONS[name](_object(body))
+        request = await ACTIONS[name](commands, _object(body))
         log.info("the page asks: %s", _told(request))
         answer = await commands.run(request, Caller(_PAGE, _no_process, lambda describe: None))
     except Exception as error:  # told to who asked, whatever it is
@@ -89,18 +102,20 @@ async def act(commands: Commands, name: str, body: bytes) -> Done:
 def _object(body: bytes) -> dict[str, Any]:
     try:
         asked = json.loads(body or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter: nested without end
         raise ValueError(f"the body is no JSON: {error}") from error
     if not isinstance(asked, dict):
         raise ValueError(f"the body is {asked!r:.100}; expected a JSON object")
     return asked
 
 
-def _only(asked: Mapping[str, Any], *names: str) -> Message:
-    """The fields of these names. Raises ValueError if one is missing or another is there."""
-    if set(asked) != set(names):
-        raise ValueError(f"expected {', '.join(names) or 'nothing'}; got {', '.join(sorted(asked)) or 'nothing'}")
-    return {name: asked[name] for name in names}
+def _only(asked: Mapping[str, Any], *names: str, optional: tuple[str, ...] = ()) -> Message:
+    """The fields of these names. Raises ValueError if one is missing, unless it is optional, or another is there."""
+    if not set(names) <= set(asked) <= {*names, *optional}:
+        expected = ", ".join(names) or "nothing"
+        more = f" and, where it is to change, {', '.join(optional)}" if optional else ""
+        raise ValueError(f"expected {expected}{more}; got {', '.join(sorted(asked)) or 'nothing'}")
+    return dict(asked)
 
 
 def _told(request: Message) -> str:

@@ -21,9 +21,9 @@ from shmreplay.daemon.commands import Commands
 from shmreplay.daemon.http_server import HttpServer, Request, Response, refusal
 from shmreplay.daemon.setting import Endpoint
 from shmreplay.daemon.web.actions import ACTIONS, act
-from shmreplay.daemon.web.figures import Figures
 from shmreplay.daemon.web.page import HEADERS, page
 from shmreplay.daemon.web.page_token import PageToken
+from shmreplay.daemon.web.stats_cache import StatsCache
 from shmreplay.daemon.workers import Workers
 
 log = logging.getLogger("shmreplayd")
@@ -45,7 +45,7 @@ class Site:
     ) -> None:
         self._commands = commands
         self._workers = workers
-        self._figures = Figures(commands.stats, workers)
+        self._stats_cache = StatsCache(commands.stats, workers)
         self._page = page()
         self._server = HttpServer("the page", endpoint, group_id, self._answer)
         try:
@@ -84,7 +84,7 @@ class Site:
         return _check_change(request, self._token) or await self._change(action, request.body)
 
     async def _stats(self, request: Request) -> Response:
-        body = await self._figures.read(request.query.get("items") == "1")
+        body = await self._stats_cache.read(request.query.get("items") == "1")
         if len(body) < _SMALL_BYTES or "gzip" not in request.headers.get("accept-encoding", ""):
             return Response("200 OK", _JSON, body)
         packed = await self._workers.run(lambda: gzip.compress(body, 1))
@@ -94,7 +94,7 @@ class Site:
         if action == "token":
             return Response("200 OK", _JSON, b'{"ok": true}')
         done = await act(self._commands, action, body)
-        self._figures.forget()
+        self._stats_cache.forget()
         return Response(done.status, _JSON, json.dumps(done.fields).encode())
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ def test_sides_are_paused_and_let_go_on(client: sr.Client, shell: Shell) -> None
     assert handle.can_insert()
     assert shell("pause", "replay", "--inserts") == (0, "replay: inserts and samples are paused\n", "")
     assert not handle.can_insert()
-    assert shell("resume", "replay") == (0, "replay: nothing is paused\n", "")
+    assert shell("resume", "replay") == (0, "replay: inserts and samples go on\n", "")
     assert handle.can_sample()
     code, out, err = shell("pause", "replay", "--json")
     assert (code, json.loads(out), err) == (

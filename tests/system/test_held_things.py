@@ -5,6 +5,8 @@ import logging
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -193,6 +195,29 @@ def test_a_stopped_holder_is_waited_for_and_the_log_says_which_pid_holds_the_loc
         assert call.result(WAIT_S) > 0
     assert "has held the arena's lock for 1 s in one hold, and is stopped (state T)" in caplog.text
     child.kill()
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("command", ["pause replay", "reset replay --yes", "drop replay --yes", "peek replay"])
+def test_a_command_gives_up_a_lock_that_is_held_and_nothing_of_it_is_done_later(
+    scene: Scene, fork: Fork, command: str
+) -> None:
+    table = scene.table(20_000)
+    table.insert_batch(steps(np.arange(20_000)))
+    child = fork(look_for_ever(table))
+    child.receive()
+    stop_in_a_hold(child, table)
+    options = ["--timeout", "1", "--address", scene.daemon.socket]
+    ran = subprocess.run(
+        [sys.executable, "-m", "shmreplay.clients.cli.main", *command.split(), *options],
+        cwd="/", capture_output=True, text=True, timeout=WAIT_S, check=False,
+    )  # fmt: skip
+    child.kill()
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "lock" in ran.stderr, ran.stderr
+    assert "Traceback" not in ran.stderr
+    info = scene.client.table("replay").info()
+    assert (info.size, info.paused_inserts) == (20_000, False)
 
 
 @pytest.mark.crash

@@ -1,5 +1,6 @@
 """`client.stats()`: what each process has done and waits for, and what items are like."""
 
+import asyncio
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from shmreplay import waiting
 from shmreplay.clients.cli.main import main
 from tests.system.conftest import DaemonProcess, Script, eventually, table
 from tests.system.worker import WORK, Worker
+from tests.web.fake_stats import FakeStats
 
 Run = Callable[..., Script]
 
@@ -92,6 +94,25 @@ def test_who_waits_is_told_of_with_the_reason_until_it_goes_on(
         assert re.search(told, capsys.readouterr().out, re.MULTILINE)
     learner.end()
     eventually(lambda: both(replay)["waits"] == [])
+
+
+def test_figures_that_other_tests_make_up_have_the_names_of_real_ones(
+    daemon: DaemonProcess, replay: sr.Client, run_script: Run
+) -> None:
+    learner = Worker(run_script(WORK, daemon.socket))
+    learner.begin("table.sample(1)")
+    eventually(lambda: bool(both(replay)["waits"]))
+    told = replay.stats(items=True)
+    made_up = asyncio.run(FakeStats(4, 8).read(items=True))  # of 4 tables one has learners that wait
+    assert set(made_up["daemon"]) == set(told["daemon"])
+    real, fake = told["arenas"]["both"], made_up["arenas"]["table_03"]
+    assert set(fake) == set(real)
+    assert set(fake["stats"]) == set(real["stats"])
+    assert set(fake["tables"]["table_03"]) == set(real["tables"]["replay"])
+    for several in ("sessions", "waits"):
+        assert set(fake[several][0]) == set(real[several][0])
+    for histogram in ("ages", "times_sampled", "priorities"):
+        assert set(fake["tables"]["table_03"][histogram]) == set(real["tables"]["replay"][histogram])
 
 
 def test_who_waits_for_room_is_told_of_too(client: sr.Client, daemon: DaemonProcess, run_script: Run) -> None:

@@ -115,8 +115,8 @@ def test_a_sample_of_too_small_a_table_says_how_many_are_missing() -> None:
 
 
 def test_pauses_come_before_anything_else() -> None:
-    assert insert_text(paused_inserts=True, can_insert=True).startswith("inserts are paused; table.resume()")
-    assert sample_text(paused_samples=True, size=0).startswith("samples are paused; table.resume()")
+    assert insert_text(paused_inserts=True, can_insert=True).startswith("inserts are paused; `shmreplay resume TABLE`")
+    assert sample_text(paused_samples=True, size=0).startswith("samples are paused; `shmreplay resume TABLE`")
     assert "paused" not in insert_text(paused_samples=True) + sample_text(paused_inserts=True)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shmreplay.clients.cli.top.controls import Controls
+from shmreplay.clients.cli.top.controls import LOCK_TIMEOUT_S, Controls
 from shmreplay.clients.cli.top.rates import Rates
 from shmreplay.clients.cli.top.state import State
 from shmreplay.errors import ShmReplayError
@@ -13,13 +13,14 @@ from tests import fake_stats as fake
 
 
 class FakeClient:
-    """Notes what it is asked for."""
+    """Notes what it is asked for, which must not wait for ever."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         def call(*arguments: Any, **options: Any) -> None:
+            assert options.pop("timeout_s") == LOCK_TIMEOUT_S
             self.asked.append((name, *arguments, options) if options else (name, *arguments))
 
         return call
@@ -92,7 +93,7 @@ def test_another_key_leaves_it(key: str) -> None:
 def test_r_resumes() -> None:
     pressed = Pressed().on("queue").press("r")
     assert pressed.client.asked == [("resume", "queue")]
-    assert pressed.state.message == "queue: nothing is paused"
+    assert pressed.state.message == "queue: inserts and samples go on"
 
 
 def test_d_drains_a_table_whose_items_go() -> None:
@@ -171,6 +172,12 @@ def test_what_is_done_to_tables_is_not_done_to_clients(key: str) -> None:
     pressed = Pressed().press("tab", key)
     assert pressed.state.message == "no table is selected; tab shows them"
     assert pressed.press("back tab").state.tab == "tables"
+
+
+def test_escape_shows_all_again_where_no_table_has_what_was_looked_for() -> None:
+    pressed = Pressed().press("/", *"lear", "enter", "p")
+    assert pressed.state.message == "no table has 'lear' in its name; esc shows all"
+    assert pressed.press("escape").on("queue").press("p").is_asked
 
 
 def test_one_thing_is_done_after_another() -> None:

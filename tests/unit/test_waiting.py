@@ -41,7 +41,7 @@ def test_one_process_is_told_of_as_one() -> None:
 @pytest.mark.parametrize("side", ["insert", "sample"])
 def test_a_pause_and_a_stop_come_before_the_limiter(side: str) -> None:
     paused = text(side, paused_inserts=True, paused_samples=True)
-    assert paused.startswith(f"{side}s are paused; table.resume()")
+    assert paused.startswith(f"{side}s are paused; `shmreplay resume TABLE`")
     assert text(side, paused_inserts=True, paused_samples=True, is_stopping=True) == waiting.STOPPING
 
 

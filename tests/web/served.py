@@ -10,6 +10,7 @@ from shmreplay.daemon.setting import Endpoint
 from shmreplay.daemon.web.site import Site
 from shmreplay.daemon.workers import Workers
 from shmreplay.protocol import Message
+from tests.fake_stats import info
 from tests.tables import WAIT_S
 from tests.web.fake_stats import FakeStats
 
@@ -20,6 +21,9 @@ class FakeCommands:
     def __init__(self, fake: FakeStats) -> None:
         self.stats = fake.read
         self.asked: list[Message] = []
+
+    async def infos(self, table: str) -> list[dict[str, Any]]:
+        return [info(table)]
 
     async def run(self, request: Message, caller: Caller) -> Answer:
         self.asked.append(request)

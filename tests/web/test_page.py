@@ -238,7 +238,8 @@ def test_a_real_daemon_is_changed_with_its_token_alone(browser: Browser, shown: 
         page.wait_until("$('said').innerText.includes('replay goes on.')")
         assert not handle.info().paused_inserts
         set_ratio(page)
-        assert handle.info().samples_per_insert == 3
+        info = handle.info()
+        assert (info.samples_per_insert, info.min_size_to_sample, info.min_diff, info.max_diff) == (3, 2, -4, 16)
         page.click("#checkpoint")
         page.wait_until("$('said').innerText.includes('Saved as ')")
         page.click(button("Reset …"))
@@ -257,8 +258,8 @@ def test_a_real_daemon_is_changed_with_its_token_alone(browser: Browser, shown: 
         page.click("#dialog button[type=submit]")
         page.wait_until("$('table-empty').innerText.startsWith('There are no tables.')")
         assert client.tables() == {}
-        # The browser itself tells of the one answer that was a refusal.
-        assert [text for text in page.complaints() if "401" not in text] == []
+        # The browser itself tells of the two answers that were refusals.
+        assert [text for text in page.complaints() if "401" not in text and "400" not in text] == []
         page.close()
 
 
@@ -272,11 +273,12 @@ def set_ratio(page: Page) -> None:
     """To 3 samples per insert, after one that cannot be."""
     page.click(button("Set ratio …"))
     page.wait_until("$('dialog').open")
-    assert page.run("[...document.querySelectorAll('#dialog input')].map(input => input.value)") == ["2", "2", "10"]
-    page.type("11")
+    assert page.run("[...document.querySelectorAll('#dialog input')].map(input => input.value)") == ["2", "2", ""]
+    page.type("-1")
     page.click("#dialog button[type=submit]")
-    page.wait_until("$('dialog').innerText.includes('Error buffer: at least 11')")
-    page.click("#dialog input[name=ratio]")
+    page.wait_until("$('said').innerText.includes('the ratio is -1.0; expected a finite number > 0')")
+    page.click(button("Set ratio …"))
+    page.wait_until("$('dialog').open")
     page.type("3")
     page.click("#dialog button[type=submit]")
     page.wait_until("$('said').innerText.includes('replay: 3 samples per insert from now on.')")

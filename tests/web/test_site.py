@@ -1,5 +1,6 @@
 """What is answered over HTTP: the page, figures, and changes for those alone who know the token and are this page."""
 
+import asyncio
 import gzip
 import http.client
 import json
@@ -7,11 +8,13 @@ import os
 import pathlib
 import re
 import socket
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from shmreplay.daemon.commands import Commands
+from shmreplay.daemon.web.actions import act
 from tests.system.conftest import DaemonProcess, StartDaemon, eventually, make_daemon, table
 from tests.tables import WAIT_S
 from tests.web.fake_stats import FakeStats
@@ -259,10 +262,17 @@ def test_the_token_alone_can_be_tried(ask: Asker, served: Served) -> None:
         (
             "set_ratio",
             {"table": "a", "samples_per_insert": -1, "min_size_to_sample": 1, "error_buffer": 4},
-            "samples_per_insert is -1.0; expected a finite number > 0",
+            "table 'a': the ratio is -1.0; expected a finite number > 0",
+        ),
+        ("set_ratio", {"table": "a", "samples_per_insert": 2, "error_buffer": "b"}, "error_buffer is 'b'; expected a "),
+        (
+            "set_ratio",
+            {"table": "a", "error_buffer": 4},
+            "expected table, samples_per_insert and, where it is to change, min_size_to_sample, error_buffer; got "
+            "error_buffer, table",
         ),
     ],
-    ids=["too_few", "too_many", "none", "no_object", "ratio"],
+    ids=["too_few", "too_many", "none", "no_object", "ratio", "buffer", "no_ratio"],
 )
 def test_what_cannot_be_meant_is_refused_and_says_what_is(
     ask: Asker, served: Served, action: str, body: object, message: str
@@ -272,6 +282,12 @@ def test_what_cannot_be_meant_is_refused_and_says_what_is(
     assert answer.status == 400
     assert message in json.loads(text)["message"]
     assert served.commands.asked == before
+
+
+def test_a_body_that_is_nested_without_end_is_no_json(served: Served) -> None:
+    done = asyncio.run(act(cast(Commands, served.commands), "pause", b"[" * 60_000))
+    assert done.status == "400 Bad Request"
+    assert done.fields["message"].startswith("the body is no JSON: ")
 
 
 # --- a real daemon -----------------------------------------------------------------------------------------------
@@ -290,7 +306,14 @@ def test_changes_are_made_in_the_daemon_and_named_in_its_log(shown: DaemonProces
         ratio = {"samples_per_insert": 4, "min_size_to_sample": 10, "error_buffer": 20}
         assert ask.change("set_ratio", table="a", **ratio)[0] == 200
         assert (handle.info().samples_per_insert, handle.info().min_diff) == (4, 20)
+        assert ask.change("set_ratio", table="a", samples_per_insert=8)[0] == 200
+        info = handle.info()
+        assert (info.samples_per_insert, info.min_size_to_sample, info.min_diff, info.max_diff) == (8, 10, 60, 100)
         assert ask.change("set_ratio", table="d", **ratio)[0] == 200
+        assert ask.change("set_ratio", table="d", samples_per_insert=2)[0] == 200
+        ratios = [each["samples_per_insert"] for each in client.stats()["arenas"]["d~0"]["tables"].values()]
+        assert ratios == [2]
+        assert ask.change("set_ratio", table="d~0", samples_per_insert=2)[0] == 400
         assert ask.change("reset", table="a")[0] == 200
         assert len(handle) == 0
         status, saved = ask.change("checkpoint")

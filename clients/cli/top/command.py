@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 
-from shmreplay.clients.cli.options import add_daemon_options, seconds
+from shmreplay.clients.cli.options import add_daemon_options, connected, seconds
 from shmreplay.clients.cli.top.controls import Controls
 from shmreplay.clients.cli.top.deeds import Deeds
 from shmreplay.clients.cli.top.feed import Feed
@@ -18,7 +18,6 @@ from shmreplay.clients.cli.top.screen import Screen
 from shmreplay.clients.cli.top.state import State
 from shmreplay.clients.cli.top.text import marks_for
 from shmreplay.clients.cli.top.view import frame
-from shmreplay.clients.client import connect
 from shmreplay.json_values import to_json
 
 LEAST_INTERVAL_S, LONGEST_INTERVAL_S = 0.1, 86400.0
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         return _run_once(args)
     if args.json:
         raise ValueError("--json prints the figures once; give --once with it")
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         address = client.address
     with Screen(os.environ) as screen:
         _run_live(screen, address, args)
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_once(args: argparse.Namespace) -> int:
     rates = Rates()
-    with connect(args.address, args.timeout) as client:
+    with connected(args) as client:
         rates.take(client.stats(items=True), time.monotonic())
         time.sleep(args.interval)
         snapshot = rates.take(client.stats(), time.monotonic())

@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 from shmreplay.clients.cli.counted import counted
 from shmreplay.clients.cli.drain import check_drainable
-from shmreplay.clients.cli.limiter_change import changed_limiter
 from shmreplay.clients.cli.top.columns import layout
 from shmreplay.clients.cli.top.rates import TableRow
 from shmreplay.clients.cli.top.state import CLIENTS, TABLES, Question, State
 from shmreplay.clients.client import Client
 from shmreplay.errors import ShmReplayError
+from shmreplay.limiter_change import changed_limiter
 
 STEP = 1.1  # what + and - change a ratio by
 MAX_TYPED = 80
+LOCK_TIMEOUT_S = 10.0  # for an arena's lock; a person waits for the answer
 
 Do = Callable[[str, Callable[[Client], str]], None]
 
@@ -45,6 +46,7 @@ class Controls:
             "right": lambda: self._order_by(1),
             "R": self._turn_round,
             "/": self._ask_name,
+            "escape": self._show_all,
             " ": self._stop_figures,
             "?": self._show_help,
             "h": self._show_help,
@@ -88,12 +90,18 @@ class Controls:
         row = self.state.selected()
         try:
             if not isinstance(row, TableRow):
-                raise ValueError("no table is selected; tab shows them")
+                raise ValueError(self._why_no_table())
             if not row.info and action != self._ask_drop:
                 raise ShmReplayError(f"table {row.key!r}: {row.figures.failure}")
             action(row)
         except (ShmReplayError, ValueError) as error:
             self.state.say(str(error), is_refused=True)
+
+    def _why_no_table(self) -> str:
+        listing = self.state.listing
+        if self.state.tab == TABLES and listing.having:
+            return f"no table has {listing.having!r} in its name; esc shows all"
+        return "no table is selected; tab shows them"
 
     def _answer(self, question: Question, key: str) -> None:
         state = self.state
@@ -142,6 +150,9 @@ class Controls:
             "only those with this in their name (nothing: all):", look_for, typed=listing.having
         )
 
+    def _show_all(self) -> None:
+        self.state.listing.having = ""
+
     def _show_help(self) -> None:
         self.state.shows_help = True
 
@@ -155,7 +166,7 @@ class Controls:
             what = {"i": "inserts are", "s": "samples are", "b": "inserts and samples are"}[key]
 
             def deed(client: Client) -> str:
-                client.pause(name, inserts=inserts, samples=samples)
+                client.pause(name, inserts=inserts, samples=samples, timeout_s=LOCK_TIMEOUT_S)
                 return f"{name}: {what} paused; r lets them go on"
 
             self._do(f"pause {name}", deed)
@@ -166,8 +177,8 @@ class Controls:
         name = row.key
 
         def deed(client: Client) -> str:
-            client.resume(name)
-            return f"{name}: nothing is paused"
+            client.resume(name, timeout_s=LOCK_TIMEOUT_S)
+            return f"{name}: inserts and samples go on"
 
         self._do(f"resume {name}", deed)
 
@@ -176,7 +187,7 @@ class Controls:
         check_drainable(row.figures)
 
         def deed(client: Client) -> str:
-            client.pause(name, inserts=True, samples=False)
+            client.pause(name, inserts=True, samples=False, timeout_s=LOCK_TIMEOUT_S)
             return f"{name}: inserts are paused until r, its items drain away"
 
         self.state.question = Question(
@@ -195,7 +206,7 @@ class Controls:
             def deed(client: Client) -> str:
                 with warnings.catch_warnings(record=True) as warned:
                     warnings.simplefilter("always")
-                    client.set_rate_limiter(name, limiter)
+                    client.set_rate_limiter(name, limiter, timeout_s=LOCK_TIMEOUT_S)
                 notes = "".join(f"; {warning.message}" for warning in warned)
                 return f"{name}: {limiter.samples_per_insert:g} samples per insert{notes}"
 
@@ -217,7 +228,7 @@ class Controls:
                 raise ValueError(f"{typed!r} is not {name!r}: nothing was dropped")
 
             def deed(client: Client) -> str:
-                client.drop_table(name)
+                client.drop_table(name, timeout_s=LOCK_TIMEOUT_S)
                 return f"{name} was dropped"
 
             self._do(f"drop {name}", deed)

@@ -26,7 +26,7 @@ HELP = (
     ("up down j k", "select a row; page up, page down, home, end too"),
     ("tab", "tables or clients"),
     ("< > left right", "sort by the column before, after; R turns the order round"),
-    ("/", "only those with a text in their name, or role"),
+    ("/", "only those with a text in their name, or role; esc: all"),
     ("p  r", "pause inserts, samples or both of the table; resume"),
     ("d", "drain: pause inserts until its items are sampled away"),
     ("s  +  -", "change the ratio of samples to inserts; enter does it"),
@@ -145,7 +145,7 @@ def _lists(state: State, body: int, width: int, marks: Marks, marks_row: bool) -
     if not rows:
         nothing = "no tables" if state.tab == TABLES else "no processes are attached"
         if state.listing.having:
-            nothing = f"none has {state.listing.having!r} in its name; / changes that"
+            nothing = f"none has {state.listing.having!r} in its name; esc shows all"
         lines.append([(f" {nothing}" if state.snapshot is not None else "", "dim")])
     first = state.listing.first
     for row in rows[first : first + num_rows]:

@@ -1,4 +1,4 @@
-"""The figures that the page draws: what `stats` says, and why those wait who do, as JSON."""
+"""StatsCache: the figures that the page draws, what `stats` says, and why those wait who do, as JSON."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FRESH_S = 0.9  # pages ask once a second: however many there are, the figures ar
 FRESH_ITEMS_S = 4.5  # reading up to 65,536 items of each table takes longer
 
 
-class Figures:
-    """Answers to `GET /api/stats`."""
+class StatsCache:
+    """Answers to `GET /api/stats`, each kept until it is too old."""
 
     def __init__(self, stats: Stats, workers: Workers, clock: Callable[[], float] = time.monotonic) -> None:
         self._stats = stats
@@ -31,13 +31,13 @@ class Figures:
     async def read(self, items: bool) -> bytes:
         """The figures as JSON, of this moment or a little before; `items` adds what is known by looking at items."""
         async with self._turns[items]:
-            known = self._known.get(items)
-            if known is not None and self._clock() - known[0] < (FRESH_ITEMS_S if items else FRESH_S):
-                return known[1]
+            known = self._known  # `forget` puts another in its place, also during the reading
             at = self._clock()
+            if items in known and at - known[items][0] < (FRESH_ITEMS_S if items else FRESH_S):
+                return known[items][1]
             stats = await self._stats(items)
             body = await self._workers.run(_pack, stats, at)
-            self._known[items] = (at, body)
+            known[items] = (at, body)
             return body
 
     def forget(self) -> None:
