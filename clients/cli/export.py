@@ -23,7 +23,7 @@ from shmreplay.clients.cli.item_file import (
     write_items,
 )
 from shmreplay.clients.cli.items import shards_of
-from shmreplay.clients.cli.options import add_daemon_options, connected
+from shmreplay.clients.cli.options import add_daemon_options, connected, key
 from shmreplay.clients.cli.progress import Progress
 from shmreplay.clients.cli.whole_file import whole_file
 from shmreplay.clients.table import TableHandle
@@ -44,7 +44,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("table", metavar="TABLE")
     parser.add_argument("--to", required=True, metavar="FILE.npz", help="the file; one that is there is replaced")
-    parser.add_argument("--keys", nargs="+", type=int, metavar="KEY", help="of these items only")
+    parser.add_argument("--keys", nargs="+", type=key, metavar="KEY", help="of these items only")
     parser.add_argument("--compress", action="store_true", help="by zlib: smaller, and several times as slow")
     add_daemon_options(parser)
 

@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     with open_items(args.path) as items, connected(args) as client:
         table = client.table(args.table)
         check_fits(items, table.spec, args.path)
+        items.verify()
         evicted_before = table.info().evicted_for_room
         problem = None
         with Importer(shards_of(table), items, args.wait) as importer:

@@ -20,7 +20,7 @@ from shmreplay.clients.cli.items import (
     outputs_of,
     short,
 )
-from shmreplay.clients.cli.options import add_daemon_options, connected
+from shmreplay.clients.cli.options import add_daemon_options, connected, key
 from shmreplay.clients.cli.png import is_image, picture, write_png
 from shmreplay.clients.cli.whole_file import whole_file
 from shmreplay.errors import ShmReplayError
@@ -38,7 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "what its arrays are. It counts as no sample. With a path alone: the tables that a checkpoint holds.",
     )
     parser.add_argument("table", metavar="TABLE", help="or the path of a checkpoint, or of a directory of them")
-    parser.add_argument("key", nargs="?", type=int, metavar="KEY", help="of the item")
+    parser.add_argument("key", nargs="?", type=key, metavar="KEY", help="of the item")
     parser.add_argument("--save", metavar="FILE.png", help="write its images to this file, beside each other")
     parser.add_argument("--column", metavar="NAME", help="of which output to save the images (default: the first)")
     add_daemon_options(parser)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
+import os
+import stat
 import tempfile
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -25,6 +30,7 @@ EXPORT_AGAIN = "export the items again"  # to whoever has a file that is not as 
 PART_BYTES = 32 * 2**20  # read at a time
 MOST_AT_A_TIME = 4096  # items
 NO_STEP, REPEATED, NO_ROW = -1, -2, -3  # in `shows`; the first two as the core has them
+MOST_OF_HEAD = 2**20  # values of an array that says what the others are
 NUMBERS = {
     "keys": np.int64,
     "priorities": np.float64,
@@ -114,21 +120,42 @@ def write_items(
 class Member:
     """An array of the file, read from its beginning on."""
 
-    def __init__(self, file: IO[bytes], where: str) -> None:
+    def __init__(self, file: IO[bytes], num_bytes: int, where: str) -> None:
         self._file, self._where = file, where
-        version = npy.read_magic(file)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        self.shape, is_fortran, self.dtype = read(file)
+        try:
+            version = npy.read_magic(file)
+            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            self.shape, is_fortran, self.dtype = read(file)
+        except (ValueError, tokenize.TokenError) as error:
+            raise ValueError(f"{where}: is no array of NumPy's: {error}") from error
         if is_fortran or self.dtype.hasobject:
             raise ValueError(f"{where}: expected an array in C order of plain numbers")
+        has = num_bytes - file.tell()
+        if min(self.shape, default=0) < 0 or math.prod(self.shape) * self.dtype.itemsize != has:
+            raise ValueError(f"{where}: has {has} bytes for shape {self.shape} of {self.dtype}")
+        self._left = self.shape[0] if self.shape else 0
+
+    def expect(self, shape: Sequence[int | None]) -> None:
+        """Raises ValueError for another shape; None is any size."""
+        if len(shape) != len(self.shape) or any(
+            size not in (None, has) for size, has in zip(shape, self.shape, strict=True)
+        ):
+            sizes = ", ".join("any" if size is None else str(size) for size in shape)
+            raise ValueError(f"{self._where}: has shape {self.shape}; expected ({sizes})")
+
+    def parts(self, num_bytes: int) -> Iterator[NDArray[Any]]:
+        """All of it, in parts of so many bytes or of one row."""
+        n = max(1, num_bytes // max(1, math.prod(self.shape[1:]) * self.dtype.itemsize))
+        while self._left > 0:
+            yield self.read(min(n, self._left))
 
     def read(self, n: int) -> NDArray[Any]:
-        """The next n rows, `[n, ...]`. Raises ValueError where the file ends before."""
+        """The next n rows, `[n, ...]`. Raises ValueError where there are fewer."""
         shape = (n, *self.shape[1:])
-        num_bytes = int(np.prod(shape, dtype=np.int64)) * self.dtype.itemsize
-        found = self._file.read(num_bytes)
-        if len(found) != num_bytes:
-            raise ValueError(f"{self._where}: it ends within its rows")
+        if n > self._left:
+            raise ValueError(f"{self._where}: has {self._left} rows more; {n} are asked for")
+        self._left -= n
+        found = self._file.read(math.prod(shape) * self.dtype.itemsize)
         return np.frombuffer(found, self.dtype).reshape(shape)
 
 
@@ -139,7 +166,6 @@ class ItemFile:
         table: the table whose items these are.
         layout: their structure.
         path: of the file.
-        numbers: what there is a number of for each item, by the names of `NUMBERS`.
     """
 
     def __init__(self, archive: zipfile.ZipFile, path: str) -> None:
@@ -155,48 +181,77 @@ class ItemFile:
         self.paths = self.layout.paths(self.table.sig) if columns else []
         if len(self.paths) != len(columns):
             raise ValueError(f"{path}: its outputs are not those of its table")
-        self.numbers = {name: self._head(name, dtype) for name, dtype in NUMBERS.items()}
-        if {values.shape for values in self.numbers.values()} != {(len(self),)}:
-            raise ValueError(f"{path}: its arrays are not of the same number of items")
+        keys = self._present("keys", np.int64)
+        keys.expect((None,))
+        self._num_items = keys.shape[0]
+        for name, dtype in NUMBERS.items():
+            self._present(name, dtype).expect((len(self),))
 
     def __len__(self) -> int:
-        return len(self.numbers["keys"])
+        return self._num_items
+
+    @functools.cached_property
+    def numbers(self) -> dict[str, NDArray[Any]]:
+        """What there is a number of for each item, by the names of `NUMBERS`."""
+        return {name: self._present(name, dtype).read(len(self)) for name, dtype in NUMBERS.items()}
+
+    def verify(self) -> None:
+        """Reads all of it. Raises ShmReplayError unless its checksums are right."""
+        with _none_told(self.path):
+            if (damaged := self._archive.testzip()) is not None:
+                raise ValueError(f"{damaged} in it is damaged")
 
     def member(self, name: str, dtype: np.dtype[Any] | None = None) -> Member | None:
         """An array that goes with the items, if the file has one of that name. Raises ValueError for another dtype."""
         try:
+            num_bytes = self._archive.getinfo(f"{name}.npy").file_size
             file = self._archive.open(f"{name}.npy")
         except KeyError:
             return None
-        member = Member(file, f"{self.path}, {name!r}")
-        if dtype is not None and (member.dtype.itemsize, member.dtype.kind) not in (
-            (dtype.itemsize, dtype.kind),
-            (dtype.itemsize, "V"),
-        ):
+        member = Member(file, num_bytes, f"{self.path}, {name!r}")
+        # What other libraries define is V in the file: see Column.
+        wanted = np.dtype(f"V{dtype.itemsize}") if dtype is not None and dtype.kind == "V" else dtype
+        if wanted is not None and member.dtype not in (wanted, dtype):
             raise ValueError(f"{self.path}, {name!r}: is {member.dtype}; expected {dtype}")
         return member
 
-    def _head(self, name: str, dtype: Any) -> NDArray[Any]:
+    def _present(self, name: str, dtype: Any) -> Member:
         member = self.member(name, np.dtype(dtype))
         if member is None:
             raise ValueError(f"{self.path}: has no array {name!r}")
+        return member
+
+    def _head(self, name: str, dtype: Any) -> NDArray[Any]:
+        member = self._present(name, dtype)
+        member.expect((None,))
+        if member.shape[0] > MOST_OF_HEAD:
+            raise ValueError(f"{self.path}, {name!r}: has {member.shape[0]} values; expected {MOST_OF_HEAD} at most")
         return member.read(member.shape[0])
 
 
 @contextlib.contextmanager
+def _none_told(path: str) -> Iterator[None]:
+    """Says of what is wrong with a file that it is none of items."""
+    try:
+        yield
+    except (*_NO_ARCHIVE, ValueError, TypeError) as error:
+        raise ShmReplayError(f"{path} is no file of items, as `shmreplay export` writes them: {error}") from error
+
+
+@contextlib.contextmanager
 def open_items(path: str) -> Iterator[ItemFile]:
-    """The items of a file, all of whose checksums are right.
+    """The items of a file, of which no more is read than what they are; `verify` reads the rest.
 
     Raises:
-        ShmReplayError: it is none that `shmreplay export` wrote.
-        OSError: it cannot be read.
+        ShmReplayError: it is none that `shmreplay export` wrote, or can not be read.
     """
     with contextlib.ExitStack() as opened:
         try:
-            archive = opened.enter_context(zipfile.ZipFile(path))
-            if (damaged := archive.testzip()) is not None:
-                raise ValueError(f"{damaged} in it is damaged")
-            items = ItemFile(archive, path)
-        except (*_NO_ARCHIVE, ValueError, TypeError) as error:
-            raise ShmReplayError(f"{path} is no file of items, as `shmreplay export` writes them: {error}") from error
+            if not stat.S_ISREG(os.stat(path).st_mode):  # else it may have no end
+                raise ShmReplayError(f"{path} is no regular file; expected one that `shmreplay export` wrote")
+            file = opened.enter_context(open(path, "rb"))
+        except OSError as error:
+            raise ShmReplayError(f"{path} can not be read: {error.strerror}") from error
+        with _none_told(path):
+            items = ItemFile(opened.enter_context(zipfile.ZipFile(file)), path)
         yield items

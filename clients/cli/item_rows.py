@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from shmreplay.clients.cli.item_file import EXPORT_AGAIN, NO_ROW, REPEATED, ItemFile, Member
 from shmreplay.clients.step_conversion import ConvertedStep
+from shmreplay.codecs import Bytes, DamagedBytes
 from shmreplay.errors import ShmReplayError
 from shmreplay.leaves import Leaf
 
-AT_A_TIME = 65_536  # items, where their numbers alone are read
+CHECKED_BYTES = 2**20  # read at a time
 
 
 class StoredOutput:
@@ -34,32 +35,63 @@ class StoredOutput:
         self._sizes = member("sizes", np.int64) if leaf.is_whole_step else None
         if None in leaf.spec.shape and not leaf.is_whole_step:
             self._sizes = member("sizes", np.int32)
-        self._check_shapes(len(items), path)
+        self._check_shapes(len(items))
         if self._shows is not None:
             self._check_steps(member("shows", np.int32), items.numbers["num_steps"])
+        if leaf.is_whole_step:
+            self._check_values(member("data", np.uint8), member("sizes", np.int64), member("shows", np.int32))
+        elif self._sizes is not None:
+            self._check_sizes(member("sizes", np.int32))
 
-    def _check_shapes(self, n: int, path: str) -> None:
-        lead = 1 if self.squeezed else 2
-        rest = () if self.leaf.is_whole_step else self._data.shape[lead:]
-        fits = self._mask.shape[:1] == (n,) and len(self._mask.shape) == lead
-        for other in (self._shows, self._sizes):
-            fits = fits and (other is None or other.shape[:lead] == self._mask.shape)
-        if not self.leaf.is_whole_step:
-            spec = self.leaf.spec.shape
-            fits = fits and self._data.shape[:lead] == self._mask.shape and len(rest) == len(spec)
-            fits = fits and all(size is None or size == found for size, found in zip(spec, rest, strict=True))
-        if not fits:
-            raise ShmReplayError(
-                f"{self._file}: its arrays of output {path!r} do not go together, or with its table; {EXPORT_AGAIN}"
-            )
+    def _check_shapes(self, n: int) -> None:
+        self._mask.expect((n,) if self.squeezed else (n, None))
+        rows, spec = self._mask.shape, self.leaf.spec.shape
+        self._data.expect((None,) if self.leaf.is_whole_step else (*rows, *spec))
+        if self._shows is not None:
+            self._shows.expect(rows)
+        if self._sizes is not None:
+            self._sizes.expect(rows if self.leaf.is_whole_step else (*rows, spec.count(None)))
 
     def _check_steps(self, shows: Member, num_steps: NDArray[np.int32]) -> None:
-        for first in range(0, len(num_steps), AT_A_TIME):
-            of = num_steps[first : first + AT_A_TIME]
-            rows = shows.read(len(of)).reshape(len(of), -1)
+        first = 0
+        for part in shows.parts(CHECKED_BYTES):
+            of, rows = num_steps[first : first + len(part)], part.reshape(len(part), -1)
+            first += len(part)
             if rows.size and (rows.min() < NO_ROW or (rows.max(1) >= of).any()):
                 raise ShmReplayError(
                     f"{self._file}: its items show steps of {self.leaf.path!r} that they do not have; {EXPORT_AGAIN}"
+                )
+
+    def _check_values(self, data: Member, sizes: Member, shows: Member) -> None:
+        """The core takes the bytes of a step as they are: whoever samples it would find it damaged."""
+        item = 0
+        for of_part in sizes.parts(CHECKED_BYTES):
+            for of_item, shown in zip(of_part, shows.read(len(of_part)), strict=True):
+                for size, step in zip(np.atleast_1d(of_item).tolist(), np.atleast_1d(shown).tolist(), strict=True):
+                    stored = data.read(max(size, 0))
+                    if step >= 0 or step == REPEATED:
+                        self._check_value(stored, item)
+                item += 1
+
+    def _check_value(self, stored: Bytes, item: int) -> None:
+        try:
+            self.leaf.codec.decode(stored)
+        except DamagedBytes as error:
+            raise ShmReplayError(
+                f"{self._file}: its item {item} has a step that is none: {error}; {EXPORT_AGAIN}"
+            ) from error
+
+    def _check_sizes(self, sizes: Member) -> None:
+        """Those of rows that are not there are 0."""
+        padded = [
+            has
+            for size, has in zip(self.leaf.spec.shape, self._data.shape[-len(self.leaf.spec.shape) :], strict=True)
+            if size is None
+        ]
+        for part in sizes.parts(CHECKED_BYTES):
+            if ((part < 0) | (part > padded)).any():
+                raise ShmReplayError(
+                    f"{self._file}: its sizes of {self.leaf.path!r} are not such as its data have; {EXPORT_AGAIN}"
                 )
 
     @property

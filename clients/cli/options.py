@@ -13,6 +13,9 @@ from shmreplay.checkpoint_directory import find_checkpoints
 from shmreplay.clients.client import Client, connect
 from shmreplay.errors import CheckpointFailed
 
+FOR_EVER_S = 1e9  # decades; what the system's clocks can count from now
+KEY_BOUND = 2**63
+
 
 def add_daemon_options(parser: argparse.ArgumentParser) -> None:
     """The options of every subcommand that talks to a daemon."""
@@ -49,7 +52,10 @@ def positive(text: str) -> int:
 
 
 def seconds(least: float = 0.0, most: float = math.inf) -> Callable[[str], float]:
-    """The type of an argument that is so many seconds; it raises ArgumentTypeError for what is none of these."""
+    """The type of an argument that is so many seconds; it raises ArgumentTypeError for what is none of these.
+
+    More than FOR_EVER_S are as many.
+    """
     expected = f"seconds >= {least:g}" if most == math.inf else f"{least:g} to {most:g} seconds"
 
     def read(text: str) -> float:
@@ -59,9 +65,20 @@ def seconds(least: float = 0.0, most: float = math.inf) -> Callable[[str], float
             number = math.nan
         if not least <= number <= most:
             raise argparse.ArgumentTypeError(f"{text!r}; expected {expected}")
-        return number
+        return min(number, FOR_EVER_S)
 
     return read
+
+
+def key(text: str) -> int:
+    """An argument that is the key of an item. Raises ArgumentTypeError for what can be none."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = KEY_BOUND
+    if not -KEY_BOUND <= number < KEY_BOUND:
+        raise argparse.ArgumentTypeError(f"{text!r} is no key; expected a whole number below 2**63")
+    return number
 
 
 def checkpoints_at(path: str) -> list[str]:

@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import struct
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.cli import export, importer, progress
+from shmreplay.clients.cli import export, importer, item_file, progress
 from shmreplay.clients.cli.main import main
 from tests.system.conftest import eventually
 from tests.system.terminal import Terminal
@@ -326,6 +328,115 @@ def test_arrays_that_do_not_go_together_are_refused(client: sr.Client, exported:
     np.savez(exported, **arrays)
     assert refused(capsys, "import", "b", exported) == f"{exported} has no array 'shows/x'; export the items again"
     assert len(client.table("b")) == 0
+
+
+def test_arrays_of_another_dtype_or_shape_are_named_with_what_was_expected(
+    client: sr.Client, exported: str, capsys: Any
+) -> None:
+    with np.load(exported, allow_pickle=False) as found:
+        arrays = dict(found)
+    bad: dict[str, tuple[Any, str]] = {
+        "data/x": (arrays["data/x"].astype(">f4"), "is >f4; expected float32"),
+        "shows/x": (arrays["shows/x"][:, None], "has shape (10, 1); expected (10)"),
+        "data/frame": (np.zeros((10, 2, 4), np.uint8), "has shape (10, 2, 4); expected (10, 2, 3)"),
+        "mask/frame": (np.ones((10, 2), np.bool_), "has shape (10, 2); expected (10)"),
+        "ages": (np.zeros(9, np.int64), "has shape (9,); expected (10)"),
+        "format": (np.array(1), "has shape (); expected (any)"),
+        "squeezed": (np.array(True), "has shape (); expected (any)"),
+        "names": (np.zeros(2**20 + 1, np.uint8), "has 1048577 values; expected 1048576 at most"),
+    }
+    for name, (value, said) in bad.items():
+        np.savez(exported, **{**arrays, name: value})
+        assert f"{exported}, {name!r}: {said}" in refused(capsys, "import", "b", exported)
+    assert len(client.table("b")) == 0
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (b"{'descr': '<i8', 'fortran_order': False, 'shape': (18446744073709551616,), }", "for shape (184467"),
+        (b"{'descr': '<i8', 'fortran_order': False, 'shape': (-1,), }", "for shape (-1,)"),
+        (b"{'descr': '<i8', 'fortran_order': False, 'shape': (11,), }", "has 80 bytes for shape (11,) of int64"),
+        (b"{'descr': (", "is no array of NumPy's"),
+    ],
+)
+def test_headers_that_lie_are_refused(client: sr.Client, exported: str, capsys: Any, header: bytes, said: str) -> None:
+    with zipfile.ZipFile(exported) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    packed = header + b"\n"
+    members["keys.npy"] = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(packed)) + packed + bytes(80)
+    with zipfile.ZipFile(exported, "w") as archive:
+        for name, value in members.items():
+            archive.writestr(name, value)
+    assert said in refused(capsys, "import", "b", exported)
+
+
+def test_a_file_of_more_items_than_the_table_takes_is_not_read(
+    client: sr.Client, exported: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with np.load(exported, allow_pickle=False) as found:
+        arrays = dict(found)
+    n = 2_000_000
+    numbers = {name: np.zeros(n, dtype) for name, dtype in item_file.NUMBERS.items()}
+    np.savez_compressed(exported, **{**arrays, **numbers})
+    read: list[int] = []
+    monkeypatch.setattr(item_file.Member, "read", recording(item_file.Member.read, read))
+    assert "they are 2000000, more than its max_size, 200" in refused(capsys, "import", "b", exported)
+    assert max(read) < 10_000
+    capsys.readouterr()
+
+
+def recording(read: Any, sizes: list[int]) -> Any:
+    def recorded(self: item_file.Member, n: int) -> Any:
+        sizes.append(n)
+        return read(self, n)
+
+    return recorded
+
+
+def test_what_is_no_regular_file_is_not_read(client: sr.Client, exported: str, capsys: Any) -> None:
+    for path in ("/dev/zero", os.path.dirname(exported)):
+        text = refused(capsys, "import", "b", path)
+        assert text == f"{path} is no regular file; expected one that `shmreplay export` wrote"
+    assert refused(capsys, "import", "b", "none.npz") == "none.npz can not be read: No such file or directory"
+
+
+@pytest.mark.parametrize("damage", ["bytes", "size"])
+def test_steps_that_are_none_do_not_go_in(client: sr.Client, tmp_path: pathlib.Path, capsys: Any, damage: str) -> None:
+    """Of a table without a signature, whose steps are stored as the file has them."""
+    client.create_tables([table("free", None), table("empty", None)])
+    fill_free(client.table("free"), np.random.default_rng(1))
+    path = str(tmp_path / "free.npz")
+    assert main(["export", "free", "--to", path]) == 0
+    capsys.readouterr()
+    with np.load(path, allow_pickle=False) as found:
+        arrays = dict(found)
+    begin = int(arrays["sizes"][:6].sum())
+    if damage == "bytes":
+        arrays["data"][begin:] = 0xFF
+    else:
+        arrays["sizes"][6:] = 1
+    np.savez(path, **arrays)
+    assert "its item 6 has a step that is none: " in refused(capsys, "import", "empty", path)
+    assert len(client.table("empty")) == 0
+    client.drop_tables(["free", "empty"])
+
+
+def test_sizes_that_the_data_do_not_have_are_refused(client: sr.Client, tmp_path: pathlib.Path, capsys: Any) -> None:
+    client.create_tables([table("ragged", HEAP, item_steps=3), table("empty", HEAP, item_steps=3)])
+    fill_heap(client.table("ragged"), np.random.default_rng(1))
+    path = str(tmp_path / "ragged.npz")
+    assert main(["export", "ragged", "--to", path]) == 0
+    capsys.readouterr()
+    with np.load(path, allow_pickle=False) as found:
+        arrays = dict(found)
+    for size in (-1, 5):
+        sizes = arrays["sizes/words"].copy()
+        sizes[3, 0] = size
+        np.savez(path, **{**arrays, "sizes/words": sizes})
+        assert "its sizes of 'words' are not such as its data have" in refused(capsys, "import", "empty", path)
+    assert len(client.table("empty")) == 0
+    client.drop_tables(["ragged", "empty"])
 
 
 def test_who_waits_for_the_rate_limiter_is_told_what_went_in(client: sr.Client, exported: str, capsys: Any) -> None:

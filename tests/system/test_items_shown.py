@@ -226,6 +226,24 @@ def test_items_that_are_not_there_are_refused(capsys: Any) -> None:
         assert text == f"table {name!r} has no item {key}, or not any more; `shmreplay peek {name}` lists some"
 
 
+@pytest.mark.parametrize("key", ["9" * 20, "9223372036854775808", "x"])
+def test_keys_that_no_item_can_have_are_usage_errors(key: str, capsys: Any) -> None:
+    for arguments in (["inspect", "plain", key], ["export", "plain", "--to", "x.npz", "--keys", key]):
+        with pytest.raises(SystemExit, match="2"):
+            main(arguments)
+        assert f"{key!r} is no key; expected a whole number below 2**63" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("timeout", ["inf", "1e300", "1e18"])
+def test_long_timeouts_are_for_ever(timeout: str, capsys: Any) -> None:
+    assert main(["peek", "plain", "--timeout", timeout]) == 0
+    capsys.readouterr()
+    for bad in ("nan", "-1", "x"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["peek", "plain", "--timeout", bad])
+        assert f"{bad!r}; expected seconds >= 0" in capsys.readouterr().err
+
+
 def test_a_table_without_a_key_is_no_checkpoint(capsys: Any) -> None:
     assert "of a table give a key as well: `shmreplay peek plain` lists some" in refused(capsys, "inspect", "plain")
     assert "expected its key behind 'plain'" in refused(capsys, "inspect", "plain", "--save", "x.png")
@@ -387,4 +405,4 @@ def test_nobody_imports_what_another_subcommand_needs() -> None:
     found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, cwd="/")
     loaded = {name.rpartition(".")[2] for name in found.stdout.split() if name.startswith("shmreplay.clients.cli.")}
     assert "verify" in loaded
-    assert not loaded & {"plan", "doctor", "peek", "imported"}
+    assert not loaded & {"plan", "doctor", "peek", "importer"}
