@@ -52,8 +52,9 @@ def positive(text: str) -> int:
 
 
 def seconds(least: float = 0.0, most: float = math.inf) -> Callable[[str], float]:
-    """The type of an argument that is so many seconds, which it makes FOR_EVER_S at most; it raises ArgumentTypeError
-    for what is none of these.
+    """The type of an argument that is so many seconds; it raises ArgumentTypeError for what is none of these.
+
+    More than FOR_EVER_S are as many.
     """
     expected = f"seconds >= {least:g}" if most == math.inf else f"{least:g} to {most:g} seconds"
 

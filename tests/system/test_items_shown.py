@@ -405,4 +405,4 @@ def test_nobody_imports_what_another_subcommand_needs() -> None:
     found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, cwd="/")
     loaded = {name.rpartition(".")[2] for name in found.stdout.split() if name.startswith("shmreplay.clients.cli.")}
     assert "verify" in loaded
-    assert not loaded & {"plan", "doctor", "peek", "imported"}
+    assert not loaded & {"plan", "doctor", "peek", "importer"}
