@@ -243,7 +243,7 @@ def open_items(path: str) -> Iterator[ItemFile]:
     """The items of a file, of which no more is read than what they are; `verify` reads the rest.
 
     Raises:
-        ShmReplayError: it is none that `shmreplay export` wrote, or can not be read.
+        ShmReplayError: it is none that `shmreplay export` wrote, or cannot be read.
     """
     with contextlib.ExitStack() as opened:
         try:
