@@ -243,7 +243,7 @@ def open_items(path: str) -> Iterator[ItemFile]:
     """The items of a file, of which no more is read than what they are; `verify` reads the rest.
 
     Raises:
-        ShmReplayError: it is none that `shmreplay export` wrote, or can not be read.
+        ShmReplayError: it is none that `shmreplay export` wrote, or cannot be read.
     """
     with contextlib.ExitStack() as opened:
         try:
@@ -251,7 +251,7 @@ def open_items(path: str) -> Iterator[ItemFile]:
                 raise ShmReplayError(f"{path} is no regular file; expected one that `shmreplay export` wrote")
             file = opened.enter_context(open(path, "rb"))
         except OSError as error:
-            raise ShmReplayError(f"{path} can not be read: {error.strerror}") from error
+            raise ShmReplayError(f"{path} cannot be read: {error.strerror}") from error
         with _none_told(path):
             items = ItemFile(opened.enter_context(zipfile.ZipFile(file)), path)
         yield items

@@ -88,7 +88,7 @@ def _told(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(f"{path} can not be written: {error.strerror}") from error
+        raise OSError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _mode_of(target: str, path: str) -> int:

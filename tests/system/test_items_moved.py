@@ -398,7 +398,7 @@ def test_what_is_no_regular_file_is_not_read(client: sr.Client, exported: str, c
     for path in ("/dev/zero", os.path.dirname(exported)):
         text = refused(capsys, "import", "b", path)
         assert text == f"{path} is no regular file; expected one that `shmreplay export` wrote"
-    assert refused(capsys, "import", "b", "none.npz") == "none.npz can not be read: No such file or directory"
+    assert refused(capsys, "import", "b", "none.npz") == "none.npz cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize("damage", ["bytes", "size"])

@@ -68,7 +68,7 @@ def test_a_failing_last_step_leaves_what_was_there(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "replace" if before is not None or kind == "named" else "link", fail)
-    with pytest.raises(OSError, match=f"^{path} can not be written: No space left on device$"):
+    with pytest.raises(OSError, match=f"^{path} cannot be written: No space left on device$"):
         write(str(path))
     assert os.listdir(tmp_path) == ([] if before is None else ["made"])
 
@@ -106,13 +106,13 @@ def test_names_may_be_as_long_as_the_file_system_lets_them(kind: str, tmp_path: 
         with whole_file(str(path)):
             pass
     assert os.listdir(tmp_path) == [path.name]
-    with pytest.raises(OSError, match=r"nn can not be written: File name too long$"):
+    with pytest.raises(OSError, match=r"nn cannot be written: File name too long$"):
         write(f"{path}n")
 
 
 def test_errors_say_the_path_as_it_was_given(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OSError, match=r"^none/made can not be written: No such file or directory$"):
+    with pytest.raises(OSError, match=r"^none/made cannot be written: No such file or directory$"):
         write("none/made")
     with pytest.raises(OSError, match=r"^/dev/null is no regular file; expected the name of one"):
         write("/dev/null")
