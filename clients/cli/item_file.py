@@ -209,7 +209,7 @@ class ItemFile:
         except KeyError:
             return None
         member = Member(file, num_bytes, f"{self.path}, {name!r}")
-        # What other libraries define is V in the file: see Column.
+        # What other libraries define is V in the file: see GrowingArray.
         wanted = np.dtype(f"V{dtype.itemsize}") if dtype is not None and dtype.kind == "V" else dtype
         if wanted is not None and member.dtype not in (wanted, dtype):
             raise ValueError(f"{self.path}, {name!r}: is {member.dtype}; expected {dtype}")

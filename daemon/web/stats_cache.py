@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from shmreplay.daemon.workers import Workers
+from shmreplay.json_values import json_value
 from shmreplay.waiting import explain
 
 Stats = Callable[[bool], Awaitable[dict[str, Any]]]
@@ -48,7 +48,7 @@ class StatsCache:
 def _pack(stats: dict[str, Any], at: float) -> bytes:
     for arena in stats["arenas"].values():
         _add_reasons(arena)
-    return json.dumps(_plain({"at_s": at, "time": time.time(), **stats}), separators=(",", ":")).encode()
+    return json.dumps(json_value({"at_s": at, "time": time.time(), **stats}), separators=(",", ":")).encode()
 
 
 def _add_reasons(arena: dict[str, Any]) -> None:
@@ -57,12 +57,3 @@ def _add_reasons(arena: dict[str, Any]) -> None:
         info = arena["tables"].get(table)
         if info:
             info.setdefault("why", {})[side] = explain(info, side, arena["stats"])
-
-
-def _plain(value: Any) -> Any:
-    """The same for JSON, which knows no NaN and no infinity: they are null."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -127,6 +127,12 @@ def test_what_is_wrong_comes_first_and_who_waits_is_told_why(many: Page) -> None
     assert "learner 10043 (74 s), learner 10093 (74 s)" in waits
 
 
+def test_a_ratio_is_held_against_one_that_is_asked_for_where_the_limiter_has_bounds(many: Page) -> None:
+    shown = "[...document.querySelectorAll('tbody tr')].slice(0, 5).map(row => row.innerText.includes(' of 8'))"
+    many.wait_until(f"({shown}).some(found => found)")
+    assert many.run(shown) == [False, True, True, True, False]
+
+
 def test_charts_move_and_tell_what_is_under_the_pointer(many: Page) -> None:
     many.click("tbody tr[data-table=table_02]")
     many.wait_until("document.querySelector('#detail-name').textContent === 'table_02'")
