@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.tables import WAIT_S
 
 STOP_TRY_S = 0.5  # for a look at a small arena
