@@ -3,7 +3,7 @@
 #
 #   make demo      four actors, one learner, CartPole (make demo DEMO_ARGS="--actors 8 --seed 1")
 #   make test      lint, types, native tests, Python tests (TEST_ARGS="-k rate_limiter", WORKERS=0: one after the other)
-#   make check     ruff, mypy --strict, stubtest
+#   make check     ruff, clang-format, mypy --strict, stubtest
 #   make native    the native tests alone
 #   make sanitize  the native tests under ThreadSanitizer and AddressSanitizer (SANITIZE=full: the long way)
 #   make wheel     a wheel, repaired by auditwheel, tried in a clean environment without a compiler
@@ -11,8 +11,9 @@
 #   make bench-peers  the peers that the benchmarks measure us beside, an environment each (1 to 2 GB)
 #   make soak      a storm of deaths (SOAK_ARGS="--minutes 60 --seed 7")
 #   make stubs     shmreplay/_core.pyi, from the built binding
+#   make layers    the picture of the layers in ARCHITECTURE.md, from all includes and imports
 #   make cli-page  docs/cli.md, from what both programs take on the command line
-#   make format    the Python files, by ruff (C++: .clang-format is for editors; tables there are aligned by hand)
+#   make format    all Python files by ruff, all C++ files by clang-format
 #   make clean     removes build/ and dist/ (make distclean: .venv as well)
 
 SHELL := bash
@@ -44,7 +45,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/*.h) shmreplay/_core.cc CMakeLists.txt
 
-.PHONY: help demo test check native sanitize wheel bench bench-peers soak stubs cli-page format clean distclean
+# Every C++ file of the repository.
+CPP = $(shell find shmreplay tests bench scripts -name "*.h" -o -name "*.cc")
+
+.PHONY: help demo test check native sanitize wheel bench bench-peers soak stubs layers cli-page format clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -57,8 +61,10 @@ test: check native
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 check: $(STAMP)/installed $(STAMP)/dev
-	@echo "== ruff, mypy, stubtest"
+	@echo "== ruff, clang-format, mypy, stubtest"
 	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@$(BIN)/clang-format --dry-run -Werror $(CPP)
 	@$(BIN)/python scripts/typing_tree.py build/typing
 	@$(BIN)/python -m mypy --no-error-summary $$(for d in build/typing/shmreplay bench tests scripts examples; do [ ! -d $$d ] || echo $$d; done)
 	@$(BIN)/python scripts/stubtest.py
@@ -87,12 +93,16 @@ stubs: $(STAMP)/installed $(STAMP)/dev
 	@$(BIN)/python scripts/stubs.py
 	@$(BIN)/ruff check -q --fix shmreplay/_core.pyi
 
+layers: | $(BIN)/python
+	@$(BIN)/python scripts/layers.py --write
+
 cli-page: $(STAMP)/installed
 	@$(BIN)/python scripts/cli_page.py
 
 format: $(STAMP)/dev
 	@$(BIN)/ruff check -q --fix .
 	@$(BIN)/ruff format -q .
+	@$(BIN)/clang-format -i $(CPP)
 
 clean:
 	rm -rf build dist

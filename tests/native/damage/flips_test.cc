@@ -1,10 +1,11 @@
-// One byte of a live arena is flipped, anywhere but in the mutex itself, and everything is called on it; and words of every
-// kind of record are set to extreme numbers, one after the other.
+// One byte of a live arena is flipped, anywhere but in the mutex itself, and everything is called on it; and words of
+// every kind of record are set to extreme numbers, one after the other.
 //
-// Each flip is a forked child's: it attaches before the flip or after it, with or without a dead holder's log to roll back,
-// and performs every operation in an order of its own. Whatever they answer, nobody crashes, reads outside the mappings
-// (which lie between guard pages), allocates without a bound or loops for ever. SHMREPLAY_FLIPS=<n> tries more;
-// SHMREPLAY_SEED=<seed> SHMREPLAY_FLIP=<k> does one of them again. SHMREPLAY_SWEEP=<n> sets every n-th word, 1 all of them.
+// Each flip is a forked child's: it attaches before the flip or after it, with or without a dead holder's log to roll
+// back, and performs every operation in an order of its own. Whatever they answer, nobody crashes, reads outside the
+// mappings (which lie between guard pages), allocates without a bound or loops for ever. SHMREPLAY_FLIPS=<n> tries
+// more; SHMREPLAY_SEED=<seed> SHMREPLAY_FLIP=<k> does one of them again. SHMREPLAY_SWEEP=<n> sets every n-th word, 1
+// all of them.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -25,7 +26,8 @@ namespace shmreplay::test {
 namespace {
 
 constexpr uint64_t kGuardBytes = 16u << 20;
-constexpr rlim_t kMemoryBytes = 1u << 30;  // address space a child may use: a length that was flipped must not become a buffer
+constexpr rlim_t kMemoryBytes = 1u << 30;  // address space a child may use: a length that was flipped must not become a
+                                           // buffer
 constexpr rlim_t kCpuSeconds = kSanitized ? 120 : 10;  // an endless loop is told by the time it burns, not by the clock
 constexpr unsigned kChildSeconds = 150;                // for one that sleeps
 
@@ -150,7 +152,8 @@ class Trials {
   void finish() {
     scene_.restore(false);
     check_healthy(*scene_.world.daemon);
-    printf("%llu flips, %llu raised; ", static_cast<unsigned long long>(tried_), static_cast<unsigned long long>(raised_));
+    printf("%llu flips, %llu raised; ", static_cast<unsigned long long>(tried_),
+           static_cast<unsigned long long>(raised_));
     CHECK_EQ(failures_, 0u);
     CHECK(tried_ > 0);
   }
@@ -234,8 +237,8 @@ TEST(a_word_at_an_extreme_makes_an_error_or_a_wrong_answer_and_never_a_crash_or_
   trials.finish();
 }
 
-// What sizes memory before the first call can be refused: every word of the index that is swept. SHMREPLAY_SWEEP=1: each of
-// them at every extreme, else at one.
+// What sizes memory before the first call can be refused: every word of the index that is swept. SHMREPLAY_SWEEP=1:
+// each of them at every extreme, else at one.
 TEST(a_word_at_an_extreme_is_refused_at_attach_or_sizes_no_allocation_that_fails) {
   Scene scene;
   const std::vector<Region> regions = regions_of(*scene.world.daemon);
