@@ -25,8 +25,7 @@ from shmreplay.daemon.process.instance_lock import InstanceLock
 from shmreplay.daemon.process.parent_watch import watch_parent
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.segment import SegmentStore, lock_name
-
-WAIT_S = 30.0
+from tests.tables import WAIT_S
 
 
 @pytest.fixture

@@ -154,7 +154,8 @@ void Arena::copy_facts() {
   expect(region_fits(o.specs, 1, o.specs_bytes, index_bytes_) &&
              region_fits(o.columns, sizeof(ColumnRecord), geometry_.num_columns, index_bytes_) &&
              region_fits(o.tables, sizeof(TableRecord), geometry_.num_tables, index_bytes_) &&
-             o.specs_bytes <= kMaxSpecsBytes && geometry_.num_columns <= kMaxColumns && geometry_.num_tables <= kMaxTables,
+             o.specs_bytes <= kMaxSpecsBytes && geometry_.num_columns <= kMaxColumns &&
+             geometry_.num_tables <= kMaxTables,
          damaged);
   instance_ = bounded(h.instance);
   name_ = bounded(h.name);
