@@ -17,12 +17,13 @@ import pytest
 
 import shmreplay as sr
 from tests.children import Child, Work
+from tests.rounds import rounds
 from tests.tables import TableMaker, check
 
 Fork = Callable[[Work], Child]
 WIDTH = 1000
 SIGNATURE = {"row": sr.ArraySpec((WIDTH,), "float32")}
-STOPS = 800
+STOPS = rounds(200, 800)
 
 
 @pytest.mark.slow

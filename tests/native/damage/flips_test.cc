@@ -209,7 +209,7 @@ TEST(the_same_operations_raise_nothing_where_nothing_is_flipped) {
 
 TEST(a_flipped_byte_makes_an_error_or_a_wrong_answer_and_never_a_crash_or_a_hang) {
   Scene scene;
-  const uint64_t base = seed(), n = number_from("SHMREPLAY_FLIPS", kSanitized ? 150 : 400);
+  const uint64_t base = seed(), n = number_from("SHMREPLAY_FLIPS", kSanitized ? 150 : rounds(300, 4000));
   const uint64_t only = number_from("SHMREPLAY_FLIP", UINT64_MAX);
   const uint64_t first = only == UINT64_MAX ? 0 : only, end = only == UINT64_MAX ? n : only + 1;
   const std::vector<Region> regions = regions_of(*scene.world.daemon);
@@ -224,7 +224,7 @@ TEST(a_flipped_byte_makes_an_error_or_a_wrong_answer_and_never_a_crash_or_a_hang
 TEST(a_word_at_an_extreme_makes_an_error_or_a_wrong_answer_and_never_a_crash_or_a_hang) {
   Scene scene;
   Random random(seed());
-  const uint64_t stride = number_from("SHMREPLAY_SWEEP", kSanitized ? 64 : 16);
+  const uint64_t stride = number_from("SHMREPLAY_SWEEP", kSanitized ? 64 : rounds(16, 2));
   uint64_t k = random.below(stride);
   Trials trials(scene);
   each_word(regions_of(*scene.world.daemon), [&](const Region& r, uint64_t offset) {
@@ -242,7 +242,9 @@ TEST(a_word_at_an_extreme_makes_an_error_or_a_wrong_answer_and_never_a_crash_or_
 TEST(a_word_at_an_extreme_is_refused_at_attach_or_sizes_no_allocation_that_fails) {
   Scene scene;
   const std::vector<Region> regions = regions_of(*scene.world.daemon);
-  const uint64_t stride = number_from("SHMREPLAY_SWEEP", kSanitized ? 64 : 16) == 1 ? 1 : kSanitized ? 32 : 4;
+  const uint64_t stride = number_from("SHMREPLAY_SWEEP", kSanitized ? 64 : rounds(16, 1)) == 1 ? 1
+                          : kSanitized                                                         ? 32
+                                                                                               : 4;
   uint64_t k = Random(seed()).below(stride);
   alarm(2 * kChildSeconds);
   Child child([&] {

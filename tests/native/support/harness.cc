@@ -72,6 +72,8 @@ uint64_t seed() {
   return s;
 }
 
+uint64_t rounds(uint64_t few, uint64_t many) { return getenv("SHMREPLAY_LONG") != nullptr ? many : few; }
+
 uint64_t Random::word() noexcept {
   uint64_t z = state_ += 0x9e3779b97f4a7c15;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;

@@ -9,12 +9,13 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from tests.children import Child, Work, stop_outside_a_hold
+from tests.rounds import rounds
 from tests.tables import TableMaker, eventually, step, steps, values
 
 Fork = Callable[[Work], Child]
 WIDTH = 1000
 SIGNATURE = {"n": sr.ArraySpec((), "int64"), "row": sr.ArraySpec((WIDTH,), "float32")}
-BATCHES = 800  # that each sampler looks at
+BATCHES = rounds(200, 800)  # that each sampler looks at
 PER_WRITER = 2**20  # all numbers below 2**24, which float32 holds exactly
 
 
@@ -133,7 +134,7 @@ def test_a_stopped_reader_holds_up_nobody(make_table: TableMaker, fork: Fork, rn
         while True:
             table.sample(256)
 
-    for _ in range(15):
+    for _ in range(rounds(8, 15)):
         child = fork(sample)
         before = table.info().samples
         until = before + int(rng.integers(1, 3000))
