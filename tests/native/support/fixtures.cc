@@ -1,4 +1,5 @@
 #include "support/fixtures.h"
+#include "items/check.h"
 
 #include <cfloat>
 #include <csignal>
@@ -12,7 +13,6 @@
 #include <thread>
 #include <unistd.h>
 
-#include "items/rebuild.h"
 #include "write/due_insert.h"
 
 namespace shmreplay::test {

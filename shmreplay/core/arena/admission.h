@@ -9,16 +9,9 @@
 // same functions, read without it, only say whether a look is worth it.
 #pragma once
 
-#include "arena/hold.h"
 #include "arena/layout.h"
 
 namespace shmreplay {
-
-struct LimiterNumbers {
-  double samples_per_insert, min_diff, max_diff;
-  int64_t min_size_to_sample;
-  bool count_deletes;
-};
 
 // What a limiter said and why: for error messages and logs.
 struct LimiterReport {
@@ -45,11 +38,5 @@ uint64_t largest_burst(const TableRecord& t) noexcept;
 bool can_go_on(const TableRecord& t, Side side) noexcept;
 
 LimiterReport report(const TableRecord& t) noexcept;
-
-// New numbers; with `rebase` the difference starts in the middle of the new bounds. Wakes both sides.
-void set_limiter(Hold& hold, const TableFacts& table, const LimiterNumbers& numbers, bool rebase);
-
-// Sets or clears TableFlag bits and wakes both sides.
-void set_flags(Hold& hold, const TableFacts& table, uint32_t set, uint32_t clear);
 
 }  // namespace shmreplay
