@@ -44,7 +44,7 @@ export PYTHONSAFEPATH := 1
 # cmake and ninja are those of .venv, for this file, for scripts and for scikit-build-core
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-CORE := $(wildcard shmreplay/core/*.cc shmreplay/core/*.h shmreplay/binding/*.h) shmreplay/_core.cc CMakeLists.txt
+CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/*.h) shmreplay/_core.cc CMakeLists.txt
 
 .PHONY: help demo test check native sanitize wheel bench bench-peers chart page-picture soak stubs cli-page format clean distclean
 

@@ -18,7 +18,7 @@ import numpy as np
 import shmreplay as sr
 from bench.signature import signature
 from bench.steps import SMALL
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 FILL = 1000
 

@@ -2,7 +2,7 @@
 
 from bench.scenes import Ends, Insert, Learn, Take
 from shmreplay.clients.client import Client
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 BATCH = 256
 

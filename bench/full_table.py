@@ -8,7 +8,7 @@ import numpy as np
 import shmreplay as sr
 from bench.signature import signature
 from bench.steps import SMALL, Layout
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from shmreplay.selectors import Selector
 
 EXPONENT = 0.6

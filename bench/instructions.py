@@ -21,7 +21,7 @@ import numpy as np
 
 from bench.full_table import SAMPLERS, full_table
 from bench.steps import SMALL
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 ITEMS = 4096
 BATCH = 256

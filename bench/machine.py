@@ -9,8 +9,8 @@ import subprocess
 import numpy as np
 
 from bench.limits.native import compiler_version
-from shmreplay.page_policy import why_no_huge_pages
-from shmreplay.segments import SHARED_MEMORY
+from shmreplay.segments.page_policy import why_no_huge_pages
+from shmreplay.segments.segment import SHARED_MEMORY
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIBRARY = ("shmreplay", "daemon", "clients", "CMakeLists.txt", "pyproject.toml")

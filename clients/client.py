@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from weakref import WeakValueDictionary
 
 from shmreplay import _core
-from shmreplay.checks import check_path
-from shmreplay.clients.attachments import Attachment, Mapping, mappings
-from shmreplay.clients.connection import Connection, Reply, RequestTimeout, fork_count
-from shmreplay.clients.info import readable_info
-from shmreplay.clients.shard_infos import join_shards
+from shmreplay.base.checks import check_path
+from shmreplay.clients.link.attachments import Attachment, Mapping, mappings
+from shmreplay.clients.link.connection import Connection, Reply, RequestTimeout, fork_count
+from shmreplay.clients.shards.shard_infos import join_shards
+from shmreplay.clients.tables.info import readable_info
 from shmreplay.errors import DaemonUnavailable, SegmentFailed, ShmReplayError, TableNotFound
 from shmreplay.protocol import default_socket_paths, socket_path
 from shmreplay.rate_limiters import RateLimiter, check_limiter
-from shmreplay.tables import Table, warn_if_never_sampled
+from shmreplay.tables.table import Table, warn_if_never_sampled
 
 if TYPE_CHECKING:
-    from shmreplay.clients.table import TableHandle
+    from shmreplay.clients.tables.table import TableHandle
 
 __all__ = ["Attachment", "Client", "connect"]
 
@@ -124,8 +124,8 @@ class Client:
                 process call `create_tables` before.
             LayoutMismatch, SegmentFailed: its memory is not what this version of shmreplay can use.
         """
-        from shmreplay.clients.sharded_table import ShardedTable
-        from shmreplay.clients.table import TableHandle
+        from shmreplay.clients.shards.sharded_table import ShardedTable
+        from shmreplay.clients.tables.table import TableHandle
 
         _check_name(name)
         attachment = self._attach(name)

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import NoReturn
 
-from shmreplay.checkpoint_directory import EMBEDDED_LABEL, find_checkpoints
-from shmreplay.checks import check_path
+from shmreplay.base.checks import check_path
+from shmreplay.checkpoints.checkpoint_directory import EMBEDDED_LABEL, find_checkpoints
 from shmreplay.clients.client import Client, check_tables, connect
-from shmreplay.clients.embedded_daemon import EmbeddedDaemon
+from shmreplay.clients.link.embedded_daemon import EmbeddedDaemon
 from shmreplay.errors import ShmReplayError
-from shmreplay.page_policy import PagePolicy
-from shmreplay.tables import Table
+from shmreplay.segments.page_policy import PagePolicy
+from shmreplay.tables.table import Table
 
 logger = logging.getLogger("shmreplay")
 

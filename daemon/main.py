@@ -14,33 +14,33 @@ from dataclasses import replace
 from functools import partial
 
 from shmreplay import _core
-from shmreplay.checkpoint_directory import EMBEDDED_LABEL
-from shmreplay.daemon.access import Access
-from shmreplay.daemon.activation import take_listener
-from shmreplay.daemon.checkpoint import Checkpoints
-from shmreplay.daemon.commands import Commands
-from shmreplay.daemon.config import ConfigError, DaemonConfig, read_config
-from shmreplay.daemon.control import ControlServer, ControlSocket
-from shmreplay.daemon.conversation import Host
-from shmreplay.daemon.declared import create_declared
-from shmreplay.daemon.instance_lock import InstanceLock
-from shmreplay.daemon.logs import configure
-from shmreplay.daemon.long_waits import LongWaits
-from shmreplay.daemon.notify import Notifier
-from shmreplay.daemon.open_files import take_all
-from shmreplay.daemon.parent_watch import watch_parent
-from shmreplay.daemon.registry import Registry
-from shmreplay.daemon.reload import Reload
-from shmreplay.daemon.remains import remove_remains
-from shmreplay.daemon.socket_directory import make_socket_directory
-from shmreplay.daemon.status import describe
-from shmreplay.daemon.summary import summary, summary_json
+from shmreplay.base.reader_gone import until_reader_goes
+from shmreplay.checkpoints.checkpoint_directory import EMBEDDED_LABEL
+from shmreplay.daemon.arenas.access import Access
+from shmreplay.daemon.arenas.registry import Registry
+from shmreplay.daemon.checkpoints.checkpoint import Checkpoints
+from shmreplay.daemon.config.configuration import ConfigError, DaemonConfig, read_config
+from shmreplay.daemon.config.logs import configure
+from shmreplay.daemon.config.open_files import take_all
+from shmreplay.daemon.control.commands import Commands
+from shmreplay.daemon.control.control import ControlServer, ControlSocket
+from shmreplay.daemon.control.conversation import Host
+from shmreplay.daemon.control.socket_directory import make_socket_directory
+from shmreplay.daemon.figures.long_waits import LongWaits
+from shmreplay.daemon.figures.status import describe
+from shmreplay.daemon.loop.workers import Workers
+from shmreplay.daemon.process.activation import take_listener
+from shmreplay.daemon.process.declared_tables import create_declared
+from shmreplay.daemon.process.instance_lock import InstanceLock
+from shmreplay.daemon.process.leftovers import remove_remains
+from shmreplay.daemon.process.notify import Notifier
+from shmreplay.daemon.process.parent_watch import watch_parent
+from shmreplay.daemon.process.reload import Reload
+from shmreplay.daemon.process.summary import summary, summary_json
 from shmreplay.daemon.web.site import Site
-from shmreplay.daemon.workers import Workers
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
-from shmreplay.reader_gone import until_reader_goes
-from shmreplay.segments import SegmentStore
+from shmreplay.segments.segment import SegmentStore
 
 log = logging.getLogger("shmreplayd")
 
@@ -177,7 +177,7 @@ class Daemon:
         if config.metrics is None:
             return
         try:
-            from shmreplay.daemon.exposition import Exposition
+            from shmreplay.daemon.figures.exposition import Exposition
         except ModuleNotFoundError as error:
             raise ShmReplayError("metrics.listen needs prometheus_client: pip install 'shmreplay[metrics]'") from error
         stats = partial(host.commands.stats, items=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pathlib
 import sys
 
-from shmreplay.clients.cli.grammar import Command, Option, read_parser
-from shmreplay.clients.cli.main import GROUPS, build_parser
-from shmreplay.daemon.config import build_parser as build_daemon_parser
+from shmreplay.clients.cli.commands.catalogue import GROUPS, build_parser
+from shmreplay.clients.cli.terminal.grammar import Command, Option, read_parser
+from shmreplay.daemon.config.configuration import build_parser as build_daemon_parser
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "cli.md"
 

@@ -23,17 +23,18 @@ except ImportError as error:
     ) from error
 
 from shmreplay import rate_limiters, selectors
-from shmreplay.clients.batch import Batch
+from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.client import Client, connect
-from shmreplay.clients.info import TableInfo
-from shmreplay.clients.mix import Mix, mix
-from shmreplay.clients.mixed_batch import MixedBatch
-from shmreplay.clients.sampler import Sampler
+from shmreplay.clients.mixes.mix import Mix, mix
+from shmreplay.clients.mixes.mixed_batch import MixedBatch
+from shmreplay.clients.samplers.sampler import Sampler
+from shmreplay.clients.samplers.view import View
 from shmreplay.clients.server import Server
-from shmreplay.clients.table import TableHandle
-from shmreplay.clients.vector_writer import VectorWriter
-from shmreplay.clients.view import View
-from shmreplay.clients.writer import Writer
+from shmreplay.clients.tables.info import TableInfo
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.clients.writers.vector_writer import VectorWriter
+from shmreplay.clients.writers.writer import Writer
+from shmreplay.columns.specs import ArraySpec
 from shmreplay.errors import (
     ArenaFull,
     CheckpointFailed,
@@ -49,14 +50,14 @@ from shmreplay.errors import (
     TableClosed,
     TableNotFound,
 )
-from shmreplay.patterns import Pattern, when
-from shmreplay.priorities import sequence_priority, td_priority
-from shmreplay.specs import ArraySpec
-from shmreplay.tables import Table
-from shmreplay.targets import n_step_targets
-from shmreplay.windows import Episode, NStep, Sequence, Transition, Unroll, Window
+from shmreplay.rules.patterns import Pattern, when
+from shmreplay.rules.priorities import sequence_priority, td_priority
+from shmreplay.rules.targets import n_step_targets
+from shmreplay.rules.windows import Episode, NStep, Sequence, Transition, Unroll, Window
+from shmreplay.tables.table import Table
+from shmreplay.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "ArenaFull",

@@ -13,8 +13,8 @@
 #include "binding/vector_handle.h"
 #include "binding/view_handle.h"
 #include "binding/writer_handle.h"
-#include "huge_pages.h"
-#include "robust_lock.h"
+#include "arena/huge_pages.h"
+#include "arena/robust_lock.h"
 
 using namespace nb::literals;
 

@@ -25,9 +25,9 @@ from typing import Any, NoReturn, TypeVar
 
 import msgpack
 
-import shmreplay
 from shmreplay import errors
 from shmreplay.errors import ShmReplayError, remote_error
+from shmreplay.version import VERSION
 
 PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 16 * 2**20
@@ -282,4 +282,4 @@ def default_socket_paths() -> list[str]:
 
 def package_version() -> str:
     """The version of shmreplay on this side, such as `0.1.0`."""
-    return shmreplay.__version__
+    return VERSION

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shmreplay.checks import INT32_MAX, check_float, check_int, wire_field
+from shmreplay.base.checks import INT32_MAX, check_float, check_int, wire_field
 
 __all__ = ["MinSize", "Queue", "RateLimiter", "SampleToInsertRatio", "Stack"]
 

@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.tables.table import TableHandle
 
 WAIT_S = 30.0  # a bound on waiting for what must happen, so that a fault fails instead of hanging
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 import shmreplay as sr
 from bench.gpu.finding import Finding, skipped
 from bench.gpu.shared import shared
+from shmreplay.base.host_memory import show_bytes
 from shmreplay.clients.cuda.device import Device
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from shmreplay.errors import ShmReplayError
-from shmreplay.host_memory import show_bytes
 
 if TYPE_CHECKING:
     from shmreplay.clients.torch import TorchSampler

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from bench.gpu.finding import Finding, skipped
 from bench.gpu.shared import shared
+from shmreplay.base.host_memory import show_bytes
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError
-from shmreplay.host_memory import show_bytes
 
 REPEATS = 11
 LEAST_RATIO = 2.0

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from bench.gpu.finding import Finding, skipped
 from bench.gpu.shared import NoMemory, Shared, mapped, shared
+from shmreplay.base.host_memory import show_bytes
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.page_lock import PageLock
-from shmreplay.host_memory import show_bytes
 
 
 def checks(device: Device, num_bytes: int, large_bytes: int) -> Iterator[Finding]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from bench.gpu.finding import Finding, skipped
 from bench.gpu.shared import NoMemory, Shared, mapped, shared
+from shmreplay.base.host_memory import show_bytes
 from shmreplay.clients.cuda.device import Attribute, Device
 from shmreplay.clients.cuda.errors import CudaError
 from shmreplay.clients.cuda.page_lock import MAX_PIECE_BYTES, PageLock
-from shmreplay.host_memory import show_bytes
 
 DEFAULT, READ_ONLY = 0, 8  # of cuMemHostRegister
 ROUNDS = 100

@@ -10,8 +10,8 @@ import numpy as np
 
 from bench import machine
 from shmreplay import _core
-from shmreplay.host_memory import show_bytes
-from shmreplay.segments import reserve
+from shmreplay.base.host_memory import show_bytes
+from shmreplay.segments.segment import reserve
 
 MFD_HUGETLB = 4
 

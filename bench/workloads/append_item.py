@@ -16,7 +16,7 @@ from bench.signature import signature
 from bench.size import Size
 from bench.steps import SMALL
 from bench.workload import Workload
-from shmreplay.clients.writer import Writer
+from shmreplay.clients.writers.writer import Writer
 
 ITEMS = 100_000
 LENGTH = 5  # steps of an item

@@ -16,7 +16,7 @@ from bench.steps import SMALL
 from bench.workload import Workload
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.errors import CudaUnavailable
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 if TYPE_CHECKING:
     from shmreplay.clients.torch.choice import Transfer

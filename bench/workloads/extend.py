@@ -16,7 +16,7 @@ from bench.limits.robust_lock import robust_lock
 from bench.size import Size
 from bench.steps import SMALL
 from bench.workload import Workload
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 ITEMS = 1_000_000
 ROWS = 8192

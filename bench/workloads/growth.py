@@ -16,7 +16,7 @@ from bench.steps import SMALL
 from bench.workload import Opened, Workload
 from bench.workloads.sample import BATCH, NUM_SETS, drawn_rows, samples
 from bench.workloads.update_priorities import updates
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 SMALLEST = 10_000
 LARGEST = 10_000_000

@@ -15,7 +15,7 @@ from bench.signature import signature
 from bench.size import Size
 from bench.steps import SMALL
 from bench.workload import Workload
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 ITEMS = 1_000_000
 BATCH = 256

@@ -20,7 +20,7 @@ from bench.peers.task import Task
 from bench.size import Size
 from bench.steps import LAYOUTS
 from bench.workload import Workload
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 ITEMS = 1_000_000  # of 400 B; as many bytes of the larger ones
 NUM_BATCHES = 4  # different ones that the writer goes round

@@ -15,7 +15,7 @@ from bench.peers.task import Task
 from bench.size import Size
 from bench.steps import SMALL
 from bench.workload import Workload
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 ITEMS = 100_000
 BATCH = 256

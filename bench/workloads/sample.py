@@ -20,7 +20,7 @@ from bench.peers.task import Task
 from bench.size import Size
 from bench.steps import LAYOUTS
 from bench.workload import Workload
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 BATCH = 256
 BYTES_AN_ITEM = 16_000  # of all that are measured beside each other

@@ -11,7 +11,7 @@ from bench.contender import Contender
 from bench.full_table import SAMPLERS, full_table
 from bench.size import Size
 from bench.workload import Workload
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 ITEMS = 1_000_000
 BATCH = 256

@@ -15,7 +15,7 @@ from bench.peers.task import Task
 from bench.size import Size
 from bench.steps import TRANSITIONS
 from bench.workload import Workload
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 BATCH = 256
 BYTES_AN_ITEM = 2_500  # of all that are measured beside each other

@@ -17,7 +17,7 @@ from bench.peers.process import peers
 from bench.peers.task import Task
 from bench.size import Size
 from bench.workload import Workload
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 BATCH = 256
 NUM_SETS = 512  # of keys, sampled beforehand

@@ -19,7 +19,7 @@ from bench.signature import signature
 from bench.size import Size
 from bench.steps import SMALL
 from bench.workload import Workload
-from shmreplay.clients.vector_writer import VectorWriter
+from shmreplay.clients.writers.vector_writer import VectorWriter
 
 ITEMS = 1_000_000
 NUM_STREAMS = 256

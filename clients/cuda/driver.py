@@ -11,9 +11,9 @@ import ctypes
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p, create_string_buffer
 from typing import Any
 
-from shmreplay.clients.connection import fork_count
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable, Result
+from shmreplay.clients.link.connection import fork_count
 
 LIBRARY = "libcuda.so.1"
 

@@ -18,9 +18,9 @@ import time
 from types import TracebackType
 from typing import Literal
 
+from shmreplay.base.host_memory import show_bytes
 from shmreplay.clients.cuda.device import Attribute, Device
 from shmreplay.clients.cuda.errors import CudaError, Result
-from shmreplay.host_memory import show_bytes
 
 logger = logging.getLogger("shmreplay")
 

@@ -12,7 +12,7 @@ import shmreplay as sr
 from shmreplay.clients.demo.q_network import Array, QNetwork
 from shmreplay.clients.demo.tables import N_STEP, REPLAY, WEIGHTS
 from shmreplay.clients.params import Params
-from shmreplay.clients.writer import Writer
+from shmreplay.clients.writers.writer import Writer
 
 FETCH_EVERY = 25  # steps
 EXPLORE_STEPS = 10_000  # of all actors together, over which epsilon falls from 1 to FINAL_EPSILON

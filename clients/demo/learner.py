@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
+from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.demo.adam import Adam
 from shmreplay.clients.demo.q_network import Array, QNetwork
 from shmreplay.clients.demo.tables import REPLAY, WEIGHTS

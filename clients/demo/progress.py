@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from shmreplay.clients.info import TableInfo
+from shmreplay.clients.tables.info import TableInfo
 
 GOAL = 195.0  # the return at which CartPole is held to be solved
 NUM_EPISODES = 20  # that the mean is taken over

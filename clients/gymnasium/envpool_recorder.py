@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay.clients.gymnasium.rows import Rows
-from shmreplay.clients.vector_writer import VectorWriter
+from shmreplay.clients.writers.vector_writer import VectorWriter
 
 Received = tuple[Any, Any, Any, Any, dict[str, Any]]
 

@@ -8,7 +8,7 @@ import gymnasium
 
 from shmreplay.clients.gymnasium.rows import Rows
 from shmreplay.clients.gymnasium.spaces import apply, converter
-from shmreplay.clients.writer import Writer
+from shmreplay.clients.writers.writer import Writer
 
 
 class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shmreplay.clients.stream_handle import StreamHandle
+from shmreplay.clients.writers.stream_handle import StreamHandle
 from shmreplay.errors import SignatureMismatch
 
 BEFORE = ("observation", "action")  # known before the environment steps

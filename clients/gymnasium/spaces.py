@@ -10,8 +10,8 @@ from gymnasium import Env, spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from shmreplay.leaves import as_spec
-from shmreplay.specs import ArraySpec
+from shmreplay.columns.leaves import as_spec
+from shmreplay.columns.specs import ArraySpec
 
 Convert = Callable[[Any], Any]
 

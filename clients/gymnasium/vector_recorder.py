@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from shmreplay.clients.gymnasium.rows import Rows
 from shmreplay.clients.gymnasium.spaces import apply, converter, with_rows
-from shmreplay.clients.vector_writer import VectorWriter
+from shmreplay.clients.writers.vector_writer import VectorWriter
 
 Mask = NDArray[np.bool_]
 

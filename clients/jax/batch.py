@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.batch import Batch, Normalise
+from shmreplay.clients.batches.batch import Batch, Normalise
 from shmreplay.clients.jax.placement import Placement
 
 

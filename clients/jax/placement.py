@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
-from shmreplay.clients.aligned import aligned_copy, is_aligned
+from shmreplay.clients.batches.aligned import aligned_copy, is_aligned
 
 
 class Placement(Protocol):

@@ -9,13 +9,13 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike
 
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.handle import raise_with
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.handles.handle import raise_with
 from shmreplay.clients.jax.batch import JaxBatch
 from shmreplay.clients.jax.placement import Placement, placement_of
-from shmreplay.clients.sampler import BatchStream, Draw, check_prefetch, rank_source
-from shmreplay.clients.sharded_table import ShardedTable
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.samplers.sampler import BatchStream, Draw, check_prefetch, rank_source
+from shmreplay.clients.shards.sharded_table import ShardedTable
+from shmreplay.clients.tables.table import TableHandle
 
 
 class JaxSampler(BatchStream[JaxBatch]):

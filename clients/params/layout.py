@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay import structure
-from shmreplay.leaves import Leaf
-from shmreplay.signature import Signature
-from shmreplay.specs import ArraySpec
+from shmreplay.columns import structure
+from shmreplay.columns.leaves import Leaf
+from shmreplay.columns.signature import Signature
+from shmreplay.columns.specs import ArraySpec
 
 PARAMS, PUBLISHED = "params", "published_ns"  # what a version consists of: the tree, and when
 MAX_COLUMNS = 124  # a table has 125

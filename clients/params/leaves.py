@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.conversion import Missing
+from shmreplay.columns.conversion import Missing
 from shmreplay.errors import SignatureMismatch
 
 

@@ -6,17 +6,17 @@ import time
 from typing import Any, NoReturn
 
 from shmreplay import _core
-from shmreplay.clients.arrays import check_count
+from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.client import check_timeout
-from shmreplay.clients.handle import Handle
+from shmreplay.clients.handles.handle import Handle
 from shmreplay.clients.params.layout import Layout
 from shmreplay.clients.params.leaves import to_host
 from shmreplay.clients.params.snapshot import Snapshot
-from shmreplay.clients.table import TableHandle
-from shmreplay.conversion import column_array, flatten
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.columns.conversion import column_array, flatten
 from shmreplay.errors import RateLimitTimeout
 from shmreplay.protocol import Deadline
-from shmreplay.tables import Table
+from shmreplay.tables.table import Table
 
 _MAX_VERSION = 2**63 - 1
 

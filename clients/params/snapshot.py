@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay import structure
 from shmreplay.clients.params.layout import PARAMS, PUBLISHED, Layout
 from shmreplay.clients.params.leaves import writable
-from shmreplay.clients.view import View
-from shmreplay.conversion import flatten
+from shmreplay.clients.samplers.view import View
+from shmreplay.columns import structure
+from shmreplay.columns.conversion import flatten
 
 
 class Snapshot:

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shmreplay import structure
-from shmreplay.clients.batch import Batch, Normalise, check_weights
+from shmreplay.clients.batches.batch import Batch, Normalise, check_weights
 from shmreplay.clients.torch.parts import BatchParts, Form, Parts
 from shmreplay.clients.torch.tensors import as_tensor, dtype_of
+from shmreplay.columns import structure
 
 
 class TorchBatch:

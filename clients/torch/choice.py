@@ -6,10 +6,10 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 
-from shmreplay.checks import check_choice
+from shmreplay.base.checks import check_choice
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.errors import CudaUnavailable
-from shmreplay.clients.sampler import Source
+from shmreplay.clients.samplers.sampler import Source
 from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.gather import GatherRung, why_not_gather
 from shmreplay.clients.torch.host import HostRung

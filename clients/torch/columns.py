@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from shmreplay.clients.handle import Handle
-from shmreplay.clients.sampling import ShownOutput
+from shmreplay.clients.batches.sampling import ShownOutput
+from shmreplay.clients.handles.handle import Handle
 from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.tensors import dtype_of
 

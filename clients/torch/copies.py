@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.sampling import Arrangement, NativeOutput
+from shmreplay.clients.batches.sampling import Arrangement, NativeOutput
+from shmreplay.clients.samplers.view import View
 from shmreplay.clients.torch.parts import NUMBERS, Form, Parts
-from shmreplay.clients.view import View
 
 
 def form_of(views: Sequence[View], arrangement: Arrangement) -> Form:

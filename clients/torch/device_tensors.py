@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from shmreplay.clients.cuda.errors import CudaUnavailable
-from shmreplay.clients.handle import Handle
+from shmreplay.clients.handles.handle import Handle
 
 _DLPACK_CUDA = 2
 

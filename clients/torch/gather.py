@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shmreplay.clients.ahead import end_all
+from shmreplay.clients.batches.sampling import Arrangement, NativeOutput, ShownOutput
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError
 from shmreplay.clients.cuda.page_locks import PageHold, hold_pages
-from shmreplay.clients.handle import raise_with
-from shmreplay.clients.sampler import Source
-from shmreplay.clients.sampling import Arrangement, NativeOutput, ShownOutput
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.handles.handle import raise_with
+from shmreplay.clients.samplers.ahead import end_all
+from shmreplay.clients.samplers.sampler import Source
+from shmreplay.clients.samplers.view import View, most_items, open_view
+from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.columns import RowNumbers, SegmentColumns
 from shmreplay.clients.torch.copies import copied_parts, form_of, joined, num_real, numbers_of
@@ -31,9 +32,8 @@ from shmreplay.clients.torch.room import Room, space_for
 from shmreplay.clients.torch.rung import NOT_PINNED, Delivery, Pin
 from shmreplay.clients.torch.staging import LOOK_S, Rooms, StagingRung, unpack, wait_for
 from shmreplay.clients.torch.tensors import is_added
-from shmreplay.clients.view import View, most_items, open_view
+from shmreplay.columns.specs import ArraySpec
 from shmreplay.errors import ShmReplayError
-from shmreplay.specs import ArraySpec
 
 LINE_BYTES = 128  # of the host's memory that a GPU reads at once, however few of them it wants
 OPTIONS = ("columns", "pad_to", "time_major")  # of `sample`, that views can do

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.handle import raise_with
-from shmreplay.clients.sampler import Draw, Source
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.handles.handle import raise_with
+from shmreplay.clients.samplers.sampler import Draw, Source
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.parts import BatchParts, Form
 from shmreplay.clients.torch.rung import NOT_PINNED, Pin, Tally

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay import structure
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.decoding import mask_of
-from shmreplay.clients.view import ItemNumbers
-from shmreplay.item_structure import node_of, pack_node
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.batches.decoding import mask_of
+from shmreplay.clients.samplers.view import ItemNumbers
+from shmreplay.columns import structure
+from shmreplay.columns.item_structure import node_of, pack_node
 
 NUMBERS = ItemNumbers._fields
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shmreplay.checks import check_float
-from shmreplay.clients.sharded_table import ShardedTable
-from shmreplay.clients.table import TableHandle
+from shmreplay.base.checks import check_float
+from shmreplay.clients.shards.sharded_table import ShardedTable
+from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.sampler import TorchSampler
 from shmreplay.clients.torch.tensors import on_host, to_host

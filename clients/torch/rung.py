@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from shmreplay.clients.sampler import Draws
+from shmreplay.clients.samplers.sampler import Draws
 from shmreplay.clients.torch.batch import TorchBatch
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.sampler import BatchStream, check_prefetch, rank_source
-from shmreplay.clients.sharded_table import ShardedTable
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.samplers.sampler import BatchStream, check_prefetch, rank_source
+from shmreplay.clients.shards.sharded_table import ShardedTable
+from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.choice import Transfer, open_rung
 from shmreplay.clients.torch.info import TransferInfo

@@ -14,19 +14,19 @@ from typing import Any, NoReturn
 import numpy as np
 from torch import Tensor
 
-from shmreplay.clients.batch import Batch
+from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable
-from shmreplay.clients.handle import raise_with
-from shmreplay.clients.sampler import Source
+from shmreplay.clients.handles.handle import raise_with
+from shmreplay.clients.samplers.sampler import Source
 from shmreplay.clients.torch.batch import TorchBatch, check_dtypes
 from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.host import HostDelivery, num_bytes
 from shmreplay.clients.torch.parts import BatchParts, Form, Parts
 from shmreplay.clients.torch.room import Place, Room, space_for
 from shmreplay.clients.torch.rung import NOT_PINNED, Delivery, Pin, Tally
+from shmreplay.columns.item_structure import unflatten_outputs
 from shmreplay.errors import ShmReplayError
-from shmreplay.item_structure import unflatten_outputs
 
 logger = logging.getLogger("shmreplay")
 

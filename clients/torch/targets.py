@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from shmreplay import targets
 from shmreplay.clients.torch.batch import TorchBatch
+from shmreplay.rules import targets
 
 
 class TorchTargets(NamedTuple):

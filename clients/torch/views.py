@@ -6,8 +6,8 @@ from typing import Any
 
 from torch.utils.dlpack import from_dlpack
 
+from shmreplay.clients.samplers.view import HOST, View
 from shmreplay.clients.torch.tensors import as_tensor
-from shmreplay.clients.view import HOST, View
 
 
 def view_tensors(view: View) -> Any:

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shmreplay.daemon.access import Peer
-from shmreplay.daemon.commands import Caller, Commands
-from shmreplay.daemon.reaper import ClientProcess
+from shmreplay.daemon.arenas.access import Peer
+from shmreplay.daemon.arenas.reaper import ClientProcess
+from shmreplay.daemon.control.commands import Caller, Commands
 from shmreplay.errors import ShmReplayError, TableNotFound
-from shmreplay.limiter_change import changed_limiter, whole_limiter
 from shmreplay.protocol import Message, ProtocolError, error_answer
+from shmreplay.rules.limiter_change import changed_limiter, whole_limiter
 
 log = logging.getLogger("shmreplayd")
 

@@ -17,14 +17,14 @@ import json
 import logging
 import re
 
-from shmreplay.daemon.commands import Commands
-from shmreplay.daemon.http_server import HttpServer, Request, Response, refusal
-from shmreplay.daemon.setting import Endpoint
+from shmreplay.daemon.config.setting_kind import Endpoint
+from shmreplay.daemon.control.commands import Commands
+from shmreplay.daemon.figures.http_server import HttpServer, Request, Response, refusal
+from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.web.actions import ACTIONS, act
 from shmreplay.daemon.web.page import HEADERS, page
 from shmreplay.daemon.web.page_token import PageToken
 from shmreplay.daemon.web.stats_cache import StatsCache
-from shmreplay.daemon.workers import Workers
 
 log = logging.getLogger("shmreplayd")
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shmreplay.daemon.workers import Workers
-from shmreplay.json_values import json_value
-from shmreplay.waiting import explain
+from shmreplay.base.json_values import json_value
+from shmreplay.base.waiting import explain
+from shmreplay.daemon.loop.workers import Workers
 
 Stats = Callable[[bool], Awaitable[dict[str, Any]]]
 

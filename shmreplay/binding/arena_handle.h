@@ -3,14 +3,14 @@
 
 #include <memory>
 
-#include "arena.h"
-#include "leases.h"
+#include "arena/arena.h"
+#include "chunks/leases.h"
 #include "patience.h"
-#include "rebuild.h"
-#include "session_reports.h"
-#include "sessions.h"
+#include "items/rebuild.h"
+#include "sessions/session_reports.h"
+#include "sessions/sessions.h"
 #include "status_error.h"
-#include "table_calls.h"
+#include "items/table_calls.h"
 
 namespace shmreplay {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "gather.h"
+#include "read/gather.h"
 #include "step_plan.h"
 
 namespace shmreplay {

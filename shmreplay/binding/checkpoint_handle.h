@@ -2,8 +2,8 @@
 #pragma once
 
 #include "arena_handle.h"
-#include "checkpoint_restore.h"
-#include "checkpoint_save.h"
+#include "checkpoint/checkpoint_restore.h"
+#include "checkpoint/checkpoint_save.h"
 
 namespace shmreplay {
 

@@ -1,7 +1,7 @@
 // _core.Table.extend: whole arrays from Python, as one stream.
 #pragma once
 
-#include "extend.h"
+#include "write/extend.h"
 #include "table_handle.h"
 #include "writer_calls.h"
 

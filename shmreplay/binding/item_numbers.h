@@ -1,7 +1,7 @@
 // What there is a number of for each drawn item, as NumPy arrays.
 #pragma once
 
-#include "gather.h"
+#include "read/gather.h"
 #include "python.h"
 
 namespace shmreplay {

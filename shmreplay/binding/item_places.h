@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "numpy_batch.h"
-#include "sample_call.h"
+#include "read/sample_call.h"
 
 namespace shmreplay {
 

@@ -10,8 +10,8 @@
 #include "gil.h"
 #include "item_numbers.h"
 #include "python.h"
-#include "sample_call.h"
-#include "shard_draw.h"
+#include "read/sample_call.h"
+#include "read/shard_draw.h"
 #include "step_plan.h"
 
 namespace shmreplay {

@@ -5,12 +5,12 @@
 #include <atomic>
 #include <cmath>
 
-#include "futex.h"
+#include "base/futex.h"
 #include "gil.h"
 #include "python.h"
-#include "status.h"
+#include "base/status.h"
 #include "status_error.h"
-#include "wait.h"
+#include "base/wait.h"
 
 namespace shmreplay {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gil.h"
-#include "status.h"
+#include "base/status.h"
 
 namespace shmreplay {
 

@@ -1,7 +1,7 @@
 // Rules as Python's windows compile them, read into the core's.
 #pragma once
 
-#include "item_rules.h"
+#include "write/item_rules.h"
 #include "python.h"
 #include "step_plan.h"
 

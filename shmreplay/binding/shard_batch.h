@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "shard_draw.h"
+#include "read/shard_draw.h"
 #include "table_handle.h"
 
 namespace shmreplay {

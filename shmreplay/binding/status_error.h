@@ -2,7 +2,7 @@
 #pragma once
 
 #include "python.h"
-#include "status.h"
+#include "base/status.h"
 
 namespace shmreplay {
 

@@ -7,8 +7,8 @@
 
 #include "batch_rows.h"
 #include "batch_values.h"
-#include "extremes.h"
-#include "long_work.h"
+#include "trees/extremes.h"
+#include "base/long_work.h"
 #include "numpy_arrays.h"
 #include "pool.h"
 #include "table_context.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "python.h"
-#include "row_copy.h"
+#include "base/row_copy.h"
 
 namespace shmreplay {
 

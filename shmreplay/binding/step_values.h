@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "arena.h"
+#include "arena/arena.h"
 #include "python.h"
 #include "status_error.h"
 

@@ -4,11 +4,11 @@
 #include <memory>
 #include <vector>
 
-#include "arena.h"
+#include "arena/arena.h"
 #include "patience.h"
-#include "row_copy.h"
-#include "rule_writer.h"
-#include "sample_call.h"
+#include "base/row_copy.h"
+#include "write/rule_writer.h"
+#include "read/sample_call.h"
 #include "status_error.h"
 #include "step_plan.h"
 #include "step_values.h"

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "arena.h"
+#include "arena/arena.h"
 #include "gil.h"
 #include "item_numbers.h"
-#include "item_survey.h"
+#include "items/item_survey.h"
 #include "python.h"
-#include "rate_limiter.h"
+#include "items/rate_limiter.h"
 
 namespace shmreplay {
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "table_handle.h"
-#include "vector_writer.h"
+#include "write/vector_writer.h"
 #include "writer_calls.h"
 
 namespace shmreplay {

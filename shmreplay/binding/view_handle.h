@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exported_array.h"
-#include "item_view.h"
+#include "read/item_view.h"
 #include "table_handle.h"
 #include "view_lease.h"
 

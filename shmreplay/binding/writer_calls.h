@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "rule_reader.h"
-#include "rule_writer.h"
+#include "write/rule_writer.h"
 #include "table_context.h"
 
 namespace shmreplay {

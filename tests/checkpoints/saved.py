@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 
 # Of processes and moments, not of the table; `bytes` counts chunks that writers have open, too.
 PASSING = ("last_insert_s_ago", "last_sample_s_ago", "blocked_", "bytes", "views", "contiguous_views")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_file import verify
+from shmreplay.checkpoints.checkpoint_file import verify
 from tests.checkpoints.saved import facts
 from tests.system.conftest import DaemonProcess, StartDaemon, eventually
 
@@ -139,7 +139,7 @@ def test_a_checkpoint_beside_writers_is_of_one_instant(make_daemon: StartDaemon,
 # A daemon whose disk takes nothing: for each slice of chunks it waits until the pipe has a writer.
 STUCK_DISK = """
 import os, sys
-from shmreplay.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, Kind
 from shmreplay.daemon import main
 real = CheckpointWriter.write
 def write(self, kind, payload, arena=0, table=0):
@@ -195,7 +195,8 @@ def test_writers_that_need_room_end_a_checkpoint_and_lose_nothing(
 def test_how_far_it_is_is_told(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
     source = """
 import sys, time
-from shmreplay.daemon import checkpoint, main, saving
+from shmreplay.daemon.checkpoints import checkpoint, saving
+from shmreplay.daemon import main
 checkpoint.LOG_S = 0.2
 real = saving.CheckpointWriter.write
 def write(self, kind, *rest):

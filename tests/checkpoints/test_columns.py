@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.checkpoints.saved import INFO, leaves
 
 ROOM: dict[str, Any] = {"max_streams": 4, "max_sessions": 8}

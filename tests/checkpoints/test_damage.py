@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_file import CheckpointReader, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointReader, Kind
 from tests.checkpoints.saved import facts
 from tests.system.conftest import DaemonProcess, StartDaemon, table
 

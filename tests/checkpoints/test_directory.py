@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_directory import PARTIAL, CheckpointDirectory, find_checkpoints
-from shmreplay.checkpoint_file import CheckpointReader
+from shmreplay.checkpoints.checkpoint_directory import PARTIAL, CheckpointDirectory, find_checkpoints
+from shmreplay.checkpoints.checkpoint_file import CheckpointReader
 from tests.system.conftest import DaemonProcess, StartDaemon, table
 
 LATER = "shmreplay.{}.20981231T235959000000Z.checkpoint"

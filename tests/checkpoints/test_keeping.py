@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_directory import CheckpointDirectory
-from shmreplay.checkpoint_file import verify
-from shmreplay.daemon.keeping import Found, Keeping, which_may_go
+from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory
+from shmreplay.checkpoints.checkpoint_file import verify
+from shmreplay.daemon.checkpoints.retention import Found, Keeping, which_may_go
 from tests.system.conftest import DaemonProcess, StartDaemon, eventually, table
 
 A, B, AB, EMPTY = frozenset("a"), frozenset("b"), frozenset("ab"), frozenset[str]()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_directory import PARTIAL, find_checkpoints
-from shmreplay.checkpoint_file import verify
+from shmreplay.checkpoints.checkpoint_directory import PARTIAL, find_checkpoints
+from shmreplay.checkpoints.checkpoint_file import verify
 from tests.checkpoints.saved import facts
 from tests.system.conftest import WAIT_S, DaemonProcess, StartDaemon, table
 
@@ -19,10 +19,12 @@ pytestmark = pytest.mark.crash
 # Runs shmreplayd so that it dies when it passes the point whose name the file SHMREPLAY_TEST_POINT holds.
 DAEMON = """
 import os, signal, sys
-from shmreplay import checkpoint_directory, checkpoint_file
-from shmreplay.daemon import main, restoration, saving
-from shmreplay.restoration_mark import RestorationMark
-from shmreplay.segments import SegmentStore
+from shmreplay.checkpoints import checkpoint_directory, checkpoint_file
+from shmreplay.daemon import main
+from shmreplay.daemon.arenas import restoration
+from shmreplay.daemon.checkpoints import saving
+from shmreplay.checkpoints.restoration_mark import RestorationMark
+from shmreplay.segments.segment import SegmentStore
 
 def dies_at(owner, method, before, after=None, when=lambda *args: True):
     real = getattr(owner, method)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_file import CheckpointReader, CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointReader, CheckpointWriter, Kind
 from tests.system.conftest import table
 
 Plain = dict[str, Any]

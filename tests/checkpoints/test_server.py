@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_directory import PARTIAL, find_checkpoints
-from shmreplay.checkpoint_file import verify
+from shmreplay.checkpoints.checkpoint_directory import PARTIAL, find_checkpoints
+from shmreplay.checkpoints.checkpoint_file import verify
 from shmreplay.clients.client import Client
 from tests.checkpoints.saved import facts
 from tests.system.conftest import StartDaemon, eventually, table
@@ -142,9 +142,9 @@ def test_the_last_checkpoint_waits_for_one_of_the_interval_that_is_being_saved(
     """The first one ends some turns of the loop after somebody began to wait for it."""
     source = """
 import asyncio, os, sys, threading
-from shmreplay.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, Kind
 from shmreplay.daemon import main
-from shmreplay.daemon.workers import Workers
+from shmreplay.daemon.loop.workers import Workers
 write, acquire, run = CheckpointWriter.write, asyncio.Lock.acquire, Workers.run
 is_waited_for, reached, saving = threading.Event(), [], []
 def slow_write(self, kind, *rest):
@@ -220,7 +220,7 @@ def test_a_table_that_is_dropped_before_its_turn_ends_the_checkpoint(
 ) -> None:
     source = """
 import os, sys
-from shmreplay.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, Kind
 from shmreplay.daemon import main
 real = CheckpointWriter.write
 def write(self, kind, *rest):
@@ -249,7 +249,8 @@ sys.exit(main.main())
 def test_the_interval_goes_on_whatever_a_checkpoint_failed_by(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
     source = """
 import sys
-from shmreplay.daemon import main, saving
+from shmreplay.daemon import main
+from shmreplay.daemon.checkpoints import saving
 real, failed = saving.Saving.run, []
 def run(self, writer):
     if not failed:

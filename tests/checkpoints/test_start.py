@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_directory import find_checkpoints
+from shmreplay.checkpoints.checkpoint_directory import find_checkpoints
 from tests.system.conftest import StartDaemon, table
 
 
@@ -32,7 +32,8 @@ def test_a_server_waits_for_one_that_is_just_ending(tmp_path: pathlib.Path, make
     """Its parent was killed, so nobody waits for it; it still has the directory when the next one begins."""
     source = """
 import os, sys
-from shmreplay.daemon import directory_lock, main
+from shmreplay.daemon.checkpoints import directory_lock
+from shmreplay.daemon import main
 real = directory_lock.LockFile
 def lock_file(path, *, waits=False):
     if waits:

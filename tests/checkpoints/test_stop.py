@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoint_directory import find_checkpoints
+from shmreplay.checkpoints.checkpoint_directory import find_checkpoints
 from tests.checkpoints.saved import facts
 from tests.system.conftest import DaemonProcess, StartDaemon, eventually, table
 
@@ -18,7 +18,7 @@ FLAGS = ("--checkpoint-at-stop", "--checkpoint-dir")
 # The file SHMREPLAY_TEST_DISK is a pipe: the daemon saves on when it was written to, and fails if that was "full".
 SLOW = """
 import errno, os, sys
-from shmreplay.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, Kind
 from shmreplay.daemon import main
 real = CheckpointWriter.write
 def write(self, kind, *rest):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.tables.table import TableHandle
 from tests.conformance.traces import Trace, load, table_of, trace_id
 from tests.tables import TableMaker
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.conformance.traces import Trace, load, table_of, trace_id
 from tests.tables import TableMaker
 

@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.tables import TableMaker
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "data"

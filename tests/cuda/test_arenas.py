@@ -14,7 +14,7 @@ import shmreplay as sr
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.event import Event
 from shmreplay.clients.cuda.page_locks import hold_pages
-from shmreplay.clients.view import View, ViewedItem
+from shmreplay.clients.samplers.view import View, ViewedItem
 from tests.cuda.fake_cuda import FakeCuda
 from tests.tables import COLUMNS, TableMaker, by_path, columns_of, step, steps
 

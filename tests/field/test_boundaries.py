@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.children import Child, Work
 from tests.tables import TableMaker, check, live
 

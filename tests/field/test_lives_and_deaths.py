@@ -1,7 +1,7 @@
 """Groups M and N: deaths, locks, hangs, forks and trackers, as public bug reports of such buffers found them.
 
 Covered elsewhere. M1 and M3, the killed holder of a lock (birdnet-team/birdnet#73, Project-HAMi/HAMi#2500), and M4,
-what it left half-done: tests/native/crash_test.cc. M2, a killed reader (sysrepo/sysrepo#2033):
+what it left half-done: tests/native/deaths/crash_test.cc. M2, a killed reader (sysrepo/sysrepo#2033):
 tests/system/test_held_things.py. M5, a sample that waits for ever without a word (verl-project/verl#7155) and M6, one
 side is gone (google-deepmind/acme#213): `test_long_waits_are_logged_to_those_who_wait_for_themselves`,
 `test_a_blocked_insert_says_what_is_missing_and_who_is_there`. M10, actors stopped in an insert (pytorch/rl#2614):

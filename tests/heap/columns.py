@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
+from shmreplay.clients.batches.batch import Batch
 
 COLUMNS = {
     "n": sr.ArraySpec((), "int64"),

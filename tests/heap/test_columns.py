@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.estimates import mean_stored_bytes
+from shmreplay.tables.estimates import mean_stored_bytes
 from tests.heap.columns import COLUMNS, check_rows, free_blocks, image_of, note_of, points_of, state_of, step, steps
 from tests.tables import TableMaker, check
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.writer import Writer
+from shmreplay.clients.writers.writer import Writer
 from tests.heap.columns import free_blocks
 from tests.tables import TableMaker, check
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients import batch as batches
+from shmreplay.clients.batches import batch as batches
 from tests.children import Child
 from tests.tables import TableMaker, check
 

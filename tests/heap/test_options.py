@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.heap.columns import COLUMNS, check_rows, free_blocks, image_of, note_of, points_of, state_of, step, steps
 from tests.tables import TableMaker, check
 

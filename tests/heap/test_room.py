@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.tables import TableMaker, check
 
 RAGGED = {"n": sr.ArraySpec((), "int64"), "x": sr.ArraySpec((None,), "uint8", mean_bytes=100)}

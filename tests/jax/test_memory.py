@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.aligned import ALIGNMENT, aligned_copy, aligned_empty, is_aligned
+from shmreplay.clients.batches.aligned import ALIGNMENT, aligned_copy, aligned_empty, is_aligned
 from shmreplay.clients.jax import JaxBatch, JaxSampler
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.tables import WAIT_S, TableMaker
 
 WIDE = 4096  # float32: 16 KiB a row, and so a batch that JAX works at for a while

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
+from shmreplay.clients.batches.batch import Batch
 from tests.tables import TableMaker, check
 
 COLUMNS = {

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.tables.table import TableHandle
 from tests.model.plain_rules import PATTERNS, Made, PlainStream, Rule, n_step, window
 from tests.model.plain_table import PlainTable
 from tests.model.table_machine import POSITIONS, SEEDS, attempt, many_priorities

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 )
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.tables.table import TableHandle
 from tests.model.plain_table import Item, PlainTable, Row
 from tests.tables import PATHS, TableMaker, by_path, check, columns_of
 

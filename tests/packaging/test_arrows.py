@@ -59,8 +59,8 @@ def test_imports_follow_the_arrows(folder: str) -> None:
 
 def test_the_check_itself_sees_every_form_of_import() -> None:
     source = """
-import shmreplay.clients.table as t
-from shmreplay.clients import table
+import shmreplay.clients.tables.table as t
+from shmreplay.clients.tables import table
 from shmreplay import clients
 def late():
     from ..clients.table import TableHandle

@@ -12,7 +12,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients import params
 from shmreplay.clients.params import Params, Snapshot
-from shmreplay.plan import plan
+from shmreplay.tables.plan import plan
 from tests.params.conftest import PolicyMaker, number_of, publish_until_full, seen, tree
 from tests.tables import eventually
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.sharded_table import ShardedTable
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.shards.sharded_table import ShardedTable
+from shmreplay.clients.tables.table import TableHandle
 from tests.checkpoints.conftest import daemon, make_daemon, run_script
 from tests.children import fork
 from tests.tables import COLUMNS, server

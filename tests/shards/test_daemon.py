@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.sharded_table import ShardedTable
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.shards.sharded_table import ShardedTable
+from shmreplay.clients.tables.table import TableHandle
 from tests.shards.conftest import shards_of
 from tests.system.conftest import DaemonProcess, StartDaemon
 from tests.system.conftest import table as spec_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.sharded_table import ShardedTable
+from shmreplay.clients.shards.sharded_table import ShardedTable
 from tests.shards.conftest import MakeShards, shards_of
 from tests.statistics.chi_square import is_drawn_by
 from tests.tables import columns_of, numbers, spans, steps

@@ -5,8 +5,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.tables.table import TableHandle
 from tests.soak import values
 from tests.soak.tables import SPANS
 from tests.soak.worker import Worker, only_late

@@ -3,7 +3,7 @@
 from typing import Any, NoReturn
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.soak.worker import Worker, only_late
 from tests.tables import numbers, step, steps
 

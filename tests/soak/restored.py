@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.checkpoints.saved import facts
 from tests.soak.learners import check_rows, items_of
 from tests.soak.ledger import Kept, Queued

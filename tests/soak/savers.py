@@ -4,7 +4,7 @@ import contextlib
 from typing import NoReturn
 
 import shmreplay as sr
-from shmreplay.checkpoint_file import verify
+from shmreplay.checkpoints.checkpoint_file import verify
 from tests.soak.worker import Worker
 
 

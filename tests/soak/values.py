@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
+from shmreplay.clients.batches.batch import Batch
 from tests.heap.columns import COLUMNS as PARTS
 from tests.heap.columns import image_of, note_of, points_of
 

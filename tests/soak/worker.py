@@ -3,7 +3,7 @@
 import numpy as np
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.soak.ledger import Log, Numbers
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.statistics.chi_square import is_drawn_by
 from tests.tables import TableMaker, eventually
 

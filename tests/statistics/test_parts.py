@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.ranks import seed_of_rank
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.batches.ranks import seed_of_rank
+from shmreplay.clients.tables.table import TableHandle
 from tests.children import Child, Work
 from tests.statistics.chi_square import is_drawn_by
 from tests.tables import TableMaker, eventually

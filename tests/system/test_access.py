@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import shmreplay as sr
-from shmreplay.daemon.access import Access, Peer
+from shmreplay.daemon.arenas.access import Access, Peer
 from tests.system.conftest import DaemonProcess, Script, StartDaemon, table
 
 NOBODY = 65534
@@ -42,7 +42,7 @@ except Exception as error:
 # The same for subcommands, all of which are loaded before.
 COMMANDS_AS_NOBODY = """
 import gettext, locale, os, sys
-import shmreplay.clients.cli.pause, shmreplay.clients.cli.top
+import shmreplay.clients.cli.commands.pause, shmreplay.clients.cli.top
 from shmreplay.clients.cli.main import main
 try:
     main(["--help"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.daemon.activation import take_listener
+from shmreplay.daemon.process.activation import take_listener
 from tests.system.conftest import WAIT_S, DaemonProcess, StartDaemon, table
 
 # What systemd does between fork and exec: the socket becomes descriptor 3, and the variables name this very process.

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.connection import RequestTimeout
+from shmreplay.clients.link.connection import RequestTimeout
 from shmreplay.protocol import Deadline, pack, receive_message
 from tests.system.conftest import DaemonProcess, Script, StartDaemon, eventually, is_asleep, table
 
@@ -335,7 +335,7 @@ def test_after_a_ctrl_c_the_client_goes_on_with_a_fresh_connection(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("shmreplay.clients.connection.receive_message", interrupted)
+        patch.setattr("shmreplay.clients.link.connection.receive_message", interrupted)
         with pytest.raises(KeyboardInterrupt):
             client.stats()
     # The answer to stats was never read; it must not be taken for this one.

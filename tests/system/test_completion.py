@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.cli.main import SUBCOMMANDS, main
+from shmreplay.clients.cli.commands.catalogue import SUBCOMMANDS
+from shmreplay.clients.cli.main import main
 
 
 @pytest.fixture(scope="module")

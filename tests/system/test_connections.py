@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shmreplay as sr
-from shmreplay.daemon.access import Access
-from shmreplay.daemon.checkpoint import CheckpointOptions, Checkpoints
-from shmreplay.daemon.commands import Commands
-from shmreplay.daemon.conversation import Conversation, Host
-from shmreplay.daemon.registry import Registry
-from shmreplay.daemon.workers import Workers
+from shmreplay.daemon.arenas.access import Access
+from shmreplay.daemon.arenas.registry import Registry
+from shmreplay.daemon.checkpoints.checkpoint import CheckpointOptions, Checkpoints
+from shmreplay.daemon.control.commands import Commands
+from shmreplay.daemon.control.conversation import Conversation, Host
+from shmreplay.daemon.loop.workers import Workers
 from shmreplay.protocol import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, Deadline, pack, receive_message, send_message
-from shmreplay.segments import SegmentStore
+from shmreplay.segments.segment import SegmentStore
 from tests.system.conftest import WAIT_S, DaemonProcess, RawClient, StartDaemon, eventually, new_daemon, table
 
 
@@ -286,7 +286,7 @@ def test_a_client_that_does_not_finish_its_message_is_dropped(caplog: pytest.Log
 def test_a_client_that_does_not_take_its_answer_is_dropped(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shmreplay.daemon.conversation.package_version", lambda: "x" * 2**20)
+    monkeypatch.setattr("shmreplay.daemon.control.conversation.package_version", lambda: "x" * 2**20)
 
     def deaf(sock: socket.socket, ended: threading.Event) -> None:
         send_message(sock, {"command": "hello", "version": PROTOCOL_VERSION}, Deadline(5.0))

@@ -244,7 +244,7 @@ def test_a_dev_shm_of_64_mb_gives_an_error_and_nothing_is_left(run_script: Run) 
 FILLED = """
 import os, sys
 import shmreplay as sr
-import shmreplay.daemon.creation as creation
+import shmreplay.daemon.arenas.creation as creation
 from shmreplay.daemon.main import main
 creation.check_room = lambda *arguments, **options: None  # as if another process took the room right after the check
 sys.exit(main())

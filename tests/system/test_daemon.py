@@ -274,7 +274,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(make_daemon: StartDaemo
 STUCK = """
 import sys, threading
 from shmreplay.daemon.main import main
-from shmreplay.daemon.registry import Registry
+from shmreplay.daemon.arenas.registry import Registry
 async def on_table(self, *arguments):
     await self._workers.run(threading.Event().wait)
 Registry.on_table = on_table

@@ -24,7 +24,7 @@ CYCLES = int(os.environ.get("SHMREPLAY_DAEMON_CYCLES", "6"))
 # Kills itself while it has a request of that name.
 DIES = """
 import os, signal, sys
-from shmreplay.daemon.commands import Commands
+from shmreplay.daemon.control.commands import Commands
 from shmreplay.daemon.main import main
 run = Commands.run
 async def run_or_die(self, request, caller):

@@ -16,15 +16,15 @@ import pytest
 
 import shmreplay as sr
 from shmreplay import _core
-from shmreplay.daemon.bounded_wait import within
-from shmreplay.daemon.config import DaemonConfig
-from shmreplay.daemon.instance_lock import InstanceLock
-from shmreplay.daemon.parent_watch import watch_parent
-from shmreplay.daemon.reaper import Reaper, Session
-from shmreplay.daemon.socket_directory import make_socket_directory
-from shmreplay.daemon.workers import Workers
+from shmreplay.daemon.arenas.reaper import Reaper, Session
+from shmreplay.daemon.config.configuration import DaemonConfig
+from shmreplay.daemon.control.socket_directory import make_socket_directory
+from shmreplay.daemon.loop.bounded_wait import within
+from shmreplay.daemon.loop.workers import Workers
+from shmreplay.daemon.process.instance_lock import InstanceLock
+from shmreplay.daemon.process.parent_watch import watch_parent
 from shmreplay.errors import ShmReplayError
-from shmreplay.segments import SegmentStore, lock_name
+from shmreplay.segments.segment import SegmentStore, lock_name
 
 WAIT_S = 30.0
 

@@ -1,7 +1,7 @@
 """A byte of a live arena's index is flipped, and everything that Python can call is called: no crash, no endless loop.
 
-tests/native/flips_test.cc tries thousands on the core alone; here it is what the binding and the clients make of what
-they read. SHMREPLAY_FLIPS=<n> tries more.
+tests/native/damage/flips_test.cc tries thousands on the core alone; these tests try what the binding and the clients
+make of what they read. SHMREPLAY_FLIPS=<n> tries more.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ import pytest
 
 import shmreplay as sr
 from shmreplay import _core
-from shmreplay.clients.attachments import Attachment
-from shmreplay.clients.connection import fork_count
-from shmreplay.clients.table import TableHandle
-from shmreplay.plan import plan
-from shmreplay.tables import pack_specs
+from shmreplay.clients.link.attachments import Attachment
+from shmreplay.clients.link.connection import fork_count
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.tables.plan import plan
+from shmreplay.tables.table import pack_specs
 from tests import tables as plain
 
 FLIPS = int(os.environ.get("SHMREPLAY_FLIPS", "150"))

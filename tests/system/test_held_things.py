@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
-from shmreplay.clients.writer import Writer
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.clients.writers.writer import Writer
 from tests.children import Child, Work, fork
 from tests.system.conftest import DaemonProcess
 from tests.tables import COLUMNS, WAIT_S, check, eventually, numbers, step, steps
@@ -267,7 +267,8 @@ def test_a_checkpoint_says_which_stopped_process_it_waits_for_and_keeps_the_tabl
 ) -> None:
     source = """
 import sys
-from shmreplay.daemon import main, saving
+from shmreplay.daemon import main
+from shmreplay.daemon.checkpoints import saving
 saving.LOCK_TIMEOUT_S = 2.5
 sys.exit(main.main())
 """

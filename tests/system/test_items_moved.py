@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.cli import export, importer, item_file, progress
+from shmreplay.clients.cli.commands import export
+from shmreplay.clients.cli.items import importer, item_file
 from shmreplay.clients.cli.main import main
+from shmreplay.clients.cli.terminal import progress
 from tests.system.conftest import eventually
 from tests.system.terminal import Terminal
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.cli import check
+from shmreplay.base.processes import describe_process, process_name
+from shmreplay.clients.cli.commands import check
 from shmreplay.clients.cli.main import main
-from shmreplay.processes import describe_process, process_name
 from tests.png import read_png
 from tests.system.conftest import DaemonProcess, Script
 from tests.system.terminal import Terminal
@@ -391,9 +391,9 @@ def test_a_daemon_that_is_not_there_is_said_in_a_line(
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
 def test_a_user_who_may_not_connect_is_told_in_a_line(arguments: tuple[str, ...], server: sr.Server) -> None:
     source = (
+        f"import shmreplay.clients.cli.commands.{arguments[0]}, numpy.random\n"  # while its files may be read
         "import os, sys; os.setuid(65534); from shmreplay.clients.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
-    source = f"import shmreplay.clients.cli.{arguments[0]}, numpy.random\n{source}"  # while its files may be read
     command = [sys.executable, "-c", source, *arguments, "--address", server.address, "--timeout", "1"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/tmp")
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
@@ -401,7 +401,10 @@ def test_a_user_who_may_not_connect_is_told_in_a_line(arguments: tuple[str, ...]
 
 
 def test_nobody_imports_what_another_subcommand_needs() -> None:
-    source = "import sys, shmreplay.clients.cli.main as m; m.build_parser(['verify']); print(*sys.modules)"
+    source = (
+        "import sys, shmreplay.clients.cli.commands.catalogue as catalogue\n"
+        "catalogue.build_parser(['verify']); print(*sys.modules)"
+    )
     found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, cwd="/")
     loaded = {name.rpartition(".")[2] for name in found.stdout.split() if name.startswith("shmreplay.clients.cli.")}
     assert "verify" in loaded

@@ -13,7 +13,7 @@ from tests.system.worker import WORK, Worker
 Run = Callable[..., Script]
 IMPATIENT = """
 import sys
-from shmreplay.daemon import long_waits
+from shmreplay.daemon.figures import long_waits
 from shmreplay.daemon.main import main
 long_waits.LOOK_S, long_waits.LONG_S, long_waits.QUIET_S = 0.05, 0.2, {quiet_s}
 sys.exit(main())

@@ -12,7 +12,7 @@ import yaml
 from prometheus_client.core import CounterMetricFamily, GaugeHistogramMetricFamily
 
 import shmreplay as sr
-from shmreplay.daemon.metrics import Snapshot
+from shmreplay.daemon.figures.metrics import Snapshot
 from tests.system.conftest import WAIT_S
 from tests.system.test_readme import ROOT
 

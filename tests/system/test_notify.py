@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmreplay as sr
-from shmreplay.daemon.notify import Notifier
+from shmreplay.daemon.process.notify import Notifier
 from tests.system.conftest import WAIT_S, StartDaemon, eventually, table
 
 
@@ -152,7 +152,7 @@ def test_a_stop_that_saves_says_that_it_needs_longer(
     source = """
 import os, sys
 from shmreplay.daemon import main
-from shmreplay.daemon.saving import Saving
+from shmreplay.daemon.checkpoints.saving import Saving
 real = Saving.run
 def run(self, writer):
     open(os.environ["SHMREPLAY_TEST_GATE"]).read()

@@ -8,8 +8,8 @@ import os
 import numpy as np
 import pytest
 
+from shmreplay.base.json_values import json_value
 from shmreplay.clients.cli.main import main
-from shmreplay.json_values import json_value
 from tests.system.conftest import DaemonProcess, table
 
 STEP = {"x": np.ones(3, np.float32), "n": 7}

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import yaml
 
+from shmreplay.base.host_memory import show_bytes
 from shmreplay.clients.cli.main import main
-from shmreplay.daemon.config import read_config
-from shmreplay.estimates import Estimate, estimate
-from shmreplay.host_memory import show_bytes
-from shmreplay.plan import by_arena
-from shmreplay.table_config import read_tables
+from shmreplay.daemon.config.configuration import read_config
+from shmreplay.tables.estimates import Estimate, estimate
+from shmreplay.tables.plan import by_arena
+from shmreplay.tables.table_config import read_tables
 from tests.system.conftest import WAIT_S, StartDaemon, table
 from tests.system.test_docs import PAGES
 from tests.system.test_monitoring import RULES

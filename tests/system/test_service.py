@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.cli import service
+from shmreplay.clients.cli.commands import service
 from shmreplay.clients.cli.main import main
-from shmreplay.daemon.config import read_config
+from shmreplay.daemon.config.configuration import read_config
 
 SYSTEM = sorted(service.SYSTEM_FILES.values())
 EXPOSURE = 1.0  # what `systemd-analyze security` says: 0 is the best, 10 the worst; docs/operations.md has it, too

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay import waiting
+from shmreplay.base import waiting
 from shmreplay.clients.cli.main import main
 from tests.system.conftest import DaemonProcess, Script, eventually, table
 from tests.system.worker import WORK, Worker

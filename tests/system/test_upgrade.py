@@ -53,9 +53,9 @@ class Installation:
     def install(self, version: str) -> None:
         """Puts a version in the place of what is there."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        names = copy_package(self._folder) / "shmreplay" / "__init__.py"
+        names = copy_package(self._folder) / "shmreplay" / "version.py"
         text = names.read_text(encoding="utf-8")
-        assert f'__version__ = "{sr.__version__}"' in text
+        assert f'VERSION = "{sr.__version__}"' in text
         names.write_text(text.replace(sr.__version__, version), encoding="utf-8")
 
     @property

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from shmreplay.clients.handle import Handle
+from shmreplay.clients.handles.handle import Handle
 from tests.cuda.fake_cuda import library
 
 GARBAGE = 0xEE  # what is in memory that nothing was copied to yet

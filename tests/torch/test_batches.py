@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import shmreplay as sr  # noqa: E402
-from shmreplay.clients.table import TableHandle  # noqa: E402
+from shmreplay.clients.tables.table import TableHandle  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, TorchSampler  # noqa: E402
 from tests.tables import TableMaker, by_path, numbers, spans, step, steps  # noqa: E402
 from tests.torch.tensors import arrays, numbers_of, pointers  # noqa: E402

@@ -16,9 +16,9 @@ torch = pytest.importorskip("torch")
 import shmreplay as sr  # noqa: E402
 from shmreplay.clients.client import Client  # noqa: E402
 from shmreplay.clients.cuda.errors import CudaError  # noqa: E402
-from shmreplay.clients.table import TableHandle  # noqa: E402
+from shmreplay.clients.samplers.view import View  # noqa: E402
+from shmreplay.clients.tables.table import TableHandle  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, TorchSampler  # noqa: E402
-from shmreplay.clients.view import View  # noqa: E402
 from tests.cuda.fake_cuda import FakeCuda  # noqa: E402
 from tests.tables import WAIT_S, TableMaker, eventually  # noqa: E402
 from tests.torch.host_tensors import HostTensors  # noqa: E402

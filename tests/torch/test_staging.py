@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 import shmreplay as sr  # noqa: E402
 from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable  # noqa: E402
-from shmreplay.clients.table import TableHandle  # noqa: E402
+from shmreplay.clients.tables.table import TableHandle  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, TorchSampler  # noqa: E402
 from tests.children import Child, Work  # noqa: E402
 from tests.cuda.fake_cuda import FakeCuda  # noqa: E402

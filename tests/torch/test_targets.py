@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import shmreplay as sr  # noqa: E402
-from shmreplay.clients.table import TableHandle  # noqa: E402
+from shmreplay.clients.tables.table import TableHandle  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, n_step_targets  # noqa: E402
 from tests.tables import TableMaker  # noqa: E402
 

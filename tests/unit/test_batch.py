@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmreplay.clients.batch import Batch, NativeBatch
-from shmreplay.signature import Signature
-from shmreplay.specs import ArraySpec
+from shmreplay.clients.batches.batch import Batch, NativeBatch
+from shmreplay.columns.signature import Signature
+from shmreplay.columns.specs import ArraySpec
 
 SIGNATURE = Signature.from_tree({"a": ArraySpec((2,), "float32"), "b": (ArraySpec((), "int64"),)}, "replay")
 PROBABILITIES = np.array([0.1, 0.2, 0.3, 0.4])

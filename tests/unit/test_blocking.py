@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients import blocking
+from shmreplay.clients.handles import blocking
 
 NOBODY = 2**22 + 77  # above the kernel's largest pid
 

@@ -9,9 +9,9 @@ import msgpack
 import numpy as np
 import pytest
 
-from shmreplay.checkpoint_directory import PARTIAL, CheckpointDirectory, find_checkpoints, moment_of
-from shmreplay.checkpoint_file import MAGIC, SLICE_BYTES, CheckpointReader, CheckpointWriter, Kind, verify
-from shmreplay.daemon.keeping import Keeping
+from shmreplay.checkpoints.checkpoint_directory import PARTIAL, CheckpointDirectory, find_checkpoints, moment_of
+from shmreplay.checkpoints.checkpoint_file import MAGIC, SLICE_BYTES, CheckpointReader, CheckpointWriter, Kind, verify
+from shmreplay.daemon.checkpoints.retention import Keeping
 from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmreplay.checks import check_choice, check_float, check_int, check_path, wire_field
+from shmreplay.base.checks import check_choice, check_float, check_int, check_path, wire_field
 
 
 @pytest.mark.parametrize("value", [1, 10, np.int64(5), np.uint8(7)])

@@ -4,9 +4,9 @@ import pathlib
 import subprocess
 import sys
 
-from shmreplay.clients.cli.grammar import read_parser
-from shmreplay.clients.cli.main import SUBCOMMANDS, build_parser
-from shmreplay.daemon.config import build_parser as build_daemon_parser
+from shmreplay.clients.cli.commands.catalogue import SUBCOMMANDS, build_parser
+from shmreplay.clients.cli.terminal.grammar import read_parser
+from shmreplay.daemon.config.configuration import build_parser as build_daemon_parser
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

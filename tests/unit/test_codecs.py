@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmreplay.codecs import ArrayCodec, Bytes
-from shmreplay.specs import ArraySpec
+from shmreplay.columns.codecs import ArrayCodec, Bytes
+from shmreplay.columns.specs import ArraySpec
 
 DTYPES = [np.dtype(code) for code in "?bBhHiIqQefdgFDG"]
 ML = [np.dtype(getattr(ml_dtypes, name)) for name in ("bfloat16", "float8_e4m3fn", "int4")]

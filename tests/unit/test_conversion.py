@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmreplay.conversion import Array
+from shmreplay.columns.conversion import Array
+from shmreplay.columns.signature import Signature
+from shmreplay.columns.specs import ArraySpec
 from shmreplay.errors import SignatureMismatch
-from shmreplay.signature import Signature
-from shmreplay.specs import ArraySpec
 
 DTYPES = [
     np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16")

@@ -11,11 +11,11 @@ import re
 import pytest
 
 import shmreplay as sr
-from shmreplay.daemon.config import ConfigError, DaemonConfig, read_config
-from shmreplay.daemon.open_files import possible_clients
-from shmreplay.daemon.setting import Endpoint, Setting
-from shmreplay.daemon.settings import SETTINGS
-from shmreplay.daemon.summary import summary, summary_json
+from shmreplay.daemon.config.configuration import ConfigError, DaemonConfig, read_config
+from shmreplay.daemon.config.open_files import possible_clients
+from shmreplay.daemon.config.setting_kind import Endpoint, Setting
+from shmreplay.daemon.config.settings import SETTINGS
+from shmreplay.daemon.process.summary import summary, summary_json
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "daemon" / "systemd" / "system" / "shmreplayd.toml"

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmreplay.clients import row_threads
-from shmreplay.clients.batch import Batch, NativeBatch
-from shmreplay.clients.decoding import check_ragged
+from shmreplay.clients.batches import row_threads
+from shmreplay.clients.batches.batch import Batch, NativeBatch
+from shmreplay.clients.batches.decoding import check_ragged
+from shmreplay.columns.heap_values import join_item_values
+from shmreplay.columns.leaves import Leaf
+from shmreplay.columns.signature import Signature
+from shmreplay.columns.specs import ArraySpec
 from shmreplay.errors import SegmentFailed
-from shmreplay.heap_values import join_item_values
-from shmreplay.leaves import Leaf
-from shmreplay.signature import Signature
-from shmreplay.specs import ArraySpec
 
 COLUMNS = {
     "n": ArraySpec((), "i8"),

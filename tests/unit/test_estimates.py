@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from shmreplay import _core, selectors
-from shmreplay.estimates import estimate, estimate_of
-from shmreplay.plan import chunk_bytes, plan
-from shmreplay.specs import ArraySpec
-from shmreplay.tables import Table
-from shmreplay.windows import Sequence
+from shmreplay.columns.specs import ArraySpec
+from shmreplay.rules.windows import Sequence
+from shmreplay.tables.estimates import estimate, estimate_of
+from shmreplay.tables.plan import chunk_bytes, plan
+from shmreplay.tables.table import Table
 
 CARTPOLE = {"observation": ArraySpec((4,), "f4"), "action": ArraySpec((), "i8"), "reward": ArraySpec((), "f4")}
 ROW_400 = {"x": ArraySpec((100,), "f4")}

@@ -9,8 +9,8 @@ import resource
 
 import pytest
 
-from shmreplay.clients.cli import findings
-from shmreplay.clients.cli.host import Host
+from shmreplay.clients.cli.machine import findings
+from shmreplay.clients.cli.machine.host import Host
 
 UID = 54321  # nobody of this machine, and none of the system
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmreplay import _core, selectors
-from shmreplay.estimates import estimate_of
-from shmreplay.heap_plan import HeapPlan, plan_heap
-from shmreplay.plan import chunk_bytes, plan
-from shmreplay.signature import Signature
-from shmreplay.specs import ArraySpec
-from shmreplay.tables import Table
+from shmreplay.columns.heap_plan import HeapPlan, plan_heap
+from shmreplay.columns.signature import Signature
+from shmreplay.columns.specs import ArraySpec
+from shmreplay.tables.estimates import estimate_of
+from shmreplay.tables.plan import chunk_bytes, plan
+from shmreplay.tables.table import Table
 
 
 def heap_of(signature: Any, num_rows: int, num_items: int = 0) -> HeapPlan:

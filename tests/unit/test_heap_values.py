@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmreplay.codecs import ArrayCodec, Bytes
+from shmreplay.columns.codecs import ArrayCodec, Bytes
+from shmreplay.columns.heap_values import join_item_values, split_item_values
+from shmreplay.columns.signature import Signature
+from shmreplay.columns.specs import ArraySpec
+from shmreplay.columns.step_codec import StepCodec
 from shmreplay.errors import SignatureMismatch
-from shmreplay.heap_values import join_item_values, split_item_values
-from shmreplay.signature import Signature
-from shmreplay.specs import ArraySpec
-from shmreplay.step_codec import StepCodec
 
 POINTS = ArraySpec((None, 3), "f4", cast="same_kind")
 NOTE = ArraySpec((2,), "i4", optional=True)

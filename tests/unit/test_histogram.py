@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from shmreplay.clients.cli.histogram import bars, summarise
+from shmreplay.clients.cli.commands.histogram import bars, summarise
 
 
 def test_every_value_is_counted_once(rng: np.random.Generator) -> None:

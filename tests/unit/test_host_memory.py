@@ -5,9 +5,9 @@ import pathlib
 
 import pytest
 
-from shmreplay import host_memory
+from shmreplay.base import host_memory
+from shmreplay.base.host_memory import check_memory, check_room, rooms, show_bytes
 from shmreplay.errors import ShmReplayError
-from shmreplay.host_memory import check_memory, check_room, rooms, show_bytes
 
 MIB = 2**20
 GIB = 2**30

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.info import TableInfo, readable_info
+from shmreplay.clients.tables.info import TableInfo, readable_info
 
 PRIORITIES = ("min_priority", "max_priority", "sum_priority")
 SELECTORS = ("sampler", "remover")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shmreplay.item_figures import PRIORITY_EDGES, TIMES_SAMPLED_EDGES, age_edges, histogram
+from shmreplay.figures.item_figures import PRIORITY_EDGES, TIMES_SAMPLED_EDGES, age_edges, histogram
 
 
 def test_a_value_is_counted_at_the_first_edge_that_is_not_below_it() -> None:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import pytest
 
 import shmreplay as sr
-from shmreplay.item_structure import ItemStructure, Selected, unflatten_outputs
-from shmreplay.signature import Signature
+from shmreplay.columns.item_structure import ItemStructure, Selected, unflatten_outputs
+from shmreplay.columns.signature import Signature
 
 
 class Pair(NamedTuple):

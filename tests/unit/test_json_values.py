@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from shmreplay.json_values import to_json
+from shmreplay.base.json_values import to_json
 
 
 def test_numbers_that_json_lacks_are_null() -> None:

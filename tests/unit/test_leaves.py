@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from shmreplay import _core
-from shmreplay.leaves import HEAP, MUTABLE, PER_ITEM, Leaf, as_spec
-from shmreplay.signature import Signature
-from shmreplay.specs import ArraySpec
+from shmreplay.columns.leaves import HEAP, MUTABLE, PER_ITEM, Leaf, as_spec
+from shmreplay.columns.signature import Signature
+from shmreplay.columns.specs import ArraySpec
 
 spaces = gymnasium.spaces
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_a_column_is_refused_by_the_columns_name(leaf: Any, error
 
 def test_no_foreign_library_is_imported_to_read_a_leaf() -> None:
     code = (
-        "import sys; from shmreplay.signature import Signature; from shmreplay.specs import ArraySpec;"
+        "import sys; from shmreplay.columns.signature import Signature; from shmreplay.columns.specs import ArraySpec;"
         "Signature.from_tree({'a': ArraySpec((), 'f4')}, 't');"
         "sys.exit(', '.join({'gymnasium', 'torch', 'jax', 'dm_env', 'ml_dtypes'} & sys.modules.keys()) or 0)"
     )

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shmreplay.limiter_change import changed_limiter, whole_limiter
 from shmreplay.rate_limiters import MinSize, SampleToInsertRatio
-from shmreplay.shards import limiter_part
+from shmreplay.rules.limiter_change import changed_limiter, whole_limiter
+from shmreplay.tables.shards import limiter_part
 from tests import fake_stats as fake
 
 

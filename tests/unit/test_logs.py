@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmreplay as sr
-from shmreplay.daemon.logs import MAX_MESSAGE, JournalHandler, configure
+from shmreplay.daemon.config.logs import MAX_MESSAGE, JournalHandler, configure
 
 
 @pytest.fixture

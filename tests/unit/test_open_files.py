@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from shmreplay.daemon import open_files
+from shmreplay.daemon.config import open_files
 
 
 @pytest.mark.parametrize(

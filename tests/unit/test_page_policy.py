@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from shmreplay import _core, page_policy
+from shmreplay import _core
 from shmreplay.errors import ShmReplayError
-from shmreplay.page_policy import HUGE_PAGE_BYTES, PagePolicy, huge_option, whole_huge_bytes, why_no_huge_pages
-from shmreplay.segments import SLICE_BYTES, reserve
+from shmreplay.segments import page_policy
+from shmreplay.segments.page_policy import HUGE_PAGE_BYTES, PagePolicy, huge_option, whole_huge_bytes, why_no_huge_pages
+from shmreplay.segments.segment import SLICE_BYTES, reserve
 
 SHM = "/dev/shm"
 SIZE = 2 * SLICE_BYTES + HUGE_PAGE_BYTES // 2

@@ -7,9 +7,9 @@ import msgpack
 import pytest
 
 import shmreplay as sr
-from shmreplay.patterns import Condition, Pattern, Reference
-from shmreplay.rules import rule_from_wire, rule_to_wire
-from shmreplay.signature import Signature
+from shmreplay.columns.signature import Signature
+from shmreplay.rules.item_rules import rule_from_wire, rule_to_wire
+from shmreplay.rules.patterns import Condition, Pattern, Reference
 
 SIGNATURE = Signature.from_tree(
     {"a": sr.ArraySpec((), "int64"), "b": {"c": sr.ArraySpec((2,), "float32"), "d": sr.ArraySpec((), "bool")}}, "replay"

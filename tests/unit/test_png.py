@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from shmreplay.clients.cli.png import is_image, picture, write_png
-from shmreplay.leaves import Leaf
-from shmreplay.specs import ArraySpec
+from shmreplay.clients.cli.terminal.png import is_image, picture, write_png
+from shmreplay.columns.leaves import Leaf
+from shmreplay.columns.specs import ArraySpec
 from tests.png import read_png
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.priorities import priority_from_wire, priority_to_wire, read_priority
-from shmreplay.signature import Signature
+from shmreplay.columns.signature import Signature
+from shmreplay.rules.priorities import priority_from_wire, priority_to_wire, read_priority
 
 SIGNATURE = Signature.from_tree(
     {

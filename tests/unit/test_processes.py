@@ -1,6 +1,6 @@
 """Processes as text."""
 
-from shmreplay.processes import describe_process
+from shmreplay.base.processes import describe_process
 
 
 def test_a_process_is_described_by_its_id_and_its_name_where_that_is_known() -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from shmreplay.clients.demo import progress
 from shmreplay.clients.demo.progress import NUM_EPISODES, Progress, Rates
-from shmreplay.clients.info import TableInfo
+from shmreplay.clients.tables.info import TableInfo
 
 
 def table_info(**counters: int) -> TableInfo:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from shmreplay.clients.randomness import Randomness
+from shmreplay.clients.handles.randomness import Randomness
 
 Draws = tuple[float, ...]
 

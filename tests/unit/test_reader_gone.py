@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shmreplay.reader_gone import outputs_without_reader, until_reader_goes
+from shmreplay.base.reader_gone import outputs_without_reader, until_reader_goes
 
 
 def test_a_pipe_that_is_not_an_output_is_no_reason_to_be_quiet() -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from shmreplay.abandoned import remove_abandoned
-from shmreplay.daemon.adoption import Adoption
+from shmreplay.checkpoints.restoration_mark import RestorationMark, UnfitMark, obey_mark
+from shmreplay.daemon.arenas.adoption import Adoption
 from shmreplay.errors import ShmReplayError
-from shmreplay.restoration_mark import RestorationMark, UnfitMark, obey_mark
-from shmreplay.segments import SegmentStore, mark_name, segment_names
+from shmreplay.segments.abandoned import remove_abandoned
+from shmreplay.segments.segment import SegmentStore, mark_name, segment_names
 
 INSTANCE = f"unit-{secrets.token_hex(6)}"
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from shmreplay import segments
 from shmreplay.errors import SegmentFailed, ShmReplayError
-from shmreplay.segments import SegmentStore, check_received, reserve, segment_names, set_access
+from shmreplay.segments import segment as segments
+from shmreplay.segments.segment import SegmentStore, check_received, reserve, segment_names, set_access
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shmreplay.columns.leaves import Leaf
+from shmreplay.columns.signature import Signature
+from shmreplay.columns.specs import ArraySpec
 from shmreplay.errors import SignatureMismatch
-from shmreplay.leaves import Leaf
-from shmreplay.signature import Signature
-from shmreplay.specs import ArraySpec
 
 DTYPES = ["bool", "uint8", "int16", "uint16", "int64", "float16", "float32", "float64", "complex64", "bfloat16"]
 

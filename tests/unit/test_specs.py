@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmreplay.specs import ArraySpec, dtype_of
+from shmreplay.columns.specs import ArraySpec, dtype_of
 
 NATIVE = [np.dtype(code) for code in "?bBhHiIlLqQefdgFDG"]
 ML = [np.dtype(getattr(ml_dtypes, name)) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4")]
@@ -87,7 +87,7 @@ def test_a_dtype_that_cannot_be_shared_is_refused_with_the_reason(dtype: object,
 
 
 def test_bfloat16_is_found_by_its_name_where_nobody_has_imported_it() -> None:
-    code = "from shmreplay.specs import ArraySpec; print(ArraySpec((), 'bfloat16').dtype.name)"
+    code = "from shmreplay.columns.specs import ArraySpec; print(ArraySpec((), 'bfloat16').dtype.name)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (result.stdout, result.stderr) == ("bfloat16\n", "")
 

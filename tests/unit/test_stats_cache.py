@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.web.stats_cache import FRESH_ITEMS_S, FRESH_S, StatsCache
-from shmreplay.daemon.workers import Workers
 
 
 class Looks:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from shmreplay.step_codec import StepCodec
+from shmreplay.columns.step_codec import StepCodec
 
 CODEC = StepCodec()
 DTYPES = [np.dtype(code) for code in "?bBhHiIlLefdFD"]

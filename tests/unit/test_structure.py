@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmreplay import structure
-from shmreplay.structure import DictNode, LeafNode, Node, SeqNode
+from shmreplay.columns import structure
+from shmreplay.columns.structure import DictNode, LeafNode, Node, SeqNode
 
 
 class Pair(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import shmreplay as sr
-from shmreplay.table_config import TablesRefused, read_tables, tables_of
+from shmreplay.tables.table_config import TablesRefused, read_tables, tables_of
 
 SIGNATURE = {
     "observation": sr.ArraySpec((84, 84), "uint8"),

@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from shmreplay.table_config import read_tables
-from shmreplay.toml_file import TomlFile
+from shmreplay.base.toml_file import TomlFile
+from shmreplay.tables.table_config import read_tables
 
 TEXT = '''\
 # max_size = 0 is no key here

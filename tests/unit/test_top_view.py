@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shmreplay.clients.cli import figures
+from shmreplay.clients.cli.figures import figures
 from shmreplay.clients.cli.top import view
 from shmreplay.clients.cli.top.columns import table_state
 from shmreplay.clients.cli.top.rates import Rates

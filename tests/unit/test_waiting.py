@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shmreplay import waiting
+from shmreplay.base import waiting
 from tests.unit.test_blocking import INFO
 
 STATS = {"num_sessions": 3, "num_chunks": 10, "chunk_steps": 4, "used_chunks": 7, "retired_chunks": 2, "free_chunks": 1}

@@ -8,8 +8,8 @@ import msgpack
 import pytest
 
 import shmreplay as sr
-from shmreplay.signature import Signature
-from shmreplay.windows import REACH_STRETCH, Window
+from shmreplay.columns.signature import Signature
+from shmreplay.rules.windows import REACH_STRETCH, Window
 
 SIGNATURE = Signature.from_tree(
     {

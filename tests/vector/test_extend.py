@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.tables import TableMaker, eventually, live
 from tests.vector.twins import SIGNATURE, compare, row, rows
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
-from shmreplay.clients.vector_writer import VectorWriter
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.clients.writers.vector_writer import VectorWriter
 from tests.tables import TableMaker, live
 from tests.vector.twins import SIGNATURE, finals, rows
 

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
-from shmreplay.clients.vector_writer import VectorWriter
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.clients.writers.vector_writer import VectorWriter
 from tests.tables import TableMaker, eventually, live
 from tests.vector.twins import SIGNATURE, finals, row, rows
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.tables import live
 
 SIGNATURE = {

@@ -5,10 +5,10 @@ import pathlib
 import threading
 from typing import Any, cast
 
-from shmreplay.daemon.commands import Answer, Caller, Commands
-from shmreplay.daemon.setting import Endpoint
+from shmreplay.daemon.config.setting_kind import Endpoint
+from shmreplay.daemon.control.commands import Answer, Caller, Commands
+from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.web.site import Site
-from shmreplay.daemon.workers import Workers
 from shmreplay.protocol import Message
 from tests.fake_stats import info
 from tests.tables import WAIT_S

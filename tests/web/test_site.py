@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from shmreplay.daemon.commands import Commands
+from shmreplay.daemon.control.commands import Commands
 from shmreplay.daemon.web.actions import act
 from shmreplay.daemon.web.stats_cache import FRESH_S
 from tests.system.conftest import DaemonProcess, StartDaemon, eventually, make_daemon, table

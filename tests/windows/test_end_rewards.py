@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
+from shmreplay.clients.batches.batch import Batch
 from tests.tables import TableMaker, check, live
 
 SIGNATURE = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.writer import Writer
+from shmreplay.clients.writers.writer import Writer
 from tests.tables import TableMaker
 
 SIGNATURE = {"a": sr.ArraySpec((), "int64"), "b": {"c": sr.ArraySpec((2,), "float32")}}

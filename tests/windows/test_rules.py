@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
-from shmreplay.clients.writer import Writer
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.clients.writers.writer import Writer
 from tests.tables import TableMaker, check, live
 from tests.windows.rewarded import SIGNATURE, step
 

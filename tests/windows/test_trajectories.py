@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.stream_handle import MAX_SELECTIONS
+from shmreplay.clients.writers.stream_handle import MAX_SELECTIONS
 from tests.tables import TableMaker, check, live
 
 SIGNATURE = {"a": sr.ArraySpec((), "int64"), "b": {"c": sr.ArraySpec((2,), "float32"), "d": sr.ArraySpec((), "int8")}}

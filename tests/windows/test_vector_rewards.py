@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.vector_writer import VectorWriter
+from shmreplay.clients.writers.vector_writer import VectorWriter
 from tests.tables import TableMaker, check, live
 
 SIGNATURE = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.tables import TableMaker, check
 from tests.windows.oracle import Plain, read
 

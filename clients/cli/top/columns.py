@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from shmreplay import _core
-from shmreplay.clients.cli.plain_text import plain
+from shmreplay.base.host_memory import show_bytes
+from shmreplay.clients.cli.terminal.plain_text import plain
 from shmreplay.clients.cli.top.rates import ClientRow, TableRow
 from shmreplay.clients.cli.top.text import Marks, Span, bar, clip, duration, scale, short
-from shmreplay.host_memory import show_bytes
 
 LONG_WAIT_S = float(_core.FIRST_REPORT_S)  # from here on a wait is red: a caller that waits so long logs it as well
 NOTHING = ""

@@ -8,7 +8,8 @@ import shutil
 import sys
 import time
 
-from shmreplay.clients.cli.options import add_daemon_options, connected, seconds
+from shmreplay.base.json_values import to_json
+from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, seconds
 from shmreplay.clients.cli.top.controls import Controls
 from shmreplay.clients.cli.top.deeds import Deeds
 from shmreplay.clients.cli.top.feed import Feed
@@ -18,7 +19,6 @@ from shmreplay.clients.cli.top.screen import Screen
 from shmreplay.clients.cli.top.state import State
 from shmreplay.clients.cli.top.text import marks_for
 from shmreplay.clients.cli.top.view import frame
-from shmreplay.json_values import to_json
 
 LEAST_INTERVAL_S, LONGEST_INTERVAL_S = 0.1, 86400.0
 TICK_S = 1.0  # how old figures are is shown by the second

@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
-from shmreplay.clients.cli.counted import counted
-from shmreplay.clients.cli.drain import check_drainable
+from shmreplay.clients.cli.commands.drain import check_drainable
+from shmreplay.clients.cli.terminal.counted import counted
 from shmreplay.clients.cli.top.columns import layout
 from shmreplay.clients.cli.top.rates import TableRow
 from shmreplay.clients.cli.top.state import CLIENTS, TABLES, Question, State
 from shmreplay.clients.client import Client
 from shmreplay.errors import ShmReplayError
-from shmreplay.limiter_change import changed_limiter
+from shmreplay.rules.limiter_change import changed_limiter
 
 STEP = 1.1  # what + and - change a ratio by
 MAX_TYPED = 80

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from shmreplay.clients.cli.counted import counted
-from shmreplay.clients.cli.figures import Wait
-from shmreplay.clients.cli.plain_text import plain
+from shmreplay.base.host_memory import show_bytes
+from shmreplay.clients.cli.figures.figures import Wait
+from shmreplay.clients.cli.terminal.counted import counted
+from shmreplay.clients.cli.terminal.plain_text import plain
 from shmreplay.clients.cli.top.columns import LONG_WAIT_S
 from shmreplay.clients.cli.top.rates import ClientRow, TableRow
 from shmreplay.clients.cli.top.text import Line, duration, short, wrap
-from shmreplay.host_memory import show_bytes
 
 INDENT = "    "
 

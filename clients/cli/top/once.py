@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from shmreplay.clients.cli.clients import plain_process, plain_wait
-from shmreplay.clients.cli.figures import Wait
+from shmreplay.clients.cli.commands.clients import plain_process, plain_wait
+from shmreplay.clients.cli.figures.figures import Wait
 from shmreplay.clients.cli.top.columns import table_state
 from shmreplay.clients.cli.top.rates import ClientRow, Snapshot, TableRow
 from shmreplay.clients.cli.top.state import CLIENTS, TABLES, State

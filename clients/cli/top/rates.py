@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shmreplay.clients.cli.figures import Figures, ProcessFigures, TableFigures
+from shmreplay.clients.cli.figures.figures import Figures, ProcessFigures, TableFigures
 from shmreplay.rate_limiters import ratio_reached, readable_bound
 
 

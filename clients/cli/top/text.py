@@ -6,7 +6,7 @@ import math
 import textwrap
 from dataclasses import dataclass
 
-from shmreplay.clients.cli.plain_text import can_show
+from shmreplay.clients.cli.terminal.plain_text import can_show
 
 Span = tuple[str, str]  # text and style: "", "bold", "dim", "good", "warn", "bad", "bar", "title", "selected"
 Line = list[Span]

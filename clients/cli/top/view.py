@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shmreplay.clients.cli.counted import counted
-from shmreplay.clients.cli.figures import arena_state, memory_of
-from shmreplay.clients.cli.plain_text import plain
+from shmreplay.base.host_memory import show_bytes
+from shmreplay.clients.cli.figures.figures import arena_state, memory_of
+from shmreplay.clients.cli.terminal.counted import counted
+from shmreplay.clients.cli.terminal.plain_text import plain
 from shmreplay.clients.cli.top.columns import Column, layout
 from shmreplay.clients.cli.top.details import details
 from shmreplay.clients.cli.top.rates import Snapshot
 from shmreplay.clients.cli.top.state import CLIENTS, TABLES, State
 from shmreplay.clients.cli.top.text import Line, Marks, clip_line, duration
-from shmreplay.host_memory import show_bytes
 
 FIXED_LINES = 6  # three of the header, the tabs, the titles, the last line
 LEAST_LIST = 3

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.writer import Writer
+from shmreplay.clients.writers.writer import Writer
 from tests.children import Child, Work
 from tests.tables import TableMaker, check, eventually, live, spans, step
 
@@ -164,7 +164,7 @@ def test_a_writer_puts_in_what_it_holds_back_before_it_waits_for_room(
 def test_the_end_says_what_it_could_not_put_in(
     make_table: TableMaker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("shmreplay.clients.writer.CLOSE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("shmreplay.clients.writers.writer.CLOSE_TIMEOUT_S", 0.01)
     queue = make_table.queue(1, item=sr.Sequence(1))
     writer = queue.writer(commit_every=4)
     for n in range(3):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.children import Child, Work
 from tests.tables import COLUMNS, TableMaker, eventually, numbers, step, steps, values
 

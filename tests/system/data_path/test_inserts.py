@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.tables import Pair, TableMaker, check, numbers, step, steps, values
 
 SMALL = {"x": sr.ArraySpec((3,), "float32"), "n": sr.ArraySpec((), "int64")}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.estimates import Estimate, estimate
-from shmreplay.plan import by_arena
+from shmreplay.tables.estimates import Estimate, estimate
+from shmreplay.tables.plan import by_arena
 from tests.children import Child, Work
 from tests.tables import TableMaker, check, live
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.tables.table import TableHandle
 from tests.children import Child, Work
 from tests.tables import WAIT_S, TableMaker, by_path, columns_of, eventually, numbers, spans, step, steps
 

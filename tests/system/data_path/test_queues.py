@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.children import Child, Work, first_to_speak
 from tests.tables import TableMaker, eventually, numbers, step, steps, values
 

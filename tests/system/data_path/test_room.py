@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
-from shmreplay.plan import harmonic
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.tables.plan import harmonic
 from tests.tables import TableMaker, check, columns_of, numbers, step, steps, values
 
 REMOVERS = [

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.tables.table import TableHandle
 from tests.tables import Pair, TableMaker, by_path, eventually, numbers, step, steps
 
 SIGNATURE = {

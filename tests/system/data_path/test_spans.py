@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.batch import Batch
+from shmreplay.clients.batches.batch import Batch
 from tests.tables import PATHS, Pair, TableMaker, by_path, columns_of, live, part_of_step, spans, step
 
 # --- what is in an item ----------------------------------------------------------------------------------------------

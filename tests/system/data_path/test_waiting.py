@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.table import TableHandle
+from shmreplay.clients.tables.table import TableHandle
 from tests.children import Child, Work
 from tests.tables import TableMaker, eventually, numbers, step, steps, values
 
@@ -385,7 +385,7 @@ def test_a_blocked_call_says_nothing_more_before_there_is_more_to_say(
 ) -> None:
     """Hundreds of them wake every second: what they ask of Python is what a machine with blocked clients burns."""
     told: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("shmreplay.clients.handle.report_wait", lambda *report: told.append(report[3:]))
+    monkeypatch.setattr("shmreplay.clients.handles.handle.report_wait", lambda *report: told.append(report[3:]))
     with pytest.raises(sr.RateLimitTimeout):
         make_table().sample(1, timeout_s=2.2)
     assert told == [("blocked", 0, 1)]

@@ -1,0 +1,1 @@
+"""What a read returns, and the arguments that reads share."""

@@ -1,0 +1,229 @@
+"""Batch: what `sample` and `get` return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay.base.checks import check_float
+from shmreplay.clients.batches.decoding import Ragged, Shown, mask_of, show
+from shmreplay.columns.codecs import Bytes
+from shmreplay.columns.item_structure import unflatten_outputs
+from shmreplay.columns.leaves import Leaf
+from shmreplay.columns.signature import Signature
+
+Normalise = Literal["batch", "table"] | None
+Output = tuple[int, bool, int]  # its column, whether it has no step axis, how long that is
+
+
+class NativeBatch(NamedTuple):
+    """What the core hands over: arrays whose first `done` items count."""
+
+    names: bytes
+    squeezed: Sequence[bool]
+    columns: Sequence[int]
+    data: Sequence[Any]  # of columns of a codec their bytes and sizes, of those that are per item None
+    lengths: Sequence[NDArray[np.int32]]
+    masks: Sequence[NDArray[np.bool_] | None]
+    keys: NDArray[np.int64]
+    priorities: NDArray[np.float64]
+    probabilities: NDArray[np.float64]
+    times_sampled: NDArray[np.int64]
+    table_size: NDArray[np.int64]
+    episodes: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    ages: NDArray[np.int64]
+    values: tuple[Bytes, NDArray[np.int64]] | None = None  # what the items brought: bytes and sizes
+    damage: tuple[int, int, int] | None = None  # an output, and a row of it that could not be made: its stored bytes
+
+    def numbers_of(self, done: int) -> NativeBatch:
+        """The same, with what there is a number an item of cut to the first `done`. Mostly they are all there."""
+        if done == len(self.keys):
+            return self
+        return self._replace(
+            keys=self.keys[:done],
+            priorities=self.priorities[:done],
+            probabilities=self.probabilities[:done],
+            times_sampled=self.times_sampled[:done],
+            table_size=self.table_size[:done],
+            episodes=self.episodes[:done],
+            steps=self.steps[:done],
+            ages=self.ages[:done],
+        )
+
+
+class Batch:
+    """B items, in the order drawn.
+
+    Attributes:
+        data: the table's structure with an array a leaf, of the column's dtype: `[B, ...]` for one-step items,
+            `[B, L, ...]` for items of up to L steps. Rows that an item does not have, and values that a step left out,
+            are 0. Columns of variable shape are padded with 0 to the longest in the batch, or one array of all rows
+            (`ragged="concat"`). In a table without a signature it is a list of what was put in, or of a list an item.
+        time_major: whether arrays with a step axis, those of `mask` among them, are `[L, B, ...]` instead; not those of
+            rows that are joined, nor lists.
+        keys: int64 `[B]`, for `update_priorities`, `delete` and `get`.
+        priorities: float64 `[B]`, when drawn.
+        probabilities: float64 `[B]`: with which each was drawn; 1 for Fifo, Lifo and heaps.
+        times_sampled: int64 `[B]`, this draw included.
+        table_size: int64 `[B]`: items in the table when each was drawn, itself included.
+        episodes: int64 `[B]`: equal for items of one episode, of whatever writer.
+        steps: int64 `[B]`: index in its episode of each item's first step; negative if it reaches back over the
+            episode's start (`end_episode(clear_history=False)`).
+        ages: int64 `[B]`: inserts into the table since each item's own.
+    """
+
+    def __init__(
+        self,
+        native: NativeBatch,
+        done: int,
+        signature: Signature,
+        smallest_probability: float,
+        time_major: bool = False,
+        ragged: Ragged = "pad",
+        shown: list[Shown] | None = None,
+        is_late: bool = False,
+    ) -> None:
+        self.time_major = time_major
+        self._native = native
+        self._done = done
+        self._signature = signature
+        self._smallest_probability = smallest_probability
+        self._ragged = ragged
+        if shown is None and not is_late:
+            shown = show(native, done, signature, ragged, time_major)
+        if shown is not None:  # set here, which costs less than to be made when it is read
+            self._shown = shown
+            self.data = self._unflatten([output.data for output in shown])
+        counted = native.numbers_of(done)
+        self.keys: NDArray[np.int64] = counted.keys
+        self.priorities: NDArray[np.float64] = counted.priorities
+        self.probabilities: NDArray[np.float64] = counted.probabilities
+        self.times_sampled: NDArray[np.int64] = counted.times_sampled
+        self.table_size: NDArray[np.int64] = counted.table_size
+        self.episodes: NDArray[np.int64] = counted.episodes
+        self.steps: NDArray[np.int64] = counted.steps
+        self.ages: NDArray[np.int64] = counted.ages
+
+    @cached_property
+    def _shown(self) -> list[Shown]:
+        return show(self._native, self._done, self._signature, self._ragged, self.time_major)
+
+    @cached_property
+    def data(self) -> Any:
+        """The items' arrays; a batch that an error carries makes them when they are first read."""
+        return self._unflatten([shown.data for shown in self._shown])
+
+    def decode(self) -> None:
+        """Makes `data` now, whatever it takes; a batch `is_late` makes it at the latest when it is read."""
+        if self._signature.needs_decoding or self.time_major or self._native.damage is not None:
+            _ = self.data
+            return
+        done = self._done  # the rest is what most batches are
+        self.data = self._unflatten([array[:done] for array in self._native.data])
+
+    @classmethod
+    def empty(cls, signature: Signature, names: bytes = b"", outputs: Sequence[Output] | None = None) -> Batch:
+        """A batch of no items; of `outputs`, or else of the signature's columns without a step axis."""
+        if outputs is None:
+            outputs = [(leaf.index, True, 1) for leaf in signature.leaves]
+        squeezed = [squeezed for _, squeezed, _ in outputs]
+        data = [_nothing(signature.leaves[column], () if squeezed else (rows,)) for column, squeezed, rows in outputs]
+        lengths = [np.empty(0, np.int32) for _ in data]
+        ints, floats = np.empty(0, np.int64), np.empty(0, np.float64)
+        head = (names, squeezed, [column for column, _, _ in outputs], data, lengths, [None] * len(data))
+        return cls(NativeBatch(*head, ints, floats, floats, ints, ints, ints, ints, ints), 0, signature, 0.0)
+
+    def __len__(self) -> int:
+        return self._done
+
+    @property
+    def lengths(self) -> Any:
+        """In data's structure: int32 `[B]`, how many rows of each item are real; 1 where there is no step axis."""
+        return self._unflatten([lengths[: self._done] for lengths in self._native.lengths])
+
+    @property
+    def mask(self) -> Any:
+        """In data's structure: bool, True where a row is real and has a value; `[B, L]`, or `[B]` without step axis.
+
+        `[L, B]` if `time_major`.
+        """
+        return self._unflatten(self._masks)
+
+    @property
+    def _masks(self) -> list[NDArray[np.bool_]]:
+        """By output."""
+        return [
+            mask_of(self._counted(mask, squeezed), shown, 1 if squeezed else 2)
+            for mask, shown, squeezed in zip(self._native.masks, self._shown, self._native.squeezed, strict=True)
+        ]
+
+    @property
+    def sizes(self) -> Any:
+        """In data's structure: of columns of variable shape int32 `[B, L, k]` (`[B, k]` without a step axis), the sizes
+        of each row's k axes that are None in the shape, 0 where there is no row; None for other columns. `[L, B, k]` if
+        `time_major`.
+        """
+        return self._unflatten([shown.sizes for shown in self._shown])
+
+    def weights(self, beta: float, normalise: Normalise = "batch") -> NDArray[np.float64]:
+        """Importance weights `(N * P(i)) ** -beta` (Schaul et al. 2016), float64 `[B]`.
+
+        Args:
+            beta: 0 gives ones, 1 corrects fully.
+            normalise: what the weights are divided by: the largest of this batch ("batch"), the largest any item of the
+                table could have ("table": the one of the smallest positive priority), or nothing (None).
+
+        Raises:
+            ValueError: beta is not finite or negative; unknown `normalise`.
+            TypeError: beta is no number.
+        """
+        beta = check_weights(beta, normalise)
+        weights = np.asarray((self.table_size * self.probabilities) ** -beta, np.float64)
+        if len(weights) == 0:
+            return weights
+        if normalise == "batch":
+            weights /= weights.max()
+        if normalise == "table":
+            weights /= (self.table_size * self._table_probability()) ** -beta
+        return weights
+
+    def _table_probability(self) -> float:
+        # Samplers that do not know priorities draw every item with the same probability.
+        return self._smallest_probability if self._smallest_probability > 0 else float(self.probabilities.min())
+
+    def _counted(self, mask: NDArray[np.bool_] | None, squeezed: bool) -> NDArray[np.bool_] | None:
+        """Of those asked for the items that were drawn."""
+        if mask is None:
+            return None
+        return mask[:, : self._done] if self.time_major and not squeezed else mask[: self._done]
+
+    def _unflatten(self, values: Sequence[Any]) -> Any:
+        names = self._native.names
+        return unflatten_outputs(names, values) if names else self._signature.unflatten(values)
+
+    def __repr__(self) -> str:
+        return f"<Batch of {self._done} items of table {self._signature.table_name!r}>"
+
+
+def check_weights(beta: float, normalise: Normalise) -> float:
+    """Returns beta as a float. Raises ValueError or TypeError for arguments that `Batch.weights` does not take."""
+    beta = check_float("weights", "beta", beta)
+    if not (np.isfinite(beta) and beta >= 0):
+        raise ValueError(f"weights: beta is {beta!r}; expected a finite number >= 0")
+    if normalise not in ("batch", "table", None):
+        raise ValueError(f"weights: normalise is {normalise!r}; expected 'batch', 'table' or None")
+    return beta
+
+
+def _nothing(leaf: Leaf, rows: tuple[int, ...]) -> Any:
+    """What the core hands over of a column for no items."""
+    if leaf.spec.is_per_item:
+        return None
+    if leaf.spec.is_coded:
+        return np.empty(0, np.uint8), np.empty((0, *rows), np.int64)
+    return np.empty((0, *rows, *leaf.spec.least_shape), leaf.spec.dtype)

@@ -1,0 +1,40 @@
+"""`shmreplay tables`: what tables a daemon has."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from shmreplay.base.json_values import to_json
+from shmreplay.clients.cli.terminal.options import add_daemon_options, arenas_of, connected, format_rows
+
+FIGURES = ("size", "inserts", "samples", "deletes")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the subcommand."""
+    add_daemon_options(subparsers.add_parser("tables", help="list the tables of a daemon"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints one line a table."""
+    with connected(args) as client:
+        tables = client.tables()
+    if args.json:
+        plain = {name: _plain(entry) for name, entry in tables.items()}
+        print(to_json(plain))
+        return 0
+    if not tables:
+        print("no tables")
+        return 0
+    rows = [
+        (name, entry["spec"].max_size, *(entry.get(figure, "-") for figure in FIGURES), ", ".join(arenas_of(entry)))
+        for name, entry in sorted(tables.items())
+    ]
+    print(format_rows(("table", "max_size", *FIGURES, "arena"), rows))
+    return 0
+
+
+def _plain(entry: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it."""
+    return {**entry, "spec": entry["spec"].to_wire()}

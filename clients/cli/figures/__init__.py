@@ -1,0 +1,1 @@
+"""The figures that commands print, from a daemon or from the segments themselves."""

@@ -1,0 +1,1 @@
+"""Items in files and on screens."""

@@ -1,0 +1,1 @@
+"""What `shmreplay doctor` finds out about the machine."""

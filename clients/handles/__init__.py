@@ -1,0 +1,1 @@
+"""What all handles of a table share: attaching anew, waiting, random numbers."""

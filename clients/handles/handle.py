@@ -1,0 +1,241 @@
+"""Handle: what every call of a table stands on: its mapping, forks, and errors that explain themselves."""
+
+from __future__ import annotations
+
+import builtins
+import warnings
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from shmreplay import _core, errors
+from shmreplay.clients.batches.sampling import Arrangement, Arrangements, Columns, PadTo
+from shmreplay.clients.handles.blocking import (
+    explain_chunks,
+    explain_inserts,
+    explain_lock,
+    explain_looks,
+    explain_room,
+    explain_samples,
+    report_eviction,
+    report_wait,
+)
+from shmreplay.clients.handles.gather_threads import GatherThreads
+from shmreplay.clients.handles.randomness import Randomness
+from shmreplay.clients.handles.step_conversion import StepConversion
+from shmreplay.clients.link.attachments import specs_of
+from shmreplay.tables.plan import plan
+from shmreplay.tables.table import Table
+
+if TYPE_CHECKING:
+    from shmreplay.clients.client import Attachment, Client
+
+LOOK = "sample(count=False)"
+EXPECTED_PRIORITY = f"priorities must be finite, >= 0 and at most {_core.MAX_PRIORITY:g}"
+_INSERTS = ("insert", "insert_batch", "extend")
+
+
+class Stop:
+    """Says that nobody wants the outcome of a handle's calls any more; `end_waits` then ends those that wait."""
+
+    is_set = False
+
+
+class Handle:
+    """One table of an attached arena. Attaches anew in a forked child."""
+
+    def __init__(
+        self, client: Client, name: str, attachment: Attachment, seed: Any = None, stop: Stop | None = None
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._random = Randomness(seed)
+        self._warned_stale = False
+        self._stop = stop
+        self._threads: GatherThreads | None = None
+        self._bind(attachment)
+
+    def _bind(self, attachment: Attachment) -> None:
+        self._arena = attachment.arena
+        self._spec = attachment.table
+        self._has_spans = self._spec.item is not None or self._spec.item_steps > 1
+        self._index = attachment.index
+        self._sig = attachment.table.sig
+        self._native = attachment.arena.table(attachment.index)
+        self._arrangements = Arrangements(self._sig)
+        client, arena, name, spec = self._client, self._arena, self._name, self._spec
+        control, stop = arena.table(attachment.index), self._stop
+
+        warned = set[str]()
+
+        def observe(what: str, pid: int, seconds: int) -> None:
+            if what == "ended":
+                if client.is_closed:
+                    raise_closed(name)
+                if stop is not None and stop.is_set:
+                    raise errors.ShmReplayError(f"table {name!r}: the sampler that waits was closed")
+            elif what != "evicted":
+                report_wait(arena, control, name, what, pid, seconds)
+            elif what not in warned:
+                warned.add(what)
+                report_eviction(arena, control, spec)
+
+        self._conversion = StepConversion(self._sig, self._arena)
+        self._native.bind(
+            self._sig.native_plan(),
+            [None if leaf.spec.is_coded else (leaf.spec.dtype, leaf.spec.shape) for leaf in self._sig.leaves],
+            self._conversion.step,
+            self._conversion.batch,
+            observe,
+            client._closed,
+        )
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._name
+
+    @property
+    def spec(self) -> Table:
+        """The table as it was created."""
+        return self._spec
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self._where}: a handle can not be pickled; pickle its client and call client.table({self._name!r}) there"
+        )
+
+    def __repr__(self) -> str:
+        return f"<shmreplay table {self._name!r} at {self._client.address}>"
+
+    @property
+    def _where(self) -> str:
+        return f"table {self._name!r}"
+
+    def _check_open(self) -> None:
+        if self._client.is_closed:
+            raise_closed(self._name)
+
+    def _control(self) -> _core.Table:
+        self._check_open()
+        self._refresh_after_fork()
+        if self._native.dropped:
+            raise errors.TableClosed(f"{self._where}: the table was dropped, or its server was closed")
+        return self._native
+
+    def _refresh_after_fork(self) -> None:
+        if self._arena.forked:
+            self._bind(self._client._attach(self._name))
+
+    def _own_threads(self) -> None:
+        """Before a call that may start threads: they are to end with the client."""
+        if self._threads is None or self._threads.native is not self._native:
+            self._threads = GatherThreads(self._native)
+            self._client._add_dependent(self._threads)
+
+    def _end_threads(self) -> None:
+        if self._threads is not None:
+            self._threads.close()
+
+    def _arrange(
+        self, call: str, columns: Columns, pad_to: PadTo, time_major: bool, timeout_s: float | None
+    ) -> Arrangement:
+        """The arrangement of these options. All but `get` wait for the first item: it fixes the structure."""
+        while self._arrangements.items is None:
+            self._check_open()
+            status, names, outputs = self._native.structure(call != "get", call != LOOK, timeout_s)
+            if status == 0 and outputs is None:
+                break
+            if status == 0:
+                self._arrangements.learn(names, outputs)
+            elif not self._recover(status):
+                self._raise_status(status, call, timeout_s)
+        return self._arrangements.of(columns, pad_to, time_major)
+
+    def _recover(self, status: int) -> bool:
+        """After a fork: attaches anew, so that the call can be repeated."""
+        if status != _core.STATUS_FORKED:
+            return False
+        self._bind(self._client._attach(self._name))
+        return True
+
+    def _recover_or_raise(self, status: int, call: str, timeout_s: float | None) -> None:
+        if not self._recover(status):
+            self._raise_status(status, call, timeout_s)
+
+    def _raise_status(self, status: int, call: str, timeout_s: float | None, asked: int = 0, **parts: Any) -> NoReturn:
+        """Raises what a native status stands for, with the numbers that explain a block."""
+        if status == _core.STATUS_SESSION_LOST and self._client.is_closed:
+            raise_closed(self._name)
+        if status == _core.STATUS_INTERRUPTED:
+            raise KeyboardInterrupt
+        if status == _core.STATUS_TIMEOUT:
+            self._raise_timeout(call, timeout_s, asked, parts)
+        if status == _core.STATUS_STRUCTURE and call in _INSERTS:
+            raise errors.SignatureMismatch(
+                f"{self._where}: its items are spans, trajectories or windows (made by a writer); {call} makes "
+                "single-step items, which have no step axis and belong in another table"
+            )
+        name, message = _core.STATUS_ERRORS[status]
+        error = getattr(errors, name, None) or getattr(builtins, name)
+        details = self._limits_named(message)
+        if status == _core.STATUS_LOCK_TIMEOUT:
+            details = explain_lock(self._arena)
+        elif status == _core.STATUS_ARENA_FULL:
+            details = f": {explain_chunks(self._arena)}{details}"
+        raise_with(error(f"{self._where}: {call}: {message}{details}"), **parts)
+
+    def _limits_named(self, message: str) -> str:
+        """The arena's limits that a text names, with their numbers; they are its largest, of all tables in it."""
+        spec = plan(specs_of(self._arena))
+        numbers = {"max_streams": spec.max_streams, "max_sessions": spec.max_sessions, "chunk_steps": spec.chunk_steps}
+        named = [f"{name} is {number}" for name, number in numbers.items() if name in message]
+        return f" ({', '.join(named)})" if named else ""
+
+    def _refuse_single_steps(self, call: str) -> NoReturn:
+        self._control()  # a table that is gone has that to say first
+        declared, remedy = f"item_steps={self._spec.item_steps}", "table.writer() and create_item(length=...)"
+        if self._spec.item is not None:
+            declared, remedy = "item=, a window or pattern", "table.writer() and append(...)"
+        raise ValueError(
+            f"{self._where}: {call} makes single-step items, but the table was declared with {declared}; use {remedy}"
+        )
+
+    def _raise_timeout(self, call: str, timeout_s: float | None, asked: int, parts: dict[str, Any]) -> NoReturn:
+        info = {**self._native.info(), "can_insert": self._native.can_insert(1)}
+        # Steps alone wait for nothing but room; those that are items at once may wait for either.
+        reasons = {"sample": explain_samples, "view": explain_samples, LOOK: explain_looks, "append": explain_room}
+        reason = reasons.get(call, explain_inserts)(self._arena, info)
+        done = ""
+        if (batch := parts.get("batch")) is not None:
+            done = f" after {len(batch)} of {asked} items, which are in the error's .batch"
+        if (keys := parts.get("keys")) is not None and len(keys) > 0:
+            done = f" after {len(keys)} items, whose keys are in the error's .keys"
+        raise errors.RateLimitTimeout(
+            f"{self._where}: {call} not admitted within {timeout_s} s{done}: {reason}", **parts
+        )
+
+    def _warn_if_stale(self, updated: int, asked: int, call: str = "update_priorities") -> None:
+        if updated > 0 or asked == 0 or self._warned_stale:
+            return
+        self._warned_stale = True
+        warn_stale(self._where, call, asked, stacklevel=4)
+
+
+def warn_stale(where: str, call: str, asked: int, stacklevel: int) -> None:
+    """Warns of a change that hit nothing; `stacklevel` is as of `warnings.warn`, this function counted."""
+    warnings.warn(
+        f"{where}: {call} hit none of {asked} items; they are gone by now, or the keys are of "
+        "another table. Said once.",
+        stacklevel=stacklevel,
+    )
+
+
+def raise_closed(name: str) -> NoReturn:
+    raise errors.ShmReplayError(f"table {name!r}: its client is closed; connect anew")
+
+
+def raise_with(error: BaseException, **parts: Any) -> NoReturn:
+    """Raises an error that carries what was done before it: a consumed item must not be lost, whatever ends a call."""
+    for name, value in parts.items():
+        if value is not None:
+            setattr(error, name, value)
+    raise error

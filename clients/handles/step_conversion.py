@@ -1,0 +1,163 @@
+"""StepConversion: how the core has steps converted that it cannot read by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard, TypeVar
+
+import numpy as np
+
+from shmreplay import _core
+from shmreplay.columns.codecs import Bytes
+from shmreplay.columns.leaves import Leaf
+from shmreplay.columns.signature import Signature
+from shmreplay.columns.structure import LeafNode, SeqNode
+from shmreplay.errors import SignatureMismatch
+
+T = TypeVar("T")
+
+
+class ConvertedStep:
+    """A step, or a batch of steps, that is converted already, for the core to hand back to `StepConversion`."""
+
+    def __init__(self, columns: list[Any], size: int = 1) -> None:
+        self.columns = columns
+        self.size = size
+
+
+class StepConversion:
+    """Makes columns of steps for one arena, and knows what its heap can hold."""
+
+    def __init__(self, signature: Signature, arena: _core.Arena) -> None:
+        self._sig = signature
+        stats = arena.stats() if signature.needs_decoding else {"num_blocks": 0, "block_bytes": 1}
+        self._num_blocks = int(stats["num_blocks"])
+        self._block_bytes = int(stats["block_bytes"])
+
+    def step(self, step: object, batch: int | None = None) -> list[Any]:
+        """Columns of a step, as `Signature.canonical` makes them; a bound `canonical` of the core.
+
+        With `batch`: of a batch of that many steps, one for each of a writer's streams.
+
+        Raises:
+            SignatureMismatch: it does not fit.
+            ValueError: its values are larger than the whole heap.
+        """
+        if isinstance(step, ConvertedStep):
+            return step.columns
+        if batch is not None:
+            return self.checked_batch(self._sig.canonical(step, batch=batch))
+        return self.checked(self._sig.canonical(step))
+
+    def batch(self, steps: object) -> tuple[list[Any], int]:
+        """Columns of a batch of steps, and how many; a bound `canonical_batch` of the core.
+
+        Raises:
+            SignatureMismatch: it does not fit; of separate steps the text says which one.
+            ValueError: the values of a step are larger than the whole heap.
+        """
+        if isinstance(steps, ConvertedStep):
+            return steps.columns, steps.size
+        if self._are_separate(steps):
+            separate = self._each(steps, self.step)
+            return self._columns(separate), len(separate)
+        n = self._sig.batch_size(steps)
+        return self.checked_batch(self._sig.canonical(steps, batch=n)), n
+
+    def step_with_values(self, step: object) -> tuple[ConvertedStep, Bytes | None]:
+        """A step that is an item, and what it brings for columns that are per item."""
+        columns = self.checked(self._sig.canonical(step, with_items=True))
+        return ConvertedStep(columns), self.checked_values(self._sig.item_values(step, with_steps=True))
+
+    def batch_with_values(self, steps: object) -> tuple[ConvertedStep, list[Bytes] | None]:
+        """The same for a batch of steps."""
+        if self._are_separate(steps):
+            pairs = self._each(steps, self.step_with_values)
+            columns = self._columns([step.columns for step, _ in pairs])
+            return ConvertedStep(columns, len(pairs)), [brought for _, brought in pairs]  # type: ignore[misc]
+        n = self._sig.batch_size(steps, with_items=True)
+        columns = self.checked_batch(self._sig.canonical(steps, batch=n, with_items=True))
+        values = self._sig.batch_item_values(steps, n)
+        for value in values or ():
+            self.checked_values(value)
+        return ConvertedStep(columns, n), values
+
+    def _are_separate(self, steps: object) -> TypeGuard[list[Any]]:
+        """Whether it is a list of steps, each as `insert` takes it; where a list is no step itself, and no column."""
+        root = self._sig.root
+        if type(steps) is not list or (isinstance(root, SeqNode) and root.kind == "list"):
+            return False
+        return not (isinstance(root, LeafNode) and self._sig.leaves[root.index].spec.in_heap)
+
+    @staticmethod
+    def _each(steps: list[Any], convert: Callable[[object], T]) -> list[T]:
+        """Every step converted; an error says which one it is about."""
+        converted: list[T] = []
+        for number, step in enumerate(steps):
+            try:
+                converted.append(convert(step))
+            except (SignatureMismatch, ValueError) as error:
+                error.args = (f"{error} (step {number} of {len(steps)})",)
+                raise
+        return converted
+
+    def _columns(self, steps: list[list[Any]]) -> list[Any]:
+        """Columns of separate steps, as of a batch."""
+        columns: list[Any] = []
+        for leaf in self._sig.leaves:
+            if leaf.spec.is_per_item:
+                columns.append(None)
+            elif leaf.spec.is_coded:
+                columns.append([step[leaf.index] for step in steps])
+            else:
+                rows = [step[leaf.index] for step in steps]
+                columns.append(np.stack(rows) if rows else np.empty((0, *leaf.spec.least_shape), leaf.spec.dtype))
+        return columns
+
+    def checked(self, columns: list[Any]) -> list[Any]:
+        """The columns of a step. Raises ValueError if the heap can not hold them all."""
+        if self._num_blocks > 0:
+            self._check([(leaf, column) for leaf, column in zip(self._sig.leaves, columns, strict=True)])
+        return columns
+
+    def checked_values(self, values: Bytes | None) -> Bytes | None:
+        """What an item brings. Raises ValueError if the heap can not hold it."""
+        if values is not None and self._blocks(values.size) > self._num_blocks:
+            names = ", ".join(repr(leaf.path) for leaf in self._sig.item_leaves)
+            self._refuse(f"columns {names}: what an item brings", values.size)
+        return values
+
+    def checked_batch(self, columns: list[Any]) -> list[Any]:
+        """The columns of a batch of steps, None for those that it lacks.
+
+        Raises ValueError if the heap can not hold what one of the steps has.
+        """
+        if self._num_blocks > 0:
+            stored = [
+                (leaf, column)
+                for leaf, column in zip(self._sig.leaves, columns, strict=True)
+                if _in_rows(leaf) and column is not None
+            ]
+            for i in range(max((len(column) for _, column in stored), default=0)):
+                self._check([(leaf, column[i]) for leaf, column in stored])
+        return columns
+
+    def _check(self, row: Sequence[tuple[Leaf, Any]]) -> None:
+        sizes = [(leaf, column.size) for leaf, column in row if _in_rows(leaf) and column is not None]
+        if sum(self._blocks(size) for _, size in sizes) > self._num_blocks:
+            leaf, size = max(sizes, key=lambda pair: pair[1])
+            self._refuse(f"column {leaf.path!r}: its value", size)
+
+    def _refuse(self, what: str, num_bytes: int) -> None:
+        raise ValueError(
+            f"table {self._sig.table_name!r}, {what} takes {num_bytes} bytes, but the whole heap has "
+            f"{self._num_blocks} blocks of {self._block_bytes}: create the table with a larger mean_bytes or "
+            "capacity_steps"
+        )
+
+    def _blocks(self, num_bytes: int) -> int:
+        return -(-num_bytes // self._block_bytes)
+
+
+def _in_rows(leaf: Leaf) -> bool:
+    return leaf.spec.is_coded and not leaf.spec.is_per_item

@@ -1,0 +1,1 @@
+"""The connection to a daemon and the arenas that a process is attached to."""

@@ -1,0 +1,146 @@
+"""EmbeddedDaemon: a shmreplayd as a child process of the one that made it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing.util  # noqa: F401  (its atexit handler is registered then, and so runs behind ours)
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import weakref
+from typing import Any
+
+from shmreplay.errors import DaemonUnavailable
+from shmreplay.protocol import embedded_socket_path
+from shmreplay.segments.abandoned import remove_abandoned
+from shmreplay.segments.page_policy import PagePolicy
+from shmreplay.segments.segment import SegmentStore, embedded_instance, lock_name
+
+TAIL_BYTES = 4096
+STOP_TIMEOUT_S = 15.0  # longer than the daemon waits for an arena whose lock holder is stopped
+
+
+class EmbeddedDaemon:
+    """The child process, and what may be left of it."""
+
+    def __init__(self, directory: str | None, checkpoint_dir: str | None, timeout_s: float, pages: PagePolicy) -> None:
+        self._owner_pid = os.getpid()
+        self._store = SegmentStore(directory)
+        self._instance = embedded_instance(self._owner_pid, secrets.token_hex(6))
+        # The daemon makes this directory and removes it: had we made it and died, it would stay for ever.
+        self.socket = embedded_socket_path(_socket_root(), secrets.token_hex(6))
+        self._log_fd = os.memfd_create("shmreplayd-log")  # no file to be left behind
+        self._handler: weakref.finalize[..., Any] | None = None  # registered with atexit
+        self._last_words: str | None = None  # what the log ended with, once its descriptor is closed
+        ready, ready_for_child = os.pipe()
+        try:
+            self.process = self._start(directory, checkpoint_dir, ready_for_child, pages)
+        except BaseException:
+            os.close(ready)
+            os.close(self._log_fd)
+            raise
+        finally:
+            os.close(ready_for_child)
+        try:
+            self._wait_until_ready(ready, timeout_s)
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            os.close(ready)
+
+    def _start(
+        self, directory: str | None, checkpoint_dir: str | None, ready_fd: int, pages: PagePolicy
+    ) -> subprocess.Popen[bytes]:
+        if not sys.executable:
+            raise DaemonUnavailable("sys.executable is empty, so no shmreplayd can be started; start one beforehand")
+        command = [sys.executable, "-m", "shmreplay.daemon", "--embedded", "--socket", self.socket]
+        command += ["--instance", self._instance, "--parent-pid", str(os.getpid()), "--ready-fd", str(ready_fd)]
+        command += ["--huge-pages", pages.huge_pages, "--numa", pages.numa]
+        if directory is not None:
+            command += ["--directory", directory]
+        if checkpoint_dir is not None:
+            command += ["--checkpoint-dir", os.path.abspath(checkpoint_dir)]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log_fd,
+            stderr=self._log_fd,
+            pass_fds=(ready_fd,),
+            start_new_session=True,  # a Ctrl-C at the terminal is for us; we decide when the daemon ends
+            cwd="/",
+            env=_environment(),
+        )
+
+    def _wait_until_ready(self, ready: int, timeout_s: float) -> None:
+        """The pipe says "ready", or ends when the daemon does."""
+        poll = select.poll()
+        poll.register(ready, select.POLLIN)
+        answered = poll.poll(timeout_s * 1000)
+        if answered and os.read(ready, 64):
+            return
+        if answered:
+            self.process.wait()
+            raise DaemonUnavailable(
+                f"shmreplayd could not start (exit code {self.process.returncode}): {self.log_tail()}"
+            )
+        raise DaemonUnavailable(f"shmreplayd did not start within {timeout_s:g} s; it said: {self.log_tail()}")
+
+    def log_tail(self) -> str:
+        if self._last_words is not None:
+            return self._last_words
+        size = os.fstat(self._log_fd).st_size
+        tail = os.pread(self._log_fd, TAIL_BYTES, max(0, size - TAIL_BYTES))
+        return tail.decode("utf-8", "replace").strip() or "nothing"
+
+    def end_with_interpreter(self, finalizer: weakref.finalize[..., Any]) -> None:
+        """Has the server's finalizer run when the interpreter ends, before multiprocessing joins its processes.
+
+        By itself it runs too late where another module made the first finalizer before multiprocessing was imported.
+        """
+        self._handler = finalizer
+        atexit.register(finalizer)
+
+    def stop(self) -> None:
+        """Ends the daemon and waits for it. Does nothing in a forked child."""
+        if self._handler is not None:
+            atexit.unregister(self._handler)
+        if os.getpid() != self._owner_pid:
+            self.process.returncode = 0  # not our child: nothing to wait for, and nothing to warn of
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.returncode != 0:
+            self._remove_remains()
+        self._last_words = self.log_tail()
+        os.close(self._log_fd)
+
+    def _remove_remains(self) -> None:
+        """What a daemon that was killed left behind: nobody else will ever adopt this instance."""
+        remove_abandoned(self._store, self._instance)
+        for path in (self._store.path(lock_name(self._instance)), self.socket):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(os.path.dirname(self.socket))
+
+
+def _socket_root() -> str:
+    """Where sockets of embedded daemons go: the temporary directory unless its path is too long for a socket's."""
+    root = tempfile.gettempdir()
+    return root if len(os.fsencode(root)) <= 60 else "/tmp"
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the places that we import from: the daemon must be of this very installation."""
+    places = [os.path.abspath(place) for place in sys.path if place]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTHONSAFEPATH": "1"}

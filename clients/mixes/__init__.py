@@ -1,0 +1,1 @@
+"""Batches drawn from several tables."""

@@ -1,0 +1,308 @@
+"""mix: one batch out of several tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shmreplay import _core
+from shmreplay.clients.batches.arguments import check_count, float_array, key_array
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.batches.sampling import Arrangement, Columns, Items, NativeOutput, PadTo, Part
+from shmreplay.clients.client import check_timeout
+from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, LOOK, Stop, raise_with
+from shmreplay.clients.mixes.mixed_batch import Layout, MixedBatch, Parts
+from shmreplay.clients.samplers.sampler import Sampler, Source
+from shmreplay.clients.shards.sharded_table import ShardedTable
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.errors import SignatureMismatch
+from shmreplay.protocol import Deadline
+
+
+def mix(parts: Iterable[tuple[TableHandle, int]], seed: Any = None) -> Mix:
+    """Batches out of several tables: `sr.mix([(demonstrations, 8), (replay, 24)]).sample()` has 32 items.
+
+    Args:
+        parts: tables, of one server or of several, and how many items of each a batch has.
+        seed: of the mix's own random numbers, which no other call moves.
+
+    Raises:
+        SignatureMismatch: the tables' items have different structures; the text says where. Of a table without
+            `item=` that has never had an item this is not known before the first batch.
+        ValueError, TypeError: `parts` is empty, or not of tables and numbers.
+    """
+    return Mix(parts, seed)
+
+
+class Mix:
+    """Several tables, and how many items of each a batch has. Made by `mix`.
+
+    Safe to use from threads and after a fork.
+    """
+
+    def __init__(self, parts: Iterable[tuple[TableHandle, int]], seed: Any = None, stop: Stop | None = None) -> None:
+        given, self._counts = _read_parts(parts)
+        seeds = [None] * len(given) if seed is None else np.random.SeedSequence(seed).spawn(len(given))
+        self._tables = tuple(
+            TableHandle(table._client, table.name, table._client._attach(table.name), own, stop)
+            for table, own in zip(given, seeds, strict=True)
+        )
+        self._ends = np.cumsum([0, *self._counts]).tolist()
+        self._layout: Layout | None = None  # of the options asked for last
+        _check_alike(self._tables, [_known_items(table) for table in self._tables])
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables' names, as `sources` counts them."""
+        return tuple(table.name for table in self._tables)
+
+    @property
+    def batch_size(self) -> int:
+        """Items of a batch."""
+        return sum(self._counts)
+
+    def sample(
+        self,
+        timeout_s: float | None = None,
+        pad_to: PadTo = None,
+        columns: Columns = None,
+        out: Any = None,
+        time_major: bool = False,
+        count: bool = True,
+        replacement: bool = True,
+        stratified: bool = False,
+        num_threads: int = 1,
+        part: Part = None,
+    ) -> MixedBatch:
+        """Draws from each table as its `sample` does, one table after the other.
+
+        Args:
+            timeout_s: seconds to wait for the rate limiters of all tables together.
+            pad_to, columns, time_major, count, replacement, stratified, num_threads, part: as in `TableHandle.sample`,
+                of each table on its own. Without `pad_to` all are padded to the longest item of any of the tables.
+            out: as there, for all B items; not with `time_major`.
+
+        Returns:
+            The items of the first table, then those of the second, ...; `.sources` says whose each is.
+            `.weights(beta)` are `(N * P(i)) ** -beta` with N and P of each item's own table, divided by the largest of
+            the batch (normalise="batch"), by the largest that an item of the same table could have ("table"), or not.
+
+        Raises:
+            RateLimitTimeout: a table did not admit all in time. Its `.batch` is a `MixedBatch` of all that was drawn by
+                then, of whatever table, or None. Whatever else ends the call carries it too.
+            SignatureMismatch: the tables' items have different structures; nothing was drawn.
+            ValueError, TypeError: as by `TableHandle.sample`.
+        """
+        check_timeout(timeout_s)
+        deadline = Deadline(timeout_s)
+        call = "sample" if count else LOOK
+        arrangements = [
+            table._arrange(call, columns, pad_to, time_major, deadline.remaining_s()) for table in self._tables
+        ]
+        layout = self._layout_of(arrangements)
+        arrays: list[NDArray[Any] | None] | None = None
+        if out is not None:
+            arrays = self._given(layout, out)
+        elif not time_major and layout.is_alike:
+            arrays = layout.new_arrays(self.batch_size, [_longest(table) for table in self._tables])
+        parts = Parts(self, layout)
+        options: dict[str, Any] = {"pad_to": pad_to, "columns": columns, "time_major": time_major, "count": count}
+        options |= {"replacement": replacement, "stratified": stratified, "num_threads": num_threads, "part": part}
+        for source, (table, n) in enumerate(zip(self._tables, self._counts, strict=True)):
+            slices = None if arrays is None else self._slices(layout.first, arrays, source)
+            try:
+                batch = _sample(table, n, deadline, slices, out is not None, options)
+            except BaseException as error:  # noqa: BLE001  # raised again, with what was drawn
+                parts.add(source, getattr(error, "batch", None))
+                raise_with(error, batch=parts.joined(arrays))
+            parts.add(source, batch)
+        joined = parts.joined(arrays)
+        assert joined is not None
+        return joined
+
+    def sampler(
+        self, prefetch: int | None = None, seed: Any = None, timeout_s: float | None = None, **sample_options: Any
+    ) -> Sampler:
+        """An endless iterator of batches: see `TableHandle.sampler`, and `sample` for the options.
+
+        `prefetch=None` is 0 if any of the tables consumes its items. Its batches can be given to this mix's
+        `update_priorities`.
+        """
+        stop = Stop()
+        own = Mix(zip(self._tables, self._counts, strict=True), seed, stop)
+        consumes = sample_options.get("count", True) and any(table.spec.consuming for table in self._tables)
+        takes_out = not sample_options.get("time_major", False)
+        return Sampler(
+            Source("mix", own.sample, own._tables, stop, consumes, takes_out), prefetch, timeout_s, sample_options
+        )
+
+    def update_priorities(
+        self,
+        items: MixedBatch | ArrayLike,
+        priorities: ArrayLike,
+        sources: ArrayLike | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        """Gives items new priorities, each in its own table. Those that are gone are skipped.
+
+        Args:
+            items: a batch of this mix; or keys of some of its items, int64 `[K]`, together with their `sources`: a key
+                alone does not tell its table.
+            priorities: `[B]` or `[K]`, finite, >= 0, of any real dtype.
+            sources: of the keys, as `batch.sources`.
+            timeout_s: seconds to wait for each arena's lock.
+
+        Returns:
+            How many were still there.
+
+        Raises:
+            ValueError: a priority is not finite or negative, a source is no table's number, or there are not as many of
+                the one as of the other; nothing was changed. Or the batch is another mix's.
+            TypeError: keys without sources, or not int64.
+        """
+        keys, of = self._keys(items, sources)
+        values = float_array("mix", "priorities", priorities)
+        if not len(keys) == len(of) == len(values):
+            raise ValueError(
+                f"mix: {len(keys)} keys, {len(of)} sources and {len(values)} priorities; expected as many of each"
+            )
+        bad = np.flatnonzero(~((values >= 0) & (values <= _core.MAX_PRIORITY)))
+        if len(bad):
+            raise ValueError(f"mix: priorities[{bad[0]}] is {values[bad[0]]}; {EXPECTED_PRIORITY}")
+        updated = 0
+        for source in np.unique(of):
+            own = of == source
+            updated += self._tables[source].update_priorities(keys[own], values[own], timeout_s)
+        return updated
+
+    def _keys(
+        self, items: MixedBatch | ArrayLike, sources: ArrayLike | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        if isinstance(items, MixedBatch):
+            if not self._is_same(items.mix):
+                raise ValueError(f"mix: the batch is of {items.mix!r}, not of {self!r}; update it there")
+            if sources is not None:
+                raise ValueError("mix: a batch has its sources; give sources= with keys only")
+            return items.keys, items.sources
+        if isinstance(items, Batch):
+            raise TypeError("mix: the batch is one of a single table; update it there, or give a batch of this mix")
+        if sources is None:
+            raise TypeError(
+                "mix: keys alone do not tell their table; give the batch, or its sources= beside keys that are some of "
+                "its"
+            )
+        of = np.asarray(sources)
+        if of.dtype.kind not in "iu":
+            raise TypeError(f"mix: sources have dtype {of.dtype}; expected integers, as batch.sources")
+        of = of.reshape(-1).astype(np.int64)
+        wrong = np.flatnonzero((of < 0) | (of >= len(self._tables)))
+        if len(wrong):
+            raise ValueError(
+                f"mix: sources[{wrong[0]}] is {of[wrong[0]]}; expected 0 to {len(self._tables) - 1}, the tables "
+                f"{', '.join(map(repr, self.tables))}"
+            )
+        return key_array("mix", items), of
+
+    def _is_same(self, other: Mix) -> bool:
+        """Whether it mixes the same tables in the same order."""
+        mine, theirs = ([(table._client, table.name) for table in mix._tables] for mix in (self, other))
+        return mine == theirs
+
+    # --- putting them together -----------------------------------------------------------------------------------
+
+    def _layout_of(self, arrangements: Sequence[Arrangement]) -> Layout:
+        """Raises SignatureMismatch if the tables' items do not go together."""
+        layout = self._layout
+        if layout is None or not layout.is_of(arrangements):
+            _check_alike(self._tables, [arrangement.items for arrangement in arrangements])
+            layout = self._layout = Layout(arrangements)
+        return layout
+
+    def _given(self, layout: Layout, out: Any) -> list[NDArray[Any] | None]:
+        arrangement = layout.first
+        if arrangement.time_major:
+            raise ValueError("mix: out= goes with items first; leave time_major=True or out= away")
+        if not layout.is_alike:
+            raise ValueError("mix: a column comes in new arrays from one table and not from another; leave out= away")
+        arrays = arrangement.arrays(out)
+        for output, array in zip(arrangement.outputs, arrays, strict=True):
+            if output.spec.is_coded:
+                continue
+            if not isinstance(array, np.ndarray) or array.ndim == 0 or len(array) != self.batch_size:
+                got = list(array.shape) if isinstance(array, np.ndarray) else type(array).__name__
+                raise ValueError(f"mix: out, {output.path!r} is {got}; expected an array of {self.batch_size} items")
+        return arrays
+
+    def _slices(self, arrangement: Arrangement, arrays: Sequence[NDArray[Any] | None], source: int) -> Any:
+        part = slice(self._ends[source], self._ends[source + 1])
+        return arrangement.unflatten([None if array is None else array[part] for array in arrays])
+
+    def __repr__(self) -> str:
+        named = ", ".join(f"{name!r}: {n}" for name, n in zip(self.tables, self._counts, strict=True))
+        return f"<shmreplay mix of {named}>"
+
+
+def _read_parts(parts: Iterable[tuple[TableHandle, int]]) -> tuple[list[TableHandle], list[int]]:
+    tables, counts = [], []
+    for part in parts:
+        if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], ShardedTable):
+            raise ValueError(
+                f"mix: table {part[0].name!r} has shards, which a mix has no part for; sample it by itself, or "
+                "create it without shards"
+            )
+        if not (isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], TableHandle)):
+            raise TypeError(f"mix: {part!r} is no pair of a table and a number; expected (client.table(...), 8)")
+        part[0]._control()  # a table that is gone says so
+        tables.append(part[0])
+        counts.append(check_count(f"mix: table {part[0].name!r}", "n", part[1]))
+    if not tables:
+        raise ValueError("mix: no tables; expected at least one pair of a table and a number")
+    return tables, counts
+
+
+def _structure(table: TableHandle) -> tuple[bytes, list[NativeOutput] | None]:
+    """Names and outputs of the table's items; no outputs: it has never had one."""
+    while True:
+        status, names, outputs = table._native.structure(False, False, None)
+        if status == 0:
+            return names, outputs
+        table._recover_or_raise(status, "sample", None)
+
+
+def _known_items(table: TableHandle) -> Items | None:
+    """What the table's items look like; None: not known before the first one."""
+    names, outputs = _structure(table)
+    if outputs is None and table.spec.item is not None:
+        declared = table.spec.item.native(table._sig, 0, table._where)
+        names, outputs = declared["names"], [(column, squeezed, 1) for column, squeezed, *_ in declared["outputs"]]
+    return None if outputs is None else Items(table._sig, names, outputs)
+
+
+def _longest(table: TableHandle) -> list[int]:
+    """Rows by output that batches are padded to now."""
+    return [rows for _, _, rows in _structure(table)[1] or []]
+
+
+def _check_alike(tables: Sequence[TableHandle], items: Sequence[Items | None]) -> None:
+    known = [(table, own) for table, own in zip(tables, items, strict=True) if own is not None]
+    for table, own in known[1:]:
+        if different := known[0][1].differences(own):
+            raise SignatureMismatch(
+                f"mix: items of {known[0][0]._where} and of {table._where} differ: {'; '.join(different)}; expected "
+                "one structure"
+            )
+
+
+def _sample(
+    table: TableHandle, n: int, deadline: Deadline, slices: Any, must_fit: bool, options: dict[str, Any]
+) -> Batch:
+    """A batch of n items; in arrays of its own if an item came in meanwhile that is longer than all before."""
+    try:
+        return table.sample(n, deadline.remaining_s(), out=slices, **options)
+    except ValueError as error:
+        if slices is None or must_fit or getattr(error, "batch", None) is not None:
+            raise
+    return table.sample(n, deadline.remaining_s(), **options)

@@ -1,0 +1,1 @@
+"""Learners: batches ahead of time, and views that copy nothing."""

@@ -1,0 +1,63 @@
+"""What the shards of a table say of themselves, put together as that of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from shmreplay.clients.tables.info import TableInfo
+from shmreplay.tables.table import Table
+
+# Everything else adds up.
+_SAME = ("max_times_sampled", "samples_per_insert", "sampler", "remover")
+_ALL = ("paused_inserts", "paused_samples")
+
+
+def join_shards(entries: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Entries of tables by name, with one for all shards of a table: `arena` is a list of theirs.
+
+    Of a table of which a shard can say nothing, nothing is said but spec and arenas.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    shards: dict[str, list[dict[str, Any]]] = {}
+    for name, entry in entries.items():
+        if (whole := entry["spec"].whole) is None:
+            found[name] = entry
+        else:
+            shards.setdefault(whole.name, []).append(entry)
+    for name, of_shards in shards.items():
+        whole = of_shards[0]["spec"].whole
+        names = set.intersection(*(set(entry) for entry in of_shards)) - {"spec", "arena"}
+        values = {each: [entry[each] for entry in of_shards] for each in of_shards[0] if each in names}
+        found[name] = {**joined(whole.name, values), "spec": whole, "arena": [entry["arena"] for entry in of_shards]}
+    return found
+
+
+def joined_info(whole: Table, infos: Sequence[TableInfo]) -> TableInfo:
+    """The table's info: what counts is added up, the limiter's bounds too; each shard was read at its own moment."""
+    values = {field.name: [getattr(info, field.name) for info in infos] for field in fields(TableInfo)}
+    return TableInfo(**joined(whole.name, values))
+
+
+def joined(table: str, values: dict[str, list[Any]]) -> dict[str, Any]:
+    """The same of figures by name, each a list with one a shard. Names that are in no TableInfo are added up too."""
+    found: dict[str, Any] = {}
+    for name, of_shards in values.items():
+        if name == "name":
+            found[name] = table
+        elif name in _SAME:
+            found[name] = of_shards[0]
+        elif name in _ALL:
+            found[name] = all(of_shards)
+        elif name == "max_priority":
+            found[name] = max(of_shards)
+        elif name == "min_priority":
+            found[name] = min((value for value in of_shards if value > 0), default=0.0)
+        elif name.startswith("last_"):
+            found[name] = min((value for value in of_shards if value is not None), default=None)
+        elif isinstance(of_shards[0], bool):
+            found[name] = any(of_shards)
+        else:
+            found[name] = sum(of_shards)
+    return found

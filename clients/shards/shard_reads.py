@@ -1,0 +1,236 @@
+"""Reads of a table with shards: batches that are drawn from all of them as from one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shmreplay import _core, errors
+from shmreplay.clients.batches.arguments import check_count, key_array
+from shmreplay.clients.batches.batch import Batch, NativeBatch
+from shmreplay.clients.batches.decoding import Ragged, check_ragged
+from shmreplay.clients.batches.sampling import Arrangement, Columns, PadTo, Part
+from shmreplay.clients.client import check_timeout
+from shmreplay.clients.handles.blocking import explain_looks, explain_samples
+from shmreplay.clients.handles.gather_threads import MAX_THREADS
+from shmreplay.clients.handles.handle import LOOK, raise_with
+from shmreplay.clients.handles.randomness import Randomness
+from shmreplay.clients.shards.shard_changes import by_shard
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.protocol import Deadline
+
+
+class ShardReads:
+    """Of one table. Safe to use from threads."""
+
+    def __init__(self, where: str, shards: Sequence[TableHandle], seed: Any) -> None:
+        self._where = where
+        self._shards = shards
+        self._random = Randomness(seed)
+
+    def sample(
+        self,
+        n: int,
+        timeout_s: float | None,
+        at_least: int | None,
+        pad_to: PadTo,
+        columns: Columns,
+        out: Any,
+        time_major: bool,
+        count: bool,
+        replacement: bool,
+        stratified: bool,
+        ragged: Ragged,
+        num_threads: int,
+        part: Part,
+    ) -> Batch:
+        """See `ShardedTable.sample`."""
+        check_ragged(self._where, ragged, self._shards[0]._sig)
+        n = check_count(self._where, "n", n)
+        enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
+        self._check_draws(replacement, stratified, part)
+        num_threads = check_count(self._where, "num_threads", num_threads, MAX_THREADS)
+        deadline = Deadline(check_timeout(timeout_s))
+        call, counts = "sample" if count else LOOK, bool(count)
+        arrangement, arrays = None, None
+        if columns is not None or pad_to is not None or out is not None or time_major:
+            arrangement = self._arrange(call, columns, pad_to, time_major, deadline)
+            arrays = None if out is None else arrangement.arrays(out)
+        layout = None if arrangement is None else arrangement.layout
+        while True:
+            natives = self._natives()
+            for shard in self._shards if num_threads > 1 else ():
+                shard._own_threads()
+            batch = _core.ShardBatch(natives, n, layout, arrays, deadline.remaining_s())
+            if arrangement is not None and not batch.arrays_are_right:
+                arrangement.explain(arrays or [], n)
+            status, raised = self._fill(batch, enough, counts, num_threads)
+            done = None if batch.done == 0 else self._made(batch, bool(time_major), ragged)
+            if raised is not None:
+                raise_with(raised, batch=done)
+            if status == 0 and done is not None:
+                return done
+            if status == _core.STATUS_TOO_LONG and arrangement is not None:
+                self._raise_too_long(batch.shard, arrangement, arrays, done)
+            if done is None and self._shards[batch.shard]._recover(status):
+                continue
+            self._raise(status, batch.shard, call, deadline.timeout_s, n, done)
+
+    def _check_draws(self, replacement: bool, stratified: bool, part: Part) -> None:
+        asked = (
+            ("replacement=False", not replacement),
+            ("stratified=True", stratified),
+            (f"part={part}", part is not None),
+        )
+        for name, is_asked in asked:
+            if is_asked:
+                raise ValueError(
+                    f"{self._where}: {name}, but it has {len(self._shards)} shards, which draw each on its own; "
+                    "leave it out, or create the table without shards"
+                )
+
+    def _natives(self) -> list[_core.Table]:
+        for shard in self._shards:
+            shard._control()
+        return [shard._native for shard in self._shards]
+
+    def _fill(
+        self, batch: _core.ShardBatch, enough: int, counts: bool, num_threads: int
+    ) -> tuple[int, BaseException | None]:
+        """Draws round by round until the batch is full, or has enough and no shard admits more: 0, or what ended it."""
+        while batch.open > 0:
+            before = batch.done
+            status, raised = batch.draw(self._random.uniforms(2 * batch.open), counts, num_threads)
+            if status == 0 and batch.done == before:
+                if before > 0 and enough <= before:
+                    break
+                status, raised = batch.wait(counts)
+            if status != 0 or raised is not None:
+                return status, raised
+        return 0, None
+
+    def _made(self, batch: _core.ShardBatch, time_major: bool, ragged: Ragged) -> Batch:
+        parts, places, smallest = batch.release()
+        native = NativeBatch(*parts)
+        if batch.done < len(native.keys):
+            _move_to_front(native, places[: batch.done], time_major)
+        return Batch(native, batch.done, self._shards[0]._sig, smallest, time_major, ragged)
+
+    def _arrange(self, call: str, columns: Columns, pad_to: PadTo, time_major: bool, deadline: Deadline) -> Arrangement:
+        """The arrangement of these options, by the first shard that has had an item. All but `get` wait for one."""
+        while True:
+            natives = self._natives()
+            for shard in self._shards:
+                if shard._arrangements.items is None:
+                    status, names, outputs = shard._native.structure(False, call != LOOK, deadline.remaining_s())
+                    if status != 0:
+                        shard._recover_or_raise(status, call, deadline.timeout_s)
+                    elif outputs is not None:
+                        shard._arrangements.learn(names, outputs)
+                if shard._arrangements.items is not None:
+                    return shard._arrangements.of(columns, pad_to, time_major)
+            if call == "get":
+                return self._shards[0]._arrangements.of(columns, pad_to, time_major)
+            waiting = _core.ShardBatch(natives, 1, None, None, deadline.remaining_s())
+            status, _ = waiting.wait(call != LOOK)
+            if status != 0 and not self._shards[waiting.shard]._recover(status):
+                self._raise(status, waiting.shard, call, deadline.timeout_s, 1, None)
+
+    def _raise_too_long(
+        self, number: int, arrangement: Arrangement, arrays: list[Any] | None, batch: Batch | None
+    ) -> NoReturn:
+        status, _, longest = self._shards[number]._native.structure(False, False, None)
+        if status != 0:
+            self._shards[number]._raise_status(status, "sample", None, batch=batch)
+        raise_with(arrangement.too_long(longest, arrays), batch=batch)
+
+    def _raise(
+        self, status: int, number: int, call: str, timeout_s: float | None, n: int, batch: Batch | None
+    ) -> NoReturn:
+        """Raises what a status stands for; of a timeout, why no shard admits a draw."""
+        if status != _core.STATUS_TIMEOUT:
+            self._shards[number]._raise_status(status, call, timeout_s, batch=batch, asked=n)
+        explain = explain_looks if call == LOOK else explain_samples
+        reasons = []
+        for shard in self._shards:
+            info = {**shard._native.info(), "can_insert": shard._native.can_insert(1)}
+            reasons.append(f"{shard.name!r}: {explain(shard._arena, info)}")
+        done = "" if batch is None else f" after {len(batch)} of {n} items, which are in the error's .batch"
+        text = f"{self._where}: {call} not admitted within {timeout_s} s{done}, by none of its shards"
+        raise_with(errors.RateLimitTimeout(f"{text}: {'; '.join(reasons)}"), batch=batch)
+
+    def get(self, keys: ArrayLike, timeout_s: float | None, columns: Columns, ragged: Ragged) -> Batch:
+        """See `ShardedTable.get`."""
+        check_ragged(self._where, ragged, self._shards[0]._sig)
+        wanted = key_array(self._where, keys)
+        deadline = Deadline(check_timeout(timeout_s))
+        layout = None
+        if columns is not None:
+            layout = self._arrange("get", columns, None, False, deadline).layout
+        while True:
+            batch = _core.ShardBatch(self._natives(), len(wanted), layout, None, deadline.remaining_s())
+            status, positions = self._look_up(batch, wanted)
+            if status == 0:
+                break
+            if not self._shards[batch.shard]._recover(status):
+                self._shards[batch.shard]._raise_status(status, "get", timeout_s)
+        if batch.done == 0:
+            return self._arrange("get", columns, None, False, deadline).empty()
+        native = NativeBatch(*batch.release()[0])
+        _move_to_front(native, np.argsort(positions, kind="stable"), False)
+        return Batch(native, batch.done, self._shards[0]._sig, 0.0, ragged=ragged)
+
+    def _look_up(self, batch: _core.ShardBatch, keys: NDArray[np.int64]) -> tuple[int, NDArray[np.intp]]:
+        """Looks keys up shard by shard: where in `keys` those are that were found, in the batch's order."""
+        positions = [np.empty(0, np.intp)]
+        for number, mine in by_shard(keys, len(self._shards)):
+            status, found, indices, raised = batch.get(number, keys[mine])
+            if raised is not None:
+                raise raised
+            if status != 0:
+                return status, positions[0]
+            positions.append(mine[indices[:found]])
+        return 0, np.concatenate(positions)
+
+    def can_sample(self, n: int) -> bool:
+        """Whether the shards together would admit n samples now."""
+        n = check_count(self._where, "n", n)
+        natives, admitted = self._natives(), 0
+        for native in natives:
+            low, high = 0, n - admitted
+            while low < high:  # what is admitted for m is admitted for less
+                middle = (low + high + 1) // 2
+                low, high = (middle, high) if native.can_sample(middle) else (low, middle - 1)
+            admitted += low
+            if admitted == n:
+                return True
+        return False
+
+
+def _move_to_front(native: NativeBatch, places: NDArray[Any], time_major: bool) -> None:
+    """Moves the items at these places to the front of every array, in that order."""
+    count = len(places)
+    for data, squeezed, mask in zip(native.data, native.squeezed, native.masks, strict=True):
+        for array in (data, mask):
+            if array is None:
+                continue
+            if time_major and not squeezed:
+                array[:, :count] = array[:, places]
+            else:
+                array[:count] = array[places]
+    numbers: tuple[NDArray[Any], ...] = (
+        *native.lengths,
+        native.keys,
+        native.priorities,
+        native.probabilities,
+        native.times_sampled,
+        native.table_size,
+        native.episodes,
+        native.steps,
+        native.ages,
+    )
+    for values in numbers:
+        values[:count] = values[places]

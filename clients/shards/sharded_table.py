@@ -1,0 +1,280 @@
+"""ShardedTable: a table with `shards` as actors and learners use it. See docs/shards.md."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shmreplay.clients.batches.arguments import check_count
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.batches.decoding import Ragged
+from shmreplay.clients.batches.sampling import Columns, PadTo, Part
+from shmreplay.clients.client import check_timeout
+from shmreplay.clients.handles.handle import Stop
+from shmreplay.clients.link.connection import fork_count
+from shmreplay.clients.samplers.sampler import Sampler, Source, sampler_of
+from shmreplay.clients.shards.shard_changes import ShardChanges
+from shmreplay.clients.shards.shard_choice import choose_shard
+from shmreplay.clients.shards.shard_infos import joined_info
+from shmreplay.clients.shards.shard_reads import ShardReads
+from shmreplay.clients.tables.info import TableInfo
+from shmreplay.clients.tables.table import TableHandle
+from shmreplay.clients.writers.vector_writer import VectorWriter
+from shmreplay.clients.writers.writer import Writer
+from shmreplay.protocol import Deadline
+from shmreplay.rate_limiters import RateLimiter, check_limiter
+from shmreplay.tables.estimates import Estimate, together
+from shmreplay.tables.shards import check_limiter_parts, limiter_part, shard_name
+from shmreplay.tables.table import Table, warn_if_never_sampled
+
+if TYPE_CHECKING:
+    from shmreplay.clients.client import Client
+
+
+class ShardedTable:
+    """Made by `Client.table` for a table with `shards`. Its calls are those of `TableHandle`, with what follows.
+
+    Items that a handle inserts go to one shard, chosen at the first of them; every writer has one of its own. Errors
+    that concern one shard name it: table 'replay~2'. What is said of the rate limiter holds for each shard's part.
+    """
+
+    def __init__(self, client: Client, whole: Table, seed: Any = None, stop: Stop | None = None) -> None:
+        self._client = client
+        self._spec = whole
+        self._shards = tuple(
+            TableHandle(client, name, client._attach(name), None, stop)
+            for name in (shard_name(whole.name, number) for number in range(whole.shards))
+        )
+        self._where = f"table {whole.name!r}"
+        self._reads = ShardReads(self._where, self._shards, seed)
+        self._changes = ShardChanges(self._where, self._shards)
+        self._home: tuple[int, TableHandle] | None = None  # of the process with so many forks
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._spec.name
+
+    @property
+    def spec(self) -> Table:
+        """The table as it was created."""
+        return self._spec
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self._where}: a handle can not be pickled; pickle its client and call client.table({self.name!r}) there"
+        )
+
+    def __repr__(self) -> str:
+        return f"<shmreplay table {self.name!r} of {len(self._shards)} shards at {self._client.address}>"
+
+    # --- putting in ----------------------------------------------------------------------------------------------
+
+    def _choose(self) -> TableHandle:
+        for shard in self._shards:
+            shard._control()
+        return self._shards[choose_shard([shard._arena for shard in self._shards])]
+
+    def _inserts_to(self) -> TableHandle:
+        """The shard that this handle inserts into; a forked child has one of its own."""
+        if self._home is None or self._home[0] != fork_count():
+            self._home = fork_count(), self._choose()
+        return self._home[1]
+
+    def insert(self, step: Any, priority: float | None = None, timeout_s: float | None = None) -> int:
+        """As `TableHandle.insert`, into this handle's shard."""
+        return self._inserts_to().insert(step, priority, timeout_s)
+
+    def insert_batch(
+        self, steps: Any, priorities: ArrayLike | None = None, timeout_s: float | None = None
+    ) -> NDArray[np.int64]:
+        """As `TableHandle.insert_batch`, into this handle's shard."""
+        return self._inserts_to().insert_batch(steps, priorities, timeout_s)
+
+    def writer(self, history: int | None = None, patterns: list[Any] | None = None, commit_every: int = 1) -> Writer:
+        """As `TableHandle.writer`: a stream of the shard that has the fewest."""
+        return self._choose().writer(history, self._own(patterns), commit_every)
+
+    def vector_writer(
+        self, num_streams: int, history: int | None = None, patterns: list[Any] | None = None
+    ) -> VectorWriter:
+        """As `TableHandle.vector_writer`: its streams are all of one shard, which has its part of `max_streams`."""
+        return self._choose().vector_writer(num_streams, history, self._own(patterns))
+
+    def _own(self, patterns: list[Any] | None) -> list[Any] | None:
+        """Rules that name this table are of the shard's own."""
+        if not isinstance(patterns, (list, tuple)):
+            return patterns
+        return [replace(rule, table=None) if getattr(rule, "table", None) == self.name else rule for rule in patterns]
+
+    def extend(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Raises ValueError: whole arrays would go to one shard, which has room for a part of the table."""
+        raise ValueError(
+            f"{self._where}: extend puts whole arrays in as one stream, which would fill one of its "
+            f"{len(self._shards)} shards; use insert_batch or writers of several handles, or a table without shards"
+        )
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def sample(
+        self,
+        n: int,
+        timeout_s: float | None = None,
+        at_least: int | None = None,
+        pad_to: PadTo = None,
+        columns: Columns = None,
+        out: Any = None,
+        time_major: bool = False,
+        count: bool = True,
+        replacement: bool = True,
+        stratified: bool = False,
+        ragged: Ragged = "pad",
+        num_threads: int = 1,
+        part: Part = None,
+    ) -> Batch:
+        """As `TableHandle.sample`, from all shards: each draw picks a shard by its total, then an item in it.
+
+        `.probabilities` are exact for the totals that the call read, `.table_size` is that of all shards then, and
+        `.ages` count the inserts into the item's own shard. A shard whose part of the rate limiter admits nothing
+        counts as empty; the call waits when all do.
+
+        Raises:
+            ValueError: also with `replacement=False`, `stratified=True` or a `part`.
+            SignatureMismatch: also if shards hold items of different structures, made by hand.
+        """
+        return self._reads.sample(
+            n,
+            timeout_s,
+            at_least,
+            pad_to,
+            columns,
+            out,
+            time_major,
+            count,
+            replacement,
+            stratified,
+            ragged,
+            num_threads,
+            part,
+        )
+
+    def sampler(
+        self,
+        batch_size: int,
+        prefetch: int | None = None,
+        seed: Any = None,
+        timeout_s: float | None = None,
+        **sample_options: Any,
+    ) -> Sampler:
+        """As `TableHandle.sampler`."""
+        return Sampler(self._sampler_source(batch_size, seed, sample_options), prefetch, timeout_s, sample_options)
+
+    def _sampler_source(self, batch_size: int, seed: Any, sample_options: dict[str, Any]) -> Source:
+        """What a sampler of this table samples from."""
+        self._shards[0]._control()  # a table that is gone says so
+        batch_size = check_count(self._where, "batch_size", batch_size)
+        stop = Stop()
+        own = ShardedTable(self._client, self._spec, seed, stop)
+
+        def sample(**options: Any) -> Batch:
+            return own.sample(batch_size, **options)
+
+        sample.__signature__ = sampler_of(own.sample)  # type: ignore[attr-defined]  # what options there are
+        return Source(self._where, sample, own._shards, stop, False)
+
+    def view(self, n: int, timeout_s: float | None = None) -> NoReturn:
+        """Raises ValueError: a view shows the memory of one arena."""
+        raise ValueError(
+            f"{self._where}: a view shows items of one arena, and its {len(self._shards)} shards have each their own; "
+            "use sample"
+        )
+
+    def get(
+        self, keys: ArrayLike, timeout_s: float | None = None, columns: Columns = None, ragged: Ragged = "pad"
+    ) -> Batch:
+        """As `TableHandle.get`: keys say which shard they are of."""
+        return self._reads.get(keys, timeout_s, columns, ragged)
+
+    def keys(self) -> NDArray[np.int64]:
+        """Keys of the live items, int64 `[len(table)]`: shard by shard, those of each in insertion order."""
+        return cast(NDArray[np.int64], np.concatenate([shard.keys() for shard in self._shards]))
+
+    # --- changing ------------------------------------------------------------------------------------------------
+
+    def update_priorities(self, keys: ArrayLike, priorities: ArrayLike, timeout_s: float | None = None) -> int:
+        """As `TableHandle.update_priorities`, shard by shard. What is refused is refused before any change."""
+        return self._changes.update_priorities(keys, priorities, timeout_s)
+
+    def update_data(self, keys: ArrayLike, values: Any, at: int = 0, timeout_s: float | None = None) -> int:
+        """As `TableHandle.update_data`, shard by shard."""
+        return self._changes.update_data(keys, values, at, timeout_s)
+
+    def delete(self, keys: ArrayLike, timeout_s: float | None = None) -> int:
+        """As `TableHandle.delete`, shard by shard."""
+        return self._changes.delete(keys, timeout_s)
+
+    # --- the table as a whole --------------------------------------------------------------------------------------
+
+    def reset(self, timeout_s: float | None = None) -> None:
+        """As `TableHandle.reset`, shard by shard: not all at one instant."""
+        deadline = Deadline(check_timeout(timeout_s))
+        for shard in self._shards:
+            shard.reset(deadline.remaining_s())
+
+    def set_rate_limiter(self, limiter: RateLimiter, rebase: bool = True, timeout_s: float | None = None) -> None:
+        """As `TableHandle.set_rate_limiter`: each shard gets its part.
+
+        Raises:
+            ValueError: it cannot be divided among the shards; nothing was changed.
+        """
+        check_limiter(self._where, limiter)
+        check_limiter_parts(self._where, limiter, len(self._shards))
+        deadline = Deadline(check_timeout(timeout_s))
+        for number, shard in enumerate(self._shards):
+            numbers: dict[str, Any] = limiter_part(limiter, len(self._shards), number).numbers()
+            shard._control().set_rate_limiter(**numbers, rebase=rebase, timeout_s=deadline.remaining_s())
+        warn_if_never_sampled(self.name, self._spec.max_size, limiter, stacklevel=2)
+
+    def set_priority_exponent(self, exponent: float, timeout_s: float | None = None) -> None:
+        """As `TableHandle.set_priority_exponent`, shard by shard: draws meanwhile see weights by either."""
+        deadline = Deadline(check_timeout(timeout_s))
+        for shard in self._shards:
+            shard.set_priority_exponent(exponent, deadline.remaining_s())
+
+    def pause(self, inserts: bool = True, samples: bool = True, timeout_s: float | None = None) -> None:
+        """As `TableHandle.pause`, shard by shard."""
+        deadline = Deadline(check_timeout(timeout_s))
+        for shard in self._shards:
+            shard.pause(inserts, samples, deadline.remaining_s())
+
+    def resume(self, timeout_s: float | None = None) -> None:
+        """As `TableHandle.resume`, shard by shard."""
+        deadline = Deadline(check_timeout(timeout_s))
+        for shard in self._shards:
+            shard.resume(deadline.remaining_s())
+
+    def __len__(self) -> int:
+        return sum(len(shard) for shard in self._shards)
+
+    def info(self) -> TableInfo:
+        """What all shards say, added up: see `TableInfo`."""
+        return joined_info(self._spec, [shard.info() for shard in self._shards])
+
+    def shard_infos(self) -> tuple[TableInfo, ...]:
+        """What each shard says, in their order."""
+        return tuple(shard.info() for shard in self._shards)
+
+    def can_insert(self, n: int = 1) -> bool:
+        """Whether the part of the rate limiter that this handle's shard has would admit n inserts now."""
+        return self._inserts_to().can_insert(n)
+
+    def can_sample(self, n: int = 1) -> bool:
+        """Whether the shards together would admit n samples now."""
+        return self._reads.can_sample(n)
+
+    def estimate(self) -> Estimate:
+        """Every term of the memory that the shards' arenas take, together."""
+        return together(self.name, [shard.estimate() for shard in self._shards])

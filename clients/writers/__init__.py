@@ -1,0 +1,1 @@
+"""Actors: writers of one stream, of many, and of whole arrays."""

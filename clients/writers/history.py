@@ -1,0 +1,231 @@
+"""History: the steps that a writer still holds, and selections of them for hand-made items."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay import _core
+from shmreplay.clients.batches.decoding import padded
+from shmreplay.columns import structure
+from shmreplay.columns.leaves import Leaf
+from shmreplay.errors import ShmReplayError, SignatureMismatch
+
+if TYPE_CHECKING:
+    from shmreplay.clients.writers.stream_handle import StreamHandle
+    from shmreplay.clients.writers.vector_history import VectorSelection
+    from shmreplay.clients.writers.writer import Writer
+
+
+class Selection:
+    """Steps of one column: what `writer.history["observation"][-4:]` gives, and `create_item(trajectory=)` takes.
+
+    It names steps, not places: it stays the same while the writer goes on, and expires when a step leaves the history.
+    """
+
+    def __init__(self, writer: Writer, column: int, steps: tuple[int, ...], is_squeezed: bool) -> None:
+        self.column = column
+        self.steps = steps
+        self.is_squeezed = is_squeezed
+        self._writer = writer
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of `numpy()`: the step axis first, unless an int selected one step."""
+        spec = self._writer._sig.leaves[self.column].spec
+        if None in spec.shape:
+            return self.numpy().shape
+        return spec.least_shape if self.is_squeezed else (len(self.steps), *spec.least_shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The column's."""
+        return self._writer._sig.leaves[self.column].spec.dtype
+
+    def numpy(self) -> NDArray[Any]:
+        """A copy of the selected values; rows of variable shape are padded with 0 to the longest.
+
+        A value of an optional column that a step left out is 0.
+
+        Raises:
+            ShmReplayError: a step has left the history.
+            SignatureMismatch: a step lacks the column.
+            TypeError: the table has no signature, its steps are no arrays.
+        """
+        return as_array(self._values(), self._writer._sig.leaves[self.column], self.is_squeezed)
+
+    def tolist(self) -> Any:
+        """The selected values, without padding: a list, or the value itself if an int selected one step. In a table
+        without a signature they are what was put in.
+
+        Raises:
+            ShmReplayError, SignatureMismatch: as `numpy`.
+        """
+        values = self._values()
+        return values[0] if self.is_squeezed else values
+
+    def _values(self) -> list[Any]:
+        return [self._writer._cell(step, self.column) for step in self.steps]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError(f"{self!r}: its steps are not one array; numpy(copy=False) can not be had")
+        return np.asarray(self.numpy(), dtype)
+
+    def __len__(self) -> int:
+        if self.is_squeezed:
+            raise TypeError("a selection of one step by an int has no step axis and no len()")
+        return len(self.steps)
+
+    def _offsets(self) -> list[int]:
+        """The steps counted from the writer's newest one, which is 0."""
+        oldest = int(self._writer._native.oldest_step)
+        if (first := min(self.steps, default=oldest)) < oldest:
+            raise expired(self._writer._where, self._writer._sig.leaves[self.column].path, first, oldest)
+        newest = oldest + int(self._writer._native.num_steps) - 1
+        return [step - newest for step in self.steps]
+
+    def __repr__(self) -> str:
+        return f"<steps {list(self.steps)} of column {self._writer._sig.leaves[self.column].path!r}>"
+
+
+def as_array(values: list[Any], leaf: Leaf, is_squeezed: bool) -> NDArray[Any]:
+    """Values of a column's steps as one array, rows of variable shape padded; the only one's own if squeezed."""
+    if leaf.is_whole_step:
+        raise TypeError("the table has no signature, its steps are no arrays; use tolist()")
+    if is_squeezed:
+        return cast(NDArray[Any], values[0])
+    if None in leaf.spec.shape:
+        return padded(leaf, values)[0]
+    return np.stack(values) if values else np.empty((0, *leaf.spec.least_shape), leaf.spec.dtype)
+
+
+def check_has_steps(leaf: Leaf, where: str) -> None:
+    """Raises TypeError for a column that items bring."""
+    if leaf.spec.is_per_item:
+        raise TypeError(f"{where}: it is per item, steps have none; items bring it, create_item(values=...)")
+
+
+def cell_value(cell: Any, leaf: Leaf) -> Any:
+    """The value that the core read of one step: an array, 0 where an optional column has none; in a table without a
+    signature whatever was put in."""
+    if cell is _core.NO_VALUE:
+        return np.zeros(leaf.spec.least_shape, leaf.spec.dtype)
+    return leaf.codec.decode(cell) if leaf.spec.is_coded else cell
+
+
+class ColumnHistory:
+    """The held steps of one column, oldest first, an open row last. Index it as a list: ints, slices, lists of ints."""
+
+    def __init__(self, writer: Writer, column: int) -> None:
+        self._writer = writer
+        self._column = column
+
+    def __len__(self) -> int:
+        return int(self._writer._native.num_steps)
+
+    def __getitem__(self, index: int | slice | Sequence[int] | NDArray[np.integer[Any]]) -> Selection:
+        check_has_steps(self._writer._sig.leaves[self._column], self._where)
+        n = len(self)
+        first = int(self._writer._native.oldest_step)
+        if isinstance(index, slice):
+            chosen = tuple(range(n)[index])
+            return Selection(self._writer, self._column, tuple(first + i for i in chosen), False)
+        # An array of no dimension counts as its number, and nothing but a list may hold several.
+        if isinstance(index, (list, tuple, range)) or (isinstance(index, np.ndarray) and index.ndim > 0):
+            steps = tuple(first + self._place(place, n) for place in index)
+            return Selection(self._writer, self._column, steps, False)
+        return Selection(self._writer, self._column, (first + self._place(index, n),), True)
+
+    def _place(self, index: object, n: int) -> int:
+        place = as_int(index, self._where)
+        if not -n <= place < n:
+            raise IndexError(
+                f"{self._where}: index {place} is out of range; {n} steps are held (history={self._writer._history})"
+            )
+        return place % n
+
+    @property
+    def _where(self) -> str:
+        path = self._writer._sig.leaves[self._column].path
+        return f"{self._writer._where}: history of column {path!r}"
+
+    def __repr__(self) -> str:
+        return f"<history of {len(self)} steps of column {self._writer._sig.leaves[self._column].path!r}>"
+
+
+def history_of(writer: Writer) -> Any:
+    """The history of every column, in the signature's structure."""
+    return writer._sig.unflatten([ColumnHistory(writer, leaf.index) for leaf in writer._sig.leaves])
+
+
+# Begin, end and step of a slice; column, whether squeezed, whether it moves with a window's end, slices of an output.
+Slice: TypeAlias = tuple[int, int, int]
+Output: TypeAlias = tuple[int, bool, bool, tuple[Slice, ...]]
+
+
+def read_trajectory(
+    trajectory: object, writer: StreamHandle, kind: type[Selection | VectorSelection]
+) -> tuple[structure.Node, list[Output]]:
+    """Returns the structure of a trajectory, and its outputs as the core reads them: steps counted from the newest.
+
+    Raises:
+        TypeError: a leaf is no selection of a history.
+        ValueError: it, or a selection in it, is empty; or a selection is of another writer's history.
+        ShmReplayError: a selected step has left the history.
+    """
+    where = f"{writer._where}, trajectory"
+    outputs: list[Output] = []
+
+    def add_leaf(leaf: object, path: str) -> int:
+        if not isinstance(leaf, kind):
+            raise TypeError(
+                f"{where}: {path!r} is a {type(leaf).__name__}; expected a selection such as "
+                "writer.history['observation'][-4:]"
+            )
+        if leaf._writer is not writer:
+            raise ValueError(f"{where}: {path!r} is of another writer's history; an item has steps of one stream")
+        if not (offsets := leaf._offsets()):
+            raise ValueError(f"{where}: {path!r} selects no step; expected at least one")
+        outputs.append((leaf.column, leaf.is_squeezed, False, tuple(slices_of(offsets))))
+        return len(outputs) - 1
+
+    return structure.parse(trajectory, add_leaf, where), outputs
+
+
+def slices_of(offsets: list[int]) -> list[Slice]:
+    """The offsets as one slice if they are evenly spaced, else one by one."""
+    if len(offsets) > 1:
+        step = offsets[1] - offsets[0]
+        if step != 0 and all(b - a == step for a, b in itertools.pairwise(offsets)):
+            return [(offsets[0], offsets[-1] + (1 if step > 0 else -1), step)]
+    return [(offset, offset + 1, 1) for offset in offsets]
+
+
+def as_int(index: object, where: str) -> int:
+    """Returns an index that is an int. Raises TypeError for all else, a bool too."""
+    try:
+        number = operator.index(index)  # type: ignore[arg-type]  # that is what is being found out
+    except TypeError:
+        number = None
+    if number is None or isinstance(index, (bool, np.bool_)):
+        raise TypeError(f"{where}: index {index!r}; expected an int, a slice or a list of ints")
+    return number
+
+
+def expired(where: str, path: str, step: int, oldest: int) -> ShmReplayError:
+    """The error for a step that has left the history."""
+    return ShmReplayError(
+        f"{where}: step {step} of column {path!r} has left the writer's history, which begins at step {oldest}; "
+        "select anew, or make the writer with a longer history"
+    )
+
+
+def missing(where: str, path: str, step: int) -> SignatureMismatch:
+    """The error for a step that lacks the column."""
+    return SignatureMismatch(f"{where}: step {step} lacks column {path!r}; it was appended without it")

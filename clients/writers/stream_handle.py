@@ -1,0 +1,254 @@
+"""StreamHandle: what a writer of one stream and a writer of many have in common."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import numpy as np
+
+from shmreplay import _core
+from shmreplay.clients.handles.blocking import explain_items
+from shmreplay.clients.handles.handle import Handle
+from shmreplay.clients.link.attachments import specs_of
+from shmreplay.clients.writers.history import Output
+from shmreplay.clients.writers.selection_rule import selection_rule
+from shmreplay.clients.writers.writer_rules import check_structure
+from shmreplay.columns.conversion import value_text
+from shmreplay.columns.signature import Signature
+from shmreplay.columns.structure import DictNode, kind_text
+from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch, TableNotFound
+from shmreplay.rules.end_columns import is_end_column
+from shmreplay.rules.item_rules import Rule
+from shmreplay.tables.table import check_brings_no_values
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+logger = logging.getLogger("shmreplay")
+
+CLOSE_TIMEOUT_S = 10.0
+MAX_SELECTIONS = 256  # kept ready by a writer; the oldest is made anew when it comes again
+
+
+class StreamHandle:
+    """Rules, selections, refusals and the end of a writer, whose class makes the native part."""
+
+    _native: _core.Writer | _core.VectorWriter
+    _made_by: ClassVar[str]
+    _item_call: ClassVar[str]
+    _end_call: ClassVar[str]
+    _end_call_with_final: ClassVar[str]
+    _final_row_first: ClassVar[str] = ""  # how items by hand reach a final step, where that goes
+
+    def __init__(self, table: Handle, history: int, rules: Sequence[Rule]) -> None:
+        self._table = table
+        self._sig = table._sig
+        self._history = history
+        self._rules = rules
+        self._specs = specs_of(table._arena)
+        self._selections: dict[tuple[bytes, tuple[Output, ...], str | None], int] = {}
+        self._makes_items = False  # by hand
+        self._is_closed = False
+
+    def _native_rules(self) -> list[dict[str, Any]]:
+        return [self._native_rule(rule) for rule in self._rules]
+
+    def _native_rule(self, rule: Rule) -> dict[str, Any]:
+        index = self._table_index(rule.table)
+        native = rule.native(self._sig, index, self._where)
+        check_structure(native, self._specs[index], self._sig, f"{self._where}: pattern")
+        check_brings_no_values(self._sig, f"{self._where}: it has a pattern")
+        return native
+
+    def _table_index(self, name: str | None) -> int:
+        """Index in the arena of the table of that name; None: the writer's own."""
+        if name is None or name == self._table.name:
+            return self._table._index
+        for index, table in enumerate(self._specs):
+            if table.name == name:
+                return index
+        raise TableNotFound(
+            f"{self._where}: no table {name!r} over the same steps; create both with the same arena= to feed both"
+        )
+
+    def _selection(self, names: bytes, outputs: tuple[Output, ...], table: str | None) -> int:
+        """The number of a selection in the core, where it is made if it is not there."""
+        identity = (names, outputs, table)
+        if (number := self._selections.get(identity)) is not None:
+            return number
+        index = self._table_index(table)
+        rule = selection_rule(names, outputs, index)
+        check_structure(rule, self._specs[index], self._sig, f"{self._where}: trajectory")
+        is_full = len(self._selections) == MAX_SELECTIONS
+        oldest = next(iter(self._selections), identity)
+        number = self._selections[oldest] if is_full else len(self._selections)
+        self._native.set_selection(number, rule)
+        if is_full:
+            del self._selections[oldest]
+        self._selections[identity] = number
+        return number
+
+    def _check_length(self, length: object) -> int:
+        if isinstance(length, bool) or not isinstance(length, (int, np.integer)):
+            raise TypeError(f"{self._where}: length is {length!r}; expected a number of steps")
+        declared = self._table.spec.item_steps
+        if length > declared > 1:
+            raise ValueError(f"length is {length}; {self._where} was declared with item_steps={declared}")
+        if length < 1:
+            raise ValueError(f"{self._where}: length is {length}; expected 1 to {self._history}")
+        return int(length)
+
+    def _check_no_item_declared(self) -> None:
+        if self._table.spec.item is not None:
+            raise SignatureMismatch(
+                f"{self._where}: its items are {self._table.spec.item!r}, as it declares; length= makes others"
+            )
+
+    def _check_final(self, steps: object, name: str) -> None:
+        """A final observation alone is no step: it goes under its column's name."""
+        root = self._sig.root
+        if isinstance(root, DictNode) and hasattr(steps, "dtype"):
+            raise SignatureMismatch(
+                f"{self._where}: {name} is {value_text(steps)}; expected {kind_text(root)}, some of which may be left "
+                f"out: {name}={{{root.keys[0]!r}: ...}}"
+            )
+
+    def close(self) -> None:
+        """Ends the stream. Items stay; steps that no item has are given back. Later calls raise ShmReplayError.
+
+        Raises:
+            RateLimitTimeout: items that were held back were not admitted within ten seconds; the writer stays open.
+        """
+        self._close(failed=False)
+
+    def _flush_before_close(self, failed: bool) -> None:
+        """Puts in what is held back, if anything ever is. `failed`: the caller has an error already."""
+
+    def _warn_of_lost(self, why: object) -> None:
+        """Says which items are lost that were held back, if any are."""
+
+    def _close(self, failed: bool) -> None:
+        if self._is_closed:
+            return
+        if self._native.forked or self._table._client.is_closed:
+            self._is_closed = True  # the stream is the parent's, or went with the client's session
+            if not self._native.forked:
+                self._warn_of_lost("the client was closed before it")
+            return
+        self._flush_before_close(failed)
+        if not failed and not self._makes_items and not self._rules and self._table.spec.item is None:
+            self._warn_if_in_vain()
+        status = self._native.close(CLOSE_TIMEOUT_S)  # raises while another thread uses it: then it stays open
+        self._is_closed = True
+        if status not in (0, _core.STATUS_SESSION_LOST):
+            self._table._raise_status(status, "close", CLOSE_TIMEOUT_S)
+
+    def _warn_if_in_vain(self) -> None:
+        """Of a writer that makes no items by itself and was never told to: its steps are in no table."""
+        if self._has_appended():
+            logger.warning(
+                "%s: the writer ends, has appended steps, and made no item of them: the table has no item=, and the "
+                "writer no patterns=. Create the table with item=sr.NStep(3) or another window, give the writer "
+                "patterns=[...], or make items by hand, %s(length=...)",
+                self._where,
+                self._item_call,
+            )
+
+    @abstractmethod
+    def _has_appended(self) -> bool:
+        """Whether any step was appended, of this episode or an earlier one."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self._where}: a writer can not be pickled, it is a stream of one process; pickle the client and call "
+            f"client.table({self._table.name!r}).{self._made_by.removeprefix('table.')}() there"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(failed=kind is not None)  # what failed may well have made nothing yet
+
+    def __repr__(self) -> str:
+        return f"<shmreplay {type(self).__name__} of {self._where}{' closed' if self._is_closed else ''}>"
+
+    @property
+    def _where(self) -> str:
+        return self._table._where
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ShmReplayError(f"{self._where}: the writer is closed; make a new one with {self._made_by}()")
+        self._table._check_open()
+
+    def _raise_status(
+        self, status: int, call: str, timeout_s: float | None, blocking: int = -1, at: str = ""
+    ) -> NoReturn:
+        """Raises what a native answer stands for.
+
+        Args:
+            blocking: index of the table whose rate limiter kept an item out, or -1.
+            at: which stream it is about, for the text.
+        """
+        where = f"{self._where}{at}"
+        if status == _core.NEEDS_END_EPISODE:
+            raise ShmReplayError(
+                f"{where}: the last step was terminated or truncated; call {self._end_call}(), with the final "
+                f"observation if there is one, before the next append{self._final_row_first}"
+            )
+        if status == _core.UNFINISHED:
+            raise ShmReplayError(
+                f"{where}: {call}: some items of an append or {self._end_call} that failed are in; repeat "
+                "that call first"
+            )
+        if status == _core.STATUS_HISTORY and self._rules:
+            raise ValueError(
+                f"{where}: {call}: the episode is longer than the writer's history of {self._history} steps, and "
+                "an item of a whole episode needs all of it; end the episode, or make the writer with a longer history"
+            )
+        if status == _core.STATUS_TIMEOUT and blocking >= 0:
+            self._raise_blocked(blocking, call, timeout_s)
+        if status == _core.STATUS_FORKED:
+            raise ShmReplayError(
+                f"{where}: this writer belongs to the parent process; make one in the child with {self._made_by}()"
+            )
+        self._table._raise_status(status, call if status == _core.STATUS_TIMEOUT else f"{call}{at}", timeout_s)
+
+    def _raise_blocked(self, index: int, call: str, timeout_s: float | None) -> NoReturn:
+        """Raises for an item that a rate limiter did not admit, which may be another table's."""
+        arena = self._table._arena
+        reason = explain_items(arena, arena.table(index).info())
+        raise RateLimitTimeout(f"table {self._specs[index].name!r}: {call} not admitted within {timeout_s} s: {reason}")
+
+    def _raise_needs_final(self, column: int, at: str = "") -> NoReturn:
+        raise ShmReplayError(
+            f"{self._where}{at}: the episode ends and its last step was not terminated, so what comes behind that "
+            f"counts: its next {self._sig.leaves[column].path!r} is missing; give it, {self._end_call_with_final}"
+        )
+
+    def _raise_missing(self, call: str, step: int, column: int, at: str = "") -> NoReturn:
+        raise SignatureMismatch(
+            f"{self._where}{at}: {call}: an item selects column {self._sig.leaves[column].path!r} of step {step} of "
+            "the stream, which was appended without it; append whole steps, or select other ones"
+        )
+
+
+def end_columns(signature: Signature) -> list[tuple[int, str]]:
+    """Numbers and names of the columns that end an episode: bools of shape () of those names."""
+    return [(leaf.index, leaf.path.rpartition("/")[2]) for leaf in signature.leaves if is_end_column(leaf)]
+
+
+def native_ends(signature: Signature, rules: Sequence[Rule]) -> tuple[list[int], int, bool]:
+    """The columns that end an episode, that of them which does not terminate it or -1, and whether rules go on behind
+    an end."""
+    columns = end_columns(signature)
+    truncated = next((column for column, name in columns if name == "truncated"), -1)
+    return [column for column, _ in columns], truncated, any(getattr(r, "across_episodes", False) for r in rules)

@@ -1,0 +1,358 @@
+"""Writer: one stream of steps, and the items made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay import _core
+from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle
+from shmreplay.clients.writers.history import Selection, cell_value, expired, history_of, missing, read_trajectory
+from shmreplay.clients.writers.selection_rule import with_item_values
+from shmreplay.clients.writers.stream_handle import CLOSE_TIMEOUT_S, StreamHandle, logger, native_ends
+from shmreplay.columns import structure
+from shmreplay.columns.codecs import Bytes
+from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
+from shmreplay.rules.item_rules import Rule
+
+NO_KEYS = np.empty(0, np.int64)
+NO_KEYS.flags.writeable = False
+
+
+class Writer(StreamHandle):
+    """Steps of one environment, in order. Made by `table.writer()`; a context manager; one call at a time.
+
+    Row t holds observation_t, any state before action t, action_t, and what action t brought: reward, terminated,
+    truncated. The final observation of an episode is one more row that has only some columns: append it with
+    `partial=True`, make the items that end with it, and call `end_episode`.
+    """
+
+    _native: _core.Writer
+    _made_by = "table.writer"
+    _item_call = "create_item"
+    _end_call = "end_episode"
+    _end_call_with_final = "end_episode(final_step={...})"
+    _final_row_first = "; items by hand that reach it come between append(final_step, partial=True) and end_episode()"
+
+    def __init__(self, table: Handle, history: int, rules: Sequence[Rule] = (), commit_every: int = 1) -> None:
+        super().__init__(table, history, rules)
+        ends = native_ends(self._sig, rules)
+        self._native = _core.Writer(table._native, history, ends, self._native_rules(), commit_every)
+        self._client = table._client
+        self._longest_plain = _longest_plain(table, history)
+
+    def append(
+        self, step: Any, partial: bool = False, priority: float | None = None, timeout_s: float | None = None
+    ) -> NDArray[np.int64]:
+        """Appends a step; its values are copied.
+
+        Args:
+            step: values in the table's structure. With `partial`, or while a row is open, columns may be left out;
+                optional ones always, and those that are per item never belong to a step.
+            partial: leave the row open: a later append adds columns to it, `create_item` sees it as the newest step,
+                and `end_episode` makes it the final one.
+            priority: of the items that windows and patterns make, where these do not say; None as in
+                `TableHandle.insert`.
+            timeout_s: seconds to wait for room, and for the rate limiters of the items' tables.
+
+        Returns:
+            int64: keys of the items that windows and patterns made, in their order. With `commit_every` above 1: of
+            all items that went in since keys were last returned, those that windows and patterns make among them.
+
+        Raises:
+            SignatureMismatch: a value does not fit, a column is missing or came twice; the row is as before.
+            ShmReplayError: the last step ended its episode and `end_episode` was not called; or the writer is closed.
+            RateLimitTimeout: not admitted in time: neither the row nor its items went in; the call may be repeated.
+                Items of several tables go in together; only what no rate limiter could admit at once (more items than a
+                queue has room for) goes in bit by bit, and the repeated call then goes on with the rest. Items of
+                earlier calls that were held back are in as far as they were admitted; the others still are held back.
+        """
+        answer: Any = _core.ROW_IS_OPEN
+        if not (partial or self._client._closed.is_set):
+            # The core is asked first: only where it answers no keys is there something to find out.
+            answer = self._native.append(step, priority, timeout_s)
+            if type(answer) is np.ndarray:
+                return answer
+        self._check_open()
+        if answer == _core.ROW_IS_OPEN:
+            return self._append_open(step, partial, priority, timeout_s)
+        return self._keys(answer, "append", timeout_s)
+
+    def _append_open(
+        self, step: Any, partial: bool, priority: float | None, timeout_s: float | None
+    ) -> NDArray[np.int64]:
+        if self._native.forked:
+            self._raise_status(_core.STATUS_FORKED, "append", timeout_s)
+        if self._native.is_unfinished:
+            return self._keys(self._native.go_on(timeout_s), "append", timeout_s)
+        # A row behind the end may only be the final one, which stays open until end_episode.
+        if not partial and self._native.needs_end_episode:
+            self._raise_status(_core.NEEDS_END_EPISODE, "append", timeout_s)
+        present = set(self._native.present())
+        arrays = self._table._conversion.checked(self._sig.canonical(step, present=present))
+        if not partial:
+            self._leave_out(arrays, present)
+        if not partial and (missing := [leaf.path for leaf in self._sig.leaves if leaf.index not in present]):
+            raise SignatureMismatch(
+                f"{self._where}, column {missing[0]!r}: missing, and this append would finish the row; give "
+                f"{', '.join(map(repr, missing))} too, or append with partial=True"
+            )
+        return self._keys(self._native.write_open(arrays, not partial, priority, timeout_s), "append", timeout_s)
+
+    def _leave_out(self, columns: list[Any], present: set[int]) -> None:
+        """Of a row that is finished: optional columns that it lacks have no value, per-item ones do not count."""
+        for leaf in self._sig.leaves:
+            if leaf.index in present:
+                continue
+            if leaf.spec.is_per_item:
+                present.add(leaf.index)
+            elif leaf.spec.optional:
+                columns[leaf.index] = _core.NO_VALUE
+                present.add(leaf.index)
+
+    def _finish_final_row(self, priority: float | None, timeout_s: float | None) -> None:
+        """Of the row that is open at the end of an episode: what is optional and not there has no value."""
+        if not self._native.row_is_open or self._native.is_ending:
+            return
+        columns: list[Any] = [None] * len(self._sig.leaves)
+        self._leave_out(columns, set(self._native.present()))
+        if any(column is not None for column in columns):
+            self._keys(self._native.write_open(columns, False, priority, timeout_s), "end_episode", timeout_s)
+
+    def _keys(self, answer: Any, call: str, timeout_s: float | None) -> NDArray[np.int64]:
+        """What a native call that makes items answered: their keys, or the exception that its status stands for."""
+        if isinstance(answer, np.ndarray):
+            return answer
+        if isinstance(answer, tuple):
+            if answer[0] == _core.NEEDS_FINAL_STEP:
+                self._raise_needs_final(answer[2])
+            self._raise_missing(call, *answer[1:])
+        if answer != 0:
+            self._raise_status(answer, call, timeout_s, self._native.blocking_table)
+        return NO_KEYS
+
+    def create_item(
+        self,
+        priority: float | None = None,
+        length: int | None = None,
+        trajectory: Any = None,
+        values: Any = None,
+        table: str | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        """Makes an item of the newest `length` steps, an open row included.
+
+        In batches it is `[length, ...]` in every column. Columns that the open row lacks are one row shorter: `.mask`
+        is False there.
+
+        Args:
+            priority: finite, >= 0; None as in `TableHandle.insert`.
+            length: steps, 1 to what the writer holds of this episode, at most its `history`.
+            trajectory: instead of `length`: a nested dict, list or tuple of selections, such as
+                `{"stack": writer.history["observation"][-4:], "action": writer.history["action"][-1]}`; an int has no
+                step axis. Every selected step must have its column.
+            values: what the item brings for columns that are per item, in the structure of the signature without the
+                others, such as `{"goal": goal}`. In batches they are under their own names, without a step axis.
+            table: name of the table that gets the item, one of the writer's arena; None: the writer's own.
+            timeout_s: seconds to wait for the rate limiter, and for room for `values`.
+
+        Returns:
+            The item's key; 0 if it is held back (`commit_every`): its key then is among those that a later `append`,
+            `end_episode` or `flush` returns. An item that brings values is never held back.
+
+        Raises:
+            RateLimitTimeout: not admitted in time; no item was made, the steps are still there.
+            ValueError: fewer than `length` steps are held, or it is more than the table's `item_steps` where these are
+                declared as more than 1; the priority is not finite or negative; a trajectory's leaf selects no step, or
+                is another writer's.
+            TypeError: neither `length` nor `trajectory` is given, or a trajectory's leaf is no selection.
+            ShmReplayError: a selected step has left the history.
+            SignatureMismatch: the table's items have another structure; a selected step lacks the column; or the
+                item would reach back over the end of an episode (`end_episode(clear_history=False)`) whose last step
+                lacks a column.
+        """
+        self._makes_items = True
+        is_plain = trajectory is None and values is None and table is None and not self._client._closed.is_set
+        if is_plain and type(length) is int and 0 < length <= self._longest_plain:
+            # As in append: what is wrong with the call is found out where no item was made.
+            if (key := self._native.create_item(length, priority, timeout_s)) >= 0:
+                return key
+            self._check_open()
+            self._check_held(length)
+            self._raise_not_made(key, length, priority, timeout_s)
+        if trajectory is not None:
+            if length is not None:
+                raise ValueError(f"{self._where}: length= and trajectory= are both given; expected one of them")
+            return self._create_selected(trajectory, values, table, priority, timeout_s)
+        if table is not None and table != self._table.name:
+            raise ValueError(
+                f"{self._where}: table={table!r} goes with trajectory=; length= makes items of its own table"
+            )
+        self._check_open()
+        self._check_no_item_declared()
+        if length is None:
+            raise TypeError(
+                f"{self._where}: create_item has no length; pass length=..., or trajectory=... (its first argument is "
+                "the priority)"
+            )
+        length = self._check_length(length)
+        self._check_held(length)
+        key = self._native.create_item(length, priority, timeout_s, self._item_values(values))
+        if key < 0:
+            self._raise_not_made(key, length, priority, timeout_s)
+        return key
+
+    def _check_held(self, length: int) -> None:
+        if length > self._native.num_steps:
+            raise ValueError(
+                f"{self._where}: length is {length}, but the writer holds {self._native.num_steps} steps of this "
+                f"episode (history={self._history}); wait for more steps, or make the writer with a longer history"
+            )
+
+    def _raise_not_made(self, key: int, length: int, priority: float | None, timeout_s: float | None) -> NoReturn:
+        """Raises what the core answered for an item of `length` steps that it did not make."""
+        if key == _core.BAD_PRIORITY:
+            raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
+        if key == _core.LACKS_COLUMN:
+            allowed = self._native.num_whole + (1 if self._native.row_is_open else 0)
+            raise SignatureMismatch(
+                f"{self._where}: length is {length}, but one of these steps has no column for a part of the signature: "
+                "the final step of an episode that end_episode(clear_history=False) kept. Only the newest step of an "
+                f"item may lack columns, and only before end_episode(); expected a length of at most {allowed}"
+            )
+        if key == _core.UNFINISHED:
+            self._raise_status(key, "create_item", timeout_s)
+        if key == -_core.STATUS_STRUCTURE:
+            raise SignatureMismatch(
+                f"{self._where}: its items are single steps (made by insert); items of several steps have a step "
+                "axis and belong in another table"
+            )
+        self._raise_status(-key, "create_item", timeout_s, self._native.blocking_table)
+
+    def _item_values(self, values: Any) -> Bytes | None:
+        if values is None and not self._sig.item_leaves:
+            return None
+        return self._table._conversion.checked_values(self._sig.item_values(values))
+
+    def _create_selected(
+        self, trajectory: Any, values: Any, table: str | None, priority: float | None, timeout_s: float | None
+    ) -> int:
+        self._check_open()
+        brought = self._item_values(values)
+        node, outputs = with_item_values(
+            *read_trajectory(trajectory, self, Selection), self._sig, f"{self._where}, trajectory"
+        )
+        selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), table)
+        key = self._native.create_selected(selection, priority, timeout_s, brought)
+        if isinstance(key, int) and key >= 0:
+            return key
+        if key == _core.BAD_PRIORITY:
+            raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
+        self._keys(-key if isinstance(key, int) and key != _core.UNFINISHED else key, "create_item", timeout_s)
+        raise AssertionError("unreachable")
+
+    def end_episode(
+        self,
+        final_step: Any = None,
+        clear_history: bool = True,
+        priority: float | None = None,
+        timeout_s: float | None = None,
+    ) -> NDArray[np.int64]:
+        """Ends the episode: the next step begins another one.
+
+        Args:
+            final_step: the final observation, and whatever else is known: `append(final_step, partial=True)` first.
+            clear_history: False lets later items reach back into this episode.
+            priority, timeout_s: as in `append`. A call that timed out goes on where it was when it is repeated, without
+                its `final_step`.
+
+        Returns:
+            int64: keys of the items that windows and patterns made, and of those that were held back.
+
+        Raises:
+            ShmReplayError: a window looks at the next step of the episode's last one, which was not terminated though
+                the table has `terminated` or `truncated`, and there is no final step, or it lacks a column that the
+                window shows. The row is as before: repeat the call with it.
+            RateLimitTimeout, SignatureMismatch: as in `append`.
+        """
+        self._check_open()
+        before = self._native.present()
+        if final_step is not None:
+            self._check_final(final_step, "final_step")
+        if final_step is not None and not self._native.is_ending:
+            self.append(final_step, partial=True, priority=priority, timeout_s=timeout_s)
+        try:
+            self._finish_final_row(priority, timeout_s)
+            answer = self._native.end_episode(bool(clear_history), priority, timeout_s)
+            return self._keys(answer, "end_episode", timeout_s)
+        except BaseException:
+            if not self._native.is_ending:
+                self._native.restore_row(before)  # so that the call can be repeated as it was
+            raise
+
+    def flush(self, timeout_s: float | None = None) -> NDArray[np.int64]:
+        """Puts in the items that `commit_every` holds back. Without it there are none.
+
+        Args:
+            timeout_s: seconds to wait for the rate limiters of the items' tables.
+
+        Returns:
+            int64: keys of the items that went in since keys were last returned.
+
+        Raises:
+            RateLimitTimeout: not all were admitted in time; the others still are held back.
+        """
+        self._check_open()
+        return self._keys(self._native.flush(timeout_s), "flush", timeout_s)
+
+    def _flush_before_close(self, failed: bool) -> None:
+        """The last items; those that nobody admits are the caller's to know of, unless he has another error to see."""
+        if self._native.num_held_back == 0:
+            return
+        try:
+            self.flush(0 if failed else CLOSE_TIMEOUT_S)
+        except (ShmReplayError, ValueError) as error:
+            if isinstance(error, RateLimitTimeout) and not failed:
+                raise  # the writer stays open: flush() and close() may be called again
+            self._warn_of_lost(error)
+
+    def _warn_of_lost(self, why: object) -> None:
+        if lost := self._native.num_held_back:
+            logger.warning("%s: the writer ends, and %d items that it held back are lost: %s", self._where, lost, why)
+
+    def _has_appended(self) -> bool:
+        return self._native.oldest_step + self._native.num_steps > 0
+
+    @property
+    def history(self) -> Any:
+        """The steps that the writer holds, in the signature's structure: `writer.history["observation"][-4:]`."""
+        self._check_open()
+        return history_of(self)
+
+    def _cell(self, step: int, column: int) -> Any:
+        self._check_open()
+        if self._native.forked:
+            self._raise_status(_core.STATUS_FORKED, "history", None)
+        leaf = self._sig.leaves[column]
+        if step < self._native.oldest_step:
+            raise expired(self._where, leaf.path, step, self._native.oldest_step)
+        value = self._native.read_cell(step, column)
+        if value is None:
+            raise missing(self._where, leaf.path, step)
+        return cell_value(value, leaf)
+
+    @property
+    def episode_steps(self) -> int:
+        """Finished steps of the current episode."""
+        return int(self._native.episode_steps)
+
+
+def _longest_plain(table: Handle, history: int) -> int:
+    """The longest item by its length alone that the core may be asked for before all else is looked at; 0: none."""
+    if table.spec.item is not None or table._sig.item_leaves:
+        return 0
+    return table.spec.item_steps if table.spec.item_steps > 1 else history + 1  # an open row besides

@@ -1,0 +1,1 @@
+"""Arenas over their life: created, adopted, restored, watched for the dead, dropped."""

@@ -1,0 +1,162 @@
+"""Taking over the arenas that a daemon of this instance left behind when it was killed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from typing import Any
+
+from shmreplay import _core
+from shmreplay.checkpoints.restoration_mark import UnfitMark, obey_mark
+from shmreplay.daemon.arenas.access import pid_namespace
+from shmreplay.daemon.arenas.arena import ManagedArena
+from shmreplay.errors import ShmReplayError
+from shmreplay.segments.segment import SegmentStore, segment_names, set_access
+from shmreplay.segments.segment_fit import Fact, first_misfit, layout_facts
+from shmreplay.tables.table import unpack_specs
+
+log = logging.getLogger("shmreplayd")
+
+
+class Unfit(Exception):
+    """Why an arena's segments are left alone."""
+
+
+class Adoption:
+    """Looks through the segments of one instance. Its caller holds the instance's lock, so no daemon uses them."""
+
+    def __init__(self, store: SegmentStore, instance: str, group_id: int | None, *, discard: bool) -> None:
+        self._store = store
+        self._instance = instance
+        self._group_id = group_id
+        self._discard = discard
+
+    def adopt_all(self) -> list[ManagedArena]:
+        """Every arena that fits. The others are named in the log and left alone, or removed with `discard`."""
+        self._obey_all()
+        adopted = []
+        for arena, kinds in sorted(self._store.arenas(self._instance).items()):
+            try:
+                adopted.append(self._adopt(arena, kinds))
+            except Unfit as error:
+                self._put_aside(arena, str(error))
+            except _Remains:
+                log.info("arena %r: removing what a creation or removal that was killed left behind", arena)
+                self._store.remove_arena(self._instance, arena)
+        return adopted
+
+    def _obey_all(self) -> None:
+        """Removes what a killed restoration had published in part, before anything is taken over."""
+        for mark in self._store.marks(self._instance):
+            try:
+                arenas = obey_mark(self._store, self._instance, mark)
+            except UnfitMark as error:
+                if self._discard:
+                    log.warning("%s is removed (--discard): %s", mark, error)
+                    self._store.unlink(mark)
+                else:
+                    log.error("%s is not a mark of this daemon's: %s; start with --discard to remove it", mark, error)
+            else:
+                found = ", ".join(map(repr, arenas)) or "no arena"
+                log.info("removed what a restoration that was killed left behind: %s", found)
+
+    def _put_aside(self, arena: str, reason: str) -> None:
+        if not self._discard:
+            log.error("arena %r is not taken over: %s; start with --discard to remove it", arena, reason)
+            return
+        log.warning("arena %r is removed (--discard): %s", arena, reason)
+        try:
+            self._store.remove_arena(self._instance, arena)
+        except ShmReplayError as error:  # the others are not lost for it
+            log.error("arena %r is left alone: %s; remove it by hand", arena, error)
+
+    def _adopt(self, arena: str, kinds: set[str]) -> ManagedArena:
+        names = segment_names(self._instance, arena)
+        fds: list[int] = []
+        try:
+            for kind, name in (("index", names.index), ("data", names.data)):
+                if kind in kinds:
+                    fds.append(self._open(name))
+            if kinds != {"index", "data"}:
+                self._check_remains(fds[0], kinds)
+                raise Unfit(f"its {({'index', 'data'} - kinds).pop()} segment is missing")
+            return self._map(arena, fds[0], fds[1])
+        except BaseException:
+            for fd in fds:
+                os.close(fd)
+            raise
+
+    def _open(self, name: str) -> int:
+        """The segment's descriptor. Raises Unfit unless it is a regular file of ours that others cannot touch."""
+        try:
+            fd = self._store.open(name)
+        except OSError as error:
+            raise Unfit(f"{name} cannot be opened: {error}") from error
+        status = os.fstat(fd)
+        reason = None
+        if not stat.S_ISREG(status.st_mode):
+            reason = "is not a regular file"
+        elif status.st_uid != os.geteuid():
+            reason = f"belongs to uid {status.st_uid}, this daemon runs as {os.geteuid()}"
+        elif status.st_mode & 0o007:
+            reason = f"has mode {stat.S_IMODE(status.st_mode):04o}: open to everybody, so it may have been changed"
+        if reason is not None:
+            os.close(fd)
+            raise Unfit(f"{name} {reason}")
+        return fd
+
+    @staticmethod
+    def _check_remains(fd: int, kinds: set[str]) -> None:
+        """A removal unlinks the index first, a creation makes it first: what each leaves when killed is known."""
+        if kinds == {"data"}:
+            raise _Remains
+        header = _core.inspect_header(fd)
+        if not header["magic_ok"] and _is_blank(fd):
+            raise _Remains
+
+    def _map(self, arena: str, index_fd: int, data_fd: int) -> ManagedArena:
+        header = _core.inspect_header(index_fd)
+        if not header["ready"]:
+            if header["magic_ok"] or (os.fstat(index_fd).st_size > 0 and _is_blank(index_fd)):
+                raise _Remains
+            raise Unfit("its index has no header of shmreplay")
+        self._check_header(header, arena, index_fd, data_fd)
+        try:
+            tables = unpack_specs(header["specs"])
+            managed = ManagedArena(arena, tables, index_fd, data_fd)
+        except (ShmReplayError, ValueError, TypeError) as error:
+            raise Unfit(str(error)) from error
+        for fd in (index_fd, data_fd):
+            set_access(fd, self._group_id)
+        return managed
+
+    def _check_header(self, header: dict[str, Any], arena: str, index_fd: int, data_fd: int) -> None:
+        facts: list[Fact] = [
+            ("magic", header["magic_ok"], True),
+            *layout_facts(self._store, header, index_fd, data_fd),
+            ("instance", header["instance"], self._instance),
+            ("arena name", header["name"], arena),
+            ("boot id", _plain(header["boot_id"]), _boot_id()),
+            ("pid namespace", header["pid_namespace"], pid_namespace("self")),
+        ]
+        if misfit := first_misfit(facts):
+            raise Unfit(misfit)
+
+
+class _Remains(Exception):
+    """The segments never became an arena, or are half removed; nobody can be using them."""
+
+
+def _is_blank(fd: int) -> bool:
+    """Whether the segment is empty or begins with a page of zeros, as before it was formatted."""
+    return not any(os.pread(fd, 4096, 0))
+
+
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return _plain(file.read())
+
+
+def _plain(boot_id: str) -> str:
+    return boot_id.strip().replace("-", "")

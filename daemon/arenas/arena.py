@@ -1,0 +1,88 @@
+"""One arena as the daemon holds it: two descriptors, one mapping, the specs of its tables."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Sequence
+
+from shmreplay import _core
+from shmreplay.errors import SegmentFailed, TableNotFound
+from shmreplay.tables.table import Table
+
+log = logging.getLogger("shmreplayd")
+
+
+class ManagedArena:
+    """Owns the descriptors given to it.
+
+    `lock` lets one call after the other wait inside the arena: a stopped lock holder then costs the daemon one thread.
+    """
+
+    def __init__(self, name: str, tables: Sequence[Table], index_fd: int, data_fd: int) -> None:
+        self.name = name
+        self.tables = list(tables)
+        self.fds = (index_fd, data_fd)
+        self.sizes = (os.fstat(index_fd).st_size, os.fstat(data_fd).st_size)
+        self.huge_bytes = sum(map(_core.huge_bytes_of, self.fds, self.sizes))
+        self.native = _core.Arena(index_fd, data_fd)
+        self.lock = asyncio.Lock()
+        self.is_locked_in_memory = self.native.mlock_index()
+        self.failure: str | None = None
+        self._is_closed = False
+        self._closing = threading.Lock()  # a descriptor that was closed may be another file's
+
+    def is_usable(self) -> bool:
+        """Whether the mapping may be touched: a segment truncated behind our back ends who touches it with SIGBUS."""
+        with self._closing:
+            return not self._is_closed and self._is_whole()
+
+    def _is_whole(self) -> bool:
+        for kind, fd, size in zip(("index", "data"), self.fds, self.sizes, strict=True):
+            found = os.fstat(fd).st_size
+            if found != size and self.failure is None:
+                self.failure = (
+                    f"arena {self.name!r} has failed: its {kind} segment has {found} bytes instead of {size}, for "
+                    "another process truncated it; drop its tables and create them anew"
+                )
+                log.error("%s", self.failure)
+        return self.failure is None
+
+    def check_usable(self) -> None:
+        """Raises SegmentFailed if the mapping must not be touched, TableNotFound if the arena was dropped."""
+        if self.is_usable():
+            return
+        if self.failure is None:
+            raise TableNotFound(f"arena {self.name!r} was dropped a moment ago")
+        raise SegmentFailed(self.failure)
+
+    def describe_wait(self) -> str:
+        """What a call on this arena waits for."""
+        holder = self.native.lock_holder() if self.is_usable() else None
+        if not isinstance(holder, dict):
+            return f"waiting for earlier calls on arena {self.name!r}"
+        return f"waiting for the lock of arena {self.name!r}, held by process {holder['pid']}; is it stopped?"
+
+    @property
+    def is_unlinked(self) -> bool:
+        """Whether somebody removed a name, as logind does with RemoveIPC=yes: a restarted daemon will not find it."""
+        with self._closing:
+            return self._is_closed or any(os.fstat(fd).st_nlink == 0 for fd in self.fds)
+
+    def duplicate_fds(self) -> list[int]:
+        """Descriptors to send: duplicates, so that a drop while they wait for a slow client sends no other file."""
+        first = os.dup(self.fds[0])
+        try:
+            return [first, os.dup(self.fds[1])]
+        except OSError:
+            os.close(first)
+            raise
+
+    def close(self) -> None:
+        """Closes the descriptors. The mapping ends with its last user: a thread may be reading its counters now."""
+        with self._closing:
+            self._is_closed = True
+            for fd in self.fds:
+                os.close(fd)

@@ -1,0 +1,121 @@
+"""Deaths of client processes, as the kernel tells them, and what is given back then.
+
+A process is dead when its pidfd says so, when pidfd_open answers ESRCH, or when its readable start time has changed.
+A closed socket, silence and a stopped process are not death, and nobody has to send a heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from shmreplay import _core
+from shmreplay.base.processes import process_name
+
+log = logging.getLogger("shmreplayd")
+
+
+@dataclass(frozen=True)
+class Session:
+    """One process' place in one arena."""
+
+    arena: str
+    index: int
+    generation: int
+
+
+@dataclass(eq=False)
+class ClientProcess:
+    """A process that holds sessions, watched until it ends."""
+
+    pid: int
+    start_time: int
+    pidfd: int
+    name: str  # as the kernel has it, for the log; empty where it is hidden
+    is_dead: bool = False
+    sessions: set[Session] = field(default_factory=set)
+
+    def session_in(self, arena: str) -> Session | None:
+        """The session it has in an arena, if any."""
+        return next((session for session in self.sessions if session.arena == arena), None)
+
+
+class Reaper:
+    """Watches processes on the running loop, and hands the sessions of those that died to `close_session`."""
+
+    def __init__(self, close_session: Callable[[Session], Awaitable[None]]) -> None:
+        self._close_session = close_session
+        self._processes: dict[tuple[int, int], ClientProcess] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.num_deaths = 0
+
+    @property
+    def processes(self) -> list[ClientProcess]:
+        return list(self._processes.values())
+
+    def watch(self, pid: int, start_time: int, pidfd: int | None = None) -> ClientProcess:
+        """The process' record, watched from now on. Takes over `pidfd`. Raises ProcessLookupError if it is dead.
+
+        It stays watched until its death even when it gives all sessions back: it may be about to open another one.
+        """
+        known = self._processes.get((pid, start_time))
+        if known is not None:
+            if pidfd is not None:
+                os.close(pidfd)
+            return known
+        if pidfd is None:
+            pidfd = os.pidfd_open(pid)
+        now = _core.process_start_time(pid)
+        if now not in (0, start_time):  # 0: hidden by hidepid, which says nothing
+            os.close(pidfd)
+            raise ProcessLookupError(f"process {pid} has ended; another one has its pid")
+        process = ClientProcess(pid, start_time, pidfd, process_name(pid))
+        self._processes[pid, start_time] = process
+        asyncio.get_running_loop().add_reader(pidfd, self._on_death, process)
+        return process
+
+    def _on_death(self, process: ClientProcess) -> None:
+        self._forget(process)
+        process.is_dead = True
+        if process.sessions:  # else it had closed its clients
+            self.num_deaths += 1
+            arenas = ", ".join(sorted(repr(session.arena) for session in process.sessions))
+            log.info(
+                "process %d (%s) has ended while attached; its writers, leases and chunks are taken back in %s",
+                process.pid,
+                repr(process.name) if process.name else "its name is hidden",
+                arenas,
+            )
+        for session in process.sessions:
+            self.reap(session)
+
+    def reap(self, session: Session) -> None:
+        """Closes a dead process' session as soon as the arena lets us; returns at once."""
+        task = asyncio.ensure_future(self._close_session(session))
+        self._tasks.add(task)
+        task.add_done_callback(self._reaped)
+
+    def _reaped(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a dead client's session could not be taken back: %s", task.exception())
+
+    def forget_arena(self, arena: str) -> None:
+        """Drops all sessions of an arena that is gone."""
+        for process in self._processes.values():
+            process.sessions = {session for session in process.sessions if session.arena != arena}
+
+    def _forget(self, process: ClientProcess) -> None:
+        asyncio.get_running_loop().remove_reader(process.pidfd)
+        os.close(process.pidfd)
+        del self._processes[process.pid, process.start_time]
+
+    def close(self) -> None:
+        """Stops watching. Sessions stay as they are."""
+        for process in self.processes:
+            self._forget(process)
+        for task in self._tasks:
+            task.cancel()

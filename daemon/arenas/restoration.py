@@ -1,0 +1,260 @@
+"""Restoring a checkpoint: every arena of it is filled before any is published, so that all appear or none.
+
+A daemon that is killed meanwhile leaves segments that were never published, or a mark on those that were: the next one
+removes them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from shmreplay import _core
+from shmreplay.checkpoints.checkpoint_file import RECORDS, CheckpointReader, Kind, Section
+from shmreplay.checkpoints.restoration_mark import RestorationMark
+from shmreplay.daemon.arenas.arena import ManagedArena
+from shmreplay.daemon.arenas.creation import Creation
+from shmreplay.errors import DamagedCheckpoint, SegmentFailed, ShmReplayError
+from shmreplay.rate_limiters import readable_bound
+from shmreplay.segments.segment import SegmentStore, check_name
+from shmreplay.tables.plan import plan
+from shmreplay.tables.table import Table, pack_specs, unpack_specs
+
+log = logging.getLogger("shmreplayd")
+
+# What a plan may choose otherwise in another version.
+GEOMETRY = ("chunk_steps", "num_chunks", "num_blocks", "block_bytes")
+# What words raise that are not those of an arena, with checksums that are right all the same.
+_MALFORMED = (LookupError, TypeError, ValueError, RuntimeError, SegmentFailed)
+
+
+class RestoredArena(Creation):
+    """One arena of a checkpoint in the making."""
+
+    def __init__(
+        self, store: SegmentStore, instance: str, name: str, tables: Sequence[Table], geometry: Mapping[str, int],
+        group_id: int | None,
+    ) -> None:  # fmt: skip
+        self._geometry = dict(geometry)
+        self._fds: tuple[int, int] | None = None
+        self._arena: _core.Arena | None = None
+        super().__init__(store, instance, name, tables, group_id)
+
+    def _plan(self) -> dict[str, Any]:
+        return {**plan(self.tables).native(), **self._geometry, "specs": pack_specs(self.tables)}
+
+    def begin(self, promised_bytes: Callable[[], int]) -> _core.Restorer:
+        """Makes the arena, which nobody can see, and what fills it. Raises as `run`."""
+        self._fds = self._make(promised_bytes, published=False)
+        self._arena = _core.Arena(*self._fds, published=False)
+        return _core.Restorer(self._arena)
+
+    def set_rate_limiter(self, index: int) -> None:
+        """Gives a restored table the limiter of its specs, rebased."""
+        assert self._arena is not None
+        limiter = self.tables[index].rate_limiter
+        self._arena.table(index).set_rate_limiter(
+            limiter.samples_per_insert,
+            limiter.min_size_to_sample,
+            limiter.min_diff,
+            limiter.max_diff,
+            limiter.count_deletes,
+            rebase=True,
+        )
+
+    def publish(self) -> ManagedArena:
+        """Lets clients in."""
+        assert self._arena is not None
+        assert self._fds is not None
+        self._arena.publish()
+        self._arena.close()
+        fds, self._fds = self._fds, None
+        return self._open(*fds)
+
+    def withdraw(self, managed: ManagedArena) -> None:
+        """Removes what was published a moment ago, for another arena of the checkpoint could not be."""
+        self._store.remove_arena(self._instance, self.arena)
+        managed.close()
+
+    def discard(self) -> None:
+        """Removes what was made. Does nothing once it is published."""
+        if self._fds is not None:
+            self._remove(self._fds)
+            self._fds = None
+
+
+class Restoration:
+    """One checkpoint being restored. `run` belongs in a worker thread; the rest may be read from the loop meanwhile.
+
+    Args:
+        asked: tables by name as the caller wants them: their rate limiters may differ from those that were saved.
+        limiters: "checkpoint" keeps limiters as they were saved, "config" takes those of `asked`.
+    """
+
+    def __init__(
+        self,
+        reader: CheckpointReader,
+        store: SegmentStore,
+        instance: str,
+        group_id: int | None,
+        asked: Mapping[str, Table],
+        limiters: str,
+    ) -> None:
+        self._reader = reader
+        self._store = store
+        self._instance = instance
+        self._asked = asked
+        self._takes_asked = limiters == "config"
+        self._done_bytes = 0
+        self.notes: list[str] = []  # what is not as the caller asked for, or not as it was
+        self.arenas = [
+            self._arena(store, instance, name, self._tables_of(specs), geometry, group_id)
+            for name, specs, geometry in self._entries()
+        ]
+
+    def _entries(self) -> list[tuple[str, Sequence[Table], Mapping[str, int]]]:
+        entries: list[tuple[str, Sequence[Table], Mapping[str, int]]]
+        try:
+            entries = [
+                (check_name("arena", entry["name"]), unpack_specs(entry["specs"]), entry["geometry"])
+                for entry in self._reader.manifest["arenas"]
+            ]
+        except (KeyError, TypeError, ValueError, ShmReplayError) as error:
+            raise self._reader.damaged(f"its arenas cannot be read: {error}") from error
+        for names in ([name for name, _, _ in entries], [table.name for _, tables, _ in entries for table in tables]):
+            if len(set(names)) < len(names):
+                raise self._reader.damaged(f"its arenas cannot be read: a name comes twice in {', '.join(names)}")
+        return entries
+
+    def _arena(
+        self, store: SegmentStore, instance: str, name: str, tables: Sequence[Table], geometry: Mapping[str, int],
+        group_id: int | None,
+    ) -> RestoredArena:  # fmt: skip
+        try:
+            if not set(geometry) <= set(GEOMETRY):
+                raise ValueError(f"it has {', '.join(map(repr, geometry))}, expected {', '.join(map(repr, GEOMETRY))}")
+            return RestoredArena(store, instance, name, tables, geometry, group_id)
+        except _MALFORMED as error:
+            text = f"the geometry {geometry!r:.200} of arena {name!r} fits nothing: {error}"
+            raise self._reader.damaged(text) from error
+
+    def _tables_of(self, saved: Sequence[Table]) -> list[Table]:
+        """The tables to make: as saved, or with the limiter asked for."""
+        tables = []
+        for table in saved:
+            asked = self._asked.get(table.name)
+            if asked is not None:
+                differences = [text for text in table.difference(asked) if not text.startswith("rate_limiter:")]
+                if differences:
+                    raise ValueError(
+                        f"table {table.name!r} of {self._reader.path} is another: {'; '.join(differences)}"
+                    )
+            tables.append(asked if asked is not None and self._takes_asked else table)
+        return tables
+
+    @property
+    def tables(self) -> list[Table]:
+        return [table for arena in self.arenas for table in arena.tables]
+
+    def describe(self) -> str:
+        """How far it is, for the client that waits."""
+        percent = 100 * self._done_bytes // max(1, self._reader.num_bytes)
+        return f"restoring {self._reader.path}: {percent} %"
+
+    def run(self, promised_bytes: Callable[[], int]) -> list[ManagedArena]:
+        """Makes and fills all arenas, then publishes them. Leaves none behind if it raises.
+
+        Raises DamagedCheckpoint that names section and offset, ShmReplayError when there is no room.
+        """
+        try:
+            for number, arena in enumerate(self.arenas):
+                self._fill(number, arena, promised_bytes)
+            section = self._next(-1)
+            if section.kind is not Kind.END:
+                raise self._reader.damaged("expected the end section")
+            return self._publish()
+        finally:
+            for arena in self.arenas:
+                arena.discard()
+            self._reader.close()
+
+    def _publish(self) -> list[ManagedArena]:
+        if len(self.arenas) < 2:
+            return [arena.publish() for arena in self.arenas]
+        mark = RestorationMark(self._store, self._instance, [arena.arena for arena in self.arenas])
+        mark.set()
+        published: list[ManagedArena] = []
+        try:
+            for arena in self.arenas:
+                published.append(arena.publish())
+            mark.remove()  # from here on all of them count
+        except BaseException:
+            for arena, managed in zip(self.arenas, published, strict=False):
+                arena.withdraw(managed)
+            mark.remove()
+            raise
+        return published
+
+    def _fill(self, number: int, arena: RestoredArena, promised_bytes: Callable[[], int]) -> None:
+        section = self._next(number)
+        if section.kind is not Kind.ARENA:
+            raise self._reader.damaged("expected the arena's state")
+        state = self._reader.plain(section)
+        restorer = arena.begin(promised_bytes)
+        try:
+            self._check_names(arena, state["tables"])
+            restorer.set_state(state)
+            while (section := self._next(number)).kind is not Kind.ARENA_END:
+                if arena.is_cancelled:
+                    raise ShmReplayError(f"{self._reader.path} was not restored: the daemon is stopping")
+                if section.kind < RECORDS:
+                    raise self._reader.damaged("expected records of the arena")
+                if section.kind in (Kind.ITEMS, Kind.FREE_SLOTS) and section.table >= len(arena.tables):
+                    raise self._reader.damaged(f"it is of table {section.table}, but there are {len(arena.tables)}")
+                restorer.put(section.kind - RECORDS, section.table, section.payload)
+            restorer.finish(None)
+            for index, words in enumerate(state["tables"]):
+                self._settle(arena, index, words)
+        except DamagedCheckpoint as error:
+            raise error if self._reader.path in str(error) else self._reader.damaged(str(error)) from None
+        except _MALFORMED as error:
+            raise self._reader.damaged(f"its words are not those of an arena: {error!r}") from error
+
+    def _check_names(self, arena: RestoredArena, words: Sequence[Mapping[str, Any]]) -> None:
+        """Whether the state tells of the tables that the manifest has."""
+        found, expected = [table["name"] for table in words], [table.name for table in arena.tables]
+        if found != expected:
+            raise self._reader.damaged(f"it tells of tables {found!r:.200}, the manifest of {expected!r:.200}")
+
+    def _next(self, arena: int) -> Section:
+        section = self._reader.next()
+        self._done_bytes = section.offset
+        if section.kind is not Kind.END and section.arena != arena:
+            raise self._reader.damaged(f"it belongs to arena {section.arena}, expected {arena}")
+        return section
+
+    def _settle(self, arena: RestoredArena, index: int, words: Mapping[str, Any]) -> None:
+        """The limiter that was asked for; and a word about everything that is not as before."""
+        table = arena.tables[index]
+        where = f"table {table.name!r}"
+        if words["paused"]:
+            self._note(f"{where} was paused when it was saved; it is not paused now")
+        asked = self._asked.get(table.name)
+        wanted = (table if asked is None else asked).rate_limiter.numbers()
+        differences = [
+            f"{name} {readable_bound(words[name])} instead of {readable_bound(value)}"
+            for name, value in wanted.items()
+            if words[name] != value
+        ]
+        if not differences:
+            return
+        if self._takes_asked and asked is not None:
+            arena.set_rate_limiter(index)
+            self._note(f"{where}: its rate limiter is the one asked for; the checkpoint had {', '.join(differences)}")
+        else:
+            self._note(f"{where}: its rate limiter is that of the checkpoint: {', '.join(differences)}")
+
+    def _note(self, text: str) -> None:
+        log.warning("restored: %s", text)
+        self.notes.append(text)

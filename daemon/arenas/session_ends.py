@@ -1,0 +1,38 @@
+"""Ends of sessions; and which tables lose the last process that wrote or read them with one."""
+
+from __future__ import annotations
+
+import logging
+
+from shmreplay.daemon.arenas.arena import ManagedArena
+from shmreplay.daemon.arenas.waiting_calls import describe_calls
+
+log = logging.getLogger("shmreplayd")
+
+_DID = {"insert": "inserted into", "sample": "sampled from"}
+_OTHER = {"insert": "sample", "sample": "insert"}
+
+
+def close_session(arena: ManagedArena, index: int, generation: int) -> None:
+    """Gives back what a session has, and tells which tables it leaves without writers or learners.
+
+    Waits for the arena's lock.
+    """
+    used = arena.native.uses_of(index, generation)
+    arena.native.close_session(index, generation)
+    left = arena.native.uses()
+    for side, before, now in zip(("insert", "sample"), used, left, strict=True):
+        for table in before:
+            if table not in now:
+                _tell(arena, table, side)
+
+
+def _tell(arena: ManagedArena, table: str, side: str) -> None:
+    """A warning where somebody waits for what those could have done."""
+    other = _OTHER[side]
+    waits = [wait for wait in arena.native.waits() if wait["table"] == table and wait["side"] == other]
+    text = f"table {table!r}: no process is left of those that have {_DID[side]} it"
+    if waits:
+        log.warning("%s, and %s", text, describe_calls(waits, other))
+    else:
+        log.info("%s", text)

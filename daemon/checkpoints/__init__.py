@@ -1,0 +1,1 @@
+"""Saving arenas, and which checkpoints are kept."""

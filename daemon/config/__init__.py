@@ -1,0 +1,1 @@
+"""What the daemon is told, by command line, environment and file."""

@@ -1,0 +1,246 @@
+"""What a daemon was told to be: its flags, over its environment, over its file, over the defaults."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shmreplay.base.toml_file import TomlFile
+from shmreplay.daemon.checkpoints.checkpoint import CheckpointOptions
+from shmreplay.daemon.config.limits import Limits
+from shmreplay.daemon.config.open_files import possible_clients
+from shmreplay.daemon.config.setting_kind import Endpoint, Given, Group
+from shmreplay.daemon.config.settings import SECTIONS, SETTINGS
+from shmreplay.daemon.config.sources import (
+    CONFIG_VARIABLE,
+    TABLE_SECTIONS,
+    Settings,
+    given_by_flags,
+    given_in_environment,
+    given_in_file,
+)
+from shmreplay.errors import ShmReplayError
+from shmreplay.protocol import default_socket_paths, package_version
+from shmreplay.segments.page_policy import PagePolicy
+from shmreplay.tables.estimates import estimate
+from shmreplay.tables.plan import by_arena
+from shmreplay.tables.table import Table
+from shmreplay.tables.table_config import TablesRefused, tables_in
+
+
+class ConfigError(ShmReplayError):
+    """What a daemon was told cannot be. `problems` has a line for each thing, with where it stands."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+
+
+@dataclass(frozen=True)
+class DaemonConfig:
+    """The settings of one daemon; the defaults are those of a system daemon without flags.
+
+    Attributes:
+        file: the configuration file, if there is one; a reload reads it again.
+        tables: those that it declares.
+        notes: what its tables warn of, and what the machine does not allow.
+        settings: every setting by its key, and where it comes from.
+        is_check: whether the configuration was to be looked at, and no daemon to be started.
+        is_json: whether what it comes to is to be printed as JSON.
+    """
+
+    socket: str
+    instance: str = "default"
+    group_id: int | None = None
+    group_name: str | None = None
+    keep_tables: bool = False
+    directory: str | None = None
+    pages: PagePolicy = field(default_factory=PagePolicy)
+    discard: bool = False
+    embedded: bool = False
+    parent_pid: int | None = None
+    ready_fd: int | None = None
+    log_level: str = "INFO"
+    log_format: str = "text"
+    max_clients: int = 1024
+    limits: Limits = field(default_factory=Limits)
+    checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
+    restore: bool = False
+    metrics: Endpoint | None = None
+    web: Endpoint | None = None
+    file: str | None = None
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    settings: Settings = field(default_factory=dict)
+    is_check: bool = False
+    is_json: bool = False
+
+
+def read_config(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> DaemonConfig:
+    """Reads flags, environment and file. Raises ConfigError with all that cannot be; exits (code 2) on unknown flags.
+
+    An embedded daemon belongs to the process that starts it, which passes all it wants by flags: it reads nothing else.
+    """
+    options = build_parser().parse_args(arguments)
+    problems: list[str] = []
+    if options.embedded and options.parent_pid is None:
+        problems.append("--embedded needs --parent-pid: an embedded daemon ends with its parent")
+    if options.json and not options.check_config:
+        problems.append("--json goes with --check-config; log.format is for the log (--log-format json)")
+    given = given_by_flags(vars(options), problems)
+    file = None if options.embedded else _open(options.config or environment.get(CONFIG_VARIABLE) or None, problems)
+    if not options.embedded:
+        given = {**given_in_environment(environment, problems), **given}
+    if file is not None:
+        given = {**given_in_file(file, problems), **given}
+    _check_together(given, problems)
+    tables, notes = _tables(file, problems)
+    if file is not None:
+        _check_limits(tables, given, file, problems)
+    if problems:
+        raise ConfigError(problems)
+    return _config(options, given, file, tables, notes)
+
+
+def _open(path: str | None, problems: list[str]) -> TomlFile | None:
+    if path is None:
+        return None
+    try:
+        return TomlFile(os.path.abspath(path))
+    except OSError as error:
+        problems.append(f"{path} cannot be read: {error.strerror}")
+    except ValueError as error:
+        problems.append(str(error))
+    return None
+
+
+def _check_together(given: Settings, problems: list[str]) -> None:
+    """What each of may be, but not without the other."""
+    if "checkpoints.directory" in given:
+        return
+    for key in ("checkpoints.interval_s", "checkpoints.at_stop", "checkpoints.restore"):
+        if key in given and given[key].value:
+            problems.append(f"{given[key].where}: checkpoints need checkpoints.directory (--checkpoint-dir DIR)")
+
+
+def _tables(file: TomlFile | None, problems: list[str]) -> tuple[list[Table], list[str]]:
+    if file is None or not any(section in file.document for section in TABLE_SECTIONS):
+        return [], []
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            tables = tables_in(file)
+        except TablesRefused as error:
+            problems += error.problems
+            tables = []
+    return tables, [file.named(str(warning.message)) for warning in warned]
+
+
+def _check_limits(tables: list[Table], given: Settings, file: TomlFile, problems: list[str]) -> None:
+    """Whether the file's own tables keep the limits: those that are set, and that of the largest arena there can be."""
+    memory, streams = (given[key].value if key in given else None for key in ("limits.memory", "limits.streams"))
+    limits = Limits(memory, streams)
+    for table in tables:
+        try:
+            limits.check_streams([table])
+        except ValueError as error:
+            problems.append(file.named(str(error)))
+    num_bytes = 0
+    for group in by_arena(tables).values():
+        try:
+            num_bytes += estimate(group).total_bytes
+        except ValueError as error:
+            problems.append(file.named(f"tables.{group[0].owner.name}: {error}"))
+    try:
+        limits.check_memory("what is declared in tables", num_bytes, 0)
+    except ShmReplayError as error:
+        problems.append(file.named(str(error)))
+
+
+def _config(
+    options: argparse.Namespace, given: Settings, file: TomlFile | None, tables: list[Table], notes: list[str]
+) -> DaemonConfig:
+    if options.embedded:
+        given.setdefault("log.level", Given("WARNING"))
+    given.setdefault("daemon.socket", Given(default_socket_paths()[0]))
+    settings = {setting.key: given.get(setting.key, Given(setting.default)) for setting in SETTINGS}
+    value = {key: each.value for key, each in settings.items()}
+    group: Group | None = value["daemon.group"]
+    wanted, possible = value["limits.clients"], possible_clients()
+    if wanted is not None and wanted > possible:
+        where = settings["limits.clients"].where
+        notes = [*notes, f"{where} is {wanted}, but open files suffice for {possible} (LimitNOFILE, ulimit -n)"]
+    return DaemonConfig(
+        socket=value["daemon.socket"],
+        instance=value["daemon.instance"],
+        group_id=group.id if group else None,
+        group_name=group.name if group else None,
+        keep_tables=value["daemon.keep_tables"],
+        directory=value["memory.directory"],
+        pages=PagePolicy(value["memory.huge_pages"], value["memory.numa"]),
+        discard=options.discard,
+        embedded=options.embedded,
+        parent_pid=options.parent_pid,
+        ready_fd=options.ready_fd,
+        log_level=value["log.level"],
+        log_format=value["log.format"],
+        max_clients=possible if wanted is None else min(wanted, possible),
+        limits=Limits(value["limits.memory"], value["limits.streams"]),
+        checkpoints=CheckpointOptions(
+            directory=value["checkpoints.directory"],
+            interval_s=value["checkpoints.interval_s"],
+            keep=value["checkpoints.keep"],
+            at_stop=value["checkpoints.at_stop"],
+        ),
+        restore=value["checkpoints.restore"],
+        metrics=value["metrics.listen"],
+        web=value["web.listen"],
+        file=file.path if file is not None else None,
+        tables=tuple(tables),
+        notes=tuple(notes),
+        settings=settings,
+        is_check=options.check_config,
+        is_json=options.json,
+    )
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """What shmreplayd takes on its command line."""
+    parser = argparse.ArgumentParser(
+        prog="shmreplayd",
+        description="Owns the tables of shmreplay: shared memory that actors and learners work in.",
+        epilog="SIGTERM and SIGINT drop all tables, after a checkpoint with --checkpoint-at-stop (if that fails they "
+        "stay, as after a crash), and not at all with --keep-tables. SIGHUP reads the file of --config again; without "
+        "one it ends the daemon, too. SIGINT and SIGHUP do nothing if ignored at the start, as by nohup. What flags do "
+        "not say is asked of the environment ($SHMREPLAYD_LOG_LEVEL and so on), then of the file.",
+    )
+    parser.add_argument("--version", action="version", version=f"shmreplayd {package_version()}")
+    parser.add_argument("--config", metavar="FILE", help=f"settings and tables, in TOML (default: ${CONFIG_VARIABLE})")
+    parser.add_argument("--check-config", action="store_true", help="say what the configuration comes to, and end")
+    parser.add_argument("--json", action="store_true", help="say it in JSON")
+    groups = {
+        section: parser.add_argument_group("the daemon" if section == "daemon" else section) for section in SECTIONS
+    }
+    for setting in SETTINGS:
+        add = groups[setting.section].add_argument
+        if setting.is_switch:
+            add(
+                *setting.flags,
+                dest=setting.key,
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help=setting.help,
+            )
+        else:
+            add(*setting.flags, dest=setting.key, metavar=setting.metavar, help=setting.help)
+    groups["memory"].add_argument(
+        "--discard", action="store_true", help="remove segments of this instance that cannot be taken over"
+    )
+    embedded = parser.add_argument_group("for sr.Server, which starts a daemon of its own")
+    embedded.add_argument("--embedded", action="store_true", help="end, and remove everything, when the parent ends")
+    embedded.add_argument("--parent-pid", type=int, metavar="N", help="the process that started this one")
+    embedded.add_argument("--ready-fd", type=int, metavar="N", help="written to when clients can connect")
+    return parser

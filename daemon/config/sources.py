@@ -1,0 +1,83 @@
+"""What a daemon is told by its file, its environment and its flags: each reader returns settings by key.
+
+What cannot be is added to `problems`, one line each, and left out: so all of it is said at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shmreplay.base.checks import known_instead
+from shmreplay.base.toml_file import TomlFile
+from shmreplay.daemon.config.setting_kind import Given, Setting
+from shmreplay.daemon.config.settings import BY_KEY, SECTIONS, SETTINGS
+
+CONFIG_VARIABLE = "SHMREPLAYD_CONFIG"
+TABLE_SECTIONS = ("arenas", "tables")  # not settings: see shmreplay.tables.table_config
+_PREFIX = "SHMREPLAYD_"
+
+Settings = dict[str, Given]
+
+
+def given_in_file(file: TomlFile, problems: list[str]) -> Settings:
+    """The settings of a file; sections that declare tables are left to others."""
+    found: Settings = {}
+    for section, entry in file.document.items():
+        if section in TABLE_SECTIONS:
+            continue
+        if section not in SECTIONS:
+            instead = known_instead(section, (*SECTIONS, *TABLE_SECTIONS), "the file")
+            problems.append(file.named(f"{section} is not known; {instead}"))
+        elif not isinstance(entry, Mapping):
+            problems.append(file.named(f"{section} is {entry!r:.100}; expected a section, [{section}]"))
+        else:
+            for name, value in entry.items():
+                _take(file, section, name, value, found, problems)
+    return found
+
+
+def _take(file: TomlFile, section: str, name: str, value: object, found: Settings, problems: list[str]) -> None:
+    key = f"{section}.{name}"
+    where = file.named(key)
+    setting = BY_KEY.get(key)
+    if setting is None:
+        names = [setting.key.partition(".")[2] for setting in SETTINGS if setting.section == section]
+        problems.append(f"{where} is not known; {known_instead(name, names, f'[{section}]')}")
+        return
+    try:
+        found[key] = Given(setting.kind.of_value(value), where)
+    except ValueError as error:
+        problems.append(f"{where} {error}")
+
+
+def given_in_environment(environment: Mapping[str, str], problems: list[str]) -> Settings:
+    """The settings of the environment. An empty variable says nothing."""
+    by_variable = {setting.variable: setting for setting in SETTINGS}
+    found: Settings = {}
+    for variable, text in environment.items():
+        if setting := by_variable.get(variable):
+            if text:
+                _take_text(setting, text, f"${variable}", found, problems)
+        elif variable.startswith(_PREFIX) and variable != CONFIG_VARIABLE:
+            names = [name for name in (*by_variable, CONFIG_VARIABLE) if name.startswith(_PREFIX)]
+            problems.append(f"${variable} is not known; {known_instead(variable, names, 'shmreplayd')}")
+    return found
+
+
+def given_by_flags(flags: Mapping[str, object], problems: list[str]) -> Settings:
+    """The settings of the command line: by key its text, true or false, or None where the flag was not given."""
+    found: Settings = {}
+    for setting in SETTINGS:
+        value = flags[setting.key]
+        if isinstance(value, bool):
+            found[setting.key] = Given(value, setting.flags[0])
+        elif value is not None:
+            _take_text(setting, str(value), setting.flags[0], found, problems)
+    return found
+
+
+def _take_text(setting: Setting, text: str, where: str, found: Settings, problems: list[str]) -> None:
+    try:
+        found[setting.key] = Given(setting.kind.of_value(setting.kind.of_text(text)), where)
+    except ValueError as error:
+        problems.append(f"{where} {error}")

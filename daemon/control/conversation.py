@@ -1,0 +1,198 @@
+"""The talk with one client: hello, then one request after the other, until it leaves or breaks the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shmreplay import _core
+from shmreplay.daemon.arenas.access import Access, open_peer_pidfd, peer_of
+from shmreplay.daemon.arenas.reaper import ClientProcess, Reaper
+from shmreplay.daemon.control.commands import Answer, Caller, Commands
+from shmreplay.daemon.control.connection import MESSAGE_TIMEOUT_S, Connection, Dropped
+from shmreplay.daemon.loop.workers import Workers
+from shmreplay.errors import EXPECTED_ERRORS
+from shmreplay.protocol import (
+    MAX_MESSAGE_BYTES,
+    PROTOCOL_VERSION,
+    Message,
+    ProtocolError,
+    close_all,
+    error_answer,
+    pack,
+    package_version,
+)
+
+log = logging.getLogger("shmreplayd")
+
+HELLO_BYTES = 4096  # before hello, nobody may make us hold more
+PROGRESS_S = 1.0  # a client hears at least so often that its request is being worked on
+
+Work = tuple[bytes, Answer]  # the packed answer, and what goes with it
+
+
+@dataclass
+class Host:
+    """What all conversations of one daemon share."""
+
+    commands: Commands
+    access: Access
+    reaper: Reaper
+    workers: Workers
+    instance: str
+    max_clients: int
+    num_clients: Callable[[], int]
+    message_timeout_s: float = MESSAGE_TIMEOUT_S
+    incarnation: str = field(default_factory=lambda: os.urandom(8).hex())
+    abandoned: set[asyncio.Task[Work]] = field(default_factory=set)  # work whose client has left
+
+
+class Conversation:
+    """Owns the client's socket."""
+
+    def __init__(self, host: Host, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._host = host
+        self._peer = peer_of(sock)
+        self._connection = Connection(sock, host.workers, host.message_timeout_s)
+        self._start_time = 0
+        self._describe: Callable[[], str] = str
+        self.is_busy = False
+        self.is_last = False  # set to end it after the answer that is being worked on
+
+    async def run(self) -> None:
+        """Ends when the client leaves. Tells a client that broke the rules why it is dropped."""
+        try:
+            await self._talk()
+        except Dropped as reason:
+            log.info("dropped %s: %s", self._peer, reason)
+        except (ProtocolError, PermissionError) as error:
+            log.warning("refused %s: %s", self._peer, error)
+            await self._refuse(error)
+        finally:
+            self._connection.close()
+
+    async def _refuse(self, error: Exception) -> None:
+        try:
+            await self._connection.send(pack(error_answer(error)))
+        except Dropped as reason:
+            log.debug("%s did not hear why: %s", self._peer, reason)
+
+    async def _talk(self) -> None:
+        hello = await self._connection.receive(HELLO_BYTES, self._host.message_timeout_s)
+        if hello is None:
+            return
+        await self._connection.send(pack(self._greet(hello)))
+        while not self.is_last:
+            request = await self._connection.receive(MAX_MESSAGE_BYTES)
+            if request is None:
+                return
+            self.is_busy = True
+            await self._answer(request)
+            self.is_busy = False
+
+    def _greet(self, hello: Message) -> Message:
+        """The answer to hello. Raises ProtocolError or PermissionError if this client cannot be served."""
+        if hello.get("command") != "hello":
+            raise ProtocolError("the first message must be hello")
+        if hello.get("version") != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"shmreplayd {package_version()} speaks version {PROTOCOL_VERSION} of the control protocol, the client "
+                f"version {hello.get('version')!r:.20}; install the same shmreplay on both sides and restart the older"
+            )
+        host = self._host
+        host.access.check_credentials(self._peer)
+        host.access.check_namespace(self._peer, hello.get("pid_namespace"))
+        if host.num_clients() > host.max_clients:
+            raise ProtocolError(
+                f"shmreplayd serves at most {host.max_clients} clients and all are there; "
+                "raise limits.clients (--max-clients), or its limit of open files (LimitNOFILE, ulimit -n)"
+            )
+        self._start_time = self._find_start_time(hello)
+        return {
+            "ok": True,
+            "version": PROTOCOL_VERSION,
+            "package": package_version(),
+            "layout_version": _core.LAYOUT_VERSION,
+            "layout_hash": _core.layout_hash(),
+            "instance": host.instance,
+            "incarnation": host.incarnation,
+            "pid": os.getpid(),
+            "uid": os.geteuid(),
+        }
+
+    def _find_start_time(self, hello: Message) -> int:
+        """The kernel's word; the client's own only where hidepid hides it from us.
+
+        Raises PermissionError if the two differ: whoever has the pid now is not who connected.
+        """
+        claimed = hello.get("start_time")
+        if not isinstance(claimed, int) or not 0 <= claimed < 2**63:
+            claimed = 0
+        found = _core.process_start_time(self._peer.pid)
+        if found and claimed and found != claimed:
+            raise PermissionError(
+                f"process {self._peer.pid} says that it started at tick {claimed}, the kernel says {found}: it has "
+                "ended and another one has its pid, or it lives in another time namespace, which clients must share"
+            )
+        return found or claimed
+
+    async def _answer(self, request: Message) -> None:
+        """Carries out a request and answers it, with word of its progress while it takes long."""
+        self._describe = lambda: "waiting"
+        work = asyncio.ensure_future(self._carry_out(request))
+        try:
+            while not (await asyncio.wait({work}, timeout=PROGRESS_S))[0]:
+                await self._connection.send(pack({"progress": self._describe()}))
+        except BaseException:
+            self._abandon(work)
+            raise
+        packed, answer = work.result()
+        try:
+            await self._connection.send(packed, answer.fds)
+        finally:
+            close_all(answer.fds)
+        if answer.after is not None:
+            answer.after()
+
+    async def _carry_out(self, request: Message) -> Work:
+        """The command's answer, or its error as one."""
+        caller = Caller(self._peer, self._watch, self._set_progress)
+        try:
+            answer = await self._host.commands.run(request, caller)
+            return pack({"ok": True, **answer.fields}), answer
+        except EXPECTED_ERRORS as error:
+            return pack(error_answer(error)), Answer()
+        except Exception as error:  # our own fault must not end the daemon for everybody else
+            log.exception("a command of %s failed", self._peer)
+            return pack(error_answer(error)), Answer()
+
+    def _watch(self) -> ClientProcess:
+        """The client's process, watched. Raises ProcessLookupError if it has ended.
+
+        A session without a start time would be taken for dead by the first who can read one.
+        """
+        if not self._start_time:
+            raise PermissionError(
+                f"the start time of process {self._peer.pid} is not to be seen by either side: mount /proc for both"
+            )
+        pidfd = open_peer_pidfd(self._connection.sock, self._peer)
+        return self._host.reaper.watch(self._peer.pid, self._start_time, pidfd)
+
+    def _set_progress(self, describe: Callable[[], str]) -> None:
+        self._describe = describe
+
+    def _abandon(self, work: asyncio.Task[Work]) -> None:
+        """The client has left. The work goes on, for half a creation helps nobody, but its descriptors are not sent."""
+        self._host.abandoned.add(work)
+
+        def ended(work: asyncio.Task[Work]) -> None:
+            self._host.abandoned.discard(work)
+            if not work.cancelled():
+                close_all(work.result()[1].fds)
+
+        work.add_done_callback(ended)

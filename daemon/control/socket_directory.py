@@ -1,0 +1,52 @@
+"""The directory of the control socket: made if it is missing, and opened to the group."""
+
+from __future__ import annotations
+
+import os
+
+from shmreplay.daemon.config.configuration import DaemonConfig
+from shmreplay.errors import ShmReplayError
+
+
+def make_socket_directory(config: DaemonConfig) -> bool:
+    """Makes the directory of the socket if it is missing; True if it was made. An embedded daemon's must be new."""
+    directory = os.path.dirname(config.socket)
+    if not config.embedded and os.path.isdir(directory):
+        return False
+    try:
+        os.mkdir(directory, 0o700)
+    except FileNotFoundError as error:
+        parent = os.path.dirname(directory)
+        raise ShmReplayError(
+            f"cannot make the socket's directory {directory}: {parent} is not there, and only one level is made; make "
+            "it, or choose another --socket"
+        ) from error
+    except OSError as error:
+        hint = f", such as {_own_socket()}" if isinstance(error, PermissionError) else ""
+        raise ShmReplayError(
+            f"cannot make the socket's directory {directory}: {error.strerror}; choose another --socket{hint}"
+        ) from error
+    if config.group_id is not None:
+        _share(directory, config.group_id, config.group_name)
+    return True
+
+
+def _share(directory: str, group_id: int, group_name: str | None) -> None:
+    """Lets a group into a directory that was just made. Removes it again if that cannot be."""
+    try:
+        os.chown(directory, -1, group_id)
+        os.chmod(directory, 0o750)
+    except OSError as error:
+        os.rmdir(directory)
+        raise ShmReplayError(
+            f"cannot give the socket's directory {directory} to group {group_name}: {error.strerror}; run the daemon "
+            "as a member of it"
+        ) from error
+
+
+def _own_socket() -> str:
+    """A socket that any user can have, and how clients find it."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isdir(runtime):
+        return f"{os.path.join(runtime, 'shmreplay', 'default.sock')}, where clients look by themselves"
+    return f"{os.path.expanduser('~/.shmreplay/default.sock')}, and give clients that path in SHMREPLAY_SOCKET"

@@ -1,0 +1,1 @@
+"""Figures that the daemon publishes: metrics, long waits, the status line."""

@@ -1,0 +1,52 @@
+"""Where Prometheus asks for metrics: `GET /metrics`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from prometheus_client.exposition import choose_encoder
+
+from shmreplay.daemon.config.setting_kind import Endpoint
+from shmreplay.daemon.figures.http_server import HttpServer, Request, Response, refusal
+from shmreplay.daemon.figures.metrics import Snapshot
+from shmreplay.daemon.loop.workers import Workers
+
+log = logging.getLogger("shmreplayd")
+
+
+class Exposition:
+    """Listens from the start on, and answers once `start` was called.
+
+    Raises ShmReplayError if it cannot listen there.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, group_id: int | None, stats: Callable[[], Awaitable[dict[str, Any]]], workers: Workers
+    ) -> None:
+        self._stats = stats
+        self._workers = workers
+        self._turn = asyncio.Lock()  # who asks ten times at once does not keep ten threads
+        self._server = HttpServer("metrics", endpoint, group_id, self._answer)
+
+    async def start(self) -> None:
+        """Answers from now on."""
+        await self._server.start()
+        address = self._server.address
+        log.info("metrics at %s", address if address.startswith("/") else f"{address}/metrics")
+
+    async def _answer(self, request: Request) -> Response:
+        if request.path != "/metrics":
+            return refusal("404 Not Found", "metrics are at /metrics")
+        if request.method != "GET":
+            return refusal("405 Method Not Allowed", "GET alone is answered")
+        encode, kind = choose_encoder(request.headers.get("accept", ""))
+        async with self._turn:
+            snapshot = Snapshot(await self._stats())
+            return Response("200 OK", kind, await self._workers.run(encode, snapshot))
+
+    def close(self) -> None:
+        """Answers nobody any more."""
+        self._server.close()

@@ -1,0 +1,1 @@
+"""The daemon as a process: its start, its service manager, its parent, its reload."""

@@ -1,0 +1,26 @@
+"""The tables that a configuration file declares: made where they are missing."""
+
+from __future__ import annotations
+
+import logging
+
+from shmreplay.daemon.arenas.registry import OnProgress, Registry
+from shmreplay.daemon.config.configuration import DaemonConfig
+
+log = logging.getLogger("shmreplayd")
+
+
+async def create_declared(config: DaemonConfig, registry: Registry, on_progress: OnProgress) -> None:
+    """Creates those that are not there: all, or none. One that is there with other specs stays as it is, for its
+    processes are at work in it; the log has the difference.
+
+    Raises ShmReplayError if there is no room, ValueError if a table asks for more than the limits allow.
+    """
+    for note in config.notes:
+        log.warning("%s", note)
+    missing, problems = registry.missing(config.tables)
+    for problem in problems:
+        log.error("%s declares it otherwise: %s", config.file, problem)
+    if missing:
+        created = await registry.create_tables(missing, on_progress)
+        log.info("created as %s declares: %s", config.file, ", ".join(map(repr, created)))

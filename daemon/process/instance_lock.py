@@ -1,0 +1,37 @@
+"""One daemon an instance: a lock file beside the segments, held for as long as the daemon lives."""
+
+from __future__ import annotations
+
+import os
+
+from shmreplay.daemon.loop.lock_file import Held, LockFile
+from shmreplay.errors import ShmReplayError
+from shmreplay.segments.segment import SegmentStore, lock_name
+
+
+class InstanceLock:
+    """Takes the lock of an instance. Raises ShmReplayError that names the holder if another daemon has it.
+
+    The file says who holds it, in its first line, and where its socket is, in its second.
+    """
+
+    def __init__(self, store: SegmentStore, instance: str, socket: str = "") -> None:
+        self.instance = instance
+        self.path = store.path(lock_name(instance))
+        try:
+            self._file = LockFile(self.path)
+        except Held as holder:
+            raise ShmReplayError(
+                f"instance {instance!r} has a daemon already, pid {holder} (it holds {self.path}); "
+                "stop it, or choose another --instance"
+            ) from None
+        except OSError as error:
+            raise ShmReplayError(
+                f"the lock of instance {instance!r} cannot be opened: {error}; "
+                "if another user runs that instance, choose another --instance"
+            ) from error
+        self._file.write(f"{os.getpid()}\n{socket}\n")
+
+    def release(self) -> None:
+        """Removes the file, and lets go of the instance."""
+        self._file.release()

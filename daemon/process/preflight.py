@@ -1,0 +1,42 @@
+"""What the machine lacks for a configuration, as far as that can be told without starting a daemon."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from shmreplay.base.host_memory import check_room
+from shmreplay.daemon.config.configuration import DaemonConfig
+from shmreplay.errors import ShmReplayError
+from shmreplay.segments.segment import SegmentStore
+from shmreplay.tables.estimates import estimate
+from shmreplay.tables.plan import by_arena
+
+
+def lacking(config: DaemonConfig) -> Iterator[str]:
+    """A line for each thing. It is this user who looks, and now: the daemon may be another, and memory become free."""
+    try:
+        directory = SegmentStore(config.directory).directory
+        check_room(num_bytes_of_tables(config), directory, "what is declared in tables")
+    except ShmReplayError as error:
+        yield str(error)
+    saved_to = config.settings["checkpoints.directory"]
+    if saved_to.value is not None:
+        yield from _lacking_for_checkpoints(saved_to.value, saved_to.where)
+
+
+def num_bytes_of_tables(config: DaemonConfig) -> int:
+    """How much shared memory the tables that are declared take."""
+    return sum(estimate(tables).total_bytes for tables in by_arena(config.tables).values())
+
+
+def _lacking_for_checkpoints(directory: str, where: str) -> Iterator[str]:
+    there = directory
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        yield f"{where} is {directory!r}, but {there} is no directory: no checkpoint can be saved"
+    elif not os.access(there, os.W_OK | os.X_OK):
+        yield f"{where} is {directory!r}, but uid {os.geteuid()} may not write to {there}: no checkpoint can be saved"
+    elif there != directory:
+        yield f"{where} is {directory!r}, which does not exist: the daemon will make it"

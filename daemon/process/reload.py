@@ -1,0 +1,83 @@
+"""Reading the configuration again while tables are in use, and changing what can change then."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from shmreplay.daemon.arenas.registry import Registry
+from shmreplay.daemon.checkpoints.checkpoint import Checkpoints
+from shmreplay.daemon.config.configuration import ConfigError, DaemonConfig
+from shmreplay.daemon.config.logs import make_handler, use
+from shmreplay.daemon.config.settings import BY_KEY
+from shmreplay.daemon.control.conversation import Host
+from shmreplay.daemon.loop.workers import Workers
+from shmreplay.daemon.process.declared_tables import create_declared
+from shmreplay.errors import ShmReplayError
+
+log = logging.getLogger("shmreplayd")
+
+
+class Reload:
+    """What is in effect (`config`), and how it becomes what the file says by now."""
+
+    def __init__(
+        self, config: DaemonConfig, read: Callable[[], DaemonConfig], registry: Registry, checkpoints: Checkpoints,
+        host: Host, workers: Workers,
+    ) -> None:  # fmt: skip
+        self.config = config
+        self._read = read
+        self._registry = registry
+        self._checkpoints = checkpoints
+        self._host = host
+        self._workers = workers
+
+    async def run(self) -> None:
+        """Reads all again. If something cannot be, the log says what, and everything stays as it was.
+
+        What only a new daemon can change is named in the log, and stays. Tables that were declared meanwhile are made;
+        none is dropped, or changed.
+        """
+        try:
+            new = await self._workers.run(self._read)
+            handler = make_handler(new.log_format, self.config.instance)
+        except ConfigError as error:
+            for problem in error.problems:
+                log.error("%s", problem)
+            log.error("the configuration was not reloaded: everything stays as it was")
+            return
+        except ShmReplayError as error:
+            log.error("the configuration was not reloaded: %s", error)
+            return
+        log.info("the configuration is reloaded from %s", new.file)  # while the log is what it was
+        use(new.log_level, handler)
+        self._apply(new)
+        try:
+            await create_declared(self.config, self._registry, lambda describe: None)
+        except (ShmReplayError, ValueError, OSError) as error:
+            log.error("tables that %s declares are missing: %s", new.file, error)
+
+    def _apply(self, new: DaemonConfig) -> None:
+        old, settings = self.config, dict(self.config.settings)
+        for key, given in new.settings.items():
+            if BY_KEY[key].reloads:
+                settings[key] = given
+            elif given.value != settings[key].value:
+                log.warning("%s stays %s; it becomes %s when the daemon is restarted", key, settings[key], given)
+        saving = replace(new.checkpoints, directory=old.checkpoints.directory)
+        self.config = replace(
+            old,
+            keep_tables=new.keep_tables,
+            log_level=new.log_level,
+            log_format=new.log_format,
+            max_clients=new.max_clients,
+            limits=new.limits,
+            checkpoints=saving,
+            tables=new.tables,
+            notes=new.notes,
+            settings=settings,
+        )
+        self._host.max_clients = new.max_clients
+        self._registry.limits = new.limits
+        self._checkpoints.change(saving)

@@ -1,0 +1,1 @@
+"""Checkpoint files and the directories that hold them."""

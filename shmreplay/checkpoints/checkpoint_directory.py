@@ -1,0 +1,207 @@
+"""A directory of checkpoints: their names, making a new one whole or not at all, and removing some.
+
+A checkpoint is `shmreplay.<label>.<moment>.checkpoint`; while it is written, `.partial` is added and the file is locked
+with flock, so that the rest of a saver that was killed is told from one that works. What has such a name and is no
+regular file, or a moment that no clock shows, is as if it were not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import fcntl
+import logging
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+
+from shmreplay.checkpoints.checkpoint_file import MAGIC
+from shmreplay.errors import CheckpointFailed
+
+log = logging.getLogger("shmreplay")
+
+PARTIAL = ".partial"
+EMBEDDED_LABEL = "embedded"  # of all sr.Servers: each has another instance
+_NAME = re.compile(r"shmreplay\.(?P<label>[A-Za-z0-9_-]{1,64})\.(?P<moment>[0-9]{8}T[0-9]{12}Z)\.checkpoint")
+
+
+class CheckpointDirectory:
+    """The checkpoints of one label, the name of a daemon's instance, in one directory."""
+
+    def __init__(self, path: str, label: str) -> None:
+        self.path = os.path.abspath(path)
+        self.label = label
+
+    def checkpoints(self) -> list[str]:
+        """Paths of those that are there, newest first."""
+        return find_checkpoints(self.path, self.label)
+
+    @contextlib.contextmanager
+    def create(self) -> Iterator[tuple[int, str]]:
+        """A descriptor to write a new checkpoint to, and the path that it has once the block ends without an error.
+
+        After an error nothing is left of it. Raises CheckpointFailed if the directory cannot be written to.
+        """
+        path = self._new_path()
+        temporary = path + PARTIAL
+        directory, fd = self._open(temporary)
+        try:
+            yield fd, path
+            os.fsync(fd)
+            os.rename(temporary, path)
+        except BaseException as error:
+            with contextlib.suppress(FileNotFoundError):
+                # Where it was made, which may have another name by now.
+                os.unlink(os.path.basename(temporary), dir_fd=directory)
+            if isinstance(error, OSError) and error.errno and not error.filename:  # of a write, on a full disk for one
+                text = f"no checkpoint can be written to {self.path}: {error.strerror}"
+                raise OSError(error.errno, text) from error
+            raise
+        finally:
+            os.close(fd)
+            os.close(directory)
+        self._sync()
+
+    def _new_path(self) -> str:
+        """A name later than all others, so that the newest one sorts last even if the clock was set back."""
+        moment = f"{datetime.datetime.now(datetime.timezone.utc):%Y%m%dT%H%M%S%f}Z"
+        newest = self.checkpoints()
+        if newest and self._path(moment) <= newest[0]:
+            try:
+                last = moment_of(newest[0]) + datetime.timedelta(microseconds=1)
+            except OverflowError:
+                raise CheckpointFailed(f"no moment is later than that of {newest[0]}; move it elsewhere") from None
+            moment = f"{last:%Y%m%dT%H%M%S%f}Z"
+        return self._path(moment)
+
+    def _path(self, moment: str) -> str:
+        return os.path.join(self.path, f"shmreplay.{self.label}.{moment}.checkpoint")
+
+    def _open(self, path: str) -> tuple[int, int]:
+        """Descriptors of the directory and of a new file in it, which is locked."""
+        try:
+            os.makedirs(self.path, 0o700, exist_ok=True)
+            directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise CheckpointFailed(f"no checkpoint can be written to {self.path}: {error}") from error
+        try:
+            return directory, self._open_in(directory, os.path.basename(path))
+        except OSError as error:
+            os.close(directory)
+            raise CheckpointFailed(f"no checkpoint can be written to {self.path}: {error}") from error
+
+    @staticmethod
+    def _open_in(directory: int, name: str) -> int:
+        while True:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open(name, flags, 0o600, dir_fd=directory)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            except BaseException:
+                os.close(fd)
+                raise
+            if os.fstat(fd).st_nlink > 0:
+                return fd
+            os.close(fd)  # another saver took it for remains between our open and our lock
+
+    def _sync(self) -> None:
+        """The new name is on the disk, too."""
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # file systems without such a thing have nothing to sync
+                raise
+        finally:
+            os.close(fd)
+
+    def remove_remains(self) -> None:
+        """Removes what savers that were killed left half written."""
+        for name in _names(self.path):
+            if name.endswith(PARTIAL) and _is_of(name.removesuffix(PARTIAL), self.label):
+                path = os.path.join(self.path, name)
+                try:
+                    self._remove_unlocked(path)
+                except FileNotFoundError:
+                    log.debug("another saver has removed %s", path)
+                except OSError as error:
+                    log.warning("%s is kept, for it cannot be looked at or removed: %s", path, error)
+
+    @staticmethod
+    def _remove_unlocked(path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe must not keep us
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not stat.S_ISREG(os.fstat(fd).st_mode) or not MAGIC.startswith(os.pread(fd, len(MAGIC), 0)):
+                log.warning("%s is kept, for it does not begin as a checkpoint does", path)
+                return
+            os.unlink(path)
+            log.info("removed %s, which a saver that was killed had left half written", path)
+        except BlockingIOError:
+            log.debug("left alone: %s, which is being written", path)
+        finally:
+            os.close(fd)
+
+    def remove(self, paths: Sequence[str]) -> list[str]:
+        """Removes these, and returns the paths of those removed.
+
+        One that cannot be removed stays, and the log says so: the newest is there all the same.
+        """
+        removed = []
+        for path in paths:
+            try:
+                os.unlink(path)
+                removed.append(path)
+            except OSError as error:
+                log.warning("%s is kept, for it cannot be removed: %s", path, error)
+        if removed:
+            self._sync()
+        return removed
+
+
+def find_checkpoints(directory: str, label: str | None = None) -> list[str]:
+    """Paths of the checkpoints in a directory, newest first; of one label, or of all. Raises OSError."""
+    found = [name for name in _names(directory) if _is_of(name, label)]
+    found.sort(key=lambda name: (_matched(name)["moment"], name), reverse=True)
+    return [path for path in (os.path.join(directory, name) for name in found) if os.path.isfile(path)]
+
+
+def labels_in(directory: str) -> set[str]:
+    """Labels of the checkpoints in a directory. Raises OSError."""
+    return {_matched(os.path.basename(path))["label"] for path in find_checkpoints(directory)}
+
+
+def moment_of(path: str) -> datetime.datetime:
+    """When it was begun, in UTC, as its name says."""
+    return _moment(_matched(os.path.basename(path))["moment"])
+
+
+def _moment(text: str) -> datetime.datetime:
+    return datetime.datetime.strptime(text, "%Y%m%dT%H%M%S%fZ")
+
+
+def _matched(name: str) -> re.Match[str]:
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name!r} is not the name of a checkpoint")
+    return match
+
+
+def _is_of(name: str, label: str | None) -> bool:
+    match = _NAME.fullmatch(name)
+    if match is None or label not in (None, match["label"]):
+        return False
+    try:
+        _moment(match["moment"])
+    except ValueError:
+        return False
+    return True
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,1 @@
+"""What a step is: specs of columns, nested structures of them, and how values become rows."""

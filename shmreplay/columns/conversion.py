@@ -1,0 +1,262 @@
+"""Conversion of what callers pass into the exact arrays of a signature's columns, explaining whatever does not fit.
+
+This is the slow path: the native code takes what fits as it is and leaves the rest to this module.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shmreplay.columns.leaves import Leaf
+from shmreplay.columns.specs import ArraySpec, refusal
+from shmreplay.columns.structure import DictNode, LeafNode, Node, SeqNode, child_paths, kind_text, named_fields
+from shmreplay.errors import SignatureMismatch
+
+Array = npt.NDArray[Any]
+Shape: TypeAlias = tuple[int | None, ...]
+Batch: TypeAlias = int | tuple[int, ...] | None  # axes in front of a column's own: none, one, or several
+
+
+class Missing:
+    """Stands for a column that a step does not bring."""
+
+
+MISSING: Final = Missing()
+IS_NONE: Final = Missing()  # the same, said with None
+
+
+def flatten(node: Node, step: object, where: str, path: str = "") -> list[object]:
+    """Returns the leaf values of `step` in column order, `MISSING` where a dict lacks the key, `IS_NONE` where
+    the value is None.
+
+    Lists and tuples stand for each other; a named tuple may be of any class with the same fields.
+
+    Raises:
+        SignatureMismatch: a dict has unknown keys, or the step is built otherwise than the signature.
+    """
+    if isinstance(node, LeafNode):
+        return [IS_NONE if step is None else step]
+    if step is MISSING or step is None:
+        parts: list[object] = [MISSING] * len(node.children)
+    elif isinstance(node, DictNode):
+        parts = _dict_parts(node, step, where, path)
+    else:
+        parts = _seq_parts(node, step, where, path)
+    values: list[object] = []
+    for child, part, at in zip(node.children, parts, child_paths(node.names, len(node.children), path), strict=True):
+        values += flatten(child, part, where, at)
+    return values
+
+
+def _dict_parts(node: DictNode, step: object, where: str, path: str) -> list[object]:
+    if not isinstance(step, Mapping):
+        raise SignatureMismatch(_structure_text(node, step, where, path))
+    for key in step:
+        if key not in node.keys:
+            raise SignatureMismatch(
+                f"{where}: unknown key {f'{path}/{key}' if path else key!r}; the signature has "
+                f"{', '.join(map(repr, node.keys))} there; remove it, or declare a column for it"
+            )
+    return [step.get(key, MISSING) for key in node.keys]
+
+
+def _seq_parts(node: SeqNode, step: object, where: str, path: str) -> list[object]:
+    fits = isinstance(step, (list, tuple)) and len(step) == len(node.children)
+    if not fits or (node.names and named_fields(step) != node.names):
+        raise SignatureMismatch(_structure_text(node, step, where, path))
+    return list(step)  # type: ignore[call-overload, no-any-return]  # a list or tuple, as just checked
+
+
+def _structure_text(node: Node, step: object, where: str, path: str) -> str:
+    at = f", {path!r}" if path else ""
+    return f"{where}{at}: expected {kind_text(node)}, got {value_text(step)}"
+
+
+def column_array(value: object, leaf: Leaf, where: str, batch: Batch) -> Array:
+    """Returns `value` as a C-contiguous array of exactly the column's dtype and shape, the axes of `batch` in front.
+
+    An axis of any size has the one that came. It may share the caller's memory.
+
+    Raises:
+        SignatureMismatch: it does not fit; the text names the column, what was expected, what came and what to do.
+    """
+    at = f"{where}, column {leaf.path!r}"
+    spec = leaf.spec
+    expected = expected_text(spec, batch)
+    if isinstance(value, Missing):
+        what = "is None" if value is IS_NONE else "missing from the step"
+        raise SignatureMismatch(f"{at}: {what}; expected {expected}; only a partial append may leave a column out")
+    if isinstance(value, np.generic) or not isinstance(value, (bool, int, float, complex)):
+        # A numpy scalar is a 0-d array, also np.float64, which is a Python float besides.
+        array = _as_array(value, at, expected)
+        _check_shape(array, spec, at, batch)
+        _check_dtype(array, spec, at, batch)
+        return np.asarray(array, dtype=spec.dtype, order="C")
+    if batch is not None or spec.shape:
+        raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; pass a numpy array of that shape")
+    return _number(value, spec, at)
+
+
+def leading_axis(value: object, leaf: Leaf, where: str) -> int | None:
+    """Returns the size of the first axis of a batch's column.
+
+    None for an optional column that is not there. Columns in the heap may have a list.
+
+    Raises:
+        SignatureMismatch: there is none, or the value is no array.
+    """
+    at = f"{where}, column {leaf.path!r}"
+    if leaf.spec.in_heap and isinstance(value, (list, tuple)):
+        return len(value)
+    if leaf.is_whole_step:
+        raise SignatureMismatch(f"{where}: expected a list of steps, got {value_text(value)}")
+    if leaf.spec.optional and isinstance(value, Missing):
+        return None
+    expected = f"{leaf.spec.dtype.name} {_lead_text('N', leaf.spec)}"
+    if isinstance(value, Missing):
+        what = "is None" if value is IS_NONE else "missing from the batch"
+        raise SignatureMismatch(f"{at}: {what}; expected {expected}")
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        shape = () if isinstance(value, (bool, int, float, complex)) else _as_array(value, at, expected).shape
+    if len(shape) == 0:
+        raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; a batch has a leading axis")
+    return int(shape[0])
+
+
+def expected_text(spec: ArraySpec, batch: Batch) -> str:
+    """Describes what a column takes: `float32 (4,)`, or `float32 (32, 4)` in a batch of 32."""
+    return f"{spec.dtype.name} {_expected_shape(spec, batch)}"
+
+
+def value_text(value: object) -> str:
+    """Describes what a caller passed: an array by dtype and shape, a number by its value, anything else by its type."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        # A foreign byte order shows in the dtype's code only, not in its name.
+        return f"{value.dtype.name if value.dtype.isnative else value.dtype.str} {value.shape}"
+    if isinstance(value, (bool, int, float, complex)):
+        return f"the Python {type(value).__name__} {_shorten(value)}"
+    if isinstance(value, tuple) and (fields := named_fields(value)):
+        return f"a named tuple {type(value).__name__}({', '.join(fields)})"
+    if isinstance(value, (list, tuple)):
+        return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, Mapping):
+        return f"a {type(value).__name__} with the keys {', '.join(map(repr, value))}"
+    return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
+
+
+def _shorten(value: complex) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # an int of more digits than Python is willing to print
+        text = hex(value)  # type: ignore[arg-type]
+    return text if len(text) <= 40 else f"{text[:20]}...{text[-10:]} ({len(text)} characters)"
+
+
+def _expected_shape(spec: ArraySpec, batch: Batch) -> Shape:
+    lead = () if batch is None else (batch,) if isinstance(batch, int) else batch
+    return (*lead, *spec.shape)
+
+
+def _lead_text(lead: str, spec: ArraySpec) -> str:
+    return f"({lead}, {', '.join(map(str, spec.shape))})" if spec.shape else f"({lead},)"
+
+
+def _as_array(value: object, at: str, expected: str) -> Array:
+    if isinstance(value, (list, tuple)):
+        raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; pass a numpy array")
+    device = getattr(value, "device", None)
+    # numpy >= 2 says "cpu" for its own arrays; torch has device objects with a type, and says is_cuda besides.
+    if getattr(device, "type", "cpu") != "cpu" or getattr(value, "is_cuda", False) is True:
+        raise SignatureMismatch(
+            f"{at}: expected {expected}, got {value_text(value)} on device {str(device)!r}; "
+            "copy it to host memory first, with .cpu()"
+        )
+    if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
+        raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; pass a numpy array")
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.asarray(value)  # what is raised here is a signal handler's
+    try:
+        return np.asarray(value)
+    except Exception as error:  # whatever a foreign __array__ raises is part of the explanation
+        raise SignatureMismatch(
+            f"{at}: expected {expected}, got {value_text(value)} that numpy cannot read ({error}); pass a numpy array"
+        ) from error
+
+
+def _check_shape(array: Array, spec: ArraySpec, at: str, batch: Batch) -> None:
+    shape = _expected_shape(spec, batch)
+    if array.ndim == len(shape) and all(b in (None, a) for a, b in zip(array.shape, shape, strict=True)):
+        return
+    if None in shape:
+        remedy = f"pass one of shape {shape}, where None is any size, or declare the column with the other shape"
+    elif array.size == math.prod(size or 0 for size in shape):
+        remedy = f"bring it into shape with .reshape({shape})"
+    elif batch is not None and array.shape[1:] == spec.shape:
+        remedy = "every column of a batch has the same leading axis"
+    else:
+        remedy = f"pass one of shape {shape} or declare the column with the other shape"
+    raise SignatureMismatch(f"{at}: expected {expected_text(spec, batch)}, got {value_text(array)}; {remedy}")
+
+
+def _check_dtype(array: Array, spec: ArraySpec, at: str, batch: Batch) -> None:
+    problem = refusal(array.dtype)
+    if problem is None and np.can_cast(array.dtype, spec.dtype, spec.cast):  # type: ignore[arg-type]
+        return
+    remedy = problem or f'convert it with .astype("{spec.dtype.name}")'
+    if problem is None:
+        casts: tuple[Literal["safe", "same_kind"], ...] = ("safe", "same_kind")
+        for cast in casts:
+            if np.can_cast(array.dtype, spec.dtype, cast):
+                remedy += f' or declare the column with cast="{cast}"'
+                break
+    raise SignatureMismatch(f"{at}: expected {expected_text(spec, batch)}, got {value_text(array)}; {remedy}")
+
+
+def _number(value: complex, spec: ArraySpec, at: str) -> Array:
+    """Converts a Python number; what fits is decided by its kind and its range, never by its precision."""
+    kind = spec.dtype.kind if spec.dtype.kind != "V" else _ml_kind(spec.dtype)
+    got = f"{at}: expected {spec.dtype.name} {spec.shape}, got {value_text(value)}"
+    if kind == "b" and not isinstance(value, bool):
+        raise SignatureMismatch(f"{got}; pass True or False")
+    if kind in "iu" and not isinstance(value, int):
+        raise SignatureMismatch(f"{got}; pass an int, rounded the way you want")
+    if kind == "f" and isinstance(value, complex):
+        raise SignatureMismatch(f"{got}; pass its real part")
+    low, high = _limits(spec.dtype, kind)
+    if isinstance(value, int) and kind in "iu" and not low <= value <= high:
+        raise SignatureMismatch(f"{got}; it is outside the dtype's range {low}..{high}")
+    try:
+        with np.errstate(over="ignore"):
+            array = np.asarray(value, dtype=spec.dtype)
+            overflowed = kind in "fc" and bool(np.isfinite(value)) and not np.isfinite(array)
+    except OverflowError:  # an int that no float holds
+        overflowed = True
+    if overflowed:
+        raise SignatureMismatch(f"{got}; it is outside the dtype's range {low}..{high}")
+    return array
+
+
+def _ml_kind(dtype: np.dtype[Any]) -> str:
+    return "i" if "int" in dtype.name else "f"
+
+
+def _limits(dtype: np.dtype[Any], kind: str) -> tuple[Any, Any]:
+    if kind == "b":
+        return False, True
+    if kind in "iu":
+        info = np.iinfo(dtype) if dtype.kind in "iu" else _ml_info("iinfo", dtype)
+        return int(info.min), int(info.max)
+    info = np.finfo(dtype) if dtype.kind in "fc" else _ml_info("finfo", dtype)
+    return info.min, info.max
+
+
+def _ml_info(name: str, dtype: np.dtype[Any]) -> Any:
+    import ml_dtypes  # present, since a dtype of it is
+
+    return getattr(ml_dtypes, name)(dtype)

@@ -1,0 +1,80 @@
+"""ItemStructure: what a batch of items looks like when it is not the signature itself."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from shmreplay.columns import structure
+from shmreplay.columns.signature import Signature
+from shmreplay.errors import SignatureMismatch
+
+
+@dataclass(frozen=True)
+class Selected:
+    """An output, and the part of the signature that it shows: a column's path, or a prefix of several."""
+
+    name: str
+    source: str
+
+
+@dataclass(frozen=True)
+class ItemStructure:
+    """A dict of outputs, each a part of the signature.
+
+    Attributes:
+        columns: by output, the signature's columns that it shows, in order.
+        names: how the outputs nest, as msgpack: what a segment keeps with its patterns.
+    """
+
+    columns: tuple[tuple[int, ...], ...]
+    names: bytes
+
+    @classmethod
+    def of(cls, signature: Signature, outputs: Iterable[Selected]) -> ItemStructure:
+        """Raises SignatureMismatch for a source that is not there; the text names those there are."""
+        outputs = list(outputs)
+        parts = [signature.part(output.source) for output in outputs]
+        for output, part in zip(outputs, parts, strict=True):
+            if part is None:
+                raise SignatureMismatch(
+                    f"table {signature.table_name!r}: output {output.name!r} wants column {output.source!r}; the "
+                    f"signature has {', '.join(leaf.path for leaf in signature.leaves)}"
+                )
+        columns = tuple(tuple(structure.leaf_indices(part)) for part in parts if part is not None)
+        tree = structure.DictNode(
+            tuple(output.name for output in outputs), tuple(part for part in parts if part is not None)
+        )
+        return cls(columns, pack_node(tree))
+
+
+def pack_node(node: structure.Node) -> bytes:
+    """Returns how outputs nest, as a segment keeps it; `node_of` is its inverse."""
+    packed: bytes = msgpack.packb(structure.to_wire(node))
+    return packed
+
+
+def item_output(column: int) -> tuple[int, bool, bool, list[tuple[int, int, int]]]:
+    """An output of a column that is per item, as the core reads it: whatever steps are asked for, it has none."""
+    return (column, True, False, [])
+
+
+def has_steps(signature: Signature, columns: Iterable[int]) -> bool:
+    """Whether one of the columns is one that steps have."""
+    return not all(signature.leaves[column].spec.is_per_item for column in columns)
+
+
+@functools.lru_cache(maxsize=256)
+def node_of(names: bytes) -> structure.Node:
+    """Returns what `pack_node` packed, its leaves numbered depth first."""
+    return structure.from_wire(msgpack.unpackb(names), itertools.count())
+
+
+def unflatten_outputs(names: bytes, values: Sequence[object]) -> Any:
+    """Returns the nested structure that `names` describes, with `values[i]` for output i."""
+    return structure.unflatten(node_of(names), values)

@@ -1,0 +1,267 @@
+"""ArraySpec: shape, dtype and rules of one column."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from shmreplay.base.checks import check_choice, check_int, wire_field
+
+CASTS = ("safe", "same_kind", "no")
+COMPRESSIONS = (None, "lz4")
+_MAX_ROW_BYTES = 2**32
+_MAX_PACKED_BYTES = 2**31
+_PLANNED_SIZE = 16  # what an axis of any size counts as where memory is planned
+_WHERE = "ArraySpec"
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One column: one leaf of a table's signature.
+
+    Columns that are compressed, of variable shape, optional or per item are stored in a heap of blocks beside the rows;
+    the others lie in the rows. A mutable column has one fixed shape and goes with none of these.
+
+    Args:
+        shape: shape of one step's row, a tuple of ints >= 0; `()` is a scalar, `(1,)` is not. None for an axis of any
+            size, such as `(None, 3)`: batches are padded to the longest, or concatenated.
+        dtype: anything that names a fixed-size number or boolean dtype in native byte order: a numpy dtype, its name, a
+            scalar type, a torch or jax dtype, bfloat16 and the other dtypes of ml_dtypes. Kept as `np.dtype`.
+        compression: "lz4" stores each row as what changed since the row before it, in a column of one shape that is
+            neither optional nor per item, or as an LZ4 block, whichever is shorter; None stores it as it is.
+        optional: a step may leave the column out; batches have zeros there, and False in the mask.
+        mutable: `table.update_data` may change the stored values.
+        per: "step", or "item" for a value that an item brings with it, `create_item(values={...})`.
+        cast: what dtypes a value may have: "no" this one only, "safe" (the default) also those that lose nothing by
+            numpy's `can_cast`, "same_kind" also float64 for float32 and the like.
+        mean_bytes: of a column in the heap, the stored bytes of a row on average, to plan the heap by. None: half of
+            the row where it is compressed, else all of it; an axis of any size counts as 16.
+
+    Raises:
+        TypeError: `shape` is not a tuple of ints, or `dtype` names no dtype that shared memory can hold.
+        ValueError: a negative dimension, a row of 4 GiB or more, an option that is none of those above, or options that
+            do not go together.
+    """
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[np.generic]
+    compression: str | None = None
+    optional: bool = False
+    mutable: bool = False
+    per: str = "step"
+    cast: str = "safe"
+    mean_bytes: int | None = None
+
+    def __init__(
+        self,
+        shape: Iterable[int | None],
+        dtype: object,
+        *,
+        compression: str | None = None,
+        optional: bool = False,
+        mutable: bool = False,
+        per: str = "step",
+        cast: str = "safe",
+        mean_bytes: int | None = None,
+    ) -> None:
+        check_choice(_WHERE, "compression", compression, COMPRESSIONS)
+        check_choice(_WHERE, "optional", optional, (False, True))
+        check_choice(_WHERE, "mutable", mutable, (False, True))
+        check_choice(_WHERE, "per", per, ("step", "item"))
+        check_choice(_WHERE, "cast", cast, CASTS)
+        if mean_bytes is not None:
+            mean_bytes = check_int(_WHERE, "mean_bytes", mean_bytes, 1, _MAX_ROW_BYTES - 1)
+        values = {
+            "shape": _shape_of(shape),
+            "dtype": dtype_of(dtype),
+            "compression": compression,
+            "optional": optional,
+            "mutable": mutable,
+            "per": per,
+            "cast": cast,
+            "mean_bytes": mean_bytes,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if self.row_bytes >= _MAX_ROW_BYTES:
+            raise ValueError(
+                f"{_WHERE}: a row of {self.dtype.name} {self.shape} has {self.row_bytes} bytes; expected less than "
+                "4 GiB: divide it into several columns or steps"
+            )
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        if self.mutable and self.in_heap:
+            other = next(text for text, is_set in self._heap_options() if is_set)
+            raise ValueError(
+                f"{_WHERE}: mutable=True and {other}; only a column of a fixed shape that every step has, not "
+                "compressed, can be changed in place: leave one of them out"
+            )
+        if self.mean_bytes is not None and not self.in_heap:
+            raise ValueError(
+                f"{_WHERE}: mean_bytes is {self.mean_bytes}, but every row of {self.dtype.name} {self.shape} has "
+                f"{self.row_bytes}; it is for columns that are compressed, of variable shape, optional or per item"
+            )
+
+    def _heap_options(self) -> tuple[tuple[str, bool], ...]:
+        return (
+            (f"compression={self.compression!r}", self.compression is not None),
+            (f"shape={self.shape}", None in self.shape),
+            ("optional=True", self.optional),
+            ("per='item'", self.per == "item"),
+        )
+
+    @property
+    def least_shape(self) -> tuple[int, ...]:
+        """The shape, with 0 for an axis of any size."""
+        return tuple(size or 0 for size in self.shape)
+
+    @cached_property
+    def in_heap(self) -> bool:
+        """Whether the values are stored in the heap, not in the rows."""
+        return any(is_set for _, is_set in self._heap_options())
+
+    @cached_property
+    def is_packed(self) -> bool:
+        """Whether the core compresses its rows: they are in the heap, and go in and come out as arrays all the same."""
+        is_alone = None not in self.shape and not self.optional and not self.is_per_item
+        return self.compression is not None and is_alone and 0 < self.row_bytes < _MAX_PACKED_BYTES
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether its values are stored in the heap as bytes that a codec of Python's makes."""
+        return self.in_heap and not self.is_packed
+
+    @property
+    def is_per_item(self) -> bool:
+        """Whether an item brings the value with it."""
+        return self.per == "item"
+
+    @property
+    def planned_bytes(self) -> int:
+        """Stored bytes of a row of a column in the heap, on average, as the heap is planned by."""
+        if self.mean_bytes is not None:
+            return self.mean_bytes
+        header = 4 * self.shape.count(None)
+        return header + (self.row_bytes if self.compression is None else max(self.row_bytes // 2, 1))
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, without any padding; an axis of any size counts as 16."""
+        return math.prod(_PLANNED_SIZE if size is None else size for size in self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        """The form used in error texts: `float32 (4,)`, and the options that are not the default."""
+        given = [(name, getattr(self, name)) for name, plain in _OPTIONS if getattr(self, name) != plain]
+        return f"{self.dtype.name} {self.shape}" + "".join(f" {name}={value!r}" for name, value in given)
+
+    def to_wire(self) -> dict[str, object]:
+        """Returns a dict of plain values for msgpack; `from_wire` is its inverse."""
+        options = {name: getattr(self, name) for name, _ in _OPTIONS}
+        return {"shape": list(self.shape), "dtype": self.dtype.name, **options}
+
+    @classmethod
+    def from_wire(cls, wire: object) -> ArraySpec:
+        """Remakes a spec from what `to_wire` returned.
+
+        Raises:
+            TypeError, ValueError: malformed, or a dtype that this process does not know.
+        """
+        names = [name for name, _ in _OPTIONS]
+        shape, dtype, *options = (wire_field("column", wire, name) for name in ("shape", "dtype", *names))
+        if not isinstance(dtype, str):
+            raise ValueError(f"column: malformed, dtype is {dtype!r}; expected a name")
+        return cls(shape, dtype, **dict(zip(names, options, strict=True)))  # type: ignore[arg-type]
+
+
+# The options, with what stands for "not given".
+_OPTIONS: tuple[tuple[str, object], ...] = (
+    ("compression", None),
+    ("optional", False),
+    ("mutable", False),
+    ("per", "step"),
+    ("cast", "safe"),
+    ("mean_bytes", None),
+)
+
+
+def dtype_of(value: object) -> np.dtype[np.generic]:
+    """Returns the numpy dtype that `value` names, checked to be one that shared memory can hold.
+
+    Dtypes of other libraries count by their name: `torch.float32` is "float32".
+
+    Raises:
+        TypeError: `value` names no dtype; or one of Python objects, strings, bytes, dates or records; or one of foreign
+            byte order.
+    """
+    if value is None:  # numpy would read it as float64
+        raise TypeError('dtype is None; expected a dtype such as "float32"')
+    dtype = _find_dtype(value)
+    if problem := refusal(dtype):
+        raise TypeError(f"dtype {dtype} cannot be a column: {problem}")
+    if not dtype.isnative:
+        raise TypeError(f'dtype {dtype.str!r} is of foreign byte order; declare the native "{dtype.name}"')
+    # By the name once more: drops metadata, and folds C's aliases (long long) into one dtype a size.
+    return _find_dtype(dtype.name)
+
+
+def refusal(dtype: np.dtype[np.generic]) -> str | None:
+    """Says why values of `dtype` cannot be stored, or returns None if they can."""
+    if dtype.kind in "biufc":
+        return None
+    if dtype.names is not None:
+        return "records have no single dtype; make each field a column"
+    if dtype.kind in "mM":
+        return 'dates have no number dtype; store them as int64 with .view("int64")'
+    if dtype.kind == "O":
+        return "Python objects cannot live in shared memory; use numbers of a fixed dtype"
+    if dtype.type.__module__.partition(".")[0] == "ml_dtypes":
+        return None
+    return "only numbers and booleans of a fixed size can; encode text or bytes as a uint8 array"
+
+
+def _find_dtype(value: object) -> np.dtype[np.generic]:
+    try:
+        return np.dtype(value)  # type: ignore[call-overload, no-any-return]  # that is what is being found out
+    except TypeError:
+        pass
+    # "torch.bfloat16" and tf's DType.name; numpy knows bfloat16 and its like only through ml_dtypes.
+    name = str(getattr(value, "name", value)).rpartition(".")[2]
+    for find in (np.dtype, _ml_dtype):
+        try:
+            return find(name)
+        except (TypeError, AttributeError, ImportError):
+            continue
+    hint = " (bfloat16 and its like need the package ml_dtypes)" if "float" in name or "int" in name else ""
+    raise TypeError(f'dtype {value!r} is not known to numpy{hint}; expected a dtype such as "float32"')
+
+
+def _ml_dtype(name: str) -> np.dtype[np.generic]:
+    dtype: np.dtype[np.generic] = np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
+    return dtype
+
+
+def _shape_of(shape: Iterable[int | None]) -> tuple[int | None, ...]:
+    try:
+        sizes = tuple(shape)
+    except TypeError:
+        raise TypeError(f"shape is {shape!r}; expected a tuple of ints, such as (4,) or () for a scalar") from None
+    return tuple(_size_of(size, sizes) for size in sizes)
+
+
+def _size_of(size: object, shape: tuple[object, ...]) -> int | None:
+    if size is None:
+        return None
+    try:
+        number = operator.index(size)  # type: ignore[arg-type]  # that is what is being found out
+    except TypeError:
+        raise TypeError(f"shape is {shape!r}; expected a tuple of ints, such as (4,) or () for a scalar") from None
+    if number < 0:
+        raise ValueError(f"shape is {shape!r}; expected sizes >= 0")
+    return number

@@ -1,0 +1,43 @@
+// The arena's one lock: a robust, process-shared, NORMAL pthread mutex, and the line that tells who holds it.
+//
+// Robust: when the holder dies, the kernel marks the mutex and the next locker gets EOWNERDEAD. NORMAL, never
+// error-checking or recursive: those compare thread ids, which repeat across pid namespaces. The mutex is never destroyed,
+// and it is taken and left by one thread within one native call (the kernel's list of held locks is per thread).
+//
+// Waiting: a contender spins *reading* hold_seq for about 5 us, so that spinners do not fight for the mutex' line, then
+// sleeps in the kernel in slices of a second. The same odd hold_seq over a whole slice means one hold that lasts, which is
+// reported and, past the caller's patience, an error. Mere contention is neither.
+#pragma once
+
+#include "arena/layout.h"
+#include "base/status.h"
+#include "base/wait.h"
+
+namespace shmreplay {
+
+class RobustLock {
+ public:
+  enum class Outcome { kLocked, kOwnerDied, kBusy, kInterrupted, kTimeout, kUnusable };
+
+  static void init(LockBlock& block);  // throws std::system_error
+
+  static Outcome try_lock(LockBlock& block, uint32_t session, uint32_t pid) noexcept;
+
+  // kTimeout only when one and the same hold outlasted both the deadline and one slice.
+  static Outcome lock(LockBlock& block, uint32_t session, uint32_t pid, const Wait& wait) noexcept;
+
+  // After kOwnerDied, once the index is whole again. false: the mutex is beyond repair.
+  static bool make_consistent(LockBlock& block) noexcept;
+
+  static void unlock(LockBlock& block) noexcept;
+
+  // Without the lock: waits until somebody has taken it, but no longer than a contender that spins needs to see that it is
+  // free. Whether somebody has.
+  static bool leave_gap(const LockBlock& block) noexcept;
+};
+
+// Forks a child that dies inside a lock and expects EOWNERDEAD. Throws std::runtime_error where the kernel or libc does
+// not report it (some sandboxes): better at start than in production.
+void prove_robust_lock();
+
+}  // namespace shmreplay

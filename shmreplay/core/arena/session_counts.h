@@ -1,0 +1,53 @@
+// What a session has done since it attached, counted by its own holds for reports (session_reports.h).
+//
+// One session may have several threads; all of them count under the lock, so a load and a store do. Nothing is undone: who dies in
+// the hold takes its counts along.
+#pragma once
+
+#include "arena/hold.h"
+#include "base/report_word.h"
+
+namespace shmreplay {
+
+// Relaxed: see add_relaxed.
+inline void set_bits(std::atomic<uint64_t>& word, uint64_t bits) noexcept {
+  const uint64_t old = word.load(std::memory_order_relaxed);
+  if ((old | bits) != old) word.store(old | bits, std::memory_order_relaxed);
+}
+
+// Of the session whose hold it is; nullptr for the daemon's.
+inline SessionRecord* own_record(const Hold& hold) {
+  const Arena& a = hold.arena();
+  return a.session_index() == kNone ? nullptr : &a.session(a.session_index());
+}
+
+// So many items went into tables; `tables` has their bits.
+inline void count_own_inserts(Hold& hold, uint64_t tables, uint64_t items) {
+  SessionRecord* r = own_record(hold);
+  if (r == nullptr) return;
+  add_relaxed(r->inserts, items);
+  set_bits(r->writes, tables);
+}
+
+// So many samples of a table that the limiter counted.
+inline void count_own_samples(Hold& hold, uint32_t table, uint64_t samples) {
+  SessionRecord* r = own_record(hold);
+  if (r == nullptr) return;
+  add_relaxed(r->samples, samples);
+  set_bits(r->reads, uint64_t{1} << table);
+}
+
+// So many priorities were changed.
+inline void count_own_updates(Hold& hold, uint64_t items) {
+  if (SessionRecord* r = own_record(hold); r != nullptr) add_relaxed(r->updates, items);
+}
+
+// In the hold that opens the session.
+inline void clear_counts(SessionRecord& r) noexcept {
+  for (std::atomic<uint64_t>* word : {&r.inserts, &r.samples, &r.updates, &r.writes, &r.reads}) {
+    word->store(0, std::memory_order_relaxed);
+  }
+  r.room_waits.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace shmreplay

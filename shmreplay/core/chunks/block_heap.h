@@ -1,0 +1,35 @@
+// Values in the block heap: bytes that lie along a chain of blocks.
+//
+// Blocks of one value were taken one after the other, so each links to the one taken before it; its bytes begin in the one
+// taken last. A writer fills blocks that nobody else knows of; a reader walks them under a lease, or as the stream's own writer.
+// Neither needs the lock: see take_blocks().
+#pragma once
+
+#include "arena/arena.h"
+
+namespace shmreplay {
+
+// How many blocks a value of that many bytes takes: at least one, so that an empty value differs from none.
+inline uint64_t blocks_of(const Arena& arena, uint64_t num_bytes) noexcept {
+  const uint64_t block_bytes = arena.geometry().block_bytes;
+  return num_bytes == 0 ? 1 : (num_bytes + block_bytes - 1) / block_bytes;
+}
+
+// Whether the heap could hold it, were it empty.
+inline bool fits_heap(const Arena& arena, uint64_t num_bytes) noexcept {
+  return num_bytes < kNone && arena.geometry().num_blocks > 0 && blocks_of(arena, num_bytes) <= arena.geometry().num_blocks;
+}
+
+// Fills the blocks that were taken for it, given in the order taken. What a row or an item then says of it.
+BlockRef write_value(Arena& arena, const uint32_t* blocks, const char* bytes, uint32_t num_bytes);
+
+// Copies the bytes of a value that is one out of its blocks, which must be `chunk`'s. CorruptIndex if they are not.
+void read_value(const Arena& arena, uint32_t chunk, BlockRef ref, char* to);
+
+// The value's size, -1 for none. CorruptIndex for one that no heap of this size holds.
+int64_t size_of_value(const Arena& arena, BlockRef ref);
+
+// What a row of a heap column says.
+BlockRef value_of_row(const Arena& arena, uint32_t chunk, uint32_t column, uint32_t row);
+
+}  // namespace shmreplay

@@ -1,0 +1,412 @@
+#include "chunks/chunk_pool.h"
+
+#include <algorithm>
+#include <array>
+
+#include "chunks/leases.h"
+#include "chunks/save_lease.h"
+
+namespace shmreplay {
+namespace {
+
+constexpr uint32_t kSweepSlice = 64;     // chunks a hold: about 20 log entries each
+constexpr uint32_t kSweepBlocks = 256;  // blocks a hold: two entries each
+
+void append_used(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ArenaState& s = a.state();
+  const Queue used = s.used_chunks.get();
+  hold.set(a.chunk(c).age, {used.tail, kNone});
+  if (used.tail != kNone) hold.set(a.chunk(used.tail).age, {a.chunk(used.tail).age.get().prev, c});
+  hold.set(s.used_chunks, {used.head == kNone ? c : used.head, c});
+  hold.add(s.num_used, 1);
+}
+
+void unlink_used(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ArenaState& s = a.state();
+  const Link at = a.chunk(c).age.get();
+  const Queue used = s.used_chunks.get();
+  if (at.prev != kNone) hold.set(a.chunk(at.prev).age, {a.chunk(at.prev).age.get().prev, at.next});
+  if (at.next != kNone) hold.set(a.chunk(at.next).age, {at.prev, a.chunk(at.next).age.get().next});
+  hold.set(s.used_chunks, {at.prev == kNone ? at.next : used.head, at.next == kNone ? at.prev : used.tail});
+  hold.add(s.num_used, -1);
+}
+
+void append_retired(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ArenaState& s = a.state();
+  const Queue retired = s.retired_chunks.get();
+  hold.set(a.chunk(c).age, {kNone, kNone});
+  if (retired.tail != kNone) hold.set(a.chunk(retired.tail).age, {kNone, c});
+  hold.set(s.retired_chunks, {retired.head == kNone ? c : retired.head, c});
+  hold.add(s.num_retired, 1);
+}
+
+void pop_retired(Hold& hold) {
+  Arena& a = hold.arena();
+  ArenaState& s = a.state();
+  const Queue retired = s.retired_chunks.get();
+  const uint32_t next = a.chunk(retired.head).age.get().next;
+  hold.set(s.retired_chunks, {next, next == kNone ? kNone : retired.tail});
+  hold.add(s.num_retired, -1);
+}
+
+// Neighbours in the stream forget a chunk that is no longer used: it will belong to another stream.
+void unlink_stream(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  const Link at = a.chunk(c).stream.get();
+  if (at.prev != kNone) hold.set(a.chunk(at.prev).stream, {a.chunk(at.prev).stream.get().prev, kNone});
+  if (at.next != kNone) hold.set(a.chunk(at.next).stream, {kNone, a.chunk(at.next).stream.get().next});
+  hold.set(a.chunk(c).stream, {kNone, kNone});
+}
+
+void retire_if_unused(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(c);
+  const ChunkRefs refs = r.refs.get();
+  if (refs.items != 0 || refs.windows != 0) return;
+  unlink_used(hold, c);
+  unlink_stream(hold, c);
+  const ChunkLife life = r.life.get();
+  hold.set(r.life, {kChunkRetired, life.repeats, life.rows, life.generation});
+  hold.set(r.stamp, a.state().next_retire.get());
+  hold.add(a.state().next_retire, 1);
+  append_retired(hold, c);
+  hold.chunk_retired();
+}
+
+// Whether evicting its items would retire it.
+bool is_evictable(const ChunkRecord& r) noexcept {
+  const ChunkRefs refs = r.refs.get();
+  return r.life.get().state == kChunkUsed && refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0;
+}
+
+// Who waits for a chunk may take it from its items now.
+void note_evictable(Hold& hold, const ChunkRecord& r) noexcept {
+  if (is_evictable(r)) hold.chunk_retired();
+}
+
+void link_rich(Hold& hold, uint32_t session) {
+  Arena& a = hold.arena();
+  const uint32_t head = a.state().rich_sessions.get();
+  hold.set(a.session(session).rich, {kNone, head});
+  if (head != kNone) hold.set(a.session(head).rich, {session, a.session(head).rich.get().next});
+  hold.set(a.state().rich_sessions, session);
+}
+
+void unlink_rich(Hold& hold, uint32_t session) {
+  Arena& a = hold.arena();
+  const Link at = a.session(session).rich.get();
+  if (at.prev != kNone) hold.set(a.session(at.prev).rich, {a.session(at.prev).rich.get().prev, at.next});
+  if (at.next != kNone) hold.set(a.session(at.next).rich, {at.prev, a.session(at.next).rich.get().next});
+  if (a.state().rich_sessions.get() == session) hold.set(a.state().rich_sessions, at.next);
+  hold.set(a.session(session).rich, {kNone, kNone});
+}
+
+uint32_t pop_free(Hold& hold, Word<Stack>& list) {
+  Arena& a = hold.arena();
+  const Stack free = list.get();
+  if (free.head == kNone || free.count == 0) return kNone;
+  hold.set(list, {a.chunk(free.head).age.get().next, free.count - 1});
+  hold.add(a.state().num_free, -1);
+  return free.head;
+}
+
+uint32_t pop_free_of(Hold& hold, uint32_t session) {
+  if (session == kNone) return kNone;
+  SessionRecord& r = hold.arena().session(session);
+  const uint32_t c = pop_free(hold, r.free_chunks);
+  if (c != kNone && r.free_chunks.get().count == 0) unlink_rich(hold, session);
+  return c;
+}
+
+// Where `count` of the first `looked` chunks of the list follow one another: at `near`, or else where the lowest such run begins.
+uint32_t find_run(const Arena& a, Stack free, uint32_t count, uint32_t near, uint32_t looked) {
+  std::array<uint32_t, kRunLook> chunks;
+  uint32_t n = 0;
+  for (uint32_t c = free.head; c != kNone && n < looked; c = a.chunk(c).age.get().next) chunks[n++] = c;
+  std::sort(chunks.begin(), chunks.begin() + n);
+  uint32_t found = kNone;
+  for (uint32_t i = 0, first = 0; i < n; ++i) {
+    if (i > 0 && chunks[i] != chunks[i - 1] + 1) first = i;
+    if (i + 1 - first < count) continue;
+    if (chunks[i + 1 - count] == near) return near;
+    if (found == kNone) found = chunks[first];
+  }
+  return found;
+}
+
+// Takes chunks first .. first + count - 1, which are among the first kRunLook of the list, out of it.
+void unlink_run(Hold& hold, Word<Stack>& list, uint32_t first, uint32_t count) {
+  Arena& a = hold.arena();
+  Stack free = list.get();
+  uint32_t c = free.head, kept = kNone, left = count;
+  bool has_gap = false;
+  const auto close_gap = [&] {
+    if (has_gap && kept == kNone) free.head = c;
+    if (has_gap && kept != kNone) hold.set(a.chunk(kept).age, {kNone, c});
+    has_gap = false;
+  };
+  for (uint32_t looked = 0; left > 0; ++looked, c = a.chunk(c).age.get().next) {
+    if (c == kNone || looked == kRunLook) corrupt("a list of free chunks leads elsewhere than it did");
+    if (c - first < count) {
+      has_gap = true;
+      --left;
+      continue;
+    }
+    close_gap();
+    kept = c;
+  }
+  close_gap();
+  hold.set(list, {free.head, free.count - count});
+  hold.add(a.state().num_free, -static_cast<uint64_t>(count));
+}
+
+// The top of the list is looked at first: what went together mostly came back together.
+uint32_t pop_run(Hold& hold, Word<Stack>& list, uint32_t count, uint32_t wanted, uint32_t near) {
+  const Stack free = list.get();
+  if (free.count < wanted) return kNone;
+  uint32_t first = find_run(hold.arena(), free, wanted, near, wanted);
+  if (first == kNone) first = find_run(hold.arena(), free, wanted, near, kRunLook);
+  if (first != kNone) unlink_run(hold, list, first, count);
+  return first;
+}
+
+void push_free(Hold& hold, Word<Stack>& list, uint32_t c) {
+  const Stack free = list.get();
+  hold.set(hold.arena().chunk(c).age, {kNone, free.head});
+  hold.set(list, {c, free.count + 1});
+  hold.add(hold.arena().state().num_free, 1);
+}
+
+// Frees the blocks of a retired chunk from the head of its chain, `budget` at most. false: some are left to the next hold.
+bool free_blocks_of(Hold& hold, uint32_t c, uint32_t& budget) {
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(c);
+  uint32_t b = r.writer.get().first_block, free = a.state().free_blocks.get(), n = 0;
+  if (b == kNone) return true;
+  for (; b != kNone && budget > 0; --budget, ++n) {
+    const uint32_t next = a.block(b).link.get().next_of_chunk;
+    if (a.block(b).owner.get().chunk != c) corrupt("a chunk's chain of blocks leads to another's");
+    hold.set(a.block(b).owner, {kNone, 0});
+    hold.set(a.block(b).link, {kNone, free});
+    free = b;
+    b = next;
+  }
+  hold.set(a.state().free_blocks, free);
+  hold.add(a.state().num_free_blocks, n);
+  hold.set(r.writer, {r.writer.get().session, b});
+  return b == kNone;
+}
+
+void make_free(Hold& hold, uint32_t c) {
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(c);
+  hold.set(r.life, {kChunkFree, 0, 0, r.life.get().generation + 1});
+  const uint32_t writer = r.writer.get().session;
+  if (writer != kNone && a.session(writer).state.get().state == kSessionAlive) {
+    if (a.session(writer).free_chunks.get().count == 0) link_rich(hold, writer);
+    push_free(hold, a.session(writer).free_chunks, c);
+  } else {
+    push_free(hold, a.state().free_chunks, c);
+  }
+}
+
+uint32_t start_if_any(Hold& hold, uint32_t c, uint32_t session, uint64_t stream_serial, uint32_t previous) {
+  if (c != kNone) start_chunk(hold, c, session, stream_serial, previous);
+  return c;
+}
+
+// Frees what was retired when it began and nobody withholds. `withheld` counts what only a checkpoint does.
+Status sweep(Arena& arena, const Wait& wait, uint32_t& freed, uint32_t& withheld) {
+  freed = withheld = 0;
+  uint64_t bound = 0, todo = 0;
+  {
+    Hold hold(arena);
+    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+    bound = arena.state().next_retire.get();
+    todo = std::min<uint64_t>(arena.state().num_retired.get(), arena.geometry().num_chunks);
+  }
+  if (todo == 0) return Status::kOk;
+  const std::vector<uint32_t> named = named_chunks(arena);
+  while (todo > 0) {
+    Hold hold(arena);
+    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+    uint32_t blocks = kSweepBlocks;
+    for (uint32_t k = 0; k < kSweepSlice && todo > 0; ++k, --todo) {
+      const uint32_t c = arena.state().retired_chunks.get().head;
+      if (c == kNone) return Status::kOk;
+      // Retired after the scan began: it may have been named meanwhile. It goes to the end of the queue.
+      const bool unsafe = arena.chunk(c).stamp.get() >= bound || std::binary_search(named.begin(), named.end(), c);
+      const bool is_saved_first = !unsafe && awaits_copy(hold, c);
+      withheld += is_saved_first ? 1 : 0;
+      const bool stays = unsafe || is_saved_first;
+      if (!stays && !free_blocks_of(hold, c, blocks)) break;
+      pop_retired(hold);
+      if (stays) {
+        append_retired(hold, c);
+        continue;
+      }
+      make_free(hold, c);
+      ++freed;
+    }
+  }
+  return Status::kOk;
+}
+
+}  // namespace
+
+void start_chunk(Hold& hold, uint32_t c, uint32_t session, uint64_t stream_serial, uint32_t previous) {
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(c);
+  hold.set(r.life, {kChunkUsed, 0, a.geometry().chunk_steps, r.life.get().generation});
+  hold.set(r.stamp, a.state().next_take.get());
+  hold.add(a.state().next_take, 1);
+  hold.set(r.refs, {0, 1});
+  hold.set(r.items, {kNone, 0});
+  hold.set(r.writer, {session, kNone});
+  hold.set(r.stream_serial, stream_serial);
+  hold.set(r.stream, {previous, kNone});
+  if (previous != kNone) hold.set(a.chunk(previous).stream, {a.chunk(previous).stream.get().prev, c});
+  append_used(hold, c);
+}
+
+uint32_t take_run(Hold& hold, uint32_t session, uint32_t count, uint32_t wanted, uint32_t near) {
+  Arena& a = hold.arena();
+  wanted = std::min(wanted, kRunLook);
+  if (count == 0 || count > wanted) return kNone;
+  uint32_t first = kNone;
+  if (session != kNone) first = pop_run(hold, a.session(session).free_chunks, count, wanted, near);
+  if (first == kNone) return pop_run(hold, a.state().free_chunks, count, wanted, near);
+  if (a.session(session).free_chunks.get().count == 0) unlink_rich(hold, session);
+  return first;
+}
+
+uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
+  uint32_t c = pop_free_of(hold, session);
+  if (c == kNone) c = pop_free(hold, hold.arena().state().free_chunks);
+  return start_if_any(hold, c, session, stream_serial, previous);
+}
+
+uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
+  uint32_t c = pop_free_of(hold, hold.arena().state().rich_sessions.get());
+  if (c == kNone) c = pop_free(hold, hold.arena().state().free_chunks);  // freed to nobody since the caller's last look
+  return start_if_any(hold, c, session, stream_serial, previous);
+}
+
+void add_item_refs(Hold& hold, uint32_t chunk, uint32_t n, bool consuming) {
+  ChunkRecord& r = hold.arena().chunk(chunk);
+  const ChunkRefs refs = r.refs.get();
+  hold.set(r.refs, {refs.items + n, refs.windows});
+  if (consuming) hold.set(r.items, {r.items.get().first, r.items.get().consuming + n});
+}
+
+void drop_item_refs(Hold& hold, uint32_t chunk, uint32_t n, bool consuming) {
+  ChunkRecord& r = hold.arena().chunk(chunk);
+  const ChunkRefs refs = r.refs.get();
+  if (refs.items < n) corrupt("a chunk lost more item references than it had");
+  hold.set(r.refs, {refs.items - n, refs.windows});
+  if (consuming) {
+    hold.set(r.items, {r.items.get().first, r.items.get().consuming - n});
+    note_evictable(hold, r);
+  }
+  retire_if_unused(hold, chunk);
+}
+
+void drop_window_ref(Hold& hold, uint32_t chunk) {
+  ChunkRecord& r = hold.arena().chunk(chunk);
+  const ChunkRefs refs = r.refs.get();
+  if (refs.windows == 0) corrupt("a chunk lost more window references than it had");
+  hold.set(r.refs, {refs.items, refs.windows - 1});
+  note_evictable(hold, r);
+  retire_if_unused(hold, chunk);
+}
+
+Status reclaim(Arena& arena, const Wait& wait, uint32_t& freed) {
+  uint32_t withheld = 0;
+  if (const Status s = sweep(arena, wait, freed, withheld); s != Status::kOk) return s;
+  if (freed > 0 || withheld == 0) return Status::kOk;
+  {
+    Hold hold(arena);
+    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
+    // With a block heap the caller may want blocks, which no free chunk gives it.
+    if (arena.state().num_free.get() > 0 && arena.geometry().num_blocks == 0) return Status::kOk;
+    give_up_saving(hold);
+  }
+  return sweep(arena, wait, freed, withheld);
+}
+
+bool release_free_chunks(Hold& hold, uint32_t session, uint32_t slice) {
+  Arena& a = hold.arena();
+  for (; slice > 0; --slice) {
+    const uint32_t c = pop_free_of(hold, session);
+    if (c == kNone) return true;
+    push_free(hold, a.state().free_chunks, c);
+  }
+  return a.session(session).free_chunks.get().count == 0;
+}
+
+uint32_t find_evictable(Hold& hold, uint32_t& after, uint32_t limit) {
+  Arena& a = hold.arena();
+  uint32_t c = a.state().used_chunks.get().head;
+  if (after != kNone && a.chunk(after).life.get().state == kChunkUsed) c = a.chunk(after).age.get().next;
+  for (; c != kNone && limit > 0; --limit) {
+    const ChunkRecord& r = a.chunk(c);
+    after = c;
+    if (is_evictable(r)) return c;
+    c = r.age.get().next;
+  }
+  if (c == kNone) after = kNone;
+  return kNone;
+}
+
+bool take_blocks(Hold& hold, uint32_t chunk, uint32_t count, uint32_t* blocks) {
+  Arena& a = hold.arena();
+  ChunkRecord& r = a.chunk(chunk);
+  ArenaState& s = a.state();
+  if (s.num_free_blocks.get() < count) return false;
+  uint32_t b = s.free_blocks.get(), first = r.writer.get().first_block;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (b == kNone) corrupt("the list of free blocks is shorter than its counter says");
+    const uint32_t next = a.block(b).link.get().next_free;
+    hold.set(a.block(b).owner, {chunk, r.life.get().generation});
+    hold.set(a.block(b).link, {first, kNone});
+    blocks[i] = first = b;
+    b = next;
+  }
+  hold.set(s.free_blocks, b);
+  hold.add(s.num_free_blocks, -static_cast<uint64_t>(count));
+  hold.set(r.writer, {r.writer.get().session, first});
+  return true;
+}
+
+bool give_back_blocks(Hold& hold, uint32_t chunk, const uint32_t* blocks, uint32_t count) {
+  Arena& a = hold.arena();
+  uint32_t b = a.chunk(chunk).writer.get().first_block;
+  for (uint32_t i = count; i-- > 0; b = a.block(b).link.get().next_of_chunk) {
+    if (b != blocks[i]) return false;
+  }
+  free_blocks_of(hold, chunk, count);
+  hold.chunk_retired();  // who waits for blocks waits as for a chunk
+  return true;
+}
+
+uint64_t blocks_left_to(const Arena& arena, uint32_t stream) noexcept {
+  const ArenaState& s = arena.state();
+  const uint64_t free = s.num_free_blocks.get() + arena.stream(stream).reserved_blocks.get();
+  return free - std::min(free, s.num_reserved_blocks.get());
+}
+
+void reserve_blocks(Hold& hold, uint32_t stream, uint64_t count) {
+  ArenaState& s = hold.arena().state();
+  Word<uint64_t>& own = hold.arena().stream(stream).reserved_blocks;
+  const uint64_t before = own.get(), all = s.num_reserved_blocks.get();
+  // Beyond these a writer would wait for what never comes.
+  if (before > all || all > s.num_free_blocks.get()) corrupt("more blocks are reserved than are free");
+  if (count < before) hold.chunk_retired();  // as for blocks given back
+  hold.set(own, count);
+  hold.set(s.num_reserved_blocks, all - before + count);
+}
+
+}  // namespace shmreplay

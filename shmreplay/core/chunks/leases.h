@@ -1,0 +1,57 @@
+// A lease names the chunks that one read in flight will touch, so that nobody reuses them under it.
+//
+// Under the lock: take a call slot, name chunks while they are referred to. Without it: gather, then drop. A slot belongs
+// to one call, not to a thread; names only grow until it is dropped; a retired chunk can never be named anew. So the scan
+// that frees retired chunks needs no lock, and a reader that is stopped withholds its own chunks and no others.
+// No call sleeps, for a limiter or for a chunk, while holding one. A view keeps its lease between calls: its process may then wait
+// for a chunk that it withholds itself, and is told so.
+#pragma once
+
+#include <vector>
+
+#include "arena/hold.h"
+
+namespace shmreplay {
+
+class Lease {
+ public:
+  explicit Lease(Arena& arena) noexcept : arena_(arena) {}
+  ~Lease() { drop(); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  // Takes a slot. kNoCallSlots when all are in use: then leave the hold and wait_for_call_slot().
+  Status take(Hold& hold);
+
+  bool taken() const noexcept { return slot_ != kNone; }
+  uint32_t room() const noexcept { return kMaxNames - count_; }
+
+  // Names a chunk that something still refers to; the caller has checked room(). The one named last takes
+  // no second place.
+  void name(Hold& hold, uint32_t chunk);
+
+  // Gives the names and the slot back and wakes who waits for a chunk. Idempotent; without the lock. A forked child only
+  // forgets them: they are its parent's.
+  void drop() noexcept;
+
+ private:
+  Arena& arena_;
+  uint32_t slot_ = kNone;
+  uint32_t count_ = 0;
+  uint32_t last_ = kNone;  // the chunk named last
+};
+
+// Until a slot may be free: kOk. More processes than slots may be reading when they outnumber the cores and are taken off
+// them in the middle of a gather. kNoCallSlots at the deadline; kInterrupted. Never while holding a lease.
+Status wait_for_call_slot(Arena& arena, const Wait& wait);
+
+// Every chunk named by anybody, sorted. Without the lock: see the SYNC POINT in the implementation.
+std::vector<uint32_t> named_chunks(Arena& arena);
+
+// Whether a live lease of session `index` names anything: that session would wait for itself.
+bool session_names_chunks(Arena& arena, uint32_t index, uint32_t generation) noexcept;
+
+// Gives back the slots of a session that is gone. One slice of at most `slice` slots from `cursor` on; true when done.
+bool drop_leases_of(Arena& arena, uint32_t index, uint32_t generation, uint32_t& cursor, uint32_t slice) noexcept;
+
+}  // namespace shmreplay

@@ -1,0 +1,43 @@
+// Reads rows of a packed column, under a lease on their chunk or as the stream's own writer.
+//
+// The row that was made last is kept: the next one of its chunk mostly leans on it. A row that leans on others is made from
+// the last one before it that leans on none.
+#pragma once
+
+#include <vector>
+
+#include "chunks/block_heap.h"
+#include "base/row_codec.h"
+
+namespace shmreplay {
+
+class PackedReader {
+ public:
+  // Takes all the memory that it ever needs. Throws std::bad_alloc.
+  explicit PackedReader(uint32_t row_bytes) : row_bytes_(row_bytes), row_(row_bytes), stored_(row_bytes) {}
+
+  // Copies a row out. Where its bytes are no row's it is all zeros, and damage() says so. CorruptIndex as read_value().
+  void read(const Arena& arena, uint32_t chunk, uint32_t column, uint32_t row, char* to);
+
+  // The chunks may be others by now.
+  void forget() noexcept { kept_ = kNone; }
+
+  // The first row that could not be made.
+  struct Damage {
+    bool is_there = false;
+    uint32_t row = 0;
+    int64_t num_bytes = 0;  // stored; -1: none
+  };
+  const Damage& damage() const noexcept { return damage_; }
+
+ private:
+  bool make(const Arena& arena, uint32_t chunk, uint32_t column, uint32_t row);
+  bool decode(const Arena& arena, uint32_t chunk, BlockRef ref);
+
+  uint32_t row_bytes_;
+  std::vector<char> row_, stored_;
+  uint32_t chunk_ = kNone, column_ = kNone, kept_ = kNone;  // whose row is in row_; kNone: nobody's
+  Damage damage_;
+};
+
+}  // namespace shmreplay

@@ -1,0 +1,66 @@
+// Whole arrays as one stream: their rows, the items that rules make of them, the ends of their episodes.
+//
+// What a writer does row by row, with the rows of a chunk copied at once and the items of many rows put in by one hold. Items
+// are due until then: no longer than the stream holds their steps, and no longer than there is a chunk to go on with. Without
+// rules every row is an item of the writer's table, squeezed, as inserts make them, and goes in without a look.
+#pragma once
+
+#include <functional>
+
+#include "base/long_work.h"
+#include "write/rule_writer.h"
+
+namespace shmreplay {
+
+// What rows put into the block heap. Runs without the GIL.
+struct RowValues {
+  std::function<uint64_t(StreamWriter& stream, uint32_t row)> blocks;  // that they take, of the stream's row
+  std::function<void(StreamWriter& stream, uint32_t row)> write;       // then
+};
+
+struct ExtendRows {
+  std::vector<const char*> columns;  // of the signature: [num_rows, ...] each; null for heap and per-item columns
+  const uint8_t* ends;               // one a row: 1 if it is its episode's last, else 0; null: none is
+  uint32_t num_rows;
+  const RowValues* values = nullptr;  // of heap columns; null: there are none
+};
+
+class Extend {
+ public:
+  // `clear_history`: at each end. Items are counted by the limiters or go in past them.
+  Extend(RuleWriter& writer, const ExtendRows& rows, bool clear_history, bool counted) noexcept
+      : writer_(writer), stream_(writer.stream()), rows_(rows), clear_history_(clear_history), counted_(counted) {}
+
+  // Opens the stream, puts the rows in, closes it. After a failure the first num_rows() of them are in with all their items.
+  Status run(const Wait& wait);
+
+  const std::vector<int64_t>& keys() const noexcept { return keys_; }
+  uint32_t num_rows() const noexcept { return num_done_; }
+  const ItemRule::Missing& missing() const noexcept { return missing_; }
+
+ private:
+  Status put_rows(const Wait& wait);
+  Status put_single_steps(const Wait& wait);
+  Status find_place(uint32_t row, const Wait& wait);
+  Status write_values(uint32_t row, const Wait& wait);
+  Status append(uint32_t row, const Wait& wait);
+  Status end_episode(uint32_t row, const Wait& wait);
+  void collect(uint32_t row);
+  Status flush(uint32_t rows, const Wait& wait);
+
+  RuleWriter& writer_;
+  StreamWriter& stream_;
+  const ExtendRows& rows_;
+  bool clear_history_, counted_;
+  std::vector<DueItem> due_;         // not in yet, of rows_of_
+  struct RowItems { uint32_t row, n; };
+  std::vector<RowItems> rows_of_;
+  std::vector<DueRun> runs_;         // of a flush
+  std::vector<int64_t> due_keys_;
+  uint64_t first_due_ = UINT64_MAX;  // the oldest step of what is due
+  std::vector<int64_t> keys_;
+  uint32_t num_done_ = 0;
+  ItemRule::Missing missing_{0, 0};
+};
+
+}  // namespace shmreplay

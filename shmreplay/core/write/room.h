@@ -1,0 +1,70 @@
+// Room for what a writer needs next, a chunk or blocks: taken where some is free, else made.
+//
+// First what was retired is reclaimed; then what others keep is taken; then the oldest chunks go, with their items, where tables
+// evict; else the call waits.
+#pragma once
+
+#include "sessions/blocked.h"
+#include "chunks/chunk_pool.h"
+#include "base/futex.h"
+#include "sessions/room_wait.h"
+#include "sessions/sessions.h"
+
+namespace shmreplay {
+
+// Frees what was retired; `made`: at least one chunk.
+Status reclaim_room(Arena& arena, const Wait& wait, bool& made);
+
+// Retires some of the oldest chunks by evicting their items, hold by hold, and tells the caller; `made`: at least one.
+Status evict_for_room(Arena& arena, const Wait& wait, bool& made);
+
+// Until there may be room: kOk. is_there() says without the lock whether there may be some already.
+template <class IsThere>
+Status wait_for_room(Arena& arena, const TableFacts& table, const Wait& wait, int64_t since_ns, IsThere is_there) {
+  const RoomWait told(arena, table, since_ns);
+  return wait_for_chunk(arena, wait, since_ns, [&](bool& again) {
+    uint32_t n = 0;
+    Status status = reap_dead_sessions(arena, wait, n);
+    again = n > 0;
+    if (status == Status::kOk && !again) status = reclaim(arena, wait, n);
+    // Others may have reclaimed since our look and taken less than they freed; nobody would wake us for the rest.
+    again |= n > 0 || is_there();
+    // What became evictable since, or that the table is gone, no chunk's wake tells of.
+    if (status == Status::kOk && !again) status = evict_for_room(arena, wait, again);
+    again |= (table.record->flags.get() & kDropped) != 0;
+    return status;
+  });
+}
+
+// Of what is free: what is nobody's or one's own, or also what another session keeps for its next chunk.
+enum class Take { kOwn, kAnybodys };
+
+// Until try_take(take, done) answers kOk and done; or, while can_do_without() says so, until nothing is to be had but by
+// waiting. kTimeout, kArenaFull, or what try_take answered.
+template <class TryTake, class CanDoWithout, class IsThere>
+Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTake try_take, CanDoWithout can_do_without,
+                 IsThere is_there) {
+  const int64_t since = now_ns();
+  for (;;) {
+    bool done = false, made = false;
+    if (const Status s = try_take(Take::kOwn, done); s != Status::kOk || done) return s;
+    if (wait.try_only) return can_do_without() ? Status::kOk : Status::kTimeout;
+    if (const Status s = reclaim_room(arena, wait, made); s != Status::kOk) return s;
+    if (made) continue;
+    if (const Status s = try_take(Take::kAnybodys, done); s != Status::kOk || done) return s;
+    if (const Status s = evict_for_room(arena, wait, made); s != Status::kOk) return s;
+    if (made) continue;
+    if (can_do_without()) return Status::kOk;
+    if (table.on_full == kOnFullError) return Status::kArenaFull;
+    if (const Status s = wait_for_room(arena, table, wait, since, is_there); s != Status::kOk) return s;
+  }
+}
+
+// The same of what is nobody's, such as blocks: one look finds all there is, and nobody can do without.
+template <class TryTake, class IsThere>
+Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTake try_take, IsThere is_there) {
+  const auto try_once = [&](Take take, bool& done) { return take == Take::kOwn ? try_take(done) : Status::kOk; };
+  return take_room(arena, table, wait, try_once, [] { return false; }, is_there);
+}
+
+}  // namespace shmreplay

@@ -1,0 +1,225 @@
+#include "write/rule_writer.h"
+
+#include <algorithm>
+
+namespace shmreplay {
+namespace {
+
+// Whether items of that rule can lie in one chunk each: it takes steps behind each other that fill one, of which the next item has
+// none, or the last.
+bool fills_chunks(const ItemRule& rule, const Arena& arena) {
+  const auto is_in_row = [](const ColumnRecord& c) { return c.flags == 0 || c.flags == kPerItemColumn; };
+  if (!rule.is_unroll || rule.lo != 0 || rule.hi < 1 || static_cast<uint32_t>(rule.hi) != arena.geometry().chunk_steps) return false;
+  const auto steps = static_cast<uint32_t>(rule.hi);
+  return (rule.period == steps || rule.period + 1 == steps) && std::all_of(arena.columns().begin(), arena.columns().end(), is_in_row);
+}
+
+}  // namespace
+
+// An item that is held back waits until the stream is that many steps further.
+RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts,
+                       std::vector<ItemRule> rules, uint32_t commit_every)
+    : facts_(facts),
+      stream_(arena, table, history, commit_every > 1 ? commit_every : 0),
+      rules_(std::move(rules)),
+      before_(stream_.present().size(), 0),
+      held_(commit_every) {
+  const auto filling = std::find_if(rules_.begin(), rules_.end(), [&](const ItemRule& r) { return fills_chunks(r, arena); });
+  if (filling == rules_.end()) return;
+  stream_.unroll(filling->period, filling->period < arena.geometry().chunk_steps, filling->reach == Reach::kStretch);
+}
+
+void RuleWriter::begin(WriterCall call) {
+  call_ = call;
+  if (stream_.row_is_open()) before_ = stream_.present();
+  else if (began_open_) before_.assign(before_.size(), 0);
+  began_open_ = stream_.row_is_open();
+  due_.clear();
+  rule_of_.clear();
+  num_in_ = 0;
+}
+
+// The look is over: its items are due, at the call's priority where their rules do not say.
+Status RuleWriter::end_look(Status status, double priority) {
+  if (status != Status::kOk) {
+    take_back();
+    return status;
+  }
+  for (DueItem& due : due_) due.priority = due.priority < 0 ? priority : due.priority;
+  keys_.resize(due_.size());
+  return Status::kOk;
+}
+
+Status RuleWriter::look_at_row(double priority, ItemRule::Missing& missing) {
+  Status s = Status::kOk;
+  for (size_t i = 0; i < rules_.size() && s == Status::kOk; ++i) {
+    s = rules_[i].on_step(stream_, facts_.formats, due_, missing);
+    note_rule(static_cast<uint32_t>(i));
+  }
+  return end_look(s, priority);
+}
+
+Status RuleWriter::look_at_end(bool clear_history, double priority, ItemRule::Missing& missing) {
+  clears_ = clear_history;
+  const bool has_final = stream_.row_is_open();
+  Status s = Status::kOk;
+  stream_.look_at_finished(!has_final);
+  for (size_t i = 0; i < rules_.size() && s == Status::kOk && stream_.num_steps() > 0; ++i) {
+    s = rules_[i].on_end(stream_, has_final, clear_history, facts_.formats, due_, missing);
+    note_rule(static_cast<uint32_t>(i));
+  }
+  stream_.look_at_finished(false);
+  return end_look(s, priority);
+}
+
+Status RuleWriter::look_by(ItemRule& selection, double priority, ItemRule::Missing& missing) {
+  Status s = Status::kHistory;
+  stream_.look_at_finished(!stream_.row_is_open());
+  if (stream_.num_steps() > 0) s = selection.on_demand(stream_, facts_.formats, due_, missing);
+  stream_.look_at_finished(false);
+  note_rule(0);
+  return end_look(s, priority);
+}
+
+Status RuleWriter::look_at_span(uint32_t length, double priority) {
+  const uint32_t num_steps = stream_.num_steps();
+  if (length == 0 || length > num_steps) return end_look(Status::kHistory, priority);
+  const uint64_t first = stream_.oldest_held() + num_steps - length;
+  due_.push_back({stream_.table().index, &span_pattern(), first, length, {0, 0}, priority});
+  note_rule(0);
+  return end_look(Status::kOk, priority);
+}
+
+Status RuleWriter::bring_values(const char* bytes, uint64_t num_bytes, const Wait& wait) {
+  if (due_.empty()) return Status::kOk;
+  return stream_.bring_values(due_[0].first, bytes, num_bytes, wait, due_[0].values);
+}
+
+Status RuleWriter::hold_back() {
+  if (due_.empty()) return Status::kOk;
+  // What can never go in is said now: nobody looks at the call again. The first item of all fixes its table's structure.
+  const Arena& arena = stream_.arena();
+  const auto is_known = [&](const DueItem& d) { return arena.table(d.table).record->structure_hash.get() != 0; };
+  std::vector<DueRun> runs;
+  if (!std::all_of(due_.begin(), due_.end(), is_known)) held_.add_runs(stream_, runs);
+  runs.push_back({&stream_, due_.data(), keys_.data(), num_due()});
+  if (const Status s = DueInsert(stream_.arena(), runs, Wait{}).find_misfit(); s != Status::kOk) return s;
+  held_.add(due_, stream_.newest_step());
+  due_.clear();
+  rule_of_.clear();
+  keys_.clear();
+  return Status::kOk;
+}
+
+Status RuleWriter::publish(const Wait& wait) {
+  if (held_.empty()) return Status::kOk;
+  std::vector<DueRun> runs;
+  held_.add_runs(stream_, runs);
+  const Status s = DueInsert(stream_.arena(), runs, wait).run();
+  held_.settle(runs);
+  return s;
+}
+
+Status RuleWriter::insert_with_held(const Wait& wait, bool counted) {
+  std::vector<DueRun> runs;
+  held_.add_runs(stream_, runs);
+  runs.push_back({&stream_, due_.data(), keys_.data(), num_due(), num_in_});
+  const Status s = DueInsert(stream_.arena(), runs, wait, counted).run();
+  num_in_ = runs.back().done;
+  held_.settle(runs);
+  return s;
+}
+
+Status RuleWriter::insert(std::span<RuleWriter* const> writers, const Wait& wait, size_t& at, bool counted) {
+  if (writers.size() == 1 && !writers.front()->held_.empty()) return writers.front()->insert_with_held(wait, counted);
+  // One stream's items, as most calls have them, cost no memory of their own.
+  DueRun one;
+  std::vector<DueRun> many;
+  std::span<DueRun> runs{&one, 1};
+  if (writers.size() > 1) {
+    many.resize(writers.size());
+    runs = many;
+  }
+  for (size_t i = 0; i < writers.size(); ++i) {
+    RuleWriter& w = *writers[i];
+    runs[i] = {&w.stream_, w.due_.data(), w.keys_.data(), w.num_due(), w.num_in_};
+  }
+  DueInsert insert(writers.front()->stream_.arena(), runs, wait, counted);
+  const Status s = insert.run();
+  at = insert.at();
+  for (size_t i = 0; i < writers.size(); ++i) writers[i]->num_in_ = runs[i].done;
+  return s;
+}
+
+void RuleWriter::hand_over(std::vector<DueItem>& to) {
+  to.insert(to.end(), due_.begin(), due_.end());
+  due_.clear();
+  rule_of_.clear();
+}
+
+bool RuleWriter::conclude() {
+  if (num_in_ < num_due()) {
+    postpone();
+    return false;
+  }
+  unfinished_ = WriterCall::kNothing;
+  stream_.end_values(true);
+  if (call_ == WriterCall::kItem) return true;
+  for (ItemRule& rule : rules_) rule.applied();
+  if (call_ == WriterCall::kAppend) {
+    note_end();
+    stream_.finish_row();
+  } else {
+    stream_.end_episode(clears_);
+    ended_ = terminated_now_ = false;
+  }
+  return true;
+}
+
+void RuleWriter::postpone() {
+  unfinished_ = num_in_ == 0 ? WriterCall::kNothing : call_;
+  if (num_in_ == 0) take_back();
+}
+
+void RuleWriter::take_back() {
+  for (ItemRule& rule : rules_) rule.forget();
+  stream_.end_values(false);
+  if (call_ != WriterCall::kItem) stream_.restore_row(before_);
+  due_.clear();
+  rule_of_.clear();
+  num_in_ = 0;
+}
+
+// Terminated wins over truncated: what comes behind it does not count.
+void RuleWriter::note_end() noexcept {
+  terminated_now_ = false;
+  for (const uint32_t c : facts_.end_columns) {
+    if (!stream_.has(c) || *stream_.cell(c) == 0) continue;
+    ended_ = true;
+    terminated_now_ |= static_cast<int>(c) != facts_.truncated;
+  }
+}
+
+PreparedPattern& RuleWriter::span_pattern() {
+  const auto num_columns = static_cast<uint32_t>(facts_.formats.size());
+  std::vector<bool> lacking;
+  if (stream_.row_is_open() && stream_.lacks_any()) {
+    for (uint32_t c = 0; c < num_columns; ++c) lacking.push_back(!stream_.has(c));
+  }
+  auto& prepared = span_patterns_[lacking];
+  if (prepared == nullptr) prepared = std::make_unique<PreparedPattern>(whole_step_pattern(stream_.arena(), false, lacking));
+  return *prepared;
+}
+
+Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking) {
+  Pattern p;
+  for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
+    const bool lacks = !lacking.empty() && lacking[c], per_item = arena.columns()[c].flags == kPerItemColumn;
+    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed || per_item ? kSqueezed : 0), per_item ? 0u : 1u,
+                         static_cast<uint32_t>(p.slices.size()), lacks ? 1u : 0u});
+    if (!per_item) p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
+  }
+  return p;
+}
+
+}  // namespace shmreplay

@@ -1,0 +1,1 @@
+"""Figures of an arena and of its items, read from shared memory."""

@@ -1,0 +1,59 @@
+"""The figures of an arena and its tables, read without its lock: of `client.stats()` and of `stats --offline`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shmreplay import _core
+from shmreplay.base.processes import process_name
+from shmreplay.figures.item_figures import item_figures
+
+
+def arena_figures(native: _core.Arena, tables: Sequence[str], items: bool = False) -> dict[str, Any]:
+    """`stats` of the arena, its `sessions` and `waits`, who holds its lock, and `tables` by name.
+
+    Args:
+        native: the arena.
+        tables: names of its tables, in its order.
+        items: whether to look at the items of each table, which takes some milliseconds more.
+    """
+    sessions = [
+        {**session, "name": process_name(session["pid"], session["start_time"]), "role": _role(session)}
+        for session in native.sessions()
+    ]
+    writers = Counter(name for session in sessions for name in session["writes"])
+    learners = Counter(name for session in sessions for name in session["reads"])
+    found = {}
+    for index, name in enumerate(tables):
+        table = native.table(index)
+        info = table.info()
+        users = _users(info, writers[info["name"]], learners[info["name"]])
+        found[name] = {**info, **users, **(item_figures(table) if items else {})}
+    return {
+        "tables": found,
+        "stats": native.stats(),
+        "sessions": sessions,
+        "waits": native.waits(),
+        "lock_holder": native.lock_holder(),
+    }
+
+
+def _role(session: Mapping[str, Any]) -> str:
+    """What a process does here, by what it has done since it attached."""
+    writes = bool(session["writes"] or session["open_streams"])
+    reads = bool(session["reads"] or session["updates"])
+    if writes:
+        return "both" if reads else "writer"
+    return "learner" if reads else "idle"
+
+
+def _users(info: Mapping[str, Any], writers: int, learners: int) -> dict[str, Any]:
+    """How many live processes have inserted into a table and sampled from it; whether there were some, and none is."""
+    return {
+        "writers": writers,
+        "learners": learners,
+        "writers_gone": writers == 0 and info["last_insert_s_ago"] is not None,
+        "learners_gone": learners == 0 and info["last_sample_s_ago"] is not None,
+    }

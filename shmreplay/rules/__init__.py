@@ -1,0 +1,1 @@
+"""What items are made of steps: windows, patterns, priorities, targets."""

@@ -1,0 +1,134 @@
+"""n-step targets of a batch of `NStep` items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shmreplay.columns import structure
+from shmreplay.columns.signature import Signature
+
+
+class NStepTargets(NamedTuple):
+    """What `n_step_targets` returns; float64 `[B]`, num_steps int64 `[B]`."""
+
+    returns: NDArray[np.float64]
+    discounts: NDArray[np.float64]
+    num_steps: NDArray[np.int64]
+
+
+def n_step_targets(
+    batch: Any,
+    gamma: float,
+    *,
+    reward: str = "reward",
+    terminated: str = "terminated",
+) -> NStepTargets:
+    """The target of item i is `returns[i] + discounts[i] * V(next_observation[i])`.
+
+    Args:
+        batch: of items made by `NStep` or `Transition`; time-major or not. Its arrays may be PyTorch's in host memory,
+            or JAX's.
+        gamma: discount of one step, 0..1.
+        reward: name of the rewards, `[B, n]` or `[B]`.
+        terminated: name of the termination flags, of the same shape; a batch without them never terminated.
+
+    Returns:
+        returns: discounted sum of the rewards of the item's real steps.
+        discounts: gamma to the true number of steps; 0 where a real step terminated, which wins over truncation.
+        num_steps: of each item.
+
+    Raises:
+        ValueError: gamma is not in 0..1, or the batch has no such column; or it has no `terminated` though the table
+            does; the steps of both are not as many; or an item that did not terminate lacks its next step, a `next_*`
+            of the batch, from which a target has to bootstrap.
+    """
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"n_step_targets: gamma is {gamma!r}; expected 0..1")
+    if reward not in batch.data:
+        raise ValueError(f"n_step_targets: the batch has no {reward!r}; it has {', '.join(map(repr, batch.data))}")
+    signature: Signature | None = getattr(batch, "_signature", None)
+    if terminated not in batch.data and signature is not None and signature.part(terminated) is not None:
+        raise ValueError(
+            f"n_step_targets: the batch has no {terminated!r}, but its table does, and the discounts depend on it; add "
+            "it to columns=, or to the window"
+        )
+    is_time_major = bool(getattr(batch, "time_major", False))
+    rewards = _with_steps(batch.data[reward], is_time_major)
+    real = _with_steps(batch.mask[reward], is_time_major)
+    powers = gamma ** np.arange(rewards.shape[1], dtype=np.float64)
+    num_steps = real.sum(axis=1)
+    returns = np.where(real, rewards.astype(np.float64), 0.0) @ powers
+    ended = np.zeros_like(real)
+    if terminated in batch.data:
+        flags = _with_steps(batch.data[terminated], is_time_major).astype(np.bool_)
+        if flags.shape != real.shape:
+            raise ValueError(
+                f"n_step_targets: {reward!r} has {real.shape[1]} steps and {terminated!r} {flags.shape[1]}; expected "
+                "as many of both: give both in pad_to=, or neither"
+            )
+        ended = flags & real
+    discounts = np.where(ended.any(axis=1), 0.0, np.float64(gamma) ** num_steps)
+    _check_next_steps(batch, signature, is_time_major, discounts > 0)
+    return NStepTargets(returns, discounts, num_steps.astype(np.int64))
+
+
+def _check_next_steps(batch: Any, signature: Signature | None, is_time_major: bool, bootstraps: NDArray[Any]) -> None:
+    """Raises ValueError if one of these rows has no next step: what a target bootstraps from would be zeros."""
+    for name, masks in batch.mask.items():
+        if not name.startswith("next_"):
+            continue
+        source = name.removeprefix("next_")
+        shown = dict(_leaves(batch.mask.get(source), source))
+        for path, mask in _leaves(masks, source):
+            if _is_optional(signature, path):
+                continue
+            steps = _with_steps(mask, is_time_major)
+            stack = _with_steps(shown.get(path, mask), is_time_major)
+            is_there = steps[:, _newest(stack if stack.shape == steps.shape else steps)]
+            lacking = np.flatnonzero(bootstraps & ~is_there)
+            if len(lacking) > 0:
+                more = ", ..." if len(lacking) > 8 else ""
+                raise ValueError(
+                    f"n_step_targets: {name!r} is masked in rows [{', '.join(map(str, lacking[:8]))}{more}], which did "
+                    "not terminate: there is nothing to bootstrap from; give each episode its final step, "
+                    "end_episode(final_step={...}), or the table a column 'terminated'"
+                )
+
+
+def _newest(mask: NDArray[Any]) -> int:
+    """The last step of a stack that any item has: what is behind it is padding."""
+    there = np.flatnonzero(mask.any(axis=0))
+    return int(there[-1]) if len(there) > 0 else mask.shape[1] - 1
+
+
+def _is_optional(signature: Signature | None, path: str) -> bool:
+    node = None if signature is None else signature.part(path)
+    return signature is not None and isinstance(node, structure.LeafNode) and signature.leaves[node.index].spec.optional
+
+
+def _leaves(tree: Any, path: str) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Arrays of a nested structure, with their paths."""
+    if isinstance(tree, Mapping):
+        names, parts = [f"{path}/{name}" for name in tree], list(tree.values())
+    elif isinstance(tree, (list, tuple)):
+        fields = getattr(tree, "_fields", None)
+        names = [f"{path}[{i}]" for i in range(len(tree))] if fields is None else [f"{path}/{name}" for name in fields]
+        parts = list(tree)
+    elif tree is not None:
+        yield path, tree
+        return
+    else:
+        return
+    for name, part in zip(names, parts, strict=True):
+        yield from _leaves(part, name)
+
+
+def _with_steps(values: Any, is_time_major: bool) -> NDArray[Any]:
+    array: NDArray[Any] = np.asarray(values)
+    if array.ndim == 1:
+        return array[:, None]
+    return array.T if is_time_major else array

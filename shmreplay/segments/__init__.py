@@ -1,0 +1,1 @@
+"""Shared-memory segments: their names, pages and what a dead server leaves of them."""

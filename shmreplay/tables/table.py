@@ -1,0 +1,397 @@
+"""Table: everything that says how a table behaves, checked when it is written down."""
+
+from __future__ import annotations
+
+import copy
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from typing import Any
+
+import msgpack
+
+from shmreplay import rate_limiters, selectors
+from shmreplay.base.checks import INT32_MAX, check_choice, check_int, wire_field
+from shmreplay.columns.signature import Signature
+from shmreplay.errors import SignatureMismatch
+from shmreplay.rules.end_columns import check_end_columns, warn_if_ends_are_unknown
+from shmreplay.rules.item_rules import RULES, Rule, rule_from_wire, rule_to_wire
+from shmreplay.rules.windows import Window
+from shmreplay.tables.shards import MAX_SHARDS, check_shards, limiter_part, part_of, shard_name
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MAX_STEPS = 2**48
+MAX_CHUNK_STEPS = 2**24
+# max_size + 1 item records must be countable in an int32.
+INTS = {
+    "max_size": (1, INT32_MAX - 1),
+    "max_times_sampled": (0, INT32_MAX),
+    "item_steps": (1, INT32_MAX),
+    "max_streams": (1, INT32_MAX),
+    "max_sessions": (1, INT32_MAX),
+    "shards": (1, MAX_SHARDS),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to be created: an index of items over the steps of an arena.
+
+    Args:
+        name: letters, digits, `_` and `-`, at most 64: it becomes part of a segment's name.
+        signature: nested dict, list, tuple or named tuple of columns; see `Signature.from_tree`. None: every step may
+            have another structure, is stored with a description of itself, and sampled as it was put in.
+        max_size: number of items at most, 1..2**31 - 2. One more makes the remover delete one.
+        sampler: picks the items that are sampled.
+        remover: picks the items that make room.
+        rate_limiter: how far sampling and inserting may run ahead of each other.
+        max_times_sampled: an item is deleted when it was sampled so often; 0 means never. A table with such a limit
+            *consumes*: it never drops an item for lack of chunks, its writers wait.
+        item: the window or pattern whose items these are, such as `sr.NStep(3)`: what a writer makes when it is given
+            no patterns, and the structure that every item must have. None: the first item's is everybody's.
+        item_steps: number of steps of the longest item, to size the arena by; 1 stands for what `item` reaches over.
+        arena: name of the arena that holds the steps; None means one of the table's own name.
+        chunk_steps: steps a chunk, at most 2**24; None means by size, see `shmreplay.tables.plan`.
+        capacity_steps: number of steps to have room for; None means what `max_size` items need at worst.
+        on_full: what a writer does that finds no free chunk: "wait", "error" (`ArenaFull`), or None: the writer of a
+            consuming table waits, in any other table the oldest chunk goes with its items.
+        max_streams: number of open writers' streams at most.
+        max_sessions: number of attached processes at most.
+        mean_bytes: where `signature` is None, the stored bytes of a step on average, to size the arena by; None: 1024.
+        shards: number of arenas that the items are spread over, each with its lock: see docs/shards.md. More than 1
+            goes with a Uniform or Prioritized sampler, a Fifo remover and columns of a fixed shape.
+
+    Attributes:
+        sig: the signature, read.
+        whole: of the table of one shard, the table that it is a part of; else None.
+        shard: its number there; else 0.
+
+    Warns:
+        UserWarning: the rate limiter's `min_size_to_sample` is more than `max_size`: sampling never starts. Or `item`
+            is a window, and there is a column `done` or `dones`, which ends no episode, but none that does.
+
+    Raises:
+        TypeError: an argument is of the wrong type, or the signature has a leaf that is no column.
+        ValueError: an argument is out of range, or does not go with another one; or a column called `terminated` or
+            `truncated`, where episodes end, is no bool of shape ().
+        SignatureMismatch: `item` names a column that is not there.
+    """
+
+    name: str
+    signature: Any = field(compare=False)  # trees may hold arrays, which do not compare; sig does
+    max_size: int
+    _: KW_ONLY
+    sampler: selectors.Selector = field(default_factory=selectors.Uniform)
+    remover: selectors.Selector = field(default_factory=selectors.Fifo)
+    rate_limiter: rate_limiters.RateLimiter = field(default_factory=lambda: rate_limiters.MinSize(1))
+    max_times_sampled: int = 0
+    item: Rule | None = None
+    item_steps: int = 1
+    arena: str | None = None
+    chunk_steps: int | None = None
+    capacity_steps: int | None = None
+    on_full: str | None = None
+    max_streams: int = 1024
+    max_sessions: int = 1024
+    mean_bytes: int | None = None
+    shards: int = 1
+    sig: Signature = field(init=False, repr=False)
+    whole: Table | None = field(init=False, repr=False, compare=False, default=None)
+    shard: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        _check_name("table", "name", self.name)
+        where = f"table {self.name!r}"
+        for name, (low, high) in INTS.items():
+            object.__setattr__(self, name, check_int(where, name, getattr(self, name), low, high))
+        _check_part(where, "sampler", self.sampler, selectors.Selector, selectors.Uniform())
+        _check_part(where, "remover", self.remover, selectors.Selector, selectors.Fifo())
+        _check_part(where, "rate_limiter", self.rate_limiter, rate_limiters.RateLimiter, rate_limiters.MinSize(1))
+        object.__setattr__(self, "sig", self._read_signature(where))
+        if self.item is not None:
+            self._check_item(where, self.item)
+        self._check_room(where)
+        check_shards(where, self)
+        warn_if_never_sampled(self.name, self.max_size, self.rate_limiter, stacklevel=3)
+        warn_if_ends_are_unknown(self.sig, self.item, f"{where}: item is a window", stacklevel=3)
+
+    def _read_signature(self, where: str) -> Signature:
+        if self.signature is None:
+            return Signature.free(self.name, self.mean_bytes)
+        if self.mean_bytes is not None:
+            raise ValueError(
+                f"{where}: mean_bytes is {self.mean_bytes}, but there is a signature; give it to the columns, "
+                "ArraySpec(mean_bytes=...)"
+            )
+        sig = Signature.from_tree(self.signature, self.name)
+        check_end_columns(sig, where)
+        return sig
+
+    def _check_item(self, where: str, item: object) -> None:
+        """Checks the rule, and that the table's items are as long as it needs."""
+        if not isinstance(item, RULES):
+            raise TypeError(f"{where}: item is {item!r}; expected a window such as sr.NStep(3), a pattern, or None")
+        if item.table not in (None, self.name):
+            raise ValueError(f"{where}: item is a rule of table {item.table!r}; expected none, or this one")
+        if self.sig.is_free and isinstance(item, Window):
+            raise SignatureMismatch(
+                f"{where}: item is a window, which names columns, and signature is None: declare them, or leave item "
+                "out and make items by hand, create_item(length=...)"
+            )
+        item.native(self.sig, 0, f"{where}: item")
+        check_brings_no_values(self.sig, f"{where}: item is a window")
+        steps = item.num_steps(self.sig)
+        if self.item_steps == 1:
+            object.__setattr__(self, "item_steps", steps)
+        if isinstance(item, Window) and item.is_whole_episode and self.item_steps == 1:
+            raise ValueError(
+                f"{where}: item is a whole episode; give item_steps, the longest one's with its final step"
+            )
+        if self.item_steps < steps:
+            raise ValueError(f"{where}: item_steps is {self.item_steps}, but item reaches over {steps}; leave it out")
+
+    def _check_room(self, where: str) -> None:
+        """Checks what sizes the arena."""
+        if self.arena is not None:
+            _check_name(where, "arena", self.arena)
+        check_choice(where, "on_full", self.on_full, (None, "wait", "error"))
+        if self.chunk_steps is not None:
+            object.__setattr__(
+                self, "chunk_steps", check_int(where, "chunk_steps", self.chunk_steps, 1, MAX_CHUNK_STEPS)
+            )
+        if self.capacity_steps is not None:
+            steps = check_int(where, "capacity_steps", self.capacity_steps, 1, _MAX_STEPS)
+            if steps < self.item_steps:
+                raise ValueError(
+                    f"{where}: capacity_steps is {steps}; expected at least item_steps, {self.item_steps}, "
+                    "or an item of that length never fits"
+                )
+            object.__setattr__(self, "capacity_steps", steps)
+
+    @classmethod
+    def queue(cls, name: str, signature: Any, max_size: int, **options: Any) -> Table:
+        """Makes a table whose items are sampled once, oldest first; inserting waits while it holds `max_size` items.
+
+        Args:
+            name, signature, max_size: as of `Table`.
+            **options: the others of `Table`, but for the selectors, the rate limiter and `max_times_sampled`.
+
+        Raises:
+            TypeError, ValueError: as `Table`; or one of those four is given.
+        """
+        return cls._consumed("queue", selectors.Fifo(), rate_limiters.Queue, name, signature, max_size, options)
+
+    @classmethod
+    def stack(cls, name: str, signature: Any, max_size: int, **options: Any) -> Table:
+        """Makes a table whose items are sampled once, newest first; inserting waits while it holds `max_size` items.
+
+        Args:
+            name, signature, max_size: as of `Table`.
+            **options: the others of `Table`, but for the selectors, the rate limiter and `max_times_sampled`.
+
+        Raises:
+            TypeError, ValueError: as `Table`; or one of those four is given.
+        """
+        return cls._consumed("stack", selectors.Lifo(), rate_limiters.Stack, name, signature, max_size, options)
+
+    @classmethod
+    def _consumed(
+        cls,
+        maker: str,
+        selector: selectors.Selector,
+        limiter: type[rate_limiters.Queue],
+        name: str,
+        signature: Any,
+        max_size: int,
+        options: dict[str, Any],
+    ) -> Table:
+        fixed = {"sampler", "remover", "rate_limiter", "max_times_sampled"}
+        if clash := sorted(fixed & options.keys()):
+            raise TypeError(f"table {name!r}: Table.{maker} sets {clash[0]} itself; leave it out, or use Table(...)")
+        # Before the limiter sees it, so that the refusal names the table's argument.
+        size = check_int(f"table {name!r}", "max_size", max_size, *INTS["max_size"])
+        return cls(
+            name,
+            signature,
+            size,
+            sampler=selector,
+            remover=selector,
+            rate_limiter=limiter(size),
+            max_times_sampled=1,
+            **options,
+        )
+
+    @property
+    def consuming(self) -> bool:
+        """Whether items are used up by being sampled."""
+        return self.max_times_sampled > 0
+
+    @property
+    def arena_name(self) -> str:
+        """Name of the arena that holds the table's steps."""
+        return self.name if self.arena is None else self.arena
+
+    @property
+    def owner(self) -> Table:
+        """The table by which its users know it: the whole of a shard's, else itself."""
+        return self if self.whole is None else self.whole
+
+    @property
+    def parts(self) -> tuple[Table, ...]:
+        """The tables of its shards; of one without shards, or of a shard's, itself alone."""
+        if self.shards == 1 or self.whole is not None:
+            return (self,)
+        return tuple(self._part(number) for number in range(self.shards))
+
+    def _part(self, number: int) -> Table:
+        part = copy.copy(self)
+        values: dict[str, Any] = {
+            "name": shard_name(self.name, number),
+            "max_size": part_of(self.max_size, self.shards, number),
+            "rate_limiter": limiter_part(self.rate_limiter, self.shards, number),
+            "max_streams": part_of(self.max_streams, self.shards, number),
+            "whole": self,
+            "shard": number,
+        }
+        if self.capacity_steps is not None:
+            values["capacity_steps"] = part_of(self.capacity_steps, self.shards, number)
+        if self.item is not None and self.item.table is not None:
+            values["item"] = replace(self.item, table=None)  # it names the whole
+        for name, value in values.items():
+            object.__setattr__(part, name, value)
+        return part
+
+    def difference(self, other: Table) -> list[str]:
+        """Says where `other`, which is asked for, is not this table, which is there; [] if nowhere.
+
+        The order of a dict's keys in the signature is no difference. Of tables of shards it is said of the wholes.
+        """
+        if self.whole is not None or other.whole is not None:
+            return self.owner.difference(other.owner)
+        texts = [
+            f"{name}: is {getattr(self, name)!r}, asked for {getattr(other, name)!r}"
+            for name in (part.name for part in fields(self))
+            if name not in ("signature", "sig", "whole", "shard") and getattr(self, name) != getattr(other, name)
+        ]
+        return texts + self.sig.difference(other.sig)
+
+    def to_wire(self) -> dict[str, object]:
+        """Returns a dict of plain values for msgpack; `from_wire` is its inverse."""
+        if self.whole is not None:
+            return {**self.whole.to_wire(), "shard": self.shard}
+        wire: dict[str, object] = {name: getattr(self, name) for name in (*_PLAIN, "shards")}
+        return {
+            **wire,
+            "item": rule_to_wire(self.item),
+            "signature": self.sig.to_wire(),
+            "sampler": self.sampler.to_wire(),
+            "remover": self.remover.to_wire(),
+            "rate_limiter": self.rate_limiter.to_wire(),
+        }
+
+    @classmethod
+    def from_wire(cls, wire: object) -> Table:
+        """Remakes a table from what `to_wire` returned.
+
+        Raises:
+            TypeError, ValueError: malformed, or not a table that `Table` would take.
+        """
+        name, signature, sampler, remover, limiter = (
+            wire_field("table", wire, part) for part in ("name", "signature", "sampler", "remover", "rate_limiter")
+        )
+        _check_name("table", "name", name)
+        plain: dict[str, Any] = {part: wire_field(f"table {name!r}", wire, part) for part in _PLAIN}
+        item = wire_field(f"table {name!r}", wire, "item")
+        assert isinstance(wire, dict)  # else it had no fields
+        table = cls(
+            **plain,
+            signature=Signature.from_wire(signature, str(name)).specs,
+            sampler=selectors.from_wire(sampler),
+            remover=selectors.from_wire(remover),
+        )
+        # Behind the checks, for some of them warn: whoever made the table was warned, its readers need not be.
+        object.__setattr__(table, "rate_limiter", rate_limiters.from_wire(limiter))
+        if (rule := rule_from_wire(item)) is not None:
+            object.__setattr__(table, "item", rule)
+            table._check_item(f"table {name!r}", rule)
+        # Of a table saved by a version that knew no shards there is nothing.
+        shards = check_int(f"table {name!r}", "shards", wire.get("shards", 1), *INTS["shards"])
+        object.__setattr__(table, "shards", shards)
+        check_shards(f"table {name!r}", table)
+        if (shard := wire.get("shard")) is None:
+            return table
+        return table._part(check_int(f"table {name!r}", "shard", shard, 0, shards - 1))
+
+
+# Fields that travel as they are.
+_PLAIN = (
+    "name",
+    "max_size",
+    "max_times_sampled",
+    "item_steps",
+    "arena",
+    "chunk_steps",
+    "capacity_steps",
+    "on_full",
+    "max_streams",
+    "max_sessions",
+    "mean_bytes",
+)
+
+
+def pack_specs(tables: Iterable[Table]) -> bytes:
+    """Returns the msgpack form of an arena's tables that its index segment keeps."""
+    packed: bytes = msgpack.packb([table.to_wire() for table in tables])
+    return packed
+
+
+def unpack_specs(packed: bytes) -> tuple[Table, ...]:
+    """Remakes an arena's tables from what `pack_specs` returned.
+
+    Raises:
+        TypeError, ValueError: malformed.
+    """
+    try:
+        wires = msgpack.unpackb(packed)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ValueError(f"table specs: {len(packed)} bytes that are not msgpack ({error})") from error
+    if not isinstance(wires, list):
+        raise ValueError(f"table specs: expected a list of tables, got {wires!r:.100}")
+    return tuple(Table.from_wire(wire) for wire in wires)
+
+
+def warn_if_never_sampled(name: str, max_size: int, limiter: rate_limiters.RateLimiter, stacklevel: int) -> None:
+    """Warns of a limiter that waits for more items than the table can hold; `stacklevel` counts from the caller."""
+    if limiter.min_size_to_sample > max_size:
+        warnings.warn(
+            f"table {name!r}: min_size_to_sample is {limiter.min_size_to_sample}, more than max_size {max_size}: "
+            "sampling never starts",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def check_brings_no_values(signature: Signature, where: str) -> None:
+    """Raises ValueError for an item that brings no values of its own, in a table that needs some."""
+    for leaf in signature.item_leaves:
+        if not leaf.spec.optional:
+            raise ValueError(
+                f"{where}, which brings no value of column {leaf.path!r}, one per item: make the items by hand, "
+                "create_item(values={...}), or declare the column with optional=True"
+            )
+
+
+def _check_name(where: str, what: str, name: object) -> None:
+    expected = "expected 1 to 64 letters, digits, '_' and '-' (it becomes part of a segment's name)"
+    if not isinstance(name, str):
+        raise TypeError(f"{where}: {what} is {name!r}; {expected}")
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{where}: {what} is {name!r}; {expected}")
+
+
+def _check_part(where: str, name: str, value: object, base: type, example: object) -> None:
+    if isinstance(value, type) and issubclass(value, base):
+        made = f"{value.__name__}(...)"
+        raise TypeError(f"{where}: {name} is the class {value.__name__}; expected an object of it, {made}")
+    if not isinstance(value, base) or type(value) is selectors.Selector:
+        raise TypeError(f"{where}: {name} is {value!r}; expected a {base.__name__} such as {example!r}")

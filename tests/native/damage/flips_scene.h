@@ -1,0 +1,46 @@
+// The arena that flips_test.cc damages: items of every table and kind of column, whatever can be in flight, and a dead holder.
+#pragma once
+
+#include "support/fixtures.h"
+#include "chunks/leases.h"
+
+namespace shmreplay::test {
+
+ArenaSpec scene_spec();
+
+// All columns, over the padded span: some rows twice, some backwards, padding before it repeated, a last step left out.
+Pattern uneven_pattern(const Arena& arena);
+
+// Items of every table, episodes, patterns, chunks in every state, values, a sleeper, a lease, sessions that are gone.
+class Scene {
+ public:
+  Scene();
+
+  // The index and data as they were; `dead`: with a holder that died half way through an insert.
+  void restore(bool dead);
+
+  World world;
+  std::unique_ptr<Arena> client;  // whose session the children use
+  std::vector<int64_t> keys[6];   // by table; tables 1 and 4 have one-step items, squeezed
+
+ private:
+  void fill();
+  void give_back_some();
+  void die_in_a_hold_and_keep();
+
+  Lease lease_;
+  Blocked blocked_;
+  std::string alive_, dead_, data_;
+};
+
+// A part of one of the segments.
+struct Region {
+  const char* name;
+  uint64_t begin, end;
+  bool in_data = false;
+};
+
+// Those of the index, and the chunks' rows: what leads from them to values, and which cells they have.
+std::vector<Region> regions_of(const Arena& arena);
+
+}  // namespace shmreplay::test
