@@ -3,7 +3,7 @@
 #
 #   make demo      four actors, one learner, CartPole (make demo DEMO_ARGS="--actors 8 --seed 1")
 #   make test      lint, types, native tests, Python tests (TEST_ARGS="-k rate_limiter", WORKERS=0: one after the other)
-#   make check     ruff, mypy --strict, stubtest
+#   make check     ruff, clang-format, mypy --strict, stubtest
 #   make native    the native tests alone
 #   make sanitize  the native tests under ThreadSanitizer and AddressSanitizer (SANITIZE=full: the long way)
 #   make wheel     a wheel, repaired by auditwheel, tried in a clean environment without a compiler
@@ -14,7 +14,7 @@
 #   make soak      a storm of deaths (SOAK_ARGS="--minutes 60 --seed 7")
 #   make stubs     shmreplay/_core.pyi, from the built binding
 #   make cli-page  docs/cli.md, from what both programs take on the command line
-#   make format    the Python files, by ruff (C++: .clang-format is for editors; tables there are aligned by hand)
+#   make format    all Python files by ruff, all C++ files by clang-format
 #   make clean     removes build/ and dist/ (make distclean: .venv as well)
 
 SHELL := bash
@@ -46,6 +46,9 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/*.h) shmreplay/_core.cc CMakeLists.txt
 
+# Every C++ file of the repository.
+CPP = $(shell find shmreplay tests bench scripts -name "*.h" -o -name "*.cc")
+
 .PHONY: help demo test check native sanitize wheel bench bench-peers chart page-picture soak stubs cli-page format clean distclean
 
 help:
@@ -59,8 +62,10 @@ test: check native
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 check: $(STAMP)/installed $(STAMP)/dev
-	@echo "== ruff, mypy, stubtest"
+	@echo "== ruff, clang-format, mypy, stubtest"
 	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@$(BIN)/clang-format --dry-run -Werror $(CPP)
 	@$(BIN)/python scripts/typing_tree.py build/typing
 	@$(BIN)/python -m mypy --no-error-summary $$(for d in build/typing/shmreplay bench tests scripts examples; do [ ! -d $$d ] || echo $$d; done)
 	@$(BIN)/python scripts/stubtest.py
@@ -101,6 +106,7 @@ cli-page: $(STAMP)/installed
 format: $(STAMP)/dev
 	@$(BIN)/ruff check -q --fix .
 	@$(BIN)/ruff format -q .
+	@$(BIN)/clang-format -i $(CPP)
 
 clean:
 	rm -rf build dist

@@ -1,5 +1,5 @@
-// Tells ThreadSanitizer about pthread_mutex_clocklock, which that of GCC 12 does not know: a lock taken so looks untaken
-// to it, and every access under it like a race. Linked into the native tests of a thread-sanitized build only.
+// Tells ThreadSanitizer about pthread_mutex_clocklock, which that of GCC 12 does not know: a lock taken so looks
+// untaken to it, and every access under it like a race. Linked into the native tests of a thread-sanitized build only.
 #include <cerrno>
 #include <ctime>
 #include <dlfcn.h>

@@ -5,6 +5,8 @@
 
 #include <system_error>
 
+#include "arena/huge_pages.h"
+#include "arena/robust_lock.h"
 #include "binding/arena_handle.h"
 #include "binding/checkpoint_handle.h"
 #include "binding/extend_call.h"
@@ -13,8 +15,6 @@
 #include "binding/vector_handle.h"
 #include "binding/view_handle.h"
 #include "binding/writer_handle.h"
-#include "arena/huge_pages.h"
-#include "arena/robust_lock.h"
 
 using namespace nb::literals;
 
@@ -84,7 +84,8 @@ uint64_t packed_bytes(nb::handle rows) {
   std::vector<char> bytes;
   uint64_t total = 0;
   for (npy_intp i = 0; i < PyArray_DIM(array, 0); ++i) {
-    std::memcpy(packer.staged(), static_cast<const char*>(PyArray_DATA(array)) + static_cast<size_t>(i) * row_bytes, row_bytes);
+    std::memcpy(packer.staged(), static_cast<const char*>(PyArray_DATA(array)) + static_cast<size_t>(i) * row_bytes,
+                row_bytes);
     bytes.clear();
     packer.pack(static_cast<uint32_t>(i), bytes);
     total += bytes.size();
@@ -117,9 +118,11 @@ void translate(const std::exception_ptr& p, void*) {
   } catch (const CorruptIndex& e) {
     PyErr_SetString(error_class("SegmentFailed").ptr(),
                     (std::string("the arena's index is damaged (") + e.what() +
-                     ") and marked failed; restart the daemon with --discard, or restore a checkpoint").c_str());
+                     ") and marked failed; restart the daemon with --discard, or restore a checkpoint")
+                        .c_str());
   } catch (const AttachError& e) {
-    PyErr_SetString(error_class(e.kind == AttachError::Kind::kLayout ? "LayoutMismatch" : "SegmentFailed").ptr(), e.what());
+    PyErr_SetString(error_class(e.kind == AttachError::Kind::kLayout ? "LayoutMismatch" : "SegmentFailed").ptr(),
+                    e.what());
   } catch (const RestoreError& e) {
     PyErr_SetString(error_class("DamagedCheckpoint").ptr(), e.what());
   } catch (const std::system_error& e) {
@@ -134,7 +137,8 @@ NB_MODULE(_core, m) {
   using namespace shmreplay;
   if (_import_array() < 0) throw nb::python_error();
   nb::register_exception_translator(translate);
-  nb::set_leak_warnings(false);  // a thread that is in a call when Python ends keeps its handles: no fault of the user's
+  nb::set_leak_warnings(false);  // a thread that is in a call when Python ends keeps its handles: no fault of the
+                                 // user's
   m.doc() = "Native core of shmreplay. Private: its names and answers change without notice.";
 
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
@@ -160,7 +164,8 @@ NB_MODULE(_core, m) {
   m.attr("MUTABLE_COLUMN") = static_cast<uint32_t>(kMutableColumn);
   m.attr("PER_ITEM_COLUMN") = static_cast<uint32_t>(kPerItemColumn);
   nb::dict status;
-  for (const StatusError& e : kStatusErrors) status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
+  for (const StatusError& e : kStatusErrors)
+    status[nb::int_(static_cast<int>(e.status))] = nb::make_tuple(e.error, e.message);
   m.attr("STATUS_ERRORS") = status;
   m.attr("STATUS_TIMEOUT") = static_cast<int>(Status::kTimeout);
   m.attr("STATUS_INTERRUPTED") = static_cast<int>(Status::kInterrupted);
@@ -175,26 +180,34 @@ NB_MODULE(_core, m) {
 
   m.def("layout_hash", &layout_hash, "Hash of the segment's layout, the lock and the C library.");
   m.def("plan_arena", &plan, "native"_a, "Sizes of an arena, in bytes.");
-  m.def("format_arena", [](int index_fd, int data_fd, nb::dict native, const std::string& instance, const std::string& name,
-                           bool published) {
-    const ArenaSpec spec = arena_spec(native);
-    const GilRelease release;
-    Arena::format(index_fd, data_fd, spec, instance, name, published);
-  }, "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "published"_a = true, "Lays out an empty arena in two segments of the planned sizes.");
+  m.def(
+      "format_arena",
+      [](int index_fd, int data_fd, nb::dict native, const std::string& instance, const std::string& name,
+         bool published) {
+        const ArenaSpec spec = arena_spec(native);
+        const GilRelease release;
+        Arena::format(index_fd, data_fd, spec, instance, name, published);
+      },
+      "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "published"_a = true,
+      "Lays out an empty arena in two segments of the planned sizes.");
   m.def("packed_bytes", &packed_bytes, "rows"_a,
         "Stored bytes of rows of a packed column, uint8 [n, row_bytes], one behind the other.");
-  m.def("inspect_header", &header, "index_fd"_a, "What the header of an index segment says; never raises for a damaged one.");
+  m.def("inspect_header", &header, "index_fd"_a,
+        "What the header of an index segment says; never raises for a damaged one.");
   m.def("take_huge_pages", &take_huge_pages, nb::call_guard<GilRelease>(), "fd"_a, "offset"_a, "num_bytes"_a,
         "Has the empty part of a file allocated as huge pages. 0, or the errno with which the kernel stopped.");
   m.def("huge_bytes_of", &huge_bytes_of, nb::call_guard<GilRelease>(), "fd"_a, "num_bytes"_a,
         "How much of a file is in huge pages now.");
-  m.def("num_memory_nodes", [] { return memory_nodes().count; },
-        "Those that this process may use; 0 where there are none to choose.");
-  m.def("interleave", [](int fd, uint64_t bytes) { return interleave(fd, bytes, memory_nodes()); }, "fd"_a, "num_bytes"_a,
-        "Spreads the pages that a file is given from now on over the memory nodes. 0, or errno.");
+  m.def(
+      "num_memory_nodes", [] { return memory_nodes().count; },
+      "Those that this process may use; 0 where there are none to choose.");
+  m.def(
+      "interleave", [](int fd, uint64_t bytes) { return interleave(fd, bytes, memory_nodes()); }, "fd"_a, "num_bytes"_a,
+      "Spreads the pages that a file is given from now on over the memory nodes. 0, or errno.");
   m.def("prove_robust_lock", &prove_robust_lock, nb::call_guard<GilRelease>(),
         "Forks a child that dies inside a lock; RuntimeError where its death is not reported.");
-  m.def("process_is_dead", &process_is_dead, "pid"_a, "start_time"_a, "Whether the kernel says that this process has ended.");
+  m.def("process_is_dead", &process_is_dead, "pid"_a, "start_time"_a,
+        "Whether the kernel says that this process has ended.");
   m.def("process_start_time", &process_start_time, "pid"_a, "Clock ticks since boot; 0 if unreadable.");
 
   nb::class_<Flag>(m, "Flag", "Set once: the calls of all handles that were bound with it end.")
@@ -203,11 +216,15 @@ NB_MODULE(_core, m) {
       .def_prop_ro("is_set", &Flag::is_set);
 
   nb::class_<ArenaHandle>(m, "Arena", "A mapped arena. Calls that wait release the GIL and honour signals.")
-      .def(nb::init<int, int, int64_t, uint32_t, bool>(), "index_fd"_a, "data_fd"_a, "session"_a = -1, "generation"_a = 0,
-           "published"_a = true)
+      .def(nb::init<int, int, int64_t, uint32_t, bool>(), "index_fd"_a, "data_fd"_a, "session"_a = -1,
+           "generation"_a = 0, "published"_a = true)
       .def_prop_ro("instance", [](const ArenaHandle& a) { return a.get().instance(); })
       .def_prop_ro("name", [](const ArenaHandle& a) { return a.get().name(); })
-      .def_prop_ro("specs", [](const ArenaHandle& a) { const std::string& s = a.get().specs(); return nb::bytes(s.data(), s.size()); })
+      .def_prop_ro("specs",
+                   [](const ArenaHandle& a) {
+                     const std::string& s = a.get().specs();
+                     return nb::bytes(s.data(), s.size());
+                   })
       .def_prop_ro("num_tables", [](const ArenaHandle& a) { return a.get().num_tables(); })
       .def_prop_ro("pid_namespace", [](const ArenaHandle& a) { return a.get().header().pid_namespace; })
       .def_prop_ro("forked", [](const ArenaHandle& a) { return a.get().forked(); })
@@ -233,7 +250,9 @@ NB_MODULE(_core, m) {
       .def("stats", &ArenaHandle::stats)
       .def("mlock_index", [](const ArenaHandle& a) { return a.get().mlock_index(); })
       .def("close", &ArenaHandle::close)
-      .def("table", [](const ArenaHandle& a, uint32_t index) { return new TableHandle(a, index); }, "index"_a, nb::rv_policy::take_ownership);
+      .def(
+          "table", [](const ArenaHandle& a, uint32_t index) { return new TableHandle(a, index); }, "index"_a,
+          nb::rv_policy::take_ownership);
 
   nb::class_<BatchLayout>(m, "BatchLayout", "Which outputs a batch shows, and how they lie.")
       .def(nb::init<uint32_t, nb::list, nb::bytes, bool>(), "num_outputs"_a, "outputs"_a, "names"_a, "time_major"_a);
@@ -255,15 +274,18 @@ NB_MODULE(_core, m) {
       .def("finish", &RestorerHandle::finish, "timeout_s"_a.none());
 
   nb::class_<TableHandle>(m, "Table", "One table of a mapped arena.")
-      .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none(), "closed"_a)
-      .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none(), "values"_a.none() = nb::none())
+      .def("bind", &TableHandle::bind, "plan"_a, "columns"_a, "canonical"_a, "canonical_batch"_a, "observer"_a.none(),
+           "closed"_a)
+      .def("insert", &TableHandle::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none(),
+           "values"_a.none() = nb::none())
       .def("insert_batch", &TableHandle::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none(),
            "values"_a.none() = nb::none())
-      .def("extend", &extend_table, "arrays"_a, "row_ends"_a.none(), "history"_a, "ends"_a, "rules"_a, "clear_history"_a,
-           "counted"_a, "timeout_s"_a.none())
+      .def("extend", &extend_table, "arrays"_a, "row_ends"_a.none(), "history"_a, "ends"_a, "rules"_a,
+           "clear_history"_a, "counted"_a, "timeout_s"_a.none())
       .def("structure", &TableHandle::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
       .def("sample", &TableHandle::sample, "n"_a, "at_least"_a, "count"_a, "distinct"_a, "uniforms"_a,
-           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none(), "num_threads"_a = 1, "rank"_a = 0, "num_ranks"_a = 1)
+           "timeout_s"_a.none(), "layout"_a.none(), "out"_a.none(), "num_threads"_a = 1, "rank"_a = 0,
+           "num_ranks"_a = 1)
       .def("end_threads", &TableHandle::end_threads)
       .def("get", &TableHandle::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("places", &TableHandle::places, "keys"_a, "timeout_s"_a.none())
@@ -276,9 +298,10 @@ NB_MODULE(_core, m) {
       .def("update_data", &TableHandle::update_data, "keys"_a, "updates"_a, "at"_a, "timeout_s"_a.none())
       .def("delete", &TableHandle::remove, "keys"_a, "timeout_s"_a.none())
       .def("reset", &TableHandle::reset, "timeout_s"_a.none() = nb::none())
-      .def("set_rate_limiter", &TableHandle::set_rate_limiter, "samples_per_insert"_a, "min_size_to_sample"_a, "min_diff"_a,
-           "max_diff"_a, "count_deletes"_a, "rebase"_a, "timeout_s"_a.none() = nb::none())
-      .def("set_priority_exponent", &TableHandle::set_priority_exponent, "exponent"_a, "timeout_s"_a.none() = nb::none())
+      .def("set_rate_limiter", &TableHandle::set_rate_limiter, "samples_per_insert"_a, "min_size_to_sample"_a,
+           "min_diff"_a, "max_diff"_a, "count_deletes"_a, "rebase"_a, "timeout_s"_a.none() = nb::none())
+      .def("set_priority_exponent", &TableHandle::set_priority_exponent, "exponent"_a,
+           "timeout_s"_a.none() = nb::none())
       .def("pause", &TableHandle::pause, "inserts"_a, "samples"_a, "timeout_s"_a.none() = nb::none())
       .def("resume", &TableHandle::resume, "timeout_s"_a.none() = nb::none())
       .def("set_stopping", &TableHandle::set_stopping, "on"_a, "timeout_s"_a.none() = nb::none())
@@ -297,8 +320,8 @@ NB_MODULE(_core, m) {
       .def_prop_ro("size", &TableHandle::size);
 
   nb::class_<ShardBatch>(m, "ShardBatch", "A batch drawn from several tables as from one.")
-      .def(nb::init<nb::list, uint32_t, const BatchLayout*, nb::handle, nb::handle>(), "tables"_a, "n"_a, "layout"_a.none(),
-           "out"_a.none(), "timeout_s"_a.none(), nb::keep_alive<1, 4>())
+      .def(nb::init<nb::list, uint32_t, const BatchLayout*, nb::handle, nb::handle>(), "tables"_a, "n"_a,
+           "layout"_a.none(), "out"_a.none(), "timeout_s"_a.none(), nb::keep_alive<1, 4>())
       .def("draw", &ShardBatch::draw, "uniforms"_a, "count"_a, "num_threads"_a)
       .def("wait", &ShardBatch::wait, "count"_a)
       .def("get", &ShardBatch::get, "shard"_a, "keys"_a)
@@ -317,7 +340,8 @@ NB_MODULE(_core, m) {
       .def("numbers", &ViewHandle::numbers)
       .def_prop_ro("num_copies", &ViewHandle::num_copies)
       .def_prop_ro("smallest_probability", &ViewHandle::smallest_probability)
-      .def("structure", &ViewHandle::structure, nb::sig("def structure(self) -> tuple[bytes, list[bool], list[int]] | None"))
+      .def("structure", &ViewHandle::structure,
+           nb::sig("def structure(self) -> tuple[bytes, list[bool], list[int]] | None"))
       .def("rows", &ViewHandle::rows)
       .def("item", &ViewHandle::item, "index"_a)
       .def("row_numbers", &ViewHandle::row_numbers, "output"_a)
@@ -328,8 +352,8 @@ NB_MODULE(_core, m) {
       .def("release", &ViewHandle::release);
 
   nb::class_<WriterHandle>(m, "Writer", "One stream.")
-      .def(nb::init<const TableHandle&, uint32_t, nb::tuple, nb::list, uint32_t>(), "table"_a, "history"_a, "ends"_a, "rules"_a,
-           "commit_every"_a = 1)
+      .def(nb::init<const TableHandle&, uint32_t, nb::tuple, nb::list, uint32_t>(), "table"_a, "history"_a, "ends"_a,
+           "rules"_a, "commit_every"_a = 1)
       .def("append", &WriterHandle::append, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("write_open", &WriterHandle::write_open, "arrays"_a, "finish"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("go_on", &WriterHandle::go_on, "timeout_s"_a.none())
@@ -337,7 +361,8 @@ NB_MODULE(_core, m) {
       .def("set_selection", &WriterHandle::set_selection, "number"_a, "rule"_a)
       .def("create_selected", &WriterHandle::create_selected, "selection"_a, "priority"_a.none(), "timeout_s"_a.none(),
            "values"_a.none() = nb::none())
-      .def("create_item", &WriterHandle::create_item, "length"_a, "priority"_a.none(), "timeout_s"_a.none(), "values"_a.none() = nb::none())
+      .def("create_item", &WriterHandle::create_item, "length"_a, "priority"_a.none(), "timeout_s"_a.none(),
+           "values"_a.none() = nb::none())
       .def("end_episode", &WriterHandle::end_episode, "clear_history"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("flush", &WriterHandle::flush, "timeout_s"_a.none())
       .def("close", &WriterHandle::close, "timeout_s"_a.none())
@@ -356,16 +381,16 @@ NB_MODULE(_core, m) {
       .def_prop_ro("forked", &WriterHandle::forked);
 
   nb::class_<VectorHandle>(m, "VectorWriter", "N streams, written by one call.")
-      .def(nb::init<const TableHandle&, uint32_t, uint32_t, nb::tuple, nb::list>(), "table"_a, "num_streams"_a, "history"_a,
-           "ends"_a, "rules"_a)
-      .def("append", &VectorHandle::append, "steps"_a.none(), "num_rows"_a, "numbers"_a, "streams"_a, "priority"_a.none(),
-           "timeout_s"_a.none())
-      .def("write_open", &VectorHandle::write_open, "arrays"_a, "finish"_a, "numbers"_a, "streams"_a, "priority"_a.none(),
-           "timeout_s"_a.none())
+      .def(nb::init<const TableHandle&, uint32_t, uint32_t, nb::tuple, nb::list>(), "table"_a, "num_streams"_a,
+           "history"_a, "ends"_a, "rules"_a)
+      .def("append", &VectorHandle::append, "steps"_a.none(), "num_rows"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
+      .def("write_open", &VectorHandle::write_open, "arrays"_a, "finish"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
       .def("end_episodes", &VectorHandle::end_episodes, "arrays"_a.none(), "clear_history"_a, "numbers"_a, "streams"_a,
            "priority"_a.none(), "timeout_s"_a.none())
-      .def("create_items", &VectorHandle::create_items, "length"_a, "selection"_a, "priorities"_a, "numbers"_a, "streams"_a,
-           "timeout_s"_a.none())
+      .def("create_items", &VectorHandle::create_items, "length"_a, "selection"_a, "priorities"_a, "numbers"_a,
+           "streams"_a, "timeout_s"_a.none())
       .def("set_selection", &VectorHandle::set_selection, "number"_a, "rule"_a)
       .def("close", &VectorHandle::close, "timeout_s"_a.none())
       .def("read_cell", &VectorHandle::read_cell, "stream"_a, "step"_a, "column"_a)

@@ -28,8 +28,8 @@ void copy_leaf(PyObject* leaf, char* to, uint64_t bytes) {
 
 // Steps of a list, round and round, into rows `first`, first + 1, ... of num_rows; `columns` says where each column is.
 // How many it copied: fewer than n if a step lacks a key.
-extern "C" uint64_t copy_dicts(PyObject* steps, PyObject* keys, char* const* columns, const uint64_t* row_bytes, uint64_t num_rows,
-                               uint64_t first, uint64_t n) {
+extern "C" uint64_t copy_dicts(PyObject* steps, PyObject* keys, char* const* columns, const uint64_t* row_bytes,
+                               uint64_t num_rows, uint64_t first, uint64_t n) {
   const Py_ssize_t num_steps = PyList_GET_SIZE(steps), num_columns = PyTuple_GET_SIZE(keys);
   Py_ssize_t s = 0;
   uint64_t row = first % num_rows;

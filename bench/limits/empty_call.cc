@@ -4,6 +4,7 @@
 namespace nb = nanobind;
 
 NB_MODULE(empty_call, m) {
-  m.def("nothing", [](nb::handle, nb::handle, nb::handle, nb::handle) { return 1; }, nb::arg("step").none(), nb::arg("priority").none(),
-        nb::arg("timeout_s").none(), nb::arg("values").none());
+  m.def(
+      "nothing", [](nb::handle, nb::handle, nb::handle, nb::handle) { return 1; }, nb::arg("step").none(),
+      nb::arg("priority").none(), nb::arg("timeout_s").none(), nb::arg("values").none());
 }

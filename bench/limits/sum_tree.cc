@@ -53,7 +53,8 @@ struct SumTree {
           if (next <= rest[i]) before = next, child = c + 1;
         }
         rest[i] -= before;
-        leaves[i] = leaves[i] * static_cast<int64_t>(kArity) + static_cast<int64_t>(child < kArity ? child : kArity - 1);
+        leaves[i] =
+            leaves[i] * static_cast<int64_t>(kArity) + static_cast<int64_t>(child < kArity ? child : kArity - 1);
         if (k > 0) __builtin_prefetch(&levels[k - 1][static_cast<uint64_t>(leaves[i]) * kArity]);
       }
     }
@@ -68,16 +69,16 @@ SumTree* make_tree(uint64_t num_leaves, double exponent) { return new SumTree(nu
 void free_tree(SumTree* tree) { delete tree; }
 
 // Sets of `batch` leaves, from set `first` on and round; batch <= 1024.
-void update_leaves(SumTree* tree, const int64_t* leaves, const double* priorities, uint64_t num_sets, uint64_t batch, uint64_t first,
-                   uint64_t n) {
+void update_leaves(SumTree* tree, const int64_t* leaves, const double* priorities, uint64_t num_sets, uint64_t batch,
+                   uint64_t first, uint64_t n) {
   for (uint64_t i = 0; i < n; ++i) {
     const uint64_t at = (first + i) % num_sets * batch;
     tree->update(leaves + at, priorities + at, batch);
   }
 }
 
-void draw_leaves(const SumTree* tree, const double* uniforms, int64_t* leaves, uint64_t num_sets, uint64_t batch, uint64_t first,
-                 uint64_t n) {
+void draw_leaves(const SumTree* tree, const double* uniforms, int64_t* leaves, uint64_t num_sets, uint64_t batch,
+                 uint64_t first, uint64_t n) {
   for (uint64_t i = 0; i < n; ++i) tree->draw(uniforms + (first + i) % num_sets * batch, batch, leaves);
 }
 

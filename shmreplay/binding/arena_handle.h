@@ -5,20 +5,20 @@
 
 #include "arena/arena.h"
 #include "chunks/leases.h"
-#include "patience.h"
 #include "items/rebuild.h"
+#include "items/table_calls.h"
+#include "patience.h"
 #include "sessions/session_reports.h"
 #include "sessions/sessions.h"
 #include "status_error.h"
-#include "items/table_calls.h"
 
 namespace shmreplay {
 
 class ArenaHandle {
  public:
   ArenaHandle(int index_fd, int data_fd, int64_t session, uint32_t generation, bool published)
-      : arena_(std::make_shared<Arena>(index_fd, data_fd, session < 0 ? kNone : static_cast<uint32_t>(session), generation,
-                                       published)) {}
+      : arena_(std::make_shared<Arena>(index_fd, data_fd, session < 0 ? kNone : static_cast<uint32_t>(session),
+                                       generation, published)) {}
 
   const std::shared_ptr<Arena>& shared() const {
     if (arena_ == nullptr) raise_error("ShmReplayError", "the arena is closed");
@@ -93,7 +93,9 @@ class ArenaHandle {
   }
 
   // Names of the tables that one session, or any, has (inserted into, sampled from).
-  nb::tuple uses_of(uint32_t session, uint32_t generation) const { return tables_of(shmreplay::uses_of(get(), session, generation)); }
+  nb::tuple uses_of(uint32_t session, uint32_t generation) const {
+    return tables_of(shmreplay::uses_of(get(), session, generation));
+  }
   nb::tuple uses() const { return tables_of(uses_of_all(get())); }
 
   // Before the session is given back: no call that touches rows begins any more. Whether those under way ended in time.

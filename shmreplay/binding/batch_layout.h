@@ -16,12 +16,13 @@ class BatchLayout {
  public:
   static constexpr uint32_t kNoLimit = UINT32_MAX;
 
-  // `outputs`: (number in the items' structure of `num_outputs`, column, squeezed, rows or 0 for the table's longest) of each that
-  // is shown, ascending. `names`: how they nest.
+  // `outputs`: (number in the items' structure of `num_outputs`, column, squeezed, rows or 0 for the table's longest)
+  // of each that is shown, ascending. `names`: how they nest.
   BatchLayout(uint32_t num_outputs, nb::list outputs, nb::bytes names, bool time_major)
       : names_(names.c_str(), names.size()), time_major_(time_major), most_rows_(num_outputs, kNoLimit) {
     for (nb::handle o : outputs) {
-      outputs_.push_back({nb::cast<uint32_t>(o[0]), nb::cast<uint32_t>(o[1]), nb::cast<bool>(o[2]), nb::cast<uint32_t>(o[3])});
+      outputs_.push_back(
+          {nb::cast<uint32_t>(o[0]), nb::cast<uint32_t>(o[1]), nb::cast<bool>(o[2]), nb::cast<uint32_t>(o[3])});
       const Output& last = outputs_.back();
       if (last.number >= num_outputs) throw nb::index_error("an output of that number is not in the structure");
       if (last.rows > 0) most_rows_[last.number] = last.rows;
@@ -66,7 +67,8 @@ class GivenArrays {
         continue;
       }
       auto* array = reinterpret_cast<PyArrayObject*>(given.ptr());
-      if (!out.squeezed) most_rows_[out.number] = static_cast<uint32_t>(PyArray_DIM(array, layout->time_major() ? 0 : 1));
+      if (!out.squeezed)
+        most_rows_[out.number] = static_cast<uint32_t>(PyArray_DIM(array, layout->time_major() ? 0 : 1));
       const auto begin = reinterpret_cast<uintptr_t>(PyArray_DATA(array));
       ranges.emplace_back(begin, begin + static_cast<uintptr_t>(PyArray_NBYTES(array)));
       arrays_.push_back(given);
@@ -81,16 +83,19 @@ class GivenArrays {
   const std::vector<uint32_t>& most_rows() const { return most_rows_; }
 
  private:
-  static bool fits(const StepPlan& plan, const BatchLayout& layout, const BatchLayout::Output& out, PyObject* given, uint32_t n) {
+  static bool fits(const StepPlan& plan, const BatchLayout& layout, const BatchLayout::Output& out, PyObject* given,
+                   uint32_t n) {
     const PlanColumn& column = plan.columns().at(out.column);
     if (column.is_opaque || (column.is_packed && given == Py_None)) return given == Py_None;
     if (!StepPlan::is_exact(plan.columns().at(out.column), given, out.squeezed ? 1 : 2)) return false;
     auto* array = reinterpret_cast<PyArrayObject*>(given);
     const bool steps_first = layout.time_major() && !out.squeezed;
-    if (!PyArray_ISWRITEABLE(array) || PyArray_DIM(array, steps_first ? 1 : 0) != static_cast<npy_intp>(n)) return false;
+    if (!PyArray_ISWRITEABLE(array) || PyArray_DIM(array, steps_first ? 1 : 0) != static_cast<npy_intp>(n))
+      return false;
     if (out.squeezed) return true;
     const npy_intp rows = PyArray_DIM(array, steps_first ? 0 : 1);
-    return rows > 0 && rows < static_cast<npy_intp>(BatchLayout::kNoLimit) && (out.rows == 0 || rows == static_cast<npy_intp>(out.rows));
+    return rows > 0 && rows < static_cast<npy_intp>(BatchLayout::kNoLimit) &&
+           (out.rows == 0 || rows == static_cast<npy_intp>(out.rows));
   }
 
   bool are_right_ = true;

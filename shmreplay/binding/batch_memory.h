@@ -1,8 +1,8 @@
 // Memory of large batches, used again.
 //
-// malloc() gives large blocks back to the kernel as they are freed, and the next batch pays for pages that are made and zeroed
-// anew: a quarter of its time, if it has 10 MB. So large arrays lie in blocks of their own, and those that came back last are
-// kept for the next batch.
+// malloc() gives large blocks back to the kernel as they are freed, and the next batch pays for pages that are made and
+// zeroed anew: a quarter of its time, if it has 10 MB. So large arrays lie in blocks of their own, and those that came
+// back last are kept for the next batch.
 #pragma once
 
 #include <sys/mman.h>

@@ -7,8 +7,8 @@
 
 namespace shmreplay {
 
-// N separate steps that go the fast path: where their arrays are, and their numbers, side by side. Kept while the GIL is
-// released; the arrays' bytes stay the caller's.
+// N separate steps that go the fast path: where their arrays are, and their numbers, side by side. Kept while the GIL
+// is released; the arrays' bytes stay the caller's.
 class StepList {
  public:
   // None: a step is not as the signature has it, to the letter, so that Python has to look at all of them.
@@ -40,7 +40,8 @@ class StepList {
         continue;
       }
       const bool past_caches = writer.arena().exceeds_caches();
-      for (uint32_t i = 0; i < k; ++i) copy_row(writer.cell_ahead(c, i), column.data[from + i], column.row_bytes, past_caches);
+      for (uint32_t i = 0; i < k; ++i)
+        copy_row(writer.cell_ahead(c, i), column.data[from + i], column.row_bytes, past_caches);
     }
   }
 

@@ -8,7 +8,8 @@ namespace shmreplay {
 class BatchValues {
  public:
   // `rows` outlive this; `items`: a list of one a row, or None. Empty where no column is in the heap.
-  BatchValues(const TableContext& context, const BatchRows& rows, nb::handle items) : arena_(*context.arena), rows_(rows) {
+  BatchValues(const TableContext& context, const BatchRows& rows, nb::handle items)
+      : arena_(*context.arena), rows_(rows) {
     if (!context.plan->has_heap()) return;
     const auto n = static_cast<size_t>(rows.size());
     columns_.resize(context.plan->columns().size());
@@ -22,7 +23,8 @@ class BatchValues {
 
   bool empty() const noexcept { return columns_.empty(); }
 
-  // Blocks for rows `from` on, `k` at most; as many of them as get theirs without waiting, or the first, for which it waits.
+  // Blocks for rows `from` on, `k` at most; as many of them as get theirs without waiting, or the first, for which it
+  // waits.
   Status secure(StreamWriter& writer, size_t from, const Wait& wait, uint32_t& k) const {
     const uint64_t bound = std::min<uint64_t>(kBlocksAtOnce, arena_.geometry().num_blocks / 8);
     writer.begin_packing();

@@ -1,4 +1,5 @@
-// _core.CheckpointSave and _core.Restorer: an arena's checkpoint as the daemon writes and reads it. The file itself is Python's.
+// _core.CheckpointSave and _core.Restorer: an arena's checkpoint as the daemon writes and reads it. The file itself is
+// Python's.
 #pragma once
 
 #include "arena_handle.h"
@@ -40,7 +41,8 @@ class CheckpointSaveHandle {
       const PatternRecord& p = save().pattern(i);
       if (p.usage.get().refs == 0) continue;
       const std::string_view blob = save().blob(p);
-      patterns.append(nb::make_tuple(i, p.size.get().num_outputs, p.size.get().num_slices, nb::bytes(blob.data(), blob.size())));
+      patterns.append(
+          nb::make_tuple(i, p.size.get().num_outputs, p.size.get().num_slices, nb::bytes(blob.data(), blob.size())));
     }
     nb::dict d;
     d["next_seq"] = save().next_seq();
@@ -124,7 +126,9 @@ class RestorerHandle {
  private:
   static SavedTable words_of(nb::dict d) {
     SavedTable t;
-    each_field(t, [&d](const char* name, auto& value) { value = nb::cast<std::remove_reference_t<decltype(value)>>(d[name]); });
+    each_field(t, [&d](const char* name, auto& value) {
+      value = nb::cast<std::remove_reference_t<decltype(value)>>(d[name]);
+    });
     return t;
   }
 

@@ -11,8 +11,8 @@
 
 namespace shmreplay {
 
-// Of what kind the memory is said to be: as DLPack numbers them. The same memory is a host's (1), or where it is page-locked a
-// device's to read (3, or 2 under the address that the device has for it).
+// Of what kind the memory is said to be: as DLPack numbers them. The same memory is a host's (1), or where it is
+// page-locked a device's to read (3, or 2 under the address that the device has for it).
 struct DlDevice {
   int type = nb::device::cpu::value;
   int id = 0;
@@ -37,8 +37,9 @@ inline nb::dlpack::dtype dlpack_type(PyArray_Descr* descr) {
   throw nb::type_error((std::string(name.c_str()) + ": DLPack has no such type; read the column by sample()").c_str());
 }
 
-// Rows of a column, read-only, with __dlpack__ and __dlpack_device__ (and Python's buffer protocol, where it is the host's):
-// `leading` axes, each a length and a stride in bytes, before those of a row. `owner` lives as long as anything made of it.
+// Rows of a column, read-only, with __dlpack__ and __dlpack_device__ (and Python's buffer protocol, where it is the
+// host's): `leading` axes, each a length and a stride in bytes, before those of a row. `owner` lives as long as
+// anything made of it.
 struct LeadingAxis {
   size_t length;
   int64_t stride_bytes;
@@ -60,8 +61,8 @@ inline nb::object exported_array(const PlanColumn& column, const char* first, co
     shape.push_back(static_cast<size_t>(size));
     strides.push_back(inner);
   }
-  const nb::ndarray<nb::ro, nb::array_api> array(first, shape.size(), shape.data(), owner, strides.data(), type, device.type,
-                                                     device.id);
+  const nb::ndarray<nb::ro, nb::array_api> array(first, shape.size(), shape.data(), owner, strides.data(), type,
+                                                 device.type, device.id);
   return nb::cast(array);
 }
 

@@ -1,17 +1,17 @@
 // _core.Table.extend: whole arrays from Python, as one stream.
 #pragma once
 
-#include "write/extend.h"
 #include "table_handle.h"
+#include "write/extend.h"
 #include "writer_calls.h"
 
 namespace shmreplay {
 
-// `arrays`: one of every column, [N, ...] each, as canonical() makes them, of heap columns a list of N, None for per-item ones;
-// `row_ends`: bool [N] or None; `ends`, `rules`: see writer_facts, read_rule. (status, keys, rows done, exception of a signal
-// handler or None).
-inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::handle row_ends, uint32_t history, nb::tuple ends,
-                              nb::list rules, bool clear_history, bool counted, nb::handle timeout_s) {
+// `arrays`: one of every column, [N, ...] each, as canonical() makes them, of heap columns a list of N, None for
+// per-item ones; `row_ends`: bool [N] or None; `ends`, `rules`: see writer_facts, read_rule. (status, keys, rows done,
+// exception of a signal handler or None).
+inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::handle row_ends, uint32_t history,
+                              nb::tuple ends, nb::list rules, bool clear_history, bool counted, nb::handle timeout_s) {
   const std::shared_ptr<TableContext> context = table.context();
   if (context->arena->forked()) return nb::make_tuple(static_cast<int>(Status::kForked), nb::none(), 0, nb::none());
   const CallInFlight call(context->arena->calls());
@@ -22,7 +22,8 @@ inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::h
   for (size_t c = 0; c < columns.size(); ++c) {
     PyArrayObject* array = columns[c];
     const PlanColumn& plan = context->plan->columns()[c];
-    if (array == nullptr && plan.flags != kPerItemColumn) raise_error("InternalError", "extend: a column is absent; please report");
+    if (array == nullptr && plan.flags != kPerItemColumn)
+      raise_error("InternalError", "extend: a column is absent; please report");
     rows.columns.push_back(plan.is_opaque || plan.is_packed ? nullptr : static_cast<const char*>(PyArray_DATA(array)));
     if (plan.flags == kPerItemColumn) continue;
     const nb::handle list(reinterpret_cast<PyObject*>(array));
@@ -34,7 +35,8 @@ inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::h
     stream.begin_packing();
     for (uint32_t c = 0; c < columns.size(); ++c) {
       if (!stream.packs(c)) continue;
-      stream.pack(c, static_cast<const char*>(PyArray_DATA(columns[c])) + row * context->plan->columns()[c].row_bytes, 0);
+      stream.pack(c, static_cast<const char*>(PyArray_DATA(columns[c])) + row * context->plan->columns()[c].row_bytes,
+                  0);
     }
     return blocks_of_row(values, row) + stream.packed_blocks();
   };
@@ -46,7 +48,8 @@ inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::h
   };
   if (context->plan->has_heap()) rows.values = &of_rows;
   std::vector<npy_bool> ends_of;
-  if (!row_ends.is_none()) ends_of = copied<npy_bool>(row_ends, NPY_BOOL, "row_ends: expected a contiguous bool array of one axis");
+  if (!row_ends.is_none())
+    ends_of = copied<npy_bool>(row_ends, NPY_BOOL, "row_ends: expected a contiguous bool array of one axis");
   if (!ends_of.empty()) rows.ends = ends_of.data();
   if (!ends_of.empty() && ends_of.size() != rows.num_rows) throw nb::type_error("row_ends: expected one a row");
   GilPatience patience = context->patience();

@@ -1,8 +1,8 @@
 // Giving the GIL away over native work, and taking it again.
 //
-// Python before 3.14 ends a thread that wants the GIL back while the interpreter shuts down by unwinding its stack, which
-// in C++ frames is std::terminate: a daemon thread in sample() would abort its process at exit. So the unwinding is caught
-// where it would enter them, and the thread sleeps until the process is gone.
+// Python before 3.14 ends a thread that wants the GIL back while the interpreter shuts down by unwinding its stack,
+// which in C++ frames is std::terminate: a daemon thread in sample() would abort its process at exit. So the unwinding
+// is caught where it would enter them, and the thread sleeps until the process is gone.
 #pragma once
 
 #include <cxxabi.h>
@@ -25,7 +25,9 @@ auto outlive_interpreter(Work work) {
 class GilRelease {
  public:
   GilRelease() noexcept : state_(PyEval_SaveThread()) {}
-  ~GilRelease() { outlive_interpreter([this] { PyEval_RestoreThread(state_); }); }
+  ~GilRelease() {
+    outlive_interpreter([this] { PyEval_RestoreThread(state_); });
+  }
   GilRelease(const GilRelease&) = delete;
   GilRelease& operator=(const GilRelease&) = delete;
 
@@ -35,7 +37,9 @@ class GilRelease {
 
 class GilAcquire {
  public:
-  GilAcquire() { outlive_interpreter([this] { state_ = PyGILState_Ensure(); }); }
+  GilAcquire() {
+    outlive_interpreter([this] { state_ = PyGILState_Ensure(); });
+  }
   ~GilAcquire() { PyGILState_Release(state_); }
   GilAcquire(const GilAcquire&) = delete;
   GilAcquire& operator=(const GilAcquire&) = delete;

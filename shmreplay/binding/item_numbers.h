@@ -1,8 +1,8 @@
 // What there is a number of for each drawn item, as NumPy arrays.
 #pragma once
 
-#include "read/gather.h"
 #include "python.h"
+#include "read/gather.h"
 
 namespace shmreplay {
 
@@ -28,9 +28,9 @@ struct ItemNumbers {
         episodes(new_array(NPY_INT64, n)),
         steps(new_array(NPY_INT64, n)),
         ages(new_array(NPY_INT64, n)),
-        to_{array_data<int64_t>(keys), array_data<double>(priorities), array_data<double>(probabilities),
+        to_{array_data<int64_t>(keys),          array_data<double>(priorities),  array_data<double>(probabilities),
             array_data<int64_t>(times_sampled), array_data<int64_t>(table_size), array_data<int64_t>(episodes),
-            array_data<int64_t>(steps), array_data<int64_t>(ages)} {}
+            array_data<int64_t>(steps),         array_data<int64_t>(ages)} {}
 
   // Item i: its probability times `share`, in a table of so many items.
   void put(int64_t i, const Pick& p, double share, uint64_t size) noexcept {

@@ -48,10 +48,13 @@ class ItemPlaces : public ViewSink {
     for (size_t o = 0; o < pattern.outputs.size(); ++o) {
       Rows& to = outputs_[o];
       const size_t before = to.steps.size();
-      pattern.each_row(o, num_positions(pick), [&](int64_t position) {
-        const ShownStep shown = shown_step(pattern.outputs[o], pick, position);
-        to.steps.push_back(shown.is_real ? static_cast<int32_t>(shown.step) : shown.step < 0 ? kNoStep : kRepeated);
-      }, most[o]);
+      pattern.each_row(
+          o, num_positions(pick),
+          [&](int64_t position) {
+            const ShownStep shown = shown_step(pattern.outputs[o], pick, position);
+            to.steps.push_back(shown.is_real ? static_cast<int32_t>(shown.step) : shown.step < 0 ? kNoStep : kRepeated);
+          },
+          most[o]);
       to.counts.push_back(static_cast<int32_t>(to.steps.size() - before));
     }
     num_steps_.push_back(static_cast<int32_t>(pick.num_steps));

@@ -8,13 +8,14 @@
 
 namespace shmreplay {
 
-// The numbers of a contiguous array of one axis and of that type, copied: inside a hold nobody's memory but our own is read
-// (rule 2), and what was checked is what is used, whatever another thread does to the array.
+// The numbers of a contiguous array of one axis and of that type, copied: inside a hold nobody's memory but our own is
+// read (rule 2), and what was checked is what is used, whatever another thread does to the array.
 template <class T>
 std::vector<T> copied(nb::handle values, int type_num, const char* expected) {
   if (!PyArray_Check(values.ptr())) throw nb::type_error(expected);
   auto* array = reinterpret_cast<PyArrayObject*>(values.ptr());
-  if (PyArray_TYPE(array) != type_num || PyArray_NDIM(array) != 1 || !PyArray_IS_C_CONTIGUOUS(array)) throw nb::type_error(expected);
+  if (PyArray_TYPE(array) != type_num || PyArray_NDIM(array) != 1 || !PyArray_IS_C_CONTIGUOUS(array))
+    throw nb::type_error(expected);
   const auto* data = static_cast<const T*>(PyArray_DATA(array));
   return {data, data + PyArray_DIM(array, 0)};
 }

@@ -20,7 +20,8 @@ namespace shmreplay {
 inline nb::object owned_array(PyObject* array, const nb::capsule& owner) {
   if (array == nullptr) throw nb::python_error();
   nb::object result = nb::steal(array);
-  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), owner.inc_ref().ptr()) != 0) throw nb::python_error();
+  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), owner.inc_ref().ptr()) != 0)
+    throw nb::python_error();
   return result;
 }
 
@@ -38,11 +39,7 @@ class NumpyBatch : public ShardSink {
  public:
   // `layout` nullptr: every output, as the table has it. Both outlive the batch.
   NumpyBatch(const StepPlan& plan, uint32_t n, const BatchLayout* layout = nullptr, const GivenArrays* given = nullptr)
-      : plan_(plan),
-        n_(n),
-        layout_(layout),
-        given_(given),
-        numbers_(n) {
+      : plan_(plan), n_(n), layout_(layout), given_(given), numbers_(n) {
     for (const PlanColumn& c : plan.columns()) {
       if (c.flags != kPerItemColumn || values_ != nullptr) continue;
       value_sizes_ = new_array(NPY_INT64, n);
@@ -97,10 +94,11 @@ class NumpyBatch : public ShardSink {
 
   ItemValues* item_values() noexcept override { return values_ == nullptr ? nullptr : values_.get(); }
 
-  // (names, squeezed flags, columns, data, lengths, masks or None, keys, priorities, probabilities, times_sampled, table_size,
-  // episodes, steps, ages, values, damage); arrays of n, of which the first `done` count. Data of a column of Python's codec:
-  // (bytes, sizes), uint8 and int64, -1 for no value; of a per-item column None, for what items brought is in `values`: (bytes,
-  // sizes [n]) or None. `damage`: (output, row, stored bytes) of a packed row that could not be made, or None.
+  // (names, squeezed flags, columns, data, lengths, masks or None, keys, priorities, probabilities, times_sampled,
+  // table_size, episodes, steps, ages, values, damage); arrays of n, of which the first `done` count. Data of a column
+  // of Python's codec: (bytes, sizes), uint8 and int64, -1 for no value; of a per-item column None, for what items
+  // brought is in `values`: (bytes, sizes [n]) or None. `damage`: (output, row, stored bytes) of a packed row that
+  // could not be made, or None.
   nb::tuple release() {
     nb::list columns, squeezed, data, lengths, masks;
     for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -110,9 +108,10 @@ class NumpyBatch : public ShardSink {
       lengths.append(lengths_[o]);
       masks.append(mask_array(o));
     }
-    return nb::make_tuple(nb::bytes(names_.data(), names_.size()), squeezed, columns, data, lengths, masks, numbers_.keys, numbers_.priorities,
-                          numbers_.probabilities, numbers_.times_sampled, numbers_.table_size, numbers_.episodes, numbers_.steps,
-                          numbers_.ages, take_values(), damage());
+    return nb::make_tuple(nb::bytes(names_.data(), names_.size()), squeezed, columns, data, lengths, masks,
+                          numbers_.keys, numbers_.priorities, numbers_.probabilities, numbers_.times_sampled,
+                          numbers_.table_size, numbers_.episodes, numbers_.steps, numbers_.ages, take_values(),
+                          damage());
   }
 
  private:
@@ -121,13 +120,15 @@ class NumpyBatch : public ShardSink {
     if (outputs_.empty()) structure_hash_ = hash;
     if (structure_hash_ == hash) return true;
     const GilAcquire gil;
-    PyErr_SetString(error_class("SignatureMismatch").ptr(),
-                    "the shards of this table hold items of different structures; declare the one that all have, Table(item=...)");
+    PyErr_SetString(
+        error_class("SignatureMismatch").ptr(),
+        "the shards of this table hold items of different structures; declare the one that all have, Table(item=...)");
     return false;
   }
 
   // Read without the locks, so that the batch is as long as the table's longest item wherever it is drawn from.
-  const uint32_t* longest_of_all(const Pattern& structure, const uint32_t* rows, uint32_t (&longest)[kMaxOutputs]) const noexcept {
+  const uint32_t* longest_of_all(const Pattern& structure, const uint32_t* rows,
+                                 uint32_t (&longest)[kMaxOutputs]) const noexcept {
     const size_t n = std::min<size_t>(structure.outputs.size(), kMaxOutputs);
     for (size_t o = 0; o < n; ++o) {
       longest[o] = rows[o];
@@ -145,8 +146,8 @@ class NumpyBatch : public ShardSink {
     return nb::none();
   }
 
-  // Missing rows are rare: masks are made by the first item that has one. The array takes their memory over: what was drawn must
-  // not be lost for want of more.
+  // Missing rows are rare: masks are made by the first item that has one. The array takes their memory over: what was
+  // drawn must not be lost for want of more.
   nb::object mask_array(size_t o) {
     if (masks_[o]->empty()) return nb::none();
     const OutputBuffer& out = outputs_[o];
@@ -185,7 +186,8 @@ class NumpyBatch : public ShardSink {
     Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
     const size_t bytes = size_t{n_} * out.rows * out.row_bytes;
     if (bytes >= BatchMemory::kWorth) return large_array(descr, dims, bytes);
-    PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(), nullptr, nullptr, 0, nullptr);
+    PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(), nullptr,
+                                           nullptr, 0, nullptr);
     if (array == nullptr) throw nb::python_error();
     return nb::steal(array);
   }
@@ -196,15 +198,17 @@ class NumpyBatch : public ShardSink {
     char* data = BatchMemory::instance().take(bytes);
     if (data == nullptr) throw std::bad_alloc();
     const nb::capsule owner(data, [](void* p) noexcept { BatchMemory::instance().give_back(static_cast<char*>(p)); });
-    return owned_array(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(kept.inc_ref().ptr()),
-                                            static_cast<int>(dims.size()), dims.data(), nullptr, data, NPY_ARRAY_CARRAY, nullptr),
-                       owner);
+    return owned_array(
+        PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(kept.inc_ref().ptr()),
+                             static_cast<int>(dims.size()), dims.data(), nullptr, data, NPY_ARRAY_CARRAY, nullptr),
+        owner);
   }
 
   // Rows that the caller fixed, by `pad_to` or his arrays; 0: none.
   uint32_t fixed_rows(uint32_t output) const {
     if (layout_ == nullptr) return 0;
-    const uint32_t rows = given_ != nullptr && !given_->empty() ? given_->most_rows()[output] : layout_->most_rows()[output];
+    const uint32_t rows =
+        given_ != nullptr && !given_->empty() ? given_->most_rows()[output] : layout_->most_rows()[output];
     return rows == BatchLayout::kNoLimit ? 0 : rows;
   }
   bool is_fixed(const OutputBuffer& out) const { return out.squeezed || fixed_rows(out.output) > 0; }
@@ -235,9 +239,18 @@ class NumpyBatch : public ShardSink {
     const bool is_coded = plan.flags == kHeapColumn && !plan.is_packed;
     bytes_.push_back(is_coded ? std::make_unique<ByteBuffer>() : nullptr);
     packed_.push_back(plan.is_packed ? std::make_unique<PackedReader>(static_cast<uint32_t>(plan.row_bytes)) : nullptr);
-    OutputBuffer out{o, column, rows, static_cast<uint32_t>(is_coded ? sizeof(int64_t) : plan.row_bytes), squeezed,
-                     nullptr, masks_.back().get(), n_, array_data<int32_t>(lengths_.back()),
-                     layout_ != nullptr && layout_->time_major() && !squeezed, plan.flags, bytes_.back().get(),
+    OutputBuffer out{o,
+                     column,
+                     rows,
+                     static_cast<uint32_t>(is_coded ? sizeof(int64_t) : plan.row_bytes),
+                     squeezed,
+                     nullptr,
+                     masks_.back().get(),
+                     n_,
+                     array_data<int32_t>(lengths_.back()),
+                     layout_ != nullptr && layout_->time_major() && !squeezed,
+                     plan.flags,
+                     bytes_.back().get(),
                      packed_.back().get()};
     const bool is_given = given_ != nullptr && !given_->empty() && !(*given_)[data_.size()].is_none();
     data_.push_back(is_given ? (*given_)[data_.size()] : make_data(out));
@@ -284,10 +297,10 @@ class NumpyBatch : public ShardSink {
   std::string names_;
   std::vector<OutputBuffer> outputs_;
   std::vector<nb::object> data_, lengths_;
-  std::vector<std::unique_ptr<ByteBuffer>> bytes_;      // of columns of Python's codec
-  std::vector<std::unique_ptr<PackedReader>> packed_;   // of packed ones
+  std::vector<std::unique_ptr<ByteBuffer>> bytes_;     // of columns of Python's codec
+  std::vector<std::unique_ptr<PackedReader>> packed_;  // of packed ones
   nb::object value_sizes_;
-  std::unique_ptr<ItemValues> values_;              // where there are per-item columns
+  std::unique_ptr<ItemValues> values_;  // where there are per-item columns
   std::vector<std::unique_ptr<std::vector<uint8_t>>> masks_;
 };
 

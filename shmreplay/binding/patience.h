@@ -1,16 +1,16 @@
-// How a blocked native call stays a good Python citizen: signals are handled, and an observer, a Python callable, hears of
-// long waits, and says why a call ends whose outcome nobody wants any more.
+// How a blocked native call stays a good Python citizen: signals are handled, and an observer, a Python callable, hears
+// of long waits, and says why a call ends whose outcome nobody wants any more.
 #pragma once
 
 #include <atomic>
 #include <cmath>
 
 #include "base/futex.h"
+#include "base/status.h"
+#include "base/wait.h"
 #include "gil.h"
 #include "python.h"
-#include "base/status.h"
 #include "status_error.h"
-#include "base/wait.h"
 
 namespace shmreplay {
 
@@ -26,23 +26,25 @@ class Flag {
   std::atomic<bool> is_set_{false};
 };
 
-// Entered with the GIL released; takes it for each question. Hundreds of blocked processes ask once a second, each time with
-// cold caches: what can be answered without Python is.
+// Entered with the GIL released; takes it for each question. Hundreds of blocked processes ask once a second, each time
+// with cold caches: what can be answered without Python is.
 class GilPatience : public Patience {
  public:
-  // `ended`, `closed`: whether the handle's calls have been given up, and those of all its client's handles, if that can be.
+  // `ended`, `closed`: whether the handle's calls have been given up, and those of all its client's handles, if that
+  // can be.
   explicit GilPatience(PyObject* observer, const Flag* ended = nullptr, const Flag* closed = nullptr) noexcept
       : ended_(ended), closed_(closed), observer_(observer) {}
 
-  // SYNC POINT with TableHandle::end_waits: seq_cst, as the futex words that are bumped after it. A client's end bumps none,
-  // for it would wake all that wait in its tables: its own calls hear of it within a slice.
+  // SYNC POINT with TableHandle::end_waits: seq_cst, as the futex words that are bumped after it. A client's end bumps
+  // none, for it would wake all that wait in its tables: its own calls hear of it within a slice.
   bool ended() const noexcept override {
     return (ended_ != nullptr && ended_->is_set()) || (closed_ != nullptr && closed_->is_set());
   }
 
   bool interrupted() noexcept override {
     const GilAcquire gil;
-    if (outlive_interpreter(&PyErr_CheckSignals) != 0) return true;  // the handler's exception stays set for the call's end
+    if (outlive_interpreter(&PyErr_CheckSignals) != 0)
+      return true;  // the handler's exception stays set for the call's end
     if (!ended() || observer_ == nullptr || observer_ == Py_None) return false;
     PyObject* result = ask("ended", 0, 0);  // raises what the call ends with
     Py_XDECREF(result);
@@ -103,8 +105,8 @@ inline int64_t deadline_of(nb::handle timeout_s) {
   return now_ns() + static_cast<int64_t>(seconds * 1e9);
 }
 
-// A signal that came during a call that went well is handled now: one instruction later Python would raise its exception
-// without what the call did, and a consumed item would be lost.
+// A signal that came during a call that went well is handled now: one instruction later Python would raise its
+// exception without what the call did, and a consumed item would be lost.
 inline Status handle_signals(Status status) {
   return status == Status::kOk && outlive_interpreter(&PyErr_CheckSignals) != 0 ? Status::kInterrupted : status;
 }

@@ -5,16 +5,16 @@
 #include <mutex>
 #include <vector>
 
-#include "gil.h"
 #include "base/status.h"
+#include "gil.h"
 
 namespace shmreplay {
 
 template <class T>
 class Pool {
  public:
-  // A writer or scratch out of the pool, for one call: a call that meets no other finds the last one's, its chunk half full
-  // and its patterns decoded. It goes back unless the call's outcome makes it suspect.
+  // A writer or scratch out of the pool, for one call: a call that meets no other finds the last one's, its chunk half
+  // full and its patterns decoded. It goes back unless the call's outcome makes it suspect.
   class Loan {
    public:
     template <class Make>
@@ -39,7 +39,8 @@ class Pool {
     bool usable_ = true;
   };
 
-  // Things are not kept any more: those that are on loan go when they come back. With the GIL, which is released meanwhile.
+  // Things are not kept any more: those that are on loan go when they come back. With the GIL, which is released
+  // meanwhile.
   void end() {
     std::vector<std::unique_ptr<T>> things;
     {

@@ -1,9 +1,9 @@
 // Rules as Python's windows compile them, read into the core's.
 #pragma once
 
-#include "write/item_rules.h"
 #include "python.h"
 #include "step_plan.h"
+#include "write/item_rules.h"
 
 namespace shmreplay {
 
@@ -13,9 +13,10 @@ inline NumberFormat number_format(const PlanColumn& column) {
   return {descr->kind, static_cast<uint32_t>(PyDataType_ELSIZE(descr))};
 }
 
-// {"table", "lo", "hi", "period", "at_start", "at_end", "reach", "is_strict", "is_unroll", "names", "outputs": [(column, squeezed, moves,
-// [(begin, end, step), ...]), ...], "conditions": [(kind, compare, modulo, value, column), ...], "priority": (kind, value, column,
-// whether only from the reference step on)}
+// {"table", "lo", "hi", "period", "at_start", "at_end", "reach", "is_strict", "is_unroll", "names", "outputs":
+// [(column, squeezed, moves,
+// [(begin, end, step), ...]), ...], "conditions": [(kind, compare, modulo, value, column), ...], "priority": (kind,
+// value, column, whether only from the reference step on)}
 inline ItemRule read_rule(nb::dict d) {
   ItemRule rule;
   rule.table = nb::cast<uint32_t>(d["table"]);
@@ -33,12 +34,14 @@ inline ItemRule read_rule(nb::dict d) {
   for (nb::handle o : outputs) {
     RuleOutput output{nb::cast<uint16_t>(o[0]), nb::cast<bool>(o[1]), nb::cast<bool>(o[2]), {}};
     const nb::object slices = o[3];
-    for (nb::handle s : slices) output.slices.push_back({nb::cast<int32_t>(s[0]), nb::cast<int32_t>(s[1]), nb::cast<int32_t>(s[2])});
+    for (nb::handle s : slices)
+      output.slices.push_back({nb::cast<int32_t>(s[0]), nb::cast<int32_t>(s[1]), nb::cast<int32_t>(s[2])});
     rule.outputs.push_back(std::move(output));
   }
   for (nb::handle c : conditions) {
-    rule.conditions.push_back({static_cast<ConditionKind>(nb::cast<uint32_t>(c[0])), static_cast<Compare>(nb::cast<uint32_t>(c[1])),
-                               nb::cast<uint64_t>(c[2]), nb::cast<double>(c[3]), nb::cast<uint16_t>(c[4])});
+    rule.conditions.push_back({static_cast<ConditionKind>(nb::cast<uint32_t>(c[0])),
+                               static_cast<Compare>(nb::cast<uint32_t>(c[1])), nb::cast<uint64_t>(c[2]),
+                               nb::cast<double>(c[3]), nb::cast<uint16_t>(c[4])});
   }
   rule.priority = {static_cast<PriorityKind>(nb::cast<uint32_t>(priority[0])), nb::cast<double>(priority[1]),
                    nb::cast<uint16_t>(priority[2]), nb::cast<bool>(priority[3])};

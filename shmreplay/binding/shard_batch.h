@@ -11,7 +11,8 @@ namespace shmreplay {
 
 class ShardBatch {
  public:
-  // `tables`: the native table of each shard, all bound. `layout`, `out`: as of sample(). `timeout_s`: of all calls together.
+  // `tables`: the native table of each shard, all bound. `layout`, `out`: as of sample(). `timeout_s`: of all calls
+  // together.
   ShardBatch(nb::list tables, uint32_t n, const BatchLayout* layout, nb::handle out, nb::handle timeout_s)
       : tables_(read_tables(tables)),
         layout_(layout),
@@ -29,7 +30,8 @@ class ShardBatch {
   uint32_t done() const { return draw_.done(); }
   uint32_t shard() const { return draw_.shard(); }
 
-  // One round: (status, exception of a signal handler or None). `uniforms` float64 [2 * open]; `num_threads` gather a large batch.
+  // One round: (status, exception of a signal handler or None). `uniforms` float64 [2 * open]; `num_threads` gather a
+  // large batch.
   nb::tuple draw(nb::handle uniforms, bool count, uint32_t num_threads) {
     if (!arrays_are_right()) raise_error("InternalError", "a batch into arrays that do not fit; please report");
     const double* u = double_array(uniforms, 2 * static_cast<npy_intp>(open()), "uniforms");
@@ -37,12 +39,15 @@ class ShardBatch {
     std::vector<SampleCall*> calls;
     for (TableHandle* t : tables_) {
       Arena& arena = *t->context()->arena;
-      loans.push_back(std::make_unique<Pool<SampleCall>::Loan>(t->calls(), [&] { return std::make_unique<SampleCall>(arena); }));
+      loans.push_back(
+          std::make_unique<Pool<SampleCall>::Loan>(t->calls(), [&] { return std::make_unique<SampleCall>(arena); }));
       calls.push_back(&**loans.back());
     }
-    const std::vector<uint32_t>* most_rows =
-        layout_ == nullptr ? nullptr : given_.empty() ? &layout_->most_rows() : &given_.most_rows();
-    const Status status = run([&](const Wait& wait) { return draw_.draw(calls, u, count, most_rows, wait, batch_, num_threads); });
+    const std::vector<uint32_t>* most_rows = layout_ == nullptr ? nullptr
+                                             : given_.empty()   ? &layout_->most_rows()
+                                                                : &given_.most_rows();
+    const Status status =
+        run([&](const Wait& wait) { return draw_.draw(calls, u, count, most_rows, wait, batch_, num_threads); });
     for (auto& loan : loans) loan->keep_if_usable(status);
     return outcome(handle_signals(status));
   }
@@ -52,8 +57,8 @@ class ShardBatch {
     return outcome(run([&](const Wait& wait) { return draw_.wait(count, wait); }));
   }
 
-  // The live ones of int64 keys that are all of one shard: (status, how many there are, their indices in `keys`, exception of a
-  // signal handler or None).
+  // The live ones of int64 keys that are all of one shard: (status, how many there are, their indices in `keys`,
+  // exception of a signal handler or None).
   nb::tuple get(uint32_t shard, nb::handle keys) {
     if (shard >= tables_.size()) throw nb::index_error("no shard of that number");
     const auto k = copied<int64_t>(keys, NPY_INT64, "keys: expected a contiguous int64 array of one axis");
@@ -131,8 +136,8 @@ class ShardBatch {
   ShardDraw draw_;
 };
 
-// Sends priorities to the shards that their keys are of, in the order given: (status, updated, the shard that ended it or 0,
-// position of the first bad priority or -1: then nothing was changed). Keys of no shard are skipped.
+// Sends priorities to the shards that their keys are of, in the order given: (status, updated, the shard that ended it
+// or 0, position of the first bad priority or -1: then nothing was changed). Keys of no shard are skipped.
 inline nb::tuple update_shards(nb::list tables, nb::handle keys, nb::handle priorities, nb::handle timeout_s) {
   const auto k = copied<int64_t>(keys, NPY_INT64, "keys: expected a contiguous int64 array of one axis");
   const auto n = static_cast<uint32_t>(k.size());

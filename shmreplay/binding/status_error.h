@@ -1,14 +1,14 @@
 // The one table that maps what the core answers to the exceptions of shmreplay.errors.
 #pragma once
 
-#include "python.h"
 #include "base/status.h"
+#include "python.h"
 
 namespace shmreplay {
 
 struct StatusError {
   Status status;
-  const char* error;    // class in shmreplay.errors
+  const char* error;  // class in shmreplay.errors
   const char* message;
 };
 
@@ -16,7 +16,8 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kTimeout, "RateLimitTimeout", "not admitted in time"},
     {Status::kClosed, "TableClosed", "the table was dropped, or its server was closed"},
     {Status::kSessionLost, "SessionLost",
-     "this process' session in the arena is gone (its client was closed, or the daemon took it for dead); open the table anew"},
+     "this process' session in the arena is gone (its client was closed, or the daemon took it for dead); open the "
+     "table anew"},
     {Status::kForked, "SessionLost", "this handle belongs to the parent process; open the table anew"},
     {Status::kFailed, "SegmentFailed",
      "the arena's index is damaged and can not be trusted; restart the daemon with --discard, or restore a checkpoint"},
@@ -24,10 +25,13 @@ inline constexpr StatusError kStatusErrors[] = {
      "one and the same holder has kept the arena's lock for all of the call's timeout; is that process stopped?"},
     {Status::kArenaFull, "ArenaFull", "the arena has no free chunk; raise capacity_steps"},
     {Status::kNoStreams, "ShmReplayError", "all streams of the arena are open; close writers or raise max_streams"},
-    {Status::kNoCallSlots, "ShmReplayError", "all call slots of the arena are in use by reads in flight; raise max_sessions"},
+    {Status::kNoCallSlots, "ShmReplayError",
+     "all call slots of the arena are in use by reads in flight; raise max_sessions"},
     {Status::kNoPatterns, "ShmReplayError",
-     "the live items of the arena, and the first one that each table had, were made by 256 different selections, and it "
-     "keeps no more; let the items of some go (delete, sample, evict), or make items alike: those that show the same steps, "
+     "the live items of the arena, and the first one that each table had, were made by 256 different selections, and "
+     "it "
+     "keeps no more; let the items of some go (delete, sample, evict), or make items alike: those that show the same "
+     "steps, "
      "counted from the newest, share one"},
     {Status::kStructure, "SignatureMismatch", "the item has another structure than the items of its table"},
     {Status::kTooManyChunks, "ShmReplayError",
@@ -36,7 +40,8 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kHistory, "ValueError", "the writer holds fewer steps than that; make it with a longer history"},
     {Status::kMissingCell, "SignatureMismatch", "an item selects what a step lacks"},
     {Status::kBadPriority, "ValueError", "a rule read a priority from the data that is not finite or negative"},
-    {Status::kBlobTooLarge, "ValueError", "the values of a step take more than the arena's whole heap; raise capacity_steps or mean_bytes"},
+    {Status::kBlobTooLarge, "ValueError",
+     "the values of a step take more than the arena's whole heap; raise capacity_steps or mean_bytes"},
     {Status::kNoMemory, "MemoryError", "there is no memory for the next item's values; it stays in the table"},
     {Status::kTooLong, "ValueError", "an item has more rows than the batch is to have"},
     {Status::kTooFewItems, "ValueError", "no item is left that was not drawn already"},
@@ -60,7 +65,8 @@ inline void raise_status(Status status, const std::string& where) {
   for (const StatusError& e : kStatusErrors) {
     if (e.status == status) raise_error(e.error, where + ": " + e.message);
   }
-  raise_error("InternalError", where + ": unknown status " + std::to_string(static_cast<int>(status)) + "; please report");
+  raise_error("InternalError",
+              where + ": unknown status " + std::to_string(static_cast<int>(status)) + "; please report");
 }
 
 }  // namespace shmreplay

@@ -5,13 +5,13 @@
 #include <memory>
 #include <vector>
 
+#include "base/long_work.h"
 #include "batch_rows.h"
 #include "batch_values.h"
-#include "trees/extremes.h"
-#include "base/long_work.h"
 #include "numpy_arrays.h"
 #include "pool.h"
 #include "table_context.h"
+#include "trees/extremes.h"
 
 namespace shmreplay {
 
@@ -28,7 +28,8 @@ class StepInserts {
     writers_.reset();
   }
 
-  // The item's key, or -status, or kBadPriority. `values`: what the item brings for per-item columns, a uint8 array, or None.
+  // The item's key, or -status, or kBadPriority. `values`: what the item brings for per-item columns, a uint8 array, or
+  // None.
   int64_t insert(nb::handle step, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     if (arena().forked()) return -static_cast<int64_t>(Status::kForked);  // the pooled rows are the parent's
     const CallInFlight call(arena().calls());
@@ -43,8 +44,9 @@ class StepInserts {
     return status == Status::kOk ? key : -static_cast<int64_t>(status);
   }
 
-  // (status, how many went in, keys [N], exception of a signal handler or None, position of the first bad priority or -1);
-  // `priorities` float64 [N] contiguous or None. With a bad priority nothing went in. `values`: as for insert(), a list of N.
+  // (status, how many went in, keys [N], exception of a signal handler or None, position of the first bad priority or
+  // -1); `priorities` float64 [N] contiguous or None. With a bad priority nothing went in. `values`: as for insert(), a
+  // list of N.
   nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s, nb::handle values) {
     if (arena().forked()) return nb::make_tuple(static_cast<int>(Status::kForked), 0, nb::none(), nb::none(), -1);
     const CallInFlight call(arena().calls());
@@ -80,7 +82,8 @@ class StepInserts {
 
   std::vector<double> priorities_of(nb::handle priorities, npy_intp n) const {
     if (priorities.is_none()) return std::vector<double>(static_cast<size_t>(n), -1.0);
-    const npy_intp have = PyArray_Check(priorities.ptr()) ? PyArray_SIZE(reinterpret_cast<PyArrayObject*>(priorities.ptr())) : n;
+    const npy_intp have =
+        PyArray_Check(priorities.ptr()) ? PyArray_SIZE(reinterpret_cast<PyArrayObject*>(priorities.ptr())) : n;
     if (have != n) {
       raise_error("ValueError", where() + ": " + std::to_string(have) + " priorities for " + std::to_string(n) +
                                     " steps; expected one a step");
@@ -90,7 +93,8 @@ class StepInserts {
   }
 
   // First with the GIL and without waiting: the common case is over before a release would pay.
-  Status insert_with(StreamWriter& writer, nb::handle step, double priority, int64_t deadline, nb::handle values, int64_t& key) {
+  Status insert_with(StreamWriter& writer, nb::handle step, double priority, int64_t deadline, nb::handle values,
+                     int64_t& key) {
     GilPatience patience = context_->patience();
     const Wait wait{deadline, &patience};
     if (!writer.is_open() || writer.rows_left() == 0) {
@@ -108,7 +112,8 @@ class StepInserts {
       blocks = blocks_for(arena(), brought, context_->values_name());
     }
     if (const Status s = context_->write_step(writer, step, deadline, blocks); s != Status::kOk) return s;
-    const BlockRef ref = brought.size < 0 ? kNoValue : writer.write_item_value(brought.data, static_cast<uint32_t>(brought.size));
+    const BlockRef ref =
+        brought.size < 0 ? kNoValue : writer.write_item_value(brought.data, static_cast<uint32_t>(brought.size));
     uint32_t done = 0;
     Status status = writer.insert_rows(facts(), step_pattern_, &priority, 1, kTryOnly, &key, done, {false, true, &ref});
     if (status == Status::kTimeout) {
@@ -119,7 +124,8 @@ class StepInserts {
   }
 
   Status insert_rows(StreamWriter& writer, const BatchRows& rows, const BatchValues& heap,
-                     const std::vector<double>& priorities, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
+                     const std::vector<double>& priorities, uint32_t n, const Wait& wait, int64_t* keys,
+                     uint32_t& done) {
     if (!writer.is_open()) {
       if (const Status s = writer.open(wait); s != Status::kOk) return s;
     }
@@ -135,8 +141,8 @@ class StepInserts {
       }
       rows.write(writer, done, k);
       uint32_t went_in = 0;
-      const Status s = writer.insert_rows(facts(), step_pattern_, priorities.data() + done, k, wait, keys + done, went_in,
-                                          {false, true, heap.empty() ? nullptr : brought.data()});
+      const Status s = writer.insert_rows(facts(), step_pattern_, priorities.data() + done, k, wait, keys + done,
+                                          went_in, {false, true, heap.empty() ? nullptr : brought.data()});
       done += went_in;
       if (s != Status::kOk) return s;
       if (done < n && work.interrupted(went_in)) return Status::kInterrupted;

@@ -1,8 +1,8 @@
 // A signature, compiled: how a step given from Python is written into a row by following it once.
 //
 // The fast path takes what needs no judgement: arrays and NumPy scalars of exactly the column's dtype and shape, Python
-// numbers that fit. Anything else is left to the signature's canonical() in Python, which converts it by the column's cast
-// rule or explains what is wrong.
+// numbers that fit. Anything else is left to the signature's canonical() in Python, which converts it by the column's
+// cast rule or explains what is wrong.
 #pragma once
 
 #include <cmath>
@@ -10,13 +10,13 @@
 #include <limits>
 #include <vector>
 
-#include "python.h"
 #include "base/row_copy.h"
+#include "python.h"
 
 namespace shmreplay {
 
 struct PlanColumn {
-  nb::object descr;          // np.dtype
+  nb::object descr;  // np.dtype
   PyTypeObject* scalar_type = nullptr;
   int type_num = 0;
   size_t row_bytes = 0;
@@ -29,8 +29,8 @@ struct PlanColumn {
 
 class StepPlan {
  public:
-  // `plan` as Signature.native_plan(); `columns`: (np.dtype, shape) each, None for those of Python's codecs; `canonical`:
-  // Signature.canonical. What has a None never goes the fast path.
+  // `plan` as Signature.native_plan(); `columns`: (np.dtype, shape) each, None for those of Python's codecs;
+  // `canonical`: Signature.canonical. What has a None never goes the fast path.
   StepPlan(nb::handle plan, nb::sequence columns, nb::object canonical) : canonical_(std::move(canonical)) {
     for (nb::handle c : columns) {
       columns_.push_back(read_column(c));
@@ -55,11 +55,12 @@ class StepPlan {
   template <class Cell>
   bool write(PyObject* step, Cell cell) const {
     if (has_opaque_) return false;
-    return visit(root_, step, [&](uint32_t column, PyObject* leaf) { return write_leaf(columns_[column], leaf, cell(column)); });
+    return visit(root_, step,
+                 [&](uint32_t column, PyObject* leaf) { return write_leaf(columns_[column], leaf, cell(column)); });
   }
 
-  // The arrays of a batch of steps, by column (borrowed), if each is contiguous, of the right dtype and shape behind its
-  // leading axis, and all leading axes agree. false: not by the fast path.
+  // The arrays of a batch of steps, by column (borrowed), if each is contiguous, of the right dtype and shape behind
+  // its leading axis, and all leading axes agree. false: not by the fast path.
   bool batch(PyObject* steps, std::vector<PyArrayObject*>& arrays, npy_intp& n) const {
     if (has_opaque_) return false;
     arrays.assign(columns_.size(), nullptr);
@@ -78,8 +79,8 @@ class StepPlan {
   // Whether a list can be several steps, and no step itself.
   bool takes_lists() const noexcept { return !has_opaque_ && !root_.is_list; }
 
-  // Looks at a step without writing it: array(column, array) for a leaf that is one, place(column) says where a number goes.
-  // false: not by the fast path.
+  // Looks at a step without writing it: array(column, array) for a leaf that is one, place(column) says where a number
+  // goes. false: not by the fast path.
   template <class Array, class PlaceOf>
   bool look(PyObject* step, Array array, PlaceOf place) const {
     return visit(root_, step, [&](uint32_t column, PyObject* leaf) {
@@ -110,7 +111,7 @@ class StepPlan {
   struct Node {
     Kind kind;
     uint32_t column = 0;
-    nb::object type;                 // of a named tuple
+    nb::object type;  // of a named tuple
     bool is_list = false;
     std::vector<nb::object> keys;
     std::vector<Node> children;
@@ -210,7 +211,8 @@ class StepPlan {
   static bool write_leaf(const PlanColumn& c, PyObject* leaf, char* to) {
     if (c.shape.empty()) return write_scalar(c, leaf, to);
     if (!is_exact(c, leaf, 0)) return false;
-    copy_row(to, static_cast<const char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf))), c.row_bytes, c.past_caches);
+    copy_row(to, static_cast<const char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(leaf))), c.row_bytes,
+             c.past_caches);
     return true;
   }
 
@@ -222,7 +224,8 @@ class StepPlan {
       const long long value = PyLong_AsLongLongAndOverflow(leaf, &overflow);
       return overflow == 0 && write_int(c, value, to, false);
     }
-    // A NumPy scalar of exactly that dtype. Those of extension types (bfloat16) keep their value where NumPy does not look.
+    // A NumPy scalar of exactly that dtype. Those of extension types (bfloat16) keep their value where NumPy does not
+    // look.
     if (Py_TYPE(leaf) == c.scalar_type && c.type_num < NPY_USERDEF) {
       PyArray_ScalarAsCtype(leaf, to);
       return true;
@@ -247,7 +250,9 @@ class StepPlan {
   template <class T>
   static bool write_as(long long value, char* to) {
     if (value < static_cast<long long>(std::numeric_limits<T>::min())) return false;
-    if (value > 0 && static_cast<unsigned long long>(value) > static_cast<unsigned long long>(std::numeric_limits<T>::max())) return false;
+    if (value > 0 &&
+        static_cast<unsigned long long>(value) > static_cast<unsigned long long>(std::numeric_limits<T>::max()))
+      return false;
     const auto narrow = static_cast<T>(value);
     std::memcpy(to, &narrow, sizeof(T));
     return true;

@@ -1,4 +1,5 @@
-// Bytes that Python's codecs made, on their way to the block heap: the values of a step's heap columns, and what items bring.
+// Bytes that Python's codecs made, on their way to the block heap: the values of a step's heap columns, and what items
+// bring.
 #pragma once
 
 #include <vector>
@@ -25,7 +26,8 @@ struct ValueBytes {
 inline ValueBytes value_bytes(PyObject* leaf, const std::string& what) {
   if (leaf == Py_None || leaf == no_value()) return {};
   auto* array = reinterpret_cast<PyArrayObject*>(leaf);
-  if (!PyArray_Check(leaf) || PyArray_TYPE(array) != NPY_UINT8 || PyArray_NDIM(array) != 1 || !PyArray_IS_C_CONTIGUOUS(array)) {
+  if (!PyArray_Check(leaf) || PyArray_TYPE(array) != NPY_UINT8 || PyArray_NDIM(array) != 1 ||
+      !PyArray_IS_C_CONTIGUOUS(array)) {
     raise_error("InternalError", what + " was not encoded to a contiguous uint8 array of one axis; please report");
   }
   return {static_cast<const char*>(PyArray_DATA(array)), PyArray_DIM(array, 0)};
@@ -37,8 +39,8 @@ inline uint64_t blocks_for(const Arena& arena, const ValueBytes& value, const st
   const auto size = static_cast<uint64_t>(value.size);
   if (!fits_heap(arena, size)) {
     const uint64_t limit = uint64_t{arena.geometry().num_blocks} * arena.geometry().block_bytes;
-    raise_error("ValueError", what + " takes " + std::to_string(size) + " bytes, the arena's whole heap has " + std::to_string(limit) +
-                                  "; raise capacity_steps or the column's mean_bytes");
+    raise_error("ValueError", what + " takes " + std::to_string(size) + " bytes, the arena's whole heap has " +
+                                  std::to_string(limit) + "; raise capacity_steps or the column's mean_bytes");
   }
   return blocks_of(arena, size);
 }
@@ -53,7 +55,8 @@ class ValueList {
       values_.push_back(value_bytes(leaf.ptr(), what));
       blocks_.push_back(blocks_for(arena, values_.back(), what));
     }
-    if (values_.size() != n) raise_error("InternalError", what + " has another number of values than the batch has steps; please report");
+    if (values_.size() != n)
+      raise_error("InternalError", what + " has another number of values than the batch has steps; please report");
   }
 
   bool empty() const noexcept { return values_.empty(); }

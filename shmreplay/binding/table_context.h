@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "arena/arena.h"
-#include "patience.h"
 #include "base/row_copy.h"
-#include "write/rule_writer.h"
+#include "patience.h"
 #include "read/sample_call.h"
 #include "status_error.h"
 #include "step_plan.h"
 #include "step_values.h"
+#include "write/rule_writer.h"
 
 namespace shmreplay {
 
@@ -22,11 +22,12 @@ struct TableContext {
   std::unique_ptr<StepPlan> plan;
   nb::object canonical_batch = nb::none();  // steps -> (arrays, N)
   nb::object observer = nb::none();         // (what, pid, seconds) of long waits
-  Flag waits_ended;                         // the observer ends every wait of the table's handle, and need not be waited for
-  std::shared_ptr<const Flag> closed;       // the same of all handles of a client; nullptr: nobody's
+  Flag waits_ended;                    // the observer ends every wait of the table's handle, and need not be waited for
+  std::shared_ptr<const Flag> closed;  // the same of all handles of a client; nullptr: nobody's
 
   const StepPlan& bound_plan() const {
-    if (plan == nullptr) raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
+    if (plan == nullptr)
+      raise_error("InternalError", "table '" + facts->name + "' has no signature bound; please report");
     return *plan;
   }
 
@@ -48,8 +49,8 @@ struct TableContext {
 
   GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended, closed.get()); }
 
-  // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An absent
-  // column's place is nullptr; opaque ones are looked at as values.
+  // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An
+  // absent column's place is nullptr; opaque ones are looked at as values.
   std::vector<PyArrayObject*> checked_arrays(const nb::object& list, int leading) const {
     std::vector<PyArrayObject*> arrays;
     for (size_t c = 0; c < plan->columns().size(); ++c) {
@@ -78,8 +79,9 @@ struct TableContext {
     else writer.write_value(column, value.data, static_cast<uint32_t>(value.size), ahead);
   }
 
-  // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact. kOk, or why there
-  // were no blocks for its values and `more`: then nothing was written. kInterrupted: the handler's exception is set.
+  // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact. kOk, or why
+  // there were no blocks for its values and `more`: then nothing was written. kInterrupted: the handler's exception is
+  // set.
   Status write_step(StreamWriter& writer, nb::handle step, int64_t deadline_ns, uint64_t more = 0) const {
     if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.cell(column); })) {
       return plan->has_packed() ? write_packed(writer, deadline_ns, more) : Status::kOk;
@@ -89,7 +91,8 @@ struct TableContext {
   }
 
   // Writes what the list has; of a step that is not `whole`, the columns that the row lacks, which are marked.
-  Status write_arrays(StreamWriter& writer, const nb::object& list, bool whole, int64_t deadline_ns, uint64_t more = 0) const {
+  Status write_arrays(StreamWriter& writer, const nb::object& list, bool whole, int64_t deadline_ns,
+                      uint64_t more = 0) const {
     const std::vector<PyArrayObject*> arrays = checked_arrays(list, 0);
     std::vector<ValueBytes> values;
     std::vector<nb::object> keep;  // the list may change while the GIL is released
@@ -104,13 +107,15 @@ struct TableContext {
         values[c] = value_bytes(keep.back().ptr(), column_name(c));
         more += blocks_for(*arena, values[c], column_name(c));
       }
-      if (const Status s = secure_blocks(writer, more + writer.packed_blocks(), deadline_ns); s != Status::kOk) return s;
+      if (const Status s = secure_blocks(writer, more + writer.packed_blocks(), deadline_ns); s != Status::kOk)
+        return s;
       writer.write_packed();
     }
     for (uint32_t c = 0; c < arrays.size(); ++c) {
       if (plan->columns()[c].flags == kPerItemColumn || (!whole && (arrays[c] == nullptr || writer.has(c)))) continue;
       if (is_coded(c)) write_value(writer, c, values[c]);
-      else if (arrays[c] == nullptr) raise_error("InternalError", column_name(c) + " of a whole step is missing; please report");
+      else if (arrays[c] == nullptr)
+        raise_error("InternalError", column_name(c) + " of a whole step is missing; please report");
       else if (!writer.packs(c)) write_cell(writer, c, arrays[c], 0);
       if (!whole) writer.mark(c);
     }
@@ -127,11 +132,13 @@ struct TableContext {
   Status bring_values(nb::handle values, int64_t deadline_ns, Bring bring) const {
     const ValueBytes bytes = value_bytes(values.ptr(), values_name());
     if (blocks_for(*arena, bytes, values_name()) == 0) return Status::kOk;
-    return in_two_goes(deadline_ns, [&](const Wait& wait) { return bring(bytes.data, static_cast<uint64_t>(bytes.size), wait); });
+    return in_two_goes(deadline_ns,
+                       [&](const Wait& wait) { return bring(bytes.data, static_cast<uint64_t>(bytes.size), wait); });
   }
 
  private:
-  // What a step has put into the cells of packed columns, all of them. Nobody else knows of these: a long row needs no GIL.
+  // What a step has put into the cells of packed columns, all of them. Nobody else knows of these: a long row needs no
+  // GIL.
   Status write_packed(StreamWriter& writer, int64_t deadline_ns, uint64_t more) const {
     writer.begin_packing();
     for (uint32_t c = 0; c < plan->columns().size(); ++c) {
@@ -148,7 +155,8 @@ struct TableContext {
     return s;
   }
 
-  static constexpr size_t kLongRow = 32768;  // bytes: less takes about as long to compress as to give the GIL away and have it back
+  static constexpr size_t kLongRow = 32768;  // bytes: less takes about as long to compress as to give the GIL away and
+                                             // have it back
 
   template <class Go>
   Status in_two_goes(int64_t deadline_ns, Go go) const {
@@ -161,7 +169,8 @@ struct TableContext {
   }
 };
 
-// What a call that makes one item answers for a priority that is not finite, negative or too large; beyond the core's statuses.
+// What a call that makes one item answers for a priority that is not finite, negative or too large; beyond the core's
+// statuses.
 inline constexpr int64_t kBadPriority = -100;
 
 // -1 for None, which stands for the table's default. An int that no float holds becomes infinite, which no table takes.
@@ -181,7 +190,8 @@ inline const double* double_array(nb::handle values, npy_intp n, const char* wha
   if (!PyArray_Check(values.ptr())) throw nb::type_error((std::string(what) + ": expected a float64 array").c_str());
   auto* array = reinterpret_cast<PyArrayObject*>(values.ptr());
   if (PyArray_TYPE(array) != NPY_DOUBLE || !PyArray_IS_C_CONTIGUOUS(array) || PyArray_SIZE(array) != n) {
-    throw nb::type_error((std::string(what) + ": expected a contiguous float64 array as long as the call's items").c_str());
+    throw nb::type_error(
+        (std::string(what) + ": expected a contiguous float64 array as long as the call's items").c_str());
   }
   return static_cast<const double*>(PyArray_DATA(array));
 }

@@ -1,23 +1,23 @@
-// _core.Table: one table of a mapped arena. Control calls raise; data calls answer status codes beside what was done, so
-// that the Python side can explain a block with its numbers and hand out a partial batch.
+// _core.Table: one table of a mapped arena. Control calls raise; data calls answer status codes beside what was done,
+// so that the Python side can explain a block with its numbers and hand out a partial batch.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "arena_handle.h"
-#include "items/data_update.h"
 #include "exported_array.h"
-#include "trees/extremes.h"
 #include "item_places.h"
+#include "items/data_update.h"
 #include "items/news.h"
 #include "numpy_arrays.h"
 #include "numpy_batch.h"
 #include "pool.h"
-#include "trees/reweigh.h"
 #include "step_inserts.h"
 #include "table_context.h"
 #include "table_info.h"
+#include "trees/extremes.h"
+#include "trees/reweigh.h"
 #include "view_lease.h"
 
 namespace shmreplay {
@@ -36,25 +36,29 @@ class TableHandle {
   const std::shared_ptr<TableContext>& context() const { return context_; }
   Pool<SampleCall>& calls() { return calls_; }
 
-  void bind(nb::handle plan, nb::sequence columns, nb::object canonical, nb::object canonical_batch, nb::object observer,
-            std::shared_ptr<const Flag> closed) {
+  void bind(nb::handle plan, nb::sequence columns, nb::object canonical, nb::object canonical_batch,
+            nb::object observer, std::shared_ptr<const Flag> closed) {
     context_->plan = std::make_unique<StepPlan>(plan, columns, std::move(canonical));
     context_->canonical_batch = std::move(canonical_batch);
     context_->observer = std::move(observer);
     context_->closed = std::move(closed);
     if (context_->plan->columns().size() != arena().geometry().num_columns) {
-      raise_error("LayoutMismatch", where() + ": its signature has " + std::to_string(context_->plan->columns().size()) +
-                                        " columns, the arena " + std::to_string(arena().geometry().num_columns));
+      raise_error("LayoutMismatch", where() + ": its signature has " +
+                                        std::to_string(context_->plan->columns().size()) + " columns, the arena " +
+                                        std::to_string(arena().geometry().num_columns));
     }
     for (size_t c = 0; c < context_->plan->columns().size(); ++c) {
       const PlanColumn& column = context_->plan->columns()[c];
       const uint32_t flags = arena().columns()[c].flags, packed = arena().columns()[c].packed_bytes;
       // A row without bytes is packed as little as it is anything else.
       const bool is_packed = !column.is_opaque && flags == kHeapColumn;
-      const bool same = column.is_opaque ? (flags == kHeapColumn && packed == 0) || flags == kPerItemColumn
-                        : is_packed      ? column.row_bytes == packed && packed > 0
-                                         : (flags & ~uint32_t{kMutableColumn}) == 0 && column.row_bytes == arena().columns()[c].row_bytes;
-      if (!same) raise_error("LayoutMismatch", where() + ": column " + std::to_string(c) + " has rows of another kind or size in the arena");
+      const bool same =
+          column.is_opaque ? (flags == kHeapColumn && packed == 0) || flags == kPerItemColumn
+          : is_packed ? column.row_bytes == packed && packed > 0
+                      : (flags & ~uint32_t{kMutableColumn}) == 0 && column.row_bytes == arena().columns()[c].row_bytes;
+      if (!same)
+        raise_error("LayoutMismatch",
+                    where() + ": column " + std::to_string(c) + " has rows of another kind or size in the arena");
       context_->plan->bind(c, flags, is_packed, arena().exceeds_caches());
     }
     inserts_ = std::make_unique<StepInserts>(context_);
@@ -72,8 +76,8 @@ class TableHandle {
 
   // ---- reading -----------------------------------------------------------------------------------------------------
 
-  // How the table's items are structured: (status, names, [(column, squeezed, rows of the longest)]), or (status, None, None) while
-  // there has never been an item; with `waits` as sample() waits for one.
+  // How the table's items are structured: (status, names, [(column, squeezed, rows of the longest)]), or (status, None,
+  // None) while there has never been an item; with `waits` as sample() waits for one.
   nb::tuple structure(bool waits, bool count, nb::handle timeout_s) {
     nb::object names = nb::none(), outputs = nb::none();
     const SampleResult result = read(timeout_s, [&](SampleCall& call, const Wait& wait) {
@@ -95,22 +99,27 @@ class TableHandle {
     return nb::make_tuple(static_cast<int>(result.status), names, outputs);
   }
 
-  // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None, items that there
-  // were to be drawn, of a distinct call); `uniforms` float64 [n]; `layout` or None; `out` a list of an array for each of its
-  // outputs, or None; `num_threads` gather a large batch; a distinct call draws the items of `rank` of `num_ranks` alone.
+  // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None, items that
+  // there were to be drawn, of a distinct call); `uniforms` float64 [n]; `layout` or None; `out` a list of an array for
+  // each of its outputs, or None; `num_threads` gather a large batch; a distinct call draws the items of `rank` of
+  // `num_ranks` alone.
   nb::tuple sample(uint32_t n, uint32_t at_least, bool count, bool distinct, nb::handle uniforms, nb::handle timeout_s,
                    const BatchLayout* layout, nb::handle out, uint32_t num_threads, uint32_t rank, uint32_t num_ranks) {
     auto* u = double_array(uniforms, n, "uniforms");
     const GivenArrays given(context_->bound_plan(), layout, out, n);
     if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none(), 0);
     NumpyBatch batch(context_->bound_plan(), n, layout, &given);
-    const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr : given.empty() ? &layout->most_rows() : &given.most_rows();
+    const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr
+                                             : given.empty()   ? &layout->most_rows()
+                                                               : &given.most_rows();
     return read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads, true, {rank, num_ranks}}, wait, batch);
+      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads, true, {rank, num_ranks}},
+                         wait, batch);
     });
   }
 
-  // (status, items, batch or None, indices of the live keys, exception of a signal handler or None); `keys` int64 [n] contiguous.
+  // (status, items, batch or None, indices of the live keys, exception of a signal handler or None); `keys` int64 [n]
+  // contiguous.
   nb::tuple get(nb::handle keys, nb::handle timeout_s, const BatchLayout* layout) {
     const std::vector<int64_t> k = keys_of(keys);
     const auto n = static_cast<uint32_t>(k.size());
@@ -152,15 +161,19 @@ class TableHandle {
     return out;
   }
 
-  // All rows of a plain column, whatever is in them, on the segment itself: [num_chunks, chunk_steps, *shape], read-only, for DLPack.
-  // It keeps the mapping. Raises TypeError for another column, whose rows are not what it shows, and for a type that DLPack lacks.
+  // All rows of a plain column, whatever is in them, on the segment itself: [num_chunks, chunk_steps, *shape],
+  // read-only, for DLPack. It keeps the mapping. Raises TypeError for another column, whose rows are not what it shows,
+  // and for a type that DLPack lacks.
   nb::object column(uint32_t index, int device_type, int device_id) const {
     const StepPlan& plan = context_->bound_plan();
     if (index >= plan.columns().size()) throw nb::index_error("no column of that number");
-    if (plan.columns()[index].flags != 0) throw nb::type_error((where() + ": column " + std::to_string(index) + " does not lie plain").c_str());
+    if (plan.columns()[index].flags != 0)
+      throw nb::type_error((where() + ": column " + std::to_string(index) + " does not lie plain").c_str());
     const Geometry& g = arena().geometry();
-    const std::vector<LeadingAxis> axes{{g.num_chunks, static_cast<int64_t>(g.chunk_bytes)}, {g.chunk_steps, arena().columns()[index].stride}};
-    return exported_array(plan.columns()[index], arena().row(0, index, 0), axes, owner_of(context_->arena), {device_type, device_id});
+    const std::vector<LeadingAxis> axes{{g.num_chunks, static_cast<int64_t>(g.chunk_bytes)},
+                                        {g.chunk_steps, arena().columns()[index].stride}};
+    return exported_array(plan.columns()[index], arena().row(0, index, 0), axes, owner_of(context_->arena),
+                          {device_type, device_id});
   }
 
   // (status, inserts that the table has had in its life): waits until there are more than `seen`.
@@ -176,9 +189,8 @@ class TableHandle {
   // The number of the insert that gave this key: see find_insert_number.
   nb::tuple insert_number(int64_t key, nb::handle timeout_s) const {
     uint64_t number = 0;
-    const Status status = run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
-      return find_insert_number(a, facts(), key, w, number);
-    });
+    const Status status = run_for_status(
+        timeout_s, [&](Arena& a, const Wait& w) { return find_insert_number(a, facts(), key, w, number); });
     return nb::make_tuple(static_cast<int>(status), number);
   }
 
@@ -199,8 +211,8 @@ class TableHandle {
     return nb::make_tuple(static_cast<int>(status), updated, -1);
   }
 
-  // (status, items that were there). `updates`: (column, array [K, k, *shape], contiguous, exact) of mutable columns; row j of
-  // an item goes to position at + j of its padded span, if a real step is there.
+  // (status, items that were there). `updates`: (column, array [K, k, *shape], contiguous, exact) of mutable columns;
+  // row j of an item goes to position at + j of its padded span, if a real step is there.
   nb::tuple update_data(nb::handle keys, nb::sequence updates, uint32_t at, nb::handle timeout_s) {
     const std::vector<int64_t> k = keys_of(keys);
     npy_intp num_steps = -1;
@@ -210,10 +222,14 @@ class TableHandle {
       const auto c = nb::cast<uint32_t>(update[0]);
       keep.push_back(nb::borrow(nb::object(update[1])));
       auto* array = reinterpret_cast<PyArrayObject*>(keep.back().ptr());
-      const bool fits = c < context_->bound_plan().columns().size() && context_->plan->columns()[c].flags == kMutableColumn &&
+      const bool fits = c < context_->bound_plan().columns().size() &&
+                        context_->plan->columns()[c].flags == kMutableColumn &&
                         StepPlan::is_exact(context_->plan->columns()[c], keep.back().ptr(), 2) &&
-                        PyArray_DIM(array, 0) == static_cast<npy_intp>(k.size()) && (num_steps < 0 || PyArray_DIM(array, 1) == num_steps);
-      if (!fits) raise_error("InternalError", context_->column_name(c) + " was updated with another shape or dtype; please report");
+                        PyArray_DIM(array, 0) == static_cast<npy_intp>(k.size()) &&
+                        (num_steps < 0 || PyArray_DIM(array, 1) == num_steps);
+      if (!fits)
+        raise_error("InternalError",
+                    context_->column_name(c) + " was updated with another shape or dtype; please report");
       num_steps = PyArray_DIM(array, 1);
       columns.push_back({c, static_cast<const char*>(PyArray_DATA(array))});
     }
@@ -239,39 +255,51 @@ class TableHandle {
   // ---- control -----------------------------------------------------------------------------------------------------
 
   void reset(nb::handle timeout_s) {
-    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return reset_table(a, facts(), w); }), where());
+    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return reset_table(a, facts(), w); }),
+                 where());
   }
 
   void set_rate_limiter(double samples_per_insert, int64_t min_size_to_sample, double min_diff, double max_diff,
                         bool count_deletes, bool rebase, nb::handle timeout_s) {
     const LimiterNumbers numbers{samples_per_insert, min_diff, max_diff, min_size_to_sample, count_deletes};
-    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_limiter(a, facts(), numbers, rebase, w); }),
-                 where());
+    raise_status(
+        run_for_status(timeout_s,
+                       [&](Arena& a, const Wait& w) { return change_limiter(a, facts(), numbers, rebase, w); }),
+        where());
   }
 
   // Of a table with a Prioritized sampler.
   void set_priority_exponent(double exponent, nb::handle timeout_s) {
-    if (!facts().prioritized()) raise_error("InternalError", where() + ": its sampler has no priority exponent; please report");
-    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
-      return shmreplay::set_priority_exponent(a, facts(), exponent, w);
-    }), where());
+    if (!facts().prioritized())
+      raise_error("InternalError", where() + ": its sampler has no priority exponent; please report");
+    raise_status(run_for_status(timeout_s,
+                                [&](Arena& a, const Wait& w) {
+                                  return shmreplay::set_priority_exponent(a, facts(), exponent, w);
+                                }),
+                 where());
   }
 
   void pause(bool inserts, bool samples, nb::handle timeout_s) {
     const uint32_t flags = (inserts ? kPausedInserts : 0u) | (samples ? kPausedSamples : 0u);
-    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_flags(a, facts(), flags, 0, w); }), where());
+    raise_status(
+        run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_flags(a, facts(), flags, 0, w); }),
+        where());
   }
 
   void resume(nb::handle timeout_s) {
     const uint32_t clear = kPausedInserts | kPausedSamples;
-    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_flags(a, facts(), 0, clear, w); }), where());
+    raise_status(
+        run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return change_flags(a, facts(), 0, clear, w); }),
+        where());
   }
 
   // Whether neither side is admitted, for the daemon saves a last checkpoint. Pauses stay as they are beside it.
   void set_stopping(bool on, nb::handle timeout_s) {
-    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
-      return change_flags(a, facts(), on ? kStopping : 0u, on ? 0u : kStopping, w);
-    }), where());
+    raise_status(run_for_status(timeout_s,
+                                [&](Arena& a, const Wait& w) {
+                                  return change_flags(a, facts(), on ? kStopping : 0u, on ? 0u : kStopping, w);
+                                }),
+                 where());
   }
 
   // Ends the waits of this handle's calls, by whatever its observer then raises; those to come as well.
@@ -296,7 +324,9 @@ class TableHandle {
 
   nb::object origin(int64_t key, nb::handle timeout_s) const {
     std::optional<Origin> found;
-    raise_status(run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return find_origin(a, facts(), key, w, found); }), where());
+    raise_status(
+        run_for_status(timeout_s, [&](Arena& a, const Wait& w) { return find_origin(a, facts(), key, w, found); }),
+        where());
     return origin_dict(found);
   }
 
@@ -358,11 +388,13 @@ class TableHandle {
   nb::tuple read_batch(NumpyBatch& batch, nb::handle timeout_s, Call call) {
     const SampleResult result = read(timeout_s, call);
     if (result.status == Status::kInterrupted && result.done == 0) throw nb::python_error();
-    // An interrupt with items in hand: they are handed out, and the signal's exception is raised by the caller after them.
+    // An interrupt with items in hand: they are handed out, and the signal's exception is raised by the caller after
+    // them.
     nb::object raised = nb::none();
     if (result.status == Status::kInterrupted) raised = take_raised();
     nb::object parts = result.done > 0 ? nb::object(batch.release()) : nb::none();
-    return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised, result.available);
+    return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised,
+                          result.available);
   }
 
   std::shared_ptr<TableContext> context_;

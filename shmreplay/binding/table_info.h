@@ -7,8 +7,8 @@
 #include "gil.h"
 #include "item_numbers.h"
 #include "items/item_survey.h"
-#include "python.h"
 #include "items/rate_limiter.h"
+#include "python.h"
 
 namespace shmreplay {
 

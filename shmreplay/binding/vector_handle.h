@@ -1,8 +1,9 @@
 // _core.VectorWriter: N streams written from Python, one native call for all of them.
 //
-// Calls take `numbers`, rows of the caller's arrays, and `streams`, what each of them belongs to: int64 arrays of one length,
-// checked by the caller, no stream twice. They answer
-//   (status or one of writer_calls.h, rows done, row it is about, step, column, keys, exception of a signal handler or None):
+// Calls take `numbers`, rows of the caller's arrays, and `streams`, what each of them belongs to: int64 arrays of one
+// length, checked by the caller, no stream twice. They answer
+//   (status or one of writer_calls.h, rows done, row it is about, step, column, keys, exception of a signal handler or
+//   None):
 // the first `done` of the rows are done. Keys of append: int64 [rows, rules], of create_items: [rows], 0: none; of
 // end_episodes: ([all of them], int64 [rows] of how many each row has).
 #pragma once
@@ -18,7 +19,8 @@ class VectorHandle {
   // `ends`, `rules`: as of WriterHandle.
   VectorHandle(const TableHandle& table, uint32_t num_streams, uint32_t history, nb::tuple ends, nb::list rules)
       : context_(table.context()),
-        writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules), num_streams) {}
+        writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules),
+                num_streams) {}
 
   ~VectorHandle() {
     const GilRelease release;  // closing may wait for the lock
@@ -26,11 +28,14 @@ class VectorHandle {
   }
 
   // Whole rows; `steps` in the signature's structure with arrays [num_rows, ...].
-  nb::tuple append(nb::handle steps, int64_t num_rows, nb::handle numbers, nb::handle streams, nb::handle priority, nb::handle timeout_s) {
+  nb::tuple append(nb::handle steps, int64_t num_rows, nb::handle numbers, nb::handle streams, nb::handle priority,
+                   nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     Call call(*this, busy, numbers, streams, timeout_s);
     const double p = call_priority(priority, *context_);
-    call.refuse_if([&](const RuleWriter& w) { return w.unfinished() == WriterCall::kEnd ? kUnfinished : w.needs_end_episode() ? kNeedsEndEpisode : 0; });
+    call.refuse_if([&](const RuleWriter& w) {
+      return w.unfinished() == WriterCall::kEnd ? kUnfinished : w.needs_end_episode() ? kNeedsEndEpisode : 0;
+    });
     if (call.refused()) return call.answer(nb::none());
     const Arrays arrays = whole_arrays(steps, num_rows);
     call.run([&](VectorWriter::Progress& progress) {
@@ -40,9 +45,11 @@ class VectorHandle {
     return call.answer(call.keys_by_rule());
   }
 
-  // Columns that `arrays` has (None: absent), arrays [num_rows, ...] each, into the open rows; with `finish` as append(). A heap
-  // column is a list of num_rows values (None: no value); NO_VALUE: rows that are open then, and lack it, get none.
-  nb::tuple write_open(nb::object arrays, bool finish, nb::handle numbers, nb::handle streams, nb::handle priority, nb::handle timeout_s) {
+  // Columns that `arrays` has (None: absent), arrays [num_rows, ...] each, into the open rows; with `finish` as
+  // append(). A heap column is a list of num_rows values (None: no value); NO_VALUE: rows that are open then, and lack
+  // it, get none.
+  nb::tuple write_open(nb::object arrays, bool finish, nb::handle numbers, nb::handle streams, nb::handle priority,
+                       nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     Call call(*this, busy, numbers, streams, timeout_s);
     const double p = call_priority(priority, *context_);
@@ -56,7 +63,8 @@ class VectorHandle {
   }
 
   // `arrays`: final steps, as write_open() takes them, or None.
-  nb::tuple end_episodes(nb::object arrays, bool clear_history, nb::handle numbers, nb::handle streams, nb::handle priority, nb::handle timeout_s) {
+  nb::tuple end_episodes(nb::object arrays, bool clear_history, nb::handle numbers, nb::handle streams,
+                         nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     Call call(*this, busy, numbers, streams, timeout_s);
     const double p = call_priority(priority, *context_);
@@ -71,16 +79,20 @@ class VectorHandle {
     if (call.refused()) return call.answer(nb::none());
     call.run([&](VectorWriter::Progress& progress) {
       const VectorWriter::Fill fill = filling(columns);
-      return writer_.end_episodes(call.rows, columns.arrays.empty() ? nullptr : &fill, clear_history, p, call.wait, progress);
+      return writer_.end_episodes(call.rows, columns.arrays.empty() ? nullptr : &fill, clear_history, p, call.wait,
+                                  progress);
     });
     return call.answer(call.keys_by_row());
   }
 
-  // `priorities` float64 by number, negative for the table's default; `selection`: its number, or -1 for `length` steps.
-  nb::tuple create_items(uint32_t length, int64_t selection, nb::handle priorities, nb::handle numbers, nb::handle streams, nb::handle timeout_s) {
+  // `priorities` float64 by number, negative for the table's default; `selection`: its number, or -1 for `length`
+  // steps.
+  nb::tuple create_items(uint32_t length, int64_t selection, nb::handle priorities, nb::handle numbers,
+                         nb::handle streams, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     Call call(*this, busy, numbers, streams, timeout_s);
-    const auto p = copied<double>(priorities, NPY_DOUBLE, "priorities: expected a contiguous float64 array of one axis");
+    const auto p =
+        copied<double>(priorities, NPY_DOUBLE, "priorities: expected a contiguous float64 array of one axis");
     call.refuse_if([&](const RuleWriter& w) {
       if (w.unfinished() != WriterCall::kNothing) return kUnfinished;
       if (w.stream().num_steps() == 0) return static_cast<int>(Status::kHistory);
@@ -132,7 +144,7 @@ class VectorHandle {
   struct Arrays {
     std::vector<PyArrayObject*> arrays;
     std::vector<nb::object> keep;
-    std::vector<ValueList> values;   // of heap columns; all empty where no column is opaque
+    std::vector<ValueList> values;  // of heap columns; all empty where no column is opaque
 
     bool is_no_value(size_t c) const { return reinterpret_cast<PyObject*>(arrays[c]) == no_value(); }
     bool has_cells() const {
@@ -148,8 +160,10 @@ class VectorHandle {
     Call(VectorHandle& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
         : handle_(handle), patience_(handle.context_->patience()), wait{deadline_of(timeout_s), &patience_} {
       const char* expected = "numbers, streams: expected contiguous int64 arrays of one axis";
-      const std::vector<int64_t> n = copied<int64_t>(numbers, NPY_INT64, expected), s = copied<int64_t>(streams, NPY_INT64, expected);
-      if (n.size() != s.size()) throw nb::type_error("numbers and streams: expected as many of the one as of the other");
+      const std::vector<int64_t> n = copied<int64_t>(numbers, NPY_INT64, expected),
+                                 s = copied<int64_t>(streams, NPY_INT64, expected);
+      if (n.size() != s.size())
+        throw nb::type_error("numbers and streams: expected as many of the one as of the other");
       for (size_t i = 0; i < n.size(); ++i) {
         (void)handle.checked(static_cast<uint32_t>(s[i]));
         rows.push_back({static_cast<uint32_t>(s[i]), static_cast<uint32_t>(n[i])});
@@ -180,7 +194,8 @@ class VectorHandle {
 
     nb::tuple answer(nb::object keys) const {
       const bool is_cell = status_ == Status::kMissingCell;
-      return nb::make_tuple(code_, progress.done, progress.at, progress.missing.step, is_cell ? progress.missing.column : column, keys, raised_);
+      return nb::make_tuple(code_, progress.done, progress.at, progress.missing.step,
+                            is_cell ? progress.missing.column : column, keys, raised_);
     }
 
     nb::object keys_by_rule() const {
@@ -248,7 +263,9 @@ class VectorHandle {
     for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
       if (context_->plan->columns()[c].flags == kPerItemColumn) continue;  // no row lacks it
       const bool has = w.stream().row_is_open() && w.stream().has(c), comes = columns.arrays[c] != nullptr;
-      const int code = has && comes && !columns.is_no_value(c) ? kColumnTwice : finish && !has && !comes ? kColumnMissing : 0;
+      const int code = has && comes && !columns.is_no_value(c) ? kColumnTwice
+                       : finish && !has && !comes              ? kColumnMissing
+                                                               : 0;
       if (code == 0) continue;
       call.column = c;
       return code;
@@ -259,9 +276,8 @@ class VectorHandle {
   // What a final step with these columns lacks, the open row's among them.
   static int final_step_refused(Call& call, const RuleWriter& w, const Arrays& columns, bool clear_history) {
     const bool has_row = columns.has_cells() || w.stream().row_is_open();
-    const int lacking = w.lacks_of_final_step(clear_history, has_row, [&](uint32_t c) {
-      return c < columns.arrays.size() && columns.arrays[c] != nullptr;
-    });
+    const int lacking = w.lacks_of_final_step(
+        clear_history, has_row, [&](uint32_t c) { return c < columns.arrays.size() && columns.arrays[c] != nullptr; });
     if (lacking < 0) return 0;
     call.column = static_cast<uint32_t>(lacking);
     return kNeedsFinalStep;
@@ -271,7 +287,8 @@ class VectorHandle {
     Arrays a;
     npy_intp n = -1;
     if (!context_->bound_plan().batch(steps.ptr(), a.arrays, n) || n != num_rows) {
-      const nb::object list = outlive_interpreter([&] { return context_->plan->canonical()(steps, nb::arg("batch") = num_rows); });
+      const nb::object list =
+          outlive_interpreter([&] { return context_->plan->canonical()(steps, nb::arg("batch") = num_rows); });
       return partial_arrays(list);
     }
     keep(a);
@@ -299,15 +316,20 @@ class VectorHandle {
 
   // Of arrays of all columns, none of which is in the heap.
   VectorWriter::Fill filling_whole(const Arrays& columns) const {
-    struct Cells { const char* data; size_t row_bytes; };
+    struct Cells {
+      const char* data;
+      size_t row_bytes;
+    };
     std::vector<Cells> cells;
     for (size_t c = 0; c < columns.arrays.size(); ++c) {
-      cells.push_back({static_cast<const char*>(PyArray_DATA(columns.arrays[c])), context_->plan->columns()[c].row_bytes});
+      cells.push_back(
+          {static_cast<const char*>(PyArray_DATA(columns.arrays[c])), context_->plan->columns()[c].row_bytes});
     }
     VectorWriter::Fill fill;
     fill.cells = [cells = std::move(cells)](StreamWriter& stream, uint32_t number) {
       for (uint32_t c = 0; c < cells.size(); ++c) {
-        copy_row(stream.cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes, stream.arena().exceeds_caches());
+        copy_row(stream.cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes,
+                 stream.arena().exceeds_caches());
       }
       stream.mark_all();
     };

@@ -16,8 +16,8 @@ class ViewHandle : public ViewSink {
  public:
   explicit ViewHandle(const TableHandle& table) : context_(table.context()) {}
 
-  // (status, items drawn, exception of a signal handler or None), once. Of the items, the first ones may be copies; unless the status
-  // is kOk, all have to be made such before the release.
+  // (status, items drawn, exception of a signal handler or None), once. Of the items, the first ones may be copies;
+  // unless the status is kOk, all have to be made such before the release.
   nb::tuple draw(uint32_t n, nb::handle uniforms, nb::handle timeout_s) {
     Arena& arena = *context_->arena;
     const double* u = double_array(uniforms, n, "uniforms");
@@ -51,12 +51,12 @@ class ViewHandle : public ViewSink {
     lease_.reset();
   }
 
-  // Of the items drawn, (keys, priorities, probabilities, times_sampled, table_size, episodes, steps, ages), of which the first ones
-  // count.
+  // Of the items drawn, (keys, priorities, probabilities, times_sampled, table_size, episodes, steps, ages), of which
+  // the first ones count.
   nb::tuple numbers() const {
     if (!numbers_) raise_error("InternalError", "a view that drew nothing has no numbers; please report");
-    return nb::make_tuple(numbers_->keys, numbers_->priorities, numbers_->probabilities, numbers_->times_sampled, numbers_->table_size,
-                          numbers_->episodes, numbers_->steps, numbers_->ages);
+    return nb::make_tuple(numbers_->keys, numbers_->priorities, numbers_->probabilities, numbers_->times_sampled,
+                          numbers_->table_size, numbers_->episodes, numbers_->steps, numbers_->ages);
   }
 
   // Of the items drawn, how many are copies: the first ones, drawn before the call had to wait.
@@ -65,9 +65,9 @@ class ViewHandle : public ViewSink {
   // As SampleResult has it.
   double smallest_probability() const noexcept { return smallest_probability_; }
 
-  // (names, squeezed, columns, data, is_view, masks or None, values, damage), the first ones with one entry an output. Where
-  // is_view is true, the data is the arena's memory, named until release(); else a copy. Data of columns of Python's codec and
-  // per-item ones, `values` and `damage`: as NumpyBatch has them, for one item.
+  // (names, squeezed, columns, data, is_view, masks or None, values, damage), the first ones with one entry an output.
+  // Where is_view is true, the data is the arena's memory, named until release(); else a copy. Data of columns of
+  // Python's codec and per-item ones, `values` and `damage`: as NumpyBatch has them, for one item.
   nb::tuple item(uint32_t i) {
     if (i >= num_items()) throw nb::index_error("no item of that number in the view");
     if (i < copies_.size()) return nb::borrow<nb::tuple>(copies_[i]);
@@ -88,13 +88,16 @@ class ViewHandle : public ViewSink {
 
   // Of a batch, of each of those outputs.
   std::vector<uint32_t> rows() {
-    return look([](const Part& part) { return std::vector<uint32_t>(part.rows, part.rows + first_pattern(part).outputs.size()); });
+    return look([](const Part& part) {
+      return std::vector<uint32_t>(part.rows, part.rows + first_pattern(part).outputs.size());
+    });
   }
 
   // Whether every output of all items is an array on the segment: see strided().
   bool is_contiguous() const noexcept { return is_contiguous_; }
 
-  // An output of all items where they lie, [n, ...] or [n, L, ...] as in a batch, read-only; None where they do not lie at one stride.
+  // An output of all items where they lie, [n, ...] or [n, L, ...] as in a batch, read-only; None where they do not lie
+  // at one stride.
   nb::object strided(uint32_t output) {
     return look([&](const Part& part) {
       InPlace found;
@@ -107,12 +110,13 @@ class ViewHandle : public ViewSink {
     return look([&](const Part& part) {
       InPlace found;
       if (!find_output(part, output, found)) return nb::object(nb::none());
-      return exported_array(context_->plan->columns()[found.column], found.first, found.leading, owner_of(lease_), {device_type, device_id});
+      return exported_array(context_->plan->columns()[found.column], found.first, found.leading, owner_of(lease_),
+                            {device_type, device_id});
     });
   }
 
-  // Which rows of the arena an output shows: int64 [n], or [n, L] as a batch is padded, and bool alike, as its mask. A number is
-  // chunk * chunk_steps + row; -1 where the row is 0, and for copies.
+  // Which rows of the arena an output shows: int64 [n], or [n, L] as a batch is padded, and bool alike, as its mask. A
+  // number is chunk * chunk_steps + row; -1 where the row is 0, and for copies.
   nb::tuple row_numbers(uint32_t output) {
     return look([&](const Part& part) {
       if (output >= first_pattern(part).outputs.size()) throw nb::index_error("no output of that number");
@@ -155,7 +159,8 @@ class ViewHandle : public ViewSink {
  private:
   uint32_t num_items() const noexcept { return num_copies() + (part_ ? part_->n : 0); }
 
-  // What is seen of the items that are no copies, under their lease: whoever releases them or closes the client meanwhile waits.
+  // What is seen of the items that are no copies, under their lease: whoever releases them or closes the client
+  // meanwhile waits.
   template <class Look>
   auto look(Look see) -> decltype(see(std::declval<const Part&>())) {
     if (!part_) raise_error("ShmReplayError", "the items of this view were given back, or all of them are copies");
@@ -176,7 +181,8 @@ class ViewHandle : public ViewSink {
     if (copies_.empty() && find_stride(part.picks, part.n, part.runs, stride)) stride_ = stride;
     InPlace found;
     is_contiguous_ = true;
-    for (uint32_t o = 0; o < first_pattern(part).outputs.size(); ++o) is_contiguous_ = is_contiguous_ && find_output(part, o, found);
+    for (uint32_t o = 0; o < first_pattern(part).outputs.size(); ++o)
+      is_contiguous_ = is_contiguous_ && find_output(part, o, found);
   }
 
   void count() const noexcept {
@@ -230,13 +236,21 @@ class ViewHandle : public ViewSink {
       const bool in_place = stays && find_in_place(*context_->arena, pattern, o, pick, part.runs, rows);
       if (!in_place) rows = {nullptr, 0, squeezed ? 1 : static_cast<uint32_t>(pattern.rows(o, positions))};
       const PlanColumn& plan = context_->plan->columns()[column];
-      nb::object array = plan.flags == kPerItemColumn ? nb::none() : plan.is_opaque ? make_sizes(squeezed, rows)
-                         : make_array(column, squeezed ? std::vector<LeadingAxis>{} : std::vector<LeadingAxis>{{rows.rows, rows.stride_bytes}}, rows.first);
-      if (!plan.is_opaque) PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array.ptr()), NPY_ARRAY_WRITEABLE);  // in place or not: all alike
+      nb::object array = plan.flags == kPerItemColumn ? nb::none()
+                         : plan.is_opaque
+                             ? make_sizes(squeezed, rows)
+                             : make_array(column,
+                                          squeezed ? std::vector<LeadingAxis>{}
+                                                   : std::vector<LeadingAxis>{{rows.rows, rows.stride_bytes}},
+                                          rows.first);
+      if (!plan.is_opaque)
+        PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array.ptr()), NPY_ARRAY_WRITEABLE);  // in place or not: all
+                                                                                                 // alike
       if (plan.is_packed) packed[o] = std::make_unique<PackedReader>(static_cast<uint32_t>(plan.row_bytes));
       if (!in_place && plan.flags != kPerItemColumn) {
-        copies.push_back({static_cast<uint32_t>(o), column, rows.rows, static_cast<uint32_t>(plan.is_opaque ? sizeof(int64_t) : plan.row_bytes),
-                          squeezed, array_data<char>(array), &masks[o], 1, &lengths[o], false, plan.flags,
+        copies.push_back({static_cast<uint32_t>(o), column, rows.rows,
+                          static_cast<uint32_t>(plan.is_opaque ? sizeof(int64_t) : plan.row_bytes), squeezed,
+                          array_data<char>(array), &masks[o], 1, &lengths[o], false, plan.flags,
                           plan.is_opaque ? &bytes[o] : nullptr, packed[o].get()});
       }
       squeezed_list.append(squeezed);
@@ -256,8 +270,8 @@ class ViewHandle : public ViewSink {
       }
       if (context_->is_coded(pattern.outputs[o].column)) data[o] = nb::make_tuple(take_bytes(bytes[o]), data[o]);
     }
-    return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, columns, data, is_view, mask_list,
-                          values_of(part, i), damage, pick.insert_no);
+    return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed_list, columns, data, is_view,
+                          mask_list, values_of(part, i), damage, pick.insert_no);
   }
 
   // What the item brought; None where it brought nothing.
@@ -300,11 +314,13 @@ class ViewHandle : public ViewSink {
       strides.push_back(inner);
     }
     Py_INCREF(reinterpret_cast<PyObject*>(descr));  // NewFromDescr steals it
-    nb::object array = steal_array(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(),
-                                                        first == nullptr ? nullptr : strides.data(), first, 0, nullptr));
+    nb::object array =
+        steal_array(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(),
+                                         first == nullptr ? nullptr : strides.data(), first, 0, nullptr));
     if (first != nullptr) {
       if (!owner_.is_valid()) owner_ = owner_of(context_->arena);
-      if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.ptr()), nb::object(owner_).release().ptr()) < 0) {
+      if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.ptr()), nb::object(owner_).release().ptr()) <
+          0) {
         throw nb::python_error();
       }
     }

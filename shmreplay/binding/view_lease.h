@@ -7,11 +7,12 @@
 
 namespace shmreplay {
 
-// The call that drew a view: its lease names the chunks, its scratch tells the rows. Whoever lets go of it last gives the chunks
-// back; in a forked child that does nothing, they are its parent's. Made and destroyed with the GIL.
+// The call that drew a view: its lease names the chunks, its scratch tells the rows. Whoever lets go of it last gives
+// the chunks back; in a forked child that does nothing, they are its parent's. Made and destroyed with the GIL.
 class ViewLease {
  public:
-  explicit ViewLease(std::shared_ptr<TableContext> context) : context_(std::move(context)), call_(context_->take_view_call()) {}
+  explicit ViewLease(std::shared_ptr<TableContext> context)
+      : context_(std::move(context)), call_(context_->take_view_call()) {}
   ~ViewLease() {
     call_->drop();
     if (is_whole_) context_->keep_view_call(std::move(call_));

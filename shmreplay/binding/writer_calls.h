@@ -5,22 +5,23 @@
 #include <cstdio>
 
 #include "rule_reader.h"
-#include "write/rule_writer.h"
 #include "table_context.h"
+#include "write/rule_writer.h"
 
 namespace shmreplay {
 
 // Answers of a writer's calls beside the core's statuses.
 inline constexpr int kNeedsEndEpisode = -101;  // append() behind a row that ended its episode
 inline constexpr int kLacksColumn = -102;      // create_item(): a finished step lacks a column
-inline constexpr int kNeedsFinalStep = -103;   // end_episode(): one that did not terminate lacks its final step, or a column of it
+inline constexpr int kNeedsFinalStep = -103;   // end_episode(): one that did not terminate lacks its final step, or a
+                                               // column of it
 inline constexpr int kUnfinished = -104;       // some items of an append or end are in: that goes first
 inline constexpr int kColumnTwice = -105;      // write_open(): the open row has the column already
 inline constexpr int kColumnMissing = -106;    // write_open(): the row would be finished without the column
 inline constexpr int kRowIsOpen = -107;        // append() of a whole row while one is open
 
-// `ends`: (bool columns of shape () that end an episode when true; that of them, or -1, that does not terminate it; whether an
-// append behind an end is no error).
+// `ends`: (bool columns of shape () that end an episode when true; that of them, or -1, that does not terminate it;
+// whether an append behind an end is no error).
 inline WriterFacts writer_facts(const TableContext& context, nb::tuple ends) {
   WriterFacts facts;
   for (const PlanColumn& c : context.bound_plan().columns()) facts.formats.push_back(number_format(c));
@@ -120,8 +121,9 @@ class Busy {
  public:
   Busy(std::atomic_flag& busy, const TableContext& context) : busy_(busy), call_(context.arena->calls()) {
     if (busy_.test_and_set(std::memory_order_acquire)) {  // SYNC POINT with ~Busy: one call's rows, then the next's
-      raise_error("ShmReplayError", "table '" + context.facts->name +
-                                        "': the writer is in use by another thread; give each thread a writer of its own");
+      raise_error("ShmReplayError",
+                  "table '" + context.facts->name +
+                      "': the writer is in use by another thread; give each thread a writer of its own");
     }
   }
   ~Busy() { busy_.clear(std::memory_order_release); }

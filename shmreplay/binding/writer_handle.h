@@ -8,20 +8,23 @@ namespace shmreplay {
 
 class WriterHandle {
  public:
-  // `ends`: see writer_facts. `rules`: see read_rule; an episode's items cross nothing else. `commit_every`: see held_back.h.
+  // `ends`: see writer_facts. `rules`: see read_rule; an episode's items cross nothing else. `commit_every`: see
+  // held_back.h.
   WriterHandle(const TableHandle& table, uint32_t history, nb::tuple ends, nb::list rules, uint32_t commit_every)
       : context_(table.context()),
-        writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules), commit_every) {}
+        writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules),
+                commit_every) {}
 
   ~WriterHandle() {
     const GilRelease release;  // closing may wait for the lock
     stream().give_up();
   }
 
-  // Writes and finishes a whole row, with the items that rules make of it: all of that or nothing. Keys (int64), of what was
-  // held back and went in since keys were answered last, and of its own items, where these are not held back; or a status, or
-  // kRowIsOpen, or kNeedsEndEpisode, or (status, step, column) of a missing cell. More items than one hold can take go in by
-  // several: if some are in when the call fails, go_on() has to finish it before anything else (kUnfinished).
+  // Writes and finishes a whole row, with the items that rules make of it: all of that or nothing. Keys (int64), of
+  // what was held back and went in since keys were answered last, and of its own items, where these are not held back;
+  // or a status, or kRowIsOpen, or kNeedsEndEpisode, or (status, step, column) of a missing cell. More items than one
+  // hold can take go in by several: if some are in when the call fails, go_on() has to finish it before anything else
+  // (kUnfinished).
   nb::object append(nb::handle step, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (!busy.begun()) return nb::int_(static_cast<int>(Status::kSessionLost));
@@ -33,14 +36,14 @@ class WriterHandle {
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     writer_.begin(WriterCall::kAppend);
     const auto write = [&](int64_t deadline) { return context_->write_step(stream(), step, deadline); };
-    if (const Status s = with_blocks(write, timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(taken_back(s)));
+    if (const Status s = with_blocks(write, timeout_s); s != Status::kOk)
+      return nb::int_(static_cast<int>(taken_back(s)));
     stream().mark_all();
     return finish_with_items(p, timeout_s);
   }
 
-  // Writes the columns that `arrays` has (None: absent; NO_VALUE: a heap column without one) into the open row, beginning one if
-  // need be; it stays open.
-  // With `finish` it is finished with its items, as in append().
+  // Writes the columns that `arrays` has (None: absent; NO_VALUE: a heap column without one) into the open row,
+  // beginning one if need be; it stays open. With `finish` it is finished with its items, as in append().
   nb::object write_open(nb::object arrays, bool finish, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (!busy.begun()) return nb::int_(static_cast<int>(Status::kSessionLost));
@@ -49,7 +52,8 @@ class WriterHandle {
     if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
     writer_.begin(WriterCall::kAppend);
     const auto write = [&](int64_t deadline) { return context_->write_arrays(stream(), arrays, false, deadline); };
-    if (const Status s = with_blocks(write, timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(taken_back(s)));
+    if (const Status s = with_blocks(write, timeout_s); s != Status::kOk)
+      return nb::int_(static_cast<int>(taken_back(s)));
     return finish ? finish_with_items(p, timeout_s) : nb::object(nb::int_(0));
   }
 
@@ -69,9 +73,9 @@ class WriterHandle {
     return columns;
   }
 
-  // An item of the newest `length` steps, the open row included. Its key, 0 if it is held back, -status, kBadPriority, or
-  // kLacksColumn: a row that ended an episode may lack columns, and only as the item's last step can they be left out.
-  // `values`: what it brings for per-item columns, a uint8 array, or None.
+  // An item of the newest `length` steps, the open row included. Its key, 0 if it is held back, -status, kBadPriority,
+  // or kLacksColumn: a row that ended an episode may lack columns, and only as the item's last step can they be left
+  // out. `values`: what it brings for per-item columns, a uint8 array, or None.
   int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     const Busy busy(busy_, *context_);
     if (is_unfinished()) return kUnfinished;
@@ -91,8 +95,8 @@ class WriterHandle {
     selections_.set(number, rule);
   }
 
-  // An item by that selection, with `values` as create_item(). Its key, -status, kBadPriority, or (status, step, column) of a
-  // missing cell.
+  // An item by that selection, with `values` as create_item(). Its key, -status, kBadPriority, or (status, step,
+  // column) of a missing cell.
   nb::object create_selected(uint32_t selection, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     const Busy busy(busy_, *context_);
     if (forked()) return nb::int_(-static_cast<int>(Status::kForked));
@@ -143,7 +147,9 @@ class WriterHandle {
     return status;
   }
 
-  nb::object read_cell(uint64_t step, uint32_t column) const { return shmreplay::read_cell(stream(), *context_, step, column); }
+  nb::object read_cell(uint64_t step, uint32_t column) const {
+    return shmreplay::read_cell(stream(), *context_, step, column);
+  }
 
   void restore_row(const std::vector<uint32_t>& columns) {
     std::vector<uint64_t> present(stream().present().size(), 0);
@@ -154,7 +160,9 @@ class WriterHandle {
   bool is_ending() const { return writer_.unfinished() == WriterCall::kEnd; }
   bool is_unfinished() const { return writer_.unfinished() != WriterCall::kNothing; }
   // Index of the table whose limiter did not admit the call that timed out, or -1.
-  int blocking_table() const { return stream().blocking_table() == kNone ? -1 : static_cast<int>(stream().blocking_table()); }
+  int blocking_table() const {
+    return stream().blocking_table() == kNone ? -1 : static_cast<int>(stream().blocking_table());
+  }
   uint64_t oldest_step() const { return stream().oldest_held(); }
   bool row_is_open() const { return stream().row_is_open(); }
   bool needs_end_episode() const { return writer_.needs_end_episode(); }
@@ -188,7 +196,9 @@ class WriterHandle {
   }
 
   // When the wait for blocks ends. 0 where there are none: a step without values never waits for any.
-  int64_t values_deadline(nb::handle timeout_s) const { return context_->plan->has_heap() ? deadline_of(timeout_s) : 0; }
+  int64_t values_deadline(nb::handle timeout_s) const {
+    return context_->plan->has_heap() ? deadline_of(timeout_s) : 0;
+  }
 
   // The same for a row whose values need blocks: write(deadline).
   template <class Write>
@@ -207,9 +217,9 @@ class WriterHandle {
 
   Status bring_values(nb::handle values, nb::handle timeout_s) {
     if (values.is_none()) return Status::kOk;
-    const Status s = context_->bring_values(values, deadline_of(timeout_s), [this](const char* bytes, uint64_t n, const Wait& wait) {
-      return writer_.bring_values(bytes, n, wait);
-    });
+    const Status s = context_->bring_values(
+        values, deadline_of(timeout_s),
+        [this](const char* bytes, uint64_t n, const Wait& wait) { return writer_.bring_values(bytes, n, wait); });
     return s == Status::kOk ? s : taken_back(s);
   }
 
@@ -248,7 +258,8 @@ class WriterHandle {
     RuleWriter* const writer = &writer_;
     size_t at = 0;
     Status status = Status::kOk;
-    if (writer_.num_in() < writer_.num_due() || !writer_.held().empty()) status = RuleWriter::insert({&writer, 1}, kTryOnly, at);
+    if (writer_.num_in() < writer_.num_due() || !writer_.held().empty())
+      status = RuleWriter::insert({&writer, 1}, kTryOnly, at);
     if (status == Status::kTimeout) {
       GilPatience patience = context_->patience();
       const Wait wait{deadline_of(timeout_s), &patience};

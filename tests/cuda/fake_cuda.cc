@@ -1,10 +1,10 @@
-// A libcuda without a GPU: the functions of the driver that shmreplay calls, over memory of the host, and `fake_*` functions
-// by which a test says what the driver refuses and when its work is done. See fake_cuda.py.
+// A libcuda without a GPU: the functions of the driver that shmreplay calls, over memory of the host, and `fake_*`
+// functions by which a test says what the driver refuses and when its work is done. See fake_cuda.py.
 //
-// Work of streams (copies, records of events, waits) lies in one queue, in the order it was given, and is done when it is
-// due: at once, some time later, or when the test says so. So a copy reads its source as late as a real one may. Like a real
-// driver it wants a current context, refuses what overlaps a registration, and serves no forked child. What a client must
-// never do is a *fault*, counted and told to the test. One file, since it is compiled by itself.
+// Work of streams (copies, records of events, waits) lies in one queue, in the order it was given, and is done when it
+// is due: at once, some time later, or when the test says so. So a copy reads its source as late as a real one may.
+// Like a real driver it wants a current context, refuses what overlaps a registration, and serves no forked child. What
+// a client must never do is a *fault*, counted and told to the test. One file, since it is compiled by itself.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -112,7 +112,8 @@ thread_local std::vector<void*> contexts;  // those current on this thread, the 
 thread_local std::string shown;            // the text that this thread was given last
 
 int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 void fault(const char* format, ...) {
@@ -136,8 +137,9 @@ bool lies_in(const std::map<uint64_t, uint64_t>& ranges, uint64_t address, uint6
 }
 
 bool touches(const std::map<uint64_t, uint64_t>& ranges, uint64_t address, uint64_t bytes) {
-  return std::any_of(ranges.begin(), ranges.end(),
-                     [&](const auto& range) { return address < range.first + range.second && range.first < address + bytes; });
+  return std::any_of(ranges.begin(), ranges.end(), [&](const auto& range) {
+    return address < range.first + range.second && range.first < address + bytes;
+  });
 }
 
 // Whether every page is mapped, and may be written if so asked.
@@ -201,7 +203,8 @@ bool is_refused(const std::string& call, int& code) {
   return false;
 }
 
-// Runs the body of a call under the lock, between what every call has: a count, the refusals asked for, a line of the log.
+// Runs the body of a call under the lock, between what every call has: a count, the refusals asked for, a line of the
+// log.
 template <class Body>
 int called(const char* call, bool wants_context, Body body) {
   const std::lock_guard lock(guard);
@@ -222,7 +225,8 @@ void* const kContext = &state;  // there is one; nobody looks into it
 
 }  // namespace
 
-// --- the driver ---------------------------------------------------------------------------------------------------------
+// --- the driver
+// ---------------------------------------------------------------------------------------------------------
 
 extern "C" {
 
@@ -283,9 +287,11 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
 
 int cuDevicePrimaryCtxRelease_v2(int device) {
   return called("cuDevicePrimaryCtxRelease_v2", false, [&]() -> int {
-    if (state.retained[device] == 0) return fault("the context of GPU %d is released too often", device), kInvalidContext;
+    if (state.retained[device] == 0)
+      return fault("the context of GPU %d is released too often", device), kInvalidContext;
     const bool is_last = --state.retained[device] == 0;
-    if (is_last && !(state.registered.empty() && state.pinned.empty() && state.streams.empty() && state.events.empty())) {
+    if (is_last &&
+        !(state.registered.empty() && state.pinned.empty() && state.streams.empty() && state.events.empty())) {
       fault("the context of GPU %d goes with things left in it", device);
     }
     return kSuccess;
@@ -347,7 +353,8 @@ int cuMemFreeHost(void* p) {
     if (found == state.pinned.end()) return fault("freed host memory that is none"), kInvalidValue;
     const auto [address, bytes] = *found;
     for (const Work& work : state.queue) {
-      if (work.event == nullptr && touches({{address, bytes}}, address_of(work.from), work.bytes)) fault("freed under a copy");
+      if (work.event == nullptr && touches({{address, bytes}}, address_of(work.from), work.bytes))
+        fault("freed under a copy");
     }
     munmap(p, bytes);
     state.pinned.erase(found);
@@ -372,7 +379,8 @@ int cuMemFree_v2(uint64_t device_address) {
   });
 }
 
-// Where the host's end is not page-locked, a real driver takes the bytes before it returns, or waits until they are there.
+// Where the host's end is not page-locked, a real driver takes the bytes before it returns, or waits until they are
+// there.
 int copy(const char* call, void* to, const void* from, const void* host, size_t bytes) {
   return called(call, true, [&]() -> int {
     const uint64_t address = address_of(host);
@@ -466,10 +474,12 @@ int cuEventDestroy_v2(void* event) {
   });
 }
 
-// --- what a test says and asks -------------------------------------------------------------------------------------------
+// --- what a test says and asks
+// -------------------------------------------------------------------------------------------
 
-// One GPU that can do everything, with nothing in it; or none, as on any machine without one, and as it is at first. Who
-// loads it with FAKE_CUDA_IS_THERE in the environment has the GPU at once, and with FAKE_CUDA_REFUSES one that refuses a call.
+// One GPU that can do everything, with nothing in it; or none, as on any machine without one, and as it is at first.
+// Who loads it with FAKE_CUDA_IS_THERE in the environment has the GPU at once, and with FAKE_CUDA_REFUSES one that
+// refuses a call.
 void fake_reset(int is_there) {
   const std::lock_guard lock(guard);
   for (Event* event : state.events) delete event;

@@ -145,3 +145,19 @@ def test_the_figures_beside_others_are_those_of_the_results() -> None:
         assert (found[1], found[5]) == (ratio, share)
     [woken] = re.findall(r"in (\S+ us), by Reverb in (\S+ us) \(`woken`\)", PAGES["comparison.md"])
     assert woken == (figures_of(results, "woken", "")[0], figures_of(results, "woken", "reverb")[0])
+
+
+def test_the_figures_of_shards_are_those_of_the_results() -> None:
+    results = (ROOT / "bench" / "RESULTS.md").read_text(encoding="utf-8")
+    workloads = {
+        "4 writers, inserts a second": ("shards_4", 0),
+        "16 writers, inserts a second": ("shards_16", 0),
+        "4 writers beside a learner, inserts a second": ("shards_mixed", 0),
+        "that learner, samples a second": ("shards_mixed", 2),
+    }
+    rows = dict(re.findall(r"^\| ([^|]+ a second) \| (.*) \|$", PAGES["shards.md"], re.MULTILINE))
+    assert rows.keys() == workloads.keys()
+    for name, (workload, column) in workloads.items():
+        for shards, shown in zip((1, 2, 4), rows[name].split(" | "), strict=True):
+            [row] = re.findall(rf"^\| shmreplay shards={shards} \| (.*) \|$", section(results, workload), re.MULTILINE)
+            assert row.split(" | ")[column].split(" (")[0] == shown.split(" (")[0], (name, shards)

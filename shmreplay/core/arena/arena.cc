@@ -47,8 +47,8 @@ uint64_t file_bytes(int fd, const char* which) {
 char* map_shared(int fd, uint64_t bytes, const char* which) {
   void* p = map_aligned(fd, 0, bytes);
   if (p == MAP_FAILED) {
-    throw AttachError(AttachError::Kind::kSystem, std::string(which) + " segment: mmap of " + std::to_string(bytes) +
-                                                      " bytes: " + strerror(errno));
+    throw AttachError(AttachError::Kind::kSystem,
+                      std::string(which) + " segment: mmap of " + std::to_string(bytes) + " bytes: " + strerror(errno));
   }
   return static_cast<char*>(p);
 }
@@ -110,8 +110,8 @@ bool Arena::forked() const { return fork_epoch.load(std::memory_order_relaxed) !
 void Arena::map(int index_fd, int data_fd) {
   index_bytes_ = file_bytes(index_fd, "index");
   data_bytes_ = file_bytes(data_fd, "data");
-  expect(index_bytes_ >= 4096 && data_bytes_ > 0, "index segment: too small to be one of ours (" +
-                                                      std::to_string(index_bytes_) + " bytes); was it truncated?");
+  expect(index_bytes_ >= 4096 && data_bytes_ > 0,
+         "index segment: too small to be one of ours (" + std::to_string(index_bytes_) + " bytes); was it truncated?");
   index_ = map_shared(index_fd, index_bytes_, "index");
   data_ = map_shared(data_fd, data_bytes_, "data");
 }
@@ -119,7 +119,8 @@ void Arena::map(int index_fd, int data_fd) {
 void Arena::check_header(bool published) const {
   const Header& h = header();
   expect(h.magic == kMagic, "index segment: not a shmreplay segment (magic " + hex(h.magic) + ")");
-  // SYNC POINT with Formatter and publish(): `ready` is stored last, with release; what it covers is whole when it is seen.
+  // SYNC POINT with Formatter and publish(): `ready` is stored last, with release; what it covers is whole when it is
+  // seen.
   expect(h.ready.load(std::memory_order_acquire) == (published ? 1u : 0u),
          published ? "index segment: its daemon died before it was ready" : "index segment: it is in use already");
   expect(h.layout_version == kLayoutVersion && h.layout_hash == shmreplay::layout_hash(),
@@ -134,11 +135,13 @@ void Arena::check_header(bool published) const {
   expect(h.pid_namespace == namespace_inode("pid"),
          "index segment: made in another pid namespace; the kernel finds a dead lock owner by its thread id, so daemon "
          "and clients must share one (docker run --pid=host, or shareProcessNamespace: true in a pod)");
-  expect(h.time_namespace == namespace_inode("time"),
-         "index segment: made in another time namespace; start times of processes, which tell a living process from one "
-         "that was given its pid, differ between them, so daemon and clients must share one");
+  expect(
+      h.time_namespace == namespace_inode("time"),
+      "index segment: made in another time namespace; start times of processes, which tell a living process from one "
+      "that was given its pid, differ between them, so daemon and clients must share one");
   if (failed()) {
-    throw AttachError(AttachError::Kind::kFailed, "arena '" + bounded(h.name) + "' is marked failed: its index is damaged");
+    throw AttachError(AttachError::Kind::kFailed,
+                      "arena '" + bounded(h.name) + "' is marked failed: its index is damaged");
   }
 }
 
@@ -196,14 +199,26 @@ Plan Arena::plan_again() const {
   try {
     return plan_arena(spec);
   } catch (const std::invalid_argument& e) {
-    throw AttachError(AttachError::Kind::kLayout, std::string("index segment: its header is damaged (") + e.what() + ")");
+    throw AttachError(AttachError::Kind::kLayout,
+                      std::string("index segment: its header is damaged (") + e.what() + ")");
   }
 }
 
 void Arena::copy_table(uint32_t index, uint64_t item_base, uint64_t& selectors) {
   TableRecord& r = at<TableRecord>(offsets_.tables)[index];
-  TableFacts t{bounded(r.name), index, r.max_size, r.capacity, r.max_times_sampled, r.slot_bits, r.on_full, r.item_steps,
-               r.shard, r.item_base, {r.roles[0], r.roles[1]}, {r.extremes[0], r.extremes[1]}, &r};
+  TableFacts t{bounded(r.name),
+               index,
+               r.max_size,
+               r.capacity,
+               r.max_times_sampled,
+               r.slot_bits,
+               r.on_full,
+               r.item_steps,
+               r.shard,
+               r.item_base,
+               {r.roles[0], r.roles[1]},
+               {r.extremes[0], r.extremes[1]},
+               &r};
   const SelectorPlacement p = place_selectors(t.max_size, t.roles[kSampler].kind, t.roles[kRemover].kind,
                                               offsets_.priorities + item_base * 8, selectors);
   selectors = p.end;

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "base/calls_in_flight.h"
 #include "arena/layout.h"
 #include "arena/turns.h"
+#include "base/calls_in_flight.h"
 
 namespace shmreplay {
 
@@ -54,9 +54,9 @@ class Arena {
   static void format(int index_fd, int data_fd, const ArenaSpec& spec, const std::string& instance,
                      const std::string& name, bool published = true);
 
-  // Maps both segments and checks the header; the descriptors may be closed afterwards. `session` kNone: the daemon, whose
-  // holds are not tied to a session. `published` false: an arena that is still being filled, which nobody else can map.
-  // Throws AttachError.
+  // Maps both segments and checks the header; the descriptors may be closed afterwards. `session` kNone: the daemon,
+  // whose holds are not tied to a session. `published` false: an arena that is still being filled, which nobody else
+  // can map. Throws AttachError.
   Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation, bool published = true);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -79,7 +79,9 @@ class Arena {
   UndoLog& log() const { return *at<UndoLog>(offsets_.log); }
   ArenaState& state() const { return *at<ArenaState>(offsets_.state); }
 
-  SessionRecord& session(uint32_t i) const { return element<SessionRecord>(offsets_.sessions, i, geometry_.max_sessions); }
+  SessionRecord& session(uint32_t i) const {
+    return element<SessionRecord>(offsets_.sessions, i, geometry_.max_sessions);
+  }
   StreamRecord& stream(uint32_t i) const { return element<StreamRecord>(offsets_.streams, i, geometry_.max_streams); }
   SleepSlot& sleeper(uint32_t i) const { return element<SleepSlot>(offsets_.sleepers, i, geometry_.num_sleep_slots); }
   CallSlot& call(uint32_t i) const { return element<CallSlot>(offsets_.calls, i, geometry_.num_call_slots); }
@@ -90,14 +92,22 @@ class Arena {
   }
   ChunkRecord& chunk(uint32_t i) const { return element<ChunkRecord>(offsets_.chunks, i, geometry_.num_chunks); }
   BlockRecord& block(uint32_t i) const { return element<BlockRecord>(offsets_.blocks, i, geometry_.num_blocks); }
-  PatternRecord& pattern(uint32_t i) const { return element<PatternRecord>(offsets_.patterns, i, geometry_.max_patterns); }
+  PatternRecord& pattern(uint32_t i) const {
+    return element<PatternRecord>(offsets_.patterns, i, geometry_.max_patterns);
+  }
   ItemRecord& item(uint32_t g) const { return element<ItemRecord>(offsets_.items, g, geometry_.total_items); }
   ItemLinks& links(uint32_t g) const { return element<ItemLinks>(offsets_.links, g, geometry_.total_items); }
-  Word<double>& priority(uint32_t g) const { return element<Word<double>>(offsets_.priorities, g, geometry_.total_items); }
+  Word<double>& priority(uint32_t g) const {
+    return element<Word<double>>(offsets_.priorities, g, geometry_.total_items);
+  }
   // What item g brought for the per-item columns; only where has_values().
-  Word<BlockRef>& values(uint32_t g) const { return element<Word<BlockRef>>(offsets_.values, g, geometry_.total_items); }
+  Word<BlockRef>& values(uint32_t g) const {
+    return element<Word<BlockRef>>(offsets_.values, g, geometry_.total_items);
+  }
   bool has_values() const noexcept { return has_values_; }
-  EpisodeRecord& episode(uint32_t g) const { return element<EpisodeRecord>(offsets_.episodes, g, geometry_.total_items); }
+  EpisodeRecord& episode(uint32_t g) const {
+    return element<EpisodeRecord>(offsets_.episodes, g, geometry_.total_items);
+  }
   const TableFacts& table(uint32_t i) const {
     if (i >= tables_.size()) corrupt("table index");
     return tables_[i];
@@ -117,8 +127,8 @@ class Arena {
   }
   // One bit a column: which cells of a row are written. One writer; readers of neighbouring bits.
   std::atomic<uint64_t>& presence(uint32_t chunk, uint32_t row, uint32_t word) const {
-    return reinterpret_cast<std::atomic<uint64_t>*>(chunk_data(chunk) + geometry_.presence_offset)
-        [uint64_t{row} * geometry_.presence_words + word];
+    return reinterpret_cast<std::atomic<uint64_t>*>(
+        chunk_data(chunk) + geometry_.presence_offset)[uint64_t{row} * geometry_.presence_words + word];
   }
   char* block_data(uint32_t i) const {
     if (i >= geometry_.num_blocks) corrupt("block index");

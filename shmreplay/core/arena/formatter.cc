@@ -30,14 +30,15 @@ void check_size(int fd, uint64_t bytes, const char* which) {
   struct stat st;
   if (fstat(fd, &st) != 0) throw std::system_error(errno, std::generic_category(), which);
   if (static_cast<uint64_t>(st.st_size) != bytes) {
-    throw std::invalid_argument(std::string(which) + " segment has " + std::to_string(st.st_size) + " bytes, the plan says " +
-                                std::to_string(bytes));
+    throw std::invalid_argument(std::string(which) + " segment has " + std::to_string(st.st_size) +
+                                " bytes, the plan says " + std::to_string(bytes));
   }
 }
 
 void copy_name(char* to, size_t room, const std::string& name, const char* what) {
   if (name.empty() || name.size() >= room) {
-    throw std::invalid_argument(std::string(what) + " name '" + name + "' must have 1 to " + std::to_string(room - 1) + " bytes");
+    throw std::invalid_argument(std::string(what) + " name '" + name + "' must have 1 to " + std::to_string(room - 1) +
+                                " bytes");
   }
   memcpy(to, name.c_str(), name.size() + 1);
 }
@@ -90,7 +91,8 @@ void Formatter::write_state() {
   // A key holds the low bits of seq. Beginning at random makes keys of two lives of a name, and of two arenas, differ;
   // beginning in the lowest sixteenth keeps sorted keys in insertion order until those bits wrap.
   uint32_t slot_bits = 1;
-  for (const TableSpec& t : spec_.tables) slot_bits = std::max(slot_bits, static_cast<uint32_t>(std::bit_width(t.max_size)));
+  for (const TableSpec& t : spec_.tables)
+    slot_bits = std::max(slot_bits, static_cast<uint32_t>(std::bit_width(t.max_size)));
   s.next_seq.put(1 + random_word() % (uint64_t{1} << (63 - kShardBits - slot_bits - 4)));
   s.next_stream_serial.put(1);
   s.next_take.put(1);

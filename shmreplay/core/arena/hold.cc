@@ -1,9 +1,9 @@
 #include "arena/hold.h"
 
+#include "arena/robust_lock.h"
 #include "base/futex.h"
 #include "items/rate_limiter.h"
 #include "items/rebuild.h"
-#include "arena/robust_lock.h"
 #include "trees/selectors.h"
 
 namespace shmreplay {

@@ -5,13 +5,13 @@
 //   hold.set(record.word, value);     // logs the old value, then writes
 //   ...                               // leaving the scope commits, unlocks and wakes
 //
-// Undo log: before a word changes, its offset and old value go to the log and the log's length is stored; storing length
-// 0 is the commit. A holder that dies leaves the log; the next locker writes the old values back, newest first, and the
-// index is byte for byte what it was before the hold. A SIGKILL stops between instructions, so only the compiler's order
-// matters, and signal fences fix it.
+// Undo log: before a word changes, its offset and old value go to the log and the log's length is stored; storing
+// length 0 is the commit. A holder that dies leaves the log; the next locker writes the old values back, newest first,
+// and the index is byte for byte what it was before the hold. A SIGKILL stops between instructions, so only the
+// compiler's order matters, and signal fences fix it.
 //
-// Inside a hold: allocate nothing, touch no caller's memory, sleep never. The core's one exception, CorruptIndex, rolls the
-// hold back on its way out and marks the segment failed.
+// Inside a hold: allocate nothing, touch no caller's memory, sleep never. The core's one exception, CorruptIndex, rolls
+// the hold back on its way out and marks the segment failed.
 #pragma once
 
 #include <bit>
@@ -147,8 +147,10 @@ void wake_chunk_waiters(Arena& arena) noexcept;
 bool roll_back(Arena& arena) noexcept;
 
 [[gnu::always_inline]] inline void Hold::log_old(uint64_t offset, int log2_bytes, uint64_t old) {
-  if (!logged_) [[unlikely]] return;
-  if (length_ == kLogCapacity) [[unlikely]] outgrown();
+  if (!logged_) [[unlikely]]
+    return;
+  if (length_ == kLogCapacity) [[unlikely]]
+    outgrown();
   entries_[length_] = {offset << 2 | static_cast<uint64_t>(log2_bytes), old};
   std::atomic_signal_fence(std::memory_order_seq_cst);
   SHMREPLAY_FAULT("hold.entry_written");
@@ -164,7 +166,8 @@ inline void Hold::save_words(uint64_t offset, uint32_t num_words) {
   if (length_ + num_words > kLogCapacity) outgrown();
   for (uint32_t i = 0; i < num_words; ++i) {
     const uint64_t at = offset + 8 * i;
-    entries_[length_ + i] = {at << 2 | 3, reinterpret_cast<std::atomic<uint64_t>*>(index_ + at)->load(std::memory_order_relaxed)};
+    entries_[length_ + i] = {at << 2 | 3,
+                             reinterpret_cast<std::atomic<uint64_t>*>(index_ + at)->load(std::memory_order_relaxed)};
   }
   std::atomic_signal_fence(std::memory_order_seq_cst);
   SHMREPLAY_FAULT("hold.record_saved");

@@ -19,8 +19,9 @@ constexpr uint64_t kSmallPageBytes = 4096;
 constexpr uint64_t kLookedAtOnce = 32 * kHugePageBytes;
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which the headers that we build with may not have
 
-// One small page in each huge one, for only what has a page can be collapsed. Where pages are spread over memory nodes, their
-// numbers in the file say on which one each lies, and the huge one comes to lie beside it: so it is not the first everywhere.
+// One small page in each huge one, for only what has a page can be collapsed. Where pages are spread over memory nodes,
+// their numbers in the file say on which one each lies, and the huge one comes to lie beside it: so it is not the first
+// everywhere.
 int sow(int fd, uint64_t offset, uint64_t end) noexcept {
   for (; offset < end; offset += kHugePageBytes) {
     const uint64_t within = offset / kHugePageBytes * kSmallPageBytes % kHugePageBytes;
@@ -56,7 +57,8 @@ uint64_t mapped_as_huge(const void* mapping) noexcept {
 }  // namespace
 
 void* map_aligned(int fd, uint64_t offset, uint64_t bytes) {
-  if (bytes < kHugePageBytes) return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  if (bytes < kHugePageBytes)
+    return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
   const uint64_t room = round_up(bytes, kSmallPageBytes) + kHugePageBytes;
   void* reserved = mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return MAP_FAILED;
@@ -104,7 +106,8 @@ uint64_t huge_bytes_of(int fd, uint64_t bytes) {
 
 MemoryNodes memory_nodes() {
   MemoryNodes nodes;
-  if (syscall(SYS_get_mempolicy, nullptr, nodes.mask, 8 * sizeof nodes.mask, nullptr, MPOL_F_MEMS_ALLOWED) != 0) return {};
+  if (syscall(SYS_get_mempolicy, nullptr, nodes.mask, 8 * sizeof nodes.mask, nullptr, MPOL_F_MEMS_ALLOWED) != 0)
+    return {};
   for (const unsigned long word : nodes.mask) nodes.count += static_cast<uint32_t>(std::popcount(word));
   return nodes;
 }

@@ -1,7 +1,8 @@
 // How a segment gets its pages: huge ones, and on which memory nodes.
 //
-// Rows that a learner draws at random lie in as many small pages, of 4 KiB, far more than a processor keeps the translations
-// of (its TLB). A huge page reaches 512 times as far, and the page tables of each process are as much smaller.
+// Rows that a learner draws at random lie in as many small pages, of 4 KiB, far more than a processor keeps the
+// translations of (its TLB). A huge page reaches 512 times as far, and the page tables of each process are as much
+// smaller.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,13 @@ namespace shmreplay {
 
 inline constexpr uint64_t kHugePageBytes = 2u << 20;
 
-// Maps a part of a shared file, readable and writable, where its huge pages can be mapped as such. MAP_FAILED and errno.
+// Maps a part of a shared file, readable and writable, where its huge pages can be mapped as such. MAP_FAILED and
+// errno.
 void* map_aligned(int fd, uint64_t offset, uint64_t bytes);
 
-// Has the whole huge pages of a part of a file allocated as such. The file has its size, nothing is in that part yet, and
-// `offset` is a multiple of kHugePageBytes. 0, or the errno with which the kernel stopped: the rest is left as it was.
-// Needs neither a mount option nor a privilege, but Linux 6.1 (MADV_COLLAPSE).
+// Has the whole huge pages of a part of a file allocated as such. The file has its size, nothing is in that part yet,
+// and `offset` is a multiple of kHugePageBytes. 0, or the errno with which the kernel stopped: the rest is left as it
+// was. Needs neither a mount option nor a privilege, but Linux 6.1 (MADV_COLLAPSE).
 int take_huge_pages(int fd, uint64_t offset, uint64_t bytes);
 
 // Bytes of the file that are in huge pages now, by /proc/self/smaps. Touches a byte of each.

@@ -36,17 +36,20 @@ void check_column(const ColumnSpec& c, const ArenaSpec& s) {
 }
 
 void check_spec(const ArenaSpec& s) {
-  require(!s.columns.empty() && s.columns.size() <= kMaxColumns, "an arena has 1 to 125 columns; join some into arrays");
+  require(!s.columns.empty() && s.columns.size() <= kMaxColumns,
+          "an arena has 1 to 125 columns; join some into arrays");
   require(s.chunk_steps >= 1 && s.chunk_steps <= 1u << 24, "chunk_steps must be in 1 .. 2^24");
   require(s.num_chunks >= 1 && s.num_chunks < kNone, "num_chunks must be in 1 .. 2^32 - 2");
   require(s.max_streams >= 1 && s.max_streams < kNone, "max_streams must be in 1 .. 2^32 - 2");
   require(s.max_sessions >= 1 && s.max_sessions < 1u << 20, "max_sessions must be in 1 .. 2^20 - 1");
   require(s.num_blocks < kNone, "num_blocks must be in 0 .. 2^32 - 2");
-  require(s.block_bytes % 64 == 0 && (s.block_bytes > 0) == (s.num_blocks > 0), "block_bytes must be a multiple of 64, 0 without blocks");
+  require(s.block_bytes % 64 == 0 && (s.block_bytes > 0) == (s.num_blocks > 0),
+          "block_bytes must be a multiple of 64, 0 without blocks");
   for (const ColumnSpec& c : s.columns) check_column(c, s);
   for (const TableSpec& t : s.tables) {
     if (t.shard < kMaxShards) continue;
-    throw std::invalid_argument("table '" + t.name + "': shard is " + std::to_string(t.shard) + "; expected less than 128");
+    throw std::invalid_argument("table '" + t.name + "': shard is " + std::to_string(t.shard) +
+                                "; expected less than 128");
   }
   require(!s.tables.empty() && s.tables.size() <= kMaxTables, "an arena has 1 to 64 tables");
   for (const TableSpec& t : s.tables) {
@@ -105,14 +108,40 @@ uint64_t place_tree(uint64_t leaves, bool own_leaves, uint64_t leaf_offset, uint
 }  // namespace
 
 uint64_t layout_hash() noexcept {
-  constexpr uint64_t kSizes[] = {
-      sizeof(Header), sizeof(LockBlock), sizeof(UndoLog), sizeof(ArenaState), sizeof(SessionRecord),
-      sizeof(StreamRecord), sizeof(SleepSlot), sizeof(CallSlot), sizeof(ChunkRecord), sizeof(BlockRecord),
-      sizeof(ColumnRecord), sizeof(PatternRecord), sizeof(TableRecord), sizeof(ItemRecord), sizeof(ItemLinks),
-      sizeof(EpisodeRecord), sizeof(HeapNode), alignof(TableRecord), alignof(LockBlock), sizeof(pthread_mutex_t),
-      alignof(pthread_mutex_t), sizeof(void*), kLogCapacity, kMaxNames, kMaxOutputs, kPatternBytes,
-      PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_ROBUST, PTHREAD_PROCESS_SHARED, libc_family(),
-      offsetof(TableRecord, limiter), offsetof(TableRecord, sides), offsetof(TableRecord, news), offsetof(TableRecord, longest)};
+  constexpr uint64_t kSizes[] = {sizeof(Header),
+                                 sizeof(LockBlock),
+                                 sizeof(UndoLog),
+                                 sizeof(ArenaState),
+                                 sizeof(SessionRecord),
+                                 sizeof(StreamRecord),
+                                 sizeof(SleepSlot),
+                                 sizeof(CallSlot),
+                                 sizeof(ChunkRecord),
+                                 sizeof(BlockRecord),
+                                 sizeof(ColumnRecord),
+                                 sizeof(PatternRecord),
+                                 sizeof(TableRecord),
+                                 sizeof(ItemRecord),
+                                 sizeof(ItemLinks),
+                                 sizeof(EpisodeRecord),
+                                 sizeof(HeapNode),
+                                 alignof(TableRecord),
+                                 alignof(LockBlock),
+                                 sizeof(pthread_mutex_t),
+                                 alignof(pthread_mutex_t),
+                                 sizeof(void*),
+                                 kLogCapacity,
+                                 kMaxNames,
+                                 kMaxOutputs,
+                                 kPatternBytes,
+                                 PTHREAD_MUTEX_NORMAL,
+                                 PTHREAD_MUTEX_ROBUST,
+                                 PTHREAD_PROCESS_SHARED,
+                                 libc_family(),
+                                 offsetof(TableRecord, limiter),
+                                 offsetof(TableRecord, sides),
+                                 offsetof(TableRecord, news),
+                                 offsetof(TableRecord, longest)};
   uint64_t hash = mix(0xcbf29ce484222325, kLayoutVersion);
   for (uint64_t size : kSizes) hash = mix(hash, size);
   return hash;

@@ -45,24 +45,24 @@ inline constexpr uint64_t kMagic = 0x31594c50'52484d53;  // "SMHRPLY1"
 inline constexpr uint32_t kLayoutVersion = 8;
 inline constexpr uint32_t kNone = 0xffff'ffff;
 inline constexpr uint32_t kLogCapacity = 4096;
-inline constexpr uint32_t kMaxNames = 1024;       // chunks one lease can name
-inline constexpr uint32_t kMaxItemChunks = 192;   // chunks one item may span: its deletion must fit one hold's log
-inline constexpr uint32_t kGroup = 16;            // draws, updates or deletions a hold
-inline constexpr uint32_t kMaxTables = 64;        // a hold notes the tables it touched in one 64-bit mask
-inline constexpr uint32_t kMaxOutputs = 256;      // leaves of an item's structure
-inline constexpr uint32_t kMaxRows = 1u << 28;    // that a batch may show of an item: no slice reaches further
+inline constexpr uint32_t kMaxNames = 1024;      // chunks one lease can name
+inline constexpr uint32_t kMaxItemChunks = 192;  // chunks one item may span: its deletion must fit one hold's log
+inline constexpr uint32_t kGroup = 16;           // draws, updates or deletions a hold
+inline constexpr uint32_t kMaxTables = 64;       // a hold notes the tables it touched in one 64-bit mask
+inline constexpr uint32_t kMaxOutputs = 256;     // leaves of an item's structure
+inline constexpr uint32_t kMaxRows = 1u << 28;   // that a batch may show of an item: no slice reaches further
 inline constexpr uint32_t kPatternBytes = 4096;
-inline constexpr uint32_t kMaxColumns = 125;      // a pattern that shows each of them whole fits its record
-inline constexpr int kMaxTreeLevels = 12;         // 8^11 leaves and the top line
+inline constexpr uint32_t kMaxColumns = 125;  // a pattern that shows each of them whole fits its record
+inline constexpr int kMaxTreeLevels = 12;     // 8^11 leaves and the top line
 inline constexpr int kShardBits = 7;
 inline constexpr int kShardShift = 63 - kShardBits;
 inline constexpr uint32_t kMaxShards = 1u << kShardBits;
-inline constexpr double kMaxPriority = 1e280;     // larger ones are refused: sums stay finite
+inline constexpr double kMaxPriority = 1e280;  // larger ones are refused: sums stay finite
 
 // ---- words of more than one field --------------------------------------------------------------------------------
 
 struct Link { uint32_t prev, next; };
-struct Stack { uint32_t head, count; };            // a singly linked list and its length
+struct Stack { uint32_t head, count; };  // a singly linked list and its length
 struct Queue { uint32_t head, tail; };
 struct StateGeneration { uint32_t state, generation; };
 
@@ -88,7 +88,7 @@ struct Header {
   uint64_t magic;
   uint32_t layout_version;
   uint32_t header_bytes;
-  uint64_t layout_hash;     // sizes, alignments, lock kind, libc family, pointer size
+  uint64_t layout_hash;  // sizes, alignments, lock kind, libc family, pointer size
   uint64_t index_bytes, data_bytes;
   uint64_t pid_namespace;   // inode of the creator's; the kernel finds a dead lock owner by its thread id there
   uint64_t time_namespace;  // inode; start times of processes are compared within it
@@ -109,7 +109,7 @@ struct LockBlock {
   std::atomic<uint32_t> session;                // of the last holder
   std::atomic<uint32_t> pid;                    // of the last holder, as the daemon saw it
   std::atomic<uint64_t> num_recoveries;         // dead holders rolled back
-  std::atomic<uint64_t> num_waits, wait_ns;     // holds that found the lock taken, and for how long in all; reports only
+  std::atomic<uint64_t> num_waits, wait_ns;  // holds that found the lock taken, and for how long in all; reports only
 };
 
 struct LogEntry {
@@ -125,20 +125,20 @@ struct UndoLog {
 // ---- arena-wide state --------------------------------------------------------------------------------------------
 
 struct ArenaState {
-  Word<uint64_t> next_seq;            // insertion number of the next item of any table; never reset
+  Word<uint64_t> next_seq;  // insertion number of the next item of any table; never reset
   Word<uint64_t> next_stream_serial;
-  Word<uint64_t> next_take;           // stamp of the next chunk taken
-  Word<uint64_t> next_retire;         // stamp of the next chunk retired
-  Word<Stack> free_chunks;            // of no session
-  Word<Queue> used_chunks;            // in the order taken, linked by ChunkRecord::age
-  Word<Queue> retired_chunks;         // in the order retired, linked by ChunkRecord::age.next
+  Word<uint64_t> next_take;                        // stamp of the next chunk taken
+  Word<uint64_t> next_retire;                      // stamp of the next chunk retired
+  Word<Stack> free_chunks;                         // of no session
+  Word<Queue> used_chunks;                         // in the order taken, linked by ChunkRecord::age
+  Word<Queue> retired_chunks;                      // in the order retired, linked by ChunkRecord::age.next
   Word<uint64_t> num_free, num_used, num_retired;  // num_free: all free lists together
-  Word<uint32_t> rich_sessions;       // head of the sessions that have free chunks, linked by SessionRecord::rich
+  Word<uint32_t> rich_sessions;  // head of the sessions that have free chunks, linked by SessionRecord::rich
   Word<uint32_t> free_streams, free_sleepers, free_blocks;  // heads
   Word<uint64_t> num_free_blocks;
-  Word<uint64_t> num_reserved_blocks; // of the free ones: all streams' together
-  Word<uint32_t> rebuilding;          // 1 while derived words are being made anew
-  std::atomic<uint64_t> num_rebuilds; // times that they were, a restore's among them; under the lock; reports only
+  Word<uint64_t> num_reserved_blocks;  // of the free ones: all streams' together
+  Word<uint32_t> rebuilding;           // 1 while derived words are being made anew
+  std::atomic<uint64_t> num_rebuilds;  // times that they were, a restore's among them; under the lock; reports only
   // Waiting for a chunk needs no lock. Protocol (litmus-tested): the waiter stores chunk_waiters and scans again before
   // it sleeps; who drops a lease stores its count 0 and then loads chunk_waiters. All seq_cst.
   alignas(128) std::atomic<uint32_t> chunk_waiters;
@@ -152,14 +152,17 @@ struct PidRole { uint32_t pid, role; };
 struct alignas(128) SessionRecord {
   Word<StateGeneration> state;
   Word<PidRole> process;
-  Word<uint64_t> start_time;   // clock ticks since boot, from /proc; tells a reused pid
-  Word<Stack> free_chunks;     // chunks this session wrote before: it gets them back first
+  Word<uint64_t> start_time;  // clock ticks since boot, from /proc; tells a reused pid
+  Word<Stack> free_chunks;    // chunks this session wrote before: it gets them back first
   Word<Link> rich;
-  Word<uint64_t> first_take;   // stamp of the first chunk that can be its own: an older one is of who had the record before
-  // What it has done since it attached: items by kind of call, and bits of the tables. Written by its own holds under the
-  // lock, as a load and a store (session_counts.h: nanoseconds), cleared when it opens; not undone by a roll-back. Reports only.
+  Word<uint64_t> first_take;  // stamp of the first chunk that can be its own: an older one is of who had the record
+                              // before
+  // What it has done since it attached: items by kind of call, and bits of the tables. Written by its own holds under
+  // the lock, as a load and a store (session_counts.h: nanoseconds), cleared when it opens; not undone by a roll-back.
+  // Reports only.
   std::atomic<uint64_t> inserts, samples, updates, writes, reads;
-  // Its calls that wait for room, without the lock; the table and since when (CLOCK_MONOTONIC) of the first. Reports only.
+  // Its calls that wait for room, without the lock; the table and since when (CLOCK_MONOTONIC) of the first. Reports
+  // only.
   std::atomic<uint32_t> room_waits, room_table;
   std::atomic<uint64_t> room_since_ns;
 };
@@ -170,10 +173,11 @@ struct WindowSize { uint32_t num_chunks, max_chunks; };
 
 struct alignas(64) StreamRecord {
   Word<StreamOwner> owner;
-  Word<uint64_t> serial;       // of the arena, never reused
-  Word<Window> window;         // chunks that the open stream still refers to, linked by ChunkRecord::stream
+  Word<uint64_t> serial;  // of the arena, never reused
+  Word<Window> window;    // chunks that the open stream still refers to, linked by ChunkRecord::stream
   Word<WindowSize> size;
-  Word<uint64_t> reserved_blocks;  // free blocks that are this stream's to take: of a value that one hold can not take whole
+  Word<uint64_t> reserved_blocks;  // free blocks that are this stream's to take: of a value that one hold can not take
+                                   // whole
 };
 
 struct SleeperOwner { uint32_t session, where; };  // where = table << 1 | side; session kNone: free
@@ -181,7 +185,8 @@ struct SleepSlot {
   Word<SleeperOwner> owner;
   Word<uint32_t> next_free;
   uint32_t pad;
-  std::atomic<uint64_t> since_ns;  // CLOCK_MONOTONIC, when the call was first not admitted; before the owner; reports only
+  std::atomic<uint64_t> since_ns;  // CLOCK_MONOTONIC, when the call was first not admitted; before the owner; reports
+                                   // only
 };
 
 struct CallOwner { uint32_t session_plus_1, generation; };
@@ -192,32 +197,36 @@ struct CallOwner { uint32_t session_plus_1, generation; };
 struct CallSlot {
   alignas(128) std::atomic<CallOwner> owner;
   std::atomic<uint32_t> count;
-  std::atomic<uint64_t> since_ns;  // CLOCK_MONOTONIC, coarse, when it was taken; under the lock, before the owner; reports only
+  std::atomic<uint64_t> since_ns;  // CLOCK_MONOTONIC, coarse, when it was taken; under the lock, before the owner;
+                                   // reports only
   alignas(128) std::atomic<uint32_t> names[kMaxNames];
 };
 
 // The lease of a checkpoint that is being saved: one bit a chunk, in words behind this line. Set under the lock, all at
 // once; a bit is cleared without it when its chunk is copied. Owner {0, 0}: nobody saves, and the bits mean nothing.
-// Cleared by the saver, with its session, or by a writer that needs a chunk: see save_lease.h. Not undone by a roll-back.
-struct SaveLease {
-  alignas(128) std::atomic<CallOwner> owner;
-};
+// Cleared by the saver, with its session, or by a writer that needs a chunk: see save_lease.h. Not undone by a
+// roll-back.
+struct SaveLease { alignas(128) std::atomic<CallOwner> owner; };
 
 enum ChunkState : uint32_t { kChunkFree = 0, kChunkUsed = 1, kChunkRetired = 2 };
 
-// rows: fewer than chunk_steps if closed early. repeats: the last row is there again, as the first of the next chunk in the stream.
-struct ChunkLife { uint32_t state : 2, repeats : 1, rows : 29; uint32_t generation; };
+// rows: fewer than chunk_steps if closed early. repeats: the last row is there again, as the first of the next chunk in
+// the stream.
+struct ChunkLife {
+  uint32_t state : 2, repeats : 1, rows : 29;
+  uint32_t generation;
+};
 struct ChunkRefs { uint32_t items, windows; };
 struct ChunkItems { uint32_t first, consuming; };  // items that begin here; refs of tables that consume
 struct ChunkWriter { uint32_t session, first_block; };
 
 struct alignas(64) ChunkRecord {
-  Word<ChunkLife> life;          // the generation grows whenever the chunk becomes free
-  Word<uint64_t> stamp;          // when taken (used) or when retired
-  Word<ChunkRefs> refs;          // used <=> either is positive
+  Word<ChunkLife> life;  // the generation grows whenever the chunk becomes free
+  Word<uint64_t> stamp;  // when taken (used) or when retired
+  Word<ChunkRefs> refs;  // used <=> either is positive
   Word<ChunkItems> items;
-  Word<Link> stream;             // neighbours in the stream, while they are used
-  Word<Link> age;                // used list; .next alone in the retired and free lists
+  Word<Link> stream;  // neighbours in the stream, while they are used
+  Word<Link> age;     // used list; .next alone in the retired and free lists
   Word<ChunkWriter> writer;
   Word<uint64_t> stream_serial;
 };
@@ -229,8 +238,8 @@ struct BlockRecord {
   Word<BlockLink> link;
 };
 
-// A value in the block heap: `first_block` was taken last of its blocks, the others follow it by next_of_chunk, and so do the
-// bytes. Opaque to the core. {kNone, 0}: no value.
+// A value in the block heap: `first_block` was taken last of its blocks, the others follow it by next_of_chunk, and so
+// do the bytes. Opaque to the core. {kNone, 0}: no value.
 struct BlockRef {
   uint32_t first_block, num_bytes;
   bool operator==(const BlockRef&) const = default;
@@ -238,8 +247,8 @@ struct BlockRef {
 inline constexpr BlockRef kNoValue{kNone, 0};
 
 // A plain column has its rows one behind the other.
-//   heap      a row is the BlockRef of its value, whose blocks belong to the row's chunk; the value of a packed one is a row of
-//             packed_bytes, as row_codec.h has it
+//   heap      a row is the BlockRef of its value, whose blocks belong to the row's chunk; the value of a packed one
+//             is a row of packed_bytes, as row_codec.h has it
 //   mutable   a row is  version u64 | copy 0 | copy 1,  each copy whole words: see mutable_cell.h
 //   per item  no place in a chunk: an item brings its value, see Arena::values
 enum ColumnFlag : uint32_t { kHeapColumn = 1, kMutableColumn = 2, kPerItemColumn = 4 };
@@ -260,9 +269,9 @@ struct PatternSize { uint32_t num_outputs, num_slices; };
 inline constexpr uint32_t kPatternWords = (kPatternBytes - 64) / 8;
 
 struct alignas(64) PatternRecord {
-  Word<uint64_t> hash;             // of the blob; 0: never used
-  Word<uint64_t> structure_hash;   // what batches look like: names, columns, squeezed or not
-  Word<GenerationRefs> usage;      // the generation grows when the record is given to another pattern
+  Word<uint64_t> hash;            // of the blob; 0: never used
+  Word<uint64_t> structure_hash;  // what batches look like: names, columns, squeezed or not
+  Word<GenerationRefs> usage;     // the generation grows when the record is given to another pattern
   Word<PatternSize> size;
   Word<uint32_t> blob_bytes;
   alignas(64) Word<uint64_t> blob[kPatternWords];
@@ -278,31 +287,31 @@ struct Tail { uint32_t remover_pos, episode_slot; };
 
 // What a draw reads: one cache line.
 struct alignas(64) ItemRecord {
-  Word<uint64_t> seq;         // insertion number in the arena; 0: the slot is free
+  Word<uint64_t> seq;  // insertion number in the arena; 0: the slot is free
   Word<Counted> counted;
-  Word<Place> place;          // first step
+  Word<Place> place;  // first step
   Word<Extent> extent;
-  Word<Padding> padding;      // steps missing before and after the span
-  Word<uint64_t> episode;     // seq of the first item made of that episode
-  Word<int64_t> step;         // index in its episode of the first real step
-  Word<uint64_t> insert_no;   // insertion number in the table; never reset (ages)
+  Word<Padding> padding;     // steps missing before and after the span
+  Word<uint64_t> episode;    // seq of the first item made of that episode
+  Word<int64_t> step;        // index in its episode of the first real step
+  Word<uint64_t> insert_no;  // insertion number in the table; never reset (ages)
 };
 
 struct ItemLinks {
-  Word<Link> order;           // all items of the table in insertion order; next alone in the free list
-  Word<Link> chunk;           // items that begin in the same chunk
+  Word<Link> order;  // all items of the table in insertion order; next alone in the free list
+  Word<Link> chunk;  // items that begin in the same chunk
   Word<Tail> tail;
-  Word<uint64_t> touch;       // table's counter at insert or last update: ties of heaps
+  Word<uint64_t> touch;  // table's counter at insert or last update: ties of heaps
 };
 
 struct EpisodeUse { uint32_t items, next_free; };
 struct EpisodeRecord {
   Word<uint64_t> episode;
-  Word<EpisodeUse> use;       // live items of that episode in this table
+  Word<EpisodeUse> use;  // live items of that episode in this table
 };
 
 struct HeapNode {
-  Word<double> priority;      // copies of the item's, so that a sift stays in the heap
+  Word<double> priority;  // copies of the item's, so that a sift stays in the heap
   Word<uint64_t> touch;
   Word<uint64_t> item;
 };
@@ -316,7 +325,7 @@ enum OnFull : uint32_t { kOnFullEvict = 0, kOnFullWait = 1, kOnFullError = 2 };
 // kStopping: the daemon saves a last checkpoint, so neither side is admitted; whoever adopts the arena clears it.
 enum TableFlag : uint32_t { kResetting = 1, kDropped = 2, kPausedInserts = 4, kPausedSamples = 8, kStopping = 16 };
 
-struct TreeLayout {            // 8-ary tree over a power-of-eight-padded row of leaves; level 0 = leaves
+struct TreeLayout {  // 8-ary tree over a power-of-eight-padded row of leaves; level 0 = leaves
   uint32_t num_levels;
   uint32_t num_leaves;
   uint64_t level[kMaxTreeLevels];  // byte offsets
@@ -325,31 +334,31 @@ struct TreeLayout {            // 8-ary tree over a power-of-eight-padded row of
 
 struct RoleLayout {
   uint32_t kind;
-  uint64_t dense;              // Word<uint32_t>[capacity]: Uniform and Prioritized
-  uint64_t heap;               // HeapNode[capacity]: MinHeap and MaxHeap
-  TreeLayout sum;              // Prioritized: leaves are priority^exponent, level 0 of its own
+  uint64_t dense;  // Word<uint32_t>[capacity]: Uniform and Prioritized
+  uint64_t heap;   // HeapNode[capacity]: MinHeap and MaxHeap
+  TreeLayout sum;  // Prioritized: leaves are priority^exponent, level 0 of its own
   bool operator==(const RoleLayout&) const = default;
 };
 
-struct Limiter {               // Reverb's arithmetic: see rate_limiter.h
+struct Limiter {  // Reverb's arithmetic: see rate_limiter.h
   Word<double> samples_per_insert, min_diff, max_diff;
-  Word<double> offset;         // added to the difference: rebase starts it anew in the middle of new bounds
+  Word<double> offset;  // added to the difference: rebase starts it anew in the middle of new bounds
   Word<int64_t> min_size_to_sample;
-  Word<uint64_t> inserts, samples, deletes;   // I, S, D
-  Word<uint32_t> count_deletes;               // Queue and Stack: an item deleted unsampled counts as sampled
-  Word<uint64_t> uncounted;                   // U: those of I that the difference leaves out
+  Word<uint64_t> inserts, samples, deletes;  // I, S, D
+  Word<uint32_t> count_deletes;              // Queue and Stack: an item deleted unsampled counts as sampled
+  Word<uint64_t> uncounted;                  // U: those of I that the difference leaves out
 };
 
 struct WaitSide {
-  alignas(128) std::atomic<uint32_t> futex;   // bumped under the lock by who grants; slept on without it
+  alignas(128) std::atomic<uint32_t> futex;  // bumped under the lock by who grants; slept on without it
   Word<uint32_t> sleepers;
-  Word<uint64_t> blocked_calls, blocked_ns;   // calls that had to wait, and for how long in all
+  Word<uint64_t> blocked_calls, blocked_ns;  // calls that had to wait, and for how long in all
 };
 
 // Who waits for an insert: see news.h. Both change under the lock, and a roll-back does not undo them.
 struct News {
-  alignas(128) std::atomic<uint32_t> futex;   // bumped under the lock by who inserts; slept on without it
-  std::atomic<uint32_t> is_awaited;           // 1: somebody may sleep
+  alignas(128) std::atomic<uint32_t> futex;  // bumped under the lock by who inserts; slept on without it
+  std::atomic<uint32_t> is_awaited;          // 1: somebody may sleep
 };
 
 struct alignas(128) TableRecord {
@@ -357,17 +366,17 @@ struct alignas(128) TableRecord {
   char name[72];
   uint32_t max_size, capacity, max_times_sampled, slot_bits;  // capacity = max_size + 1
   uint32_t on_full, item_steps;
-  uint64_t item_base;          // g of slot 0, a multiple of 8
+  uint64_t item_base;  // g of slot 0, a multiple of 8
   RoleLayout roles[2];
-  TreeLayout extremes[2];      // largest, smallest positive priority (Prioritized sampler); level 0 = the priorities
+  TreeLayout extremes[2];  // largest, smallest positive priority (Prioritized sampler); level 0 = the priorities
   Word<double> exponents[2];
-  uint32_t shard;              // constant: its number where the table has several arenas, else 0; part of every key
+  uint32_t shard;  // constant: its number where the table has several arenas, else 0; part of every key
   // counters and heads
   alignas(128) Word<uint32_t> flags;
   Word<uint64_t> size;
   Word<uint64_t> next_insert_no;
   Word<uint64_t> next_touch;
-  Word<Queue> order;           // oldest and newest item
+  Word<Queue> order;  // oldest and newest item
   Word<uint32_t> free_item, free_episode;
   Word<uint64_t> num_episodes, num_deleted_episodes, num_unique_samples;
   Word<uint64_t> evicted, evicted_for_room;
@@ -377,8 +386,8 @@ struct alignas(128) TableRecord {
   Word<uint64_t> structure_hash;     // 0 until the first item fixes it
   Word<uint32_t> structure_pattern;  // a pattern of that structure, referred to by the table itself
   Word<uint32_t> num_outputs;
-  Word<uint32_t> reweigh_left;       // slots from 0 on whose leaves may be of an earlier exponent; 0: no change is under way
-  Word<uint32_t> most_chunks;        // that an item has spanned so far
+  Word<uint32_t> reweigh_left;  // slots from 0 on whose leaves may be of an earlier exponent; 0: no change is under way
+  Word<uint32_t> most_chunks;   // that an item has spanned so far
   Word<uint64_t> last_insert_ns, last_sample_ns;  // CLOCK_MONOTONIC; reports only
   // Views taken, and those of them that nothing was copied for. Added to without the lock (relaxed: reports only).
   std::atomic<uint64_t> num_views, num_contiguous_views;
@@ -426,7 +435,7 @@ struct ArenaSpec {
   std::vector<ColumnSpec> columns;
   uint32_t chunk_steps = 1, num_chunks = 1, max_streams = 1, max_sessions = 1;
   uint32_t num_blocks = 0, block_bytes = 0;  // bytes: a multiple of 64
-  std::string specs;  // opaque
+  std::string specs;                         // opaque
   std::vector<TableSpec> tables;
 };
 

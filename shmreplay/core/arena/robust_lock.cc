@@ -18,8 +18,8 @@ namespace shmreplay {
 namespace {
 
 constexpr int64_t kSpinNs = 5'000;
-constexpr int kMostPauses = 8;   // between two looks of a spinner: he must see a gap
-constexpr int kGapPauses = 16;   // that a gap lasts, so that he does
+constexpr int kMostPauses = 8;  // between two looks of a spinner: he must see a gap
+constexpr int kGapPauses = 16;  // that a gap lasts, so that he does
 
 void cpu_relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -157,8 +157,7 @@ void prove_robust_lock() {
     _exit(1);
   }
   if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
   const int rc = pthread_mutex_trylock(&block->mutex);
   if (rc == EOWNERDEAD) pthread_mutex_consistent(&block->mutex);
   if (rc == EOWNERDEAD || rc == 0) pthread_mutex_unlock(&block->mutex);

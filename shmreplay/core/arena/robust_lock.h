@@ -1,12 +1,13 @@
 // The arena's one lock: a robust, process-shared, NORMAL pthread mutex, and the line that tells who holds it.
 //
 // Robust: when the holder dies, the kernel marks the mutex and the next locker gets EOWNERDEAD. NORMAL, never
-// error-checking or recursive: those compare thread ids, which repeat across pid namespaces. The mutex is never destroyed,
-// and it is taken and left by one thread within one native call (the kernel's list of held locks is per thread).
+// error-checking or recursive: those compare thread ids, which repeat across pid namespaces. The mutex is never
+// destroyed, and it is taken and left by one thread within one native call (the kernel's list of held locks is per
+// thread).
 //
 // Waiting: a contender spins *reading* hold_seq for about 5 us, so that spinners do not fight for the mutex' line, then
-// sleeps in the kernel in slices of a second. The same odd hold_seq over a whole slice means one hold that lasts, which is
-// reported and, past the caller's patience, an error. Mere contention is neither.
+// sleeps in the kernel in slices of a second. The same odd hold_seq over a whole slice means one hold that lasts, which
+// is reported and, past the caller's patience, an error. Mere contention is neither.
 #pragma once
 
 #include "arena/layout.h"
@@ -31,8 +32,8 @@ class RobustLock {
 
   static void unlock(LockBlock& block) noexcept;
 
-  // Without the lock: waits until somebody has taken it, but no longer than a contender that spins needs to see that it is
-  // free. Whether somebody has.
+  // Without the lock: waits until somebody has taken it, but no longer than a contender that spins needs to see that it
+  // is free. Whether somebody has.
   static bool leave_gap(const LockBlock& block) noexcept;
 };
 

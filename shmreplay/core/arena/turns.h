@@ -1,8 +1,9 @@
 // Turns: room for others between the holds of one call.
 //
-// A call of many holds takes the lock anew within some tens of nanoseconds, less than a contender that spins needs to see
-// that it was free: he then sleeps, is woken by every unlock, and mostly comes too late again. So where others are at work,
-// whoever goes on leaves a gap that a spinner can not miss, and ends it as soon as somebody is in. Who is alone leaves none.
+// A call of many holds takes the lock anew within some tens of nanoseconds, less than a contender that spins needs to
+// see that it was free: he then sleeps, is woken by every unlock, and mostly comes too late again. So where others are
+// at work, whoever goes on leaves a gap that a spinner can not miss, and ends it as soon as somebody is in. Who is
+// alone leaves none.
 #pragma once
 
 #include <atomic>
@@ -26,8 +27,8 @@ class Turns {
   }
 
  private:
-  static constexpr uint64_t kOwn = 4;     // as far as hold_seq moves between two gaps by our own holds
-  static constexpr uint32_t kGaps = 16;   // that are left after others were seen last
+  static constexpr uint64_t kOwn = 4;    // as far as hold_seq moves between two gaps by our own holds
+  static constexpr uint32_t kGaps = 16;  // that are left after others were seen last
   std::atomic<uint64_t> seen_{0};
   std::atomic<uint32_t> gaps_{0};
 };

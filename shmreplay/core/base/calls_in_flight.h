@@ -1,5 +1,5 @@
-// Calls of this process that write or read rows, counted: a session is given back only when none is left, since its chunks
-// may then belong to others. Private to the process.
+// Calls of this process that write or read rows, counted: a session is given back only when none is left, since its
+// chunks may then belong to others. Private to the process.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,8 @@ class CallsInFlight {
   }
 
   void end() noexcept {
-    if (num_.fetch_sub(1, std::memory_order_seq_cst) == 1 && ended_.load(std::memory_order_seq_cst)) futex_wake(num_, INT32_MAX);
+    if (num_.fetch_sub(1, std::memory_order_seq_cst) == 1 && ended_.load(std::memory_order_seq_cst))
+      futex_wake(num_, INT32_MAX);
   }
 
   // No call begins any more. true when those under way have ended, false at the deadline.

@@ -6,7 +6,7 @@ namespace shmreplay {
 namespace {
 
 constexpr double kLeast = 1e-290, kMost = 1e290;
-constexpr double kMostLog2 = 964;  // beyond both
+constexpr double kMostLog2 = 964;     // beyond both
 constexpr double kRounds = 0x1.8p52;  // added to a smaller number it leaves an integer in the low bits
 constexpr double kTwoOverLn2 = 2.8853900817779268, kLn2 = 0.69314718055994531;
 
@@ -23,7 +23,8 @@ constexpr double clamped(double v, double least, double most) noexcept {
   const bool is_subnormal = x < 0x1p-1022;
   const uint64_t above = bits(x * (is_subnormal ? 0x1p54 : 1.0)) - kHalfRoot;
   const uint64_t e = (above + (kBias << 52)) >> 52;
-  const double whole = std::bit_cast<double>(bits(kRounds) + e) - (kRounds + static_cast<double>(kBias)) - (is_subnormal ? 54.0 : 0.0);
+  const double whole =
+      std::bit_cast<double>(bits(kRounds) + e) - (kRounds + static_cast<double>(kBias)) - (is_subnormal ? 54.0 : 0.0);
   const auto m = std::bit_cast<double>((above & kMantissa) + kHalfRoot);
   const double s = (m - 1) / (m + 1), s2 = s * s;
   double series = 1.0 / 23;
@@ -38,7 +39,8 @@ constexpr double clamped(double v, double least, double most) noexcept {
   return std::bit_cast<double>(bits(exp) + ((bits(rounded) - bits(kRounds)) << 52));
 }
 
-[[gnu::always_inline]] inline void each_weight(const double* priorities, uint32_t n, double exponent, double* weights) noexcept {
+[[gnu::always_inline]] inline void each_weight(const double* priorities, uint32_t n, double exponent,
+                                               double* weights) noexcept {
   for (uint32_t i = 0; i < n; ++i) {
     const double weight = clamped(power(priorities[i], exponent), kLeast, kMost);
     weights[i] = priorities[i] == 0 ? 0 : weight;
@@ -56,7 +58,8 @@ void plain(const double* priorities, uint32_t n, double exponent, double* weight
   each_weight(priorities, n, exponent, weights);
 }
 
-[[gnu::target("avx512f,avx512dq")]] void avx512(const double* priorities, uint32_t n, double exponent, double* weights) noexcept {
+[[gnu::target("avx512f,avx512dq")]] void avx512(const double* priorities, uint32_t n, double exponent,
+                                                double* weights) noexcept {
   each_weight(priorities, n, exponent, weights);
 }
 

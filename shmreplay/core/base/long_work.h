@@ -23,8 +23,8 @@ class LongWork {
   }
 
  private:
-  static constexpr uint64_t kLook = 1024;        // items between two looks at the clock
-  static constexpr int64_t kAsk = 100'000'000;   // between two questions: each may wait for the GIL
+  static constexpr uint64_t kLook = 1024;       // items between two looks at the clock
+  static constexpr int64_t kAsk = 100'000'000;  // between two questions: each may wait for the GIL
   const Wait& wait_;
   uint64_t items_ = 0;
   int64_t asked_ns_ = 0;

@@ -10,9 +10,9 @@ namespace {
 constexpr size_t kLeastMatch = 4, kMostOffset = 65535;
 // What the format asks of a block's end: the last bytes are literals, and no match begins shortly before.
 constexpr size_t kLastLiterals = 5, kNoMatchWithin = 12;
-constexpr size_t kSmallSize = 1u << 15;       // up to here a table that stays in the first cache
+constexpr size_t kSmallSize = 1u << 15;  // up to here a table that stays in the first cache
 constexpr uint32_t kSmallBits = 12, kLargeBits = 14;
-constexpr uint32_t kSearchesAStep = 64;       // that failed, until the next ones are a byte further apart
+constexpr uint32_t kSearchesAStep = 64;  // that failed, until the next ones are a byte further apart
 
 inline uint32_t read32(const char* p) noexcept {
   uint32_t v;
@@ -78,8 +78,8 @@ class BlockEnd {
 
 }  // namespace
 
-// The tables are small enough to be cleared for every row; a place of 0 is one like any other, so nothing has to be marked
-// empty.
+// The tables are small enough to be cleared for every row; a place of 0 is one like any other, so nothing has to be
+// marked empty.
 size_t Lz4Compressor::compress(const char* from, size_t size, char* to, size_t room) {
   BlockEnd block(to, room);
   const char* const end = from + size;
@@ -113,7 +113,8 @@ size_t Lz4Compressor::compress(const char* from, size_t size, char* to, size_t r
 
 namespace {
 
-// The rest of a length whose first part is the largest there is. false: the block ends within, or it is longer than `most`.
+// The rest of a length whose first part is the largest there is. false: the block ends within, or it is longer than
+// `most`.
 inline bool read_length(const unsigned char*& at, const unsigned char* end, size_t most, size_t& length) noexcept {
   for (unsigned char byte = 255; byte == 255;) {
     if (at == end || length > most) return false;

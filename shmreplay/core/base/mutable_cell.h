@@ -1,9 +1,10 @@
-// A cell of a mutable column, which may change while others read it: it is kept twice, and a version word says which copy
-// shows.
+// A cell of a mutable column, which may change while others read it: it is kept twice, and a version word says which
+// copy shows.
 //
-// The row's writer writes copy 0 while nobody can see it, or while the cell is not finished. From then on it changes under the
-// lock alone: the copy that does not show is written, then the version. A reader copies and looks whether the version moved;
-// so it has the old value or the new one, never a mix, also when who updates dies half-way: only the version publishes.
+// The row's writer writes copy 0 while nobody can see it, or while the cell is not finished. From then on it changes
+// under the lock alone: the copy that does not show is written, then the version. A reader copies and looks whether the
+// version moved; so it has the old value or the new one, never a mix, also when who updates dies half-way: only the
+// version publishes.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,8 @@ namespace shmreplay {
 
 class MutableCell {
  public:
-  MutableCell(char* row, uint32_t row_bytes) noexcept : row_(row), row_bytes_(row_bytes), num_words_((row_bytes + 7) / 8) {}
+  MutableCell(char* row, uint32_t row_bytes) noexcept
+      : row_(row), row_bytes_(row_bytes), num_words_((row_bytes + 7) / 8) {}
 
   // Where the row's writer writes.
   static char* first_copy(char* row) noexcept { return row + 8; }

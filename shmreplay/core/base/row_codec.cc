@@ -20,8 +20,8 @@ inline uint64_t difference(const char* a, const char* b) noexcept {
 // The first place from `at` on where a and b differ; n if there is none.
 size_t find_other(const char* a, const char* b, size_t at, size_t n) noexcept {
   for (; at + 32 <= n; at += 32) {
-    const uint64_t any = difference(a + at, b + at) | difference(a + at + 8, b + at + 8) | difference(a + at + 16, b + at + 16) |
-                         difference(a + at + 24, b + at + 24);
+    const uint64_t any = difference(a + at, b + at) | difference(a + at + 8, b + at + 8) |
+                         difference(a + at + 16, b + at + 16) | difference(a + at + 24, b + at + 24);
     if (any != 0) break;
   }
   for (; at + 8 <= n; at += 8) {

@@ -7,7 +7,8 @@
 #include <emmintrin.h>
 #define SHMREPLAY_STREAMS 1
 #else
-#define SHMREPLAY_STREAMS 0  // other processors; and sanitizers see what memcpy() touches, but not what these instructions do
+#define SHMREPLAY_STREAMS \
+  0  // other processors; and sanitizers see what memcpy() touches, but not what these instructions do
 #endif
 
 namespace shmreplay {
@@ -31,7 +32,8 @@ void copy_past_caches(char* to, const char* from, size_t bytes) noexcept {
     _mm_stream_si128(target + 3, d);
   }
   std::memcpy(to + at, from + at, bytes - at);
-  _mm_sfence();  // these stores are in no order with others until then: the row must be there before an item that names it
+  _mm_sfence();  // these stores are in no order with others until then: the row must be there before an item that names
+                 // it
 }
 
 #else

@@ -6,13 +6,14 @@
 
 namespace shmreplay {
 
-// As memcpy(), for what is read much later, when no cache has it any more: the bytes go past the caches, so that no line of the
-// destination is read before it is overwritten, and none of others is driven out. memcpy() does that only from a size on that
-// no row has. Whatever is stored after the call is seen after these bytes, as after any store.
+// As memcpy(), for what is read much later, when no cache has it any more: the bytes go past the caches, so that no
+// line of the destination is read before it is overwritten, and none of others is driven out. memcpy() does that only
+// from a size on that no row has. Whatever is stored after the call is seen after these bytes, as after any store.
 inline constexpr size_t kPastCaches = 6 * 1024;  // shorter copies gain less than the wait at their end costs
 void copy_past_caches(char* to, const char* from, size_t bytes) noexcept;
 
-// A row, or rows that lie together, into memory that is larger than the caches (`past_caches`), or that may stay in them.
+// A row, or rows that lie together, into memory that is larger than the caches (`past_caches`), or that may stay in
+// them.
 inline void copy_row(char* to, const char* from, size_t bytes, bool past_caches) noexcept {
   if (past_caches && bytes >= kPastCaches) copy_past_caches(to, from, bytes);
   else std::memcpy(to, from, bytes);

@@ -5,18 +5,18 @@ namespace shmreplay {
 
 enum class Status : int {
   kOk = 0,
-  kTimeout = 1,         // the rate limiter, or a chunk, did not admit the call in time; nothing of the last step happened
-  kInterrupted = 2,     // a signal handler raised; what was done before stays done
-  kClosed = 3,          // the table was dropped
-  kSessionLost = 4,     // this session was reaped (its process was thought dead) or never opened
-  kForked = 5,          // the handle belongs to the parent process
-  kFailed = 6,          // the segment is marked failed, or its lock can not be recovered
-  kLockTimeout = 7,     // one and the same hold lasted longer than the caller waits
-  kArenaFull = 8,       // no chunk can come free, or on_full="error"
-  kNoStreams = 9,       // max_streams are open
-  kNoCallSlots = 10,    // every call slot is in use
-  kNoPatterns = 11,     // the pattern table is full of patterns in use
-  kStructure = 12,      // the item has another structure than the table's
+  kTimeout = 1,       // the rate limiter, or a chunk, did not admit the call in time; nothing of the last step happened
+  kInterrupted = 2,   // a signal handler raised; what was done before stays done
+  kClosed = 3,        // the table was dropped
+  kSessionLost = 4,   // this session was reaped (its process was thought dead) or never opened
+  kForked = 5,        // the handle belongs to the parent process
+  kFailed = 6,        // the segment is marked failed, or its lock can not be recovered
+  kLockTimeout = 7,   // one and the same hold lasted longer than the caller waits
+  kArenaFull = 8,     // no chunk can come free, or on_full="error"
+  kNoStreams = 9,     // max_streams are open
+  kNoCallSlots = 10,  // every call slot is in use
+  kNoPatterns = 11,   // the pattern table is full of patterns in use
+  kStructure = 12,    // the item has another structure than the table's
   kTooManyChunks = 13,  // the item spans more chunks than one hold can log
   kNoSessions = 14,     // max_sessions are attached
   kHistory = 15,        // fewer steps than asked for are held

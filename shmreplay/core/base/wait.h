@@ -14,8 +14,8 @@ class Patience {
   virtual ~Patience() = default;
   // Runs pending signal handlers; true when one raised and the wait must end.
   virtual bool interrupted() noexcept = 0;
-  // The caller has no more use for the call: then interrupted() answers true. Asked after every wake, so it must be cheap. Who
-  // makes it true calls wake_sleepers() after that.
+  // The caller has no more use for the call: then interrupted() answers true. Asked after every wake, so it must be
+  // cheap. Who makes it true calls wake_sleepers() after that.
   virtual bool ended() const noexcept { return false; }
   // The same hold has lasted `seconds`; `pid` has it.
   virtual void lock_stuck(uint32_t pid, int64_t seconds) noexcept = 0;

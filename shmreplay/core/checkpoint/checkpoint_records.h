@@ -1,5 +1,5 @@
-// What a checkpoint's sections hold beside msgpack: fixed little-endian records; and a table's words, which are msgpack there.
-// docs/checkpoints.md describes the file for people; the two are changed together, with the format's version.
+// What a checkpoint's sections hold beside msgpack: fixed little-endian records; and a table's words, which are msgpack
+// there. docs/checkpoints.md describes the file for people; the two are changed together, with the format's version.
 #pragma once
 
 #include <bit>
@@ -31,16 +31,14 @@ struct SavedItem {
 };
 
 // Free slots first, first + 1, ... in the order that items get them: a sum tree draws by slots.
-struct SavedRun {
-  uint32_t first, count;
-};
+struct SavedRun { uint32_t first, count; };
 
 struct SavedChunk {
   uint64_t stream_serial;
-  uint32_t chunk, rows;       // rows as in ChunkLife
-  uint32_t saved_rows;        // rows that items show; the others are not in the file
-  uint32_t prev, next;        // neighbours in the stream, as far as they are saved
-  uint32_t repeats;           // as in ChunkLife
+  uint32_t chunk, rows;  // rows as in ChunkLife
+  uint32_t saved_rows;   // rows that items show; the others are not in the file
+  uint32_t prev, next;   // neighbours in the stream, as far as they are saved
+  uint32_t repeats;      // as in ChunkLife
 };
 
 // A part of one chunk's bytes; its header, then `bytes` of them. A chunk's parts follow one another from offset 0 on.
@@ -51,10 +49,11 @@ struct SavedPiece {
 };
 
 struct SavedBlock {
-  uint32_t block, next;       // the one behind it in its chunk's chain, kNone: none of those saved
+  uint32_t block, next;  // the one behind it in its chunk's chain, kNone: none of those saved
 };
 
-static_assert(sizeof(SavedItem) == 104 && sizeof(SavedChunk) == 32 && sizeof(SavedPiece) == 32 && sizeof(SavedRun) == 8);
+static_assert(sizeof(SavedItem) == 104 && sizeof(SavedChunk) == 32 && sizeof(SavedPiece) == 32 &&
+              sizeof(SavedRun) == 8);
 
 // A table's words that neither its specs nor its items tell.
 struct SavedTable {

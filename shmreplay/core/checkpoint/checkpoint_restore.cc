@@ -18,7 +18,8 @@ void expect(bool ok, const std::string& what) {
 
 template <class Record, class Visit>
 void each_record(const char* from, uint64_t bytes, const char* what, Visit visit) {
-  expect(bytes % sizeof(Record) == 0, std::string(what) + ": " + std::to_string(bytes) + " bytes are no whole number of records");
+  expect(bytes % sizeof(Record) == 0,
+         std::string(what) + ": " + std::to_string(bytes) + " bytes are no whole number of records");
   for (uint64_t at = 0; at < bytes; at += sizeof(Record)) {
     Record record;
     std::memcpy(&record, from + at, sizeof record);
@@ -31,8 +32,8 @@ uint64_t random_below(std::random_device& device, uint64_t n) {
   return n == 0 ? 0 : word % n;
 }
 
-// A jump of 2^40 to 2^41. Keys hold the low `key_bits` of seq: the jump moves those up by a sixteenth at most of what is left
-// of them, so that sorted keys stay in insertion order, and all else of it is random.
+// A jump of 2^40 to 2^41. Keys hold the low `key_bits` of seq: the jump moves those up by a sixteenth at most of what
+// is left of them, so that sorted keys stay in insertion order, and all else of it is random.
 uint64_t jump_from(uint64_t seq, uint32_t key_bits) {
   std::random_device device;
   constexpr uint64_t kLeast = uint64_t{1} << 40;
@@ -45,7 +46,8 @@ uint64_t jump_from(uint64_t seq, uint32_t key_bits) {
 
 PreparedPattern decoded(const std::vector<uint64_t>& words, uint32_t num_outputs, uint32_t num_slices) {
   try {
-    return PreparedPattern(Pattern::decode(words.data(), num_outputs, num_slices, static_cast<uint32_t>(words.size() * 8)));
+    return PreparedPattern(
+        Pattern::decode(words.data(), num_outputs, num_slices, static_cast<uint32_t>(words.size() * 8)));
   } catch (const CorruptIndex& e) {
     throw RestoreError(e.what());
   }
@@ -75,8 +77,10 @@ void Restorer::set_state(uint64_t next_seq, uint64_t next_stream_serial) {
 void Restorer::set_table(uint32_t table, const SavedTable& s) {
   TableRecord& r = *arena_.table(table).record;
   expect(s.longest.size() <= kMaxOutputs, "a table has " + std::to_string(s.longest.size()) + " outputs");
-  expect(s.structure_pattern == kNone || s.structure_pattern < arena_.geometry().max_patterns, "structure_pattern is out of range");
-  for (const double number : {s.samples_per_insert, s.min_diff, s.max_diff, s.offset, s.sampler_exponent, s.remover_exponent}) {
+  expect(s.structure_pattern == kNone || s.structure_pattern < arena_.geometry().max_patterns,
+         "structure_pattern is out of range");
+  for (const double number :
+       {s.samples_per_insert, s.min_diff, s.max_diff, s.offset, s.sampler_exponent, s.remover_exponent}) {
     expect(std::isfinite(number), "a limiter's number or an exponent is not finite");
   }
   each_word(s, r, [](const auto& field, auto& word) { word.put(field); });
@@ -91,12 +95,14 @@ void Restorer::set_table(uint32_t table, const SavedTable& s) {
 
 void Restorer::set_pattern(uint32_t record, uint32_t num_outputs, uint32_t num_slices, const std::string& blob) {
   expect(record < arena_.geometry().max_patterns, "pattern " + std::to_string(record) + " is out of range");
-  expect(blob.size() % 8 == 0 && blob.size() <= kPatternWords * 8, "pattern " + std::to_string(record) + " has a bad size");
+  expect(blob.size() % 8 == 0 && blob.size() <= kPatternWords * 8,
+         "pattern " + std::to_string(record) + " has a bad size");
   std::vector<uint64_t> words(blob.size() / 8);
   if (!words.empty()) std::memcpy(words.data(), blob.data(), blob.size());
   const PreparedPattern p = decoded(words, num_outputs, num_slices);
   for (const PatternOutput& output : p.pattern.outputs) {
-    expect(output.column < arena_.columns().size(), "pattern " + std::to_string(record) + " shows a column that does not exist");
+    expect(output.column < arena_.columns().size(),
+           "pattern " + std::to_string(record) + " shows a column that does not exist");
   }
   PatternRecord& r = arena_.pattern(record);
   r.hash.put(p.hash);
@@ -127,7 +133,8 @@ void Restorer::put_pieces(const char* from, uint64_t bytes) {
     bytes -= sizeof piece;
     const std::string at = "piece of chunk " + std::to_string(piece.chunk) + ": ";
     if (coming_ == kNone) begin_chunk(piece);
-    expect(piece.chunk == coming_ && piece.rows == rows_[coming_] && piece.num_blocks == blocks_.size() && piece.offset == offset_,
+    expect(piece.chunk == coming_ && piece.rows == rows_[coming_] && piece.num_blocks == blocks_.size() &&
+               piece.offset == offset_,
            at + "it does not follow the piece before it");
     expect(piece.bytes <= bytes && piece.bytes <= bytes_.size() - offset_, at + "it is longer than it can be");
     try {
@@ -145,9 +152,12 @@ void Restorer::put_pieces(const char* from, uint64_t bytes) {
 
 void Restorer::begin_chunk(const SavedPiece& piece) {
   const std::string at = "piece of chunk " + std::to_string(piece.chunk) + ": ";
-  expect(piece.chunk < arena_.geometry().num_chunks, at + "there are only " + std::to_string(arena_.geometry().num_chunks));
-  expect(piece.rows > 0 && piece.rows <= arena_.geometry().chunk_steps, at + "it has " + std::to_string(piece.rows) + " rows");
-  expect(piece.num_blocks <= arena_.geometry().num_blocks, at + "it has " + std::to_string(piece.num_blocks) + " blocks");
+  expect(piece.chunk < arena_.geometry().num_chunks,
+         at + "there are only " + std::to_string(arena_.geometry().num_chunks));
+  expect(piece.rows > 0 && piece.rows <= arena_.geometry().chunk_steps,
+         at + "it has " + std::to_string(piece.rows) + " rows");
+  expect(piece.num_blocks <= arena_.geometry().num_blocks,
+         at + "it has " + std::to_string(piece.num_blocks) + " blocks");
   expect(rows_[piece.chunk] == 0, at + "it comes twice");
   coming_ = piece.chunk;
   rows_[coming_] = piece.rows;
@@ -196,10 +206,14 @@ void Restorer::put_item(const TableFacts& t, const SavedItem& s) {
   ItemRecord& r = arena_.item(g);
   expect(r.seq.get() == 0, at + "slot " + std::to_string(s.slot) + " is taken");
   expect(s.seq > 0 && s.seq < saved_next_seq_, at + "its number is not below next_seq");
-  expect(std::isfinite(s.priority) && s.priority >= 0 && s.priority <= kMaxPriority, at + "its priority is " + std::to_string(s.priority));
-  expect(s.chunk < arena_.geometry().num_chunks && s.row < arena_.geometry().chunk_steps && s.num_steps > 0, at + "it has no place");
-  expect(s.pattern < arena_.geometry().max_patterns && arena_.pattern(s.pattern).hash.get() != 0, at + "its pattern is missing");
-  expect(s.before <= kMaxRows && s.after <= kMaxRows, at + "it has " + std::to_string(std::max(s.before, s.after)) + " rows of padding");
+  expect(std::isfinite(s.priority) && s.priority >= 0 && s.priority <= kMaxPriority,
+         at + "its priority is " + std::to_string(s.priority));
+  expect(s.chunk < arena_.geometry().num_chunks && s.row < arena_.geometry().chunk_steps && s.num_steps > 0,
+         at + "it has no place");
+  expect(s.pattern < arena_.geometry().max_patterns && arena_.pattern(s.pattern).hash.get() != 0,
+         at + "its pattern is missing");
+  expect(s.before <= kMaxRows && s.after <= kMaxRows,
+         at + "it has " + std::to_string(std::max(s.before, s.after)) + " rows of padding");
   expect(!t.consumes() || s.times_sampled < t.max_times_sampled, at + "it was sampled too often to be there");
   expect(s.episode_slot == kNone || s.episode_slot < t.capacity, at + "its episode's slot is out of range");
   r.seq.put(s.seq);
@@ -223,7 +237,8 @@ void Restorer::note_position(uint32_t table, uint32_t role, uint32_t position, u
   const TableFacts& t = arena_.table(table);
   if (t.roles[role].dense == 0) return;
   std::vector<uint32_t>& order = positions_[role][table];
-  expect(position < t.capacity, "table '" + t.name + "': an item's position " + std::to_string(position) + " is out of range");
+  expect(position < t.capacity,
+         "table '" + t.name + "': an item's position " + std::to_string(position) + " is out of range");
   if (position >= order.size()) order.resize(position + 1, kNone);
   expect(order[position] == kNone, "table '" + t.name + "': two items have position " + std::to_string(position));
   order[position] = slot;
@@ -233,7 +248,8 @@ void Restorer::put_free_slots(uint32_t table, const char* from, uint64_t bytes) 
   const TableFacts& t = arena_.table(table);
   each_record<SavedRun>(from, bytes, "free slots", [&](const SavedRun& run) {
     expect(run.count > 0 && run.first < t.capacity && run.count <= t.capacity - run.first,
-           "table '" + t.name + "': a run of " + std::to_string(run.count) + " free slots from " + std::to_string(run.first));
+           "table '" + t.name + "': a run of " + std::to_string(run.count) + " free slots from " +
+               std::to_string(run.first));
     free_slots_[table].push_back(run);
   });
 }
@@ -247,8 +263,10 @@ void Restorer::put_chunk(const SavedChunk& s) {
   const std::string at = "chunk " + std::to_string(s.chunk) + ": ";
   expect(s.chunk < n, at + "there are only " + std::to_string(n));
   expect(!has_record_[s.chunk], at + "it comes twice");
-  expect(s.rows <= arena_.geometry().chunk_steps && s.saved_rows <= s.rows, at + "it has " + std::to_string(s.rows) + " rows");
-  expect(s.repeats == 0 || (s.repeats == 1 && s.rows == arena_.geometry().chunk_steps), at + "it repeats a row that it has not");
+  expect(s.rows <= arena_.geometry().chunk_steps && s.saved_rows <= s.rows,
+         at + "it has " + std::to_string(s.rows) + " rows");
+  expect(s.repeats == 0 || (s.repeats == 1 && s.rows == arena_.geometry().chunk_steps),
+         at + "it repeats a row that it has not");
   expect(rows_[s.chunk] == s.saved_rows && coming_ == kNone, at + "its rows are not whole");
   expect((s.prev == kNone || s.prev < n) && (s.next == kNone || s.next < n), at + "its neighbours are out of range");
   has_record_[s.chunk] = true;
@@ -288,7 +306,8 @@ void Restorer::keep_free_slots(const TableFacts& t) {
       behind = g;
     }
   }
-  expect(count == t.capacity - r.size.get(), "table '" + t.name + "': " + std::to_string(count) + " free slots are told");
+  expect(count == t.capacity - r.size.get(),
+         "table '" + t.name + "': " + std::to_string(count) + " free slots are told");
   r.free_item.put(behind);
   free_slots_[t.index] = {};
 }
@@ -312,7 +331,8 @@ void Restorer::finish(const Wait& wait) {
     TableRecord& r = *arena_.table(i).record;
     if (r.structure_pattern.get() == kNone) continue;
     const PatternRecord& p = arena_.pattern(r.structure_pattern.get());
-    expect(p.hash.get() != 0 && p.size.get().num_outputs == r.num_outputs.get(), "a table's structure is that of no pattern");
+    expect(p.hash.get() != 0 && p.size.get().num_outputs == r.num_outputs.get(),
+           "a table's structure is that of no pattern");
     r.structure_hash.put(p.structure_hash.get());
   }
   std::vector<std::string> faults;
@@ -322,7 +342,8 @@ void Restorer::finish(const Wait& wait) {
       for (const Role role : {kSampler, kRemover}) keep_order(arena_.table(i), role);
       keep_free_slots(arena_.table(i));
       const TableRecord& r = *arena_.table(i).record;
-      expect(r.size.get() == 0 || r.structure_pattern.get() != kNone, "table '" + arena_.table(i).name + "' has items and no structure");
+      expect(r.size.get() == 0 || r.structure_pattern.get() != kNone,
+             "table '" + arena_.table(i).name + "' has items and no structure");
     }
     if (check_invariants(arena_, wait, faults) != Status::kOk) throw RestoreError("the arena could not be checked");
   } catch (const CorruptIndex& e) {

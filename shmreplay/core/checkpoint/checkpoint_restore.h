@@ -1,18 +1,19 @@
 // Filling a freshly formatted arena, which nobody can see yet, with what a checkpoint holds.
 //
-// The parts come in the file's order: the state, the tables' words and patterns, pieces of chunks, items, chunks' records;
-// finish() then rebuilds what is derived, puts the dense arrays in the order that draws go by, and checks every invariant.
-// Whatever does not fit throws RestoreError, with the record at fault: the arena is to be thrown away then.
+// The parts come in the file's order: the state, the tables' words and patterns, pieces of chunks, items, chunks'
+// records; finish() then rebuilds what is derived, puts the dense arrays in the order that draws go by, and checks
+// every invariant. Whatever does not fit throws RestoreError, with the record at fault: the arena is to be thrown away
+// then.
 #pragma once
 
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "checkpoint/chunk_bytes.h"
-#include "items/patterns.h"
-#include "checkpoint/touched_data.h"
 #include "base/wait.h"
+#include "checkpoint/chunk_bytes.h"
+#include "checkpoint/touched_data.h"
+#include "items/patterns.h"
 
 namespace shmreplay {
 
@@ -25,8 +26,8 @@ class Restorer {
  public:
   explicit Restorer(Arena& unpublished);
 
-  // Insertion numbers go on after a random jump of 2^40 to 2^41: a key given out after the checkpoint, in the life that was
-  // lost, hits nothing in this one. Where it can, the jump keeps sorted keys in insertion order.
+  // Insertion numbers go on after a random jump of 2^40 to 2^41: a key given out after the checkpoint, in the life that
+  // was lost, hits nothing in this one. Where it can, the jump keeps sorted keys in insertion order.
   void set_state(uint64_t next_seq, uint64_t next_stream_serial);
   void set_table(uint32_t table, const SavedTable& saved);
   void set_pattern(uint32_t record, uint32_t num_outputs, uint32_t num_slices, const std::string& blob);
@@ -53,16 +54,16 @@ class Restorer {
 
   Arena& arena_;
   TouchedData touched_;
-  uint32_t coming_ = kNone;                           // the chunk whose pieces are coming in
-  ChunkBytes bytes_;                                  // of that chunk
-  uint64_t offset_ = 0;                               // of the next piece in them
-  std::vector<SavedBlock> blocks_;                    // of that chunk
+  uint32_t coming_ = kNone;         // the chunk whose pieces are coming in
+  ChunkBytes bytes_;                // of that chunk
+  uint64_t offset_ = 0;             // of the next piece in them
+  std::vector<SavedBlock> blocks_;  // of that chunk
   uint64_t saved_next_seq_ = 0;
-  uint32_t num_chunks_ = 0;                           // records that came
-  std::vector<uint32_t> rows_;                        // of each chunk whose bytes came
+  uint32_t num_chunks_ = 0;     // records that came
+  std::vector<uint32_t> rows_;  // of each chunk whose bytes came
   std::vector<bool> has_record_;
-  std::vector<std::vector<uint32_t>> positions_[2];   // by role and table: the dense array as it was
-  std::vector<std::vector<SavedRun>> free_slots_;     // by table
+  std::vector<std::vector<uint32_t>> positions_[2];  // by role and table: the dense array as it was
+  std::vector<std::vector<SavedRun>> free_slots_;    // by table
 };
 
 }  // namespace shmreplay

@@ -7,8 +7,8 @@
 #include <system_error>
 
 #include "chunks/block_heap.h"
-#include "items/item_table.h"
 #include "chunks/save_lease.h"
+#include "items/item_table.h"
 
 namespace shmreplay {
 namespace {
@@ -32,7 +32,8 @@ uint64_t put_record(char* to, const Record& record) {
 
 CheckpointSave::CheckpointSave(Arena& arena)
     : arena_(arena),
-      image_bytes_((arena.has_values() ? arena.offsets().selectors : arena.offsets().episodes) - arena.offsets().chunks),
+      image_bytes_((arena.has_values() ? arena.offsets().selectors : arena.offsets().episodes) -
+                   arena.offsets().chunks),
       rows_(arena.geometry().num_chunks, 0),
       is_copied_(arena.geometry().num_chunks, false),
       bytes_(arena),
@@ -116,9 +117,7 @@ Status CheckpointSave::fill(char* buffer, uint64_t room, const Wait& wait, Slice
   Status status = Status::kOk;
   slice = {part_, table_, 0};
   switch (part_) {
-    case SavedPart::kPieces:
-      slice.bytes = fill_pieces(buffer, room, wait, status);
-      break;
+    case SavedPart::kPieces: slice.bytes = fill_pieces(buffer, room, wait, status); break;
     case SavedPart::kItems:
       slice.bytes = fill_items(buffer, room, table_);
       if (slot_ < arena_.table(table_).capacity) break;
@@ -202,7 +201,8 @@ void CheckpointSave::begin_chunk(uint32_t c) {
     add_blocks_of_items(c);
     link_blocks();
   }
-  bytes_.begin(c, rows_[c], refs_.empty() ? nullptr : refs_.data(), blocks_.data(), static_cast<uint32_t>(blocks_.size()));
+  bytes_.begin(c, rows_[c], refs_.empty() ? nullptr : refs_.data(), blocks_.data(),
+               static_cast<uint32_t>(blocks_.size()));
 }
 
 // Each block once, and which of them is behind it: several values of the chunk may lead to one.
@@ -249,8 +249,10 @@ void CheckpointSave::add_blocks_of_rows(uint32_t c) {
 void CheckpointSave::add_blocks_of_items(uint32_t c) {
   if (!arena_.has_values()) return;
   uint64_t seen = 0;
-  for (uint32_t g = chunk(c).items.get().first; g != kNone; g = at<ItemLinks>(arena_.offsets().links)[g].chunk.get().next) {
-    if (g >= arena_.geometry().total_items || ++seen > arena_.geometry().total_items) corrupt("a chunk's list of items");
+  for (uint32_t g = chunk(c).items.get().first; g != kNone;
+       g = at<ItemLinks>(arena_.offsets().links)[g].chunk.get().next) {
+    if (g >= arena_.geometry().total_items || ++seen > arena_.geometry().total_items)
+      corrupt("a chunk's list of items");
     add_blocks(c, at<Word<BlockRef>>(arena_.offsets().values)[g].get());
   }
 }
@@ -266,7 +268,8 @@ Status CheckpointSave::find_wanted(const Wait& wait) {
   Hold hold(arena_);
   if (const Status s = hold.begin(wait); s != Status::kOk) return s;
   uint32_t c = arena_.state().retired_chunks.get().head;
-  for (uint32_t n = 0; n < 4 * kWanted && c != kNone && wanted_.size() < kWanted; ++n, c = arena_.chunk(c).age.get().next) {
+  for (uint32_t n = 0; n < 4 * kWanted && c != kNone && wanted_.size() < kWanted;
+       ++n, c = arena_.chunk(c).age.get().next) {
     if (awaits_copy(hold, c)) wanted_.push_back(c);
   }
   return Status::kOk;
@@ -283,12 +286,26 @@ uint64_t CheckpointSave::fill_items(char* buffer, uint64_t room, uint32_t table)
     const ItemLinks& links = at<ItemLinks>(o.links)[g];
     const uint32_t episode = links.tail.get().episode_slot;
     const BlockRef value = arena_.has_values() ? at<Word<BlockRef>>(o.values)[g].get() : kNoValue;
-    used += put_record(buffer + used, SavedItem{
-        r.seq.get(), at<Word<double>>(o.priorities)[g].get(), r.episode.get(), r.step.get(), r.insert_no.get(), links.touch.get(),
-        slot_, r.counted.get().times_sampled, r.place.get().chunk, r.place.get().row, r.extent.get().num_steps,
-        r.extent.get().pattern, r.padding.get().before, r.padding.get().after, r.counted.get().sampler_pos,
-        links.tail.get().remover_pos, episode == kNone ? kNone : episode - static_cast<uint32_t>(t.item_base),
-        value.first_block, value.num_bytes, 0});
+    used += put_record(buffer + used, SavedItem{r.seq.get(),
+                                                at<Word<double>>(o.priorities)[g].get(),
+                                                r.episode.get(),
+                                                r.step.get(),
+                                                r.insert_no.get(),
+                                                links.touch.get(),
+                                                slot_,
+                                                r.counted.get().times_sampled,
+                                                r.place.get().chunk,
+                                                r.place.get().row,
+                                                r.extent.get().num_steps,
+                                                r.extent.get().pattern,
+                                                r.padding.get().before,
+                                                r.padding.get().after,
+                                                r.counted.get().sampler_pos,
+                                                links.tail.get().remover_pos,
+                                                episode == kNone ? kNone : episode - static_cast<uint32_t>(t.item_base),
+                                                value.first_block,
+                                                value.num_bytes,
+                                                0});
   }
   return used;
 }
@@ -317,8 +334,8 @@ uint64_t CheckpointSave::fill_chunks(char* buffer, uint64_t room) {
     const ChunkRecord& r = chunk(in_order_);
     if (rows_[in_order_] == 0) continue;
     used += put_record(buffer + used, SavedChunk{r.stream_serial.get(), in_order_, r.life.get().rows, rows_[in_order_],
-                                                 saved_neighbour(r.stream.get().prev), saved_neighbour(r.stream.get().next),
-                                                 r.life.get().repeats});
+                                                 saved_neighbour(r.stream.get().prev),
+                                                 saved_neighbour(r.stream.get().next), r.life.get().repeats});
   }
   return used;
 }

@@ -4,21 +4,22 @@
 //   save.take(session, generation, wait, busy);    // one hold: the copy, and a lease on every chunk that items show
 //   while (save.fill(buffer, room, wait).part != SavedPart::kEnd) ...
 //
-// fill() first copies the chunks, so that they are withheld for as short as can be: the oldest first, for they go first;
-// when free chunks run short, those that were given up already and wait for us. Then it writes the items and the chunks'
-// records out of its copy of the index. A chunk's bit falls when the chunk is copied.
+// fill() first copies the chunks, so that they are withheld for as short as can be: the oldest first, for they go
+// first; when free chunks run short, those that were given up already and wait for us. Then it writes the items and the
+// chunks' records out of its copy of the index. A chunk's bit falls when the chunk is copied.
 //
-// Rows that an item shows never change, but for mutable columns, so what is copied later is what was there at the instant.
-// Presence words of such rows are final too. Rows that no item shows yet may be written meanwhile; they are left out. A
-// mutable cell is copied as it shows, whole, at some moment before its chunk's bit falls. Values in the block heap are those
-// whose blocks the copy of the index says are the chunk's: a cell that was never written leads to others, and has none.
+// Rows that an item shows never change, but for mutable columns, so what is copied later is what was there at the
+// instant. Presence words of such rows are final too. Rows that no item shows yet may be written meanwhile; they are
+// left out. A mutable cell is copied as it shows, whole, at some moment before its chunk's bit falls. Values in the
+// block heap are those whose blocks the copy of the index says are the chunk's: a cell that was never written leads to
+// others, and has none.
 #pragma once
 
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/chunk_bytes.h"
 #include "arena/hold.h"
+#include "checkpoint/chunk_bytes.h"
 #include "checkpoint/touched_data.h"
 
 namespace shmreplay {
@@ -37,7 +38,8 @@ class CheckpointSave {
   CheckpointSave(const CheckpointSave&) = delete;
   CheckpointSave& operator=(const CheckpointSave&) = delete;
 
-  // Finishes resets under way, then copies. kClosed if a table was dropped. `busy`: another session saves; nothing was taken.
+  // Finishes resets under way, then copies. kClosed if a table was dropped. `busy`: another session saves; nothing was
+  // taken.
   Status take(uint32_t session, uint32_t generation, const Wait& wait, bool& busy);
 
   // The next slice of the file, of one kind; `room` is at least kMinRoom. An empty one is not the end.
@@ -90,32 +92,32 @@ class CheckpointSave {
   }
   uint32_t saved_neighbour(uint32_t c) const { return c != kNone && rows_of(c) > 0 ? c : kNone; }
 
-  static constexpr uint32_t kWanted = 64;         // chunks found at once
+  static constexpr uint32_t kWanted = 64;  // chunks found at once
 
   Arena& arena_;
   char* image_ = nullptr;
   uint64_t image_bytes_;
   uint32_t session_ = kNone, generation_ = 0;
   uint64_t next_seq_ = 0, next_stream_serial_ = 0, next_take_ = 0, num_free_ = 0;
-  uint32_t oldest_ = kNone;                       // of the used chunks
-  std::vector<uint32_t> rows_;                    // of each chunk that items show; 0: not saved
+  uint32_t oldest_ = kNone;     // of the used chunks
+  std::vector<uint32_t> rows_;  // of each chunk that items show; 0: not saved
   std::vector<bool> is_copied_;
   uint64_t total_bytes_ = 0, num_chunks_ = 0;
   bool given_up_ = false;
 
   SavedPart part_ = SavedPart::kPieces;
-  uint32_t in_order_ = kNone;                     // the next chunk by age: of the pieces, then of the records
+  uint32_t in_order_ = kNone;  // the next chunk by age: of the pieces, then of the records
   uint32_t copying_ = kNone;
-  ChunkBytes bytes_;                              // of that chunk
+  ChunkBytes bytes_;  // of that chunk
   std::vector<BlockRef> refs_;
   std::vector<SavedBlock> blocks_;
-  uint64_t offset_ = 0;                           // of its bytes
+  uint64_t offset_ = 0;  // of its bytes
   std::vector<uint32_t> wanted_;
-  bool looked_ = false;                           // for wanted ones, in this fill()
+  bool looked_ = false;  // for wanted ones, in this fill()
   TouchedData touched_;
   uint32_t table_ = 0, slot_ = 0;
-  uint32_t free_ = kNone;                         // the next free item
-  uint64_t walked_ = 0;                           // of the list of a table's free items, then of chunks
+  uint32_t free_ = kNone;  // the next free item
+  uint64_t walked_ = 0;    // of the list of a table's free items, then of chunks
 };
 
 }  // namespace shmreplay

@@ -35,7 +35,8 @@ void ChunkBytes::each_part(uint64_t offset, uint64_t bytes, Visit visit) const {
     }
     begin += size;
   };
-  part(arena_.chunk_data(chunk_) + arena_.geometry().presence_offset, uint64_t{arena_.geometry().presence_words} * 8 * rows_);
+  part(arena_.chunk_data(chunk_) + arena_.geometry().presence_offset,
+       uint64_t{arena_.geometry().presence_words} * 8 * rows_);
   BlockRef* refs = refs_;
   for (uint32_t i = 0; i < arena_.columns().size(); ++i) {
     const ColumnRecord& c = arena_.columns()[i];

@@ -1,8 +1,8 @@
 // A chunk's rows as one run of bytes, as a checkpoint holds them.
 //
-// The first `rows` rows: presence words row by row; each column's rows, a mutable one's as they show, a heap column's as
-// BlockRefs; then the blocks that these and the chunk's items lead to, a list of them and their bytes.
-// Whoever reads or writes goes through it from its beginning to its end.
+// The first `rows` rows: presence words row by row; each column's rows, a mutable one's as they show, a heap column's
+// as BlockRefs; then the blocks that these and the chunk's items lead to, a list of them and their bytes. Whoever reads
+// or writes goes through it from its beginning to its end.
 #pragma once
 
 #include <vector>
@@ -41,7 +41,7 @@ class ChunkBytes {
   uint32_t chunk_ = kNone, rows_ = 0, num_blocks_ = 0;
   BlockRef* refs_ = nullptr;
   SavedBlock* blocks_ = nullptr;
-  std::vector<char> cell_;       // a mutable cell that one read began: its rest comes from the same moment
+  std::vector<char> cell_;  // a mutable cell that one read began: its rest comes from the same moment
   const char* cell_row_ = nullptr;
 };
 

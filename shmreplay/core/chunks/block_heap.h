@@ -1,8 +1,8 @@
 // Values in the block heap: bytes that lie along a chain of blocks.
 //
-// Blocks of one value were taken one after the other, so each links to the one taken before it; its bytes begin in the one
-// taken last. A writer fills blocks that nobody else knows of; a reader walks them under a lease, or as the stream's own writer.
-// Neither needs the lock: see take_blocks().
+// Blocks of one value were taken one after the other, so each links to the one taken before it; its bytes begin in the
+// one taken last. A writer fills blocks that nobody else knows of; a reader walks them under a lease, or as the
+// stream's own writer. Neither needs the lock: see take_blocks().
 #pragma once
 
 #include "arena/arena.h"
@@ -17,7 +17,8 @@ inline uint64_t blocks_of(const Arena& arena, uint64_t num_bytes) noexcept {
 
 // Whether the heap could hold it, were it empty.
 inline bool fits_heap(const Arena& arena, uint64_t num_bytes) noexcept {
-  return num_bytes < kNone && arena.geometry().num_blocks > 0 && blocks_of(arena, num_bytes) <= arena.geometry().num_blocks;
+  return num_bytes < kNone && arena.geometry().num_blocks > 0 &&
+         blocks_of(arena, num_bytes) <= arena.geometry().num_blocks;
 }
 
 // Fills the blocks that were taken for it, given in the order taken. What a row or an item then says of it.

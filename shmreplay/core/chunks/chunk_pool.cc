@@ -9,7 +9,7 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kSweepSlice = 64;     // chunks a hold: about 20 log entries each
+constexpr uint32_t kSweepSlice = 64;    // chunks a hold: about 20 log entries each
 constexpr uint32_t kSweepBlocks = 256;  // blocks a hold: two entries each
 
 void append_used(Hold& hold, uint32_t c) {
@@ -121,7 +121,8 @@ uint32_t pop_free_of(Hold& hold, uint32_t session) {
   return c;
 }
 
-// Where `count` of the first `looked` chunks of the list follow one another: at `near`, or else where the lowest such run begins.
+// Where `count` of the first `looked` chunks of the list follow one another: at `near`, or else where the lowest such
+// run begins.
 uint32_t find_run(const Arena& a, Stack free, uint32_t count, uint32_t near, uint32_t looked) {
   std::array<uint32_t, kRunLook> chunks;
   uint32_t n = 0;
@@ -180,7 +181,8 @@ void push_free(Hold& hold, Word<Stack>& list, uint32_t c) {
   hold.add(hold.arena().state().num_free, 1);
 }
 
-// Frees the blocks of a retired chunk from the head of its chain, `budget` at most. false: some are left to the next hold.
+// Frees the blocks of a retired chunk from the head of its chain, `budget` at most. false: some are left to the next
+// hold.
 bool free_blocks_of(Hold& hold, uint32_t c, uint32_t& budget) {
   Arena& a = hold.arena();
   ChunkRecord& r = a.chunk(c);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "sessions/blocked.h"
 #include "base/futex.h"
+#include "sessions/blocked.h"
 #include "sessions/sessions.h"
 
 namespace shmreplay {
@@ -23,7 +23,9 @@ void clear(CallSlot& slot) noexcept {
   slot.owner.store({0, 0}, std::memory_order_seq_cst);
 }
 
-bool is_free(const CallSlot& slot, std::memory_order order) noexcept { return slot.owner.load(order).session_plus_1 == 0; }
+bool is_free(const CallSlot& slot, std::memory_order order) noexcept {
+  return slot.owner.load(order).session_plus_1 == 0;
+}
 
 }  // namespace
 
@@ -92,8 +94,9 @@ std::vector<uint32_t> named_chunks(Arena& arena) {
   std::vector<uint32_t> names;
   for (uint32_t i = 0; i < arena.geometry().num_call_slots; ++i) {
     CallSlot& slot = arena.call(i);
-    // SYNC POINT with Lease::name and clear(): a chunk retired before this scan began was named, if at all, in an earlier
-    // hold, so its count is visible here; a count of 0 stored by a drop orders that reader's copies before our reuse.
+    // SYNC POINT with Lease::name and clear(): a chunk retired before this scan began was named, if at all, in an
+    // earlier hold, so its count is visible here; a count of 0 stored by a drop orders that reader's copies before our
+    // reuse.
     const uint32_t count = std::min(slot.count.load(std::memory_order_seq_cst), kMaxNames);
     for (uint32_t k = 0; k < count; ++k) names.push_back(slot.names[k].load(std::memory_order_relaxed));
   }

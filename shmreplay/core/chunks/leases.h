@@ -1,10 +1,10 @@
 // A lease names the chunks that one read in flight will touch, so that nobody reuses them under it.
 //
-// Under the lock: take a call slot, name chunks while they are referred to. Without it: gather, then drop. A slot belongs
-// to one call, not to a thread; names only grow until it is dropped; a retired chunk can never be named anew. So the scan
-// that frees retired chunks needs no lock, and a reader that is stopped withholds its own chunks and no others.
-// No call sleeps, for a limiter or for a chunk, while holding one. A view keeps its lease between calls: its process may then wait
-// for a chunk that it withholds itself, and is told so.
+// Under the lock: take a call slot, name chunks while they are referred to. Without it: gather, then drop. A slot
+// belongs to one call, not to a thread; names only grow until it is dropped; a retired chunk can never be named anew.
+// So the scan that frees retired chunks needs no lock, and a reader that is stopped withholds its own chunks and no
+// others. No call sleeps, for a limiter or for a chunk, while holding one. A view keeps its lease between calls: its
+// process may then wait for a chunk that it withholds itself, and is told so.
 #pragma once
 
 #include <vector>
@@ -30,8 +30,8 @@ class Lease {
   // no second place.
   void name(Hold& hold, uint32_t chunk);
 
-  // Gives the names and the slot back and wakes who waits for a chunk. Idempotent; without the lock. A forked child only
-  // forgets them: they are its parent's.
+  // Gives the names and the slot back and wakes who waits for a chunk. Idempotent; without the lock. A forked child
+  // only forgets them: they are its parent's.
   void drop() noexcept;
 
  private:
@@ -41,8 +41,8 @@ class Lease {
   uint32_t last_ = kNone;  // the chunk named last
 };
 
-// Until a slot may be free: kOk. More processes than slots may be reading when they outnumber the cores and are taken off
-// them in the middle of a gather. kNoCallSlots at the deadline; kInterrupted. Never while holding a lease.
+// Until a slot may be free: kOk. More processes than slots may be reading when they outnumber the cores and are taken
+// off them in the middle of a gather. kNoCallSlots at the deadline; kInterrupted. Never while holding a lease.
 Status wait_for_call_slot(Arena& arena, const Wait& wait);
 
 // Every chunk named by anybody, sorted. Without the lock: see the SYNC POINT in the implementation.

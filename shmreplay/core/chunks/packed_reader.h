@@ -1,13 +1,13 @@
 // Reads rows of a packed column, under a lease on their chunk or as the stream's own writer.
 //
-// The row that was made last is kept: the next one of its chunk mostly leans on it. A row that leans on others is made from
-// the last one before it that leans on none.
+// The row that was made last is kept: the next one of its chunk mostly leans on it. A row that leans on others is made
+// from the last one before it that leans on none.
 #pragma once
 
 #include <vector>
 
-#include "chunks/block_heap.h"
 #include "base/row_codec.h"
+#include "chunks/block_heap.h"
 
 namespace shmreplay {
 

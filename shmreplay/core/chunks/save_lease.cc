@@ -12,15 +12,15 @@ bool is_owner(const CallOwner& owner, uint32_t session, uint32_t generation) noe
 }  // namespace
 
 void begin_saving(Hold& hold, uint32_t session, uint32_t generation) noexcept {
-  // Relaxed: the bits are read in holds, which the lock orders behind this one. A chunk can only be retired after the hold
-  // in which its bit was set, so who finds it retired sees the bit, unless it was cleared since.
+  // Relaxed: the bits are read in holds, which the lock orders behind this one. A chunk can only be retired after the
+  // hold in which its bit was set, so who finds it retired sees the bit, unless it was cleared since.
   hold.arena().save_lease().owner.store({session + 1, generation}, std::memory_order_relaxed);
   SHMREPLAY_FAULT("save.lease_begun");
 }
 
 bool is_saving(const Arena& arena, uint32_t session, uint32_t generation) noexcept {
-  // SYNC POINT with give_up_saving: the owner is written again, so whoever clears it later does so behind all that was read
-  // until now; and a chunk is written anew behind that. Finding it cleared, the saver throws its last copy away.
+  // SYNC POINT with give_up_saving: the owner is written again, so whoever clears it later does so behind all that was
+  // read until now; and a chunk is written anew behind that. Finding it cleared, the saver throws its last copy away.
   CallOwner owner{session + 1, generation};
   return arena.save_lease().owner.compare_exchange_strong(owner, {session + 1, generation}, std::memory_order_seq_cst);
 }
@@ -32,13 +32,14 @@ bool is_being_saved(const Arena& arena) noexcept {
 bool awaits_copy(const Hold& hold, uint32_t chunk) {
   const Arena& a = hold.arena();
   if (a.save_lease().owner.load(std::memory_order_seq_cst).session_plus_1 == 0) return false;
-  // SYNC POINT with end_copy: seq_cst, so a bit seen cleared means that the copy was made before the chunk is used again;
-  // and a waiter that announced itself before it looked here either sees the bit cleared or is woken.
+  // SYNC POINT with end_copy: seq_cst, so a bit seen cleared means that the copy was made before the chunk is used
+  // again; and a waiter that announced itself before it looked here either sees the bit cleared or is woken.
   return (a.save_word(chunk).load(std::memory_order_seq_cst) >> (chunk % 64) & 1) != 0;
 }
 
 void end_copy(const Arena& arena, uint32_t chunk) noexcept {
-  arena.save_word(chunk).fetch_and(~(uint64_t{1} << (chunk % 64)), std::memory_order_seq_cst);  // SYNC POINT with awaits_copy
+  arena.save_word(chunk).fetch_and(~(uint64_t{1} << (chunk % 64)), std::memory_order_seq_cst);  // SYNC POINT with
+                                                                                                // awaits_copy
   SHMREPLAY_FAULT("save.chunk_copied");
 }
 

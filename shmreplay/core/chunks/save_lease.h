@@ -1,9 +1,11 @@
-// The lease of a checkpoint that is being saved: a bit for every chunk that is still to be copied, all of them named in the
-// hold that copied the index. A retired chunk whose bit stands is not freed, so what the copy of the index refers to stays.
+// The lease of a checkpoint that is being saved: a bit for every chunk that is still to be copied, all of them named in
+// the hold that copied the index. A retired chunk whose bit stands is not freed, so what the copy of the index refers
+// to stays.
 //
-// It differs from a reader's lease (leases.h) in one way: nobody waits for it. A writer that finds no chunk to be had but for
-// the bits clears the owner, and with it all of them; the saver sees that after its next copy and gives the checkpoint up.
-// It belongs to a session of the daemon's, so a daemon that dies saving withholds nothing for longer than it takes to reap it.
+// It differs from a reader's lease (leases.h) in one way: nobody waits for it. A writer that finds no chunk to be had
+// but for the bits clears the owner, and with it all of them; the saver sees that after its next copy and gives the
+// checkpoint up. It belongs to a session of the daemon's, so a daemon that dies saving withholds nothing for longer
+// than it takes to reap it.
 #pragma once
 
 #include "arena/hold.h"

@@ -1,5 +1,6 @@
-// Streams: the steps of one environment, in chunks linked one behind the other. The record in the segment knows who writes
-// it and which chunks its window still refers to; where the next row goes is the writer's own business (stream_writer.h).
+// Streams: the steps of one environment, in chunks linked one behind the other. The record in the segment knows who
+// writes it and which chunks its window still refers to; where the next row goes is the writer's own business
+// (stream_writer.h).
 #pragma once
 
 #include "arena/hold.h"
@@ -12,8 +13,8 @@ Status open_stream(Hold& hold, uint32_t max_chunks, uint32_t& stream);
 // Puts a chunk that was just taken at the end of the window; the oldest one leaves when there are too many.
 void extend_window(Hold& hold, uint32_t stream, uint32_t chunk);
 
-// No further row of the stream's last chunk will be written: its life has `rows` rows. `repeats`: the last of them will be the first
-// of the next chunk too, before any step behind it is in an item.
+// No further row of the stream's last chunk will be written: its life has `rows` rows. `repeats`: the last of them will
+// be the first of the next chunk too, before any step behind it is in an item.
 void close_chunk(Hold& hold, uint32_t chunk, uint32_t rows, bool repeats = false);
 
 // Drops the window. In slices of at most `slice` chunks; true when the record is free.

@@ -4,11 +4,11 @@
 #include <set>
 #include <unordered_map>
 
-#include "chunks/block_heap.h"
-#include "trees/extremes.h"
-#include "items/item_table.h"
 #include "base/leaf_weights.h"
+#include "chunks/block_heap.h"
+#include "items/item_table.h"
 #include "items/rebuild.h"
+#include "trees/extremes.h"
 #include "trees/selectors.h"
 
 namespace shmreplay {
@@ -67,7 +67,8 @@ class Check {
     std::vector<uint32_t> live;
     uint32_t prev = kNone;
     uint64_t seq = 0;
-    for (uint32_t g = t.record->order.get().head; g != kNone && live.size() <= t.capacity; g = a_.links(g).order.get().next) {
+    for (uint32_t g = t.record->order.get().head; g != kNone && live.size() <= t.capacity;
+         g = a_.links(g).order.get().next) {
       expect(a_.links(g).order.get().prev == prev, at + "the order list's backward link of item " + std::to_string(g));
       expect(a_.item(g).seq.get() > seq, at + "items are not in order of their seq");
       expect(a_.table_of(g).index == t.index, at + "an item of another table");
@@ -107,7 +108,8 @@ class Check {
     const BlockRef ref = a_.values(g).get();
     const uint32_t chunk = a_.item(g).place.get().chunk;
     uint32_t b = ref.first_block;
-    for (uint32_t n = ref == kNoValue ? 0 : blocks_of(a_, ref.num_bytes); n > 0; --n, b = a_.block(b).link.get().next_of_chunk) {
+    for (uint32_t n = ref == kNoValue ? 0 : blocks_of(a_, ref.num_bytes); n > 0;
+         --n, b = a_.block(b).link.get().next_of_chunk) {
       const BlockOwner owner = a_.block(b).owner.get();
       expect(owner.chunk == chunk && owner.generation == a_.chunk(chunk).life.get().generation,
              "the values of item " + std::to_string(g) + " lie in a block that its chunk does not own");
@@ -129,7 +131,9 @@ class Check {
     for (const auto& [slot, n] : items) equal(at + "items of an episode", a_.episode(slot).use.get().items, n);
     equal(at + "num_episodes", t.record->num_episodes.get(), own + items.size());
     size_t free = 0;
-    for (uint32_t g = t.record->free_episode.get(); g != kNone && free <= t.capacity; g = a_.episode(g).use.get().next_free) ++free;
+    for (uint32_t g = t.record->free_episode.get(); g != kNone && free <= t.capacity;
+         g = a_.episode(g).use.get().next_free)
+      ++free;
     equal(at + "free episode records", free, t.capacity - items.size());
   }
 
@@ -141,7 +145,8 @@ class Check {
     for (const uint32_t g : live) {
       if (layout.dense != 0) {
         const uint32_t i = position(g);
-        expect(i < live.size() && a_.at<Word<uint32_t>>(layout.dense)[i].get() == g - t.item_base, at + "dense position of an item");
+        expect(i < live.size() && a_.at<Word<uint32_t>>(layout.dense)[i].get() == g - t.item_base,
+               at + "dense position of an item");
       }
       if (layout.heap != 0) {
         const uint32_t i = position(g);
@@ -178,7 +183,8 @@ class Check {
       positive += leaf > 0 ? 1 : 0;
     }
     if (role == kSampler) equal(at + "items of positive priority", t.record->num_positive.get(), positive);
-    tree.recompute([&](const Word<double>& node, double want) { expect(node.get() == want, at + "a node of the sum tree"); });
+    tree.recompute(
+        [&](const Word<double>& node, double want) { expect(node.get() == want, at + "a node of the sum tree"); });
   }
 
   void check_extremes(const TableFacts& t, const std::string& at) {
@@ -194,15 +200,20 @@ class Check {
       const StreamRecord& s = a_.stream(i);
       const StreamOwner owner = s.owner.get();
       reserved += s.reserved_blocks.get();
-      expect(owner.session != kNone || s.reserved_blocks.get() == 0, "stream " + std::to_string(i) + " is closed and has reserved blocks");
+      expect(owner.session != kNone || s.reserved_blocks.get() == 0,
+             "stream " + std::to_string(i) + " is closed and has reserved blocks");
       if (owner.session == kNone) continue;
       ++open;
       const StateGeneration session = a_.session(owner.session).state.get();
-      expect(session.generation == owner.generation && session.state != kSessionFree, "stream " + std::to_string(i) + " has no session");
+      expect(session.generation == owner.generation && session.state != kSessionFree,
+             "stream " + std::to_string(i) + " has no session");
       uint32_t c = s.window.get().first;
-      for (uint32_t n = s.size.get().num_chunks; n > 0; --n, c = a_.chunk(c).stream.get().next) ++chunk_refs_.at(c).windows;
+      for (uint32_t n = s.size.get().num_chunks; n > 0; --n, c = a_.chunk(c).stream.get().next)
+        ++chunk_refs_.at(c).windows;
     }
-    for (uint32_t i = a_.state().free_streams.get(); i != kNone && free <= a_.geometry().max_streams; i = a_.stream(i).owner.get().generation) ++free;
+    for (uint32_t i = a_.state().free_streams.get(); i != kNone && free <= a_.geometry().max_streams;
+         i = a_.stream(i).owner.get().generation)
+      ++free;
     equal("free streams", free, a_.geometry().max_streams - open);
     equal("num_reserved_blocks", a_.state().num_reserved_blocks.get(), reserved);
     expect(reserved <= a_.state().num_free_blocks.get(), "more blocks are reserved than are free");
@@ -216,12 +227,15 @@ class Check {
       equal(at + "window references", r.refs.get().windows, chunk_refs_[c].windows);
       const bool used = r.refs.get().items > 0 || r.refs.get().windows > 0;
       expect(used == (r.life.get().state == kChunkUsed), at + "is used without references, or the other way round");
-      expect(!r.life.get().repeats || r.life.get().rows == a_.geometry().chunk_steps, at + "repeats a row that it has not");
+      expect(!r.life.get().repeats || r.life.get().rows == a_.geometry().chunk_steps,
+             at + "repeats a row that it has not");
       if (!used) continue;
       equal(at + "references of tables that keep items", r.items.get().consuming, consuming_[c]);
       const Link stream = r.stream.get();
-      expect(stream.next == kNone || a_.chunk(stream.next).stream.get().prev == c, at + "its neighbour in the stream does not know it");
-      expect(stream.prev == kNone || a_.chunk(stream.prev).stream.get().next == c, at + "its neighbour in the stream does not know it");
+      expect(stream.next == kNone || a_.chunk(stream.next).stream.get().prev == c,
+             at + "its neighbour in the stream does not know it");
+      expect(stream.prev == kNone || a_.chunk(stream.prev).stream.get().next == c,
+             at + "its neighbour in the stream does not know it");
       uint32_t n = 0, prev = kNone;
       for (uint32_t g = r.items.get().first; g != kNone && n <= begin_here_[c]; g = a_.links(g).chunk.get().next, ++n) {
         expect(a_.item(g).place.get().chunk == c && a_.links(g).chunk.get().prev == prev, at + "its list of items");
@@ -243,9 +257,11 @@ class Check {
   void check_used_order() {
     const Queue used = a_.state().used_chunks.get();
     uint32_t prev = kNone, n = 0;
-    for (uint32_t c = used.head; c != kNone && n <= a_.geometry().num_chunks; prev = c, c = a_.chunk(c).age.get().next, ++n) {
+    for (uint32_t c = used.head; c != kNone && n <= a_.geometry().num_chunks;
+         prev = c, c = a_.chunk(c).age.get().next, ++n) {
       expect(a_.chunk(c).age.get().prev == prev, "the used list's backward link of chunk " + std::to_string(c));
-      expect(prev == kNone || a_.chunk(prev).stamp.get() < a_.chunk(c).stamp.get(), "used chunks are not in the order taken");
+      expect(prev == kNone || a_.chunk(prev).stamp.get() < a_.chunk(c).stamp.get(),
+             "used chunks are not in the order taken");
     }
     expect(used.tail == prev, "the used list's tail");
   }
@@ -276,13 +292,16 @@ class Check {
       const ChunkRecord& r = a_.chunk(c);
       const bool may_have = r.life.get().state != kChunkFree;
       expect(may_have || r.writer.get().first_block == kNone, "chunk " + std::to_string(c) + " is free and has blocks");
-      for (uint32_t b = r.writer.get().first_block; b != kNone && owned <= a_.geometry().num_blocks; b = a_.block(b).link.get().next_of_chunk) {
+      for (uint32_t b = r.writer.get().first_block; b != kNone && owned <= a_.geometry().num_blocks;
+           b = a_.block(b).link.get().next_of_chunk) {
         const BlockOwner owner = a_.block(b).owner.get();
-        expect(owner.chunk == c && owner.generation == r.life.get().generation, "a block in the chain of chunk " + std::to_string(c) + " is another's");
+        expect(owner.chunk == c && owner.generation == r.life.get().generation,
+               "a block in the chain of chunk " + std::to_string(c) + " is another's");
         ++owned;
       }
     }
-    for (uint32_t b = a_.state().free_blocks.get(); b != kNone && free <= a_.geometry().num_blocks; b = a_.block(b).link.get().next_free) {
+    for (uint32_t b = a_.state().free_blocks.get(); b != kNone && free <= a_.geometry().num_blocks;
+         b = a_.block(b).link.get().next_free) {
       expect(a_.block(b).owner.get().chunk == kNone, "a free block has an owner");
       ++free;
     }
@@ -306,11 +325,14 @@ class Check {
       ++sleepers[owner.where];
       ++taken;
     }
-    for (uint32_t i = a_.state().free_sleepers.get(); i != kNone && free <= num_slots; i = a_.sleeper(i).next_free.get()) ++free;
+    for (uint32_t i = a_.state().free_sleepers.get(); i != kNone && free <= num_slots;
+         i = a_.sleeper(i).next_free.get())
+      ++free;
     equal("free sleep slots", free, num_slots - taken);
     for (uint32_t i = 0; i < a_.num_tables(); ++i) {
       for (uint32_t side = 0; side < 2; ++side) {
-        equal("sleepers of table '" + a_.table(i).name + "'", a_.table(i).record->sides[side].sleepers.get(), sleepers[i << 1 | side]);
+        equal("sleepers of table '" + a_.table(i).name + "'", a_.table(i).record->sides[side].sleepers.get(),
+              sleepers[i << 1 | side]);
       }
     }
   }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "items/item_table.h"
 #include "base/long_work.h"
 #include "base/mutable_cell.h"
+#include "items/item_table.h"
 
 namespace shmreplay {
 namespace {
@@ -18,8 +18,8 @@ struct Piece {
 // A call cut into holds.
 class Update {
  public:
-  Update(Arena& arena, const TableFacts& t, const int64_t* keys, uint32_t num_keys, const std::vector<ColumnUpdate>& columns,
-         uint32_t at, uint32_t num_steps)
+  Update(Arena& arena, const TableFacts& t, const int64_t* keys, uint32_t num_keys,
+         const std::vector<ColumnUpdate>& columns, uint32_t at, uint32_t num_steps)
       : arena_(arena), t_(t), keys_(keys), num_keys_(num_keys), columns_(columns), at_(at), num_steps_(num_steps) {
     for (const ColumnUpdate& c : columns) step_bytes_ += arena.columns()[c.column].row_bytes;
     steps_a_hold_ = static_cast<uint32_t>(std::max<uint64_t>(kUpdateBytes / std::max<uint64_t>(step_bytes_, 1), 1));
@@ -40,7 +40,8 @@ class Update {
       const Piece p{key_, step_, std::min(num_steps_ - step_, steps_a_hold_ - steps), bytes};
       for (const ColumnUpdate& c : columns_) {
         const size_t row_bytes = arena_.columns()[c.column].row_bytes;
-        std::memcpy(bytes_.data() + bytes, c.cells + (size_t{p.key} * num_steps_ + p.first) * row_bytes, p.count * row_bytes);
+        std::memcpy(bytes_.data() + bytes, c.cells + (size_t{p.key} * num_steps_ + p.first) * row_bytes,
+                    p.count * row_bytes);
         bytes += p.count * row_bytes;
       }
       pieces_.push_back(p);
@@ -63,7 +64,8 @@ class Update {
   void write_piece(const Piece& p, const ItemRecord& item) {
     // Real steps that the piece shows: [from, to) of the item's, the first of which is row `skip` of the piece.
     const int64_t begin = int64_t{at_} + p.first - item.padding.get().before;
-    const int64_t from = std::max<int64_t>(begin, 0), to = std::min<int64_t>(begin + p.count, item.extent.get().num_steps);
+    const int64_t from = std::max<int64_t>(begin, 0),
+                  to = std::min<int64_t>(begin + p.count, item.extent.get().num_steps);
     int64_t step = 0;
     each_run(arena_, item.place.get(), item.extent.get().num_steps, [&](uint32_t chunk, uint32_t row, uint32_t rows) {
       for (int64_t s = std::max(from, step); s < std::min<int64_t>(to, step + rows); ++s) {

@@ -10,11 +10,13 @@ namespace shmreplay {
 namespace {
 
 static_assert(kInsertGroup <= kMostUpdates);
-constexpr uint32_t kRunEntries = 32;                       // counters, ends of lists, references of the newcomers' chunk
-constexpr uint64_t kFetchedAhead = 16;                     // items
-constexpr uint32_t kItemEntries = 24 + kDropRefEntries;    // record, links, leaf, pattern, and its chunk where it was the last
+constexpr uint32_t kRunEntries = 32;                     // counters, ends of lists, references of the newcomers' chunk
+constexpr uint64_t kFetchedAhead = 16;                   // items
+constexpr uint32_t kItemEntries = 24 + kDropRefEntries;  // record, links, leaf, pattern, and its chunk where it was the
+                                                         // last
 
-// In a table like this the next oldest lies most often in the next slot. Its lines are asked for before the order leads there.
+// In a table like this the next oldest lies most often in the next slot. Its lines are asked for before the order leads
+// there.
 void fetch_ahead(const Arena& a, const TableFacts& t, uint32_t g) {
   const uint64_t ahead = uint64_t{g} + kFetchedAhead;
   if (ahead >= t.item_base + t.capacity) return;
@@ -55,7 +57,8 @@ void leave_chunks(Hold& hold, uint32_t g) {
   if (behind != kNone) drop_item_refs(hold, behind, 1, false);
 }
 
-// Takes the items from the lists of the chunks they begin in. Those that went in together lie together there, newest first.
+// Takes the items from the lists of the chunks they begin in. Those that went in together lie together there, newest
+// first.
 void leave_chunks(Hold& hold, const uint32_t* items, uint32_t n) {
   Arena& a = hold.arena();
   const auto links = [&a](uint32_t g) -> Word<Link>& { return a.links(g).chunk; };
@@ -87,7 +90,8 @@ void join_chunk(Hold& hold, uint32_t chunk, const uint32_t* items, uint32_t n) {
 void move_to_end(Hold& hold, const TableFacts& t, const uint32_t* items, uint32_t n) {
   Arena& a = hold.arena();
   const auto links = [&a](uint32_t g) -> Word<Link>& { return a.links(g).order; };
-  const uint32_t first = items[0], last = items[n - 1], tail = t.record->order.get().tail, head = links(last).get().next;
+  const uint32_t first = items[0], last = items[n - 1], tail = t.record->order.get().tail,
+                 head = links(last).get().next;
   hold.set(links(first), {tail, links(first).get().next});
   hold.set(links(last), {links(last).get().prev, kNone});
   hold.set(links(tail), {links(tail).get().prev, first});
@@ -131,7 +135,8 @@ void set_priorities(Hold& hold, const TableFacts& t, const uint32_t* items, cons
   Selector(a, t, kSampler).update(hold, changed, priorities, num_changed);
 }
 
-void count_run(Hold& hold, const TableFacts& t, uint32_t n, uint32_t num_never_sampled, uint32_t num_chunks, bool counted) {
+void count_run(Hold& hold, const TableFacts& t, uint32_t n, uint32_t num_never_sampled, uint32_t num_chunks,
+               bool counted) {
   TableRecord& r = *t.record;
   hold.add(r.next_insert_no, n);
   hold.add(r.evicted, n);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "sessions/blocked.h"
 #include "items/item_table.h"
+#include "sessions/blocked.h"
 
 namespace shmreplay {
 namespace {
@@ -12,8 +12,8 @@ int64_t age_of(const TableFacts& t, uint64_t insert_no) noexcept {
   return static_cast<int64_t>(t.record->next_insert_no.get() - 1 - insert_no);
 }
 
-// The process that wrote a used chunk; 0 if its session is over. A session's record may have gone to another process since:
-// that one's chunks were taken later.
+// The process that wrote a used chunk; 0 if its session is over. A session's record may have gone to another process
+// since: that one's chunks were taken later.
 uint32_t writer_of(const Arena& arena, const ChunkRecord& chunk) {
   const uint32_t session = chunk.writer.get().session;
   if (session >= arena.geometry().max_sessions) return 0;

@@ -21,8 +21,8 @@ struct Survey {
   uint32_t stride;  // every so manieth slot was looked at
 };
 
-// At most `max_items` (> 0) live items, spread over the table. Without the lock (rule 4): an item may be gone by now, and
-// its numbers a hold apart.
+// At most `max_items` (> 0) live items, spread over the table. Without the lock (rule 4): an item may be gone by now,
+// and its numbers a hold apart.
 Survey survey_items(const Arena& arena, const TableFacts& table, uint32_t max_items);
 
 // Where an item comes from.

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/futex.h"
 #include "chunks/chunk_pool.h"
 #include "items/episodes.h"
-#include "trees/extremes.h"
-#include "base/futex.h"
 #include "items/item_run.h"
 #include "items/rate_limiter.h"
+#include "trees/extremes.h"
 #include "trees/selectors.h"
 
 namespace shmreplay {
@@ -281,8 +281,8 @@ bool reset_slice(Hold& hold, const TableFacts& t) {
   }
   if (r.order.get().head != kNone) return false;
   Limiter& l = r.limiter;
-  for (Word<uint64_t>* counter : {&l.inserts, &l.samples, &l.deletes, &l.uncounted, &r.num_episodes, &r.num_deleted_episodes,
-                                  &r.num_unique_samples, &r.evicted, &r.evicted_for_room}) {
+  for (Word<uint64_t>* counter : {&l.inserts, &l.samples, &l.deletes, &l.uncounted, &r.num_episodes,
+                                  &r.num_deleted_episodes, &r.num_unique_samples, &r.evicted, &r.evicted_for_room}) {
     hold.set(*counter, 0);
   }
   hold.set(l.offset, 0.0);

@@ -1,7 +1,7 @@
 // Items of one table: insert, evict, find by key, update, sample, remove. Every function here is one part of one hold.
 //
-// A key is  shard (7 bits) | low bits of seq | slot  and at least 1. seq is the arena's insertion number, kept whole in the
-// record and never given twice, so the key of an item that is gone hits nothing, in this table or another.
+// A key is  shard (7 bits) | low bits of seq | slot  and at least 1. seq is the arena's insertion number, kept whole in
+// the record and never given twice, so the key of an item that is gone hits nothing, in this table or another.
 #pragma once
 
 #include "arena/hold.h"
@@ -13,20 +13,20 @@ inline constexpr uint32_t kInsertGroup = 32;  // items that one hold puts in
 
 struct NewItem {
   double priority;
-  Place place;               // first real step
+  Place place;  // first real step
   uint32_t num_steps;
-  uint32_t pattern;          // record, interned in this hold
+  uint32_t pattern;  // record, interned in this hold
   Padding padding{0, 0};
-  bool own_episode = false;  // the item is an episode of its own
-  bool counted = true;       // for the limiter's difference
-  uint64_t episode = 0;      // 0: the first item of its episode, which takes the item's seq for its id
+  bool own_episode = false;       // the item is an episode of its own
+  bool counted = true;            // for the limiter's difference
+  uint64_t episode = 0;           // 0: the first item of its episode, which takes the item's seq for its id
   uint32_t episode_slot = kNone;  // where that episode was counted in this table last, if it was
   int64_t step = 0;
   BlockRef values = kNoValue;  // what it brings for per-item columns, in blocks of its first chunk
 };
 
 struct Inserted {
-  uint32_t item;             // global index; meaningless if the remover chose the newcomer itself
+  uint32_t item;  // global index; meaningless if the remover chose the newcomer itself
   int64_t key;
   uint64_t episode;
   uint32_t episode_slot;
@@ -52,7 +52,8 @@ Inserted insert_item(Hold& hold, const TableFacts& table, const NewItem& item);
 void remove_item(Hold& hold, const TableFacts& table, uint32_t g, Removal why);
 
 // At most kMostUpdates items.
-void update_priorities(Hold& hold, const TableFacts& table, const uint32_t* items, const double* priorities, uint32_t n);
+void update_priorities(Hold& hold, const TableFacts& table, const uint32_t* items, const double* priorities,
+                       uint32_t n);
 
 // Counts one sample of the item, not yet for the limiter; removes it if that was the last allowed. Its times_sampled.
 uint32_t count_sample(Hold& hold, const TableFacts& table, uint32_t g);
@@ -86,7 +87,8 @@ bool evict_chunk_slice(Hold& hold, uint32_t chunk);
 
 void prefetch_item(const Arena& arena, const TableFacts& table, int64_t key) noexcept;
 
-// Calls visit(chunk, first_row, rows) for each run of steps of a span, in order. `record(chunk)` answers a chunk's record.
+// Calls visit(chunk, first_row, rows) for each run of steps of a span, in order. `record(chunk)` answers a chunk's
+// record.
 template <class Record, class Visit>
 void each_run_among(Record record, uint32_t chunk_steps, Place place, uint32_t num_steps, Visit visit) {
   uint32_t chunk = place.chunk, row = place.row, left = num_steps;
@@ -107,8 +109,8 @@ void each_run_among(Record record, uint32_t chunk_steps, Place place, uint32_t n
 
 template <class Visit>
 void each_run(const Arena& arena, Place place, uint32_t num_steps, Visit visit) {
-  each_run_among([&arena](uint32_t c) -> const ChunkRecord& { return arena.chunk(c); }, arena.geometry().chunk_steps, place,
-                 num_steps, visit);
+  each_run_among([&arena](uint32_t c) -> const ChunkRecord& { return arena.chunk(c); }, arena.geometry().chunk_steps,
+                 place, num_steps, visit);
 }
 
 }  // namespace shmreplay

@@ -1,8 +1,8 @@
 #include "items/news.h"
 
-#include "sessions/blocked.h"
 #include "base/futex.h"
 #include "items/item_table.h"
+#include "sessions/blocked.h"
 
 namespace shmreplay {
 namespace {

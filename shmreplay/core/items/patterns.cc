@@ -74,7 +74,8 @@ std::vector<uint64_t> Pattern::encode() const {
   if (bytes > kPatternWords * 8 || outputs.size() > kMaxOutputs) {
     throw std::length_error("the trajectory's pattern takes " + std::to_string(bytes) + " bytes and " +
                             std::to_string(outputs.size()) + " outputs; at most " + std::to_string(kPatternWords * 8) +
-                            " bytes and " + std::to_string(kMaxOutputs) + " outputs fit; select with slices instead of lists");
+                            " bytes and " + std::to_string(kMaxOutputs) +
+                            " outputs fit; select with slices instead of lists");
   }
   std::vector<uint64_t> words((bytes + 7) / 8, 0);
   char* at = reinterpret_cast<char*>(words.data());
@@ -184,7 +185,8 @@ void PatternCache::settle() {
   // The oldest first: a call that ended early may have left one of a record that shows another pattern since.
   for (uint32_t i = 0; i < num_raw_; ++i) {
     const Raw& raw = raw_[i];
-    auto pattern = std::make_unique<Pattern>(Pattern::decode(raw.words, raw.num_outputs, raw.num_slices, raw.blob_bytes));
+    auto pattern =
+        std::make_unique<Pattern>(Pattern::decode(raw.words, raw.num_outputs, raw.num_slices, raw.blob_bytes));
     for (const PatternOutput& o : pattern->outputs) {
       if (o.column >= arena_.geometry().num_columns) corrupt("a pattern's column");
     }

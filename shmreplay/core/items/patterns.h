@@ -1,12 +1,12 @@
 // A pattern: the rule by which an item's span of steps becomes what a batch shows.
 //
 // Per output a column and slices over the *padded span*: positions 0 .. before + num_steps + after - 1, of which those
-// outside the real steps are missing (padding). Each end of a slice is anchored at the start or the end of the padded span,
-// so one rule serves spans of any length. A squeezed output has exactly one row and no step axis. The last
+// outside the real steps are missing (padding). Each end of a slice is anchored at the start or the end of the padded
+// span, so one rule serves spans of any length. A squeezed output has exactly one row and no step axis. The last
 // `trim_end` real steps are missing for that output alone: a final step that lacks the column.
 //
-// Patterns are interned: equal rules share one record, counted by items. A record nobody refers to stays, for the next item
-// of that rule, until another pattern needs its place; its generation tells readers.
+// Patterns are interned: equal rules share one record, counted by items. A record nobody refers to stays, for the next
+// item of that rule, until another pattern needs its place; its generation tells readers.
 #pragma once
 
 #include <memory>
@@ -25,17 +25,18 @@ inline constexpr uint32_t kBeginAtEnd = 1, kEndAtEnd = 2;
 
 struct PatternOutput {
   uint16_t column;
-  uint16_t flags;            // kSqueezed | kRepeatStart
+  uint16_t flags;  // kSqueezed | kRepeatStart
   uint32_t num_slices;
   uint32_t first_slice;
   uint32_t trim_end;
 };
-inline constexpr uint16_t kSqueezed = 1, kRepeatStart = 2;  // kRepeatStart: padding before the span repeats its first step
+inline constexpr uint16_t kSqueezed = 1, kRepeatStart = 2;  // kRepeatStart: padding before the span repeats its first
+                                                            // step
 
 struct Pattern {
   std::vector<PatternOutput> outputs;
   std::vector<Slice> slices;
-  std::string names;         // opaque to the core: how the outputs nest; empty: the signature's own names
+  std::string names;  // opaque to the core: how the outputs nest; empty: the signature's own names
 
   // Rows of output o for a padded span of that many positions.
   uint64_t rows(size_t o, uint64_t positions) const noexcept;
@@ -48,8 +49,10 @@ struct Pattern {
       const Slice& s = slices[out.first_slice + i];
       const int64_t b = s.begin + (s.anchors & kBeginAtEnd ? static_cast<int64_t>(positions) : 0);
       const int64_t e = s.end + (s.anchors & kEndAtEnd ? static_cast<int64_t>(positions) : 0);
-      if (s.step > 0) for (int64_t p = b; p < e && most > 0; p += s.step, --most) visit(p);
-      if (s.step < 0) for (int64_t p = b; p > e && most > 0; p += s.step, --most) visit(p);
+      if (s.step > 0)
+        for (int64_t p = b; p < e && most > 0; p += s.step, --most) visit(p);
+      if (s.step < 0)
+        for (int64_t p = b; p > e && most > 0; p += s.step, --most) visit(p);
     }
   }
 
@@ -66,7 +69,7 @@ struct PreparedPattern {
   Pattern pattern;
   std::vector<uint64_t> blob;
   uint64_t hash, structure;
-  uint32_t record = kNone;   // where it was last
+  uint32_t record = kNone;  // where it was last
 };
 
 // The record of that pattern, made if need be. kNoPatterns when every record is in use by others.
@@ -82,8 +85,8 @@ class PatternCache {
   explicit PatternCache(Arena& arena);
   // What was noted before is needed no more: its records may show other patterns from now on.
   void begin_part() noexcept { ++part_; }
-  // false: too many new ones at once, settle() first; or the record was given to another pattern since this part noted it,
-  // which has to wait for the next part.
+  // false: too many new ones at once, settle() first; or the record was given to another pattern since this part noted
+  // it, which has to wait for the next part.
   bool note(Hold& hold, uint32_t record);
   void settle();
   // Of one that was noted: whether at() has it already.

@@ -67,9 +67,12 @@ bool can_go_on(const TableRecord& t, Side side) noexcept {
 
 LimiterReport report(const TableRecord& t) noexcept {
   const Limiter& l = t.limiter;
-  return {l.inserts.get(),  l.samples.get(),  l.deletes.get(), l.uncounted.get(), t.size.get(),
-          l.samples_per_insert.get(), l.min_diff.get(), l.max_diff.get(), l.offset.get(),
-          l.min_size_to_sample.get(), t.flags.get()};
+  return {l.inserts.get(),  l.samples.get(),
+          l.deletes.get(),  l.uncounted.get(),
+          t.size.get(),     l.samples_per_insert.get(),
+          l.min_diff.get(), l.max_diff.get(),
+          l.offset.get(),   l.min_size_to_sample.get(),
+          t.flags.get()};
 }
 
 void set_limiter(Hold& hold, const TableFacts& table, const LimiterNumbers& n, bool rebase) {

@@ -3,9 +3,10 @@
 //   can_sample(n):  I - D >= min_size_to_sample   and   (I - U) * spi - S - n + offset >= min_diff
 //   can_insert(n):  I + n - D <= min_size_to_sample   or   (I - U + n) * spi - S + offset <= max_diff
 //
-// Both bounds are inclusive. `offset` is 0 until a limiter is replaced with rebase=True. U counts items that were put in
-// past the limiter: I - D stays the table's size, which they are part of, and the difference is that of the others. A side
-// that is paused is not admitted at all, nor is any of a table that is stopping. Decided under the lock; the same functions, read without it, only say whether a look is worth it.
+// Both bounds are inclusive. `offset` is 0 until a limiter is replaced with rebase=True. U counts items that were put
+// in past the limiter: I - D stays the table's size, which they are part of, and the difference is that of the others.
+// A side that is paused is not admitted at all, nor is any of a table that is stopping. Decided under the lock; the
+// same functions, read without it, only say whether a look is worth it.
 #pragma once
 
 #include "arena/hold.h"

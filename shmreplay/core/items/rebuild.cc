@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "chunks/chunk_pool.h"
-#include "trees/extremes.h"
-#include "items/item_table.h"
 #include "base/report_word.h"
+#include "chunks/chunk_pool.h"
+#include "items/item_table.h"
+#include "trees/extremes.h"
 #include "trees/selectors.h"
 
 namespace shmreplay {
@@ -106,7 +106,8 @@ class Rebuild {
       if (a_.item(g).seq.get() != 0) live.push_back(g);
       else hold_.set(a_.priority(g), 0.0);
     }
-    std::sort(live.begin(), live.end(), [&](uint32_t x, uint32_t y) { return a_.item(x).seq.get() < a_.item(y).seq.get(); });
+    std::sort(live.begin(), live.end(),
+              [&](uint32_t x, uint32_t y) { return a_.item(x).seq.get() < a_.item(y).seq.get(); });
     return live;
   }
 
@@ -207,7 +208,9 @@ class Rebuild {
     link(by_state[kChunkFree], false);
     link(by_state[kChunkUsed], true);
     link(by_state[kChunkRetired], false);
-    const auto ends = [](const std::vector<uint32_t>& v) { return v.empty() ? Queue{kNone, kNone} : Queue{v.front(), v.back()}; };
+    const auto ends = [](const std::vector<uint32_t>& v) {
+      return v.empty() ? Queue{kNone, kNone} : Queue{v.front(), v.back()};
+    };
     hold_.set(s.free_chunks, {ends(by_state[kChunkFree]).head, static_cast<uint32_t>(by_state[kChunkFree].size())});
     hold_.set(s.used_chunks, ends(by_state[kChunkUsed]));
     hold_.set(s.retired_chunks, ends(by_state[kChunkRetired]));
@@ -266,8 +269,8 @@ class Rebuild {
     hold_.set(a_.state().num_reserved_blocks, all);
   }
 
-  // All owned blocks of a chunk in one chain. Links between them are facts, for values lie along them; so a link is kept that
-  // leads to a block of the same chunk which no other leads to. What is left in pieces is joined.
+  // All owned blocks of a chunk in one chain. Links between them are facts, for values lie along them; so a link is
+  // kept that leads to a block of the same chunk which no other leads to. What is left in pieces is joined.
   void chain_blocks() {
     const uint32_t n = a_.geometry().num_blocks;
     std::vector<bool> is_led_to(n, false);

@@ -13,7 +13,8 @@
 
 namespace shmreplay {
 
-// Rebuilds under one long hold, with the `rebuilding` flag standing: whoever finds it standing after a death begins anew.
+// Rebuilds under one long hold, with the `rebuilding` flag standing: whoever finds it standing after a death begins
+// anew.
 Status rebuild(Arena& arena, const Wait& wait);
 
 // The work itself, in a hold that does not log. An unreferenced chunk becomes retired, not free: a reader may be in it.

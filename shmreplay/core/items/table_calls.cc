@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "trees/selectors.h"
 #include "arena/session_counts.h"
+#include "trees/selectors.h"
 
 namespace shmreplay {
 namespace {
 
-// Items that n draws delete before the last of them, where the table's order decides which go. Words read without the lock: a
-// hint (rule 4), and the walk is bounded.
+// Items that n draws delete before the last of them, where the table's order decides which go. Words read without the
+// lock: a hint (rule 4), and the walk is bounded.
 uint64_t deletions_in_order(const Arena& arena, const TableFacts& t, uint64_t n) {
   const bool oldest_first = t.roles[kSampler].kind == kFifo;
   const Queue order = t.record->order.get();

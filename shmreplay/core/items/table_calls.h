@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "sessions/blocked.h"
 #include "items/item_table.h"
+#include "sessions/blocked.h"
 
 namespace shmreplay {
 
@@ -14,8 +14,8 @@ inline constexpr uint32_t kAllGood = 0xffff'ffff;
 uint32_t first_bad_priority(const double* priorities, uint32_t n) noexcept;
 
 // Stale keys are skipped; `updated` counts the others. The priorities were checked before.
-Status update_priorities(Arena& arena, const TableFacts& table, const int64_t* keys, const double* priorities, uint32_t n,
-                         const Wait& wait, uint32_t& updated);
+Status update_priorities(Arena& arena, const TableFacts& table, const int64_t* keys, const double* priorities,
+                         uint32_t n, const Wait& wait, uint32_t& updated);
 
 Status delete_items(Arena& arena, const TableFacts& table, const int64_t* keys, uint32_t n, const Wait& wait,
                     uint32_t& deleted);
@@ -26,14 +26,16 @@ Status reset_table(Arena& arena, const TableFacts& table, const Wait& wait);
 // Marks every table of the arena dropped: blocked callers and later ones get kClosed.
 Status drop_tables(Arena& arena, const Wait& wait);
 
-Status change_limiter(Arena& arena, const TableFacts& table, const LimiterNumbers& numbers, bool rebase, const Wait& wait);
+Status change_limiter(Arena& arena, const TableFacts& table, const LimiterNumbers& numbers, bool rebase,
+                      const Wait& wait);
 Status change_flags(Arena& arena, const TableFacts& table, uint32_t set, uint32_t clear, const Wait& wait);
 
 // Keys of the live items in insertion order, read without the lock: each was live at some moment of the call.
 std::vector<int64_t> live_keys(const Arena& arena, const TableFacts& table);
 
-// Whether sample(n) would be admitted whole now: the limiter, and what max_times_sampled still allows. Where items may be sampled
-// more than once and the sampler is neither Fifo nor Lifo, which ones go on the way is not foreseen, and so no fall of the size.
+// Whether sample(n) would be admitted whole now: the limiter, and what max_times_sampled still allows. Where items may
+// be sampled more than once and the sampler is neither Fifo nor Lifo, which ones go on the way is not foreseen, and so
+// no fall of the size.
 bool can_sample_now(const Arena& arena, const TableFacts& table, uint64_t n);
 
 }  // namespace shmreplay

@@ -23,7 +23,8 @@ void DrawRoom::begin_part() noexcept {
   refused_ = false;
 }
 
-bool DrawRoom::promise(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs, BlockRef brought) {
+bool DrawRoom::promise(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs,
+                       BlockRef brought) {
   bool fits = true;
   for (Place& p : places_) {
     p.wanted = p.out != nullptr ? bytes_shown(arena, pattern, pick, runs, *p.out)

@@ -57,14 +57,18 @@ class ItemGather {
   uint64_t bytes(const OutputBuffer& out) {
     const PatternOutput& rule = pattern_.outputs[out.output];
     uint64_t total = 0;
-    pattern_.each_row(out.output, num_positions(pick_), [&](int64_t position) {
-      const ShownStep shown = shown_step(rule, pick_, position);
-      if (shown.step < 0) return;
-      const auto step = static_cast<uint64_t>(shown.step);
-      const Run& run = cursor_.find(step);
-      const uint32_t row = run.row + static_cast<uint32_t>(step - cursor_.begin);
-      total += static_cast<uint64_t>(std::max<int64_t>(size_of_value(arena_, value_of_row(arena_, run.chunk, out.column, row)), 0));
-    }, out.rows);
+    pattern_.each_row(
+        out.output, num_positions(pick_),
+        [&](int64_t position) {
+          const ShownStep shown = shown_step(rule, pick_, position);
+          if (shown.step < 0) return;
+          const auto step = static_cast<uint64_t>(shown.step);
+          const Run& run = cursor_.find(step);
+          const uint32_t row = run.row + static_cast<uint32_t>(step - cursor_.begin);
+          total += static_cast<uint64_t>(
+              std::max<int64_t>(size_of_value(arena_, value_of_row(arena_, run.chunk, out.column, row)), 0));
+        },
+        out.rows);
     return total;
   }
 
@@ -109,10 +113,11 @@ struct Source {
   uint32_t row;
 };
 
-// Copies item_bytes of each item, which are kBytes if that is not 0. Rows are fetched ahead, of a scalar those of more items:
-// what counts is how many lines are under way.
+// Copies item_bytes of each item, which are kBytes if that is not 0. Rows are fetched ahead, of a scalar those of more
+// items: what counts is how many lines are under way.
 template <size_t kBytes>
-void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t item_bytes, int64_t first, const OutputBuffer& out) {
+void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t item_bytes, int64_t first,
+                const OutputBuffer& out) {
   constexpr uint32_t kFetched = kBytes > 0 ? 3 * kAhead : kAhead;
   const size_t bytes = kBytes > 0 ? kBytes : item_bytes;
   const auto begin = [&](uint32_t i) { return sources[i].chunk + column + size_t{out.row_bytes} * sources[i].row; };
@@ -165,7 +170,8 @@ bool are_alike(const Pick* picks, uint32_t n) noexcept {
   const Pick& p = picks[0];
   if (p.padding.before != 0 || p.padding.after != 0) return false;
   return std::all_of(picks, picks + n, [&](const Pick& q) {
-    return q.pattern == p.pattern && q.num_runs == 1 && q.num_steps == p.num_steps && q.padding.before == 0 && q.padding.after == 0;
+    return q.pattern == p.pattern && q.num_runs == 1 && q.num_steps == p.num_steps && q.padding.before == 0 &&
+           q.padding.after == 0;
   });
 }
 
@@ -174,7 +180,8 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
   uint32_t num_outputs = 0;
   for (const OutputBuffer& out : outputs) num_outputs = std::max(num_outputs, out.output + 1);
   for (uint32_t i = 0; i < n; ++i) {
-    if (patterns.at(picks[i].pattern).outputs.size() < num_outputs) corrupt("an item has another structure than its table");
+    if (patterns.at(picks[i].pattern).outputs.size() < num_outputs)
+      corrupt("an item has another structure than its table");
   }
   const bool alike = are_alike(picks, n);
   Source sources[kMaxNames];  // a call names no more chunks at once
@@ -188,7 +195,8 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
       fill_lengths(out, first, n, 1);
       continue;
     }
-    if (alike && out.flags == 0 && picks[0].num_steps == out.rows && is_whole(patterns.at(picks[0].pattern), out.output, out.rows)) {
+    if (alike && out.flags == 0 && picks[0].num_steps == out.rows &&
+        is_whole(patterns.at(picks[0].pattern), out.output, out.rows)) {
       gather_whole(arena, sources, n, first, out);
       continue;
     }
@@ -198,13 +206,14 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
   }
 }
 
-uint64_t bytes_shown(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs, const OutputBuffer& out) {
+uint64_t bytes_shown(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs,
+                     const OutputBuffer& out) {
   if (pattern.outputs.size() <= out.output) corrupt("an item has another structure than its table");
   return ItemGather(arena, pattern, pick, runs).bytes(out);
 }
 
-void gather_values(const Arena& arena, const Pick* picks, const BlockRef* values, uint32_t n, const Run* runs, int64_t first,
-                   ItemValues& to) {
+void gather_values(const Arena& arena, const Pick* picks, const BlockRef* values, uint32_t n, const Run* runs,
+                   int64_t first, ItemValues& to) {
   for (uint32_t i = 0; i < n; ++i) {
     to.sizes[first + i] = append_value(arena, runs[picks[i].first_run].chunk, values[i], to.bytes);
   }

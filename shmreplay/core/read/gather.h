@@ -37,10 +37,10 @@ struct RunCursor {
   }
 };
 
-// Where one output of a batch goes: [item, rows, row_bytes], or [rows, item, row_bytes] if `time_major`; `rows` = 1 for a
-// squeezed one. The mask lies alike.
+// Where one output of a batch goes: [item, rows, row_bytes], or [rows, item, row_bytes] if `time_major`; `rows` = 1 for
+// a squeezed one. The mask lies alike.
 struct OutputBuffer {
-  uint32_t output;       // its number in the items' structure: a batch may show some of them only
+  uint32_t output;  // its number in the items' structure: a batch may show some of them only
   uint32_t column;
   uint32_t rows;
   uint32_t row_bytes;
@@ -48,11 +48,12 @@ struct OutputBuffer {
   char* data;
   // True where a row is real; made by the first item that is not whole (nullptr: all real so far).
   std::vector<uint8_t>* mask;
-  int64_t num_items;     // in the whole batch
-  int32_t* lengths;      // real rows of each item
+  int64_t num_items;  // in the whole batch
+  int32_t* lengths;   // real rows of each item
   bool time_major = false;
-  uint32_t flags = 0;    // the column's
-  // Of a heap column: rows are the sizes of its values (int64, -1 for none), whose bytes are appended here, item by item.
+  uint32_t flags = 0;  // the column's
+  // Of a heap column: rows are the sizes of its values (int64, -1 for none), whose bytes are appended here, item by
+  // item.
   ByteBuffer* bytes = nullptr;
   // Of a packed column instead: what makes its rows.
   PackedReader* packed = nullptr;
@@ -69,8 +70,8 @@ struct OutputBuffer {
   char* row(int64_t item, uint32_t j) const noexcept { return data + place(item, j) * row_bytes; }
 };
 
-// What one row of an output shows: a step of its item, or 0 where there is none (-1). `is_real`: as the mask has it, false also
-// where padding before the span repeats its first step.
+// What one row of an output shows: a step of its item, or 0 where there is none (-1). `is_real`: as the mask has it,
+// false also where padding before the span repeats its first step.
 struct ShownStep {
   int64_t step;
   bool is_real;
@@ -90,18 +91,19 @@ inline ShownStep shown_step(const PatternOutput& rule, const Pick& pick, int64_t
 // Whether every pick is one run of the same number of steps without padding, all by one pattern. Most batches are.
 bool are_alike(const Pick* picks, uint32_t n) noexcept;
 
-// Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they repeat
-// its first step, if its pattern says so), so no byte of an earlier batch shows; those of a heap column have no value. Bytes
-// that are no row of a packed column are noted by its reader, and zeros shown. Nothing is copied for a per-item column, whose
-// bytes are in the items' values.
+// Copies picks[0 .. n) to items first .. first + n of every output. Rows an item lacks are zeroed (before its span they
+// repeat its first step, if its pattern says so), so no byte of an earlier batch shows; those of a heap column have no
+// value. Bytes that are no row of a packed column are noted by its reader, and zeros shown. Nothing is copied for a
+// per-item column, whose bytes are in the items' values.
 void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
             int64_t first, std::vector<OutputBuffer>& outputs);
 
 // Bytes that the values of a heap column's output will have of one item: what gather() appends for it.
-uint64_t bytes_shown(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs, const OutputBuffer& out);
+uint64_t bytes_shown(const Arena& arena, const Pattern& pattern, const Pick& pick, const Run* runs,
+                     const OutputBuffer& out);
 
 // Appends what picks[0 .. n) brought: `values` of each.
-void gather_values(const Arena& arena, const Pick* picks, const BlockRef* values, uint32_t n, const Run* runs, int64_t first,
-                   ItemValues& to);
+void gather_values(const Arena& arena, const Pick* picks, const BlockRef* values, uint32_t n, const Run* runs,
+                   int64_t first, ItemValues& to);
 
 }  // namespace shmreplay

@@ -14,8 +14,8 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kLeastBlock = 4;         // items that a thread takes at once
-constexpr uint32_t kBlocksOfThread = 4;     // about: who is held up by something else leaves the rest to others
+constexpr uint32_t kLeastBlock = 4;      // items that a thread takes at once
+constexpr uint32_t kBlocksOfThread = 4;  // about: who is held up by something else leaves the rest to others
 
 // Signals are for threads that know what to do with them.
 class SignalsBlocked {
@@ -47,10 +47,11 @@ struct GatherThreads::Shared {
   uint32_t wanted = 0;         // threads that may yet join it
   uint32_t busy = 0;           // that have
   bool closing = false;
-  std::exception_ptr error;    // the first that work threw
+  std::exception_ptr error;  // the first that work threw
 };
 
-GatherThreads::GatherThreads(const Arena& arena, size_t worth_bytes) noexcept : arena_(arena), worth_bytes_(worth_bytes) {}
+GatherThreads::GatherThreads(const Arena& arena, size_t worth_bytes) noexcept
+    : arena_(arena), worth_bytes_(worth_bytes) {}
 
 GatherThreads::~GatherThreads() {
   if (threads_.empty()) return;
@@ -126,12 +127,13 @@ void GatherThreads::run(uint32_t num_threads, const Work& work) {
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-void GatherThreads::gather(uint32_t num_threads, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
-                           int64_t first, std::vector<OutputBuffer>& outputs) {
+void GatherThreads::gather(uint32_t num_threads, const PatternCache& patterns, const Pick* picks, uint32_t n,
+                           const Run* runs, int64_t first, std::vector<OutputBuffer>& outputs) {
   size_t bytes = 0;
   for (const OutputBuffer& out : outputs) bytes += is_for_one(out) ? 0 : size_t{n} * out.rows * out.row_bytes;
   num_threads = std::min({num_threads, kMost, n / kLeastBlock});
-  if (num_threads < 2 || bytes < worth_bytes_) return shmreplay::gather(arena_, patterns, picks, n, runs, first, outputs);
+  if (num_threads < 2 || bytes < worth_bytes_)
+    return shmreplay::gather(arena_, patterns, picks, n, runs, first, outputs);
   std::mutex masks;
   std::vector<OutputBuffer> together, alone;
   for (const OutputBuffer& out : outputs) {

@@ -1,8 +1,8 @@
 // Threads that gather a large batch together.
 //
-// Started by the first call that wants them, asleep between calls, joined with their owner. They take no signals and know
-// neither the lock nor a lease: their caller, who has one, waits for them. A forked child has none of them; there their
-// owner's arena says so, and all that the child may do with the object is to destroy it.
+// Started by the first call that wants them, asleep between calls, joined with their owner. They take no signals and
+// know neither the lock nor a lease: their caller, who has one, waits for them. A forked child has none of them; there
+// their owner's arena says so, and all that the child may do with the object is to destroy it.
 #pragma once
 
 #include <functional>
@@ -26,8 +26,8 @@ class GatherThreads {
 
   // As gather(), by the caller and up to num_threads - 1 others; fewer, if the system gives no more. The caller
   // gathers heap and packed columns alone.
-  void gather(uint32_t num_threads, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs, int64_t first,
-              std::vector<OutputBuffer>& outputs);
+  void gather(uint32_t num_threads, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
+              int64_t first, std::vector<OutputBuffer>& outputs);
 
   uint32_t num_started() const noexcept { return static_cast<uint32_t>(threads_.size()); }
 

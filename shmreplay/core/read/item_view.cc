@@ -4,7 +4,8 @@
 
 namespace shmreplay {
 
-bool find_in_place(const Arena& arena, const Pattern& pattern, size_t o, const Pick& pick, const Run* runs, RowsInPlace& found) {
+bool find_in_place(const Arena& arena, const Pattern& pattern, size_t o, const Pick& pick, const Run* runs,
+                   RowsInPlace& found) {
   const PatternOutput& rule = pattern.outputs[o];
   if (arena.columns()[rule.column].flags != 0) return false;
   const uint64_t positions = num_positions(pick);
@@ -46,7 +47,8 @@ bool find_stride(const Pick* picks, uint32_t n, const Run* runs, ItemStride& fou
 }
 
 int64_t stride_bytes(const Arena& arena, uint32_t column, ItemStride stride) noexcept {
-  return stride.chunks * static_cast<int64_t>(arena.geometry().chunk_bytes) + stride.rows * arena.columns()[column].stride;
+  return stride.chunks * static_cast<int64_t>(arena.geometry().chunk_bytes) +
+         stride.rows * arena.columns()[column].stride;
 }
 
 void number_rows(const Arena& arena, const Pattern& pattern, size_t o, const Pick& pick, const Run* runs, uint32_t rows,
@@ -54,16 +56,20 @@ void number_rows(const Arena& arena, const Pattern& pattern, size_t o, const Pic
   RunCursor cursor{runs + pick.first_run, pick.num_runs};
   std::fill_n(numbers, rows, kNoRow);
   std::fill_n(is_real, rows, false);
-  pattern.each_row(o, num_positions(pick), [&](int64_t position) {
-    const ShownStep shown = shown_step(pattern.outputs[o], pick, position);
-    if (shown.step >= 0) {
-      const auto step = static_cast<uint64_t>(shown.step);
-      const Run& run = cursor.find(step);
-      *numbers = int64_t{run.chunk} * arena.geometry().chunk_steps + run.row + static_cast<int64_t>(step - cursor.begin);
-    }
-    *is_real++ = shown.is_real;
-    ++numbers;
-  }, rows);
+  pattern.each_row(
+      o, num_positions(pick),
+      [&](int64_t position) {
+        const ShownStep shown = shown_step(pattern.outputs[o], pick, position);
+        if (shown.step >= 0) {
+          const auto step = static_cast<uint64_t>(shown.step);
+          const Run& run = cursor.find(step);
+          *numbers =
+              int64_t{run.chunk} * arena.geometry().chunk_steps + run.row + static_cast<int64_t>(step - cursor.begin);
+        }
+        *is_real++ = shown.is_real;
+        ++numbers;
+      },
+      rows);
 }
 
 }  // namespace shmreplay

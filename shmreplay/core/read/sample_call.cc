@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "trees/extremes.h"
+#include "arena/session_counts.h"
 #include "base/futex.h"
 #include "base/leaf_weights.h"
 #include "base/long_work.h"
+#include "trees/extremes.h"
 #include "trees/selectors.h"
-#include "arena/session_counts.h"
 
 namespace shmreplay {
 namespace {
@@ -40,7 +40,8 @@ void hand_on(Arena& arena, const TableFacts& t) {
 
 }  // namespace
 
-SampleCall::SampleCall(Arena& arena) : arena_(arena), lease_(arena), patterns_(arena), distinct_(arena), threads_(arena) {
+SampleCall::SampleCall(Arena& arena)
+    : arena_(arena), lease_(arena), patterns_(arena), distinct_(arena), threads_(arena) {
   picks_.reserve(kPart);
   if (arena.has_values()) brought_.reserve(kPart);
   runs_.reserve(kPart + kMaxItemChunks);
@@ -76,8 +77,9 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
   });
   p.num_runs = static_cast<uint32_t>(runs_.size()) - p.first_run;
   // What is named stays so until the part ends, which is at once.
-  lacks_room_ = takes_ && !(patterns_.is_settled(p.pattern) &&
-                            room_.promise(arena_, patterns_.at(p.pattern), p, runs_.data(), brought_.empty() ? kNoValue : brought_.back()));
+  lacks_room_ =
+      takes_ && !(patterns_.is_settled(p.pattern) && room_.promise(arena_, patterns_.at(p.pattern), p, runs_.data(),
+                                                                   brought_.empty() ? kNoValue : brought_.back()));
   if (lacks_room_) {
     runs_.resize(p.first_run);
     if (!brought_.empty()) brought_.pop_back();
@@ -99,8 +101,8 @@ void SampleCall::note_table(const TableFacts& t) {
   }
 }
 
-// Whether no item is longer than the batch is to be. Asked in the hold of the draw: a batch that is lost for want of room
-// may have consumed its items.
+// Whether no item is longer than the batch is to be. Asked in the hold of the draw: a batch that is lost for want of
+// room may have consumed its items.
 bool SampleCall::fits(const TableFacts& t, const SampleOptions& options) {
   if (options.most_rows == nullptr) return true;
   const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
@@ -135,7 +137,8 @@ void SampleCall::note_smallest(const TableFacts& t) {
 }
 
 // Draws number `at` and the next ones: how many of `want` there are.
-uint32_t SampleCall::pick(const Selector& sampler, const SampleOptions& options, uint32_t at, uint32_t want, uint32_t* items) {
+uint32_t SampleCall::pick(const Selector& sampler, const SampleOptions& options, uint32_t at, uint32_t want,
+                          uint32_t* items) {
   if (!options.distinct) {
     sampler.pick_group(options.uniforms + at, want, items);
     return want;
@@ -205,10 +208,12 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
       hold.set(t.record->last_sample_ns, coarse_now_ns());
       count_own_samples(hold, t.index, picks_.size() - before);
     }
-    if (stop == Stop::kNotAdmitted && options.waits && picks_.empty() && (from < options.at_least || from == 0)) blocked.join(hold);
+    if (stop == Stop::kNotAdmitted && options.waits && picks_.empty() && (from < options.at_least || from == 0))
+      blocked.join(hold);
     // A group may end for want of log: then the next hold goes on, as long as this one got anywhere.
-    const bool again = stop == Stop::kDone || ((stop == Stop::kPartFull || stop == Stop::kOutOfTries) && picks_.size() > before && lease_.room() >= kMaxItemChunks &&
-                                               picks_.size() < kPart && runs_.size() < kPart);
+    const bool again =
+        stop == Stop::kDone || ((stop == Stop::kPartFull || stop == Stop::kOutOfTries) && picks_.size() > before &&
+                                lease_.room() >= kMaxItemChunks && picks_.size() < kPart && runs_.size() < kPart);
     if (!again || have >= options.n) return Status::kOk;
     hold.end();
     patterns_.settle();
@@ -235,9 +240,10 @@ Status SampleCall::make_room(const TableFacts& t, uint32_t record, int64_t first
   return sink.prepare(structure, rows_.data(), first) ? Status::kOk : Status::kInterrupted;
 }
 
-// Where a draw removes its item, want of memory must show before it: afterwards the item would be nowhere. `done` items are
-// in the batch, `want` more are wanted.
-Status SampleCall::make_room_early(const TableFacts& t, uint32_t want, int64_t done, const Wait& wait, BatchSink& sink) {
+// Where a draw removes its item, want of memory must show before it: afterwards the item would be nowhere. `done` items
+// are in the batch, `want` more are wanted.
+Status SampleCall::make_room_early(const TableFacts& t, uint32_t want, int64_t done, const Wait& wait,
+                                   BatchSink& sink) {
   patterns_.settle();
   // For the item that was left, unless a longer one came: then there may be other buffers.
   if (lacks_room_) return room_.grow(std::min(want, kGroup)) ? Status::kOk : Status::kNoMemory;
@@ -258,9 +264,11 @@ Status SampleCall::make_room_early(const TableFacts& t, uint32_t want, int64_t d
 
 Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink, uint32_t num_threads) {
   if (const Status s = make_room(t, picks_.front().pattern, first, sink); s != Status::kOk) return s;
-  threads_.gather(num_threads, patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, sink.outputs());
+  threads_.gather(num_threads, patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first,
+                  sink.outputs());
   if (ItemValues* values = sink.item_values(); values != nullptr) {
-    gather_values(arena_, picks_.data(), brought_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first, *values);
+    gather_values(arena_, picks_.data(), brought_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), first,
+                  *values);
   }
   if (takes_) room_.check_kept();
   lease_.drop();
@@ -294,8 +302,12 @@ SampleResult SampleCall::view(const TableFacts& t, const SampleOptions& options,
 
 Status SampleCall::take(const TableFacts& t, ViewSink& sink, bool stays) {
   pad_rows(t, picks_.front().pattern);
-  const Part part{patterns_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(),
-                  arena_.has_values() ? brought_.data() : nullptr, rows_.data()};
+  const Part part{patterns_,
+                  picks_.data(),
+                  static_cast<uint32_t>(picks_.size()),
+                  runs_.data(),
+                  arena_.has_values() ? brought_.data() : nullptr,
+                  rows_.data()};
   return sink.take(part, stays) ? Status::kOk : Status::kInterrupted;
 }
 
@@ -338,7 +350,8 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
     }
     if (drawn != Status::kOk) return end(drawn);
     if (done >= options.n) break;
-    if (work.interrupted(done - before + (stop == Stop::kOutOfTries ? kOutOfTriesWork : 0))) return end(Status::kInterrupted);
+    if (work.interrupted(done - before + (stop == Stop::kOutOfTries ? kOutOfTriesWork : 0)))
+      return end(Status::kInterrupted);
     if (stop == Stop::kOutOfTries && !distinct_.may_have_left()) stop = Stop::kNoneLeft;
     if (stop == Stop::kNoRoom) {
       if (const Status s = make_room(done); s != Status::kOk) {
@@ -394,8 +407,8 @@ SampleResult SampleCall::look_up(const TableFacts& t, const int64_t* keys, uint3
 }
 
 template <class Deliver>
-SampleResult SampleCall::get_all(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait, uint32_t* found,
-                                 Deliver deliver) {
+SampleResult SampleCall::get_all(const TableFacts& t, const int64_t* keys, uint32_t n, const Wait& wait,
+                                 uint32_t* found, Deliver deliver) {
   const DropAtEnd drop_at_end(lease_);
   begin_call(false);
   uint32_t done = 0;

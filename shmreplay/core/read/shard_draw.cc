@@ -6,10 +6,10 @@
 #include <memory>
 #include <numeric>
 
-#include "trees/extremes.h"
 #include "base/leaf_weights.h"
-#include "trees/selectors.h"
 #include "items/table_calls.h"
+#include "trees/extremes.h"
+#include "trees/selectors.h"
 
 namespace shmreplay {
 
@@ -46,7 +46,8 @@ bool ShardDraw::read_totals(bool count) {
   if (!(total > 0)) shares_ = sizes, total = items;  // all priorities are 0: then all are alike
   if (!(total > 0)) return false;
   for (double& share : shares_) share /= total;
-  if (shards_[0].table->prioritized()) smallest_ = std::isfinite(smallest) && smallest > 0 ? smallest / total : 1 / items;
+  if (shards_[0].table->prioritized())
+    smallest_ = std::isfinite(smallest) && smallest > 0 ? smallest / total : 1 / items;
   return true;
 }
 
@@ -68,7 +69,8 @@ void ShardDraw::choose(const double* uniforms) {
 }
 
 Status ShardDraw::draw(const std::vector<SampleCall*>& calls, const double* uniforms, bool count,
-                       const std::vector<uint32_t>* most_rows, const Wait& wait, ShardSink& sink, uint32_t num_threads) {
+                       const std::vector<uint32_t>* most_rows, const Wait& wait, ShardSink& sink,
+                       uint32_t num_threads) {
   if (!read_totals(count)) return Status::kOk;
   choose(uniforms);
   const double* own = uniforms + open_.size();
@@ -95,8 +97,8 @@ Status ShardDraw::draw(const std::vector<SampleCall*>& calls, const double* unif
   return Status::kOk;
 }
 
-SampleResult ShardDraw::get(uint32_t shard, SampleCall& call, const int64_t* keys, uint32_t n, const Wait& wait, ShardSink& sink,
-                            uint32_t* found) {
+SampleResult ShardDraw::get(uint32_t shard, SampleCall& call, const int64_t* keys, uint32_t n, const Wait& wait,
+                            ShardSink& sink, uint32_t* found) {
   if (done_ == 0) {
     read_totals(false);
     places_ = open_;

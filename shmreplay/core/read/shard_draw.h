@@ -1,10 +1,10 @@
 // Draws from one table that lies in several arenas, its shards, as if it were one.
 //
-// A round reads the total of every shard without a lock: its items, or the sum of their weights. A shard that its limiter
-// does not admit counts as empty. Each open place of the batch picks a shard by the totals; then every shard fills its
-// places in holds of its own, so no two locks are ever held together. An item is drawn with its shard's share of what was
-// read times its probability within the shard, and that is what the batch says. Places that a shard could not fill, for its
-// limiter stopped or its items went, are open again in the next round.
+// A round reads the total of every shard without a lock: its items, or the sum of their weights. A shard that its
+// limiter does not admit counts as empty. Each open place of the batch picks a shard by the totals; then every shard
+// fills its places in holds of its own, so no two locks are ever held together. An item is drawn with its shard's share
+// of what was read times its probability within the shard, and that is what the batch says. Places that a shard could
+// not fill, for its limiter stopped or its items went, are open again in the next round.
 #pragma once
 
 #include <vector>
@@ -21,8 +21,8 @@ struct Shard {
 // A batch that is filled part by part, out of several tables.
 class ShardSink : public BatchSink {
  public:
-  // Before the calls for another shard's items: they go to places[0], places[1], ... of the batch, which outlive the part.
-  // Items drawn have `share` of the table, which holds `table_size`.
+  // Before the calls for another shard's items: they go to places[0], places[1], ... of the batch, which outlive the
+  // part. Items drawn have `share` of the table, which holds `table_size`.
   virtual void begin_part(const uint32_t* places, double share, uint64_t table_size) noexcept = 0;
 };
 
@@ -31,10 +31,10 @@ class ShardDraw {
   // At least one shard and at most kMaxShards, of tables that do not consume; a batch of n.
   ShardDraw(std::vector<Shard> shards, uint32_t n);
 
-  // One round, by 2 * open() numbers in [0, 1): what is admitted now and no more. `calls` has one for each shard. kOk, or what
-  // ended it, in shard(): what was drawn before stays in the batch.
-  Status draw(const std::vector<SampleCall*>& calls, const double* uniforms, bool count, const std::vector<uint32_t>* most_rows,
-              const Wait& wait, ShardSink& sink, uint32_t num_threads = 1);
+  // One round, by 2 * open() numbers in [0, 1): what is admitted now and no more. `calls` has one for each shard. kOk,
+  // or what ended it, in shard(): what was drawn before stays in the batch.
+  Status draw(const std::vector<SampleCall*>& calls, const double* uniforms, bool count,
+              const std::vector<uint32_t>* most_rows, const Wait& wait, ShardSink& sink, uint32_t num_threads = 1);
 
   // The live ones of `keys`, all of one shard, behind those that are done; `found` as of SampleCall::get.
   SampleResult get(uint32_t shard, SampleCall& call, const int64_t* keys, uint32_t n, const Wait& wait, ShardSink& sink,
@@ -57,10 +57,10 @@ class ShardDraw {
   void choose(const double* uniforms);
 
   std::vector<Shard> shards_;
-  std::vector<double> shares_;        // of the round, by shard: they add up to 1
-  std::vector<uint32_t> counts_;      // places by shard
-  std::vector<uint32_t> chosen_;      // a shard for each open place
-  std::vector<uint32_t> open_;        // places that are not filled
+  std::vector<double> shares_;    // of the round, by shard: they add up to 1
+  std::vector<uint32_t> counts_;  // places by shard
+  std::vector<uint32_t> chosen_;  // a shard for each open place
+  std::vector<uint32_t> open_;    // places that are not filled
   std::vector<uint32_t> places_;
   uint32_t done_ = 0, shard_ = 0;
   uint64_t table_size_ = 0;

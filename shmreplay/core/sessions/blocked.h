@@ -1,13 +1,13 @@
 // Blocked callers: those whom a rate limiter does not admit, and those who need a chunk.
 //
-// Limiter: a sleeper is counted in the table (so that holds know there is somebody to wake) and in a sleep slot (so that
-// a dead session's sleepers can be counted off again). A hold that lets a side go on wakes one; the woken call's own hold
-// asks the same question, as does the hold of a call that leaves by timeout or signal: permission is handed on.
-// Sleepers look again every second without the lock, which covers a wake that died with its bearer.
+// Limiter: a sleeper is counted in the table (so that holds know there is somebody to wake) and in a sleep slot (so
+// that a dead session's sleepers can be counted off again). A hold that lets a side go on wakes one; the woken call's
+// own hold asks the same question, as does the hold of a call that leaves by timeout or signal: permission is handed
+// on. Sleepers look again every second without the lock, which covers a wake that died with its bearer.
 #pragma once
 
-#include "base/futex.h"
 #include "arena/hold.h"
+#include "base/futex.h"
 #include "items/rate_limiter.h"
 
 namespace shmreplay {
@@ -55,7 +55,8 @@ class Blocked {
   int64_t started_ns_ = 0;  // joined for the first time
 };
 
-// Those who sleep for the table, its news or a chunk look again, those who are about to as well: for one whose caller has given it up.
+// Those who sleep for the table, its news or a chunk look again, those who are about to as well: for one whose caller
+// has given it up.
 void wake_sleepers(Arena& arena, const TableFacts& table) noexcept;
 
 bool remove_sleepers_of(Hold& hold, uint32_t session, uint32_t& cursor, uint32_t slice);
@@ -69,7 +70,8 @@ template <class Scan>
 Status wait_for_chunk(Arena& arena, const Wait& wait, int64_t since_ns, Scan scan);
 
 // One sleep on a futex word within a wait: ends by a wake, after a slice, at the deadline (kTimeout), by a signal whose
-// handler raised or because the caller has given the call up (kInterrupted). A wait that is `try_only` does not sleep (kTimeout).
+// handler raised or because the caller has given the call up (kInterrupted). A wait that is `try_only` does not sleep
+// (kTimeout).
 Status sleep_slice(std::atomic<uint32_t>& futex, uint32_t seen, int64_t slice_ns, int64_t since_ns, const Wait& wait);
 
 template <class Scan>

@@ -1,5 +1,5 @@
-// A call that waits for room, as its session tells of it. Waiting for room needs no lock, so neither does this: bare atomics
-// of the session's record, for reports alone.
+// A call that waits for room, as its session tells of it. Waiting for room needs no lock, so neither does this: bare
+// atomics of the session's record, for reports alone.
 #pragma once
 
 #include "arena/arena.h"

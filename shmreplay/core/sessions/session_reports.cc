@@ -8,7 +8,9 @@
 namespace shmreplay {
 namespace {
 
-double seconds_since(uint64_t ns) noexcept { return std::max(0.0, static_cast<double>(now_ns() - static_cast<int64_t>(ns)) * 1e-9); }
+double seconds_since(uint64_t ns) noexcept {
+  return std::max(0.0, static_cast<double>(now_ns() - static_cast<int64_t>(ns)) * 1e-9);
+}
 
 uint32_t num_distinct(std::vector<uint32_t>& chunks) {
   std::sort(chunks.begin(), chunks.end());
@@ -27,7 +29,8 @@ void each_lease(const Arena& arena, Visit visit) {
 }
 
 void add_names(const CallSlot& slot, uint32_t count, std::vector<uint32_t>& chunks) {
-  for (uint32_t k = 0; k < count; ++k) chunks.push_back(slot.names[k].load(std::memory_order_relaxed));  // relaxed: covered by the count
+  for (uint32_t k = 0; k < count; ++k)
+    chunks.push_back(slot.names[k].load(std::memory_order_relaxed));  // relaxed: covered by the count
 }
 
 }  // namespace
@@ -42,7 +45,8 @@ std::vector<SessionReport> session_reports(const Arena& arena) {
   std::vector<std::vector<uint32_t>> pinned(n);
   each_lease(arena, [&](CallOwner owner, const CallSlot& slot, uint32_t count) {
     const uint32_t session = owner.session_plus_1 - 1;
-    if (session < n && arena.session(session).state.get().generation == owner.generation) add_names(slot, count, pinned[session]);
+    if (session < n && arena.session(session).state.get().generation == owner.generation)
+      add_names(slot, count, pinned[session]);
   });
   std::vector<SessionReport> reports;
   for (const SessionInfo& s : live_sessions(arena)) {
@@ -63,8 +67,8 @@ std::vector<SleeperReport> sleeper_reports(const Arena& arena) {
     // The daemon has no session, and waits for no limiter.
     if (owner.session >= arena.geometry().max_sessions || owner.where >> 1 >= arena.num_tables()) continue;
     const uint64_t since = slot.since_ns.load(std::memory_order_relaxed);
-    reports.push_back({owner.where >> 1, owner.where & 1, false, owner.session, arena.session(owner.session).process.get().pid,
-                       since, seconds_since(since)});
+    reports.push_back({owner.where >> 1, owner.where & 1, false, owner.session,
+                       arena.session(owner.session).process.get().pid, since, seconds_since(since)});
   }
   for (const SessionInfo& s : live_sessions(arena)) {
     const SessionRecord& r = arena.session(s.index);
@@ -91,7 +95,8 @@ UsesReport uses_of(const Arena& arena, uint32_t session, uint32_t generation) {
   const SessionRecord& r = arena.session(session);
   const StateGeneration state = r.state.get();
   if (state.state == kSessionFree || state.generation != generation) return {0, 0};
-  return {r.writes.load(std::memory_order_relaxed), r.reads.load(std::memory_order_relaxed)};  // relaxed: see session_counts.h
+  return {r.writes.load(std::memory_order_relaxed), r.reads.load(std::memory_order_relaxed)};  // relaxed: see
+                                                                                               // session_counts.h
 }
 
 UsesReport uses_of_all(const Arena& arena) {

@@ -1,5 +1,5 @@
-// What an arena says of those attached to it: who has done what, who sleeps, who names chunks. All of it is read without the
-// lock (rule 4), so its parts may be a few holds apart; damage in the index at worst makes a report wrong.
+// What an arena says of those attached to it: who has done what, who sleeps, who names chunks. All of it is read
+// without the lock (rule 4), so its parts may be a few holds apart; damage in the index at worst makes a report wrong.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ struct SessionReport {
   uint64_t inserts, samples, updates;  // items, since it attached
   uint64_t writes, reads;              // bits of the tables it has inserted into and sampled from
   uint32_t open_streams;
-  uint32_t pinned_chunks;              // named by its reads in flight and views, each once
+  uint32_t pinned_chunks;  // named by its reads in flight and views, each once
 };
 
 // A call that its table's limiter does not admit, or an insert that finds no room; of the latter, one a session.
@@ -22,8 +22,8 @@ struct SleeperReport {
   uint32_t table, side;  // Side
   bool wants_room;
   uint32_t session, pid;
-  uint64_t began_ns;     // CLOCK_MONOTONIC
-  double since_s;        // seconds it has waited
+  uint64_t began_ns;  // CLOCK_MONOTONIC
+  double since_s;     // seconds it has waited
 };
 
 struct UsesReport {
@@ -39,8 +39,8 @@ std::vector<SessionReport> session_reports(const Arena& arena);
 std::vector<SleeperReport> sleeper_reports(const Arena& arena);
 LeasesReport leases_report(const Arena& arena);
 
-// The tables that a session has inserted into and sampled from, nothing if it is another generation by now; and those that
-// any of the live ones has.
+// The tables that a session has inserted into and sampled from, nothing if it is another generation by now; and those
+// that any of the live ones has.
 UsesReport uses_of(const Arena& arena, uint32_t session, uint32_t generation);
 UsesReport uses_of_all(const Arena& arena);
 

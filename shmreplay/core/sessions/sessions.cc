@@ -8,12 +8,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "sessions/blocked.h"
+#include "arena/session_counts.h"
 #include "chunks/chunk_pool.h"
 #include "chunks/leases.h"
 #include "chunks/save_lease.h"
-#include "arena/session_counts.h"
 #include "chunks/streams.h"
+#include "sessions/blocked.h"
 
 namespace shmreplay {
 namespace {
@@ -62,7 +62,9 @@ uint64_t process_start_time(uint32_t pid) noexcept {
   const char* at = strrchr(text, ')');  // the command may hold spaces and brackets
   unsigned long long start = 0;
   // Fields behind the command: state is the 3rd, start time the 22nd.
-  if (at == nullptr || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &start) != 1) {
+  if (at == nullptr ||
+      sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &start) !=
+          1) {
     return 0;
   }
   return start;
@@ -79,7 +81,8 @@ bool process_is_dead(uint32_t pid, uint64_t start_time) noexcept {
   return now != 0 && now != start_time;  // the pid belongs to another process by now
 }
 
-Status open_session(Arena& arena, uint32_t pid, uint64_t start_time, uint32_t role, const Wait& wait, SessionInfo& out) {
+Status open_session(Arena& arena, uint32_t pid, uint64_t start_time, uint32_t role, const Wait& wait,
+                    SessionInfo& out) {
   Hold hold(arena);
   if (const Status s = hold.begin(wait); s != Status::kOk) return s;
   for (uint32_t i = 0; i < arena.geometry().max_sessions; ++i) {

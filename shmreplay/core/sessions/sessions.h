@@ -1,8 +1,8 @@
 // Attached processes, and what is done when one is gone.
 //
 // Death is what the kernel says: pidfd_open answers ESRCH (or the pidfd of a zombie is readable), or the pid now has
-// another start time. Silence, a stopped process, an unreadable /proc are not death. Anyone may reap: suspects are looked
-// at without the lock, then reaped under it if the session's generation is still the same.
+// another start time. Silence, a stopped process, an unreadable /proc are not death. Anyone may reap: suspects are
+// looked at without the lock, then reaped under it if the session's generation is still the same.
 #pragma once
 
 #include <vector>

@@ -88,7 +88,8 @@ bool DistinctDraws::is_drawn(uint32_t g) {
 }
 
 bool DistinctDraws::is_new(uint32_t g, const uint32_t* items, uint32_t n) {
-  return share_.has(g - static_cast<uint32_t>(table_->item_base)) && std::find(items, items + n, g) == items + n && !is_drawn(g);
+  return share_.has(g - static_cast<uint32_t>(table_->item_base)) && std::find(items, items + n, g) == items + n &&
+         !is_drawn(g);
 }
 
 uint32_t DistinctDraws::pick(const Selector& sampler, uint32_t want, uint32_t* items) {
@@ -100,7 +101,9 @@ uint32_t DistinctDraws::pick(const Selector& sampler, uint32_t want, uint32_t* i
     const uint32_t n = pick_new(sampler, std::min(want, std::max(1u, kGroup / share_.num_ranks)), items);
     if (n > 0) return n;
   }
-  items[0] = is_random ? pick_left(sampler) : kind == kFifo || kind == kLifo ? next_in_order(kind == kFifo) : best_of_heap(sampler);
+  items[0] = is_random                        ? pick_left(sampler)
+             : kind == kFifo || kind == kLifo ? next_in_order(kind == kFifo)
+                                              : best_of_heap(sampler);
   return items[0] == kNone ? 0 : 1;
 }
 

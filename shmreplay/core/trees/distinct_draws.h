@@ -1,14 +1,14 @@
 // The draws of one call that draws no item twice; and perhaps none but those of one of several learners.
 //
-// Random samplers: a draw is repeated until it is new, which is drawing in proportion to the weights of those that are left,
-// exactly. Where little weight is left that would take long: after kTries the call goes over to picking among those that are
-// left alone, a sum tree by MaskedTree, a dense array by rank. Fifo and Lifo: the first that are left; heaps: the best.
-// Items may come, go and change between two holds; one that came since may be drawn.
+// Random samplers: a draw is repeated until it is new, which is drawing in proportion to the weights of those that are
+// left, exactly. Where little weight is left that would take long: after kTries the call goes over to picking among
+// those that are left alone, a sum tree by MaskedTree, a dense array by rank. Fifo and Lifo: the first that are left;
+// heaps: the best. Items may come, go and change between two holds; one that came since may be drawn.
 //
-// A learner's share is the slots whose number modulo that of the learners is its own. What is not in it is drawn and not
-// taken, which is drawing in proportion to the weights of what is in it, exactly. Such an item is passed over from then on, once
-// the call picks among those that are left; so one that is heavy is met once. A call remembers so many of them; what it does
-// not remember it meets again. It therefore may pick nothing in a hold and yet not be at its end.
+// A learner's share is the slots whose number modulo that of the learners is its own. What is not in it is drawn and
+// not taken, which is drawing in proportion to the weights of what is in it, exactly. Such an item is passed over from
+// then on, once the call picks among those that are left; so one that is heavy is met once. A call remembers so many of
+// them; what it does not remember it meets again. It therefore may pick nothing in a hold and yet not be at its end.
 #pragma once
 
 #include <algorithm>
@@ -30,12 +30,12 @@ class DistinctDraws {
  public:
   explicit DistinctDraws(Arena& arena) noexcept : arena_(arena) {}
 
-  // Begins a call of n draws, n <= the table's max_size; `uniforms`: n in [0, 1). A share of several is that of a random
-  // sampler. Outside any hold; the rest allocates nothing.
+  // Begins a call of n draws, n <= the table's max_size; `uniforms`: n in [0, 1). A share of several is that of a
+  // random sampler. Outside any hold; the rest allocates nothing.
   void begin(const TableFacts& table, uint32_t n, const double* uniforms, Share share = {});
 
-  // How many items of the share there are to be drawn, drawn ones among them. Looks at every item of the table; read without the
-  // lock: for a report.
+  // How many items of the share there are to be drawn, drawn ones among them. Looks at every item of the table; read
+  // without the lock: for a report.
   uint64_t count_drawable();
 
   // Whether an item of the share is left, as far as a look without the lock tells; true where a further hold will tell.
@@ -44,7 +44,9 @@ class DistinctDraws {
   // In a hold from here on.
 
   // At most so many items can be drawn in all.
-  uint64_t most_drawable(const Selector& sampler) const noexcept { return std::min(sampler.num_drawable(), most_drawable_); }
+  uint64_t most_drawable(const Selector& sampler) const noexcept {
+    return std::min(sampler.num_drawable(), most_drawable_);
+  }
 
   // Picks up to `want` <= kGroup that are new, and unlike each other: how many. 0: none is left, or all tries of a hold
   // went to items of others.
@@ -72,7 +74,7 @@ class DistinctDraws {
   bool is_drawn(uint32_t g);
   bool is_new(uint32_t g, const uint32_t* items, uint32_t n);
   uint32_t pick_new(const Selector& sampler, uint32_t want, uint32_t* items);
-  uint32_t pick_left(const Selector& sampler);        // kNone: as 0 of pick()
+  uint32_t pick_left(const Selector& sampler);  // kNone: as 0 of pick()
   uint32_t pick_any_left(const Selector& sampler, double u, bool by_weight);
   void pass_over(const Selector& sampler, uint32_t g);
   void leave_out(const Selector& sampler, uint32_t g);
@@ -86,19 +88,19 @@ class DistinctDraws {
   Arena& arena_;
   const TableFacts* table_ = nullptr;
   const double* uniforms_ = nullptr;
-  std::vector<Drawn> drawn_;                          // in order
-  std::vector<Drawn> hash_;                           // the same by item
+  std::vector<Drawn> drawn_;  // in order
+  std::vector<Drawn> hash_;   // the same by item
   bool left_only_ = false;
   Share share_;
-  uint64_t most_drawable_ = UINT64_MAX;               // of the share, where the call wants a good part of it
+  uint64_t most_drawable_ = UINT64_MAX;  // of the share, where the call wants a good part of it
   bool ran_out_ = false;
-  uint64_t num_rejected_ = 0;                         // by pick_left: so many of its numbers are used up
+  uint64_t num_rejected_ = 0;  // by pick_left: so many of its numbers are used up
   uint32_t most_passed_ = 0;
-  std::vector<uint32_t> passed_;                      // items in slots of others, which stay those of others
+  std::vector<uint32_t> passed_;  // items in slots of others, which stay those of others
   // What pick_left() goes by, as of a hold in which nobody else has changed anything since.
   uint64_t seen_seq_ = 0;
   bool seen_by_weight_ = false;
-  std::vector<uint32_t> sorted_;                      // slots, or positions in the dense array
+  std::vector<uint32_t> sorted_;  // slots, or positions in the dense array
   MaskedTree masked_;
   std::vector<uint64_t> stack_;
 };

@@ -18,8 +18,8 @@ double largest_of(const double (&w)[8]) noexcept {
   return std::max(std::max(m[0], m[1]), std::max(m[2], m[3]));
 }
 
-// A fresh segment is all zeros, so 0 stands for "none" in the tree of the smallest too. Numbers that are not negative are in
-// the order of their bits: less one, those of 0 are the largest there are.
+// A fresh segment is all zeros, so 0 stands for "none" in the tree of the smallest too. Numbers that are not negative
+// are in the order of their bits: less one, those of 0 are the largest there are.
 double smallest_of(const double (&w)[8]) noexcept {
   uint64_t least = UINT64_MAX;
   for (const double v : w) least = std::min(least, std::bit_cast<uint64_t>(v + 0.0) - 1);  // + 0.0: -0.0 is 0 too
@@ -46,7 +46,8 @@ void Extremes::prefetch(uint32_t slot) const noexcept {
   for (const int which : {kLargest, kSmallest}) __builtin_prefetch(level(which, 1) + slot / 8, 1);
 }
 
-uint32_t Extremes::set_node(Hold& hold, int which, uint32_t k, uint32_t node, double value, uint32_t* parents, uint32_t n) {
+uint32_t Extremes::set_node(Hold& hold, int which, uint32_t k, uint32_t node, double value, uint32_t* parents,
+                            uint32_t n) {
   Word<double>& word = level(which, k)[node];
   if (word.get() == value) return n;
   hold.set(word, value);

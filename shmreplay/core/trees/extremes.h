@@ -1,7 +1,7 @@
 // The largest and the smallest positive priority of a table, exact at any moment.
 //
-// Two 8-ary trees over the same leaves, the priorities themselves: a node of the one is the largest of its 8 children, of
-// the other the smallest positive (0 where none is). A change climbs only as far as it changes something, which is
+// Two 8-ary trees over the same leaves, the priorities themselves: a node of the one is the largest of its 8 children,
+// of the other the smallest positive (0 where none is). A change climbs only as far as it changes something, which is
 // seldom more than a level.
 #pragma once
 
@@ -14,8 +14,8 @@ class Extremes {
  public:
   Extremes(Arena& arena, const TreeLayout (&layouts)[2]) noexcept : arena_(arena), layouts_(layouts) {}
 
-  double largest() const noexcept;             // 0 when no priority is positive
-  double smallest_positive() const noexcept;   // +inf when no priority is positive
+  double largest() const noexcept;            // 0 when no priority is positive
+  double smallest_positive() const noexcept;  // +inf when no priority is positive
 
   // Priorities in these lines of 8 were written; the nodes above follow. `lines` ascends, without repeats.
   void climb(Hold& hold, const uint32_t* lines, uint32_t n);
@@ -41,7 +41,9 @@ class Extremes {
   double of_line(int which, uint32_t k, uint64_t line) const noexcept;
   // A node of level k gets its value: its parent joins `parents`, n so far, if that is a change. How many then.
   uint32_t set_node(Hold& hold, int which, uint32_t k, uint32_t node, double value, uint32_t* parents, uint32_t n);
-  Word<double>* level(int which, uint32_t k) const noexcept { return arena_.at<Word<double>>(layouts_[which].level[k]); }
+  Word<double>* level(int which, uint32_t k) const noexcept {
+    return arena_.at<Word<double>>(layouts_[which].level[k]);
+  }
 
   Arena& arena_;
   const TreeLayout (&layouts_)[2];

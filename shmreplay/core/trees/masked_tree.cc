@@ -7,14 +7,16 @@ namespace {
 
 template <class Nodes>
 auto find_from(Nodes& nodes, uint64_t index) noexcept {
-  return std::lower_bound(nodes.begin(), nodes.end(), index, [](const auto& node, uint64_t i) { return node.index < i; });
+  return std::lower_bound(nodes.begin(), nodes.end(), index,
+                          [](const auto& node, uint64_t i) { return node.index < i; });
 }
 
 }  // namespace
 
 void MaskedTree::reserve(const TreeLayout& layout, uint32_t n) {
   uint64_t nodes = layout.num_leaves;
-  for (uint32_t k = 0; k < layout.num_levels; ++k, nodes = nodes / 8 + 1) levels_[k].reserve(std::min<uint64_t>(n, nodes));
+  for (uint32_t k = 0; k < layout.num_levels; ++k, nodes = nodes / 8 + 1)
+    levels_[k].reserve(std::min<uint64_t>(n, nodes));
 }
 
 void MaskedTree::read_line(const SumTree& tree, uint32_t k, uint64_t line, double (&w)[8]) const noexcept {
@@ -36,7 +38,8 @@ void MaskedTree::build(const SumTree& tree, const uint32_t* slots, uint32_t n) {
   for (uint32_t k = 1; k < tree.num_levels(); ++k) {
     for (const Node& child : levels_[k - 1]) {
       const uint64_t index = child.index / 8;
-      if (levels_[k].empty() || levels_[k].back().index != index) levels_[k].push_back({index, sum_of(tree, k - 1, index)});
+      if (levels_[k].empty() || levels_[k].back().index != index)
+        levels_[k].push_back({index, sum_of(tree, k - 1, index)});
     }
   }
 }

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "trees/extremes.h"
 #include "base/leaf_weights.h"
+#include "trees/extremes.h"
 
 namespace shmreplay {
 namespace {
 constexpr uint64_t kArity = 4;
 constexpr uint32_t kMaxSettled = 128;
-}
+}  // namespace
 
 Word<uint32_t>& Selector::dense(uint64_t i) const {
   if (i >= table_.capacity) corrupt("a dense array's position is out of range");

@@ -5,7 +5,8 @@
 //   Prioritized       a sum tree over the slots, and a dense array for when every priority is 0
 //   MinHeap, MaxHeap  a 4-ary heap with positions; ties go to the least recently inserted or updated
 //
-// Called by the item table with the item's record complete and `record->size` still the number of items registered here.
+// Called by the item table with the item's record complete and `record->size` still the number of items registered
+// here.
 #pragma once
 
 #include "arena/hold.h"
@@ -40,7 +41,9 @@ class Selector {
   // Whether draws go by the sum tree: a Prioritized one of which some priority is positive.
   bool by_weight() const noexcept { return layout_.kind == kPrioritized && tree().total() > 0; }
   // Items that pick() may answer.
-  uint64_t num_drawable() const noexcept { return by_weight() ? table_.record->num_positive.get() : table_.record->size.get(); }
+  uint64_t num_drawable() const noexcept {
+    return by_weight() ? table_.record->num_positive.get() : table_.record->size.get();
+  }
   SumTree tree() const noexcept { return SumTree(arena_, layout_.sum); }
   uint32_t slot(uint32_t g) const {
     const uint32_t slot = g - static_cast<uint32_t>(table_.item_base);
@@ -62,7 +65,11 @@ class Selector {
 
   void set_position(Hold& hold, uint32_t g, uint32_t position);
 
-  struct Entry { double priority; uint64_t touch; uint32_t item; };
+  struct Entry {
+    double priority;
+    uint64_t touch;
+    uint32_t item;
+  };
   Entry entry(uint64_t i) const;
   bool before(const Entry& a, const Entry& b) const noexcept;
   void put(Hold& hold, uint64_t i, const Entry& e);
@@ -76,7 +83,8 @@ class Selector {
   const RoleLayout& layout_;
 };
 
-// Brings the nodes above the deferred items' leaves up to date, in every tree of their tables, each node once. Sorts `items`.
+// Brings the nodes above the deferred items' leaves up to date, in every tree of their tables, each node once. Sorts
+// `items`.
 void settle_trees(Hold& hold, uint32_t* items, uint32_t n);
 
 }  // namespace shmreplay

@@ -31,9 +31,9 @@ inline double sum_of_eight(const double (&w)[8]) noexcept {
 }
 
 // Which child the remaining mass r falls into; r becomes the mass within it. Never a child of weight 0, unless all are.
-// Without branches: the children before it are those whose running sum is at most r. A child of weight 0 adds nothing to the
-// sum, so it is never the first beyond r. Rounding may leave r at or beyond the sum of the line: then the last child that is
-// not 0.
+// Without branches: the children before it are those whose running sum is at most r. A child of weight 0 adds nothing
+// to the sum, so it is never the first beyond r. Rounding may leave r at or beyond the sum of the line: then the last
+// child that is not 0.
 inline uint32_t pick_child(const double (&w)[8], double& r) noexcept {
   double sums[9];
   sums[0] = 0;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/futex.h"
 #include "arena/session_counts.h"
+#include "base/futex.h"
 #include "write/stream_writer.h"
 
 namespace shmreplay {
@@ -13,7 +13,8 @@ namespace {
 // Whether an item can go in together with `same` others of its table: now or later.
 bool goes_with(const TableRecord& t, uint64_t same) {
   if (same >= largest_burst(t)) return false;
-  // As long as nobody can sample for want of items, only inserts change what is admitted: to wait for more is to wait for ever.
+  // As long as nobody can sample for want of items, only inserts change what is admitted: to wait for more is to wait
+  // for ever.
   const bool is_short = static_cast<int64_t>(t.size.get()) < std::max<int64_t>(t.limiter.min_size_to_sample.get(), 1);
   return same == 0 || !is_short || can_insert(t, same + 1);
 }
@@ -52,7 +53,8 @@ Status DueInsert::enter_tables(Hold& hold) const {
     // The lock is held; the other tables may still be dropped or in the middle of a reset.
     uint32_t t = 0;
     const auto is_ours = [&] { return (tables_ >> t & 1) != 0; };
-    while (t < arena_.num_tables() && !(is_ours() && (arena_.table(t).record->flags.get() & (kDropped | kResetting)))) ++t;
+    while (t < arena_.num_tables() && !(is_ours() && (arena_.table(t).record->flags.get() & (kDropped | kResetting))))
+      ++t;
     if (t == arena_.num_tables()) return Status::kOk;
     first = t;
     hold.end();
@@ -93,14 +95,15 @@ Status DueInsert::make_known(Hold& hold, const Piece& piece, bool& all) {
 bool DueInsert::admits(const Piece& piece, uint32_t& blocking) const {
   for (uint32_t i = 0; counted_ && i < piece.n; ++i) {
     blocking = piece.due[i].table;
-    const auto same = std::count_if(piece.due, piece.due + piece.n, [&](const DueItem& d) { return d.table == blocking; });
+    const auto same =
+        std::count_if(piece.due, piece.due + piece.n, [&](const DueItem& d) { return d.table == blocking; });
     if (!can_insert(*arena_.table(blocking).record, static_cast<uint64_t>(same))) return false;
   }
   return true;
 }
 
-// Puts in what fits the hold and is admitted: so many `items`; `filled` has the bits of the tables that got some. `blocking`:
-// whose limiter keeps out the very first.
+// Puts in what fits the hold and is admitted: so many `items`; `filled` has the bits of the tables that got some.
+// `blocking`: whose limiter keeps out the very first.
 Status DueInsert::fill(Hold& hold, uint64_t& filled, uint32_t& items, uint32_t& blocking) {
   known_ = nullptr;
   for (items = 0;;) {
@@ -153,7 +156,8 @@ Status DueInsert::run() {
   for (const DueRun& r : runs_) r.stream->note_blocking(kNone);
   if (const Status s = find_misfit(); s != Status::kOk) return s;
   const auto is_left = [](const DueRun& r) { return r.done < r.n; };
-  for (bool first = true; std::any_of(runs_.begin() + static_cast<ptrdiff_t>(at_), runs_.end(), is_left); first = false) {
+  for (bool first = true; std::any_of(runs_.begin() + static_cast<ptrdiff_t>(at_), runs_.end(), is_left);
+       first = false) {
     if (!first) arena_.give_way();
     if (const Status s = one_hold(); s != Status::kOk) return s;
   }

@@ -1,8 +1,9 @@
 // The items that rules found due, of one stream or of many, put into their tables.
 //
-// A run has what one stream has due. As much of a run as a hold can log and its tables can ever admit at once is a piece:
-// it goes in whole, or the call waits for all of it. A hold takes as many pieces as fit, in the order of the runs, and as
-// many as are admitted; so the runs before `done` are in, the one at `done` may be in part, and nothing behind it is.
+// A run has what one stream has due. As much of a run as a hold can log and its tables can ever admit at once is a
+// piece: it goes in whole, or the call waits for all of it. A hold takes as many pieces as fit, in the order of the
+// runs, and as many as are admitted; so the runs before `done` are in, the one at `done` may be in part, and nothing
+// behind it is.
 #pragma once
 
 #include <optional>
@@ -20,7 +21,7 @@ struct DueRun {
   DueItem* due;
   int64_t* keys;
   uint32_t n;
-  uint32_t done = 0;         // items that are in
+  uint32_t done = 0;  // items that are in
 };
 
 class DueInsert {
@@ -40,7 +41,11 @@ class DueInsert {
   size_t at() const noexcept { return at_; }
 
  private:
-  struct Piece { DueItem* due; uint32_t n; uint32_t entries; };
+  struct Piece {
+    DueItem* due;
+    uint32_t n;
+    uint32_t entries;
+  };
 
   Status enter_tables(Hold& hold) const;
   Piece next_piece() const;
@@ -54,7 +59,7 @@ class DueInsert {
   const Wait& wait_;
   bool counted_;
   size_t at_ = 0;
-  uint64_t tables_ = 0;      // bits of those that get items
+  uint64_t tables_ = 0;                     // bits of those that get items
   const PreparedPattern* known_ = nullptr;  // in this hold, to that table: the last one
   uint32_t known_to_ = kNone;
   std::optional<Blocked> blocked_;

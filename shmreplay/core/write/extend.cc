@@ -119,10 +119,12 @@ Status Extend::put_single_steps(const Wait& wait) {
     if (s != Status::kOk) break;
     // To the end of the chunk, of the episode, or of it all.
     uint32_t n = rows_.values != nullptr ? 1 : std::min(stream_.rows_left(), rows_.num_rows - row);
-    const uint8_t* end = rows_.ends == nullptr ? nullptr : static_cast<const uint8_t*>(std::memchr(rows_.ends + row, 1, n));
+    const uint8_t* end =
+        rows_.ends == nullptr ? nullptr : static_cast<const uint8_t*>(std::memchr(rows_.ends + row, 1, n));
     if (end != nullptr) n = static_cast<uint32_t>(end - rows_.ends) - row + 1;
     uint32_t went_in = 0;
-    s = stream_.insert_rows(stream_.table(), pattern, priorities.data(), n, wait, keys_.data() + row, went_in, {true, counted_});
+    s = stream_.insert_rows(stream_.table(), pattern, priorities.data(), n, wait, keys_.data() + row, went_in,
+                            {true, counted_});
     num_done_ += went_in;
     if (end != nullptr && went_in == n) stream_.end_episode(true);
     if (s == Status::kOk && work.interrupted(n)) s = Status::kInterrupted;

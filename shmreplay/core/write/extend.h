@@ -1,8 +1,9 @@
 // Whole arrays as one stream: their rows, the items that rules make of them, the ends of their episodes.
 //
-// What a writer does row by row, with the rows of a chunk copied at once and the items of many rows put in by one hold. Items
-// are due until then: no longer than the stream holds their steps, and no longer than there is a chunk to go on with. Without
-// rules every row is an item of the writer's table, squeezed, as inserts make them, and goes in without a look.
+// What a writer does row by row, with the rows of a chunk copied at once and the items of many rows put in by one hold.
+// Items are due until then: no longer than the stream holds their steps, and no longer than there is a chunk to go on
+// with. Without rules every row is an item of the writer's table, squeezed, as inserts make them, and goes in without a
+// look.
 #pragma once
 
 #include <functional>
@@ -31,7 +32,8 @@ class Extend {
   Extend(RuleWriter& writer, const ExtendRows& rows, bool clear_history, bool counted) noexcept
       : writer_(writer), stream_(writer.stream()), rows_(rows), clear_history_(clear_history), counted_(counted) {}
 
-  // Opens the stream, puts the rows in, closes it. After a failure the first num_rows() of them are in with all their items.
+  // Opens the stream, puts the rows in, closes it. After a failure the first num_rows() of them are in with all their
+  // items.
   Status run(const Wait& wait);
 
   const std::vector<int64_t>& keys() const noexcept { return keys_; }
@@ -52,10 +54,10 @@ class Extend {
   StreamWriter& stream_;
   const ExtendRows& rows_;
   bool clear_history_, counted_;
-  std::vector<DueItem> due_;         // not in yet, of rows_of_
+  std::vector<DueItem> due_;  // not in yet, of rows_of_
   struct RowItems { uint32_t row, n; };
   std::vector<RowItems> rows_of_;
-  std::vector<DueRun> runs_;         // of a flush
+  std::vector<DueRun> runs_;  // of a flush
   std::vector<int64_t> due_keys_;
   uint64_t first_due_ = UINT64_MAX;  // the oldest step of what is due
   std::vector<int64_t> keys_;

@@ -1,7 +1,7 @@
 // Items that a writer holds back, so that those of several steps go in with one hold.
 //
-// They wait in the process' memory: who dies takes them along. Their steps stay in the stream's window meanwhile. What one
-// call found due goes in together, and calls in their order.
+// They wait in the process' memory: who dies takes them along. Their steps stay in the stream's window meanwhile. What
+// one call found due goes in together, and calls in their order.
 #pragma once
 
 #include <vector>
@@ -18,8 +18,8 @@ class HeldBack {
   bool empty() const noexcept { return due_.empty(); }
   uint32_t size() const noexcept { return static_cast<uint32_t>(due_.size()); }
 
-  // Whether a call about step `newest` that found `more` items due has to put all in. One that finds none leaves it to another
-  // call about that step, which may be about to make one by hand.
+  // Whether a call about step `newest` that found `more` items due has to put all in. One that finds none leaves it to
+  // another call about that step, which may be about to make one by hand.
   bool is_time(uint64_t newest, uint32_t more) const noexcept {
     if (commit_every_ == 1 || size() + more >= kInsertGroup) return true;  // a hold takes no more
     return !empty() && newest - since_ + (more > 0 ? 1 : 0) >= commit_every_;
@@ -73,7 +73,7 @@ class HeldBack {
   std::vector<DueItem> due_;
   std::vector<int64_t> keys_;
   std::vector<Call> calls_;
-  uint64_t since_ = 0;                // the step of the first call since nothing was held back
+  uint64_t since_ = 0;  // the step of the first call since nothing was held back
   std::vector<int64_t> went_in_;
 };
 

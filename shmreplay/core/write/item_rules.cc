@@ -30,11 +30,17 @@ bool compare(double left, Compare how, double right) noexcept {
 double read_number(const char* at, NumberFormat f) noexcept {
   switch (f.kind) {
     case 'f': return f.bytes == 4 ? read_as<float>(at) : f.bytes == 8 ? read_as<double>(at) : NAN;
-    case 'i': return f.bytes == 1 ? read_as<int8_t>(at) : f.bytes == 2 ? read_as<int16_t>(at)
-                   : f.bytes == 4 ? read_as<int32_t>(at) : read_as<int64_t>(at);
+    case 'i':
+      return f.bytes == 1   ? read_as<int8_t>(at)
+             : f.bytes == 2 ? read_as<int16_t>(at)
+             : f.bytes == 4 ? read_as<int32_t>(at)
+                            : read_as<int64_t>(at);
     case 'u':
-    case 'b': return f.bytes == 1 ? read_as<uint8_t>(at) : f.bytes == 2 ? read_as<uint16_t>(at)
-                   : f.bytes == 4 ? read_as<uint32_t>(at) : read_as<uint64_t>(at);
+    case 'b':
+      return f.bytes == 1   ? read_as<uint8_t>(at)
+             : f.bytes == 2 ? read_as<uint16_t>(at)
+             : f.bytes == 4 ? read_as<uint32_t>(at)
+                            : read_as<uint64_t>(at);
     default: return NAN;
   }
 }
@@ -42,7 +48,8 @@ double read_number(const char* at, NumberFormat f) noexcept {
 uint32_t ItemRule::history() const noexcept { return static_cast<uint32_t>(trigger() - std::min(lo, 0)); }
 
 bool ItemRule::asks_end() const noexcept {
-  return std::any_of(conditions.begin(), conditions.end(), [](const Condition& c) { return c.kind == ConditionKind::kEndOfEpisode; });
+  return std::any_of(conditions.begin(), conditions.end(),
+                     [](const Condition& c) { return c.kind == ConditionKind::kEndOfEpisode; });
 }
 
 uint64_t ItemRule::start_of(const StreamView& stream) const noexcept {
@@ -94,8 +101,8 @@ Status ItemRule::on_step(const StreamView& stream, const std::vector<NumberForma
   return make(stream, {r, r + static_cast<uint64_t>(static_cast<int64_t>(hi)), 0, false}, formats, due, missing);
 }
 
-Status ItemRule::on_demand(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due,
-                           Missing& missing) {
+Status ItemRule::on_demand(const StreamView& stream, const std::vector<NumberFormat>& formats,
+                           std::vector<DueItem>& due, Missing& missing) {
   const uint64_t t = stream.newest();
   const auto end = static_cast<int64_t>(t) + hi, first = static_cast<int64_t>(t) + lo;
   if (first < static_cast<int64_t>(stream.oldest_held()) || end <= first) return Status::kHistory;
@@ -118,7 +125,8 @@ Status ItemRule::on_end(const StreamView& stream, bool has_final, bool clears, c
   if (reach == Reach::kHistory) {
     const bool is_new = has_final;  // a finished step was looked at when it was finished
     if (!(is_new || asks_end()) || !holds(stream, true, formats)) return Status::kOk;
-    return make(stream, {t, t + static_cast<uint64_t>(static_cast<int64_t>(hi)), 0, has_final && hi == 1}, formats, due, missing);
+    return make(stream, {t, t + static_cast<uint64_t>(static_cast<int64_t>(hi)), 0, has_final && hi == 1}, formats, due,
+                missing);
   }
   const uint64_t references_end = has_final ? t : t + 1;
   if (reach == Reach::kWholeEpisode) {
@@ -141,8 +149,9 @@ Status ItemRule::on_end(const StreamView& stream, bool has_final, bool clears, c
 }
 
 // A window that the episode's end cuts, or that the final row completes.
-Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r, const std::vector<NumberFormat>& formats,
-                            std::vector<DueItem>& due, Missing& missing, bool& stop) {
+Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r,
+                            const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing,
+                            bool& stop) {
   const uint64_t start = start_of(stream), rows_end = stream.newest() + 1;
   // Where the window looks for a next step and none was given, one is taken to be there that lacks every column.
   const uint64_t end = rows_end + (wants_final() && !has_final ? 1 : 0);
@@ -184,7 +193,8 @@ Status ItemRule::make(const StreamView& stream, const Span& span, const std::vec
   if (begin < stream.oldest_held()) return Status::kHistory;
   std::vector<bool> lacking;
   const Status s = find_lacking(stream, begin, span, lacking, missing);
-  if (s == Status::kMissingCell && reach == Reach::kHistory && !is_strict) return Status::kOk;  // as in Reverb: not applied
+  if (s == Status::kMissingCell && reach == Reach::kHistory && !is_strict)
+    return Status::kOk;  // as in Reverb: not applied
   if (s != Status::kOk) return s;
   const double p = priority_of(stream, begin, span.end, span.reference, formats);
   if (priority.kind != PriorityKind::kCall && !(p >= 0 && p <= kMaxPriority)) return Status::kBadPriority;
@@ -227,7 +237,8 @@ PreparedPattern& ItemRule::prepared(const std::vector<bool>& lacking) {
   pattern.names = names;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const RuleOutput& o = outputs[i];
-    const uint16_t flags = static_cast<uint16_t>((o.squeezed ? kSqueezed : 0) | (at_start == AtStart::kRepeat ? kRepeatStart : 0));
+    const uint16_t flags =
+        static_cast<uint16_t>((o.squeezed ? kSqueezed : 0) | (at_start == AtStart::kRepeat ? kRepeatStart : 0));
     pattern.outputs.push_back({o.column, flags, static_cast<uint32_t>(o.slices.size()),
                                static_cast<uint32_t>(pattern.slices.size()), !lacking.empty() && lacking[i] ? 1u : 0u});
     for (const RuleSlice& s : o.slices) {

@@ -1,11 +1,12 @@
 // Rules by which a stream's steps become items by themselves: windows around reference steps, patterns looked at after
 // each step.
 //
-// A rule is told of every finished step and of the episode's end, and answers with the items that are due. A window takes
-// steps r + lo .. r + hi - 1 around each reference step r (every `period` steps of an episode, never its final row); what
-// lies before the episode's start or behind its end is skipped, padded, shortened or shifted as the rule says. A pattern has
-// the newest step for reference, may reach back over an episode's start while the history holds, and has conditions. To a
-// window across episodes all that came since the history was last cleared is one stretch, with the ends of an episode.
+// A rule is told of every finished step and of the episode's end, and answers with the items that are due. A window
+// takes steps r + lo .. r + hi - 1 around each reference step r (every `period` steps of an episode, never its final
+// row); what lies before the episode's start or behind its end is skipped, padded, shortened or shifted as the rule
+// says. A pattern has the newest step for reference, may reach back over an episode's start while the history holds,
+// and has conditions. To a window across episodes all that came since the history was last cleared is one stretch, with
+// the ends of an episode.
 #pragma once
 
 #include <map>
@@ -26,7 +27,7 @@ struct RuleSlice { int32_t begin, end, step; };  // offsets from the reference s
 struct RuleOutput {
   uint16_t column;
   bool squeezed;
-  bool moves;                      // with the window's end, when that is shortened
+  bool moves;  // with the window's end, when that is shortened
   std::vector<RuleSlice> slices;
 };
 
@@ -36,29 +37,32 @@ enum class Compare : uint32_t { kEqual = 0, kNotEqual = 1, kLess = 2, kLessEqual
 struct Condition {
   ConditionKind kind;
   Compare compare;
-  uint64_t modulo;                 // 0: none
+  uint64_t modulo;  // 0: none
   double value;
-  uint16_t column;                 // kData: a scalar column
+  uint16_t column;  // kData: a scalar column
 };
 
 enum class PriorityKind : uint32_t { kCall = 0, kConstant = 1, kColumn = 2, kTd = 3 };
 
 struct PriorityRule {
   PriorityKind kind = PriorityKind::kCall;
-  double value = 0;                // kConstant: the priority; kTd: eta
+  double value = 0;  // kConstant: the priority; kTd: eta
   uint16_t column = 0;
-  bool from_reference = false;     // kTd: of the steps from the reference step on, else of all
+  bool from_reference = false;  // kTd: of the steps from the reference step on, else of all
 };
 
 // How numbers of a column are read: NumPy's kind character and the bytes of one element.
-struct NumberFormat { char kind; uint32_t bytes; };
+struct NumberFormat {
+  char kind;
+  uint32_t bytes;
+};
 double read_number(const char* at, NumberFormat format) noexcept;
 
 // What a rule sees of its stream. Steps have absolute numbers, from 0 at the stream's start.
 class StreamView {
  public:
   virtual ~StreamView() = default;
-  virtual uint64_t newest() const noexcept = 0;         // the step just finished, or the open row at the episode's end
+  virtual uint64_t newest() const noexcept = 0;  // the step just finished, or the open row at the episode's end
   virtual uint64_t oldest_held() const noexcept = 0;
   virtual uint64_t episode_start() const noexcept = 0;
   virtual uint64_t stretch_start() const noexcept = 0;  // the first step since the history was last cleared
@@ -72,11 +76,11 @@ class StreamView {
 struct DueItem {
   uint32_t table;
   PreparedPattern* pattern;
-  uint64_t first;                  // absolute number of its first real step
+  uint64_t first;  // absolute number of its first real step
   uint32_t num_steps;
   Padding padding;
-  double priority;                 // negative: the call's, or the table's default
-  BlockRef values = kNoValue;      // what the item brings
+  double priority;             // negative: the call's, or the table's default
+  BlockRef values = kNoValue;  // what the item brings
 };
 
 class ItemRule {
@@ -87,8 +91,8 @@ class ItemRule {
   AtStart at_start = AtStart::kSkip;
   AtEnd at_end = AtEnd::kSkip;
   Reach reach = Reach::kEpisode;
-  bool is_strict = false;          // a missing cell is an error, not a reason to make no item
-  bool is_unroll = false;          // its items are to lie in one chunk each
+  bool is_strict = false;  // a missing cell is an error, not a reason to make no item
+  bool is_unroll = false;  // its items are to lie in one chunk each
   std::vector<RuleOutput> outputs;
   std::string names;
   std::vector<Condition> conditions;
@@ -97,28 +101,35 @@ class ItemRule {
   // Steps a writer must hold for this rule.
   uint32_t history() const noexcept;
 
-  // Makes its pattern now, so that no look throws. std::length_error if that is too large for a record. Copies of a rule, one
-  // a stream, have their patterns in common and belong to one thread.
+  // Makes its pattern now, so that no look throws. std::length_error if that is too large for a record. Copies of a
+  // rule, one a stream, have their patterns in common and belong to one thread.
   void prepare() { prepared({}); }
 
-  // The outcome of a look: kOk, or kMissingCell with what was missing; kHistory when the history can not hold what it needs.
-  struct Missing { uint64_t step; uint16_t column; };
+  // The outcome of a look: kOk, or kMissingCell with what was missing; kHistory when the history can not hold what it
+  // needs.
+  struct Missing {
+    uint64_t step;
+    uint16_t column;
+  };
 
   // A step was finished. Adds the item that is due, if any.
-  Status on_step(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing);
+  Status on_step(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due,
+                 Missing& missing);
 
-  // The episode ends. `has_final`: the newest row is its final one, which may lack columns and is no reference step; `clears`:
-  // the stretch ends with it, else its final row is a step like any other to a window across episodes.
+  // The episode ends. `has_final`: the newest row is its final one, which may lack columns and is no reference step;
+  // `clears`: the stretch ends with it, else its final row is a step like any other to a window across episodes.
   Status on_end(const StreamView& stream, bool has_final, bool clears, const std::vector<NumberFormat>& formats,
                 std::vector<DueItem>& due, Missing& missing);
 
   // An item of the newest step, now; every cell that it selects must be there.
-  Status on_demand(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing);
+  Status on_demand(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due,
+                   Missing& missing);
 
   // Whether an output looks beyond an episode's last step: one that did not terminate must then have a final row.
   bool wants_final() const noexcept;
-  // Whether one that moves shows a step for its own sake, a next observation, so that it must be there: one step, or those of
-  // a column that is shown without moving too. Else it is a column under another name, of which a final row may lack a cell.
+  // Whether one that moves shows a step for its own sake, a next observation, so that it must be there: one step, or
+  // those of a column that is shown without moving too. Else it is a column under another name, of which a final row
+  // may lack a cell.
   bool is_next(const RuleOutput& output) const noexcept;
 
   // The items of the last look went in.
@@ -133,9 +144,14 @@ class ItemRule {
   }
 
  private:
-  struct Span { uint64_t reference; uint64_t end; uint32_t after; bool ends_with_final; };  // rows from reference + lo to end
-  Status make(const StreamView& stream, const Span& span, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due,
-              Missing& missing);
+  struct Span {
+    uint64_t reference;
+    uint64_t end;
+    uint32_t after;
+    bool ends_with_final;
+  };  // rows from reference + lo to end
+  Status make(const StreamView& stream, const Span& span, const std::vector<NumberFormat>& formats,
+              std::vector<DueItem>& due, Missing& missing);
   Status find_lacking(const StreamView& stream, uint64_t first, const Span& span, std::vector<bool>& lacking,
                       Missing& missing) const;
   bool holds(const StreamView& stream, bool at_episode_end, const std::vector<NumberFormat>& formats) const;
@@ -145,8 +161,8 @@ class ItemRule {
   PreparedPattern& prepared(const std::vector<bool>& lacking);
   double priority_of(const StreamView& stream, uint64_t first, uint64_t end, uint64_t reference,
                      const std::vector<NumberFormat>& formats) const;
-  Status end_window(const StreamView& stream, bool has_final, uint64_t reference, const std::vector<NumberFormat>& formats,
-                    std::vector<DueItem>& due, Missing& missing, bool& stop);
+  Status end_window(const StreamView& stream, bool has_final, uint64_t reference,
+                    const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing, bool& stop);
 
   uint64_t applied_before_ = 0, pending_applied_ = 0;  // number of the step after the last look that made an item
   uint64_t made_before_ = 0, pending_made_ = 0;        // the last reference step that an item was made for, + 1

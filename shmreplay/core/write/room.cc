@@ -7,8 +7,8 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kEvictScan = 256;   // chunks looked at a hold
-constexpr uint32_t kEvictAtOnce = 8;   // chunks evicted before the next scan of the leases
+constexpr uint32_t kEvictScan = 256;  // chunks looked at a hold
+constexpr uint32_t kEvictAtOnce = 8;  // chunks evicted before the next scan of the leases
 
 }  // namespace
 

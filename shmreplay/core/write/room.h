@@ -1,12 +1,12 @@
 // Room for what a writer needs next, a chunk or blocks: taken where some is free, else made.
 //
-// First what was retired is reclaimed; then what others keep is taken; then the oldest chunks go, with their items, where tables
-// evict; else the call waits.
+// First what was retired is reclaimed; then what others keep is taken; then the oldest chunks go, with their items,
+// where tables evict; else the call waits.
 #pragma once
 
-#include "sessions/blocked.h"
-#include "chunks/chunk_pool.h"
 #include "base/futex.h"
+#include "chunks/chunk_pool.h"
+#include "sessions/blocked.h"
 #include "sessions/room_wait.h"
 #include "sessions/sessions.h"
 
@@ -39,8 +39,8 @@ Status wait_for_room(Arena& arena, const TableFacts& table, const Wait& wait, in
 // Of what is free: what is nobody's or one's own, or also what another session keeps for its next chunk.
 enum class Take { kOwn, kAnybodys };
 
-// Until try_take(take, done) answers kOk and done; or, while can_do_without() says so, until nothing is to be had but by
-// waiting. kTimeout, kArenaFull, or what try_take answered.
+// Until try_take(take, done) answers kOk and done; or, while can_do_without() says so, until nothing is to be had but
+// by waiting. kTimeout, kArenaFull, or what try_take answered.
 template <class TryTake, class CanDoWithout, class IsThere>
 Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTake try_take, CanDoWithout can_do_without,
                  IsThere is_there) {

@@ -1,5 +1,5 @@
-// The rows that a stream's writer gives a packed column, on their way to become values: outside the lock, before there are
-// blocks.
+// The rows that a stream's writer gives a packed column, on their way to become values: outside the lock, before there
+// are blocks.
 #pragma once
 
 #include <utility>
@@ -18,11 +18,12 @@ class RowPacker {
   char* staged() noexcept { return staged_.data(); }
   size_t row_bytes() const noexcept { return staged_.size(); }
 
-  // Appends the bytes of what is staged, as that row of the chunk; it leans on the one before if that was packed last. Throws
-  // std::bad_alloc: then it has changed nothing but that `to` may be longer.
+  // Appends the bytes of what is staged, as that row of the chunk; it leans on the one before if that was packed last.
+  // Throws std::bad_alloc: then it has changed nothing but that `to` may be longer.
   void pack(uint32_t row, std::vector<char>& to) {
     const bool may_lean = last_row_ != kNone && row == last_row_ + 1 && leaning_ + 1 < kKeyEvery;
-    leaning_ = encoder_.encode(staged_.data(), may_lean ? last_.data() : nullptr, staged_.size(), to) ? leaning_ + 1 : 0;
+    leaning_ =
+        encoder_.encode(staged_.data(), may_lean ? last_.data() : nullptr, staged_.size(), to) ? leaning_ + 1 : 0;
     std::swap(staged_, last_);
     last_row_ = row;
   }

@@ -5,13 +5,15 @@
 namespace shmreplay {
 namespace {
 
-// Whether items of that rule can lie in one chunk each: it takes steps behind each other that fill one, of which the next item has
-// none, or the last.
+// Whether items of that rule can lie in one chunk each: it takes steps behind each other that fill one, of which the
+// next item has none, or the last.
 bool fills_chunks(const ItemRule& rule, const Arena& arena) {
   const auto is_in_row = [](const ColumnRecord& c) { return c.flags == 0 || c.flags == kPerItemColumn; };
-  if (!rule.is_unroll || rule.lo != 0 || rule.hi < 1 || static_cast<uint32_t>(rule.hi) != arena.geometry().chunk_steps) return false;
+  if (!rule.is_unroll || rule.lo != 0 || rule.hi < 1 || static_cast<uint32_t>(rule.hi) != arena.geometry().chunk_steps)
+    return false;
   const auto steps = static_cast<uint32_t>(rule.hi);
-  return (rule.period == steps || rule.period + 1 == steps) && std::all_of(arena.columns().begin(), arena.columns().end(), is_in_row);
+  return (rule.period == steps || rule.period + 1 == steps) &&
+         std::all_of(arena.columns().begin(), arena.columns().end(), is_in_row);
 }
 
 }  // namespace
@@ -24,7 +26,8 @@ RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, 
       rules_(std::move(rules)),
       before_(stream_.present().size(), 0),
       held_(commit_every) {
-  const auto filling = std::find_if(rules_.begin(), rules_.end(), [&](const ItemRule& r) { return fills_chunks(r, arena); });
+  const auto filling =
+      std::find_if(rules_.begin(), rules_.end(), [&](const ItemRule& r) { return fills_chunks(r, arena); });
   if (filling == rules_.end()) return;
   stream_.unroll(filling->period, filling->period < arena.geometry().chunk_steps, filling->reach == Reach::kStretch);
 }
@@ -97,7 +100,8 @@ Status RuleWriter::bring_values(const char* bytes, uint64_t num_bytes, const Wai
 
 Status RuleWriter::hold_back() {
   if (due_.empty()) return Status::kOk;
-  // What can never go in is said now: nobody looks at the call again. The first item of all fixes its table's structure.
+  // What can never go in is said now: nobody looks at the call again. The first item of all fixes its table's
+  // structure.
   const Arena& arena = stream_.arena();
   const auto is_known = [&](const DueItem& d) { return arena.table(d.table).record->structure_hash.get() != 0; };
   std::vector<DueRun> runs;
@@ -207,7 +211,8 @@ PreparedPattern& RuleWriter::span_pattern() {
     for (uint32_t c = 0; c < num_columns; ++c) lacking.push_back(!stream_.has(c));
   }
   auto& prepared = span_patterns_[lacking];
-  if (prepared == nullptr) prepared = std::make_unique<PreparedPattern>(whole_step_pattern(stream_.arena(), false, lacking));
+  if (prepared == nullptr)
+    prepared = std::make_unique<PreparedPattern>(whole_step_pattern(stream_.arena(), false, lacking));
   return *prepared;
 }
 
@@ -215,8 +220,8 @@ Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<
   Pattern p;
   for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
     const bool lacks = !lacking.empty() && lacking[c], per_item = arena.columns()[c].flags == kPerItemColumn;
-    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed || per_item ? kSqueezed : 0), per_item ? 0u : 1u,
-                         static_cast<uint32_t>(p.slices.size()), lacks ? 1u : 0u});
+    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed || per_item ? kSqueezed : 0),
+                         per_item ? 0u : 1u, static_cast<uint32_t>(p.slices.size()), lacks ? 1u : 0u});
     if (!per_item) p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
   }
   return p;

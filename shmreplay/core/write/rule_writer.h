@@ -1,10 +1,12 @@
-// A stream writer with the rules that make items of its steps: what an append, a hand-made item or the end of an episode is.
+// A stream writer with the rules that make items of its steps: what an append, a hand-made item or the end of an
+// episode is.
 //
 //   writer.begin(WriterCall::kAppend);
 //   ...                                          // cells of stream()'s row are written and marked
 //   writer.look_at_row(priority, missing);       // what the rules find due; nothing is in a table yet
 //   RuleWriter::insert(writers, wait);           // of one or of many, in as few holds as fit
-//   writer.conclude();                           // all is in: the row is finished; nothing: it is as it was; else: unfinished
+//   writer.conclude();                           // all is in: the row is finished; nothing: it is as it was; else:
+//   unfinished
 //
 // A writer that commits every few steps asks may_hold_back() before it inserts, and calls hold_back() in its place.
 //
@@ -19,10 +21,10 @@ namespace shmreplay {
 
 // What a writer knows of the signature and of its episodes.
 struct WriterFacts {
-  std::vector<NumberFormat> formats;     // of every column
-  std::vector<uint32_t> end_columns;     // bool columns of shape () that end an episode when true
-  int truncated = -1;                    // that of them, or -1, that does not terminate it; the others do
-  bool across_episodes = false;          // an append behind such an end is no error
+  std::vector<NumberFormat> formats;  // of every column
+  std::vector<uint32_t> end_columns;  // bool columns of shape () that end an episode when true
+  int truncated = -1;                 // that of them, or -1, that does not terminate it; the others do
+  bool across_episodes = false;       // an append behind such an end is no error
 };
 
 enum class WriterCall { kNothing, kAppend, kItem, kEnd };
@@ -30,8 +32,8 @@ enum class WriterCall { kNothing, kAppend, kItem, kEnd };
 class RuleWriter {
  public:
   // `commit_every`: steps whose items go in with one hold.
-  RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts, std::vector<ItemRule> rules,
-             uint32_t commit_every = 1);
+  RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts,
+             std::vector<ItemRule> rules, uint32_t commit_every = 1);
 
   StreamWriter& stream() noexcept { return stream_; }
   const StreamWriter& stream() const noexcept { return stream_; }
@@ -39,9 +41,9 @@ class RuleWriter {
   // A call of which some items are in and others are not: nothing but its rest may be done until that is concluded.
   WriterCall unfinished() const noexcept { return unfinished_; }
   bool needs_end_episode() const noexcept { return ended_ && !facts_.across_episodes; }
-  // The column, or -1, that the episode's final step lacks: windows look at the next step of the last one, and there are end
-  // columns but the last step did not terminate. `has_row`: there is a final step, or will be, and `is_given` says which columns
-  // it is about to get.
+  // The column, or -1, that the episode's final step lacks: windows look at the next step of the last one, and there
+  // are end columns but the last step did not terminate. `has_row`: there is a final step, or will be, and `is_given`
+  // says which columns it is about to get.
   template <class IsGiven>
   int lacks_of_final_step(bool clear_history, bool has_row, IsGiven is_given) const;
 
@@ -51,9 +53,9 @@ class RuleWriter {
   // Begins a call; take_back() goes back to here.
   void begin(WriterCall call);
 
-  // What is due: of the row that was written; of the episode's end, where an open row is its final step; by a selection,
-  // whose reference is the newest step; as a span of the newest `length` steps. The priority is the call's, negative for the
-  // table's default. kMissingCell, kHistory, kBadPriority: as if nothing had been begun.
+  // What is due: of the row that was written; of the episode's end, where an open row is its final step; by a
+  // selection, whose reference is the newest step; as a span of the newest `length` steps. The priority is the call's,
+  // negative for the table's default. kMissingCell, kHistory, kBadPriority: as if nothing had been begun.
   Status look_at_row(double priority, ItemRule::Missing& missing);
   Status look_at_end(bool clear_history, double priority, ItemRule::Missing& missing);
   Status look_by(ItemRule& selection, double priority, ItemRule::Missing& missing);
@@ -62,8 +64,8 @@ class RuleWriter {
   // What the item that is due brings for per-item columns. After a failure: again, or take_back().
   Status bring_values(const char* bytes, uint64_t num_bytes, const Wait& wait);
 
-  // Whether what an append or a hand-made item found due may wait for a later call. hold_back() lets it wait: the call is to be
-  // concluded as if it were in; a failure is as one of insert().
+  // Whether what an append or a hand-made item found due may wait for a later call. hold_back() lets it wait: the call
+  // is to be concluded as if it were in; a failure is as one of insert().
   bool may_hold_back() const noexcept { return !held_.is_time(stream_.newest_step(), num_due()); }
   Status hold_back();
   const HeldBack& held() const noexcept { return held_; }
@@ -71,12 +73,12 @@ class RuleWriter {
   // Puts in what is held back and nothing else; also between begin() and a look.
   Status publish(const Wait& wait);
 
-  // Puts in what is due, and not in yet, of these writers of one arena; in their order, each whole before the next begins.
-  // Of a single one before that what it holds back. A failure is about the one at `at`.
+  // Puts in what is due, and not in yet, of these writers of one arena; in their order, each whole before the next
+  // begins. Of a single one before that what it holds back. A failure is about the one at `at`.
   static Status insert(std::span<RuleWriter* const> writers, const Wait& wait, size_t& at, bool counted = true);
 
-  // Moves what is due behind `to`: the caller puts it in, before the steps leave the history and the episode ends; the call
-  // may be concluded as if it were.
+  // Moves what is due behind `to`: the caller puts it in, before the steps leave the history and the episode ends; the
+  // call may be concluded as if it were.
   void hand_over(std::vector<DueItem>& to);
 
   // Ends the call: whether all of it is done.
@@ -104,21 +106,21 @@ class RuleWriter {
   StreamWriter stream_;
   std::vector<ItemRule> rules_;
   std::map<std::vector<bool>, std::unique_ptr<PreparedPattern>> span_patterns_;
-  std::vector<uint64_t> before_;         // columns of the open row when the call began, none if none was open
+  std::vector<uint64_t> before_;  // columns of the open row when the call began, none if none was open
   bool began_open_ = false;
   WriterCall call_ = WriterCall::kNothing, unfinished_ = WriterCall::kNothing;
-  std::vector<DueItem> due_;             // of the call
+  std::vector<DueItem> due_;  // of the call
   std::vector<uint32_t> rule_of_;
   std::vector<int64_t> keys_;
   uint32_t num_in_ = 0;
-  HeldBack held_;                        // of calls that are concluded
-  bool clears_ = true;                   // whether the end under way clears the history
-  bool ended_ = false;                   // the last finished row ended its episode
-  bool terminated_now_ = false;          // the last step did
+  HeldBack held_;                // of calls that are concluded
+  bool clears_ = true;           // whether the end under way clears the history
+  bool ended_ = false;           // the last finished row ended its episode
+  bool terminated_now_ = false;  // the last step did
 };
 
-// Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss the
-// newest step. Of a per-item column there is one value, and no slice.
+// Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss
+// the newest step. Of a per-item column there is one value, and no slice.
 Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking);
 
 template <class IsGiven>

@@ -115,7 +115,8 @@ Status StreamGroup::try_run(std::vector<StreamWriter*>& wanting, const Wait& wai
   return Status::kOk;
 }
 
-// So that items of the same steps of all streams lie at one stride. As far as that goes without taking anything from anybody.
+// So that items of the same steps of all streams lie at one stride. As far as that goes without taking anything from
+// anybody.
 Status StreamGroup::take_side_by_side(std::vector<StreamWriter*>& wanting, const Wait& wait) {
   if (const Status s = try_run(wanting, wait); s != Status::kOk || wanting.empty() || wait.try_only) return s;
   bool made = false;
@@ -137,14 +138,16 @@ Status StreamGroup::take_chunks(std::vector<StreamWriter*>& wanting, bool must, 
     return s;
   };
   const auto can_do_without = [&] { return !must || wanting.front() != &first; };
-  return take_room(first.arena_, first.table_, wait, try_take, can_do_without, [&] { return arena.state().num_free.get() > 0; });
+  return take_room(first.arena_, first.table_, wait, try_take, can_do_without,
+                   [&] { return arena.state().num_free.get() > 0; });
 }
 
 Status StreamGroup::ensure_rows(const Wait& wait, uint32_t& ready) {
   const auto has_row = [](const StreamWriter* w) { return w->row_is_open_ || w->rows_left() > 0; };
   ready = 0;
   std::vector<StreamWriter*> wanting;
-  std::copy_if(writers_.begin(), writers_.end(), std::back_inserter(wanting), [&](StreamWriter* w) { return !has_row(w); });
+  std::copy_if(writers_.begin(), writers_.end(), std::back_inserter(wanting),
+               [&](StreamWriter* w) { return !has_row(w); });
   if (!wanting.empty()) {
     if (const Status s = take_chunks(wanting, !has_row(writers_.front()), wait); s != Status::kOk) return s;
   }

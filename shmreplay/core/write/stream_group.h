@@ -18,8 +18,8 @@ class StreamGroup {
   Status open(const Wait& wait);   // kNoStreams: those before the first that found none are open
   Status close(const Wait& wait);  // idempotent
   void give_up() noexcept;         // closes those that it can; what a writer's destructor does
-  // A row to write to, the open one or the next, for the first `ready` of them; at least for one if it answers kOk. Takes
-  // what chunks there are for all; waits if there is none for the first. A failure may have got some a chunk.
+  // A row to write to, the open one or the next, for the first `ready` of them; at least for one if it answers kOk.
+  // Takes what chunks there are for all; waits if there is none for the first. A failure may have got some a chunk.
   Status ensure_rows(const Wait& wait, uint32_t& ready);
 
  private:

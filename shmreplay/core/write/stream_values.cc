@@ -1,6 +1,6 @@
 // The part of a stream writer that is about columns that are not plain: their cells, and blocks for their values.
-#include "chunks/packed_reader.h"
 #include "base/row_copy.h"
+#include "chunks/packed_reader.h"
 #include "write/stream_writer.h"
 
 namespace shmreplay {
@@ -11,7 +11,8 @@ void StreamWriter::write_rows(uint32_t column, const char* from, uint32_t n) {
     copy_row(cell(column), from, size_t{n} * c.row_bytes, arena_.exceeds_caches());
     return;
   }
-  for (uint32_t i = 0; i < n; ++i) std::memcpy(mutable_cell(column, row_ + i).first_copy(), from + size_t{i} * c.row_bytes, c.row_bytes);
+  for (uint32_t i = 0; i < n; ++i)
+    std::memcpy(mutable_cell(column, row_ + i).first_copy(), from + size_t{i} * c.row_bytes, c.row_bytes);
 }
 
 Status StreamWriter::secure_blocks(uint64_t n, const Wait& wait) {
@@ -78,8 +79,10 @@ void StreamWriter::give_up_rows() noexcept {
   });
 }
 
-// The blocks of an item's values are those of the chunk of its first step: often, but not always, the one being written.
-Status StreamWriter::bring_values(uint64_t first, const char* bytes, uint64_t num_bytes, const Wait& wait, BlockRef& ref) {
+// The blocks of an item's values are those of the chunk of its first step: often, but not always, the one being
+// written.
+Status StreamWriter::bring_values(uint64_t first, const char* bytes, uint64_t num_bytes, const Wait& wait,
+                                  BlockRef& ref) {
   if (!fits_heap(arena_, num_bytes)) return Status::kBlobTooLarge;
   const uint32_t chunk = place_of(first).chunk;
   ValueWriter& values = chunk == chunk_ ? row_values_ : item_values_;

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <bit>
 
-#include "write/due_insert.h"
-#include "items/item_run.h"
+#include "arena/session_counts.h"
 #include "base/mutable_cell.h"
 #include "base/row_copy.h"
-#include "arena/session_counts.h"
-#include "write/stream_group.h"
 #include "chunks/streams.h"
+#include "items/item_run.h"
+#include "write/due_insert.h"
+#include "write/stream_group.h"
 
 namespace shmreplay {
 namespace {
@@ -77,8 +77,9 @@ Status StreamWriter::ensure_row(const Wait& wait) {
   return StreamGroup({&self, 1}).ensure_rows(wait, ready);
 }
 
-// The rows of `history_` finished steps, of those that items held back go back further, and of the one being written touch at most
-// this many chunks. Where rows repeat, a chunk has a step less that no other has; the newest step is in the last one.
+// The rows of `history_` finished steps, of those that items held back go back further, and of the one being written
+// touch at most this many chunks. Where rows repeat, a chunk has a step less that no other has; the newest step is in
+// the last one.
 uint32_t StreamWriter::max_chunks() const noexcept {
   const uint32_t steps = history_ + slack_, chunk_steps = arena_.geometry().chunk_steps;
   if (!unroll_.repeats || steps == 0) return (steps + chunk_steps - 1) / chunk_steps + 1;
@@ -93,7 +94,8 @@ bool StreamWriter::repeats_newest() const noexcept {
 
 void StreamWriter::use_chunk(Hold& hold, uint32_t chunk) {
   is_to_repeat_ = chunk_ != kNone && repeats_newest();
-  if (chunk_ != kNone && (is_to_repeat_ || row_ < arena_.geometry().chunk_steps)) close_chunk(hold, chunk_, row_, is_to_repeat_);
+  if (chunk_ != kNone && (is_to_repeat_ || row_ < arena_.geometry().chunk_steps))
+    close_chunk(hold, chunk_, row_, is_to_repeat_);
   extend_window(hold, stream_, chunk);
   chunk_ = chunk;
   row_ = is_to_repeat_ ? 1 : 0;
@@ -108,7 +110,8 @@ void StreamWriter::repeat_newest() {
   const uint64_t at = (finished_ - 1) % held_.size();
   const Place from = held_[at];
   for (uint32_t c = 0; c < arena_.columns().size(); ++c) {
-    copy_row(arena_.row(chunk_, c, 0), arena_.row(from.chunk, c, from.row), arena_.columns()[c].row_bytes, arena_.exceeds_caches());
+    copy_row(arena_.row(chunk_, c, 0), arena_.row(from.chunk, c, from.row), arena_.columns()[c].row_bytes,
+             arena_.exceeds_caches());
   }
   for (uint32_t w = 0; w < present_.size(); ++w) {
     // Relaxed: as in finish_row().
@@ -143,7 +146,8 @@ void StreamWriter::mark(uint32_t column) noexcept {
 void StreamWriter::mark_all() noexcept {
   row_is_open_ = true;
   num_present_ = arena_.geometry().num_columns;
-  for (uint32_t w = 0; w < present_.size(); ++w) present_[w] = ~uint64_t{0} >> (64 - std::min(num_present_ - 64 * w, 64u));
+  for (uint32_t w = 0; w < present_.size(); ++w)
+    present_[w] = ~uint64_t{0} >> (64 - std::min(num_present_ - 64 * w, 64u));
 }
 
 void StreamWriter::restore_row(const std::vector<uint64_t>& present) noexcept {
@@ -196,8 +200,8 @@ const char* StreamWriter::cell(uint64_t step, uint32_t column) const {
   return arena_.row(at.chunk, column, at.row);
 }
 
-Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* items, const double* priorities, uint32_t n,
-                            const Wait& wait, int64_t* keys, uint32_t& done) {
+Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* items, const double* priorities,
+                            uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
   Blocked blocked(arena_, t, kInserts, wait);
   const uint32_t chunks = count_chunks(arena_, items[0].place, items[0].num_steps);
   for (done = 0; done < n;) {

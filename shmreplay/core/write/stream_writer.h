@@ -1,16 +1,16 @@
 // One writer of one stream: where its next row goes, which rows it still holds, and the items it makes of them.
 //
 // Private to its process; the segment knows only the stream's window of chunks (streams.h). A row is written in place,
-// without the lock: nobody can see it until an item names it. Rows and the item made of them happen together or not at all:
-// a call that fails leaves the open row open.
+// without the lock: nobody can see it until an item names it. Rows and the item made of them happen together or not at
+// all: a call that fails leaves the open row open.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
+#include "base/mutable_cell.h"
 #include "sessions/blocked.h"
 #include "write/item_rules.h"
-#include "base/mutable_cell.h"
 #include "write/row_packer.h"
 #include "write/value_writer.h"
 
@@ -18,16 +18,16 @@ namespace shmreplay {
 
 class StreamWriter : public StreamView {
  public:
-  // `history`: how many finished steps stay selectable. 0: none behind the row being written (one-step items). `slack`: how many
-  // more steps an item may go back that was found due and goes in later.
+  // `history`: how many finished steps stay selectable. 0: none behind the row being written (one-step items). `slack`:
+  // how many more steps an item may go back that was found due and goes in later.
   StreamWriter(Arena& arena, const TableFacts& table, uint32_t history, uint32_t slack = 0);
   ~StreamWriter() override;
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
 
-  // Before it is opened, where all columns are plain or per item: every `steps` steps, counted from where an episode begins (`across`: a
-  // stretch), begin a chunk; an episode that clears the history ends one. `repeats`: the step behind them is a row of both chunks.
-  // So an item of those steps, and of that one, lies in one chunk.
+  // Before it is opened, where all columns are plain or per item: every `steps` steps, counted from where an episode
+  // begins (`across`: a stretch), begin a chunk; an episode that clears the history ends one. `repeats`: the step
+  // behind them is a row of both chunks. So an item of those steps, and of that one, lies in one chunk.
   void unroll(uint32_t steps, bool repeats, bool across) noexcept { unroll_ = {steps, repeats, across}; }
   bool unrolls() const noexcept { return unroll_.steps > 0; }
 
@@ -42,7 +42,7 @@ class StreamWriter : public StreamView {
   uint32_t rows_left() const noexcept { return chunk_ == kNone ? 0 : rows_in_chunk_ - row_; }  // in the current chunk
   // Where a column's bytes go: of a plain or mutable one's row, or of a packed one's, to be packed then.
   char* cell(uint32_t column) { return packs(column) ? packer(column).staged() : cell_ahead(column, 0); }
-  void prefetch_row() const;                                        // that it is about to be written to
+  void prefetch_row() const;                                       // that it is about to be written to
   void write_rows(uint32_t column, const char* from, uint32_t n);  // as many cells, from this row on
   // Where the bytes of a plain or mutable cell go in the row that is `ahead` of this one.
   char* cell_ahead(uint32_t column, uint32_t ahead) const {
@@ -50,13 +50,15 @@ class StreamWriter : public StreamView {
     return arena_.columns()[column].flags == kMutableColumn ? MutableCell::first_copy(row) : row;
   }
 
-  // Blocks for the values of this and the next rows of the chunk; then the values, to the row that is `ahead` of this one.
+  // Blocks for the values of this and the next rows of the chunk; then the values, to the row that is `ahead` of this
+  // one.
   Status secure_blocks(uint64_t n, const Wait& wait);
   void write_value(uint32_t column, const char* bytes, uint32_t num_bytes, uint32_t ahead = 0);
   void write_no_value(uint32_t column, uint32_t ahead = 0);
 
-  // Rows of packed columns. They are packed, what is in cell() or what is given, in their order; then blocks are secured, as
-  // many as they take; then they are written. begin_packing() before the first: what was packed and not written is gone.
+  // Rows of packed columns. They are packed, what is in cell() or what is given, in their order; then blocks are
+  // secured, as many as they take; then they are written. begin_packing() before the first: what was packed and not
+  // written is gone.
   bool packs(uint32_t column) const noexcept { return !packers_.empty() && packer_of_[column] != kNone; }
   void begin_packing() noexcept;
   void pack(uint32_t column, uint32_t ahead = 0);
@@ -76,10 +78,10 @@ class StreamWriter : public StreamView {
 
   bool row_is_open() const noexcept { return row_is_open_; }
   bool has(uint32_t column) const noexcept { return present_[column / 64] >> (column % 64) & 1; }
-  void mark(uint32_t column) noexcept;   // this cell of the row is written
-  void mark_all() noexcept;              // all of them are
+  void mark(uint32_t column) noexcept;  // this cell of the row is written
+  void mark_all() noexcept;             // all of them are
   bool lacks_any() const noexcept { return num_present_ < arena_.geometry().num_columns; }
-  void finish_row() noexcept;            // it becomes the newest step of the history
+  void finish_row() noexcept;  // it becomes the newest step of the history
   const std::vector<uint64_t>& present() const noexcept { return present_; }
   // The open row's columns are these again, none: no row is open. For a call that failed after it had written.
   void restore_row(const std::vector<uint64_t>& present) noexcept;
@@ -87,8 +89,8 @@ class StreamWriter : public StreamView {
   // One-step items of the next `n` rows of the chunk, all columns of which are written. `done` counts the items that
   // went in; their rows are used up. A negative priority stands for the table's default.
   struct RowsKind {
-    bool in_episode = false;  // they are steps of the stream's episode; else each is an episode of its own
-    bool counted = true;      // the limiter is asked and moved
+    bool in_episode = false;           // they are steps of the stream's episode; else each is an episode of its own
+    bool counted = true;               // the limiter is asked and moved
     const BlockRef* values = nullptr;  // what each item brings, or nothing
   };
   Status insert_rows(const TableFacts& table, PreparedPattern& pattern, const double* priorities, uint32_t n,
@@ -110,8 +112,9 @@ class StreamWriter : public StreamView {
   uint32_t blocking_table() const noexcept { return blocking_table_; }
   void note_blocking(uint32_t table) noexcept { blocking_table_ = table; }
 
-  // What DueInsert, which puts in items of this row and steps before it, is made of. Chunks that the item spans, more than kMaxItemChunks if it is too long for a hold. And, in a
-  // hold that has the pattern interned and room: puts it in; its key.
+  // What DueInsert, which puts in items of this row and steps before it, is made of. Chunks that the item spans, more
+  // than kMaxItemChunks if it is too long for a hold. And, in a hold that has the pattern interned and room: puts it
+  // in; its key.
   uint32_t num_chunks(const DueItem& due) const;
   int64_t put_in(Hold& hold, const DueItem& due, bool counted);
 
@@ -159,35 +162,41 @@ class StreamWriter : public StreamView {
   Arena& arena_;
   const TableFacts& table_;
   uint32_t history_, slack_;
-  struct { uint32_t steps; bool repeats, across; } unroll_{0, false, false};
-  bool is_to_repeat_ = false;             // the chunk's first row is to be made of the newest step
+  struct {
+    uint32_t steps;
+    bool repeats, across;
+  } unroll_{0, false, false};
+  bool is_to_repeat_ = false;  // the chunk's first row is to be made of the newest step
   uint32_t stream_ = kNone;
   uint64_t serial_ = 0;
   uint32_t chunk_ = kNone, row_ = 0, rows_in_chunk_ = 0;
   bool row_is_open_ = false;
-  std::vector<uint64_t> base_present_;    // columns that no row can lack
+  std::vector<uint64_t> base_present_;  // columns that no row can lack
   uint32_t num_base_ = 0;
   std::vector<uint64_t> present_;
   uint32_t num_present_ = 0;
-  uint64_t finished_ = 0;                 // rows finished since the stream's start: the number of the next one
+  uint64_t finished_ = 0;  // rows finished since the stream's start: the number of the next one
   bool newest_is_finished_ = false;
-  uint64_t stretch_start_ = 0;            // the first step since the history was cleared
-  std::vector<Place> held_;               // ring of the newest `history_ + slack_` finished rows, by number
-  std::vector<uint64_t> held_present_;    // and which columns they have
+  uint64_t stretch_start_ = 0;          // the first step since the history was cleared
+  std::vector<Place> held_;             // ring of the newest `history_ + slack_` finished rows, by number
+  std::vector<uint64_t> held_present_;  // and which columns they have
   uint32_t num_held_ = 0;
-  uint32_t num_whole_ = 0;                // finished rows behind the last one that lacks a column, up to `history_`
-  uint64_t episode_steps_ = 0;            // finished steps of this episode
-  uint64_t episode_ = 0;                  // 0 until its first item
-  std::vector<uint32_t> episode_slots_;   // by table
+  uint32_t num_whole_ = 0;               // finished rows behind the last one that lacks a column, up to `history_`
+  uint64_t episode_steps_ = 0;           // finished steps of this episode
+  uint64_t episode_ = 0;                 // 0 until its first item
+  std::vector<uint32_t> episode_slots_;  // by table
   struct Noted { uint64_t pattern_hash, positions; };
-  std::vector<Noted> noted_;              // by table: lengths noted last
-  std::vector<NewItem> items_;            // those of one insert_rows()
+  std::vector<Noted> noted_;    // by table: lengths noted last
+  std::vector<NewItem> items_;  // those of one insert_rows()
   uint32_t blocking_table_ = kNone;
-  std::vector<RowPacker> packers_;        // of packed columns
-  std::vector<uint32_t> packer_of_;       // by column
-  struct Packed { uint32_t column, row; size_t begin, num_bytes; };
-  std::vector<Packed> packed_;            // and not written yet
-  std::vector<char> packed_bytes_;        // of those
+  std::vector<RowPacker> packers_;   // of packed columns
+  std::vector<uint32_t> packer_of_;  // by column
+  struct Packed {
+    uint32_t column, row;
+    size_t begin, num_bytes;
+  };
+  std::vector<Packed> packed_;      // and not written yet
+  std::vector<char> packed_bytes_;  // of those
   uint64_t packed_blocks_ = 0;
   ValueWriter row_values_, item_values_;  // of the chunk being written, and of another that an item begins in
   ValueWriter* brought_to_ = nullptr;     // the one with the values of an item that is not inserted yet

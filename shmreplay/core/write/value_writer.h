@@ -1,13 +1,13 @@
 // The blocks that a writer has of one of its chunks, and the values it writes to them.
 //
-// Blocks are taken under the lock, for all values of a row at once; values are written without it. Those of a row or an item
-// that came to nothing are taken back and serve the next: a call repeated for ever takes no more than one.
+// Blocks are taken under the lock, for all values of a row at once; values are written without it. Those of a row or an
+// item that came to nothing are taken back and serve the next: a call repeated for ever takes no more than one.
 #pragma once
 
 #include <vector>
 
-#include "chunks/block_heap.h"
 #include "arena/hold.h"
+#include "chunks/block_heap.h"
 
 namespace shmreplay {
 
@@ -18,11 +18,12 @@ class ValueWriter {
   // The chunk that values are for from now on. What is spare of another is freed with that.
   void use_chunk(uint32_t chunk);
 
-  // At least n spare blocks, for the stream `stream`. Waits as for a chunk, and has no spare ones meanwhile: who had some, and
-  // waited for more, might wait for his like. kBlobTooLarge: the heap has fewer in all.
+  // At least n spare blocks, for the stream `stream`. Waits as for a chunk, and has no spare ones meanwhile: who had
+  // some, and waited for more, might wait for his like. kBlobTooLarge: the heap has fewer in all.
   Status secure(uint32_t stream, uint64_t n, const Wait& wait);
 
-  // Writes a value to spare blocks, of which there must be enough. `row` and `column` (kNone: an item's) say whose it is.
+  // Writes a value to spare blocks, of which there must be enough. `row` and `column` (kNone: an item's) say whose it
+  // is.
   BlockRef write(uint32_t row, uint32_t column, const char* bytes, uint32_t num_bytes);
 
   // Values of rows before this one stay.
@@ -51,9 +52,9 @@ class ValueWriter {
   Arena& arena_;
   const TableFacts& table_;
   uint32_t chunk_ = kNone, generation_ = 0;
-  std::vector<uint32_t> blocks_;   // in the order taken; the first num_used_ have values, the others are spare
+  std::vector<uint32_t> blocks_;  // in the order taken; the first num_used_ have values, the others are spare
   size_t num_used_ = 0;
-  std::vector<Written> written_;   // those values, in the order written
+  std::vector<Written> written_;  // those values, in the order written
 };
 
 }  // namespace shmreplay

@@ -2,7 +2,8 @@
 
 namespace shmreplay {
 namespace {
-constexpr size_t kAhead = 4;  // rows whose places are fetched before they are written: every stream has pages of its own
+constexpr size_t kAhead = 4;  // rows whose places are fetched before they are written: every stream has pages of its
+                              // own
 }
 
 VectorWriter::VectorWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts,
@@ -27,7 +28,8 @@ Status VectorWriter::secure_blocks(Rows rows, const Fill& fill, const Wait& wait
 }
 
 // Does the work for as many rows at a time as have a place to be written to, and blocks.
-Status VectorWriter::in_parts(Rows rows, const Fill& fill, const Wait& wait, Progress& progress, const std::function<Status(Rows)>& work) {
+Status VectorWriter::in_parts(Rows rows, const Fill& fill, const Wait& wait, Progress& progress,
+                              const std::function<Status(Rows)>& work) {
   // All streams open at the first call: they cost one hold together.
   if (const Status s = StreamGroup(streams_).open(wait); s != Status::kOk) return s;
   std::vector<StreamWriter*> streams;
@@ -38,7 +40,8 @@ Status VectorWriter::in_parts(Rows rows, const Fill& fill, const Wait& wait, Pro
     const Status s = StreamGroup(StreamGroup::Writers(streams).subspan(progress.done)).ensure_rows(wait, ready);
     if (s != Status::kOk) return s;
     if (fill.blocks != nullptr) {
-      if (const Status t = secure_blocks(rows.subspan(progress.done, ready), fill, wait, ready); t != Status::kOk) return t;
+      if (const Status t = secure_blocks(rows.subspan(progress.done, ready), fill, wait, ready); t != Status::kOk)
+        return t;
     }
     if (const Status t = work(rows.subspan(progress.done, ready)); t != Status::kOk) return t;
   }
@@ -85,14 +88,17 @@ void VectorWriter::write(Rows rows, WriterCall call, const Fill& fill) {
   }
 }
 
-Status VectorWriter::append(Rows rows, const Fill& fill, bool finish, double priority, const Wait& wait, Progress& progress) {
+Status VectorWriter::append(Rows rows, const Fill& fill, bool finish, double priority, const Wait& wait,
+                            Progress& progress) {
   return in_parts(rows, fill, wait, progress, [&](Rows part) {
     write(part, WriterCall::kAppend, fill);
     if (!finish) {
       progress.done += static_cast<uint32_t>(part.size());
       return Status::kOk;
     }
-    const Look look = [&](RuleWriter& w, const Row&, ItemRule::Missing& missing) { return w.look_at_row(priority, missing); };
+    const Look look = [&](RuleWriter& w, const Row&, ItemRule::Missing& missing) {
+      return w.look_at_row(priority, missing);
+    };
     if (const Status s = look_at(part, look, progress); s != Status::kOk) return s;
     return put_in(part, wait, progress);
   });
@@ -111,8 +117,8 @@ Status VectorWriter::end_episodes(Rows rows, const Fill* fill, bool clear_histor
   return fill != nullptr ? in_parts(rows, *fill, wait, progress, end) : end(rows);
 }
 
-Status VectorWriter::create_items(Rows rows, uint32_t length, ItemRule* selection, const double* priorities, const Wait& wait,
-                                  Progress& progress) {
+Status VectorWriter::create_items(Rows rows, uint32_t length, ItemRule* selection, const double* priorities,
+                                  const Wait& wait, Progress& progress) {
   const Look look = [&](RuleWriter& w, const Row& row, ItemRule::Missing& missing) {
     const double priority = priorities[row.number];
     return selection == nullptr ? w.look_at_span(length, priority) : w.look_by(*selection, priority, missing);

@@ -1,8 +1,8 @@
 // N streams written as one: a row of each, with the items that rules make of them, in as few holds as fit.
 //
-// Per stream a row and its items happen together or not at all, in the order of the call's rows. What one stream's row or
-// rules are refused for is found before anything of any stream goes in, unless room is so short that the call has to go in
-// parts: those for which there are chunks go first, so that nobody waits for what is withheld here.
+// Per stream a row and its items happen together or not at all, in the order of the call's rows. What one stream's row
+// or rules are refused for is found before anything of any stream goes in, unless room is so short that the call has to
+// go in parts: those for which there are chunks go first, so that nobody waits for what is withheld here.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,10 @@ class VectorWriter {
   RuleWriter& at(uint32_t stream) const noexcept { return *writers_[stream]; }
 
   // A row of the caller's, by its number, and the stream that it is for. A call has each stream once at most.
-  struct Row { uint32_t stream; uint32_t number; };
+  struct Row {
+    uint32_t stream;
+    uint32_t number;
+  };
   using Rows = std::span<const Row>;
   // Runs without the GIL.
   struct Fill {
@@ -42,18 +45,23 @@ class VectorWriter {
     ItemRule::Missing missing{0, 0};
   };
 
-  // With `finish` false the rows stay open. A stream of which an append is unfinished goes on with that, its row is written.
+  // With `finish` false the rows stay open. A stream of which an append is unfinished goes on with that, its row is
+  // written.
   Status append(Rows rows, const Fill& fill, bool finish, double priority, const Wait& wait, Progress& progress);
   // `fill` null: there are no final steps. As append() of what is unfinished.
-  Status end_episodes(Rows rows, const Fill* fill, bool clear_history, double priority, const Wait& wait, Progress& progress);
-  // An item of each stream: of its newest `length` steps, or by a selection if that is not null. `priorities` by number.
-  Status create_items(Rows rows, uint32_t length, ItemRule* selection, const double* priorities, const Wait& wait, Progress& progress);
+  Status end_episodes(Rows rows, const Fill* fill, bool clear_history, double priority, const Wait& wait,
+                      Progress& progress);
+  // An item of each stream: of its newest `length` steps, or by a selection if that is not null. `priorities` by
+  // number.
+  Status create_items(Rows rows, uint32_t length, ItemRule* selection, const double* priorities, const Wait& wait,
+                      Progress& progress);
   Status close(const Wait& wait) { return StreamGroup(streams_).close(wait); }
   void give_up() noexcept { StreamGroup(streams_).give_up(); }
 
  private:
   using Look = std::function<Status(RuleWriter& writer, const Row& row, ItemRule::Missing& missing)>;
-  Status in_parts(Rows rows, const Fill& fill, const Wait& wait, Progress& progress, const std::function<Status(Rows)>& work);
+  Status in_parts(Rows rows, const Fill& fill, const Wait& wait, Progress& progress,
+                  const std::function<Status(Rows)>& work);
   Status secure_blocks(Rows rows, const Fill& fill, const Wait& wait, uint32_t& ready);
   void write(Rows rows, WriterCall call, const Fill& fill);
   Status look_at(Rows rows, const Look& look, Progress& progress);

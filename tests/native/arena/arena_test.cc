@@ -3,8 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "support/fixtures.h"
 #include "items/rebuild.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {

@@ -72,7 +72,8 @@ TEST(the_tables_constants_and_limiter_are_those_of_the_spec) {
 
 TEST(two_arenas_begin_their_insertion_numbers_at_random) {
   World a(arena_of({open_table("a", 1)})), b(arena_of({open_table("a", 1)})), c(arena_of({open_table("a", 1)}));
-  const uint64_t x = a.arena.state().next_seq.get(), y = b.arena.state().next_seq.get(), z = c.arena.state().next_seq.get();
+  const uint64_t x = a.arena.state().next_seq.get(), y = b.arena.state().next_seq.get(),
+                 z = c.arena.state().next_seq.get();
   CHECK(x > 0 && y > 0 && z > 0);
   CHECK(!(x == y && y == z));
 }

@@ -13,7 +13,9 @@ namespace {
 
 class File {
  public:
-  explicit File(uint64_t bytes) : fd_(memfd_create("pages", MFD_CLOEXEC)) { CHECK_EQ(ftruncate(fd_, static_cast<off_t>(bytes)), 0); }
+  explicit File(uint64_t bytes) : fd_(memfd_create("pages", MFD_CLOEXEC)) {
+    CHECK_EQ(ftruncate(fd_, static_cast<off_t>(bytes)), 0);
+  }
   ~File() { close(fd_); }
   int fd() const { return fd_; }
 

@@ -6,8 +6,9 @@ namespace shmreplay::test {
 namespace {
 
 std::vector<uint64_t> region_starts(const Offsets& o) {
-  return {o.specs, o.lock, o.log, o.state, o.sessions, o.streams, o.sleepers, o.calls, o.save, o.chunks, o.blocks,
-          o.columns, o.patterns, o.tables, o.items, o.links, o.priorities, o.episodes, o.values, o.selectors, o.end};
+  return {o.specs, o.lock,  o.log,        o.state,    o.sessions, o.streams,   o.sleepers,
+          o.calls, o.save,  o.chunks,     o.blocks,   o.columns,  o.patterns,  o.tables,
+          o.items, o.links, o.priorities, o.episodes, o.values,   o.selectors, o.end};
 }
 
 ArenaSpec random_spec(Random& random) {
@@ -16,7 +17,8 @@ ArenaSpec random_spec(Random& random) {
   s.num_blocks = static_cast<uint32_t>(random.below(20));
   s.block_bytes = s.num_blocks == 0 ? 0 : 64 * (1 + static_cast<uint32_t>(random.below(4)));
   for (uint64_t n = 1 + random.below(kMaxColumns); n > 0; --n) {
-    const uint32_t flags[] = {0, 0, kMutableColumn, s.num_blocks > 0 ? kHeapColumn : 0u, s.num_blocks > 0 ? kPerItemColumn : 0u};
+    const uint32_t flags[] = {0, 0, kMutableColumn, s.num_blocks > 0 ? kHeapColumn : 0u,
+                              s.num_blocks > 0 ? kPerItemColumn : 0u};
     s.columns.push_back({static_cast<uint32_t>(random.below(200)), flags[random.below(5)]});
   }
   for (uint64_t n = 1 + random.below(4); n > 0; --n) {
@@ -145,7 +147,9 @@ TEST(columns_of_a_chunk_do_not_overlap_and_begin_on_lines) {
       switch (c.flags) {
         case kHeapColumn: CHECK(c.row_bytes == 8 && c.stride == 8); break;
         case kPerItemColumn: CHECK(c.row_bytes == 0 && c.stride == 0); break;
-        case kMutableColumn: CHECK(c.stride % 8 == 0 && c.stride >= 8 + 2 * c.row_bytes && c.stride < 8 + 2 * (c.row_bytes + 8)); break;
+        case kMutableColumn:
+          CHECK(c.stride % 8 == 0 && c.stride >= 8 + 2 * c.row_bytes && c.stride < 8 + 2 * (c.row_bytes + 8));
+          break;
         default: CHECK_EQ(c.stride, c.row_bytes);
       }
     }
@@ -170,7 +174,9 @@ TEST(values_of_items_take_place_only_where_a_column_is_per_item) {
 }
 
 TEST(trees_have_as_many_levels_as_their_leaves_need) {
-  const auto levels = [](uint32_t max_size) { return place_selectors(max_size, kPrioritized, kFifo, 0, 0).roles[kSampler].sum.num_levels; };
+  const auto levels = [](uint32_t max_size) {
+    return place_selectors(max_size, kPrioritized, kFifo, 0, 0).roles[kSampler].sum.num_levels;
+  };
   CHECK_EQ(levels(7), 1u);
   CHECK_EQ(levels(8), 2u);
   CHECK_EQ(levels(63), 2u);

@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/fixtures.h"
 #include "base/futex.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -17,7 +17,8 @@ using Outcome = RobustLock::Outcome;
 class SharedLock {
  public:
   SharedLock()
-      : block_(new(mmap(nullptr, sizeof(LockBlock), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) LockBlock{}) {
+      : block_(new (mmap(nullptr, sizeof(LockBlock), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+                   LockBlock{}) {
     RobustLock::init(*block_);
   }
   ~SharedLock() { munmap(block_, sizeof(LockBlock)); }
@@ -185,8 +186,7 @@ TEST(threads_that_sleep_for_the_lock_get_it_one_after_the_other) {
     for (int i = 0; i < 200; ++i) {
       CHECK(RobustLock::lock(*lock, 1, 1, kWhatever) == Outcome::kLocked);
       ++counter;
-      for (const int64_t end = now_ns() + 20'000; now_ns() < end;) {
-      }
+      for (const int64_t end = now_ns() + 20'000; now_ns() < end;) {}
       RobustLock::unlock(*lock);
     }
   };

@@ -24,8 +24,7 @@ TEST(between_the_holds_of_a_call_others_come_in) {
                  while (!done) ++block.hold_seq;
                },
                [&] {
-                 while (!turns.give_way(block)) {
-                 }
+                 while (!turns.give_way(block)) {}
                  done = true;
                }});
 }

@@ -22,8 +22,7 @@ TEST(a_sleep_that_nobody_ends_times_out) {
 TEST(a_wake_ends_the_sleep_of_as_many_as_it_says) {
   std::atomic<uint32_t> word{0}, awake{0};
   const auto sleeper = [&] {
-    while (futex_wait(word, 0, kForever) == FutexResult::kSignal) {
-    }
+    while (futex_wait(word, 0, kForever) == FutexResult::kSignal) {}
     ++awake;
   };
   const auto waker = [&] {
@@ -37,7 +36,7 @@ TEST(a_wake_ends_the_sleep_of_as_many_as_it_says) {
 }
 
 TEST(a_signal_ends_the_sleep) {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = [](int) {};  // no SA_RESTART: the system call returns
   sigaction(SIGUSR1, &action, nullptr);
   std::atomic<uint32_t> word{0};

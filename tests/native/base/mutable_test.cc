@@ -2,16 +2,18 @@
 #include <atomic>
 #include <unistd.h>
 
+#include "base/mutable_cell.h"
 #include "items/data_update.h"
 #include "support/fixtures.h"
-#include "base/mutable_cell.h"
 
 namespace shmreplay::test {
 namespace {
 
 constexpr uint32_t kColumn = 4;  // of with_values(): 13 bytes
 
-ArenaSpec mutable_spec(uint32_t chunk_steps = 3) { return with_values(arena_of({open_table("a", 100)}, chunk_steps, 64), 4000); }
+ArenaSpec mutable_spec(uint32_t chunk_steps = 3) {
+  return with_values(arena_of({open_table("a", 100)}, chunk_steps, 64), 4000);
+}
 
 // New cells of `num_steps` steps a key, each of which shows `serial` + its number.
 std::vector<char> cells_of(uint32_t num_keys, uint32_t num_steps, uint64_t serial) {
@@ -23,7 +25,8 @@ std::vector<char> cells_of(uint32_t num_keys, uint32_t num_steps, uint64_t seria
 uint32_t update(World& w, const std::vector<int64_t>& keys, uint32_t at, uint32_t num_steps, uint64_t serial) {
   const std::vector<char> cells = cells_of(static_cast<uint32_t>(keys.size()), num_steps, serial);
   uint32_t updated = 0;
-  CHECK_EQ(update_data(w.arena, w.table(), keys.data(), static_cast<uint32_t>(keys.size()), {{kColumn, cells.data()}}, at, num_steps, kNow, updated),
+  CHECK_EQ(update_data(w.arena, w.table(), keys.data(), static_cast<uint32_t>(keys.size()), {{kColumn, cells.data()}},
+                       at, num_steps, kNow, updated),
            Status::kOk);
   return updated;
 }
@@ -160,7 +163,8 @@ TEST(a_process_killed_anywhere_in_an_update_leaves_old_cells_and_new_ones_and_no
       const std::vector<char> cells = cells_of(1, 4, 200);
       uint32_t updated = 0;
       fault::arm(k);
-      CHECK_EQ(update_data(*arena, arena->table(0), keys.data(), 1, {{kColumn, cells.data()}}, 0, 4, kNow, updated), Status::kOk);
+      CHECK_EQ(update_data(*arena, arena->table(0), keys.data(), 1, {{kColumn, cells.data()}}, 0, 4, kNow, updated),
+               Status::kOk);
       fault::arm(0);
       _exit(0);
     });

@@ -1,12 +1,12 @@
-// Rows as bytes: what an encoder makes is what a decoder takes, and of whatever else nothing is read or written out of bounds
-// (the sanitizers say).
+// Rows as bytes: what an encoder makes is what a decoder takes, and of whatever else nothing is read or written out of
+// bounds (the sanitizers say).
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
 
-#include "support/harness.h"
 #include "base/row_codec.h"
+#include "support/harness.h"
 
 namespace shmreplay::test {
 namespace {
@@ -17,7 +17,8 @@ using Bytes = std::vector<char>;
 Bytes some_bytes(Random& random, size_t n) {
   Bytes bytes;
   while (bytes.size() < n) {
-    const size_t left = n - bytes.size(), here = std::min<size_t>(left, 1 + random.below(random.chance(0.1) ? 3000 : 60));
+    const size_t left = n - bytes.size(),
+                 here = std::min<size_t>(left, 1 + random.below(random.chance(0.1) ? 3000 : 60));
     if (bytes.empty() || random.chance(0.3)) {
       for (size_t i = 0; i < here; ++i) bytes.push_back(static_cast<char>(random.word()));
     } else {
@@ -58,7 +59,8 @@ TEST(a_block_gives_back_the_bytes_it_was_made_of) {
   Random random(seed());
   Lz4Compressor lz4;
   for (int round = 0; round < 600; ++round) {
-    const Bytes bytes = some_bytes(random, round < 100 ? static_cast<size_t>(round) : random.below(round % 20 == 0 ? 200000 : 9000));
+    const Bytes bytes =
+        some_bytes(random, round < 100 ? static_cast<size_t>(round) : random.below(round % 20 == 0 ? 200000 : 9000));
     Bytes block(2 * bytes.size() + 16);
     const size_t size = lz4.compress(bytes.data(), bytes.size(), block.data(), block.size());
     CHECK(size > 0);

@@ -18,8 +18,8 @@ std::vector<char> numbered(size_t n) {
 
 TEST(a_copy_past_the_caches_is_exact_wherever_both_lie_and_writes_nothing_beside) {
   const std::vector<char> source = numbered(kMost + kMargin);
-  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, kPastCaches, kPastCaches + 1, kMost - 1,
-                             kMost}) {
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, kPastCaches, kPastCaches + 1, kMost - 1, kMost}) {
     for (size_t at = 0; at < 64; ++at) {
       for (const size_t from : {size_t{0}, size_t{1}, size_t{4}, size_t{33}}) {
         std::vector<char> target(kMost + 2 * kMargin, '\x5a');

@@ -24,8 +24,8 @@ struct SavedArena {
   std::vector<std::pair<CheckpointSave::Slice, std::string>> slices;
 };
 
-// What the index's copy says by itself, then every slice; `room` is that of each. false: it was given up, or the lock was not
-// to be had.
+// What the index's copy says by itself, then every slice; `room` is that of each. false: it was given up, or the lock
+// was not to be had.
 bool save_rest(CheckpointSave& save, uint64_t room, const Wait& wait, SavedArena& out);
 
 // All of it, by a session of its own that is closed again. The test fails if it is given up.

@@ -1,5 +1,5 @@
-// Checkpoints: what is restored is what was there at the instant, bit for bit where it counts; nobody waits for a saver, alive
-// or dead; and records that do not fit together are refused.
+// Checkpoints: what is restored is what was there at the instant, bit for bit where it counts; nobody waits for a
+// saver, alive or dead; and records that do not fit together are refused.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -7,8 +7,8 @@
 
 #include "checkpoint/checkpoint_fixture.h"
 #include "chunks/chunk_pool.h"
-#include "deaths/crash.h"
 #include "chunks/save_lease.h"
+#include "deaths/crash.h"
 #include "trees/selectors.h"
 
 namespace shmreplay::test {
@@ -41,8 +41,13 @@ std::map<int64_t, Shown> shown(const Arena& a, const TableFacts& t) {
         }
       }
     });
-    items[key_of(t, g, r.seq.get())] = {r.seq.get(), r.episode.get(), r.insert_no.get(), a.priority(g).get(),
-                                        r.counted.get().times_sampled, r.extent.get().num_steps, r.step.get()};
+    items[key_of(t, g, r.seq.get())] = {r.seq.get(),
+                                        r.episode.get(),
+                                        r.insert_no.get(),
+                                        a.priority(g).get(),
+                                        r.counted.get().times_sampled,
+                                        r.extent.get().num_steps,
+                                        r.step.get()};
   }
   return items;
 }
@@ -51,14 +56,16 @@ std::vector<uint32_t> draws(Arena& a, const TableFacts& t) {
   std::vector<uint32_t> slots;
   Random random(7);
   if (t.record->size.get() == 0) return slots;
-  for (int i = 0; i < 40; ++i) slots.push_back(Selector(a, t, kSampler).pick(random.uniform()) - static_cast<uint32_t>(t.item_base));
+  for (int i = 0; i < 40; ++i)
+    slots.push_back(Selector(a, t, kSampler).pick(random.uniform()) - static_cast<uint32_t>(t.item_base));
   return slots;
 }
 
 ArenaSpec mixed_spec() {
   TableSpec waits = queue_table("queue", 20);
   return arena_of({open_table("prioritized", 40, kPrioritized), open_table("uniform", 30, kUniform, kUniform),
-                   open_table("heap", 25, kMaxHeap, kMinHeap), waits}, 4, 200);
+                   open_table("heap", 25, kMaxHeap, kMinHeap), waits},
+                  4, 200);
 }
 
 // Some minutes of a table's life: several writers, spans over chunks, updates, samples, deletes.
@@ -103,7 +110,8 @@ void expect_same(World& w, RestoredWorld& r) {
     each_field(before, [&](const char* name, auto& value) {
       each_field(after, [&](const char* other, auto& restored) {
         if constexpr (std::is_same_v<decltype(value), decltype(restored)>) {
-          if (std::string(name) == other && !(value == restored)) fail(__FILE__, __LINE__, std::string(name) + " differs");
+          if (std::string(name) == other && !(value == restored))
+            fail(__FILE__, __LINE__, std::string(name) + " differs");
         }
       });
     });
@@ -120,7 +128,8 @@ void expect_same(World& w, RestoredWorld& r) {
 
 // A retired chunk that one checkpoint withholds: the arena's only item was saved and then deleted.
 struct Withheld {
-  explicit Withheld(uint32_t num_chunks = 3) : world(arena_of({open_table("a", 10)}, 1, num_chunks)), save(*world.daemon) {
+  explicit Withheld(uint32_t num_chunks = 3)
+      : world(arena_of({open_table("a", 10)}, 1, num_chunks)), save(*world.daemon) {
     const int64_t key = Actor(world.arena, world.table()).insert();
     session = open_own_session(*world.daemon);
     bool busy = false;
@@ -158,7 +167,8 @@ TEST(a_restored_arena_has_the_same_items_order_draws_and_verdicts) {
   }
 }
 
-// Every live item of a table, delivered as a reader gets it: rows, values in the heap, mutable cells, what items brought.
+// Every live item of a table, delivered as a reader gets it: rows, values in the heap, mutable cells, what items
+// brought.
 void check_delivered(Arena& a, const TableFacts& t) {
   const std::vector<int64_t> keys = live_keys(a, t);
   if (keys.empty()) return;
@@ -315,7 +325,8 @@ TEST(a_saver_killed_at_any_point_leaves_the_index_as_it_is_and_its_lease_goes) {
 TEST(concurrent_writers_and_a_checkpoint_at_one_instant) {
   // One writer feeds two tables in turn, and another overwrites a third; each item's rows show its serial.
   const auto spec = [] {
-    return arena_of({open_table("first", 60), open_table("second", 60), open_table("third", 50, kPrioritized, kUniform)}, 4, 400);
+    return arena_of(
+        {open_table("first", 60), open_table("second", 60), open_table("third", 50, kPrioritized, kUniform)}, 4, 400);
   };
   World w(spec());
   std::unique_ptr<Arena> other = w.client();
@@ -349,7 +360,8 @@ TEST(concurrent_writers_and_a_checkpoint_at_one_instant) {
             CHECK_EQ(save.take(session.index, session.generation, kWhatever, busy), Status::kOk);
             if (save_rest(save, CheckpointSave::kMinRoom, kWhatever, saved)) {
               RestoredWorld r(spec(), saved);
-              const int64_t first = r.table(0).record->limiter.inserts.get(), second = r.table(1).record->limiter.inserts.get();
+              const int64_t first = r.table(0).record->limiter.inserts.get(),
+                            second = r.table(1).record->limiter.inserts.get();
               CHECK(first == second || first == second + 1);
               const auto items = shown(*r.own, r.table(0));
               CHECK_EQ(items.size(), std::min<uint64_t>(static_cast<uint64_t>(first), 60));

@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "support/fixtures.h"
 #include "chunks/streams.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -28,7 +28,8 @@ class Taker {
     Hold hold(arena_);
     CHECK_EQ(hold.begin(kNow), Status::kOk);
     const StreamRecord& r = arena_.stream(stream_);
-    const uint32_t c = (steal ? steal_chunk : take_chunk)(hold, arena_.session_index(), r.serial.get(), r.window.get().last);
+    const uint32_t c =
+        (steal ? steal_chunk : take_chunk)(hold, arena_.session_index(), r.serial.get(), r.window.get().last);
     if (c != kNone) extend_window(hold, stream_, c);
     return c;
   }

@@ -1,10 +1,11 @@
-// Leases need no lock to end: who read clears its count, and who wants the chunk scans the counts without the lock. The scan that
-// misses a reader comes after that reader's last look at the rows; were the orders weaker, a row would change under it.
+// Leases need no lock to end: who read clears its count, and who wants the chunk scans the counts without the lock. The
+// scan that misses a reader comes after that reader's last look at the rows; were the orders weaker, a row would change
+// under it.
 #include <algorithm>
 #include <cstdio>
 
-#include "support/fixtures.h"
 #include "chunks/leases.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {

@@ -1,10 +1,11 @@
-// Packed columns: rows that a stream compresses, mostly as what is other than in the row before, and readers make again.
+// Packed columns: rows that a stream compresses, mostly as what is other than in the row before, and readers make
+// again.
 #include <algorithm>
 #include <cstring>
 
 #include "chunks/block_heap.h"
-#include "support/fixtures.h"
 #include "chunks/packed_reader.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -194,7 +195,8 @@ TEST(damage_is_noted_and_shown_as_zeros) {
     if (round % 3 == 0) ref.num_bytes = static_cast<uint32_t>(random.below(2 * kRowBytes));
     if (round % 3 == 1) ref = kNoValue;
     if (round % 3 == 2) {
-      for (int i = 0; i < 8; ++i) bytes[random.below(std::min(ref.num_bytes, 64u))] ^= static_cast<char>(1 + random.below(255));
+      for (int i = 0; i < 8; ++i)
+        bytes[random.below(std::min(ref.num_bytes, 64u))] ^= static_cast<char>(1 + random.below(255));
     }
     std::memcpy(s.world.arena.row(0, kColumn, at), &ref, sizeof ref);
     PackedReader reader(kRowBytes);

@@ -1,8 +1,8 @@
 // For tests of writers with rules: a rule of the newest steps, and a vector writer whose rows prove themselves.
 #pragma once
 
-#include "write/extend.h"
 #include "support/fixtures.h"
+#include "write/extend.h"
 #include "write/vector_writer.h"
 
 namespace shmreplay::test {
@@ -20,7 +20,8 @@ inline ItemRule newest(const Arena& arena, uint32_t table, int32_t length, AtEnd
   rule.hi = length;
   rule.at_end = at_end;
   rule.is_strict = true;
-  for (uint16_t c = 0; c < arena.geometry().num_columns; ++c) rule.outputs.push_back({c, false, false, {{0, length, 1}}});
+  for (uint16_t c = 0; c < arena.geometry().num_columns; ++c)
+    rule.outputs.push_back({c, false, false, {{0, length, 1}}});
   rule.prepare();
   return rule;
 }
@@ -38,7 +39,9 @@ inline ItemRule unroll(const Arena& arena, uint32_t table, uint32_t steps, Reach
 class Fleet {
  public:
   Fleet(Arena& arena, const std::vector<ItemRule>& rules, uint32_t num_streams, uint32_t history = 8)
-      : writer(arena, arena.table(0), history, facts_of(arena), rules, num_streams), arena_(arena), next_(num_streams, 0) {
+      : writer(arena, arena.table(0), history, facts_of(arena), rules, num_streams),
+        arena_(arena),
+        next_(num_streams, 0) {
     for (uint32_t i = 0; i < num_streams; ++i) everybody.push_back({i, i});
   }
 

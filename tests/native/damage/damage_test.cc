@@ -1,16 +1,18 @@
-// Kinds of damage that would hang a call or lead it out of bounds if the word were trusted, one by one. flips_test.cc hunts for more.
+// Kinds of damage that would hang a call or lead it out of bounds if the word were trusted, one by one. flips_test.cc
+// hunts for more.
 #include "checkpoint/checkpoint_fixture.h"
 #include "chunks/chunk_pool.h"
-#include "support/fixtures.h"
 #include "chunks/leases.h"
 #include "items/rebuild.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
 
 // Two tables that share steps: one sampled by a heap, one by a tree; chunks of two steps.
 ArenaSpec two_tables(uint32_t num_chunks = 24) {
-  return arena_of({open_table("heap", 8, kMaxHeap, kMaxHeap), open_table("tree", 8, kPrioritized, kMinHeap)}, 2, num_chunks);
+  return arena_of({open_table("heap", 8, kMaxHeap, kMaxHeap), open_table("tree", 8, kPrioritized, kMinHeap)}, 2,
+                  num_chunks);
 }
 
 void fill(World& w, Actor& actor) {
@@ -65,7 +67,9 @@ TEST(references_of_items_that_are_nowhere_do_not_keep_an_eviction_for_room_going
   ChunkRecord& oldest = w.arena.chunk(w.arena.state().used_chunks.get().head);
   poke(oldest.refs, {oldest.refs.get().items + 1, 0});
   Actor other(w.arena, w.table(0), 60, 100);
-  CHECK(is_reported([&] { for (int i = 0; i < 60; ++i) other.append(); }));
+  CHECK(is_reported([&] {
+    for (int i = 0; i < 60; ++i) other.append();
+  }));
   CHECK(w.arena.failed());
 }
 
@@ -90,7 +94,10 @@ TEST(a_chunk_that_is_listed_as_used_and_is_not_does_not_keep_a_writer_evicting) 
   while (w.arena.state().num_free.get() > 0) hoarder.append();
   StreamWriter writer(w.arena, w.table(0), 1);
   CHECK_EQ(writer.open(kNow), Status::kOk);
-  is_reported([&] { for (int i = 0; i < 20 && writer.ensure_row(kNow) == Status::kOk; ++i) write_row(writer, w.arena, 1), writer.finish_row(); });
+  is_reported([&] {
+    for (int i = 0; i < 20 && writer.ensure_row(kNow) == Status::kOk; ++i)
+      write_row(writer, w.arena, 1), writer.finish_row();
+  });
 }
 
 TEST(a_damaged_number_of_retired_chunks_does_not_keep_a_sweep_going_round) {
@@ -135,7 +142,9 @@ TEST(a_heap_that_names_an_item_of_another_table_is_reported_before_that_tables_t
   Actor actor(w.arena, w.table(0), 4);
   fill(w, actor);
   poke(w.arena.at<HeapNode>(w.table(1).roles[kRemover].heap)[0].item, w.table(0).item_base);
-  CHECK(is_reported([&] { for (int i = 0; i < 6; ++i) actor.append(), actor.create_in(w.table(1), 1, 9); }));
+  CHECK(is_reported([&] {
+    for (int i = 0; i < 6; ++i) actor.append(), actor.create_in(w.table(1), 1, 9);
+  }));
 }
 
 TEST(an_order_list_that_names_an_item_of_another_table_is_reported) {

@@ -7,11 +7,11 @@
 
 #include "checkpoint/checkpoint_fixture.h"
 #include "chunks/chunk_pool.h"
+#include "chunks/streams.h"
 #include "items/data_update.h"
 #include "items/rate_limiter.h"
 #include "items/rebuild.h"
 #include "trees/reweigh.h"
-#include "chunks/streams.h"
 
 namespace shmreplay::test {
 namespace {
@@ -26,7 +26,8 @@ class BoundedBatch final : public BatchSink {
   bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept override {
     for (size_t o = 0; o < structure.outputs.size(); ++o) {
       const ColumnRecord& column = arena_.columns()[structure.outputs[o].column];
-      if (rows[o] > 4096 || uint64_t{std::max(column.row_bytes, column.packed_bytes)} * rows[o] * n_ > kMaxBatchBytes) return false;
+      if (rows[o] > 4096 || uint64_t{std::max(column.row_bytes, column.packed_bytes)} * rows[o] * n_ > kMaxBatchBytes)
+        return false;
     }
     return batch_.prepare(structure, rows, done);
   }
@@ -61,8 +62,11 @@ Progress& progress() {
   return *shared;
 }
 
-Attack::Attack(Scene& scene, Arena& arena) : scene_(scene), arena_(arena), early_(arena, arena.table(0), 6), reader_(arena) {
-  attempt("open a writer early", [&] { if (early_.open(kNow) == Status::kOk) append(early_, 5); });
+Attack::Attack(Scene& scene, Arena& arena)
+    : scene_(scene), arena_(arena), early_(arena, arena.table(0), 6), reader_(arena) {
+  attempt("open a writer early", [&] {
+    if (early_.open(kNow) == Status::kOk) append(early_, 5);
+  });
 }
 
 void Attack::run(uint64_t seed) {
@@ -114,7 +118,9 @@ void Attack::insert(uint32_t t) {
     int64_t key = 0;
     uint32_t done = 0;
     const double priority = i - 1.0;
-    if (writer.insert_rows(arena_.table(t), step, &priority, 1, kNow, &key, done, {false, true, &values}) != Status::kOk) return;
+    if (writer.insert_rows(arena_.table(t), step, &priority, 1, kNow, &key, done, {false, true, &values}) !=
+        Status::kOk)
+      return;
   }
   writer.close(kNow);
 }
@@ -129,9 +135,11 @@ void Attack::create(uint32_t t) {
     if (steps == 0) return;
     const std::string brought = item_value(serial_);
     BlockRef values = kNoValue;
-    if (writer.bring_values(first_of(writer, steps), brought.data(), brought.size(), kNow, values) != Status::kOk) return;
+    if (writer.bring_values(first_of(writer, steps), brought.data(), brought.size(), kNow, values) != Status::kOk)
+      return;
     int64_t key = 0;
-    const Status s = create_item(writer, arena_.table(t), length % 2 == 0 ? span : uneven, steps, length, kNow, key, values);
+    const Status s =
+        create_item(writer, arena_.table(t), length % 2 == 0 ? span : uneven, steps, length, kNow, key, values);
     writer.end_values(s == Status::kOk);
   }
   append(writer, 70);  // until the oldest have to go for room
@@ -193,7 +201,8 @@ void Attack::update_cells(uint32_t t) {
   const std::vector<int64_t>& keys = scene_.keys[t];
   const std::vector<char> cells(keys.size() * 3 * 13, '\x7');
   uint32_t n = 0;
-  update_data(arena_, arena_.table(t), keys.data(), static_cast<uint32_t>(keys.size()), {{kMutable, cells.data()}}, 0, 3, kNow, n);
+  update_data(arena_, arena_.table(t), keys.data(), static_cast<uint32_t>(keys.size()), {{kMutable, cells.data()}}, 0,
+              3, kNow, n);
 }
 
 void Attack::remove(uint32_t t) {
@@ -277,17 +286,25 @@ void Attack::save_and_restore() {
 
 void Attack::perform(int operation, uint32_t t) {
   switch (operation % kKinds) {
-    case 0: case 1: case 2: return attempt("insert", [&] { insert(t); });
-    case 3: case 4: return attempt("create", [&] { create(t); });
+    case 0:
+    case 1:
+    case 2: return attempt("insert", [&] { insert(t); });
+    case 3:
+    case 4: return attempt("create", [&] { create(t); });
     case 5: return attempt("insert what is due", [&] { insert_what_is_due(); });
-    case 6: case 7: return attempt("sample", [&] { sample(t, 20, true); });
+    case 6:
+    case 7: return attempt("sample", [&] { sample(t, 20, true); });
     case 8: return attempt("look", [&] { sample(t, 40, false); });
     case 9:
       if (operation >= kKinds) return attempt("sample each once, view", [&] { sample_otherwise(t); });
       return attempt("get", [&] { get(t); });
     case 10: return attempt("update", [&] { update(t); });
     case 11: return attempt("delete", [&] { remove(t); });
-    case 12: return attempt("reclaim", [&] { uint32_t n = 0; reclaim(arena_, kNow, n); });
+    case 12:
+      return attempt("reclaim", [&] {
+        uint32_t n = 0;
+        reclaim(arena_, kNow, n);
+      });
     case 13: return attempt("take blocks", [&] { take_heap_blocks(); });
     case 14: return attempt("wait", [&] { wait_for_the_limiter(t); });
     case 15: return attempt("sessions", [&] { sessions(); });
@@ -297,7 +314,8 @@ void Attack::perform(int operation, uint32_t t) {
       if (operation >= kKinds && arena_.table(t).prioritized()) {
         return attempt("change the exponent", [&] { set_priority_exponent(arena_, arena_.table(t), 0.7, kNow); });
       }
-      return attempt("change the limiter", [&] { change_limiter(arena_, arena_.table(t), {1, -10, 1000, 1, false}, true, kNow); });
+      return attempt("change the limiter",
+                     [&] { change_limiter(arena_, arena_.table(t), {1, -10, 1000, 1, false}, true, kNow); });
     case 19:
       if (operation >= kKinds) return attempt("reset", [&] { reset_table(arena_, arena_.table(t), kNow); });
       return attempt("attach again", [&] { scene_.world.segments.attach(); });
@@ -307,7 +325,10 @@ void Attack::perform(int operation, uint32_t t) {
     case 21: return attempt("save and restore", [&] { save_and_restore(); });
     default:
       if (operation >= kKinds) return attempt("rebuild", [&] { rebuild(arena_, kNow); });
-      return attempt("reap the dead", [&] { uint32_t n = 0; reap_dead_sessions(arena_, kNow, n); });
+      return attempt("reap the dead", [&] {
+        uint32_t n = 0;
+        reap_dead_sessions(arena_, kNow, n);
+      });
   }
 }
 

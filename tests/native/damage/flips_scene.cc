@@ -12,8 +12,10 @@ ArenaSpec scene_spec() {
   heaps.max_times_sampled = 3;
   TableSpec waits = open_table("waits", 6, kMinHeap, kUniform);
   waits.on_full = kOnFullWait;
-  ArenaSpec s = arena_of({open_table("trees", 20, kPrioritized, kMinHeap), queue_table("queue", 8),
-                          open_table("dense", 12, kUniform, kUniform), heaps, waits, open_table("ends", 10, kLifo, kFifo)}, 4, 60);
+  ArenaSpec s =
+      arena_of({open_table("trees", 20, kPrioritized, kMinHeap), queue_table("queue", 8),
+                open_table("dense", 12, kUniform, kUniform), heaps, waits, open_table("ends", 10, kLifo, kFifo)},
+               4, 60);
   return with_values(s, 400, 128);
 }
 

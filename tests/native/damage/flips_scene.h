@@ -1,8 +1,9 @@
-// The arena that flips_test.cc damages: items of every table and kind of column, whatever can be in flight, and a dead holder.
+// The arena that flips_test.cc damages: items of every table and kind of column, whatever can be in flight, and a dead
+// holder.
 #pragma once
 
-#include "support/fixtures.h"
 #include "chunks/leases.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 

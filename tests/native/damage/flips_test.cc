@@ -1,9 +1,9 @@
 // One byte of a live arena is flipped, anywhere but in the mutex itself, and everything is called on it.
 //
-// Each flip is a forked child's: it attaches before the flip or after it, with or without a dead holder's log to roll back,
-// and performs every operation in an order of its own. Whatever they answer, nobody crashes, reads outside the mappings
-// (which lie between guard pages), allocates without a bound or loops for ever. SHMREPLAY_FLIPS=<n> tries more;
-// SHMREPLAY_SEED=<seed> SHMREPLAY_FLIP=<k> does one of them again.
+// Each flip is a forked child's: it attaches before the flip or after it, with or without a dead holder's log to roll
+// back, and performs every operation in an order of its own. Whatever they answer, nobody crashes, reads outside the
+// mappings (which lie between guard pages), allocates without a bound or loops for ever. SHMREPLAY_FLIPS=<n> tries
+// more; SHMREPLAY_SEED=<seed> SHMREPLAY_FLIP=<k> does one of them again.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +18,8 @@ namespace shmreplay::test {
 namespace {
 
 constexpr uint64_t kGuardBytes = 16u << 20;
-constexpr rlim_t kMemoryBytes = 1u << 30;  // address space a child may use: a length that was flipped must not become a buffer
+constexpr rlim_t kMemoryBytes = 1u << 30;  // address space a child may use: a length that was flipped must not become a
+                                           // buffer
 constexpr rlim_t kCpuSeconds = kSanitized ? 120 : 10;  // an endless loop is told by the time it burns, not by the clock
 constexpr unsigned kChildSeconds = 150;                // for one that sleeps
 
@@ -101,9 +102,9 @@ void flip_and_attack(Scene& scene, const Flip& flip) {
 }
 
 std::string describe(const Flip& flip, uint64_t k) {
-  return "flip " + shown(k) + ": " + flip.region.name + " + offset " + shown(flip.offset) + " ^ " + shown(int{flip.mask}) +
-         (flip.attached ? ", attached before" : ", attached after") + (flip.dead ? ", a dead holder" : "") + ", in '" +
-         progress().operation + "'";
+  return "flip " + shown(k) + ": " + flip.region.name + " + offset " + shown(flip.offset) + " ^ " +
+         shown(int{flip.mask}) + (flip.attached ? ", attached before" : ", attached after") +
+         (flip.dead ? ", a dead holder" : "") + ", in '" + progress().operation + "'";
 }
 
 }  // namespace

@@ -8,25 +8,27 @@
 #include <unistd.h>
 
 #include "chunks/leases.h"
-#include "items/rebuild.h"
 #include "chunks/save_lease.h"
+#include "items/rebuild.h"
 #include "trees/sum_tree.h"
 
 namespace shmreplay::test {
 namespace {
 
-// Every live item can be read and shows its bytes if rows are serials, and the roots of the trees are the sums of their leaves
-// to the last bits that a sum has.
+// Every live item can be read and shows its bytes if rows are serials, and the roots of the trees are the sums of their
+// leaves to the last bits that a sum has.
 void check_items(Arena& arena, bool rows_are_serials) {
   for (uint32_t i = 0; i < arena.num_tables(); ++i) {
     const TableFacts& t = arena.table(i);
     CHECK_EQ(t.record->limiter.inserts.get() - t.record->limiter.deletes.get(), live_items(t));
     const std::vector<int64_t> keys = live_keys(arena, t);
     CHECK_EQ(keys.size(), live_items(t));
-    if (keys.empty() || (t.record->flags.get() & (kResetting | kDropped)) != 0) continue;  // a call would finish that first
+    if (keys.empty() || (t.record->flags.get() & (kResetting | kDropped)) != 0)
+      continue;  // a call would finish that first
     std::vector<uint32_t> found(keys.size());
     Batch batch(arena, static_cast<int64_t>(keys.size()));
-    CHECK_EQ(SampleCall(arena).get(t, keys.data(), static_cast<uint32_t>(keys.size()), kNow, batch, found.data()).done, keys.size());
+    CHECK_EQ(SampleCall(arena).get(t, keys.data(), static_cast<uint32_t>(keys.size()), kNow, batch, found.data()).done,
+             keys.size());
     if (rows_are_serials) batch.check_rows();
     for (const RoleLayout& role : t.roles) {
       if (role.kind != kPrioritized) continue;
@@ -189,8 +191,10 @@ void CrashLab::run(const char* name, Holds holds, const Operation& operation) {
   restore();
   int changes = 0;
   for (int64_t k = 1;; ++k) {
-    // A clock that ticks between two holds adds some points or spares them: the last ones, which show the end, are all run.
-    if (k + kLastPoints <= static_cast<int64_t>(points.size()) && is_skipped(points[static_cast<size_t>(k) - 1], k)) continue;
+    // A clock that ticks between two holds adds some points or spares them: the last ones, which show the end, are all
+    // run.
+    if (k + kLastPoints <= static_cast<int64_t>(points.size()) && is_skipped(points[static_cast<size_t>(k) - 1], k))
+      continue;
     if (!perform(operation, k)) break;
     ++totals.kills;
     ++totals.by_operation[name][last_point()];
@@ -200,11 +204,13 @@ void CrashLab::run(const char* name, Holds holds, const Operation& operation) {
     const bool changed = words() != expected;
     if (changed) {
       if (!may_change) fail(__FILE__, __LINE__, death + "half a hold is left");
-      if (holds != Holds::kMany && words_ != after) fail(__FILE__, __LINE__, death + "the words are neither those before nor those after");
+      if (holds != Holds::kMany && words_ != after)
+        fail(__FILE__, __LINE__, death + "the words are neither those before nor those after");
       expected = words_;
       ++changes;
     }
-    // Equal words are equally healthy; what of leases and sessions is left differs from point to point, and rows are no words.
+    // Equal words are equally healthy; what of leases and sessions is left differs from point to point, and rows are no
+    // words.
     check_after_death(death, changed || k % 7 == 1);
     restore();
   }
@@ -213,7 +219,8 @@ void CrashLab::run(const char* name, Holds holds, const Operation& operation) {
   restore();
 }
 
-bool CrashLab::die_in_recovery(const char* name, const Operation& operation, int64_t k, int64_t j, const std::string& expected) {
+bool CrashLab::die_in_recovery(const char* name, const Operation& operation, int64_t k, int64_t j,
+                               const std::string& expected) {
   static const Operation next_locker = [](Arena& arena) -> std::function<void()> {
     return [&arena] {
       Hold hold(arena);
@@ -226,7 +233,9 @@ bool CrashLab::die_in_recovery(const char* name, const Operation& operation, int
   if (died) perform(next_locker, j + 1);
   ++totals.kills_in_recovery;
   recover();
-  if (words() != expected) fail(__FILE__, __LINE__, std::string(name) + ": a recovery that died at its point " + shown(j) + " was not repeated");
+  if (words() != expected)
+    fail(__FILE__, __LINE__,
+         std::string(name) + ": a recovery that died at its point " + shown(j) + " was not repeated");
   check_healthy(*world.daemon);
   restore();
   return died;
@@ -239,10 +248,10 @@ void CrashLab::run_with_deaths_in_recovery(const char* name, const Operation& op
   restore();
   for (int64_t k = 1; k <= static_cast<int64_t>(points.size()); ++k) {
     const char* point = points[static_cast<size_t>(k) - 1];
-    const bool chosen = is(point, "hold.committing") || (is(point, "hold.word_written") && k % (kSanitized ? 97 : 13) == 0);
+    const bool chosen =
+        is(point, "hold.committing") || (is(point, "hold.word_written") && k % (kSanitized ? 97 : 13) == 0);
     if (!chosen) continue;
-    for (int64_t j = 1; die_in_recovery(name, operation, k, j, before); j += kSanitized ? 5 : 1) {
-    }
+    for (int64_t j = 1; die_in_recovery(name, operation, k, j, before); j += kSanitized ? 5 : 1) {}
   }
 }
 
@@ -252,14 +261,13 @@ void CrashLab::run_with_deaths_in_rebuild(const char* name, const Operation& ope
   const std::string after = words();
   restore();
   for (const int64_t k : {num_points / 3, num_points / 2, num_points - 10}) {
-    for (int64_t j = 1; die_in_recovery(name, operation, k, j, after); j += kSanitized ? 151 : 17) {
-    }
+    for (int64_t j = 1; die_in_recovery(name, operation, k, j, after); j += kSanitized ? 151 : 17) {}
   }
 }
 
 void CrashLab::print_totals() {
-  printf("\n    %d operations, %d deaths at %zu named points, %d in recovery; ", totals.operations, totals.kills, totals.points.size(),
-         totals.kills_in_recovery);
+  printf("\n    %d operations, %d deaths at %zu named points, %d in recovery; ", totals.operations, totals.kills,
+         totals.points.size(), totals.kills_in_recovery);
   for (const std::string& point : totals.points) printf("%s ", point.c_str());
   if (getenv("SHMREPLAY_KILL_TABLE") == nullptr) return;
   printf("\n");

@@ -1,8 +1,8 @@
 // Kills a process at every named point of an operation, one point a time, and looks at what it left.
 //
-// The child attaches, sets up, arms the k-th point and performs the operation on the shared mapping; k = 1, 2, ... until it
-// gets through. After each death the parent takes the lock, which rolls back, and the index must be byte for byte what it
-// was at the border of two holds: the words change at commits and nowhere else.
+// The child attaches, sets up, arms the k-th point and performs the operation on the shared mapping; k = 1, 2, ...
+// until it gets through. After each death the parent takes the lock, which rolls back, and the index must be byte for
+// byte what it was at the border of two holds: the words change at commits and nowhere else.
 #pragma once
 
 #include <functional>
@@ -52,7 +52,8 @@ class CrashLab {
   static void print_totals();
 
  private:
-  // Every word that a hold can write; futex words, call slots, clocks and what only reports read are 0, for they are not undone.
+  // Every word that a hold can write; futex words, call slots, clocks and what only reports read are 0, for they are
+  // not undone.
   const std::string& words();
   std::string words_before(const Operation& operation);
   std::vector<const char*> points_of(const Operation& operation);  // by name, in order

@@ -2,10 +2,10 @@
 #include <csignal>
 #include <unistd.h>
 
-#include "support/fixtures.h"
 #include "chunks/leases.h"
 #include "items/news.h"
 #include "items/rate_limiter.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {

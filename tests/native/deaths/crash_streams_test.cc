@@ -1,7 +1,7 @@
 // SIGKILL at every named point of what several streams do in one hold: see crash.h.
 #include "chunks/chunk_pool.h"
-#include "deaths/crash.h"
 #include "chunks/streams_fixture.h"
+#include "deaths/crash.h"
 
 namespace shmreplay::test {
 namespace {
@@ -9,7 +9,8 @@ namespace {
 using Holds = CrashLab::Holds;
 
 ArenaSpec lab_spec() {
-  ArenaSpec s = arena_of({open_table("trees", 8, kPrioritized, kMinHeap), queue_table("queue", 8), open_table("dense", 5)}, 2, 40);
+  ArenaSpec s = arena_of(
+      {open_table("trees", 8, kPrioritized, kMinHeap), queue_table("queue", 8), open_table("dense", 5)}, 2, 40);
   s.max_streams = 8;
   s.max_sessions = 4;
   return s;
@@ -37,7 +38,8 @@ TEST(items_of_several_streams_happen_together_or_not_at_all) {
 
 TEST(items_that_were_held_back_go_in_together_or_not_at_all) {
   CrashLab(lab_spec()).run("items of four rows", Holds::kOne, [](Arena& arena) -> std::function<void()> {
-    auto* writer = new RuleWriter(arena, arena.table(0), 4, facts_of(arena), {newest(arena, 0, 3), newest(arena, 2, 1)}, 4);
+    auto* writer =
+        new RuleWriter(arena, arena.table(0), 4, facts_of(arena), {newest(arena, 0, 3), newest(arena, 2, 1)}, 4);
     CHECK_EQ(writer->stream().open(kNow), Status::kOk);
     const auto append = [writer, &arena](uint64_t serial) {
       ItemRule::Missing missing{};
@@ -132,7 +134,8 @@ TEST(ends_of_several_episodes_happen_hold_by_hold_and_each_is_whole) {
 }
 
 TEST(arrays_go_in_hold_by_hold_and_each_is_whole) {
-  // With a rule and without one: few enough rows for one hold of items each, whose time does not depend on the clock's ticks.
+  // With a rule and without one: few enough rows for one hold of items each, whose time does not depend on the clock's
+  // ticks.
   for (const uint32_t num_rows : {9u, 2u}) {
     CrashLab(lab_spec()).run("extend", Holds::kMany, [=](Arena& arena) -> std::function<void()> {
       std::vector<ItemRule> rules;

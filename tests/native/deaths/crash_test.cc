@@ -2,11 +2,11 @@
 #include <csignal>
 
 #include "chunks/chunk_pool.h"
+#include "chunks/streams.h"
 #include "deaths/crash.h"
 #include "items/item_table.h"
 #include "items/rate_limiter.h"
 #include "items/rebuild.h"
-#include "chunks/streams.h"
 
 namespace shmreplay::test {
 namespace {
@@ -18,7 +18,8 @@ ArenaSpec lab_spec() {
   TableSpec heaps = open_table("heaps", 8, kMaxHeap, kLifo);
   heaps.max_times_sampled = 2;
   ArenaSpec s = arena_of({open_table("trees", 8, kPrioritized, kMinHeap), queue_table("queue", 8),
-                          open_table("dense", 5, kUniform, kUniform), heaps}, 2, 24);
+                          open_table("dense", 5, kUniform, kUniform), heaps},
+                         2, 24);
   s.max_streams = 6;
   s.max_sessions = 4;
   s.num_blocks = 6;
@@ -160,17 +161,21 @@ TEST(a_run_of_newcomers_in_the_slots_of_the_oldest_happens_whole_or_not_at_all) 
 
 TEST(items_that_are_due_together_happen_together_or_not_at_all) {
   for (const int items : {2, 8}) {
-    Lab(items).run("insert of what is due", items < 8 ? Holds::kOne : Holds::kMany, [=](Arena& arena) -> std::function<void()> {
-      Actor& actor = writer_of(arena, 0, 5);
-      return [=, &actor] {
-        DueItem due[] = {{0, &actor.span, 1, 4, {0, 0}, 2}, {2, &actor.span, 3, 2, {0, 0}, 1}, {0, &actor.span, 4, 1, {0, 0}, -1},
-                         {1, &actor.span, 2, 3, {0, 0}, 1}};
-        int64_t keys[4];
-        uint32_t done = 0;
-        const Status s = insert_due(actor.writer, due, 4, kNow, keys, done);
-        CHECK_EQ(s, items < 8 ? Status::kOk : Status::kTimeout);  // the queue is full: joined and left, nothing else
-      };
-    });
+    Lab(items).run("insert of what is due", items < 8 ? Holds::kOne : Holds::kMany,
+                   [=](Arena& arena) -> std::function<void()> {
+                     Actor& actor = writer_of(arena, 0, 5);
+                     return [=, &actor] {
+                       DueItem due[] = {{0, &actor.span, 1, 4, {0, 0}, 2},
+                                        {2, &actor.span, 3, 2, {0, 0}, 1},
+                                        {0, &actor.span, 4, 1, {0, 0}, -1},
+                                        {1, &actor.span, 2, 3, {0, 0}, 1}};
+                       int64_t keys[4];
+                       uint32_t done = 0;
+                       const Status s = insert_due(actor.writer, due, 4, kNow, keys, done);
+                       CHECK_EQ(s, items < 8 ? Status::kOk : Status::kTimeout);  // the queue is full: joined and left,
+                                                                                 // nothing else
+                     };
+                   });
   }
 }
 
@@ -244,24 +249,26 @@ TEST(getting_by_keys_changes_nothing) {
 TEST(a_group_of_updates_happens_whole_or_not_at_all) {
   Lab lab(8);
   lab.run("update", Holds::kOne, call([keys = lab.keys](Arena& arena) {
-    const double priorities[] = {5, 0, 3, 0.1};
-    uint32_t n = 0;
-    CHECK_EQ(update_priorities(arena, arena.table(0), keys.data() + 3, priorities, 4, kNow, n), Status::kOk);
-  }));
+            const double priorities[] = {5, 0, 3, 0.1};
+            uint32_t n = 0;
+            CHECK_EQ(update_priorities(arena, arena.table(0), keys.data() + 3, priorities, 4, kNow, n), Status::kOk);
+          }));
 }
 
 TEST(a_group_of_deletions_happens_whole_or_not_at_all) {
   Lab lab(8);
   lab.run("delete", Holds::kOne, call([keys = lab.keys](Arena& arena) {
-    uint32_t n = 0;
-    CHECK_EQ(delete_items(arena, arena.table(0), keys.data() + 2, 5, kNow, n), Status::kOk);
-    CHECK_EQ(n, 5u);
-  }));
+            uint32_t n = 0;
+            CHECK_EQ(delete_items(arena, arena.table(0), keys.data() + 2, 5, kNow, n), Status::kOk);
+            CHECK_EQ(n, 5u);
+          }));
 }
 
 TEST(a_reset_goes_slice_by_slice_and_each_is_whole) {
-  Lab(8).run("reset", Holds::kMany, call([](Arena& arena) { CHECK_EQ(reset_table(arena, arena.table(0), kNow), Status::kOk); }));
-  Lab(6).run("reset of a queue", Holds::kMany, call([](Arena& arena) { CHECK_EQ(reset_table(arena, arena.table(1), kNow), Status::kOk); }));
+  Lab(8).run("reset", Holds::kMany,
+             call([](Arena& arena) { CHECK_EQ(reset_table(arena, arena.table(0), kNow), Status::kOk); }));
+  Lab(6).run("reset of a queue", Holds::kMany,
+             call([](Arena& arena) { CHECK_EQ(reset_table(arena, arena.table(1), kNow), Status::kOk); }));
 }
 
 TEST(a_reset_that_somebody_began_is_finished_whole_by_an_insert_that_meets_it) {
@@ -271,21 +278,21 @@ TEST(a_reset_that_somebody_began_is_finished_whole_by_an_insert_that_meets_it) {
   Lab other(8);
   poke(other.world.table(2).record->flags, uint32_t{kResetting});
   other.run("update that meets a reset", Holds::kMany, call([](Arena& arena) {
-    const int64_t key = 1;
-    const double priority = 1;
-    uint32_t n = 0;
-    CHECK_EQ(update_priorities(arena, arena.table(2), &key, &priority, 1, kNow, n), Status::kOk);
-  }));
+              const int64_t key = 1;
+              const double priority = 1;
+              uint32_t n = 0;
+              CHECK_EQ(update_priorities(arena, arena.table(2), &key, &priority, 1, kNow, n), Status::kOk);
+            }));
 }
 
 TEST(unsampled_items_of_a_queue_are_deleted_whole_and_give_their_room_back) {
   Lab lab(8);
   lab.run("delete from a queue", Holds::kOne, call([](Arena& arena) {
-    const std::vector<int64_t> keys = live_keys(arena, arena.table(1));
-    uint32_t n = 0;
-    CHECK_EQ(delete_items(arena, arena.table(1), keys.data(), 4, kNow, n), Status::kOk);
-    CHECK_EQ(n, 4u);
-  }));
+            const std::vector<int64_t> keys = live_keys(arena, arena.table(1));
+            uint32_t n = 0;
+            CHECK_EQ(delete_items(arena, arena.table(1), keys.data(), 4, kNow, n), Status::kOk);
+            CHECK_EQ(n, 4u);
+          }));
 }
 
 TEST(a_chunk_is_closed_early_whole_or_not_at_all) {
@@ -327,13 +334,14 @@ TEST(chunks_are_reclaimed_slice_by_slice_and_each_is_whole) {
     CHECK(take_blocks(hold, lab.world.arena.state().used_chunks.get().tail, 3, blocks));
   }
   lab.run("reclaim", Holds::kMany, call([](Arena& arena) {
-    uint32_t freed = 0;
-    CHECK_EQ(reclaim(arena, kNow, freed), Status::kOk);
-    CHECK(freed >= 4);
-  }));
+            uint32_t freed = 0;
+            CHECK_EQ(reclaim(arena, kNow, freed), Status::kOk);
+            CHECK(freed >= 4);
+          }));
 }
 
-// More blocks than one hold frees: whoever dies in between leaves a chunk with fewer of them, at the retired list's head.
+// More blocks than one hold frees: whoever dies in between leaves a chunk with fewer of them, at the retired list's
+// head.
 TEST(blocks_are_freed_slice_by_slice_and_each_is_whole) {
   ArenaSpec spec = lab_spec();
   spec.num_blocks = 270;
@@ -349,18 +357,18 @@ TEST(blocks_are_freed_slice_by_slice_and_each_is_whole) {
     }
   }
   lab.run("reclaim a chunk of many blocks", CrashLab::Holds::kMany, call([](Arena& arena) {
-    uint32_t freed = 0;
-    CHECK_EQ(reclaim(arena, kNow, freed), Status::kOk);
-    CHECK_EQ(freed, 1u);
-    CHECK_EQ(arena.state().num_free_blocks.get(), 270u);
-  }));
+            uint32_t freed = 0;
+            CHECK_EQ(reclaim(arena, kNow, freed), Status::kOk);
+            CHECK_EQ(freed, 1u);
+            CHECK_EQ(arena.state().num_free_blocks.get(), 270u);
+          }));
 }
 
 TEST(blocks_are_taken_whole_or_not_at_all) {
   Lab().run("take blocks", Holds::kOne, in_a_hold([](Hold& hold, Arena& arena) {
-    uint32_t blocks[4];
-    CHECK(take_blocks(hold, arena.state().used_chunks.get().head, 4, blocks));
-  }));
+              uint32_t blocks[4];
+              CHECK(take_blocks(hold, arena.state().used_chunks.get().head, 4, blocks));
+            }));
 }
 
 TEST(eviction_for_room_goes_hold_by_hold_and_each_is_whole) {
@@ -392,9 +400,9 @@ TEST(eviction_for_room_goes_hold_by_hold_and_each_is_whole) {
 
 TEST(a_session_opens_and_is_reaped_slice_by_slice_and_each_is_whole) {
   Lab().run("open a session", Holds::kOne, call([](Arena& arena) {
-    SessionInfo info{};
-    CHECK_EQ(open_session(arena, 77, 88, 0, kNow, info), Status::kOk);
-  }));
+              SessionInfo info{};
+              CHECK_EQ(open_session(arena, 77, 88, 0, kNow, info), Status::kOk);
+            }));
   Lab lab;
   const auto other = lab.world.client();
   Child gone([&] {
@@ -412,11 +420,12 @@ TEST(a_session_opens_and_is_reaped_slice_by_slice_and_each_is_whole) {
     raise(SIGKILL);
   });
   CHECK(gone.killed());
-  lab.run("reap", Holds::kMany, call([index = other->session_index(), generation = other->session_generation()](Arena& arena) {
-    bool reaped = false;
-    CHECK_EQ(close_session(arena, index, generation, kNow, reaped), Status::kOk);
-    CHECK(reaped);
-  }));
+  lab.run("reap", Holds::kMany,
+          call([index = other->session_index(), generation = other->session_generation()](Arena& arena) {
+            bool reaped = false;
+            CHECK_EQ(close_session(arena, index, generation, kNow, reaped), Status::kOk);
+            CHECK(reaped);
+          }));
 }
 
 TEST(the_free_chunks_of_a_session_that_is_gone_come_back_slice_by_slice) {
@@ -429,10 +438,11 @@ TEST(the_free_chunks_of_a_session_that_is_gone_come_back_slice_by_slice) {
   uint32_t freed = 0;
   CHECK_EQ(reclaim(lab.world.arena, kNow, freed), Status::kOk);
   CHECK(other->session(other->session_index()).free_chunks.get().count >= 8);
-  lab.run("reap free chunks", Holds::kMany, call([index = other->session_index(), generation = other->session_generation()](Arena& arena) {
-    bool reaped = false;
-    CHECK_EQ(close_session(arena, index, generation, kNow, reaped), Status::kOk);
-  }));
+  lab.run("reap free chunks", Holds::kMany,
+          call([index = other->session_index(), generation = other->session_generation()](Arena& arena) {
+            bool reaped = false;
+            CHECK_EQ(close_session(arena, index, generation, kNow, reaped), Status::kOk);
+          }));
   Lab poor;  // whose free chunks all lie with another session
   const auto rich = poor.world.client();
   {
@@ -450,13 +460,13 @@ TEST(the_free_chunks_of_a_session_that_is_gone_come_back_slice_by_slice) {
 TEST(a_sleeper_joins_and_leaves_whole_or_not_at_all) {
   Lab lab;
   lab.run("join and leave", Holds::kMany, call([](Arena& arena) {
-    Blocked blocked(arena, arena.table(1), kSamples, kNow);
-    Hold hold(arena);
-    CHECK_EQ(hold.begin(kNow), Status::kOk);
-    blocked.join(hold);
-    hold.end();
-    CHECK_EQ(blocked.sleep(), Status::kTimeout);
-  }));
+            Blocked blocked(arena, arena.table(1), kSamples, kNow);
+            Hold hold(arena);
+            CHECK_EQ(hold.begin(kNow), Status::kOk);
+            blocked.join(hold);
+            hold.end();
+            CHECK_EQ(blocked.sleep(), Status::kTimeout);
+          }));
   Lab(8).run("a full queue's insert times out", Holds::kMany, [](Arena& arena) -> std::function<void()> {
     Actor& actor = writer_of(arena, 1, 1);
     return [&] {
@@ -468,23 +478,23 @@ TEST(a_sleeper_joins_and_leaves_whole_or_not_at_all) {
 
 TEST(a_lease_is_taken_and_dropped_without_a_trace_in_the_words) {
   Lab().run("lease", Holds::kOne, call([](Arena& arena) {
-    Lease lease(arena);
-    Hold hold(arena);
-    CHECK_EQ(hold.begin(kNow), Status::kOk);
-    CHECK_EQ(lease.take(hold), Status::kOk);
-    for (uint32_t c = 0; c < 3; ++c) lease.name(hold, c);
-    hold.end();
-    lease.drop();
-  }));
+              Lease lease(arena);
+              Hold hold(arena);
+              CHECK_EQ(hold.begin(kNow), Status::kOk);
+              CHECK_EQ(lease.take(hold), Status::kOk);
+              for (uint32_t c = 0; c < 3; ++c) lease.name(hold, c);
+              hold.end();
+              lease.drop();
+            }));
 }
 
 TEST(limiters_and_flags_change_whole_or_not_at_all) {
   Lab().run("limiter", Holds::kOne, call([](Arena& arena) {
-    CHECK_EQ(change_limiter(arena, arena.table(0), {2.5, -1, 30, 3, true}, true, kNow), Status::kOk);
-  }));
+              CHECK_EQ(change_limiter(arena, arena.table(0), {2.5, -1, 30, 3, true}, true, kNow), Status::kOk);
+            }));
   Lab().run("pause", Holds::kOne, call([](Arena& arena) {
-    CHECK_EQ(change_flags(arena, arena.table(0), kPausedInserts | kPausedSamples, 0, kNow), Status::kOk);
-  }));
+              CHECK_EQ(change_flags(arena, arena.table(0), kPausedInserts | kPausedSamples, 0, kNow), Status::kOk);
+            }));
   Lab().run("drop", Holds::kOne, call([](Arena& arena) { CHECK_EQ(drop_tables(arena, kNow), Status::kOk); }));
 }
 

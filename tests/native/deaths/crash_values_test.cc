@@ -1,5 +1,5 @@
-// SIGKILL at every named point of what takes, writes and frees blocks: see crash.h. Whatever died, the index is as before or
-// after a hold, and no block is lost: with the last items and streams all of them are free.
+// SIGKILL at every named point of what takes, writes and frees blocks: see crash.h. Whatever died, the index is as
+// before or after a hold, and no block is lost: with the last items and streams all of them are free.
 #include <unistd.h>
 
 #include "chunks/chunk_pool.h"
@@ -167,7 +167,8 @@ TEST(an_update_of_cells_leaves_the_index_as_it_was) {
     return [&arena, keys] {
       const std::vector<char> cells(keys.size() * 2 * 13, '\x7');
       uint32_t updated = 0;
-      CHECK_EQ(update_data(arena, arena.table(0), keys.data(), static_cast<uint32_t>(keys.size()), {{4, cells.data()}}, 0, 2, kNow, updated),
+      CHECK_EQ(update_data(arena, arena.table(0), keys.data(), static_cast<uint32_t>(keys.size()), {{4, cells.data()}},
+                           0, 2, kNow, updated),
                Status::kOk);
       CHECK_EQ(updated, keys.size());
     };

@@ -1,4 +1,5 @@
-// Newcomers in the slots of the oldest: whatever the table, what is there is what one insert and one eviction at a time leave.
+// Newcomers in the slots of the oldest: whatever the table, what is there is what one insert and one eviction at a time
+// leave.
 #include "items/item_run.h"
 
 #include <algorithm>
@@ -32,7 +33,9 @@ int64_t insert_step_of_episode(StreamWriter& writer, PreparedPattern& step, Aren
 class Twin {
  public:
   Twin(const TableSpec& table, uint32_t chunk_steps, uint64_t seed_)
-      : world(arena_of({table, open_table("beside", 6)}, chunk_steps, 64)), actor(world.arena, world.table(), 4), random(seed_) {}
+      : world(arena_of({table, open_table("beside", 6)}, chunk_steps, 64)),
+        actor(world.arena, world.table(), 4),
+        random(seed_) {}
 
   void insert(uint32_t n) {
     std::vector<double> priorities(n);
@@ -48,7 +51,8 @@ class Twin {
         }
       }
       uint32_t went_in = 0;
-      CHECK_EQ(actor.writer.insert_rows(world.table(), actor.step, priorities.data() + done, k, kNow, keys.data() + done, went_in),
+      CHECK_EQ(actor.writer.insert_rows(world.table(), actor.step, priorities.data() + done, k, kNow,
+                                        keys.data() + done, went_in),
                Status::kOk);
       CHECK_EQ(went_in, k);
       done += k;
@@ -163,7 +167,8 @@ TEST(items_of_several_steps_take_the_slots_of_the_oldest_too) {
     Random random(start + round);
     const uint32_t samplers[] = {kUniform, kPrioritized, kFifo, kLifo};
     const auto max_size = static_cast<uint32_t>(3 + random.below(12));
-    World w(arena_of({open_table("a", max_size, samplers[random.below(4)])}, static_cast<uint32_t>(1 + random.below(5)), 128));
+    World w(arena_of({open_table("a", max_size, samplers[random.below(4)])}, static_cast<uint32_t>(1 + random.below(5)),
+                     128));
     const auto length = static_cast<int32_t>(1 + random.below(6));
     Fleet fleet(w.arena, {newest(w.arena, 0, length, AtEnd::kShorten)}, 3);
     std::deque<int64_t> keys;

@@ -51,8 +51,9 @@ TEST(a_survey_of_a_large_table_looks_at_no_more_than_it_may_and_all_over_it) {
   insert(actor, 600);
   const Survey survey = survey_items(w.arena, w.table(), 50);
   CHECK(survey.stride == 12 && survey.items.size() == 50);
-  const auto [youngest, oldest] = std::minmax_element(survey.items.begin(), survey.items.end(),
-                                                      [](const SurveyedItem& x, const SurveyedItem& y) { return x.age < y.age; });
+  const auto [youngest, oldest] =
+      std::minmax_element(survey.items.begin(), survey.items.end(),
+                          [](const SurveyedItem& x, const SurveyedItem& y) { return x.age < y.age; });
   CHECK(youngest->age < 12 && oldest->age >= 588);
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "support/fixtures.h"
 #include "items/rate_limiter.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -13,7 +13,8 @@ bool is_live(World& w, int64_t key, uint32_t table = 0) { return find_item(w.are
 
 uint32_t erase(World& w, std::vector<int64_t> keys, uint32_t table = 0) {
   uint32_t deleted = 0;
-  CHECK_EQ(delete_items(w.arena, w.table(table), keys.data(), static_cast<uint32_t>(keys.size()), kNow, deleted), Status::kOk);
+  CHECK_EQ(delete_items(w.arena, w.table(table), keys.data(), static_cast<uint32_t>(keys.size()), kNow, deleted),
+           Status::kOk);
   return deleted;
 }
 
@@ -67,7 +68,8 @@ TEST(a_key_that_was_never_given_finds_nothing) {
   World w(arena_of({open_table("a", 50)}));
   Actor actor(w.arena, w.table());
   const int64_t key = actor.insert();
-  for (const int64_t wrong : {int64_t{0}, int64_t{-1}, INT64_MIN, INT64_MAX, key + 1, key - 1, key + 64, key + (int64_t{1} << 40)}) {
+  for (const int64_t wrong :
+       {int64_t{0}, int64_t{-1}, INT64_MIN, INT64_MAX, key + 1, key - 1, key + 64, key + (int64_t{1} << 40)}) {
     CHECK(!is_live(w, wrong));
   }
 }
@@ -255,7 +257,9 @@ TEST(the_first_item_fixes_the_tables_structure_and_another_one_is_refused) {
 TEST(the_priority_of_an_item_without_one_is_the_largest_live_one_or_one) {
   World w(arena_of({open_table("p", 100, kPrioritized), open_table("u", 100, kUniform)}));
   Actor p(w.arena, w.table(0)), u(w.arena, w.table(1));
-  const auto priority = [&](int64_t key, uint32_t table) { return w.arena.priority(find_item(w.arena, w.table(table), key)).get(); };
+  const auto priority = [&](int64_t key, uint32_t table) {
+    return w.arena.priority(find_item(w.arena, w.table(table), key)).get();
+  };
   CHECK_EQ(priority(p.insert(-1), 0), 1.0);
   const int64_t large = p.insert(7);
   CHECK_EQ(priority(p.insert(-1), 0), 7.0);
@@ -369,7 +373,9 @@ TEST(removing_an_item_twice_is_corruption) {
 
 TEST(a_walk_of_an_items_runs_ends_however_damaged_its_record_is) {
   World w(arena_of({open_table("a", 10)}, 1, 300));
-  const auto walk = [&](Place place, uint32_t steps) { each_run(w.arena, place, steps, [](uint32_t, uint32_t, uint32_t) {}); };
+  const auto walk = [&](Place place, uint32_t steps) {
+    each_run(w.arena, place, steps, [](uint32_t, uint32_t, uint32_t) {});
+  };
   for (uint32_t c = 0; c < 300; ++c) {
     poke(w.arena.chunk(c).life, {kChunkUsed, 0, 1, 0});
     poke(w.arena.chunk(c).stream, {kNone, (c + 1) % 3});

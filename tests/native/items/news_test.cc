@@ -1,7 +1,7 @@
 #include "items/news.h"
 
-#include "sessions/blocked.h"
 #include "deaths/crash.h"
+#include "sessions/blocked.h"
 
 namespace shmreplay::test {
 namespace {
@@ -110,7 +110,8 @@ TEST(a_reset_does_not_begin_the_count_anew) {
 
 TEST(who_waits_for_news_of_a_dropped_table_is_told_that_it_is_closed) {
   World w(one_item());
-  run_threads({[&] { wait_for(w.arena, 0, Status::kClosed); }, [&] {
+  run_threads({[&] { wait_for(w.arena, 0, Status::kClosed); },
+               [&] {
                  until([&] { return news_of(w.table()).is_awaited.load() == 1; });
                  CHECK_EQ(drop_tables(w.arena, kNow), Status::kOk);
                }});
@@ -133,7 +134,8 @@ TEST(a_wait_for_news_that_its_caller_gives_up_ends_at_once) {
     std::atomic<bool> yes{false};
   } patience;
   World w(one_item());
-  run_threads({[&] { wait_for(w.arena, 0, Status::kInterrupted, {kForever, &patience}); }, [&] {
+  run_threads({[&] { wait_for(w.arena, 0, Status::kInterrupted, {kForever, &patience}); },
+               [&] {
                  until([&] { return news_of(w.table()).is_awaited.load() == 1; });
                  patience.yes.store(true);
                  wake_sleepers(w.arena, w.table());

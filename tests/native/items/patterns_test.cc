@@ -84,8 +84,9 @@ TEST(a_pattern_comes_back_from_its_words_as_it_was) {
   for (int round = 0; round < 500; ++round) {
     const Pattern p = random_pattern(random);
     const std::vector<uint64_t> words = p.encode();
-    const Pattern back = Pattern::decode(words.data(), static_cast<uint32_t>(p.outputs.size()),
-                                         static_cast<uint32_t>(p.slices.size()), static_cast<uint32_t>(words.size() * 8));
+    const Pattern back =
+        Pattern::decode(words.data(), static_cast<uint32_t>(p.outputs.size()), static_cast<uint32_t>(p.slices.size()),
+                        static_cast<uint32_t>(words.size() * 8));
     CHECK(same(p, back));
     CHECK_EQ(back.structure_hash(), p.structure_hash());
     CHECK_EQ(back.names, p.names);
@@ -99,8 +100,9 @@ TEST(damaged_words_are_corruption_or_a_pattern_within_bounds) {
     std::vector<uint64_t> words = random_pattern(random).encode();
     words[random.below(words.size())] = random.word();
     try {
-      const Pattern p = Pattern::decode(words.data(), static_cast<uint32_t>(random.below(8)),
-                                        static_cast<uint32_t>(random.below(8)), static_cast<uint32_t>(words.size() * 8));
+      const Pattern p =
+          Pattern::decode(words.data(), static_cast<uint32_t>(random.below(8)), static_cast<uint32_t>(random.below(8)),
+                          static_cast<uint32_t>(words.size() * 8));
       for (const PatternOutput& o : p.outputs) CHECK(o.first_slice + uint64_t{o.num_slices} <= p.slices.size());
     } catch (const CorruptIndex&) {
       ++refused;

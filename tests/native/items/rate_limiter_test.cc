@@ -24,7 +24,9 @@ void count(World& w, uint64_t inserts, uint64_t samples, uint64_t deletes = 0) {
   poke(w.table().record->size, inserts - deletes);
 }
 
-void set(World& w, const LimiterNumbers& n, bool rebase) { CHECK_EQ(change_limiter(w.arena, w.table(), n, rebase, kNow), Status::kOk); }
+void set(World& w, const LimiterNumbers& n, bool rebase) {
+  CHECK_EQ(change_limiter(w.arena, w.table(), n, rebase, kNow), Status::kOk);
+}
 
 bool inserts(World& w, uint64_t n) { return can_insert(*w.table().record, n); }
 bool samples(World& w, uint64_t n) { return can_sample(*w.table().record, n); }
@@ -171,7 +173,7 @@ TEST(the_largest_burst_is_what_is_admitted_once_sampling_has_caught_up) {
   };
   CHECK_EQ(burst(1, 0, 5), 5u);
   CHECK_EQ(burst(2, -4, 5), 4u);
-  CHECK_EQ(burst(1.5, 0, 10), 6u);   // sampling may stop up to one short of min_diff
+  CHECK_EQ(burst(1.5, 0, 10), 6u);  // sampling may stop up to one short of min_diff
   CHECK_EQ(burst(8, 0, 4), 1u);
   CHECK_EQ(burst(1, -DBL_MAX, 5), UINT64_MAX);
   CHECK_EQ(burst(1, 0, DBL_MAX), UINT64_MAX);

@@ -4,9 +4,9 @@
 #include <csignal>
 
 #include "chunks/chunk_pool.h"
+#include "chunks/streams.h"
 #include "support/fixtures.h"
 #include "trees/selectors.h"
-#include "chunks/streams.h"
 
 namespace shmreplay::test {
 namespace {
@@ -38,9 +38,19 @@ uint32_t sure_pick(World& w, const TableFacts& t, Role role) {
 TableState observe(World& w, uint32_t index) {
   const TableFacts& t = w.table(index);
   const TableRecord& r = *t.record;
-  TableState s{r.size.get(), r.limiter.inserts.get(), r.limiter.samples.get(), r.limiter.deletes.get(), r.num_episodes.get(),
-               r.num_deleted_episodes.get(), r.num_unique_samples.get(), r.remaining_samples.get(), r.evicted.get(),
-               sure_pick(w, t, kSampler), sure_pick(w, t, kRemover), 0, {}};
+  TableState s{r.size.get(),
+               r.limiter.inserts.get(),
+               r.limiter.samples.get(),
+               r.limiter.deletes.get(),
+               r.num_episodes.get(),
+               r.num_deleted_episodes.get(),
+               r.num_unique_samples.get(),
+               r.remaining_samples.get(),
+               r.evicted.get(),
+               sure_pick(w, t, kSampler),
+               sure_pick(w, t, kRemover),
+               0,
+               {}};
   {
     Hold hold(w.arena);
     CHECK_EQ(hold.begin(kNow), Status::kOk);
@@ -63,11 +73,14 @@ TableState observe(World& w, uint32_t index) {
   return s;
 }
 
-// Two tables over shared steps, every kind of history: evictions, updates, deletions, draws, episodes, streams come and gone.
+// Two tables over shared steps, every kind of history: evictions, updates, deletions, draws, episodes, streams come and
+// gone.
 class Scene {
  public:
-  Scene(uint64_t seed_, uint32_t sampler, uint32_t remover) : random(seed_), world(spec(sampler, remover)), learner_(world.arena, seed_) {
-    for (int i = 0; i < 3; ++i) actors_.push_back(std::make_unique<Actor>(world.arena, world.table(0), 12, 1000u * static_cast<unsigned>(i)));
+  Scene(uint64_t seed_, uint32_t sampler, uint32_t remover)
+      : random(seed_), world(spec(sampler, remover)), learner_(world.arena, seed_) {
+    for (int i = 0; i < 3; ++i)
+      actors_.push_back(std::make_unique<Actor>(world.arena, world.table(0), 12, 1000u * static_cast<unsigned>(i)));
     for (int i = 0; i < 250; ++i) step();
     take_some_blocks();
   }
@@ -102,9 +115,11 @@ class Scene {
     const int64_t key = keys[random.below(keys.size())];
     const double priority = random.uniform();
     uint32_t n = 0;
-    if (random.chance(0.5)) CHECK_EQ(update_priorities(world.arena, world.table(0), &key, &priority, 1, kNow, n), Status::kOk);
+    if (random.chance(0.5))
+      CHECK_EQ(update_priorities(world.arena, world.table(0), &key, &priority, 1, kNow, n), Status::kOk);
     else if (random.chance(0.3)) CHECK_EQ(delete_items(world.arena, world.table(0), &key, 1, kNow, n), Status::kOk);
-    if (random.chance(0.02)) CHECK_EQ(actors_[2]->writer.close(kNow), Status::kOk), CHECK_EQ(actors_[2]->writer.open(kNow), Status::kOk);
+    if (random.chance(0.02))
+      CHECK_EQ(actors_[2]->writer.close(kNow), Status::kOk), CHECK_EQ(actors_[2]->writer.open(kNow), Status::kOk);
     if (random.chance(0.05)) CHECK_EQ(reclaim(world.arena, kNow, n), Status::kOk);
   }
 
@@ -128,8 +143,10 @@ void ruin_derived_words(World& w, Random& random) {
   poke(s.free_chunks, {rubbish(), rubbish()});
   poke(s.used_chunks, {rubbish(), rubbish()});
   poke(s.retired_chunks, {rubbish(), rubbish()});
-  for (Word<uint64_t>* n : {&s.num_free, &s.num_used, &s.num_retired, &s.num_free_blocks, &s.num_reserved_blocks}) poke(*n, random.word());
-  for (Word<uint32_t>* head : {&s.rich_sessions, &s.free_streams, &s.free_sleepers, &s.free_blocks}) poke(*head, rubbish());
+  for (Word<uint64_t>* n : {&s.num_free, &s.num_used, &s.num_retired, &s.num_free_blocks, &s.num_reserved_blocks})
+    poke(*n, random.word());
+  for (Word<uint32_t>* head : {&s.rich_sessions, &s.free_streams, &s.free_sleepers, &s.free_blocks})
+    poke(*head, rubbish());
   for (uint32_t c = 0; c < a.geometry().num_chunks; ++c) {
     poke(a.chunk(c).refs, {rubbish(), rubbish()});
     poke(a.chunk(c).items, {rubbish(), rubbish()});
@@ -140,7 +157,8 @@ void ruin_derived_words(World& w, Random& random) {
     const bool is_free = a.block(b).owner.get().chunk == kNone;  // links of others are facts
     if (is_free) poke(a.block(b).link, {rubbish(), rubbish()});
   }
-  for (uint32_t p = 0; p < a.geometry().max_patterns; ++p) poke(a.pattern(p).usage, {a.pattern(p).usage.get().generation, rubbish()});
+  for (uint32_t p = 0; p < a.geometry().max_patterns; ++p)
+    poke(a.pattern(p).usage, {a.pattern(p).usage.get().generation, rubbish()});
   for (uint32_t i = 0; i < a.geometry().max_sessions; ++i) {
     poke(a.session(i).free_chunks, {rubbish(), rubbish()});
     poke(a.session(i).rich, {rubbish(), rubbish()});
@@ -149,7 +167,8 @@ void ruin_derived_words(World& w, Random& random) {
     TableRecord& r = *a.table(i).record;
     poke(r.order, {rubbish(), rubbish()});
     for (Word<uint32_t>* head : {&r.free_item, &r.free_episode}) poke(*head, rubbish());
-    for (Word<uint64_t>* n : {&r.size, &r.num_episodes, &r.remaining_samples, &r.limiter.deletes}) poke(*n, random.word());
+    for (Word<uint64_t>* n : {&r.size, &r.num_episodes, &r.remaining_samples, &r.limiter.deletes})
+      poke(*n, random.word());
     for (WaitSide& side : r.sides) poke(side.sleepers, rubbish());
   }
   for (uint32_t g = 0; g < a.geometry().total_items; ++g) {
@@ -161,7 +180,8 @@ void ruin_derived_words(World& w, Random& random) {
     poke(a.episode(g).episode, random.word());
     poke(a.episode(g).use, {rubbish(), rubbish()});
   }
-  for (uint64_t at = a.offsets().selectors; at < a.offsets().end; at += 8) poke(*a.at<Word<uint64_t>>(at), random.word());
+  for (uint64_t at = a.offsets().selectors; at < a.offsets().end; at += 8)
+    poke(*a.at<Word<uint64_t>>(at), random.word());
 }
 
 }  // namespace

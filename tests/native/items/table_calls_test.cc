@@ -23,7 +23,8 @@ TEST(the_first_priority_that_is_not_one_is_found) {
   const double good[] = {0, 1, kMaxPriority, 5e-324};
   CHECK_EQ(first_bad_priority(good, 4), kAllGood);
   CHECK_EQ(first_bad_priority(good, 0), kAllGood);
-  for (const double bad : {std::nan(""), kInfinity, -kInfinity, -1.0, -5e-324, std::nextafter(kMaxPriority, kInfinity)}) {
+  for (const double bad :
+       {std::nan(""), kInfinity, -kInfinity, -1.0, -5e-324, std::nextafter(kMaxPriority, kInfinity)}) {
     const double some[] = {0, 1, bad, std::nan("")};
     CHECK_EQ(first_bad_priority(some, 4), 2u);
   }
@@ -39,7 +40,8 @@ TEST(priorities_are_updated_by_key_and_stale_keys_are_skipped) {
   for (size_t i = 0; i < 40; ++i) priorities[i] = static_cast<double>(i);
   CHECK_EQ(update_priorities(w.arena, w.table(), keys.data(), priorities.data(), 40, kNow, updated), Status::kOk);
   CHECK_EQ(updated, 35u);
-  for (size_t i = 5; i < 40; ++i) CHECK_EQ(w.arena.priority(find_item(w.arena, w.table(), keys[i])).get(), priorities[i]);
+  for (size_t i = 5; i < 40; ++i)
+    CHECK_EQ(w.arena.priority(find_item(w.arena, w.table(), keys[i])).get(), priorities[i]);
   check_healthy(w.arena);
 }
 
@@ -62,7 +64,8 @@ TEST(deleting_counts_each_item_once) {
   std::vector<int64_t> keys = insert(actor, 50);
   keys.insert(keys.end(), keys.begin(), keys.begin() + 20);
   uint32_t deleted = 0;
-  CHECK_EQ(delete_items(w.arena, w.table(), keys.data(), static_cast<uint32_t>(keys.size()), kNow, deleted), Status::kOk);
+  CHECK_EQ(delete_items(w.arena, w.table(), keys.data(), static_cast<uint32_t>(keys.size()), kNow, deleted),
+           Status::kOk);
   CHECK_EQ(deleted, 50u);
   CHECK_EQ(live_items(w.table()), 0u);
   check_healthy(w.arena);

@@ -34,7 +34,8 @@ class Values {
   // An item of the newest steps, by the span's pattern or another.
   void create(uint32_t length, PreparedPattern* pattern = nullptr) {
     int64_t key = 0;
-    CHECK_EQ(create_item(writer_, writer_.table(), pattern == nullptr ? span_ : *pattern, length, 1, kNow, key), Status::kOk);
+    CHECK_EQ(create_item(writer_, writer_.table(), pattern == nullptr ? span_ : *pattern, length, 1, kNow, key),
+             Status::kOk);
   }
 
   void put(size_t bytes) {
@@ -48,7 +49,9 @@ class Values {
   PreparedPattern span_;
 };
 
-ArenaSpec queue_of(uint32_t num_blocks) { return with_values(arena_of({queue_table("q", 200)}, 2), num_blocks, kBlockBytes); }
+ArenaSpec queue_of(uint32_t num_blocks) {
+  return with_values(arena_of({queue_table("q", 200)}, 2), num_blocks, kBlockBytes);
+}
 
 // The address space of this process ends `spare` bytes above what it has.
 void limit_memory(rlim_t spare) {
@@ -82,7 +85,8 @@ std::vector<size_t> sizes_of(const Batch& batch, size_t n) {
 // Asks another sink first whether there may be more rows than so many.
 class Narrow final : public BatchSink {
  public:
-  Narrow(Batch& batch, uint32_t most, std::function<void()> after_first) : batch_(batch), most_(most), after_first_(std::move(after_first)) {}
+  Narrow(Batch& batch, uint32_t most, std::function<void()> after_first)
+      : batch_(batch), most_(most), after_first_(std::move(after_first)) {}
   bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept override {
     return rows[0] <= most_ && batch_.prepare(structure, rows, done);
   }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "support/fixtures.h"
 #include "read/gather_threads.h"
 #include "read/item_view.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -14,7 +14,9 @@ namespace {
 class Scene {
  public:
   explicit Scene(uint32_t chunk_steps = 4, uint32_t num_steps = 40)
-      : world_(arena_of({open_table("a", 100)}, chunk_steps, 64)), actor_(world_.arena, world_.table(), num_steps), cache_(world_.arena) {
+      : world_(arena_of({open_table("a", 100)}, chunk_steps, 64)),
+        actor_(world_.arena, world_.table(), num_steps),
+        cache_(world_.arena) {
     for (uint32_t i = 0; i < num_steps; ++i) actor_.append();
   }
 
@@ -25,7 +27,8 @@ class Scene {
     p.padding = padding;
     p.pattern = intern(pattern);
     p.first_run = static_cast<uint32_t>(runs_.size());
-    each_run(world_.arena, place(first), steps, [&](uint32_t chunk, uint32_t row, uint32_t rows) { runs_.push_back({chunk, row, rows}); });
+    each_run(world_.arena, place(first), steps,
+             [&](uint32_t chunk, uint32_t row, uint32_t rows) { runs_.push_back({chunk, row, rows}); });
     p.num_runs = static_cast<uint32_t>(runs_.size()) - p.first_run;
     picks_.push_back(p);
     steps_.push_back(first);
@@ -45,7 +48,8 @@ class Scene {
     for (OutputBuffer& out : batch_->outputs()) {
       std::fill_n(out.data, picks_.size() * out.rows * out.row_bytes, '\x5a');
     }
-    threads_.gather(num_threads, cache_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), 0, batch_->outputs());
+    threads_.gather(num_threads, cache_, picks_.data(), static_cast<uint32_t>(picks_.size()), runs_.data(), 0,
+                    batch_->outputs());
     return *batch_;
   }
 
@@ -72,7 +76,8 @@ class Scene {
         std::vector<int64_t> numbers(batch.rows(o), 77);
         const auto is_real = std::make_unique<bool[]>(batch.rows(o));
         number_rows(world_.arena, pattern, o, picks_[i], runs_.data(), batch.rows(o), numbers.data(), is_real.get());
-        for (uint32_t j = 0; j < batch.rows(o); ++j) check_number(batch, static_cast<int64_t>(i), pattern, o, j, numbers[j], is_real[j]);
+        for (uint32_t j = 0; j < batch.rows(o); ++j)
+          check_number(batch, static_cast<int64_t>(i), pattern, o, j, numbers[j], is_real[j]);
       }
     }
   }
@@ -106,13 +111,15 @@ class Scene {
     }
   }
 
-  void check_number(const Batch& batch, int64_t i, const Pattern& pattern, size_t o, uint32_t j, int64_t number, bool is_real) const {
+  void check_number(const Batch& batch, int64_t i, const Pattern& pattern, size_t o, uint32_t j, int64_t number,
+                    bool is_real) const {
     const uint32_t column = pattern.outputs[o].column, row_bytes = world_.arena.columns()[column].row_bytes;
     const uint32_t chunk_steps = world_.arena.geometry().chunk_steps;
     CHECK_EQ(is_real, batch.real(o, i, j));
     const std::string gathered(batch.cell(o, i, j), row_bytes);
     if (number == kNoRow) return CHECK_EQ(gathered, std::string(row_bytes, '\0'));
-    const char* row = world_.arena.row(static_cast<uint32_t>(number / chunk_steps), column, static_cast<uint32_t>(number % chunk_steps));
+    const char* row = world_.arena.row(static_cast<uint32_t>(number / chunk_steps), column,
+                                       static_cast<uint32_t>(number % chunk_steps));
     CHECK_EQ(gathered, std::string(row, row_bytes));
   }
 
@@ -130,7 +137,8 @@ class Scene {
       uint64_t serial = 0;  // padding shows zeros ...
       if (is_real) serial = 1 + steps_[i] + static_cast<uint64_t>(step);
       else if ((rule.flags & kRepeatStart) && step < 0 && steps > rule.trim_end) serial = 1 + steps_[i];
-      CHECK(cell_shows(batch.cell(o, static_cast<int64_t>(i), row), world_.arena.columns()[rule.column].row_bytes, serial));
+      CHECK(cell_shows(batch.cell(o, static_cast<int64_t>(i), row), world_.arena.columns()[rule.column].row_bytes,
+                       serial));
       CHECK_EQ(batch.real(o, static_cast<int64_t>(i), row), is_real);
       real += is_real ? 1 : 0;
       ++row;
@@ -237,7 +245,8 @@ TEST(any_mixture_of_items_and_patterns_is_what_a_plain_loop_gives) {
   Random random(seed());
   for (int round = 0; round < 60; ++round) {
     Scene s(1 + static_cast<uint32_t>(random.below(9)));
-    const Slice slices[] = {whole_span(), from_to(0, 3), {-2, 0, 1, kBeginAtEnd | kEndAtEnd}, {-1, -1, -2, kBeginAtEnd}, from_to(-1, 4, 2)};
+    const Slice slices[] = {
+        whole_span(), from_to(0, 3), {-2, 0, 1, kBeginAtEnd | kEndAtEnd}, {-1, -1, -2, kBeginAtEnd}, from_to(-1, 4, 2)};
     std::vector<Pattern> patterns;
     for (int i = 0; i < 4; ++i) {
       patterns.push_back(with({slices[random.below(5)], slices[random.below(5)]}, random.chance(0.3) ? kRepeatStart : 0,

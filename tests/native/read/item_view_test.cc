@@ -5,8 +5,8 @@
 #include <set>
 #include <unistd.h>
 
-#include "support/fixtures.h"
 #include "chunks/leases.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -23,7 +23,8 @@ class Looker final : public ViewSink {
       const Pattern& pattern = part.patterns.at(pick.pattern);
       std::vector<RowsInPlace> found(pattern.outputs.size());
       std::vector<bool> is;
-      for (size_t o = 0; o < found.size(); ++o) is.push_back(find_in_place(arena_, pattern, o, pick, part.runs, found[o]));
+      for (size_t o = 0; o < found.size(); ++o)
+        is.push_back(find_in_place(arena_, pattern, o, pick, part.runs, found[o]));
       keys.push_back(pick.key);
       rows.push_back(found);
       in_place.push_back(is);
@@ -136,9 +137,7 @@ TEST(what_a_sleep_came_between_does_not_stay) {
   actor.insert();
   SampleCall call(w.arena);
   Looker looker(w.arena);
-  run_threads({[&] {
-                 CHECK_EQ(view(w.arena, call, looker, 3, kWhatever).status, Status::kOk);
-               },
+  run_threads({[&] { CHECK_EQ(view(w.arena, call, looker, 3, kWhatever).status, Status::kOk); },
                [&] {
                  until([&] { return sleepers(w.table(), kSamples) == 1; });
                  CHECK(named_chunks(w.arena).empty());

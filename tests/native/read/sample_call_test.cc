@@ -460,7 +460,9 @@ TEST(a_long_call_asks_now_and_then_whether_it_is_interrupted) {
   class Endless final : public BatchSink {
    public:
     explicit Endless(Batch& batch) : batch_(batch) {}
-    bool prepare(const Pattern& structure, const uint32_t* rows, int64_t) noexcept override { return batch_.prepare(structure, rows, 0); }
+    bool prepare(const Pattern& structure, const uint32_t* rows, int64_t) noexcept override {
+      return batch_.prepare(structure, rows, 0);
+    }
     std::vector<OutputBuffer>& outputs() noexcept override {
       shifted_ = batch_.outputs();
       for (OutputBuffer& out : shifted_) {

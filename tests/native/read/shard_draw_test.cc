@@ -18,7 +18,8 @@ ArenaSpec shard_spec(uint32_t number, uint32_t sampler) {
 // What a part puts where, and what it says of its items.
 class PlacedBatch final : public ShardSink {
  public:
-  PlacedBatch(const std::vector<std::unique_ptr<World>>& worlds, uint32_t n) : picks(n), filled(n), batch_(worlds[0]->arena, n) {}
+  PlacedBatch(const std::vector<std::unique_ptr<World>>& worlds, uint32_t n)
+      : picks(n), filled(n), batch_(worlds[0]->arena, n) {}
   void begin_part(const uint32_t* places, double share, uint64_t) noexcept override {
     places_ = places;
     share_ = share;
@@ -127,7 +128,8 @@ TEST(every_place_is_filled_once_from_the_shard_that_its_number_picks) {
 TEST(what_a_shard_does_not_admit_is_drawn_from_the_others_in_the_next_round) {
   Shards s(2);
   for (int i = 0; i < 4; ++i) s.actors[0]->insert(), s.actors[1]->insert();
-  CHECK_EQ(change_limiter(s.worlds[0]->arena, s.worlds[0]->table(), {1.0, 0.0, 1e300, 1, false}, false, kNow), Status::kOk);
+  CHECK_EQ(change_limiter(s.worlds[0]->arena, s.worlds[0]->table(), {1.0, 0.0, 1e300, 1, false}, false, kNow),
+           Status::kOk);
   ShardDraw draw(s.list(), 40);
   PlacedBatch batch(s.worlds, 40);
   CHECK_EQ(draw.draw(s.calls, evenly(40).data(), true, nullptr, kNow, batch), Status::kOk);

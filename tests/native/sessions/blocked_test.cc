@@ -1,7 +1,7 @@
 #include "sessions/blocked.h"
 
-#include "support/fixtures.h"
 #include "base/futex.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -48,7 +48,7 @@ TEST(a_blocked_call_is_counted_while_it_waits) {
     CHECK(!blocked.joined());
     blocked.join(hold);
   }
-  CHECK_EQ(side.sleepers.get(), 0u);  // a call that gives up leaves with its scope
+  CHECK_EQ(side.sleepers.get(), 0u);       // a call that gives up leaves with its scope
   CHECK_EQ(side.blocked_calls.get(), 1u);  // one call, however often it slept
   CHECK(side.blocked_ns.get() > 0);
   check_healthy(w.arena);
@@ -159,7 +159,8 @@ TEST(one_batch_that_makes_room_for_many_lets_all_of_them_go_on) {
 TEST(actors_and_learners_in_lockstep_never_lose_a_wake) {
   World w(queue_of(1));
   const uint64_t n = kSanitized ? 300 : 3000;
-  run_threads({[&] { insert(w.arena, n); }, [&] { insert(w.arena, n); }, [&] { consume(w.arena, n); }, [&] { consume(w.arena, n); }});
+  run_threads({[&] { insert(w.arena, n); }, [&] { insert(w.arena, n); }, [&] { consume(w.arena, n); },
+               [&] { consume(w.arena, n); }});
   CHECK_EQ(live_items(w.table()), 0u);
   CHECK_EQ(w.table().record->limiter.samples.get(), 2 * n);
 }
@@ -214,7 +215,8 @@ TEST(a_call_that_times_out_hands_its_permission_on) {
 TEST(pausing_stops_a_side_and_resuming_wakes_it) {
   World w(queue_of(10));
   CHECK_EQ(change_flags(w.arena, w.table(), kPausedInserts, 0, kNow), Status::kOk);
-  run_threads({[&] { insert(w.arena, 3); }, [&] {
+  run_threads({[&] { insert(w.arena, 3); },
+               [&] {
                  until([&] { return sleepers(w.table(), kInserts) == 1; });
                  CHECK_EQ(live_items(w.table()), 0u);
                  CHECK_EQ(change_flags(w.arena, w.table(), 0, kPausedInserts, kNow), Status::kOk);
@@ -225,7 +227,8 @@ TEST(pausing_stops_a_side_and_resuming_wakes_it) {
 TEST(a_reset_wakes_blocked_inserts) {
   World w(queue_of(3));
   insert(w.arena, 3);
-  run_threads({[&] { insert(w.arena, 2); }, [&] {
+  run_threads({[&] { insert(w.arena, 2); },
+               [&] {
                  until([&] { return sleepers(w.table(), kInserts) == 1; });
                  CHECK_EQ(reset_table(w.arena, w.table(), kNow), Status::kOk);
                }});
@@ -235,7 +238,8 @@ TEST(a_reset_wakes_blocked_inserts) {
 TEST(a_deleted_item_makes_room_in_a_queue_and_wakes_its_writer) {
   World w(queue_of(3));
   insert(w.arena, 3);
-  run_threads({[&] { insert(w.arena, 1); }, [&] {
+  run_threads({[&] { insert(w.arena, 1); },
+               [&] {
                  until([&] { return sleepers(w.table(), kInserts) == 1; });
                  const int64_t key = live_keys(w.arena, w.table())[1];
                  uint32_t deleted = 0;
@@ -247,7 +251,8 @@ TEST(a_deleted_item_makes_room_in_a_queue_and_wakes_its_writer) {
 TEST(another_limiter_wakes_both_sides) {
   World w(queue_of(3));
   insert(w.arena, 3);
-  run_threads({[&] { insert(w.arena, 5); }, [&] {
+  run_threads({[&] { insert(w.arena, 5); },
+               [&] {
                  until([&] { return sleepers(w.table(), kInserts) == 1; });
                  CHECK_EQ(change_limiter(w.arena, w.table(), {1, 0, 8, 1, true}, false, kNow), Status::kOk);
                }});

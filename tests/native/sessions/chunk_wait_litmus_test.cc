@@ -1,10 +1,10 @@
-// Waiting for a chunk needs no lock: the waiter announces itself and then looks at the leases, who drops a lease clears its
-// count and then looks for waiters. Store buffering: were either order not sequentially consistent, both could miss the
-// other, and the waiter would sleep although its chunk is free.
+// Waiting for a chunk needs no lock: the waiter announces itself and then looks at the leases, who drops a lease clears
+// its count and then looks for waiters. Store buffering: were either order not sequentially consistent, both could miss
+// the other, and the waiter would sleep although its chunk is free.
 #include <cstdio>
 
-#include "support/fixtures.h"
 #include "chunks/leases.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -36,8 +36,8 @@ class Outcomes {
 
   void print() const {
     const auto row = [&](bool drop, bool waiter, const char* verdict) {
-      printf("    waiter sees the drop: %-3s  dropper sees the waiter: %-3s  %9llu  %s\n", drop ? "yes" : "no", waiter ? "yes" : "no",
-             static_cast<unsigned long long>(counts_[drop][waiter]), verdict);
+      printf("    waiter sees the drop: %-3s  dropper sees the waiter: %-3s  %9llu  %s\n", drop ? "yes" : "no",
+             waiter ? "yes" : "no", static_cast<unsigned long long>(counts_[drop][waiter]), verdict);
     };
     printf("\n");
     row(true, true, "ACCEPTABLE  a needless wake");
@@ -69,7 +69,8 @@ struct alignas(128) Progress {
   }
 };
 
-// So many rounds, or what ten seconds allow: where more wants to run than there are processors, two threads are seldom side by side.
+// So many rounds, or what ten seconds allow: where more wants to run than there are processors, two threads are seldom
+// side by side.
 class Rounds {
  public:
   explicit Rounds(int most) : left_(most), end_ns_(now_ns() + 10'000'000'000) {}
@@ -90,14 +91,16 @@ class Rounds {
   bool over_ = false;
 };
 
-// Two threads run side by side along rows of cells, one as waiter and one as dropper. The orders are constants: with others
-// compilers take seq_cst.
+// Two threads run side by side along rows of cells, one as waiter and one as dropper. The orders are constants: with
+// others compilers take seq_cst.
 template <std::memory_order store, std::memory_order load>
 Outcomes race(int most_rounds) {
-  // With every line in both caches the loads are quick and the stores are not: that is when stores stay in their buffers.
+  // With every line in both caches the loads are quick and the stores are not: that is when stores stay in their
+  // buffers.
   const auto warm = [](const std::vector<Cell>& all) {
     uint32_t sum = 0;
-    for (const Cell& c : all) sum += c.count.load(std::memory_order_relaxed) + c.waiters.load(std::memory_order_relaxed);
+    for (const Cell& c : all)
+      sum += c.count.load(std::memory_order_relaxed) + c.waiters.load(std::memory_order_relaxed);
     CHECK_EQ(sum, all.size());
   };
   constexpr size_t kCells = 100;  // few enough for the first cache
@@ -146,13 +149,15 @@ void dawdle(Random& random) noexcept {
 
 }  // namespace
 
-// The words and orders of wait_for_chunk() and named_chunks(), and of Lease::drop() and wake_chunk_waiters(), alone. Weaker
-// orders are shown beside them and not judged: where the two run truly side by side, they bring what seq_cst forbids.
+// The words and orders of wait_for_chunk() and named_chunks(), and of Lease::drop() and wake_chunk_waiters(), alone.
+// Weaker orders are shown beside them and not judged: where the two run truly side by side, they bring what seq_cst
+// forbids.
 TEST(of_waiter_and_dropper_at_least_one_sees_the_other) {
   const Outcomes weaker = race<std::memory_order_release, std::memory_order_acquire>(kSanitized ? 100 : 2'000);
   const Outcomes outcomes = race<std::memory_order_seq_cst, std::memory_order_seq_cst>(kSanitized ? 200 : 8'000);
   outcomes.print();
-  printf("    with release and acquire the last would have been seen %llu times\n", static_cast<unsigned long long>(weaker.forbidden()));
+  printf("    with release and acquire the last would have been seen %llu times\n",
+         static_cast<unsigned long long>(weaker.forbidden()));
   CHECK_EQ(outcomes.forbidden(), 0u);
 }
 

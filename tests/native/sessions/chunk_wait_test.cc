@@ -1,8 +1,8 @@
 // Room: what happens when chunks run out, and who waits for whom then.
 #include <csignal>
 
-#include "support/fixtures.h"
 #include "chunks/leases.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -11,7 +11,9 @@ const Wait kTry{kForever, nullptr, true};
 
 uint64_t evicted_for_room(World& w, uint32_t table = 0) { return w.table(table).record->evicted_for_room.get(); }
 
-ArenaSpec one_table(TableSpec table, uint32_t chunk_steps, uint32_t num_chunks) { return arena_of({std::move(table)}, chunk_steps, num_chunks); }
+ArenaSpec one_table(TableSpec table, uint32_t chunk_steps, uint32_t num_chunks) {
+  return arena_of({std::move(table)}, chunk_steps, num_chunks);
+}
 
 }  // namespace
 

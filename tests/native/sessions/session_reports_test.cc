@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <unistd.h>
 
-#include "sessions/blocked.h"
-#include "support/fixtures.h"
 #include "base/futex.h"
 #include "chunks/leases.h"
+#include "sessions/blocked.h"
 #include "sessions/room_wait.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -131,7 +131,8 @@ TEST(an_insert_that_finds_no_room_is_reported_once_for_its_process_until_it_give
   World w(two_tables());
   const std::unique_ptr<Arena> other = w.client();
   {
-    const RoomWait first(w.arena, w.table(1), now_ns()), second(w.arena, w.table(0), now_ns()), daemons(*w.daemon, w.table(0), 1);
+    const RoomWait first(w.arena, w.table(1), now_ns()), second(w.arena, w.table(0), now_ns()),
+        daemons(*w.daemon, w.table(0), 1);
     const std::vector<SleeperReport> found = sleeper_reports(*other);
     CHECK_EQ(found.size(), 1u);
     CHECK(found[0].wants_room && found[0].table == 1 && found[0].side == kInserts);

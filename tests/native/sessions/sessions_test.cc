@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/fixtures.h"
 #include "chunks/leases.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {

@@ -12,8 +12,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "write/due_insert.h"
 #include "items/rebuild.h"
+#include "write/due_insert.h"
 
 namespace shmreplay::test {
 
@@ -132,7 +132,8 @@ void write_row(StreamWriter& writer, Arena& arena, uint64_t serial) {
 uint64_t blocks_of_row(const Arena& arena, uint64_t serial) {
   uint64_t blocks = 0;
   for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
-    if (arena.columns()[c].flags == kHeapColumn && !is_none(serial, c)) blocks += blocks_of(arena, value_of(serial, c).size());
+    if (arena.columns()[c].flags == kHeapColumn && !is_none(serial, c))
+      blocks += blocks_of(arena, value_of(serial, c).size());
   }
   return blocks;
 }
@@ -149,7 +150,9 @@ std::string value_of(uint64_t serial, uint32_t column) {
   return value;
 }
 
-std::string item_value(uint64_t first_serial) { return "of " + std::to_string(first_serial) + value_of(first_serial, 99); }
+std::string item_value(uint64_t first_serial) {
+  return "of " + std::to_string(first_serial) + value_of(first_serial, 99);
+}
 
 Slice whole_span() { return {0, 0, 1, kEndAtEnd}; }
 
@@ -160,7 +163,8 @@ Pattern pattern_of(const Arena& arena, uint16_t flags, const Slice& slice) {
   Pattern p;
   for (uint16_t c = 0; c < arena.geometry().num_columns; ++c) {
     const bool per_item = arena.columns()[c].flags == kPerItemColumn;
-    p.outputs.push_back({c, per_item ? kSqueezed : flags, per_item ? 0u : 1u, static_cast<uint32_t>(p.slices.size()), 0});
+    p.outputs.push_back(
+        {c, per_item ? kSqueezed : flags, per_item ? 0u : 1u, static_cast<uint32_t>(p.slices.size()), 0});
     if (!per_item) p.slices.push_back(slice);
   }
   return p;
@@ -178,14 +182,16 @@ Status insert_due(StreamWriter& writer, DueItem* due, uint32_t n, const Wait& wa
   return s;
 }
 
-Status create_item(StreamWriter& writer, const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority,
-                   const Wait& wait, int64_t& key, BlockRef values) {
+Status create_item(StreamWriter& writer, const TableFacts& table, PreparedPattern& pattern, uint32_t length,
+                   double priority, const Wait& wait, int64_t& key, BlockRef values) {
   DueItem due{table.index, &pattern, first_of(writer, length), length, {0, 0}, priority, values};
   uint32_t done = 0;
   return insert_due(writer, &due, 1, wait, &key, done);
 }
 
-uint64_t first_of(const StreamWriter& writer, uint32_t length) { return writer.oldest_held() + writer.num_steps() - length; }
+uint64_t first_of(const StreamWriter& writer, uint32_t length) {
+  return writer.oldest_held() + writer.num_steps() - length;
+}
 
 // ---- callers -----------------------------------------------------------------------------------------------------
 
@@ -264,7 +270,8 @@ void Batch::grow(size_t o, uint32_t rows, int64_t filled) {
   OutputBuffer& out = outputs_[o];
   const OutputBuffer old = out;
   out.rows = rows;
-  std::vector<char> data(static_cast<size_t>(num_items_) * rows * out.row_bytes, static_cast<char>(out.bytes != nullptr ? -1 : 0));
+  std::vector<char> data(static_cast<size_t>(num_items_) * rows * out.row_bytes,
+                         static_cast<char>(out.bytes != nullptr ? -1 : 0));
   std::vector<uint8_t> mask(static_cast<size_t>(num_items_) * rows, 1);
   out.data = data.data();
   for (int64_t i = 0; i < filled; ++i) {
@@ -292,8 +299,8 @@ bool Batch::prepare(const Pattern& structure, const uint32_t* rows, int64_t fill
       bytes_.push_back(column.flags == kHeapColumn && !is_packed ? std::make_unique<ByteBuffer>() : nullptr);
       packed_.push_back(is_packed ? std::make_unique<PackedReader>(column.packed_bytes) : nullptr);
       outputs_.push_back({numbers[o], rule.column, 0, is_packed ? column.packed_bytes : column.row_bytes,
-                          (rule.flags & kSqueezed) != 0, nullptr, &masks_[o], num_items_, lengths_[o].data(), time_major,
-                          column.flags, bytes_.back().get(), packed_.back().get()});
+                          (rule.flags & kSqueezed) != 0, nullptr, &masks_[o], num_items_, lengths_[o].data(),
+                          time_major, column.flags, bytes_.back().get(), packed_.back().get()});
     }
   }
   for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -333,7 +340,10 @@ void Batch::check_rows() const {
   const std::vector<std::optional<std::string>> brought = items_values();
   for (int64_t i = 0; i < delivered_; ++i) {
     CHECK(brought[static_cast<size_t>(i)].has_value());
-    if (*brought[static_cast<size_t>(i)] != item_value(serial(i, 0))) fail(__FILE__, __LINE__, "item " + shown(i) + " brought " + brought[static_cast<size_t>(i)]->substr(0, 20) + ", is " + shown(serial(i, 0)));
+    if (*brought[static_cast<size_t>(i)] != item_value(serial(i, 0)))
+      fail(__FILE__, __LINE__,
+           "item " + shown(i) + " brought " + brought[static_cast<size_t>(i)]->substr(0, 20) + ", is " +
+               shown(serial(i, 0)));
   }
 }
 

@@ -1,4 +1,5 @@
-// What the native tests stand on: arenas in memfds, rows that prove themselves, a sink that keeps what it got, children.
+// What the native tests stand on: arenas in memfds, rows that prove themselves, a sink that keeps what it got,
+// children.
 #pragma once
 
 #include <cstring>
@@ -10,11 +11,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "support/harness.h"
+#include "items/table_calls.h"
 #include "read/sample_call.h"
 #include "sessions/sessions.h"
+#include "support/harness.h"
 #include "write/stream_writer.h"
-#include "items/table_calls.h"
 
 namespace shmreplay::test {
 
@@ -61,7 +62,7 @@ class World {
   Segments segments;
   std::unique_ptr<Arena> daemon;
   std::unique_ptr<Arena> own;
-  Arena& arena;                     // *own
+  Arena& arena;  // *own
   const TableFacts& table(uint32_t i = 0) const { return own->table(i); }
 };
 
@@ -92,15 +93,15 @@ std::string item_value(uint64_t first_serial);  // what an item brings that begi
 void fill_cell(char* to, uint32_t row_bytes, uint64_t serial);
 bool cell_shows(const char* cell, uint32_t row_bytes, uint64_t serial);
 
-Slice whole_span();                    // [0 : end]
+Slice whole_span();  // [0 : end]
 Slice from_to(int32_t begin, int32_t end, int32_t step = 1);
-Pattern one_step_pattern(const Arena& arena);   // every column, squeezed
-Pattern whole_pattern(const Arena& arena);      // every column, the whole span
+Pattern one_step_pattern(const Arena& arena);  // every column, squeezed
+Pattern whole_pattern(const Arena& arena);     // every column, the whole span
 
 // Of one writer: what a DueInsert of its items does; an item of its newest `length` steps; the first of them.
 Status insert_due(StreamWriter& writer, DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done);
-Status create_item(StreamWriter& writer, const TableFacts& table, PreparedPattern& pattern, uint32_t length, double priority,
-                   const Wait& wait, int64_t& key, BlockRef values = kNoValue);
+Status create_item(StreamWriter& writer, const TableFacts& table, PreparedPattern& pattern, uint32_t length,
+                   double priority, const Wait& wait, int64_t& key, BlockRef values = kNoValue);
 uint64_t first_of(const StreamWriter& writer, uint32_t length);
 
 // ---- callers -----------------------------------------------------------------------------------------------------
@@ -156,9 +157,9 @@ class Batch final : public BatchSink {
   std::vector<std::optional<std::string>> items_values() const;
 
   std::vector<Pick> picks;
-  bool refuses = false;         // prepare() answers false
-  bool time_major = false;      // set before the first prepare(), as is:
-  std::vector<uint32_t> only;   // numbers of the outputs to show; empty: all
+  bool refuses = false;        // prepare() answers false
+  bool time_major = false;     // set before the first prepare(), as is:
+  std::vector<uint32_t> only;  // numbers of the outputs to show; empty: all
 
  private:
   void grow(size_t output, uint32_t rows, int64_t filled);
@@ -214,10 +215,10 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  int wait();                    // its wait status
-  void join();                   // it ended with 0
-  bool killed();                 // waits; ended by SIGKILL (true) or with 0 (false); anything else fails the test
-  void stop();                   // SIGSTOP, and waits until it has stopped
+  int wait();     // its wait status
+  void join();    // it ended with 0
+  bool killed();  // waits; ended by SIGKILL (true) or with 0 (false); anything else fails the test
+  void stop();    // SIGSTOP, and waits until it has stopped
   void send(int signal) const;
   pid_t pid() const { return pid_; }
 
@@ -234,8 +235,8 @@ void until(const std::function<bool()>& condition);
 
 uint32_t sleepers(const TableFacts& table, Side side);
 
-// One thread inserts `n` items into the queue, more than there is room for; another begins to consume when the first waits
-// for room, and gets them all in order.
+// One thread inserts `n` items into the queue, more than there is room for; another begins to consume when the first
+// waits for room, and gets them all in order.
 void consume_what_a_full_queue_holds_up(World& w, uint64_t n);
 
 }  // namespace shmreplay::test

@@ -4,9 +4,9 @@
 //     CHECK_EQ(table.size(), 3u);
 //   }
 //
-// A failed check ends its test. The program runs every test, or those whose name contains its argument, and fails if one
-// failed or none ran. Each test has a watchdog: a hang fails, nothing else is timed. Random tests take their seed from
-// seed(), which prints it; SHMREPLAY_SEED=<n> runs them with that one again.
+// A failed check ends its test. The program runs every test, or those whose name contains its argument, and fails if
+// one failed or none ran. Each test has a watchdog: a hang fails, nothing else is timed. Random tests take their seed
+// from seed(), which prints it; SHMREPLAY_SEED=<n> runs them with that one again.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,9 @@
 
 namespace shmreplay::test {
 
-class CheckFailed : public std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+class CheckFailed : public std::runtime_error { using std::runtime_error::runtime_error; };
 
-struct Registered {
-  Registered(const char* name, void (*body)());
-};
+struct Registered { Registered(const char* name, void (*body)()); };
 
 [[noreturn]] void fail(const char* file, int line, const std::string& what);
 
@@ -86,38 +82,39 @@ double chi_square_tail(double statistic, double degrees) noexcept;
 
 }  // namespace shmreplay::test
 
-#define TEST(name)                                                             \
-  static void name();                                                          \
+#define TEST(name)                                                            \
+  static void name();                                                         \
   static const ::shmreplay::test::Registered registered_##name(#name, &name); \
   static void name()
 
-#define CHECK(condition)                                                                 \
-  do {                                                                                   \
+#define CHECK(condition)                                                                    \
+  do {                                                                                      \
     if (!(condition)) ::shmreplay::test::fail(__FILE__, __LINE__, "not true: " #condition); \
   } while (false)
 
 #define CHECK_EQ(have, want) ::shmreplay::test::check_equal((have), (want), #have, __FILE__, __LINE__)
 
-#define CHECK_NEAR(have, want, tolerance)                                                                     \
-  do {                                                                                                        \
-    const double have_ = (have), want_ = (want);                                                              \
-    if (!(have_ - want_ <= (tolerance) && want_ - have_ <= (tolerance))) {                                    \
-      ::shmreplay::test::fail(__FILE__, __LINE__,                                                             \
-                              #have " is " + ::shmreplay::test::shown(have_) + ", expected about " + ::shmreplay::test::shown(want_)); \
-    }                                                                                                         \
+#define CHECK_NEAR(have, want, tolerance)                                                                          \
+  do {                                                                                                             \
+    const double have_ = (have), want_ = (want);                                                                   \
+    if (!(have_ - want_ <= (tolerance) && want_ - have_ <= (tolerance))) {                                         \
+      ::shmreplay::test::fail(                                                                                     \
+          __FILE__, __LINE__,                                                                                      \
+          #have " is " + ::shmreplay::test::shown(have_) + ", expected about " + ::shmreplay::test::shown(want_)); \
+    }                                                                                                              \
   } while (false)
 
 // The expression throws `type`, and its text contains `text`.
-#define CHECK_THROWS(type, text, expression)                                                                    \
-  do {                                                                                                          \
-    bool thrown_ = false;                                                                                       \
-    try {                                                                                                       \
-      static_cast<void>(expression);                                                                            \
-    } catch (const type& e) {                                                                                   \
-      thrown_ = true;                                                                                           \
-      if (std::string(e.what()).find(text) == std::string::npos) {                                              \
-        ::shmreplay::test::fail(__FILE__, __LINE__, std::string(#expression " says: ") + e.what());             \
-      }                                                                                                         \
-    }                                                                                                           \
-    if (!thrown_) ::shmreplay::test::fail(__FILE__, __LINE__, #expression " threw nothing, expected " #type);   \
+#define CHECK_THROWS(type, text, expression)                                                                  \
+  do {                                                                                                        \
+    bool thrown_ = false;                                                                                     \
+    try {                                                                                                     \
+      static_cast<void>(expression);                                                                          \
+    } catch (const type& e) {                                                                                 \
+      thrown_ = true;                                                                                         \
+      if (std::string(e.what()).find(text) == std::string::npos) {                                            \
+        ::shmreplay::test::fail(__FILE__, __LINE__, std::string(#expression " says: ") + e.what());           \
+      }                                                                                                       \
+    }                                                                                                         \
+    if (!thrown_) ::shmreplay::test::fail(__FILE__, __LINE__, #expression " threw nothing, expected " #type); \
   } while (false)

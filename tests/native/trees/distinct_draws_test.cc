@@ -15,8 +15,8 @@ class Distinct {
  public:
   explicit Distinct(Arena& arena, uint64_t seed_ = 1) : call(arena), arena_(arena), random_(seed_) {}
 
-  SampleResult sample(const TableFacts& table, uint32_t n, Batch& batch, bool count = true, uint32_t at_least = UINT32_MAX,
-                      const Wait& wait = kNow) {
+  SampleResult sample(const TableFacts& table, uint32_t n, Batch& batch, bool count = true,
+                      uint32_t at_least = UINT32_MAX, const Wait& wait = kNow) {
     std::vector<double> uniforms(n);
     for (double& u : uniforms) u = random_.uniform();
     SampleOptions options{n, std::min(at_least, n), count, uniforms.data(), nullptr, true};
@@ -45,7 +45,9 @@ class Distinct {
   Random random_;
 };
 
-uint32_t slot_of(const TableFacts& t, int64_t key) { return static_cast<uint32_t>(key & ((int64_t{1} << t.slot_bits) - 1)); }
+uint32_t slot_of(const TableFacts& t, int64_t key) {
+  return static_cast<uint32_t>(key & ((int64_t{1} << t.slot_bits) - 1));
+}
 
 std::vector<int64_t> in_share(const TableFacts& t, const std::vector<int64_t>& keys, Share share) {
   std::vector<int64_t> mine;
@@ -76,8 +78,8 @@ void check_selections(const std::map<std::vector<size_t>, int>& came, const std:
   CHECK(chi_square_tail(statistic, static_cast<double>(came.size() - 1)) > 1e-6);
 }
 
-void draw_selections(World& w, const std::vector<int64_t>& keys, const std::vector<double>& weights, uint32_t n, size_t possible,
-                     Share share = {}) {
+void draw_selections(World& w, const std::vector<int64_t>& keys, const std::vector<double>& weights, uint32_t n,
+                     size_t possible, Share share = {}) {
   Distinct draws(w.arena, seed());
   draws.share = share;
   std::map<std::vector<size_t>, int> came;
@@ -207,7 +209,8 @@ TEST(while_others_insert_delete_and_update_no_item_comes_twice) {
         const std::vector<int64_t> live = live_keys(w.arena, w.table());
         uint32_t n = 0;
         const double p = std::exp(20 * random.uniform());
-        CHECK_EQ(update_priorities(w.arena, w.table(), &live[random.below(live.size())], &p, 1, kWhatever, n), Status::kOk);
+        CHECK_EQ(update_priorities(w.arena, w.table(), &live[random.below(live.size())], &p, 1, kWhatever, n),
+                 Status::kOk);
       }
     };
     const auto learner = [&] {
@@ -412,7 +415,8 @@ TEST(learners_side_by_side_never_draw_each_others_items_whatever_changes) {
         const std::vector<int64_t> live = live_keys(w.arena, w.table());
         uint32_t n = 0;
         const double p = std::exp(20 * random.uniform());
-        CHECK_EQ(update_priorities(w.arena, w.table(), &live[random.below(live.size())], &p, 1, kWhatever, n), Status::kOk);
+        CHECK_EQ(update_priorities(w.arena, w.table(), &live[random.below(live.size())], &p, 1, kWhatever, n),
+                 Status::kOk);
       }
     };
     const auto learner = [&](uint32_t rank) {

@@ -12,7 +12,8 @@ namespace {
 class Scene {
  public:
   explicit Scene(const std::vector<double>& priorities)
-      : world_(arena_of({open_table("a", static_cast<uint32_t>(priorities.size()), kPrioritized)}, 8, 512)), actor_(world_.arena, world_.table()) {
+      : world_(arena_of({open_table("a", static_cast<uint32_t>(priorities.size()), kPrioritized)}, 8, 512)),
+        actor_(world_.arena, world_.table()) {
     for (const double p : priorities) actor_.insert(p);
   }
   SumTree tree() const { return SumTree(world_.arena, world_.table().roles[kSampler].sum); }

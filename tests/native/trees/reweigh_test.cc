@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "deaths/crash.h"
 #include "base/leaf_weights.h"
+#include "deaths/crash.h"
 #include "items/rebuild.h"
 
 namespace shmreplay::test {
@@ -32,7 +32,8 @@ uint32_t left(const World& w) { return w.table().record->reweigh_left.get(); }
 void check_leaves(World& w, double exponent) {
   CHECK_EQ(left(w), 0u);
   for (uint32_t slot = 0; slot < w.table().capacity; ++slot) {
-    CHECK_EQ(leaf(w, slot), leaf_weight(w.arena.priority(static_cast<uint32_t>(w.table().item_base + slot)).get(), exponent));
+    CHECK_EQ(leaf(w, slot),
+             leaf_weight(w.arena.priority(static_cast<uint32_t>(w.table().item_base + slot)).get(), exponent));
   }
   check_healthy(w.arena);
 }

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <map>
 
-#include "support/fixtures.h"
 #include "base/leaf_weights.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -51,7 +51,9 @@ class Naive {
       case kPrioritized:
         if (total() > 0) return falls_into(u * total(), have);
         [[fallthrough]];
-      default: return have == dense_[std::min<size_t>(static_cast<size_t>(u * static_cast<double>(dense_.size())), dense_.size() - 1)];
+      default:
+        return have ==
+               dense_[std::min<size_t>(static_cast<size_t>(u * static_cast<double>(dense_.size())), dense_.size() - 1)];
     }
   }
 

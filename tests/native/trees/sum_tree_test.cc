@@ -27,7 +27,8 @@ class Tree {
 
   void fill(Random& random, double zeros) {
     for (uint32_t i = 0; i < leaves.size(); ++i) {
-      const double weight = random.chance(zeros) ? 0 : std::ldexp(random.uniform() + 0.5, static_cast<int>(random.below(8)));
+      const double weight =
+          random.chance(zeros) ? 0 : std::ldexp(random.uniform() + 0.5, static_cast<int>(random.below(8)));
       if (weight > 0) set(i, weight);
     }
     if (tree.total() == 0) set(static_cast<uint32_t>(random.below(leaves.size())), 1.0);

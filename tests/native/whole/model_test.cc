@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "support/fixtures.h"
 #include "items/rebuild.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -77,7 +77,8 @@ class ModelTable {
     const uint64_t episode = item.episode;
     items.erase(items.begin() + (&item - items.data()));
     ++deletes;
-    const bool last = std::none_of(items.begin(), items.end(), [&](const ModelItem& i) { return i.episode == episode; });
+    const bool last =
+        std::none_of(items.begin(), items.end(), [&](const ModelItem& i) { return i.episode == episode; });
     if (last) ++deleted_episodes;
   }
   void sample(int64_t key) {
@@ -114,7 +115,8 @@ TableSpec random_table(Random& random, const char* name, uint32_t sampler, uint3
     t.samples_per_insert = 0.5 * static_cast<double>(1 + random.below(5));
     t.min_size_to_sample = 1 + static_cast<int64_t>(random.below(4));
     t.min_diff = -static_cast<double>(random.below(4));
-    t.max_diff = t.samples_per_insert * static_cast<double>(t.min_size_to_sample) + static_cast<double>(random.below(20));
+    t.max_diff =
+        t.samples_per_insert * static_cast<double>(t.min_size_to_sample) + static_cast<double>(random.below(20));
     t.count_deletes = random.chance(0.3);
   }
   return t;
@@ -132,10 +134,15 @@ class Game {
   void step() {
     const auto which = static_cast<uint32_t>(random_.below(3));
     switch (random_.below(12)) {
-      case 0: case 1: case 2: append(); break;
-      case 3: case 4: insert_one_step(); break;
-      case 5: case 6: create(which % 2); break;
-      case 7: case 8: sample(which); break;
+      case 0:
+      case 1:
+      case 2: append(); break;
+      case 3:
+      case 4: insert_one_step(); break;
+      case 5:
+      case 6: create(which % 2); break;
+      case 7:
+      case 8: sample(which); break;
       case 9: update(which); break;
       case 10: remove(which); break;
       default: seldom(which);
@@ -240,7 +247,8 @@ class Game {
   int64_t victim(uint32_t t) {
     ModelTable& m = tables_[t];
     if (!ModelTable::is_random(m.spec.remover)) return m.pick(m.spec.remover);
-    const auto gone = std::find_if(m.items.begin(), m.items.end(), [&](const ModelItem& i) { return !is_live(t, i.key); });
+    const auto gone =
+        std::find_if(m.items.begin(), m.items.end(), [&](const ModelItem& i) { return !is_live(t, i.key); });
     CHECK(gone != m.items.end());
     CHECK(m.probability(m.spec.remover, *gone) > 0);
     return gone->key;
@@ -298,7 +306,9 @@ class Game {
         ++live;
       }
     }
-    CHECK_EQ(update_priorities(world_.arena, world_.table(t), keys.data(), priorities.data(), static_cast<uint32_t>(keys.size()), kNow, updated), Status::kOk);
+    CHECK_EQ(update_priorities(world_.arena, world_.table(t), keys.data(), priorities.data(),
+                               static_cast<uint32_t>(keys.size()), kNow, updated),
+             Status::kOk);
     CHECK_EQ(updated, live);
   }
 
@@ -312,7 +322,9 @@ class Game {
       tables_[t].erase(keys.back());
       ++live;
     }
-    CHECK_EQ(delete_items(world_.arena, world_.table(t), keys.data(), static_cast<uint32_t>(keys.size()), kNow, deleted), Status::kOk);
+    CHECK_EQ(
+        delete_items(world_.arena, world_.table(t), keys.data(), static_cast<uint32_t>(keys.size()), kNow, deleted),
+        Status::kOk);
     CHECK_EQ(deleted, live);
   }
 
@@ -368,7 +380,8 @@ class Game {
     Batch batch(world_.arena, static_cast<int64_t>(keys.size()));
     std::vector<uint32_t> found(keys.size());
     SampleCall call(world_.arena);
-    CHECK_EQ(call.get(world_.table(t), keys.data(), static_cast<uint32_t>(keys.size()), kNow, batch, found.data()).done, keys.size());
+    CHECK_EQ(call.get(world_.table(t), keys.data(), static_cast<uint32_t>(keys.size()), kNow, batch, found.data()).done,
+             keys.size());
     batch.check_rows();
     for (size_t i = 0; i < keys.size(); ++i) {
       const ModelItem& item = tables_[t].items[i];
@@ -377,7 +390,8 @@ class Game {
       CHECK_EQ(p.times_sampled, item.times_sampled);
       CHECK_EQ(p.num_steps, item.serials.size());
       CHECK_EQ(ids.try_emplace(item.episode, p.episode).first->second, p.episode);
-      for (uint32_t row = 0; row < p.num_steps; ++row) CHECK_EQ(batch.serial(static_cast<int64_t>(i), row), item.serials[row]);
+      for (uint32_t row = 0; row < p.num_steps; ++row)
+        CHECK_EQ(batch.serial(static_cast<int64_t>(i), row), item.serials[row]);
     }
   }
 
@@ -399,7 +413,8 @@ TEST(any_history_of_tables_in_one_arena_is_that_of_plain_ones) {
   for (uint32_t kinds = 0; kinds < 36; ++kinds) {
     for (const uint32_t chunk_steps : {1u, 3u, 8u}) {
       const auto other = [&] { return static_cast<uint32_t>(random.below(6)); };
-      const std::vector<TableSpec> specs = {random_table(random, "a", kinds / 6, kinds % 6), random_table(random, "b", other(), other()),
+      const std::vector<TableSpec> specs = {random_table(random, "a", kinds / 6, kinds % 6),
+                                            random_table(random, "b", other(), other()),
                                             random_table(random, "c", other(), other())};
       // Plenty of chunks, or so few that items must go for room.
       const uint32_t num_chunks = random.chance(0.5) ? 400 : 24 / chunk_steps + 30;

@@ -1,12 +1,12 @@
-// Threads as actors and learners on one mapping, which is what ThreadSanitizer can see. Every row proves itself: all its
-// bytes come from one serial number, so a row that changes under a reader shows.
+// Threads as actors and learners on one mapping, which is what ThreadSanitizer can see. Every row proves itself: all
+// its bytes come from one serial number, so a row that changes under a reader shows.
 #include <algorithm>
 #include <atomic>
 #include <mutex>
 
-#include "support/fixtures.h"
 #include "items/rate_limiter.h"
 #include "items/rebuild.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -43,7 +43,8 @@ class Crew {
 };
 
 // Samples until the table is dropped; every batch is looked at.
-void sample_until_dropped(World& w, uint32_t table, uint32_t n, uint64_t seed_, const std::function<void(const Batch&, uint32_t)>& look) {
+void sample_until_dropped(World& w, uint32_t table, uint32_t n, uint64_t seed_,
+                          const std::function<void(const Batch&, uint32_t)>& look) {
   Learner learner(w.arena, seed_);
   for (;;) {
     Batch batch(w.arena, n);
@@ -57,7 +58,8 @@ void sample_until_dropped(World& w, uint32_t table, uint32_t n, uint64_t seed_, 
 void insert_steps(World& w, uint32_t table, uint32_t actor, uint64_t rows) {
   Actor a(w.arena, w.table(table), 0, first_serial(actor));
   int64_t key = 0;
-  for (uint64_t i = 0; i < rows; ++i) CHECK_EQ(a.try_insert(1 + static_cast<double>(i % 5), kWhatever, key), Status::kOk);
+  for (uint64_t i = 0; i < rows; ++i)
+    CHECK_EQ(a.try_insert(1 + static_cast<double>(i % 5), kWhatever, key), Status::kOk);
 }
 
 void insert_sequences(World& w, uint32_t table, uint32_t actor, uint64_t rows, Random& random) {
@@ -82,7 +84,8 @@ void read_while_every_chunk_is_reused(const ArenaSpec& spec) {
     });
   }
   for (uint32_t i = 0; i < 3; ++i) {
-    bodies.push_back([&, i] { sample_until_dropped(w, 0, 8, i + 1, [](const Batch& b, uint32_t) { b.check_rows(); }); });
+    bodies.push_back(
+        [&, i] { sample_until_dropped(w, 0, 8, i + 1, [](const Batch& b, uint32_t) { b.check_rows(); }); });
   }
   run_threads(bodies);
   check_healthy(*w.daemon);
@@ -168,7 +171,9 @@ TEST(a_ratio_holds_at_every_moment_and_nobody_waits_for_ever) {
       crew.leave();
     });
   }
-  for (uint32_t i = 0; i < 2; ++i) bodies.push_back([&, i] { sample_until_dropped(w, 0, 3, i + 1, [](const Batch& b, uint32_t) { b.check_rows(); }); });
+  for (uint32_t i = 0; i < 2; ++i)
+    bodies.push_back(
+        [&, i] { sample_until_dropped(w, 0, 3, i + 1, [](const Batch& b, uint32_t) { b.check_rows(); }); });
   bodies.push_back([&] {
     while (crew.busy()) {
       Hold hold(w.arena);
@@ -183,13 +188,16 @@ TEST(a_ratio_holds_at_every_moment_and_nobody_waits_for_ever) {
 
 // Everything at once on three tables that share an arena.
 TEST(actors_learners_and_administrators_leave_a_healthy_arena) {
-  World w(arena_of({open_table("trees", 40, kPrioritized, kMinHeap), open_table("dense", 20, kUniform, kLifo), open_table("seq", 30, kMaxHeap, kFifo)}, 3, 80));
+  World w(arena_of({open_table("trees", 40, kPrioritized, kMinHeap), open_table("dense", 20, kUniform, kLifo),
+                    open_table("seq", 30, kMaxHeap, kFifo)},
+                   3, 80));
   const uint64_t from = seed();
   Crew crew(w, 4);
   Bodies bodies;
   for (uint32_t i = 0; i < 2; ++i) {
     bodies.push_back([&, i] {
-      for (int part = 0; part < 5; ++part) insert_steps(w, i, 10 * i + static_cast<uint32_t>(part), kRows / 40);  // streams come and go
+      for (int part = 0; part < 5; ++part)
+        insert_steps(w, i, 10 * i + static_cast<uint32_t>(part), kRows / 40);  // streams come and go
       crew.leave();
     });
     bodies.push_back([&, i] {
@@ -220,7 +228,10 @@ TEST(actors_learners_and_administrators_leave_a_healthy_arena) {
       Status s = Status::kOk;
       switch (random.below(5)) {
         case 0: s = reset_table(w.arena, t, kWhatever); break;
-        case 1: s = change_limiter(w.arena, t, {1, -1e9, 1e9, 1 + static_cast<int64_t>(random.below(3)), false}, random.chance(0.5), kWhatever); break;
+        case 1:
+          s = change_limiter(w.arena, t, {1, -1e9, 1e9, 1 + static_cast<int64_t>(random.below(3)), false},
+                             random.chance(0.5), kWhatever);
+          break;
         case 2:
           s = change_flags(w.arena, t, kPausedInserts | kPausedSamples, 0, kWhatever);
           if (s == Status::kOk) s = change_flags(w.arena, t, 0, kPausedInserts | kPausedSamples, kWhatever);

@@ -15,7 +15,8 @@ class Runs {
       due.emplace_back(items[i], DueItem{0, &actors.back()->span, 1, 2, {0, 0}, 1.0});
       keys[i].resize(items[i]);
     }
-    for (size_t i = 0; i < items.size(); ++i) runs.push_back({&actors[i]->writer, due[i].data(), keys[i].data(), items[i]});
+    for (size_t i = 0; i < items.size(); ++i)
+      runs.push_back({&actors[i]->writer, due[i].data(), keys[i].data(), items[i]});
   }
   std::vector<std::unique_ptr<Actor>> actors;
   std::vector<std::vector<DueItem>> due;
@@ -40,7 +41,8 @@ TEST(runs_go_in_in_their_order_each_with_rows_of_its_own_stream) {
   CHECK_EQ(live_items(w.table()), 5u);
   for (size_t i = 0; i < 3; ++i) {
     CHECK_EQ(runs.runs[i].done, runs.runs[i].n);
-    for (const int64_t key : runs.keys[i]) CHECK_EQ(rows_of(w, key), (std::vector<uint64_t>{100 * (i + 1) + 1, 100 * (i + 1) + 2}));
+    for (const int64_t key : runs.keys[i])
+      CHECK_EQ(rows_of(w, key), (std::vector<uint64_t>{100 * (i + 1) + 1, 100 * (i + 1) + 2}));
   }
   check_healthy(w.arena);
 }

@@ -12,7 +12,9 @@ class FakeStream final : public StreamView {
  public:
   explicit FakeStream(uint64_t history) : history_(history) {}
   uint64_t newest() const noexcept override { return next_ - 1; }
-  uint64_t oldest_held() const noexcept override { return std::max(held_from_, next_ > history_ + 1 ? next_ - history_ - 1 : 0); }
+  uint64_t oldest_held() const noexcept override {
+    return std::max(held_from_, next_ > history_ + 1 ? next_ - history_ - 1 : 0);
+  }
   uint64_t episode_start() const noexcept override { return episode_start_; }
   uint64_t stretch_start() const noexcept override { return held_from_; }
   uint64_t history() const noexcept override { return history_; }
@@ -38,7 +40,8 @@ class FakeStream final : public StreamView {
 
 const std::vector<NumberFormat> kFormats = {{'f', 8}, {'f', 8}};
 
-ItemRule window(int32_t lo, int32_t hi, AtStart at_start = AtStart::kSkip, AtEnd at_end = AtEnd::kSkip, uint32_t period = 1) {
+ItemRule window(int32_t lo, int32_t hi, AtStart at_start = AtStart::kSkip, AtEnd at_end = AtEnd::kSkip,
+                uint32_t period = 1) {
   ItemRule rule;
   rule.lo = lo;
   rule.hi = hi;
@@ -73,7 +76,8 @@ class Run {
   }
   Spans take() {
     Spans spans;
-    for (const DueItem& d : due) spans.push_back({static_cast<int64_t>(d.first), d.num_steps, d.padding.before, d.padding.after});
+    for (const DueItem& d : due)
+      spans.push_back({static_cast<int64_t>(d.first), d.num_steps, d.padding.before, d.padding.after});
     due.clear();
     return spans;
   }
@@ -99,7 +103,9 @@ TEST(numbers_are_read_as_their_column_has_them) {
   const uint64_t u8 = 5000000000;
   const float f4 = 0.5f;
   const double f8 = -0.25;
-  const auto read = [](const void* at, char kind, uint32_t bytes) { return read_number(static_cast<const char*>(at), {kind, bytes}); };
+  const auto read = [](const void* at, char kind, uint32_t bytes) {
+    return read_number(static_cast<const char*>(at), {kind, bytes});
+  };
   CHECK_EQ(read(&i1, 'i', 1), -3.0);
   CHECK_EQ(read(&i2, 'i', 2), -300.0);
   CHECK_EQ(read(&i4, 'i', 4), -70000.0);
@@ -138,9 +144,9 @@ TEST(every_end_does_what_it_is_drawn_to_do) {
   CHECK_EQ(spans(AtEnd::kSkip, 1, 4), (Spans{{0, 3, 1, 0}, {0, 4, 0, 0}}));
   CHECK_EQ(spans(AtEnd::kShorten, 1, 4), (Spans{{0, 3, 1, 0}, {0, 4, 0, 0}, {1, 3, 0, 0}, {2, 2, 0, 0}}));
   CHECK_EQ(spans(AtEnd::kPad, 1, 4), (Spans{{0, 3, 1, 0}, {0, 4, 0, 0}, {1, 3, 0, 1}, {2, 2, 0, 2}}));
-  CHECK_EQ(spans(AtEnd::kShift, 1, 4), (Spans{{0, 3, 1, 0}, {0, 4, 0, 0}}));    // that window is there already
-  CHECK_EQ(spans(AtEnd::kShift, 4, 6), (Spans{{0, 3, 1, 0}, {2, 4, 0, 0}}));    // reference 4 moved to 3
-  CHECK_EQ(spans(AtEnd::kShift, 1, 2), (Spans{{0, 2, 1, 1}}));                  // longer than the episode: one, padded
+  CHECK_EQ(spans(AtEnd::kShift, 1, 4), (Spans{{0, 3, 1, 0}, {0, 4, 0, 0}}));  // that window is there already
+  CHECK_EQ(spans(AtEnd::kShift, 4, 6), (Spans{{0, 3, 1, 0}, {2, 4, 0, 0}}));  // reference 4 moved to 3
+  CHECK_EQ(spans(AtEnd::kShift, 1, 2), (Spans{{0, 2, 1, 1}}));                // longer than the episode: one, padded
 }
 
 TEST(the_final_row_completes_windows_and_is_no_reference_step) {
@@ -204,7 +210,8 @@ TEST(conditions_look_at_the_newest_step) {
   ItemRule rule = window(0, 1);
   rule.reach = Reach::kHistory;
   rule.is_strict = false;
-  rule.conditions = {{ConditionKind::kStepIndex, Compare::kEqual, 3, 1, 0}, {ConditionKind::kData, Compare::kLess, 0, 5, 0}};
+  rule.conditions = {{ConditionKind::kStepIndex, Compare::kEqual, 3, 1, 0},
+                     {ConditionKind::kData, Compare::kLess, 0, 5, 0}};
   Run run(rule, 1);
   run.steps(9);
   CHECK_EQ(run.take(), (Spans{{1, 1, 0, 0}, {4, 1, 0, 0}}));

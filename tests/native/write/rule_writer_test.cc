@@ -8,7 +8,8 @@ namespace {
 // One stream with its rules; a row of it is a call of append().
 class Single {
  public:
-  Single(Arena& arena, std::vector<ItemRule> rules, WriterFacts facts) : writer(arena, arena.table(0), 8, facts, std::move(rules)), arena_(arena) {
+  Single(Arena& arena, std::vector<ItemRule> rules, WriterFacts facts)
+      : writer(arena, arena.table(0), 8, facts, std::move(rules)), arena_(arena) {
     CHECK_EQ(writer.stream().open(kNow), Status::kOk);
   }
   void begin(uint64_t serial) {
@@ -92,7 +93,7 @@ TEST(an_episode_that_did_not_terminate_says_what_its_final_step_lacks) {
   const auto lacking_after_a_step = [&] {
     Single one(w.arena, {rule}, facts);
     CHECK_EQ(one.writer.lacks_of_final_step(true, false, nothing), -1);  // no step, no next one
-    one.begin(1);                                                 // its first byte is 1
+    one.begin(1);                                                        // its first byte is 1
     CHECK_EQ(one.finish(), Status::kOk);
     CHECK_EQ(one.writer.lacks_of_final_step(true, true, [](uint32_t c) { return c == 0; }), -1);
     CHECK_EQ(one.writer.lacks_of_final_step(true, true, nothing), one.writer.lacks_of_final_step(true, false, nothing));

@@ -15,7 +15,9 @@ std::vector<uint64_t> from_to_serial(uint64_t first, uint64_t last) {
   return rows;
 }
 
-ArenaSpec one_table(TableSpec table, uint32_t chunk_steps, uint32_t num_chunks) { return arena_of({std::move(table)}, chunk_steps, num_chunks); }
+ArenaSpec one_table(TableSpec table, uint32_t chunk_steps, uint32_t num_chunks) {
+  return arena_of({std::move(table)}, chunk_steps, num_chunks);
+}
 
 TableSpec with_on_full(TableSpec t, uint32_t on_full) {
   t.on_full = on_full;
@@ -108,7 +110,8 @@ TEST(a_run_of_rows_becomes_items_in_their_order) {
     }
   }
   uint32_t done = 0;
-  CHECK_EQ(actor.writer.insert_rows(w.table(), actor.step, priorities.data(), 100, kNow, keys.data(), done), Status::kOk);
+  CHECK_EQ(actor.writer.insert_rows(w.table(), actor.step, priorities.data(), 100, kNow, keys.data(), done),
+           Status::kOk);
   CHECK_EQ(done, 100u);
   CHECK_EQ(actor.writer.rows_left(), 28u);
   for (uint64_t i = 0; i < 100; ++i) CHECK_EQ(rows_of(w, keys[i]), from_to_serial(i + 1, i + 1));
@@ -124,7 +127,8 @@ TEST(a_run_of_rows_that_the_limiter_stops_says_how_many_went_in) {
   const auto run = [&](const Wait& wait) {
     uint32_t done = 77;
     CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
-    CHECK_EQ(actor.writer.insert_rows(w.table(), actor.step, priorities.data(), 40, wait, keys.data(), done), Status::kTimeout);
+    CHECK_EQ(actor.writer.insert_rows(w.table(), actor.step, priorities.data(), 40, wait, keys.data(), done),
+             Status::kTimeout);
     return done;
   };
   CHECK_EQ(run(kNow), 10u);
@@ -144,8 +148,8 @@ TEST(an_item_of_more_chunks_than_a_hold_can_log_is_refused) {
   CHECK_EQ(rows_of(w, actor.create(kMaxItemChunks)).size(), kMaxItemChunks);
 }
 
-// The largest hold there is: a new pattern as large as a record, an item of the most chunks, and a victim of as many, all of
-// whose chunks retire with it, in a table that keeps its items.
+// The largest hold there is: a new pattern as large as a record, an item of the most chunks, and a victim of as many,
+// all of whose chunks retire with it, in a table that keeps its items.
 TEST(the_largest_insert_fits_the_log) {
   for (const uint32_t kind : {kPrioritized, kMinHeap}) {
     TableSpec table = with_on_full(open_table("a", 1, kind, kFifo), kOnFullError);
@@ -257,14 +261,17 @@ TEST(items_that_are_due_together_go_into_their_tables_in_one_hold_or_not_at_all)
   World w(arena_of({open_table("a", 100), queue_table("q", 2)}));
   Actor actor(w.arena, w.table(0), 8);
   for (int i = 0; i < 4; ++i) actor.append();
-  DueItem due[] = {{0, &actor.span, 2, 2, {0, 0}, 1}, {1, &actor.span, 1, 3, {0, 0}, 1}, {1, &actor.span, 3, 1, {0, 0}, 1}};
+  DueItem due[] = {
+      {0, &actor.span, 2, 2, {0, 0}, 1}, {1, &actor.span, 1, 3, {0, 0}, 1}, {1, &actor.span, 3, 1, {0, 0}, 1}};
   int64_t keys[3] = {};
   uint32_t done = 0;
   CHECK_EQ(insert_due(actor.writer, due, 3, kNow, keys, done), Status::kOk);
   CHECK_EQ(done, 3u);
   CHECK_EQ(rows_of(w, keys[0], 0), from_to_serial(3, 4));
   CHECK_EQ(rows_of(w, keys[1], 1), from_to_serial(2, 4));
-  const auto episode = [&](int64_t key, uint32_t t) { return w.arena.item(find_item(w.arena, w.table(t), key)).episode.get(); };
+  const auto episode = [&](int64_t key, uint32_t t) {
+    return w.arena.item(find_item(w.arena, w.table(t), key)).episode.get();
+  };
   CHECK_EQ(episode(keys[0], 0), episode(keys[2], 1));
   for (const Wait& wait : {kNow, kTry}) {  // the queue is full: the other table gets nothing either
     CHECK_EQ(insert_due(actor.writer, due, 3, wait, keys, done), Status::kTimeout);
@@ -303,7 +310,8 @@ TEST(no_item_goes_in_when_one_of_those_due_has_another_structure) {
   World w(arena_of({open_table("a", 100), open_table("b", 100)}));
   Actor actor(w.arena, w.table(0), 8);
   actor.append();
-  DueItem due[] = {{0, &actor.span, 0, 1, {0, 0}, 1}, {1, &actor.span, 0, 1, {0, 0}, 1}, {1, &actor.step, 0, 1, {0, 0}, 1}};
+  DueItem due[] = {
+      {0, &actor.span, 0, 1, {0, 0}, 1}, {1, &actor.span, 0, 1, {0, 0}, 1}, {1, &actor.step, 0, 1, {0, 0}, 1}};
   int64_t keys[3];
   uint32_t done = 0;
   CHECK_EQ(insert_due(actor.writer, due, 3, kNow, keys, done), Status::kStructure);

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <set>
 
-#include "read/item_view.h"
 #include "chunks/streams_fixture.h"
+#include "read/item_view.h"
 
 namespace shmreplay::test {
 namespace {
@@ -76,7 +76,8 @@ std::vector<uint32_t> chunks_of(World& w, int64_t key, uint32_t table = 0) {
   CHECK_EQ(hold.begin(kNow), Status::kOk);
   const ItemRecord& item = w.arena.item(find_item(w.arena, w.table(table), key));
   std::vector<uint32_t> chunks;
-  each_run(w.arena, item.place.get(), item.extent.get().num_steps, [&](uint32_t c, uint32_t, uint32_t) { chunks.push_back(c); });
+  each_run(w.arena, item.place.get(), item.extent.get().num_steps,
+           [&](uint32_t c, uint32_t, uint32_t) { chunks.push_back(c); });
   CHECK_EQ(chunks.front(), item.place.get().chunk);
   return chunks;
 }
@@ -86,7 +87,9 @@ Place place_of(World& w, int64_t key) {
   return w.arena.item(find_item(w.arena, w.table(), key)).place.get();
 }
 
-void append(std::vector<int64_t>& to, const std::vector<int64_t>& keys) { to.insert(to.end(), keys.begin(), keys.end()); }
+void append(std::vector<int64_t>& to, const std::vector<int64_t>& keys) {
+  to.insert(to.end(), keys.begin(), keys.end());
+}
 
 // Draws the n oldest items of a queue and answers how they lie.
 bool lie_at_one_stride(World& w, SampleCall& call, uint32_t n, ItemStride& stride) {

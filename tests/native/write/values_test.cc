@@ -1,11 +1,11 @@
 // Values in the block heap: of rows and of items, and the blocks that their writers take.
 #include <algorithm>
 
+#include "base/fault.h"
 #include "chunks/block_heap.h"
 #include "chunks/chunk_pool.h"
-#include "base/fault.h"
-#include "support/fixtures.h"
 #include "items/rebuild.h"
+#include "support/fixtures.h"
 
 namespace shmreplay::test {
 namespace {
@@ -20,7 +20,8 @@ Batch& get(World& w, const std::vector<int64_t>& keys, std::unique_ptr<Batch>& b
   batch = std::make_unique<Batch>(w.arena, static_cast<int64_t>(keys.size()));
   SampleCall call(w.arena);
   std::vector<uint32_t> found(keys.size());
-  CHECK_EQ(call.get(w.table(), keys.data(), static_cast<uint32_t>(keys.size()), kNow, *batch, found.data()).done, keys.size());
+  CHECK_EQ(call.get(w.table(), keys.data(), static_cast<uint32_t>(keys.size()), kNow, *batch, found.data()).done,
+           keys.size());
   return *batch;
 }
 
@@ -79,7 +80,8 @@ TEST(rows_of_sequences_and_what_their_items_brought_come_back_across_chunks) {
       Actor actor(w.arena, w.table(), 9);
       for (int t = 0; t < 30; ++t) {
         actor.append();
-        for (uint32_t length = 1; length <= std::min(actor.writer.num_steps(), 9u); length += 2) keys.push_back(actor.create(length));
+        for (uint32_t length = 1; length <= std::min(actor.writer.num_steps(), 9u); length += 2)
+          keys.push_back(actor.create(length));
       }
       check_items(w, keys);
       check_healthy(w.arena);
@@ -131,7 +133,8 @@ TEST(an_item_that_does_not_go_in_gives_back_what_it_brought_and_keeps_that_of_ot
   Actor actor(w.arena, w.table(), 8);
   for (int i = 0; i < 7; ++i) actor.append();
   int64_t key = 0;
-  const std::vector<int64_t> keys{actor.create(1), actor.create(5), actor.create(2)};  // of the last chunk, and of one before
+  const std::vector<int64_t> keys{actor.create(1), actor.create(5), actor.create(2)};  // of the last chunk, and of one
+                                                                                       // before
   for (const uint32_t length : {1u, 5u}) {
     CHECK_EQ(actor.try_create(w.table(), length, 1, kNow, key), Status::kTimeout);
     const uint64_t before = free_blocks(w);
@@ -178,7 +181,8 @@ TEST(the_oldest_items_go_when_blocks_run_out_and_the_heap_is_used_again_and_agai
     for (int i = 0; i < 400; ++i) {
       int64_t key = 0;
       CHECK_EQ(actor.try_insert(1, kWhatever, key), Status::kOk);
-      for (const uint32_t c : {3u, 5u}) taken += is_none(actor.next_serial(), c) ? 0 : value_of(actor.next_serial(), c).size() / 64;
+      for (const uint32_t c : {3u, 5u})
+        taken += is_none(actor.next_serial(), c) ? 0 : value_of(actor.next_serial(), c).size() / 64;
       if (i % 20 == 0) check_healthy(w.arena), check_items(w, live_keys(w.arena, w.table()));
     }
   }
@@ -186,7 +190,7 @@ TEST(the_oldest_items_go_when_blocks_run_out_and_the_heap_is_used_again_and_agai
   CHECK(w.arena.state().num_free.get() > 300u);  // chunks there were plenty of
   CHECK(w.table().record->evicted_for_room.get() > 300);
   CHECK_EQ(live_keys(w.arena, w.table()).back(), key_of(w.table(), w.table().record->order.get().tail,
-                                                       w.arena.item(w.table().record->order.get().tail).seq.get()));
+                                                        w.arena.item(w.table().record->order.get().tail).seq.get()));
   check_no_block_is_lost(w);
 }
 
@@ -205,7 +209,8 @@ TEST(a_table_that_keeps_its_items_waits_for_blocks_or_says_that_the_arena_is_ful
     CHECK(keys.size() > 3);
     check_items(w, keys);
     uint32_t deleted = 0;
-    CHECK_EQ(delete_items(w.arena, w.table(), keys.data(), static_cast<uint32_t>(keys.size()), kNow, deleted), Status::kOk);
+    CHECK_EQ(delete_items(w.arena, w.table(), keys.data(), static_cast<uint32_t>(keys.size()), kNow, deleted),
+             Status::kOk);
     CHECK_EQ(actor.try_insert(1, kNow, key), Status::kOk);
     check_healthy(w.arena);
   }
@@ -247,7 +252,8 @@ TEST(a_value_of_more_blocks_than_one_hold_takes_is_written_and_freed_whole) {
   check_no_block_is_lost(w);
 }
 
-// ---- writers of values that one hold can not take whole --------------------------------------------------------------------
+// ---- writers of values that one hold can not take whole
+// --------------------------------------------------------------------
 
 namespace {
 
@@ -264,14 +270,14 @@ Actor& with_row(Actor& actor) {
 
 }  // namespace
 
-// Two of them, and a third with a small value between two slices: were the first's other blocks not its own, neither large
-// value could ever be written.
+// Two of them, and a third with a small value between two slices: were the first's other blocks not its own, neither
+// large value could ever be written.
 TEST(a_writer_that_has_a_part_of_its_blocks_gets_the_others_whatever_is_taken_meanwhile) {
   World w(heap_of(keeping_table(), 1000));
   const std::unique_ptr<Arena> b = w.client(), c = w.client();
   Actor first(w.arena, w.table(), 2), second(*b, b->table(0), 2), small(*c, c->table(0), 2);
   for (Actor* actor : {&first, &second, &small}) with_row(*actor);
-  static Actor *others[2];
+  static Actor* others[2];
   static int slices;
   others[0] = &second, others[1] = &small, slices = 0;
   fault::listen([](const char* name) {
@@ -331,7 +337,8 @@ TEST(blocks_of_written_values_are_not_given_back) {
   check_healthy(w.arena);
 }
 
-// A call that ends between two slices, here since another has the lock, leaves a reservation: the next call takes it or ends it.
+// A call that ends between two slices, here since another has the lock, leaves a reservation: the next call takes it or
+// ends it.
 TEST(a_reservation_ends_with_the_next_call_or_with_its_stream) {
   for (const uint32_t next : {900u, 700u, 200u, 1u}) {
     World w(heap_of(keeping_table(), 1000));
@@ -397,12 +404,13 @@ TEST(writers_of_values_of_many_holds_all_get_on) {
       left -= static_cast<int>(learner.sample(w.table(), 4, batch, kWhatever, true, 1).done);
     }
   };
-  run_threads({[&] { writes(w.arena, 900, kLarge); }, [&] { writes(*b, 700, kLarge); }, [&] { writes(*c, 30, kSmall); }, consumes});
+  run_threads({[&] { writes(w.arena, 900, kLarge); }, [&] { writes(*b, 700, kLarge); }, [&] { writes(*c, 30, kSmall); },
+               consumes});
   check_healthy(w.arena);
 }
 
-// Padding before the span repeats its first step, value and all; other padding has no value; nor has what a longer item of a
-// later part left room for.
+// Padding before the span repeats its first step, value and all; other padding has no value; nor has what a longer item
+// of a later part left room for.
 TEST(padding_has_no_value_unless_it_repeats_the_first_step) {
   World w(heap_of(open_table("a", 100), 4000));
   Actor actor(w.arena, w.table(), 8);
