@@ -50,7 +50,8 @@ CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/
 # Every C++ file of the repository.
 CPP = $(shell find shmreplay tests bench scripts -name "*.h" -o -name "*.cc")
 
-.PHONY: help demo test check native sanitize wheel bench bench-peers chart page-picture soak stubs layers cli-page format clean distclean
+.PHONY: help demo test check native sanitize wheel bench bench-peers chart page-picture soak stubs layers cli-page \
+  format clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
