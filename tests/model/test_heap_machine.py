@@ -7,7 +7,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.heap_machine import HeapMachine
-from tests.tables import TableMaker
+from tests.support.tables import TableMaker
 
 
 @pytest.mark.slow

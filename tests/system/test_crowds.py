@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import shmreplay as sr
-from tests.children import Child, Work, fork
-from tests.tables import COLUMNS, WAIT_S, check, eventually, numbers, step
+from tests.support.children import Child, Work, fork
+from tests.support.tables import COLUMNS, WAIT_S, check, eventually, numbers, step
 
 __all__ = ["fork"]
 

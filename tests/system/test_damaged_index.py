@@ -23,7 +23,7 @@ from shmreplay.clients.link.connection import fork_count
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.tables.plan import plan
 from shmreplay.tables.table import pack_specs
-from tests import tables as plain
+from tests.support import tables as plain
 
 FLIPS = int(os.environ.get("SHMREPLAY_FLIPS", "150"))
 BLOCK = 150  # flips a test, each of seeds of its own
