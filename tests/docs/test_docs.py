@@ -1,9 +1,13 @@
 """What the pages in docs/ show works: their Python runs as written, names exist, links lead to files."""
 
+import builtins
 import pathlib
 import re
+import runpy
+import shlex
 from functools import reduce
 
+import numpy as np
 import pytest
 
 import shmreplay as sr
@@ -60,6 +64,48 @@ def test_links_to_a_heading_find_it(name: str) -> None:
         assert anchor in anchors(page), f"{file}#{anchor}"
 
 
+def episodes(rng: np.random.Generator) -> list[tuple[np.ndarray, list[float]]]:
+    """Observations, the final one included, and rewards of the episodes in docs/writing.md."""
+    found = []
+    for length in (20, 2):
+        drawn = [(rng.normal(size=4).astype("float32"), rng.normal()) for _ in range(length)]
+        found.append((np.array([*(o for o, _ in drawn), rng.normal(size=4).astype("float32")]), [r for _, r in drawn]))
+    return found
+
+
+def test_the_example_of_writing_computes_the_targets_of_its_episodes(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "page.py"
+    file.write_text(programs("writing.md")[0], encoding="utf-8")
+    seen = runpy.run_path(str(file))
+    expected = {}
+    for observations, rewards in episodes(np.random.default_rng(0)):
+        for t in range(len(rewards)):
+            last = min(t + 3, len(rewards))
+            value = sum(0.99**k * reward for k, reward in enumerate(rewards[t:last]))
+            expected[observations[t].tobytes()] = (value, last - t, observations[last])
+    data = seen["batch"].data
+    for i in range(64):
+        value, num_steps, next_observation = expected[data["observation"][i].tobytes()]
+        np.testing.assert_allclose(seen["returns"][i], value, rtol=1e-5)
+        assert seen["num_steps"][i] == num_steps
+        np.testing.assert_allclose(seen["discounts"][i], 0.99**num_steps)  # cut off, not terminated
+        np.testing.assert_array_equal(data["next_observation"][i], next_observation)
+
+
+@pytest.mark.parametrize("command", re.findall(r"^    (shmreplay .*)$", PAGES["memory.md"], re.MULTILINE))
+def test_the_commands_of_memory_run(command: str, tmp_path: pathlib.Path) -> None:
+    [declared] = re.findall(r"^```toml\n(.*?)^```", PAGES["memory.md"], re.MULTILINE | re.DOTALL)
+    (tmp_path / "tables.toml").write_text(declared, encoding="utf-8")
+    assert "total" in run_python("-m", "shmreplay.clients.cli.main", *shlex.split(command)[1:], cwd=tmp_path)
+
+
+def test_the_errors_selectors_and_limiters_of_tables_exist() -> None:
+    names = set(re.findall(r"`([A-Z][A-Za-z]+)(?:\([a-z_, .]*\))?`", PAGES["tables.md"])) - set(dir(builtins))
+    assert {"Fifo", "MinSize", "SignatureMismatch", "SessionLost"} <= names
+    for name in sorted(names):
+        assert any(hasattr(module, name) for module in (sr, sr.selectors, sr.rate_limiters)), name
+
+
 def section(results: str, name: str) -> str:
     """What bench/RESULTS.md says of a question."""
     found = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", results, re.MULTILINE | re.DOTALL)
@@ -99,3 +145,19 @@ def test_the_figures_beside_others_are_those_of_the_results() -> None:
         assert (found[1], found[5]) == (ratio, share)
     [woken] = re.findall(r"in (\S+ us), by Reverb in (\S+ us) \(`woken`\)", PAGES["comparison.md"])
     assert woken == (figures_of(results, "woken", "")[0], figures_of(results, "woken", "reverb")[0])
+
+
+def test_the_figures_of_shards_are_those_of_the_results() -> None:
+    results = (ROOT / "bench" / "RESULTS.md").read_text(encoding="utf-8")
+    workloads = {
+        "4 writers, inserts a second": ("shards_4", 0),
+        "16 writers, inserts a second": ("shards_16", 0),
+        "4 writers beside a learner, inserts a second": ("shards_mixed", 0),
+        "that learner, samples a second": ("shards_mixed", 2),
+    }
+    rows = dict(re.findall(r"^\| ([^|]+ a second) \| (.*) \|$", PAGES["shards.md"], re.MULTILINE))
+    assert rows.keys() == workloads.keys()
+    for name, (workload, column) in workloads.items():
+        for shards, shown in zip((1, 2, 4), rows[name].split(" | "), strict=True):
+            [row] = re.findall(rf"^\| shmreplay shards={shards} \| (.*) \|$", section(results, workload), re.MULTILINE)
+            assert row.split(" | ")[column].split(" (")[0] == shown.split(" (")[0], (name, shards)
