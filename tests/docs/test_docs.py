@@ -17,6 +17,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 
 DOCS = ROOT / "docs"
 PAGES = {str(path.relative_to(DOCS)): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
+SOURCES = ("shmreplay", "daemon", "clients", "bench", "tests", "scripts")
 TOGETHER = {"migrating-from-reverb.md"}  # pages whose blocks are parts of one program
 
 
@@ -104,6 +105,20 @@ def test_the_errors_selectors_and_limiters_of_tables_exist() -> None:
     assert {"Fifo", "MinSize", "SignatureMismatch", "SessionLost"} <= names
     for name in sorted(names):
         assert any(hasattr(module, name) for module in (sr, sr.selectors, sr.rate_limiters)), name
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "bench/README.md", "shmreplay/core/README.md"])
+def test_the_files_that_the_maps_name_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    files = {str(path.relative_to(ROOT)) for folder in SOURCES for path in (ROOT / folder).rglob("*.*")}
+    names = {pathlib.Path(file).name for file in files}
+    mentioned = set(re.findall(r"`([\w./]+\.(?:h|cc|py|md|html))`", text))
+    assert len(mentioned) >= 20
+    places = (ROOT, (ROOT / page).parent, ROOT / "bench" / "workloads", ROOT / "shmreplay" / "core")
+    for file in mentioned:
+        assert any((place / file).exists() for place in places) or ("/" not in file and file in names), file
+    for folder in re.findall(r"`((?:\w+/)+)`", text):
+        assert any((place / folder).is_dir() for place in places), folder
 
 
 def section(results: str, name: str) -> str:

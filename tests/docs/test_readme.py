@@ -56,7 +56,7 @@ def test_it_is_short_and_its_first_example_is_too() -> None:
 
 
 def test_its_links_lead_to_files() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", README)
+    links = re.findall(r"\]\(([^)#]+)[)#]", README)
     assert len(links) >= 5
     for link in links:
         assert (ROOT / link).exists(), link
