@@ -13,6 +13,8 @@
 #   make wheel     a wheel, repaired by auditwheel, tried in a clean environment without a compiler
 #   make bench     the quick benchmarks (BENCH_ARGS)
 #   make bench-peers  the peers that the benchmarks measure us beside, an environment each (1 to 2 GB)
+#   make chart     docs/images/results.svg, the chart in README.md, from bench/RESULTS.json
+#   make page-picture  docs/images/page.png, the web page of a daemon at work (needs a Chromium)
 #   make soak      a storm of deaths (SOAK_ARGS="--minutes 60 --seed 7")
 #   make stubs     shmreplay/_core.pyi, from the built binding
 #   make layers    the picture of the layers in ARCHITECTURE.md, from all includes and imports
@@ -54,8 +56,8 @@ CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/
 # Every C++ file of the repository.
 CPP = $(shell find shmreplay tests bench scripts -name "*.h" -o -name "*.cc")
 
-.PHONY: help demo test test-long ready check native native-quick python python-long sanitize wheel bench bench-peers soak \
-        stubs layers cli-page format clean distclean
+.PHONY: help demo test test-long ready check native native-quick python python-long sanitize wheel bench bench-peers chart \
+  page-picture soak stubs layers cli-page format clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -119,6 +121,12 @@ bench: $(STAMP)/installed
 
 bench-peers: $(STAMP)/installed
 	@env -u PYTHONSAFEPATH $(BIN)/python -m bench.peers.install
+
+chart: $(STAMP)/installed
+	@env -u PYTHONSAFEPATH $(BIN)/python -m bench.chart bench/RESULTS.json > docs/images/results.svg
+
+page-picture: $(STAMP)/installed $(STAMP)/dev
+	@env -u PYTHONSAFEPATH $(BIN)/python -m scripts.page_picture
 
 soak: $(STAMP)/installed $(STAMP)/dev
 	@env -u PYTHONSAFEPATH $(BIN)/python -m tests.soak $(SOAK_ARGS)

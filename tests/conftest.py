@@ -1,4 +1,4 @@
-"""What every test has: a printed seed, and a check that nothing stays behind.
+"""What every test has: a printed seed, a check that nothing stays behind, and the fixtures that many folders share.
 
 Random tests take `seed` or `rng`. A run prints its seed; SHMREPLAY_TEST_SEED=<that number> repeats it, for one test as
 for all of them, since each test's own seed follows from the run's and the test's name.
@@ -17,14 +17,19 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.namespaces import take_own_shm
+from tests.support.children import fork
+from tests.support.daemons import client, daemon, make_daemon, run_script
+from tests.support.namespaces import take_own_shm
+from tests.support.tables import make_table, server
+
+__all__ = ["client", "daemon", "fork", "make_daemon", "make_table", "run_script", "server"]
 
 SHM = pathlib.Path("/dev/shm")
 SEED_VARIABLE = "SHMREPLAY_TEST_SEED"
 PYTHON_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # live until this process ends
 DEATH_WAIT_S = 60.0  # how long a process that is ending may take before it counts as left over
 
-# Folders of tests that tests/system/test_apart.py runs in a process of their own: the library has threads, and warns
+# Folders of tests/clients that tests/test_apart.py runs in a process of their own: the library has threads, and warns
 # of every fork from then on.
 APART = {"jax"}
 
@@ -40,7 +45,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
     """Folders that have a process of their own are left out, unless they are named."""
-    is_apart = collection_path.name in APART and collection_path.parent == pathlib.Path(__file__).parent
+    is_apart = collection_path.name in APART and collection_path.parent == pathlib.Path(__file__).parent / "clients"
     return True if is_apart and not any(collection_path.name in argument for argument in config.args) else None
 
 

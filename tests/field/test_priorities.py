@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.children import Child, Work
-from tests.tables import TableMaker, live, steps, values
+from tests.support.children import Child, Work
+from tests.support.tables import TableMaker, live, steps, values
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 Fork = Callable[[Work], Child]
@@ -62,7 +62,7 @@ def test_a_signed_error_is_refused_and_its_size_is_taken(make_table: TableMaker)
     assert live(table).priorities.tolist() == [1.0, 3.0, 2.0, 0.5]
 
 
-def test_the_readme_s_example_takes_the_plain_error_for_a_priority() -> None:
+def test_the_example_of_writing_takes_the_plain_error_for_a_priority() -> None:
     """D7, higgsfield/RL-Adventure#13: the weighted loss was taken for the priority."""
-    [call] = re.findall(r"update_priorities\(batch\.keys, (.*?)\)  #", (ROOT / "README.md").read_text("utf-8"))
+    [call] = re.findall(r"update_priorities\(batch\.keys, (.*?)\)  #", (ROOT / "docs/writing.md").read_text("utf-8"))
     assert call == "np.abs(td_errors)"

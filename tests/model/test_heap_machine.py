@@ -7,8 +7,8 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.heap_machine import HeapMachine
-from tests.rounds import rounds
-from tests.tables import TableMaker
+from tests.support.rounds import rounds
+from tests.support.tables import TableMaker
 
 
 @pytest.mark.slow

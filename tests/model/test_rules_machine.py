@@ -8,7 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import shmreplay as sr
 from tests.model.rules_machine import RulesMachine
-from tests.rounds import rounds
+from tests.support.rounds import rounds
 
 
 @pytest.mark.slow

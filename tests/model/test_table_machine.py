@@ -11,8 +11,8 @@ import shmreplay as sr
 from tests.model.plain_table import Row
 from tests.model.plain_writer import PlainWriter
 from tests.model.table_machine import PRIORITIES, SEEDS, Config, TableMachine, attempt, configs, many_priorities
-from tests.rounds import rounds
-from tests.tables import PATHS, TableMaker, part_of_step, step, steps
+from tests.support.rounds import rounds
+from tests.support.tables import PATHS, TableMaker, part_of_step, step, steps
 
 
 class StepsMachine(TableMachine):

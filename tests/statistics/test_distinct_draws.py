@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from tests.statistics.chi_square import is_drawn_by
-from tests.tables import TableMaker, eventually
+from tests.support.tables import TableMaker, eventually
 
 SIGNATURE = {"n": sr.ArraySpec((), "int64")}
 SAMPLERS = {

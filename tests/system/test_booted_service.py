@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from shmreplay.clients.cli.main import main
+from tests.support.daemons import eventually
 from tests.system.booted import Booted, booted, why_not
-from tests.system.conftest import eventually
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import shmreplay as sr
-from tests.children import Child, Work, fork
-from tests.rounds import rounds
-from tests.tables import COLUMNS, WAIT_S, check, eventually, numbers, step
+from tests.support.children import Child, Work, fork
+from tests.support.rounds import rounds
+from tests.support.tables import COLUMNS, WAIT_S, check, eventually, numbers, step
 
 __all__ = ["fork"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.system.conftest import DaemonProcess, Script, eventually, table, wait_for_end
+from tests.support.daemons import DaemonProcess, Script, eventually, table, wait_for_end
 
 Run = Callable[..., Script]
 STEP = {"x": np.ones(3, np.float32), "n": 7}

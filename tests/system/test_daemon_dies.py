@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.children import Child, Work, fork
-from tests.rounds import rounds
-from tests.system.conftest import DaemonProcess, StartDaemon, eventually, table
-from tests.tables import COLUMNS, WAIT_S, numbers, step
+from tests.support.children import Child, Work, fork
+from tests.support.daemons import DaemonProcess, StartDaemon, eventually, table
+from tests.support.rounds import rounds
+from tests.support.tables import COLUMNS, WAIT_S, numbers, step
 
 __all__ = ["fork"]
 

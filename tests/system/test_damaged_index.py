@@ -23,8 +23,8 @@ from shmreplay.clients.link.connection import fork_count
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.tables.plan import plan
 from shmreplay.tables.table import pack_specs
-from tests import tables as plain
-from tests.rounds import rounds
+from tests.support import tables as plain
+from tests.support.rounds import rounds
 
 FLIPS = int(os.environ.get("SHMREPLAY_FLIPS", rounds(50, 150)))
 BLOCK = min(FLIPS, 150)  # flips a test, each of seeds of its own

@@ -15,9 +15,9 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.writer import Writer
-from tests.children import Child, Work, fork
-from tests.system.conftest import DaemonProcess
-from tests.tables import COLUMNS, WAIT_S, check, eventually, numbers, step, steps
+from tests.support.children import Child, Work, fork
+from tests.support.daemons import DaemonProcess
+from tests.support.tables import COLUMNS, WAIT_S, check, eventually, numbers, step, steps
 
 __all__ = ["fork"]
 

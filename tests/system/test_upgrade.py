@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import shmreplay as sr
+from tests.support.daemons import Script, StartDaemon, table
+from tests.support.tables import WAIT_S
 from tests.system.booted import copy_package
-from tests.system.conftest import Script, StartDaemon, table
-from tests.tables import WAIT_S
 
 RunScript = Callable[..., Script]
 

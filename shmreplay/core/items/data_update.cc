@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "arena/span.h"
 #include "base/long_work.h"
 #include "base/mutable_cell.h"
+#include "items/enter_table.h"
 #include "items/item_table.h"
 
 namespace shmreplay {

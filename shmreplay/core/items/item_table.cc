@@ -7,7 +7,7 @@
 #include "chunks/chunk_pool.h"
 #include "items/episodes.h"
 #include "items/item_run.h"
-#include "items/rate_limiter.h"
+#include "items/limiter.h"
 #include "trees/extremes.h"
 #include "trees/selectors.h"
 
@@ -15,10 +15,6 @@ namespace shmreplay {
 namespace {
 
 constexpr uint32_t kSelectorEntries = 160;  // both roles, extremes, counters: 12 levels of a heap, 11 of a tree
-
-uint32_t seq_bits(const TableFacts& t) noexcept { return 63 - kShardBits - t.slot_bits; }
-
-uint64_t low_seq(const TableFacts& t, uint64_t seq) noexcept { return seq & ((uint64_t{1} << seq_bits(t)) - 1); }
 
 double next_uniform(Hold& hold, Word<uint64_t>& state) {
   const uint64_t s = state.get() + 0x9e3779b97f4a7c15;
@@ -123,10 +119,6 @@ int64_t key_of(const TableFacts& t, uint32_t g, uint64_t seq) noexcept {
   return static_cast<int64_t>(uint64_t{t.shard} << kShardShift | low_seq(t, seq) << t.slot_bits | slot);
 }
 
-uint64_t inserts_since(const Arena& arena, const TableFacts& t, int64_t key) noexcept {
-  return low_seq(t, arena.state().next_seq.get() - (static_cast<uint64_t>(key) >> t.slot_bits));
-}
-
 uint32_t find_item(const Arena& arena, const TableFacts& t, int64_t key) noexcept {
   if (key < 1) return kNone;
   const auto k = static_cast<uint64_t>(key);
@@ -146,7 +138,7 @@ Inserted insert_item(Hold& hold, const TableFacts& t, const NewItem& item) {
   const uint64_t episode = item.episode == 0 ? seq : item.episode;
   write_record(hold, t, g, seq, item, episode);
   hold.save(a.links(g));
-  const uint32_t episode_slot = count_episode(hold, t, item, episode);
+  const uint32_t episode_slot = count_episode(hold, t, episode, item.own_episode, item.episode_slot);
   hold.put(a.links(g).tail, {0, episode_slot});
   append_order(hold, t, g);
   const bool keep = keeps_items(t);

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arena/admission.h"
 #include "arena/session_counts.h"
+#include "base/long_work.h"
+#include "items/enter_table.h"
+#include "trees/reweigh.h"
 #include "trees/selectors.h"
 
 namespace shmreplay {
@@ -106,6 +110,24 @@ Status change_flags(Arena& arena, const TableFacts& t, uint32_t set, uint32_t cl
   if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
   set_flags(hold, t, set, clear);
   return Status::kOk;
+}
+
+Status set_priority_exponent(Arena& arena, const TableFacts& t, double exponent, const Wait& wait) {
+  {
+    Hold hold(arena);
+    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    hold.set(t.record->exponents[kSampler], exponent);
+    hold.set(t.record->reweigh_left, t.capacity);
+  }
+  LongWork work(wait);
+  for (;;) {
+    Hold hold(arena);
+    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    if (t.record->reweigh_left.get() == 0) return Status::kOk;
+    reweigh_slice(hold, t);
+    hold.end();
+    if (work.interrupted(2 * kReweighSlice)) return Status::kInterrupted;
+  }
 }
 
 std::vector<int64_t> live_keys(const Arena& arena, const TableFacts& t) {

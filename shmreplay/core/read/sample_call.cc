@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arena/admission.h"
 #include "arena/session_counts.h"
+#include "arena/span.h"
 #include "base/futex.h"
 #include "base/leaf_weights.h"
 #include "base/long_work.h"
+#include "items/enter_table.h"
+#include "sessions/call_slot_wait.h"
 #include "trees/extremes.h"
 #include "trees/selectors.h"
 

@@ -83,8 +83,4 @@ class Selector {
   const RoleLayout& layout_;
 };
 
-// Brings the nodes above the deferred items' leaves up to date, in every tree of their tables, each node once. Sorts
-// `items`.
-void settle_trees(Hold& hold, uint32_t* items, uint32_t n);
-
 }  // namespace shmreplay

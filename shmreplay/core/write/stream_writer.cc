@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <bit>
 
+#include "arena/admission.h"
 #include "arena/session_counts.h"
+#include "arena/span.h"
 #include "base/mutable_cell.h"
 #include "base/row_copy.h"
 #include "chunks/streams.h"
+#include "items/enter_table.h"
 #include "items/item_run.h"
 #include "write/due_insert.h"
 #include "write/stream_group.h"

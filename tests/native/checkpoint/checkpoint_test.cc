@@ -5,6 +5,8 @@
 #include <set>
 #include <thread>
 
+#include "arena/admission.h"
+#include "arena/span.h"
 #include "checkpoint/checkpoint_fixture.h"
 #include "chunks/chunk_pool.h"
 #include "chunks/save_lease.h"

@@ -1,4 +1,5 @@
 #include "items/rebuild.h"
+#include "chunks/block_pool.h"
 
 #include <algorithm>
 #include <csignal>
