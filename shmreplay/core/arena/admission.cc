@@ -31,12 +31,12 @@ bool can_insert(const TableRecord& t, uint64_t n) noexcept {
 }
 
 // Mostly all are. What admits n admits fewer.
-uint32_t admitted_samples(const TableRecord& t, uint32_t n) noexcept {
+uint32_t admitted_samples(const Hold&, const TableRecord& t, uint32_t n) noexcept {
   while (n > 0 && !can_sample(t, n)) --n;
   return n;
 }
 
-uint32_t admitted_inserts(const TableRecord& t, uint32_t n) noexcept {
+uint32_t admitted_inserts(const Hold&, const TableRecord& t, uint32_t n) noexcept {
   while (n > 0 && !can_insert(t, n)) --n;
   return n;
 }

@@ -13,6 +13,8 @@
 
 namespace shmreplay {
 
+class Hold;
+
 // What a limiter said and why: for error messages and logs.
 struct LimiterReport {
   uint64_t inserts, samples, deletes, uncounted, size;
@@ -28,8 +30,8 @@ bool can_sample(const TableRecord& t, uint64_t n) noexcept;
 bool can_insert(const TableRecord& t, uint64_t n) noexcept;
 
 // How many of n are admitted at once.
-uint32_t admitted_samples(const TableRecord& t, uint32_t n) noexcept;
-uint32_t admitted_inserts(const TableRecord& t, uint32_t n) noexcept;
+uint32_t admitted_samples(const Hold& hold, const TableRecord& t, uint32_t n) noexcept;
+uint32_t admitted_inserts(const Hold& hold, const TableRecord& t, uint32_t n) noexcept;
 
 // How many inserts a limiter can admit at once when sampling has caught up, at least 1: more would wait for ever.
 uint64_t largest_burst(const TableRecord& t) noexcept;

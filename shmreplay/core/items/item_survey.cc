@@ -50,7 +50,7 @@ Status find_origin(Arena& arena, const TableFacts& t, int64_t key, const Wait& w
   found.reset();
   Hold hold(arena);
   if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
-  const uint32_t g = find_item(arena, t, key);
+  const uint32_t g = find_item(hold, t, key);
   if (g == kNone) return Status::kOk;
   const ItemRecord& item = arena.item(g);
   const ChunkRecord& chunk = arena.chunk(item.place.get().chunk);

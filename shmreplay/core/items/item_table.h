@@ -46,7 +46,7 @@ inline uint64_t low_seq(const TableFacts& table, uint64_t seq) noexcept {
 int64_t key_of(const TableFacts& table, uint32_t g, uint64_t seq) noexcept;
 
 // The live item of that key, or kNone.
-uint32_t find_item(const Arena& arena, const TableFacts& table, int64_t key) noexcept;
+uint32_t find_item(const Hold& hold, const TableFacts& table, int64_t key) noexcept;
 
 // Inserts, then evicts the one item that the remover picks if the table is over max_size, then counts the insert. The
 // limiter was asked before. May evict the newcomer.
@@ -74,7 +74,7 @@ void note_lengths(Hold& hold, const TableFacts& table, const Pattern& pattern, u
 double default_priority(Hold& hold, const TableFacts& table);
 
 // Log entries that removing item g may need at most.
-uint32_t removal_entries(const Arena& arena, uint32_t g);
+uint32_t removal_entries(const Hold& hold, uint32_t g);
 
 // Log entries that inserting an item of `num_chunks` chunks may need at most, its victim's removal included.
 uint32_t insert_entries(const TableFacts& table, uint32_t num_chunks) noexcept;

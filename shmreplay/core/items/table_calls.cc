@@ -50,7 +50,7 @@ Status update_priorities(Arena& arena, const TableFacts& t, const int64_t* keys,
     uint32_t items[kMostUpdates], found = 0;
     double values[kMostUpdates];
     for (uint32_t i = first; i < end; ++i) {
-      items[found] = find_item(arena, t, keys[i]);
+      items[found] = find_item(hold, t, keys[i]);
       values[found] = priorities[i];
       found += items[found] != kNone ? 1 : 0;
     }
@@ -69,9 +69,9 @@ Status delete_items(Arena& arena, const TableFacts& t, const int64_t* keys, uint
     Hold hold(arena);
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
     for (uint32_t k = 0; k < kGroup && i < n; ++k, ++i) {
-      const uint32_t g = find_item(arena, t, keys[i]);
+      const uint32_t g = find_item(hold, t, keys[i]);
       if (g == kNone) continue;
-      if (k > 0 && hold.room() < removal_entries(arena, g)) break;
+      if (k > 0 && hold.room() < removal_entries(hold, g)) break;
       remove_item(hold, t, g, Removal::kDeleted);
       ++deleted;
     }

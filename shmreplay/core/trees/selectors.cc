@@ -91,7 +91,7 @@ uint32_t Selector::pick_dense(double u) const {
   return dense_item(i);
 }
 
-uint32_t Selector::pick(double u) const {
+uint32_t Selector::pick(const Hold& hold, double u) const {
   switch (layout_.kind) {
     case kFifo: return table_.record->order.get().head;
     case kLifo: return table_.record->order.get().tail;
@@ -99,24 +99,24 @@ uint32_t Selector::pick(double u) const {
     case kMaxHeap: return entry(0).item;
     default: {
       uint32_t g;
-      pick_group(&u, 1, &g);
+      pick_group(hold, &u, 1, &g);
       return g;
     }
   }
 }
 
-void Selector::pick_group(const double* u, uint32_t n, uint32_t* items) const {
+void Selector::pick_group(const Hold& hold, const double* u, uint32_t n, uint32_t* items) const {
   if (by_weight()) {
     tree().draw(u, n, items);
     for (uint32_t i = 0; i < n; ++i) items[i] += static_cast<uint32_t>(table_.item_base);
   } else if (is_dense()) {
     for (uint32_t i = 0; i < n; ++i) items[i] = pick_dense(u[i]);
   } else {
-    std::fill_n(items, n, pick(0));
+    std::fill_n(items, n, pick(hold, 0));
   }
 }
 
-double Selector::probability(uint32_t g) const {
+double Selector::probability(const Hold&, uint32_t g) const {
   if (!is_dense()) return 1.0;
   if (layout_.kind == kPrioritized) {
     const double total = tree().total();

@@ -224,7 +224,7 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     }
     while (done < n) {
       if (done > before && hold.room() < insert_entries(t, chunks) + kMaxOutputs) break;
-      const uint32_t may = items->counted ? admitted_inserts(*t.record, n - done) : n - done;
+      const uint32_t may = items->counted ? admitted_inserts(hold, *t.record, n - done) : n - done;
       if (may == 0) break;
       note_insert(hold, t, p, items[done]);
       done += put_in(hold, t, items + done, may, keys + done);

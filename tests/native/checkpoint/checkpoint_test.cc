@@ -58,8 +58,10 @@ std::vector<uint32_t> draws(Arena& a, const TableFacts& t) {
   std::vector<uint32_t> slots;
   Random random(7);
   if (t.record->size.get() == 0) return slots;
+  Hold hold(a);
+  CHECK_EQ(hold.begin(kNow), Status::kOk);
   for (int i = 0; i < 40; ++i)
-    slots.push_back(Selector(a, t, kSampler).pick(random.uniform()) - static_cast<uint32_t>(t.item_base));
+    slots.push_back(Selector(a, t, kSampler).pick(hold, random.uniform()) - static_cast<uint32_t>(t.item_base));
   return slots;
 }
 

@@ -31,8 +31,12 @@ uint32_t entries_of(Arena& arena, Body body) {
 }
 
 void check_removal(World& w, uint32_t g) {
-  const uint32_t bound = removal_entries(w.arena, g);
-  CHECK(entries_of(w.arena, [&](Hold& hold) { remove_item(hold, w.table(), g, Removal::kDeleted); }) <= bound);
+  uint32_t bound = 0;
+  const auto remove = [&](Hold& hold) {
+    bound = removal_entries(hold, g);
+    remove_item(hold, w.table(), g, Removal::kDeleted);
+  };
+  CHECK(entries_of(w.arena, remove) <= bound);
 }
 
 // One more item of the newest one's first step.

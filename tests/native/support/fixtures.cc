@@ -100,6 +100,12 @@ void check_healthy(Arena& arena) {
   if (!faults.empty()) fail(__FILE__, __LINE__, "the arena is not healthy: " + faults.front());
 }
 
+uint32_t find_item(Arena& arena, const TableFacts& table, int64_t key) {
+  Hold hold(arena);
+  CHECK_EQ(hold.begin(kNow), Status::kOk);
+  return shmreplay::find_item(hold, table, key);
+}
+
 uint64_t live_items(const TableFacts& table) { return table.record->size.get(); }
 
 // ---- rows and patterns -------------------------------------------------------------------------------------------
