@@ -18,7 +18,7 @@ from shmreplay.base.reader_gone import until_reader_goes
 from shmreplay.checkpoints.checkpoint_directory import EMBEDDED_LABEL
 from shmreplay.daemon.arenas.access import Access
 from shmreplay.daemon.arenas.registry import Registry
-from shmreplay.daemon.checkpoints.checkpoint import Checkpoints
+from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
 from shmreplay.daemon.config.configuration import ConfigError, DaemonConfig, read_config
 from shmreplay.daemon.config.logs import configure
 from shmreplay.daemon.config.open_files import take_all

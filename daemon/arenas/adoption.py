@@ -14,7 +14,7 @@ from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.segment import SegmentStore, segment_names, set_access
 from shmreplay.segments.segment_fit import Fact, first_misfit, layout_facts
-from shmreplay.tables.table import unpack_specs
+from shmreplay.tables.packed_specs import unpack_specs
 
 log = logging.getLogger("shmreplayd")
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shmreplay.base.toml_file import TomlFile
-from shmreplay.daemon.checkpoints.checkpoint import CheckpointOptions
+from shmreplay.daemon.config.checkpoint_options import CheckpointOptions
 from shmreplay.daemon.config.limits import Limits
 from shmreplay.daemon.config.open_files import possible_clients
 from shmreplay.daemon.config.setting_kind import Endpoint, Given, Group

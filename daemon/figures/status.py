@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.daemon.arenas.registry import Registry
-from shmreplay.daemon.checkpoints.checkpoint import Checkpoints
+from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
 
 
 def describe(registry: Registry, checkpoints: Checkpoints, num_clients: int) -> str:

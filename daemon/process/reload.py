@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from shmreplay.daemon.arenas.registry import Registry
-from shmreplay.daemon.checkpoints.checkpoint import Checkpoints
+from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
 from shmreplay.daemon.config.configuration import ConfigError, DaemonConfig
 from shmreplay.daemon.config.logs import make_handler, use
 from shmreplay.daemon.config.settings import BY_KEY

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import shmreplay as sr
 from shmreplay.daemon.arenas.access import Access
 from shmreplay.daemon.arenas.registry import Registry
-from shmreplay.daemon.checkpoints.checkpoint import CheckpointOptions, Checkpoints
+from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
+from shmreplay.daemon.config.checkpoint_options import CheckpointOptions
 from shmreplay.daemon.control.commands import Commands
 from shmreplay.daemon.control.conversation import Conversation, Host
 from shmreplay.daemon.loop.workers import Workers

@@ -29,7 +29,7 @@ CALL_TIMEOUT_S = 10.0  # to give the session back
 _END = 4  # the core's last part
 
 
-class Saving:
+class ArenaSave:
     """One arena's part of a checkpoint. `run` belongs in a worker thread; the rest may be read from the loop."""
 
     def __init__(self, arena: ManagedArena, number: int) -> None:
