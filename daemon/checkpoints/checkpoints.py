@@ -166,7 +166,7 @@ class Checkpoints:
 
     def _write(self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena]) -> tuple[str, int]:
         """In a worker thread."""
-        directory.remove_remains()
+        directory.remove_partial_files()
         with directory.create() as (fd, path):
             writer = CheckpointWriter(fd)
             writer.write_plain(Kind.MANIFEST, manifest(self._label, arenas))

@@ -7,7 +7,7 @@ from shmreplay.daemon.arenas.registry import Registry
 from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
 
 
-def describe(registry: Registry, checkpoints: Checkpoints, num_clients: int) -> str:
+def status_line(registry: Registry, checkpoints: Checkpoints, num_clients: int) -> str:
     """How much there is, who is there, and what is wrong. Touches no segment: it may be asked on the event loop."""
     num_tables = sum(len(arena.tables) for arena in registry.arenas)
     num_bytes = sum(sum(arena.sizes) for arena in registry.arenas)

@@ -217,7 +217,7 @@ def test_what_a_killed_saver_left_is_removed_and_what_is_being_written_is_not(tm
     other = tmp_path / f"shmreplay.other.20200101T000000000003Z.checkpoint{PARTIAL}"
     other.write_bytes(b"")
     with directory.create() as (_, path):
-        directory.remove_remains()
+        directory.remove_partial_files()
         assert {entry.name for entry in tmp_path.iterdir()} == {
             foreign.name,
             other.name,
