@@ -14,7 +14,7 @@ import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.tables.table import TableHandle
 
-WAIT_S = 30.0  # a bound on waiting for what must happen, so that a fault fails instead of hanging
+WAIT_S = 100.0  # a bound on waiting for what must happen, so that a fault fails and does not hang, on a busy machine
 
 
 class Pair(NamedTuple):

@@ -191,7 +191,7 @@ def test_an_option_waits_for_the_first_item_and_says_so(make_table: TableMaker) 
         table.sample(1, columns=["n"], timeout_s=0, count=False)
     drawn: list[Batch] = []
     other = make_table.client.table(table.name)
-    learner = threading.Thread(target=lambda: drawn.append(other.sample(2, columns=["n"], timeout_s=30)))
+    learner = threading.Thread(target=lambda: drawn.append(other.sample(2, columns=["n"], timeout_s=100)))
     learner.start()
     eventually(lambda: table.info().blocked_samples == 1)
     table.insert(row(1))

@@ -42,7 +42,7 @@ def segment() -> Segment:
 
 
 def registered(hold: PageHold) -> PageHold:
-    assert hold.wait(30)
+    assert hold.wait(100)
     assert (hold.state, hold.reason, hold.progress) == ("registered", "", 1.0)
     return hold
 
@@ -112,7 +112,7 @@ def test_a_refusal_is_the_same_for_all_holders(cuda: FakeCuda, device: Device, s
     cuda.refuse("cuMemHostRegister_v2", 801)
     holds = [hold_pages(device, segment) for _ in range(2)]
     for hold in holds:
-        assert hold.wait(30)
+        assert hold.wait(100)
         assert (hold.state, hold.progress) == ("refused", 0.0)
         assert hold.reason.startswith("cuMemHostRegister failed with CUDA_ERROR_NOT_SUPPORTED (801), for 16.0 KiB")
     assert cuda.calls("cuMemHostRegister_v2") == 1
@@ -182,11 +182,11 @@ def test_a_child_forked_while_another_thread_is_at_the_locks_is_not_held_up(
     def stay() -> None:
         with page_locks._locks.guard:
             is_in.set()
-            may_go.wait(30)
+            may_go.wait(100)
 
     thread = threading.Thread(target=stay)
     thread.start()
-    assert is_in.wait(30)
+    assert is_in.wait(100)
     child = fork(lambda pipe: hold.close())
     child.result()
     may_go.set()

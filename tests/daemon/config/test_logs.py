@@ -18,7 +18,7 @@ from shmreplay.daemon.config.logs import MAX_MESSAGE, JournalHandler, configure_
 def journal(tmp_path: pathlib.Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "journal"))
-        listening.settimeout(30)
+        listening.settimeout(100)
         yield listening
 
 

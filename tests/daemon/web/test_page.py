@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import json
 import pathlib
+import socket
 from collections.abc import Iterator
 
 import numpy as np
@@ -201,15 +202,24 @@ def test_of_a_damaged_arena_nothing_is_shown_but_that_it_is(browser: Browser, tm
         served.close()
 
 
-def test_a_daemon_that_goes_is_told_of_and_found_again(browser: Browser, tmp_path: pathlib.Path) -> None:
-    served = Served(FakeStats(2, 3), tmp_path / "token")
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that nobody else is given, for servers that listen there one after the other."""
+    with socket.socket() as keeper:  # it does not listen: then others that reuse the address may
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind(("127.0.0.1", 0))
+        yield keeper.getsockname()[1]
+
+
+def test_a_daemon_that_goes_is_told_of_and_found_again(browser: Browser, tmp_path: pathlib.Path, port: int) -> None:
+    served = Served(FakeStats(2, 3), tmp_path / "token", port)
     page = browser.open(served.address)
     try:
         page.wait_until(f"{ROWS} === 2")
     finally:
         served.close()
     page.wait_until("/^the daemon does not answer since .*; trying again$/.test($('state').textContent)")
-    again = Served(FakeStats(3, 3), tmp_path / "token", port=int(served.address.rpartition(":")[2]))
+    again = Served(FakeStats(3, 3), tmp_path / "token", port)
     try:
         page.wait_until(f"{ROWS} === 3 && $('state').textContent === 'live'")
     finally:
