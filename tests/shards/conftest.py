@@ -11,7 +11,7 @@ from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 from tests.checkpoints.conftest import daemon, make_daemon, run_script
 from tests.children import fork
-from tests.tables import COLUMNS, server
+from tests.tables import COLUMNS, client_of, server
 
 __all__ = ["MakeShards", "daemon", "fork", "make_daemon", "make_shards", "run_script", "server", "shards_of"]
 
@@ -21,7 +21,7 @@ _names = (f"s{i}" for i in itertools.count())
 
 def shards_of(table: ShardedTable | TableHandle) -> list[TableHandle]:
     """A handle of each shard, to put items where a test wants them."""
-    return [table._client.table(f"{table.name}~{number}") for number in range(table.spec.shards)]
+    return [client_of(table).table(f"{table.name}~{number}") for number in range(table.spec.shards)]
 
 
 @pytest.fixture
