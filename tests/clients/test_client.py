@@ -197,8 +197,8 @@ def test_whoever_is_first_creates_the_tables_and_who_did_not_try_is_told_to(daem
         with pytest.raises(sr.TableNotFound) as raised:
             learner.table("replay")
         assert str(raised.value) == (
-            "there is no table 'replay'; there are: none; call create_tables([...]) before, in every process: where "
-            "the same tables are there it does nothing"
+            "there is no table 'replay'; there are: none; call create_tables([...]) first, in every process: the "
+            "first call creates the tables, later calls do nothing"
         )
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda client: client.create_tables([table()]), (learner, actor)))

@@ -21,8 +21,8 @@ from shmreplay import _core
 from shmreplay.clients.link.attachments import Attachment
 from shmreplay.clients.link.connection import fork_count
 from shmreplay.clients.tables.table import TableHandle
+from shmreplay.tables.packed_specs import pack_specs
 from shmreplay.tables.plan import plan
-from shmreplay.tables.table import pack_specs
 from tests.support import tables as plain
 from tests.support.rounds import rounds
 

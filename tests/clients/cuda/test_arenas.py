@@ -125,7 +125,7 @@ def test_rows_that_are_leased_until_their_event_is_done_are_never_torn(
     newest = 0
     try:
         for _ in range(150):
-            items, rows, event = table.view(8), Rows(8), device.event_create()
+            items, rows, event = table.view(8), Rows(8), Event(device)
             for i, item in enumerate(items):
                 rows.copy(device, i, item)
             event.record(0)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from shmreplay.clients.cuda import page_locks
-from shmreplay.clients.cuda.device import Device
-from shmreplay.clients.cuda.driver import Driver
+from shmreplay.clients.cuda.device import Device, open_device
 from shmreplay.clients.cuda.errors import CudaError
 from shmreplay.clients.cuda.page_locks import PageHold, hold_pages
 from tests.clients.cuda.test_page_lock import PAGE, Memory
@@ -64,7 +63,7 @@ def test_it_is_registered_once_whoever_holds_it_and_until_the_last_lets_go(
 def test_each_gpu_has_a_lock_of_its_own(cuda: FakeCuda, device: Device) -> None:
     cuda.set_devices(2)
     segments = Segment(), Segment()
-    with Driver.open().device(1) as other:
+    with open_device(1) as other:
         holds = [registered(hold_pages(one, place)) for one, place in zip((device, other), segments, strict=True)]
         assert len(cuda.registered) == 2
         for hold in holds:

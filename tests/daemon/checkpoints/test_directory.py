@@ -144,7 +144,7 @@ def test_a_saver_begins_anew_whose_file_another_took_for_remains(
     def flock(fd: int, operation: int) -> None:
         if not looks:
             looks.append(fd)
-            CheckpointDirectory(str(directory), "label").remove_remains()
+            CheckpointDirectory(str(directory), "label").remove_partial_files()
         real(fd, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 import shmreplay as sr
 from shmreplay.daemon.arenas.access import Access
 from shmreplay.daemon.arenas.registry import Registry
-from shmreplay.daemon.checkpoints.checkpoint import CheckpointOptions, Checkpoints
+from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
+from shmreplay.daemon.config.checkpoint_options import CheckpointOptions
 from shmreplay.daemon.control.commands import Commands
-from shmreplay.daemon.control.conversation import Conversation, Host
+from shmreplay.daemon.control.conversation import Conversation
+from shmreplay.daemon.control.shared_state import SharedState
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.protocol import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, Deadline, pack, receive_message, send_message
 from shmreplay.segments.segment import SegmentStore
@@ -252,12 +254,12 @@ def talk(client_side: ClientSide, hello_s: float = WAIT_S) -> None:
         registry = Registry(SegmentStore(), "unit-talk", None, workers)
         checkpoints = Checkpoints(registry, workers, "unit-talk", CheckpointOptions())
         commands = Commands(registry, workers, "unit-talk", lambda: 1, lambda reason: None, checkpoints)
-        host = Host(commands, Access(), registry.reaper, workers, "unit-talk", 9, lambda: 1, hello_s)
+        shared = SharedState(commands, Access(), registry.reaper, workers, "unit-talk", 9, lambda: 1, hello_s)
         ours, theirs = socket.socketpair()
         ended = threading.Event()
         with theirs:
             client = asyncio.get_running_loop().run_in_executor(None, client_side, theirs, ended)
-            conversation = Conversation(host, ours)
+            conversation = Conversation(shared, ours)
             conversation._connection._timeout_s = SHORT_S
             await conversation.run()
             ended.set()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shmreplay.base.index_terms import index_terms
+from shmreplay.tables.index_terms import index_terms
 
 
 def plan(native: dict[str, Any]) -> dict[str, int]:
