@@ -25,7 +25,7 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-// A name of the segment, for comparisons and messages: damaged ones must not break those who print them.
+// A name from the segment, for comparisons and messages. A damaged one must not break the message that quotes it.
 template <size_t N>
 std::string bounded(const char (&text)[N]) {
   std::string name(text, strnlen(text, N));

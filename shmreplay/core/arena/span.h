@@ -16,7 +16,8 @@ void each_run_among(Record record, uint32_t chunk_steps, Place place, uint32_t n
     const ChunkLife life = r.life.get();
     if (row >= life.rows || life.rows > chunk_steps) corrupt("an item begins behind its chunk's rows");
     uint32_t here = left < life.rows - row ? left : life.rows - row;
-    // Who goes on beyond a row that is there again reads it there; who ends with it stays.
+    // A row that is there twice: a span that goes on beyond it reads it in the next chunk, one that ends with it reads
+    // it here.
     if (life.repeats && here < left) --here;
     if (here > 0) visit(chunk, row, here);
     left -= here;

@@ -33,8 +33,8 @@ uint64_t random_below(std::random_device& device, uint64_t n) {
   return n == 0 ? 0 : word % n;
 }
 
-// A jump of 2^40 to 2^41. Keys hold the low `key_bits` of seq: the jump moves those up by a sixteenth at most of what
-// is left of them, so that sorted keys stay in insertion order, and all else of it is random.
+// A jump of 2^40 to 2^41. Keys hold the low `key_bits` of seq: the jump moves those up by at most a sixteenth of the
+// numbers left, so that sorted keys stay in insertion order. All other bits of the jump are random.
 uint64_t jump_from(uint64_t seq, uint32_t key_bits) {
   std::random_device device;
   constexpr uint64_t kLeast = uint64_t{1} << 40;
@@ -278,7 +278,7 @@ void Restorer::put_chunk(const SavedChunk& s) {
   r.stream_serial.put(s.stream_serial);
 }
 
-// The dense array as it was, instead of in insertion order: the same numbers draw the same items.
+// Puts the dense array in its saved order, instead of insertion order: the same random numbers draw the same items.
 void Restorer::keep_order(const TableFacts& t, Role role) {
   if (t.roles[role].dense == 0) return;
   std::vector<uint32_t>& order = positions_[role][t.index];
@@ -294,7 +294,8 @@ void Restorer::keep_order(const TableFacts& t, Role role) {
   order = {};
 }
 
-// The list of free slots as it was, instead of ascending: the next items lie where they would have lain.
+// Puts the list of free slots in its saved order, instead of an ascending one: the next items get the slots that they
+// would have had.
 void Restorer::keep_free_slots(const TableFacts& t) {
   TableRecord& r = *t.record;
   uint32_t behind = kNone;

@@ -83,7 +83,7 @@ bool is_evictable(const ChunkRecord& r) noexcept {
   return r.life.get().state == kChunkUsed && refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0;
 }
 
-// Who waits for a chunk may take it from its items now.
+// A call that waits for a chunk may now take it from its items.
 void note_evictable(Hold& hold, const ChunkRecord& r) noexcept {
   if (is_evictable(r)) hold.chunk_retired();
 }
@@ -165,7 +165,7 @@ void unlink_run(Hold& hold, Word<Stack>& list, uint32_t first, uint32_t count) {
   hold.add(a.state().num_free, -static_cast<uint64_t>(count));
 }
 
-// The top of the list is looked at first: what went together mostly came back together.
+// The top of the list is looked at first: chunks that were taken together mostly come back together.
 uint32_t pop_run(Hold& hold, Word<Stack>& list, uint32_t count, uint32_t wanted, uint32_t near) {
   const Stack free = list.get();
   if (free.count < wanted) return kNone;
@@ -200,7 +200,8 @@ uint32_t start_if_any(Hold& hold, uint32_t c, uint32_t session, uint64_t stream_
   return c;
 }
 
-// Frees what was retired when it began and nobody withholds. `withheld` counts what only a checkpoint does.
+// Frees the chunks that were retired when it began and that no lease withholds. `withheld` counts those that only a
+// checkpoint withholds.
 Status sweep(Arena& arena, const Wait& wait, uint32_t& freed, uint32_t& withheld) {
   freed = withheld = 0;
   uint64_t bound = 0, todo = 0;
