@@ -165,7 +165,8 @@ void prove_robust_lock() {
   if (rc != EOWNERDEAD) {
     throw std::runtime_error(
         "this kernel or C library does not report the death of a lock's owner (expected EOWNERDEAD, got error " +
-        std::to_string(rc) + "); shmreplay can not keep its promises here (gVisor and some sandboxes are known to)");
+        std::to_string(rc) +
+        "); so shmreplay cannot recover from the death of a process here (known of gVisor and some other sandboxes)");
   }
 }
 

@@ -20,7 +20,7 @@ void expect(bool ok, const std::string& what) {
 template <class Record, class Visit>
 void each_record(const char* from, uint64_t bytes, const char* what, Visit visit) {
   expect(bytes % sizeof(Record) == 0,
-         std::string(what) + ": " + std::to_string(bytes) + " bytes are no whole number of records");
+         std::string(what) + ": " + std::to_string(bytes) + " bytes are not a whole number of records");
   for (uint64_t at = 0; at < bytes; at += sizeof(Record)) {
     Record record;
     std::memcpy(&record, from + at, sizeof record);
@@ -171,7 +171,8 @@ void Restorer::begin_chunk(const SavedPiece& piece) {
 void Restorer::end_chunk() {
   const std::string at = "chunk " + std::to_string(coming_) + ": ";
   for (const SavedBlock& b : blocks_) {
-    expect(arena_.block(b.block).owner.get().chunk == kNone, at + "block " + std::to_string(b.block) + " is another's");
+    expect(arena_.block(b.block).owner.get().chunk == kNone,
+           at + "block " + std::to_string(b.block) + " belongs to another chunk");
     arena_.block(b.block).owner.put({coming_, arena_.chunk(coming_).life.get().generation});
     arena_.block(b.block).link.put({b.next, kNone});
   }
@@ -210,7 +211,7 @@ void Restorer::put_item(const TableFacts& t, const SavedItem& s) {
   expect(std::isfinite(s.priority) && s.priority >= 0 && s.priority <= kMaxPriority,
          at + "its priority is " + std::to_string(s.priority));
   expect(s.chunk < arena_.geometry().num_chunks && s.row < arena_.geometry().chunk_steps && s.num_steps > 0,
-         at + "it has no place");
+         at + "its place is out of range");
   expect(s.pattern < arena_.geometry().max_patterns && arena_.pattern(s.pattern).hash.get() != 0,
          at + "its pattern is missing");
   expect(s.before <= kMaxRows && s.after <= kMaxRows,
@@ -267,7 +268,7 @@ void Restorer::put_chunk(const SavedChunk& s) {
   expect(s.rows <= arena_.geometry().chunk_steps && s.saved_rows <= s.rows,
          at + "it has " + std::to_string(s.rows) + " rows");
   expect(s.repeats == 0 || (s.repeats == 1 && s.rows == arena_.geometry().chunk_steps),
-         at + "it repeats a row that it has not");
+         at + "it repeats a row that it does not have");
   expect(rows_[s.chunk] == s.saved_rows && coming_ == kNone, at + "its rows are not whole");
   expect((s.prev == kNone || s.prev < n) && (s.next == kNone || s.next < n), at + "its neighbours are out of range");
   has_record_[s.chunk] = true;
@@ -309,7 +310,7 @@ void Restorer::keep_free_slots(const TableFacts& t) {
     }
   }
   expect(count == t.capacity - r.size.get(),
-         "table '" + t.name + "': " + std::to_string(count) + " free slots are told");
+         "table '" + t.name + "': " + "its list of free slots has " + std::to_string(count));
   r.free_item.put(behind);
   free_slots_[t.index] = {};
 }
@@ -333,8 +334,7 @@ void Restorer::finish(const Wait& wait) {
     TableRecord& r = *arena_.table(i).record;
     if (r.structure_pattern.get() == kNone) continue;
     const PatternRecord& p = arena_.pattern(r.structure_pattern.get());
-    expect(p.hash.get() != 0 && p.size.get().num_outputs == r.num_outputs.get(),
-           "a table's structure is that of no pattern");
+    expect(p.hash.get() != 0 && p.size.get().num_outputs == r.num_outputs.get(), "no pattern has a table's structure");
     r.structure_hash.put(p.structure_hash.get());
   }
   std::vector<std::string> faults;

@@ -31,7 +31,7 @@ bool free_blocks_of(Hold& hold, uint32_t c, uint32_t& budget) {
   if (b == kNone) return true;
   for (; b != kNone && budget > 0; --budget, ++n) {
     const uint32_t next = a.block(b).link.get().next_of_chunk;
-    if (a.block(b).owner.get().chunk != c) corrupt("a chunk's chain of blocks leads to another's");
+    if (a.block(b).owner.get().chunk != c) corrupt("a chunk's chain of blocks leads to a block of another chunk");
     hold.set(a.block(b).owner, {kNone, 0});
     hold.set(a.block(b).link, {kNone, free});
     free = b;

@@ -151,7 +151,7 @@ void unlink_run(Hold& hold, Word<Stack>& list, uint32_t first, uint32_t count) {
     has_gap = false;
   };
   for (uint32_t looked = 0; left > 0; ++looked, c = a.chunk(c).age.get().next) {
-    if (c == kNone || looked == kRunLook) corrupt("a list of free chunks leads elsewhere than it did");
+    if (c == kNone || looked == kRunLook) corrupt("a list of free chunks changed while it was walked");
     if (c - first < count) {
       has_gap = true;
       --left;

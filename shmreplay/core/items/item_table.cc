@@ -166,7 +166,7 @@ void remove_item(Hold& hold, const TableFacts& t, uint32_t g, Removal why) {
   TableRecord& r = *t.record;
   ItemRecord& item = a.item(g);
   if (item.seq.get() == 0 || r.size.get() == 0) corrupt("an item was removed twice");
-  if (g - t.item_base >= t.capacity) corrupt("an item was removed from another's table");
+  if (g - t.item_base >= t.capacity) corrupt("an item was removed from another table");
   Selector(a, t, kSampler).erase(hold, g);
   Selector(a, t, kRemover).erase(hold, g);
   hold.set(a.priority(g), 0.0);
