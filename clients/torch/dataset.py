@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -58,8 +58,7 @@ class ReplayDataset(IterableDataset[TorchBatch]):
         where = f"table {table.name!r}"
         rank = rank_of(where, rank, world_size)
         options_of_rank(where, rank, world_size, disjoint, sample_options)
-        client: Client = table._client
-        self._client, self._table_name = client.__reduce__(), table.name
+        self._client, self._table_name = cast(Client, table._client).__reduce__(), table.name
         self._batch_size = check_count(where, "batch_size", batch_size)
         self._num_batches = None if num_batches is None else check_int(where, "num_batches", num_batches, 0)
         self._prefetch = prefetch

@@ -17,12 +17,13 @@ import pytest
 
 import shmreplay as sr
 from tests.support.children import Child, Work
+from tests.support.rounds import rounds
 from tests.support.tables import TableMaker, check
 
 Fork = Callable[[Work], Child]
 WIDTH = 1000
 SIGNATURE = {"row": sr.ArraySpec((WIDTH,), "float32")}
-STOPS = 800
+STOPS = rounds(200, 800)
 
 
 @pytest.mark.slow

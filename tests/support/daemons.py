@@ -19,8 +19,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.protocol import PROTOCOL_VERSION, Deadline, Message, receive_message, send_message
 from shmreplay.segments.segment import SegmentStore
-
-WAIT_S = 30.0  # a bound on waiting for what must happen, so that a fault fails instead of hanging
+from tests.support.tables import WAIT_S as WAIT_S
 
 
 def wait_for_end(pid: int) -> None:

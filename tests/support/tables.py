@@ -12,9 +12,16 @@ from numpy.typing import NDArray
 
 import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 
-WAIT_S = 30.0  # a bound on waiting for what must happen, so that a fault fails instead of hanging
+WAIT_S = 100.0  # a bound on waiting for what must happen, so that a fault fails and does not hang, on a busy machine
+
+
+def client_of(table: TableHandle | ShardedTable) -> sr.Client:
+    """The client that made the handle."""
+    assert isinstance(table._client, sr.Client)
+    return table._client
 
 
 class Pair(NamedTuple):

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from shmreplay import _core
-from shmreplay.base.host_memory import mount_of, rooms, show_bytes
+from shmreplay.base.host_memory import HUGE_PAGE_BYTES, mount_of, rooms, show_bytes
 from shmreplay.clients.cli.machine.finding import Finding
 from shmreplay.clients.cli.machine.host import Host
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.errors import CudaUnavailable
-from shmreplay.segments.page_policy import HUGE_PAGE_BYTES, REMEDY, huge_option, why_no_huge_pages
+from shmreplay.segments.page_policy import REMEDY, huge_option, why_no_huge_pages
 
 LITTLE_BYTES = 2**30  # less room than this is worth a word
 FEW_FILES = 4096

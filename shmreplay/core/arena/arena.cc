@@ -153,6 +153,7 @@ void Arena::copy_facts() {
   expect(region_fits(o.specs, 1, o.specs_bytes, index_bytes_) &&
              region_fits(o.columns, sizeof(ColumnRecord), geometry_.num_columns, index_bytes_) &&
              region_fits(o.tables, sizeof(TableRecord), geometry_.num_tables, index_bytes_) &&
+             o.specs_bytes <= kMaxSpecsBytes && geometry_.num_columns <= kMaxColumns &&
              geometry_.num_tables <= kMaxTables,
          damaged);
   instance_ = bounded(h.instance);
@@ -266,7 +267,7 @@ HeaderReport inspect_header(int index_fd) {
   report.instance = bounded(h->instance);
   report.name = bounded(h->name);
   report.boot_id = bounded(h->boot_id);
-  if (report.ready && report.layout_hash == layout_hash() && h->offsets.specs_bytes <= 64u << 20) {
+  if (report.ready && report.layout_hash == layout_hash() && h->offsets.specs_bytes <= kMaxSpecsBytes) {
     report.specs.resize(h->offsets.specs_bytes);
     const ssize_t got = pread(index_fd, report.specs.data(), report.specs.size(), static_cast<off_t>(h->offsets.specs));
     report.specs.resize(got < 0 ? 0 : static_cast<size_t>(got));

@@ -250,11 +250,11 @@ void CheckpointSave::add_blocks_of_rows(uint32_t c) {
 // The per-item values of the items that begin in the chunk.
 void CheckpointSave::add_blocks_of_items(uint32_t c) {
   if (!arena_.has_values()) return;
+  const uint64_t most = std::min<uint64_t>(chunk(c).refs.get().items, arena_.geometry().total_items);
   uint64_t seen = 0;
   for (uint32_t g = chunk(c).items.get().first; g != kNone;
        g = at<ItemLinks>(arena_.offsets().links)[g].chunk.get().next) {
-    if (g >= arena_.geometry().total_items || ++seen > arena_.geometry().total_items)
-      corrupt("a chunk's list of items");
+    if (g >= arena_.geometry().total_items || ++seen > most) corrupt("a chunk's list of items");
     add_blocks(c, at<Word<BlockRef>>(arena_.offsets().values)[g].get());
   }
 }

@@ -16,7 +16,7 @@ from shmreplay.checkpoints.checkpoint_directory import PARTIAL, find_checkpoints
 from shmreplay.checkpoints.checkpoint_file import verify
 from shmreplay.clients.client import Client
 from tests.daemon.checkpoints.saved import facts
-from tests.support.daemons import StartDaemon, eventually, table
+from tests.support.daemons import WAIT_S, StartDaemon, eventually, table
 
 
 def rows(n: int) -> dict[str, object]:
@@ -319,11 +319,11 @@ def test_a_daemon_begins_with_a_whole_checkpoint_of_its_own_or_not_at_all(
 def test_flags_that_make_no_sense_are_refused(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
     for flags in (("--checkpoint-interval", "3"), ("--checkpoint-at-stop",), ("--restore",)):
         daemon = make_daemon()
-        assert daemon.run(*flags).wait(30) == 2
+        assert daemon.run(*flags).wait(WAIT_S) == 2
         assert "need checkpoints.directory (--checkpoint-dir DIR)" in daemon.log()
     for flags in (("--checkpoint-interval", "0"), ("--checkpoint-interval", "nan"), ("--checkpoint-keep", "0")):
         daemon = make_daemon()
-        assert daemon.run("--checkpoint-dir", str(tmp_path), *flags).wait(30) == 2
+        assert daemon.run("--checkpoint-dir", str(tmp_path), *flags).wait(WAIT_S) == 2
         assert flags[0] in daemon.log()
 
 

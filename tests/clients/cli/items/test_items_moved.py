@@ -475,7 +475,7 @@ def test_a_table_in_use_is_exported_as_far_as_its_items_stay(
     actor = threading.Thread(target=act)
     actor.start()
     try:
-        assert begun.wait(30)
+        assert begun.wait(100)
         path = str(tmp_path / "items.npz")
         assert main(["export", "a", "--to", path, "--json"]) == 0
     finally:

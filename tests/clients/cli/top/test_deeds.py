@@ -17,7 +17,7 @@ class Doing:
         self.deeds = Deeds("/nowhere/control.sock", 1.0, self._is_done.set)
 
     def result(self) -> tuple[str, bool] | None:
-        assert self._is_done.wait(30)
+        assert self._is_done.wait(100)
         self._is_done.clear()
         return self.deeds.take()
 
@@ -47,7 +47,7 @@ def test_a_deed_is_refused_while_the_one_before_is_at_work() -> None:
     doing, go_on = Doing(), threading.Event()
 
     def slow(client: Client) -> str:
-        assert go_on.wait(30)
+        assert go_on.wait(100)
         return "done"
 
     doing.deeds.do("drain a", slow)

@@ -1,4 +1,4 @@
-"""HTTP at a Unix socket, or at a port of this machine alone: one request a connection, and one answer."""
+"""HttpServer: HTTP at a Unix socket or a loopback port, one request and one answer a connection."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from shmreplay.daemon.config.setting_kind import Endpoint
-from shmreplay.daemon.control.control import ControlSocket
 from shmreplay.daemon.loop.bounded_wait import within
+from shmreplay.daemon.loop.endpoint import Endpoint
+from shmreplay.daemon.loop.unix_listener import UnixListener
 from shmreplay.errors import ShmReplayError
 
 log = logging.getLogger("shmreplayd")
 
-TIMEOUT_S = 10.0  # for a request to come, and for an answer to be taken
+TIMEOUT_S = 10.0  # to receive a request, and again to send its answer
 MAX_HEAD_BYTES = 16 * 2**10
 MAX_BODY_BYTES = 64 * 2**10
-MAX_DIGITS = 20  # of a length: Python converts no more than some thousand
-MAX_CONNECTIONS = 64  # at a time: whoever reaches the port must not use up the descriptors of clients
+MAX_DIGITS = 20  # of Content-Length; Python refuses to convert some thousands of digits
+MAX_CONNECTIONS = 64  # at a time, so that HTTP clients cannot use up the descriptors that shmreplay clients need
 TEXT = "text/plain; charset=utf-8"
-_DECIDING = ("Host", "Content-Length", "Origin", "Authorization")  # headers by which requests are told apart
+_DECIDING = ("Host", "Content-Length", "Origin", "Authorization")  # a request with two of one of these is refused
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for; names of headers are in small letters."""
+    """A request. Header names are in lower case."""
 
     method: str
     path: str
@@ -38,7 +38,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """What is answered: a status such as `200 OK`, the type of the body, the body, and further headers."""
+    """An answer: a status such as `200 OK`, the content type, the body, and more headers."""
 
     status: str
     kind: str
@@ -46,7 +46,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def packed(self) -> bytes:
-        """As it is sent."""
+        """The bytes to send."""
         fields = {
             "Content-Type": self.kind,
             "Content-Length": str(len(self.body)),
@@ -58,15 +58,15 @@ class Response:
 
 
 def refusal(status: str, text: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer that says in one line why there is no other."""
+    """An answer with one line of text that says why the request was refused."""
     return Response(status, TEXT, f"{text}\n".encode(), headers or {})
 
 
 class HttpServer:
-    """Listens from the start on, and answers once `start` was called.
+    """Listens as soon as it is made; answers after `start`.
 
     Args:
-        what: is served, as errors and the log call it: `metrics`.
+        what: name of what is served, for errors and the log, such as `metrics`.
 
     Raises ShmReplayError if it cannot listen there.
     """
@@ -76,30 +76,30 @@ class HttpServer:
     ) -> None:
         self._what = what
         self._answer = answer
-        self._file: ControlSocket | None = None
+        self._file: UnixListener | None = None
         self._server: asyncio.AbstractServer | None = None
         self._num_connections = 0
         if endpoint.path is not None:
-            self._file = ControlSocket(endpoint.path, group_id)
-            self._listener = self._file.listener
+            self._file = UnixListener(endpoint.path, group_id)
+            self._listener = self._file.socket
         else:
             self._listener = _listen(what, endpoint)
 
     @property
     def address(self) -> str:
-        """Where it listens: the path, or `http://127.0.0.1:9464`."""
+        """Where it listens: a path, or a URL such as `http://127.0.0.1:9464`."""
         name = self._listener.getsockname()
         if isinstance(name, str):
             return name
         return f"http://[{name[0]}]:{name[1]}" if ":" in name[0] else f"http://{name[0]}:{name[1]}"
 
     async def start(self) -> None:
-        """Answers from now on."""
+        """Starts to answer."""
         start = asyncio.start_server if self._file is None else asyncio.start_unix_server
         self._server = await start(self._serve, sock=self._listener, limit=MAX_HEAD_BYTES)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request, one answer. Who does not ask or take it in time loses the connection, and its descriptor."""
+        """Serves one connection: one request, one answer. A client that is too slow is disconnected."""
         self._num_connections += 1
         try:
             if self._num_connections <= MAX_CONNECTIONS:
@@ -107,10 +107,10 @@ class HttpServer:
             writer.close()
             await within(TIMEOUT_S, writer.wait_closed())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError) as error:
-            log.debug("a request for %s came to nothing: %r", self._what, error)
+            log.debug("a connection for %s ended without an answer: %r", self._what, error)
         finally:
             self._num_connections -= 1
-            writer.transport.abort()  # nothing happens where it is closed already
+            writer.transport.abort()  # does nothing if it is already closed
 
     async def _response(self, reader: asyncio.StreamReader) -> Response:
         head = (await within(TIMEOUT_S, reader.readuntil(b"\r\n\r\n"))).decode("latin-1")
@@ -118,25 +118,27 @@ class HttpServer:
         pairs = [line.partition(":") for line in lines]
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
         if doubled := _find_doubled([name for name, _, _ in pairs]):
-            return refusal("400 Bad Request", f"{doubled} comes more than once; expected it once at most")
+            return refusal("400 Bad Request", f"{doubled} is there more than once; expected at most one")
         if "transfer-encoding" in headers:
-            return refusal("411 Length Required", "a body needs its Content-Length")
+            return refusal("411 Length Required", "a body needs a Content-Length")
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdecimal()):
             return refusal("400 Bad Request", f"Content-Length is {length!r:.100}; expected a number of bytes")
         if len(length) > MAX_DIGITS or int(length) > MAX_BODY_BYTES:
-            return refusal("413 Content Too Large", f"a body has at most {MAX_BODY_BYTES} bytes")
+            return refusal("413 Content Too Large", f"the body is too long; expected at most {MAX_BODY_BYTES} bytes")
         body = await within(TIMEOUT_S, reader.readexactly(int(length)))
         method, _, rest = request.partition(" ")
         path, _, query = rest.split(" ")[0].partition("?")
         try:
             return await self._answer(Request(method, path, dict(urllib.parse.parse_qsl(query)), headers, body))
-        except Exception:  # our own fault must not leave somebody without an answer
-            log.exception("%s: a request for %s failed", self._what, path)
-            return refusal("500 Internal Server Error", "shmreplayd failed; its log says more. Please report it.")
+        except Exception:  # a fault of ours: the client still gets an answer
+            log.exception("%s: the request for %s failed", self._what, path)
+            return refusal(
+                "500 Internal Server Error", "internal error of shmreplayd; see its log, and please report it"
+            )
 
     def close(self) -> None:
-        """Answers nobody any more."""
+        """Stops answering and listening."""
         if self._server is not None:
             self._server.close()
         self._listener.close()
@@ -145,7 +147,7 @@ class HttpServer:
 
 
 def _find_doubled(names: list[str]) -> str | None:
-    """The header that decides something and comes twice, so that another reader might take the other one."""
+    """A header of `_DECIDING` that is there twice: a proxy in front might have used the other one."""
     found = [name.strip().lower() for name in names]
     return next((name for name in _DECIDING if found.count(name.lower()) > 1), None)
 

@@ -8,19 +8,19 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from shmreplay import _core
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory, find_checkpoints, labels_in
 from shmreplay.checkpoints.checkpoint_file import CheckpointReader, CheckpointWriter, Kind
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.daemon.arenas.registry import OnProgress, Registry
-from shmreplay.daemon.arenas.restoration import GEOMETRY
+from shmreplay.daemon.checkpoints.arena_save import ArenaSave
 from shmreplay.daemon.checkpoints.directory_lock import lock_directory
-from shmreplay.daemon.checkpoints.retention import Keeping
-from shmreplay.daemon.checkpoints.saving import Saving
+from shmreplay.daemon.checkpoints.last_outcome import LastOutcome
+from shmreplay.daemon.checkpoints.manifest import manifest
+from shmreplay.daemon.checkpoints.retention import Retention
+from shmreplay.daemon.config.checkpoint_options import CheckpointOptions
 from shmreplay.daemon.loop.lock_file import LockFile
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.errors import (
@@ -31,59 +31,14 @@ from shmreplay.errors import (
     TableClosed,
     TableNotFound,
 )
-from shmreplay.protocol import package_version
-from shmreplay.tables.table import Table, unpack_specs
+from shmreplay.tables.packed_specs import unpack_specs
+from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
 LIMITERS = ("checkpoint", "config")  # whose settings a restored limiter has
 LOG_S = 10.0  # progress of a long one is logged so often
 EXPECTED = (ShmReplayError, OSError)  # what saving fails by; anything else is our own fault
-
-
-@dataclass(frozen=True)
-class CheckpointOptions:
-    """Where checkpoints go, and when they are made."""
-
-    directory: str | None = None
-    interval_s: float | None = None
-    keep: int = 2
-    at_stop: bool = False
-
-
-class Outcome:
-    """What became of the last ones that were tried."""
-
-    def __init__(self) -> None:
-        self._saved: dict[str, Any] = {"path": None, "bytes": None, "seconds": None}
-        self._saved_at: float | None = None
-        self._error: str | None = None
-        self._failed_at: float | None = None
-
-    def saved(self, path: str, num_bytes: int, seconds: float) -> None:
-        """One is on the disk; what failed before is over."""
-        self._saved = {"path": path, "bytes": num_bytes, "seconds": seconds}
-        self._saved_at = time.monotonic()
-        self._error = self._failed_at = None
-
-    def failed(self, error: str) -> None:
-        """One was not saved."""
-        self._error = error
-        self._failed_at = time.monotonic()
-
-    def describe(self) -> dict[str, Any] | None:
-        """`path`, `bytes`, `seconds`, `saved_s_ago` of the last one; `error`, `failed_s_ago` of what failed since.
-
-        None if none was tried.
-        """
-        if self._saved_at is None and self._failed_at is None:
-            return None
-        ago = {"saved_s_ago": _ago(self._saved_at), "failed_s_ago": _ago(self._failed_at)}
-        return {**self._saved, **ago, "error": self._error}
-
-
-def _ago(moment: float | None) -> float | None:
-    return None if moment is None else time.monotonic() - moment
 
 
 class Checkpoints:
@@ -95,12 +50,12 @@ class Checkpoints:
         self._label = label
         self._options = options
         self._lock = asyncio.Lock()
-        self._current: Saving | None = None
+        self._current: ArenaSave | None = None
         self._is_closing = False
         self._timer: asyncio.Task[None] | None = None
-        self._outcome = Outcome()
+        self._outcome = LastOutcome()
         self._directory: CheckpointDirectory | None = None
-        self._keeping: Keeping | None = None
+        self._retention: Retention | None = None
         self._directory_lock: LockFile | None = None
 
     async def open(self) -> None:
@@ -111,7 +66,7 @@ class Checkpoints:
         if self._options.directory is not None:
             self._directory = CheckpointDirectory(self._options.directory, self._label)
             self._directory_lock = await lock_directory(self._directory, self._workers)
-            self._keeping = Keeping(self._directory, self._options.keep)
+            self._retention = Retention(self._directory, self._options.keep)
 
     def close(self) -> None:
         """Gives the directory back. Does nothing a second time."""
@@ -144,8 +99,8 @@ class Checkpoints:
     def change(self, options: CheckpointOptions) -> None:
         """Another interval, which begins now, number to keep, or end. The directory stays what it is."""
         before, self._options = self._options, options
-        if self._keeping is not None:
-            self._keeping.keep = options.keep
+        if self._retention is not None:
+            self._retention.keep = options.keep
         if options.interval_s != before.interval_s:
             if self._timer is not None:
                 self._timer.cancel()
@@ -211,10 +166,10 @@ class Checkpoints:
 
     def _write(self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena]) -> tuple[str, int]:
         """In a worker thread."""
-        directory.remove_remains()
+        directory.remove_partial_files()
         with directory.create() as (fd, path):
             writer = CheckpointWriter(fd)
-            writer.write_plain(Kind.MANIFEST, _manifest(self._label, arenas))
+            writer.write_plain(Kind.MANIFEST, manifest(self._label, arenas))
             for number, arena in enumerate(arenas):
                 try:
                     state = self._save(arena, number, writer)
@@ -231,17 +186,17 @@ class Checkpoints:
 
     def _remove_old(self, path: str, arenas: Iterable[ManagedArena]) -> None:
         """The new one is there, whatever becomes of the older ones."""
-        assert self._keeping is not None
+        assert self._retention is not None
         try:
-            self._keeping.saved(path, (table.name for arena in arenas for table in arena.tables))
-            for removed in self._keeping.remove_old(self._registry.dropped, lambda: self._is_closing):
+            self._retention.saved(path, (table.name for arena in arenas for table in arena.tables))
+            for removed in self._retention.remove_old(self._registry.dropped, lambda: self._is_closing):
                 log.info("checkpoint %s removed: the newest %d are kept", removed, self._options.keep)
         except (CheckpointFailed, OSError) as error:
             log.warning("checkpoints before %s stay: %s", path, error)
 
     def _save(self, arena: ManagedArena, number: int, writer: CheckpointWriter) -> dict[str, Any]:
         arena.check_usable()
-        self._current = Saving(arena, number)
+        self._current = ArenaSave(arena, number)
         if self._is_closing:
             self._current.cancel()
         return self._current.run(writer)
@@ -299,8 +254,8 @@ class Checkpoints:
         self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
     ) -> tuple[list[str], list[str]]:
         tables, notes = await self._registry.restore(path, asked, limiters, on_progress)
-        if self._keeping is not None:
-            self._keeping.comes_from(path, [table.name for table in tables])
+        if self._retention is not None:
+            self._retention.comes_from(path, [table.name for table in tables])
         return list(dict.fromkeys(table.owner.name for table in tables)), notes
 
     # --- the start and the end -----------------------------------------------------------------------------------
@@ -310,12 +265,12 @@ class Checkpoints:
 
         Raises CheckpointFailed if it is to restore and all are damaged: then somebody has to decide.
         """
-        if self._keeping is None:
+        if self._retention is None:
             return
         directory = self.directory
         paths = directory.checkpoints()
         if self._registry.arenas:
-            self._keeping.comes_from_all()
+            self._retention.comes_from_all()
             if restore and paths:
                 level, reason = await self._workers.run(self._why_not, paths[0])
                 log.log(level, "checkpoint %s is not used: %s", paths[0], reason)
@@ -376,25 +331,3 @@ class Checkpoints:
                 "no checkpoint was saved at the stop, so the tables stay in shared memory; the next shmreplayd of this "
                 "instance takes them over"
             ) from error
-
-
-def _manifest(label: str, arenas: Sequence[ManagedArena]) -> dict[str, Any]:
-    return {
-        "label": label,
-        "created": time.time(),
-        "package": package_version(),
-        "layout_version": _core.LAYOUT_VERSION,
-        "layout_hash": _core.layout_hash(),
-        "arenas": [_arena_entry(arena) for arena in arenas],
-    }
-
-
-def _arena_entry(arena: ManagedArena) -> dict[str, Any]:
-    """What the arena is made anew by: its specs, and the geometry that they were planned to."""
-    stats = arena.native.stats()
-    return {
-        "name": arena.name,
-        "specs": arena.native.specs,
-        "geometry": {name: stats[name] for name in GEOMETRY},
-        "bytes": sum(arena.sizes),
-    }

@@ -29,7 +29,7 @@ CALL_TIMEOUT_S = 10.0  # to give the session back
 _END = 4  # the core's last part
 
 
-class Saving:
+class ArenaSave:
     """One arena's part of a checkpoint. `run` belongs in a worker thread; the rest may be read from the loop."""
 
     def __init__(self, arena: ManagedArena, number: int) -> None:
@@ -49,16 +49,11 @@ class Saving:
     def describe(self) -> str:
         """How far it is, for the client that waits."""
         if not self._total_bytes:
-            holder = self._lock_holder()
+            holder = self.arena.lock_holder_pid()
             held = f"; its lock is held by process {holder}" if holder else ""
             return f"checkpoint of arena {self.arena.name!r}: copying its index{held}"
         done, total = show_bytes(self._done_bytes), show_bytes(self._total_bytes)
         return f"checkpoint of arena {self.arena.name!r}: {done} of {total} written"
-
-    def _lock_holder(self) -> int | None:
-        """The process that has the arena's lock at this moment."""
-        holder = self.arena.native.lock_holder() if self.arena.is_usable() else None
-        return holder["pid"] if isinstance(holder, dict) else None
 
     def run(self, writer: CheckpointWriter) -> dict[str, Any]:
         """Writes the arena's sections, and returns its counters at the instant that they show.
@@ -74,7 +69,7 @@ class Saving:
         try:
             index, generation = native.open_session(pid, _core.process_start_time(pid), LOCK_TIMEOUT_S)
         except ShmReplayError as error:
-            holder = self._lock_holder()
+            holder = self.arena.lock_holder_pid()
             if holder is None:
                 raise
             raise CheckpointFailed(

@@ -1,97 +1,37 @@
-"""The control socket: its file, and accepting those who connect."""
+"""ControlServer: accepts clients at the control socket."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import logging
-import os
 import socket
-import stat
 from collections.abc import Callable
 
-from shmreplay.daemon.control.conversation import Conversation, Host
+from shmreplay.daemon.control.conversation import Conversation
+from shmreplay.daemon.control.shared_state import SharedState
 from shmreplay.daemon.loop.bounded_wait import within
-from shmreplay.errors import ShmReplayError
+from shmreplay.daemon.loop.unix_listener import UnixListener
 
 log = logging.getLogger("shmreplayd")
 
-BACKLOG = 1024  # hundreds of actors start at the same moment
 STOP_GRACE_S = 2.0  # for answers that are being worked on when the daemon stops
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-
-class ControlSocket:
-    """A listening socket at a path, open to this user alone or to a group.
-
-    Args:
-        passed: one that somebody else listens with already, at that path: its mode, its group and its file are theirs.
-
-    Raises ShmReplayError if a daemon listens there already or the path is something else.
-    """
-
-    def __init__(self, path: str, group_id: int | None, passed: socket.socket | None = None) -> None:
-        self.path = path
-        self._inode = 0  # of the file that is ours to remove; 0: none is
-        if passed is not None:
-            self.listener = passed
-            return
-        self._remove_stale()
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self.listener.bind(path)
-            self._inode = os.lstat(path).st_ino
-            # Nobody can connect before listen, so there is no moment at which the umask decides.
-            if group_id is not None:
-                os.chown(path, -1, group_id)
-            os.chmod(path, 0o600 if group_id is None else 0o660)
-            self.listener.listen(BACKLOG)
-        except OSError as error:
-            self.close()
-            raise ShmReplayError(f"cannot listen at {path}: {error}") from error
-
-    def _remove_stale(self) -> None:
-        try:
-            mode = os.lstat(self.path).st_mode
-        except FileNotFoundError:
-            return
-        if not stat.S_ISSOCK(mode):
-            raise ShmReplayError(f"cannot listen at {self.path}: a file of another kind is there; remove it")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            try:
-                probe.connect(self.path)
-            except ConnectionRefusedError:
-                os.unlink(self.path)
-                return
-            except OSError as error:
-                raise ShmReplayError(f"cannot listen at {self.path}: {error}") from error
-        raise ShmReplayError(f"another daemon listens at {self.path}; stop it, or choose another --socket")
-
-    def close(self) -> None:
-        """Stops listening and removes the file that is ours, unless another daemon has put its own there."""
-        self.listener.close()
-        if not self._inode:
-            return
-        try:
-            if os.lstat(self.path).st_ino == self._inode:
-                os.unlink(self.path)
-        except FileNotFoundError:
-            log.warning("the socket %s had been removed by somebody else", self.path)
 
 
 class ControlServer:
     """Accepts clients and keeps a conversation with each."""
 
-    def __init__(self, control_socket: ControlSocket, make_host: Callable[[Callable[[], int]], Host]) -> None:
-        self._socket = control_socket
+    def __init__(self, listener: UnixListener, make_shared: Callable[[Callable[[], int]], SharedState]) -> None:
+        self._listener = listener
         self._conversations: dict[asyncio.Task[None], Conversation] = {}
-        self.host = make_host(lambda: len(self._conversations))
+        self.shared = make_shared(lambda: len(self._conversations))
         self._one_ended = asyncio.Event()
         self._accepting: asyncio.Task[None] | None = None
 
     def start(self, on_failure: Callable[[str], None]) -> None:
         """Accepts from now on; calls `on_failure` if that ends by an error."""
-        self._socket.listener.setblocking(False)
+        self._listener.socket.setblocking(False)
         self._accepting = asyncio.ensure_future(self._accept())
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -104,7 +44,7 @@ class ControlServer:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                sock, _ = await loop.sock_accept(self._socket.listener)
+                sock, _ = await loop.sock_accept(self._listener.socket)
             except ConnectionAbortedError:
                 continue
             except OSError as error:
@@ -124,7 +64,7 @@ class ControlServer:
 
     def _begin(self, sock: socket.socket) -> None:
         try:
-            conversation = Conversation(self.host, sock)
+            conversation = Conversation(self.shared, sock)
         except OSError as error:
             log.warning("a client left before it could be asked who it is: %s", error)
             sock.close()
@@ -152,7 +92,7 @@ class ControlServer:
             if not conversation.is_busy:
                 task.cancel()
         await self._wait_for_all(STOP_GRACE_S)
-        for work in [*self._conversations, *self.host.abandoned]:
+        for work in [*self._conversations, *self.shared.abandoned]:
             work.cancel()
         await self._wait_for_all(None)
 

@@ -1,4 +1,4 @@
-"""Setting: one thing that a daemon can be told, in a file, in the environment or by a flag, and what it may be."""
+"""Kind: what a setting may be, and how it is read from TOML, a variable or a flag."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from shmreplay.daemon.loop.endpoint import Endpoint
 from shmreplay.protocol import socket_path
 from shmreplay.segments.segment import check_name
 
@@ -28,20 +29,6 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    """Where something listens: at a path, or at a port of this machine that no other one reaches. Port 0 is any."""
-
-    path: str | None = None
-    host: str = ""
-    port: int = 0
-
-    def __str__(self) -> str:
-        if self.path is not None:
-            return self.path
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True)
 class Kind:
     """What a setting may be.
 
@@ -53,57 +40,6 @@ class Kind:
 
     of_value: Callable[[object], Any]
     of_text: Callable[[str], object] = str
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One setting.
-
-    Attributes:
-        key: its section and name in the file.
-        flags: the first one names it on the command line.
-        default: what it is where nobody says anything, of the kind that `kind` makes.
-        reloads: whether a reload changes it while tables are in use.
-        variable: in the environment; "" stands for one made of the key.
-        metavar: what the flag's help calls its value; "" for one that has none, being on or off.
-    """
-
-    key: str
-    kind: Kind
-    flags: tuple[str, ...]
-    help: str
-    default: Any = None
-    metavar: str = ""
-    reloads: bool = False
-    variable: str = ""
-
-    def __post_init__(self) -> None:
-        made = "SHMREPLAYD_" + self.key.removeprefix("daemon.").replace(".", "_").upper()
-        object.__setattr__(self, "variable", self.variable or made)
-
-    @property
-    def section(self) -> str:
-        return self.key.partition(".")[0]
-
-    @property
-    def is_switch(self) -> bool:
-        """Whether its flag takes no value."""
-        return not self.metavar
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a setting was told to be, and where: `/etc/x.toml:3: log.level`, `$SHMREPLAYD_LOG_LEVEL`, `--log-level`."""
-
-    value: Any
-    where: str = "default"
-
-    def __str__(self) -> str:
-        if isinstance(self.value, bool):
-            return str(self.value).lower()
-        if isinstance(self.value, Group):
-            return self.value.name
-        return "unset" if self.value is None else str(self.value)
 
 
 def refuse(value: object, expected: str) -> NoReturn:
