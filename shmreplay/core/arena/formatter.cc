@@ -102,7 +102,7 @@ void Formatter::write_state() {
   s.used_chunks.put({kNone, kNone});
   s.retired_chunks.put({kNone, kNone});
   s.num_free.put(g.num_chunks);
-  s.rich_sessions.put(kNone);
+  s.chunk_owners.put(kNone);
   s.free_streams.put(0);
   s.free_sleepers.put(0);
   s.free_blocks.put(g.num_blocks > 0 ? 0 : kNone);
@@ -116,7 +116,7 @@ void Formatter::write_lists() {
   for (uint32_t i = 0; i < g.max_sessions; ++i) {
     SessionRecord& r = at<SessionRecord>(o.sessions)[i];
     r.free_chunks.put({kNone, 0});
-    r.rich.put({kNone, kNone});
+    r.chunk_owner.put({kNone, kNone});
   }
   for (uint32_t i = 0; i < g.max_streams; ++i) {
     StreamRecord& r = at<StreamRecord>(o.streams)[i];

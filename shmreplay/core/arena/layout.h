@@ -136,7 +136,7 @@ struct ArenaState {
   Word<Queue> used_chunks;                         // in the order taken, linked by ChunkRecord::age
   Word<Queue> retired_chunks;                      // in the order retired, linked by ChunkRecord::age.next
   Word<uint64_t> num_free, num_used, num_retired;  // num_free: all free lists together
-  Word<uint32_t> rich_sessions;  // head of the sessions that have free chunks, linked by SessionRecord::rich
+  Word<uint32_t> chunk_owners;  // head of the sessions that have free chunks, linked by SessionRecord::chunk_owner
   Word<uint32_t> free_streams, free_sleepers, free_blocks;  // heads
   Word<uint64_t> num_free_blocks;
   Word<uint64_t> num_reserved_blocks;  // of the free ones: all streams' together
@@ -157,7 +157,7 @@ struct alignas(128) SessionRecord {
   Word<PidRole> process;
   Word<uint64_t> start_time;  // clock ticks since boot, from /proc; tells a reused pid
   Word<Stack> free_chunks;    // chunks this session wrote before: it gets them back first
-  Word<Link> rich;
+  Word<Link> chunk_owner;
   Word<uint64_t> first_take;  // stamp of the first chunk that can be its own: older ones belong to the session that
                               // used the record before
   // What it has done since it attached: items by kind of call, and bits of the tables. Written by its own holds under

@@ -24,7 +24,7 @@ enum class Status : int {
   kBadPriority = 17,    // a rule read a priority from the data that is not finite, negative or too large
   kTooLong = 18,        // an item has more rows than the batch is to have; nothing more was drawn
   kTooFewItems = 19,    // no item is left that the call has not drawn already
-  kBlobTooLarge = 20,   // values of a row, or of an item, that the whole block heap does not hold
+  kValueTooLarge = 20,  // values of a row, or of an item, that the whole block heap does not hold
   kNoMemory = 21,       // no memory for the values of the next item; nothing of that item happened
 };
 

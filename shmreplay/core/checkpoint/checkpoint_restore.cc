@@ -299,19 +299,19 @@ void Restorer::keep_order(const TableFacts& t, Role role) {
 // would have had.
 void Restorer::keep_free_slots(const TableFacts& t) {
   TableRecord& r = *t.record;
-  uint32_t behind = kNone;
+  uint32_t previous = kNone;
   uint64_t count = 0;
   for (auto run = free_slots_[t.index].rbegin(); run != free_slots_[t.index].rend(); ++run) {
     for (uint32_t slot = run->first + run->count; slot-- > run->first; ++count) {
       const auto g = static_cast<uint32_t>(t.item_base + slot);
       expect(arena_.item(g).seq.get() == 0, "table '" + t.name + "': slot " + std::to_string(slot) + " is not free");
-      arena_.links(g).order.put({kNone, behind});
-      behind = g;
+      arena_.links(g).order.put({kNone, previous});
+      previous = g;
     }
   }
   expect(count == t.capacity - r.size.get(),
-         "table '" + t.name + "': " + "its list of free slots has " + std::to_string(count));
-  r.free_item.put(behind);
+         "table '" + t.name + "': its list of free slots has " + std::to_string(count));
+  r.free_item.put(previous);
   free_slots_[t.index] = {};
 }
 

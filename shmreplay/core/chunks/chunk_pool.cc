@@ -88,21 +88,21 @@ void note_evictable(Hold& hold, const ChunkRecord& r) noexcept {
   if (is_evictable(r)) hold.chunk_retired();
 }
 
-void link_rich(Hold& hold, uint32_t session) {
+void link_chunk_owner(Hold& hold, uint32_t session) {
   Arena& a = hold.arena();
-  const uint32_t head = a.state().rich_sessions.get();
-  hold.set(a.session(session).rich, {kNone, head});
-  if (head != kNone) hold.set(a.session(head).rich, {session, a.session(head).rich.get().next});
-  hold.set(a.state().rich_sessions, session);
+  const uint32_t head = a.state().chunk_owners.get();
+  hold.set(a.session(session).chunk_owner, {kNone, head});
+  if (head != kNone) hold.set(a.session(head).chunk_owner, {session, a.session(head).chunk_owner.get().next});
+  hold.set(a.state().chunk_owners, session);
 }
 
-void unlink_rich(Hold& hold, uint32_t session) {
+void unlink_chunk_owner(Hold& hold, uint32_t session) {
   Arena& a = hold.arena();
-  const Link at = a.session(session).rich.get();
-  if (at.prev != kNone) hold.set(a.session(at.prev).rich, {a.session(at.prev).rich.get().prev, at.next});
-  if (at.next != kNone) hold.set(a.session(at.next).rich, {at.prev, a.session(at.next).rich.get().next});
-  if (a.state().rich_sessions.get() == session) hold.set(a.state().rich_sessions, at.next);
-  hold.set(a.session(session).rich, {kNone, kNone});
+  const Link at = a.session(session).chunk_owner.get();
+  if (at.prev != kNone) hold.set(a.session(at.prev).chunk_owner, {a.session(at.prev).chunk_owner.get().prev, at.next});
+  if (at.next != kNone) hold.set(a.session(at.next).chunk_owner, {at.prev, a.session(at.next).chunk_owner.get().next});
+  if (a.state().chunk_owners.get() == session) hold.set(a.state().chunk_owners, at.next);
+  hold.set(a.session(session).chunk_owner, {kNone, kNone});
 }
 
 uint32_t pop_free(Hold& hold, Word<Stack>& list) {
@@ -118,7 +118,7 @@ uint32_t pop_free_of(Hold& hold, uint32_t session) {
   if (session == kNone) return kNone;
   SessionRecord& r = hold.arena().session(session);
   const uint32_t c = pop_free(hold, r.free_chunks);
-  if (c != kNone && r.free_chunks.get().count == 0) unlink_rich(hold, session);
+  if (c != kNone && r.free_chunks.get().count == 0) unlink_chunk_owner(hold, session);
   return c;
 }
 
@@ -188,7 +188,7 @@ void make_free(Hold& hold, uint32_t c) {
   hold.set(r.life, {kChunkFree, 0, 0, r.life.get().generation + 1});
   const uint32_t writer = r.writer.get().session;
   if (writer != kNone && a.session(writer).state.get().state == kSessionAlive) {
-    if (a.session(writer).free_chunks.get().count == 0) link_rich(hold, writer);
+    if (a.session(writer).free_chunks.get().count == 0) link_chunk_owner(hold, writer);
     push_free(hold, a.session(writer).free_chunks, c);
   } else {
     push_free(hold, a.state().free_chunks, c);
@@ -262,7 +262,7 @@ uint32_t take_run(Hold& hold, uint32_t session, uint32_t count, uint32_t wanted,
   uint32_t first = kNone;
   if (session != kNone) first = pop_run(hold, a.session(session).free_chunks, count, wanted, near);
   if (first == kNone) return pop_run(hold, a.state().free_chunks, count, wanted, near);
-  if (a.session(session).free_chunks.get().count == 0) unlink_rich(hold, session);
+  if (a.session(session).free_chunks.get().count == 0) unlink_chunk_owner(hold, session);
   return first;
 }
 
@@ -273,7 +273,7 @@ uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32
 }
 
 uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
-  uint32_t c = pop_free_of(hold, hold.arena().state().rich_sessions.get());
+  uint32_t c = pop_free_of(hold, hold.arena().state().chunk_owners.get());
   if (c == kNone) c = pop_free(hold, hold.arena().state().free_chunks);  // freed to nobody since the caller's last look
   return start_if_any(hold, c, session, stream_serial, previous);
 }

@@ -272,13 +272,15 @@ class Check {
     const ArenaState& s = a_.state();
     uint64_t free = walk(s.free_chunks.get().head, kChunkFree, "free");
     equal("free chunks of no session", free, s.free_chunks.get().count);
-    std::set<uint32_t> rich;
-    for (uint32_t i = s.rich_sessions.get(); i != kNone && rich.insert(i).second;) i = a_.session(i).rich.get().next;
+    std::set<uint32_t> owners;
+    for (uint32_t i = s.chunk_owners.get(); i != kNone && owners.insert(i).second;)
+      i = a_.session(i).chunk_owner.get().next;
     for (uint32_t i = 0; i < a_.geometry().max_sessions; ++i) {
       const Stack mine = a_.session(i).free_chunks.get();
       const uint64_t n = walk(mine.head, kChunkFree, "free");
       equal("free chunks of session " + std::to_string(i), n, mine.count);
-      expect((n > 0) == (rich.count(i) > 0), "session " + std::to_string(i) + " in the list of those with free chunks");
+      expect((n > 0) == (owners.count(i) > 0),
+             "session " + std::to_string(i) + " in the list of those with free chunks");
       free += n;
     }
     equal("num_free", s.num_free.get(), free);

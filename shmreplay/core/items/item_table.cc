@@ -175,12 +175,12 @@ void remove_item(Hold& hold, const TableFacts& t, uint32_t g, Removal why) {
   const bool keep = keeps_items(t);
   // A chunk's references are dropped after the walk has left it: dropping the last one retires the chunk and clears its
   // link to the next.
-  uint32_t behind = kNone;
+  uint32_t last = kNone;
   each_run(a, item.place.get(), item.extent.get().num_steps, [&](uint32_t chunk, uint32_t, uint32_t) {
-    if (behind != kNone) drop_item_refs(hold, behind, 1, keep);
-    behind = chunk;
+    if (last != kNone) drop_item_refs(hold, last, 1, keep);
+    last = chunk;
   });
-  if (behind != kNone) drop_item_refs(hold, behind, 1, keep);
+  if (last != kNone) drop_item_refs(hold, last, 1, keep);
   drop_pattern_ref(hold, item.extent.get().pattern);
   discount_episode(hold, t, a.links(g).tail.get().episode_slot);
   const uint32_t times = item.counted.get().times_sampled;

@@ -203,10 +203,10 @@ class Rebuild {
     std::sort(by_state[kChunkRetired].begin(), by_state[kChunkRetired].end(), older);
     for (uint32_t i = 0; i < a_.geometry().max_sessions; ++i) {
       hold_.set(a_.session(i).free_chunks, {kNone, 0});
-      hold_.set(a_.session(i).rich, {kNone, kNone});
+      hold_.set(a_.session(i).chunk_owner, {kNone, kNone});
     }
     ArenaState& s = a_.state();
-    hold_.set(s.rich_sessions, kNone);
+    hold_.set(s.chunk_owners, kNone);
     link(by_state[kChunkFree], false);
     link(by_state[kChunkUsed], true);
     link(by_state[kChunkRetired], false);

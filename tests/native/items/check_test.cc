@@ -123,7 +123,7 @@ TEST(damaged_chunks_are_found) {
   expect_found([](Scene& s) { poke(s.arena.chunk(s.used()).stamp, 1'000'000); }, "not in the order taken");
   expect_found([](Scene& s) { poke(s.arena.state().used_chunks, {s.used(), s.used()}); }, "the used list's tail");
   expect_found([](Scene& s) { poke(s.arena.state().num_free, 3); }, "num_free is 3");
-  expect_found([](Scene& s) { poke(s.arena.state().rich_sessions, kNone); }, "in the list of those with free chunks");
+  expect_found([](Scene& s) { poke(s.arena.state().chunk_owners, kNone); }, "in the list of those with free chunks");
 }
 
 TEST(damaged_blocks_patterns_streams_and_sleepers_are_found) {
