@@ -1,6 +1,6 @@
 """Text of others on a terminal."""
 
-from shmreplay.clients.cli.terminal.plain_text import can_show, plain
+from shmreplay.clients.cli.terminal.printing import can_show, plain
 
 
 def test_what_a_process_calls_itself_cannot_move_the_cursor() -> None:
