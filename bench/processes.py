@@ -1,4 +1,4 @@
-"""python -m bench.processes: what deaths and crowds cost. Answers in bench/PROCESSES.md.
+"""python -m bench.processes: what deaths and crowds cost. docs/reliability.md has the answers.
 
 Four questions, each of its own daemon: whether actors and learners notice that the daemon dies; how long a process that
 waits for the lock waits when its holder is killed; what blocked clients burn; how many clients can be attached.

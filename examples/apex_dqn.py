@@ -3,7 +3,7 @@
     python examples/apex_dqn.py --plot returns.png
 
 Actors are processes. Each explores at a rate of its own, and inserts 3-step transitions with the TD error that its copy
-of the network has for them. The learner samples by priority and gives new priorities back. It solves CartPole-v1 in a
+of the network gives them. The learner samples by priority and gives new priorities back. It solves CartPole-v1 in a
 minute on two cores. Needs torch and gymnasium.
 """
 
@@ -40,7 +40,7 @@ def make_network() -> nn.Sequential:
 
 
 def tables(num_actors: int) -> list[sr.Table]:
-    """Transitions to the learner, weights back to the actors, and returns for whoever looks at them."""
+    """Transitions to the learner, weights back to the actors, and returns for the plot."""
     return [
         sr.Table(
             "replay",
@@ -93,7 +93,7 @@ def play(
         following, reward, terminated, truncated, _ = env.step(action)
         is_over, total = terminated or truncated, total + reward
         if writer is not None:
-            # This append makes the item of three steps ago, which bootstraps from the observation of now.
+            # This append makes the item of three steps ago, which bootstraps from the present observation.
             writer.append(
                 {
                     "observation": observation,
@@ -112,7 +112,7 @@ def play(
 
 
 def td_error(recent: deque[tuple[float, float]], bootstrap: float) -> float:
-    """The priority of an item whose steps these are."""
+    """The priority of an item made of these steps."""
     target = sum(GAMMA**k * reward for k, (_, reward) in enumerate(recent)) + GAMMA**N_STEPS * bootstrap
     return abs(target - recent[0][0]) + SMALLEST_PRIORITY
 
@@ -134,7 +134,7 @@ def learn(client: sr.Client, num_updates: int, seed: int) -> nn.Sequential:
                 policy.publish(online.state_dict())
             batch = next(batches)
             errors = td_errors(online, target, batch)
-            # Prioritised sampling shows some items more often than they come; the weights make up for that.
+            # Prioritised sampling draws some items more often than others; the weights correct for that.
             losses = nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none")
             loss = (batch.weights(beta=0.4) * losses).mean()
             optimiser.zero_grad()
@@ -150,7 +150,7 @@ def learn(client: sr.Client, num_updates: int, seed: int) -> nn.Sequential:
 def td_errors(online: nn.Sequential, target: nn.Sequential, batch: TorchBatch) -> torch.Tensor:
     """How wrong the online network is about each item, float32 `[B]`."""
     observation, action, following = (batch.data[name] for name in ("observation", "action", "next_observation"))
-    # A discount is 0 where the episode terminated, and only there: one that was cut off goes on.
+    # A discount is 0 only where the episode terminated: a target of one that was cut off goes on.
     returns, discounts, _ = n_step_targets(batch, GAMMA)
     with torch.no_grad():
         chosen = online(following).argmax(dim=1, keepdim=True)
@@ -190,7 +190,7 @@ def main() -> None:
         parser.error("expected at least 1 actor and 100 updates, and a seed that is not negative")
     if options.plot:
         try:
-            save_plot(options.plot, np.zeros(1))  # what is wrong with the file is said now, not when all is learned
+            save_plot(options.plot, np.zeros(1))  # a file that cannot be written fails now, not after the learning
         except (ImportError, OSError, ValueError) as error:
             parser.error(f"argument --plot: {error}")
     torch.manual_seed(options.seed)
@@ -207,7 +207,7 @@ def main() -> None:
         returns = client.table("returns")
         if options.plot:
             save_plot(options.plot, returns.get(returns.keys()).data["return"])
-        for actor in actors:  # harmless at any moment, also inside a call
+        for actor in actors:  # a kill is harmless at any moment, also inside a call
             actor.kill()
             actor.join()
     rng = np.random.default_rng(options.seed)

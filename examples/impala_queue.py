@@ -4,8 +4,8 @@
 
 Actors are processes, each with 32 games that step together. They write unrolls of 20 steps into a queue; the learner
 takes each once, in the order in which they came, and reads them where they lie: those of 32 games are one array in the
-shared memory. By then the actors' policy is an older one than the learner's, which V-trace makes up for. It learns to
-catch in half a minute on two cores. Needs torch.
+shared memory. By then the actors' policy is older than the learner's, which V-trace corrects for. It learns to catch in
+half a minute on two cores. Needs torch.
 """
 
 import argparse
@@ -34,7 +34,7 @@ STEP = {
 
 
 class Catch:
-    """Games in which a ball falls, and the paddle below moves left, right or not at all: 1 if it catches it, else -1.
+    """Games in which a ball falls and the paddle below moves left, right or not at all. A catch rewards 1, else -1.
 
     A game that has ended begins anew at once.
     """
@@ -66,7 +66,7 @@ class Catch:
 
 
 def make_network() -> nn.Sequential:
-    """Boards to the logits of the actions and, behind them, the value."""
+    """From boards to the logits of the actions and, after them, the value."""
     size = ROWS * COLUMNS
     return nn.Sequential(nn.Flatten(-2), nn.Linear(size, 64), nn.ReLU(), nn.Linear(64, NUM_ACTIONS + 1))
 
@@ -112,7 +112,7 @@ def act(address: str, seed: int) -> None:
 
 
 def learn(client: sr.Client, num_updates: int) -> np.ndarray:
-    """Takes so many batches of unrolls. Returns the mean return of the games that ended in each."""
+    """Learns from a number of batches of unrolls. Returns the mean return of the games that ended in each."""
     unrolls, policy = client.table("unrolls"), params.Params(client.table("policy"))
     network, means = make_network(), []
     optimiser = torch.optim.Adam(network.parameters(), lr=2e-3)
@@ -129,7 +129,7 @@ def learn(client: sr.Client, num_updates: int) -> np.ndarray:
 
 
 def update(network: nn.Sequential, optimiser: torch.optim.Optimizer, items: sr.View) -> float:
-    """One step, on tensors over the shared memory itself, which nobody may keep: so none outlives this function."""
+    """One step, on tensors over the shared memory itself. Nobody may keep them, so none outlives this function."""
     data = view_tensors(items)
     optimiser.zero_grad()
     loss_of(network, data).backward()
@@ -138,10 +138,10 @@ def update(network: nn.Sequential, optimiser: torch.optim.Optimizer, items: sr.V
 
 
 def loss_of(network: nn.Sequential, data: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Of unrolls `[B, T, ...]`, and one observation more of each."""
+    """The loss on unrolls `[B, T, ...]`, which have one observation more."""
     policy, values = look(network, data["observation"])  # [B, T + 1]
     log_probability = policy.log_prob(with_last(data["action"]))[:, :-1]
-    discounts = GAMMA * (~data["terminated"]).float()  # a row behind an end is the next game's first
+    discounts = GAMMA * (~data["terminated"]).float()  # the row after an end is the next game's first
     ratios = (log_probability - data["log_probability"]).detach().exp().clamp(max=1)
     targets, advantages = v_trace(ratios, discounts, data["reward"], values.detach())
     entropy = policy.entropy()[:, :-1].mean()
@@ -151,7 +151,7 @@ def loss_of(network: nn.Sequential, data: dict[str, torch.Tensor]) -> torch.Tens
 
 
 def with_last(actions: torch.Tensor) -> torch.Tensor:
-    """With one more, of the observation to bootstrap from, whose action is not in the unroll: it is left out again."""
+    """The actions and one more, for the observation to bootstrap from: it has none, and the loss leaves it out."""
     return nn.functional.pad(actions, (0, 1))
 
 
@@ -180,7 +180,7 @@ def tables(num_actors: int) -> list[sr.Table]:
         sr.Table.queue(
             "unrolls",
             STEP,
-            max_size=2 * BATCH_SIZE,  # the larger, the older the policy that an unroll is of
+            max_size=2 * BATCH_SIZE,  # the larger, the older the policy that made an unroll
             item=sr.Unroll(T, across_episodes=True),
             max_streams=num_actors * NUM_GAMES,
         ),
@@ -213,7 +213,7 @@ def main() -> None:
         parser.error("expected at least 1 actor and 10 updates, and a seed that is not negative")
     if options.plot:
         try:
-            save_plot(options.plot, np.zeros(1))  # what is wrong with the file is said now, not when all is learned
+            save_plot(options.plot, np.zeros(1))  # a file that cannot be written fails now, not after the learning
         except (ImportError, OSError, ValueError) as error:
             parser.error(f"argument --plot: {error}")
     torch.manual_seed(options.seed)
@@ -227,7 +227,7 @@ def main() -> None:
         for actor in actors:
             actor.start()
         means = learn(client, options.updates)
-        for actor in actors:  # harmless at any moment, also inside a call
+        for actor in actors:  # a kill is harmless at any moment, also inside a call
             actor.kill()
             actor.join()
     if options.plot:

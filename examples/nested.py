@@ -2,7 +2,7 @@
 
     python examples/nested.py
 
-What goes in as a structure comes out as the same structure, with arrays that have a batch axis in front.
+A batch has the same structure as the steps, and its arrays have a batch axis in front.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ TRANSITION = {
         "joints": np.zeros(7, np.float32),
     },
     "decision": Decision(action=sr.ArraySpec((7,), "float32"), log_probability=sr.ArraySpec((), "float32")),
-    # float64 rewards, as most environments give them, are cast; by default only casts that lose nothing are made.
+    # Most environments give float64 rewards, which this casts. By default only casts that lose nothing are allowed.
     "reward": sr.ArraySpec((), "float32", cast="same_kind"),
 }
 

@@ -1,4 +1,4 @@
-"""Two actors and a learner, each a process of its own. All that they share is the server's address.
+"""Two actors and a learner, each a process of its own. They share nothing but the server's address.
 
     python examples/processes.py
 
@@ -35,15 +35,15 @@ def act(address: str, seed: int) -> None:
                 "next_observation": next_observation,
                 "terminated": bool(rng.random() < 0.01),
             }
-            table.insert(transition)  # waits while the learner is more than error_buffer behind
+            table.insert(transition)  # waits while the learner lags by more than error_buffer
             observation = next_observation
 
 
 def learn(client: sr.Client) -> None:
-    """Samples 200 batches, and gives back how surprising each item was."""
+    """Samples 200 batches, and sends each item's TD error back as its priority."""
     table = client.table("transitions")
     for _ in range(200):
-        batch = table.sample(64, timeout_s=30)  # waits while the actors are behind; raises RateLimitTimeout
+        batch = table.sample(64, timeout_s=30)  # waits while the actors lag; raises RateLimitTimeout
         weights = batch.weights(beta=0.4)
         td_errors = np.linalg.norm(batch.data["observation"], axis=1) * weights  # your loss
         table.update_priorities(batch.keys, np.abs(td_errors))
@@ -62,7 +62,7 @@ def main() -> None:
         for actor in actors:
             actor.start()
         learn(client)
-        # Killing an actor is harmless at any moment, also inside a call: what it had inserted stays.
+        # Killing an actor is harmless at any moment, also inside a call: the items that it inserted stay.
         for actor in actors:
             actor.kill()
             actor.join()

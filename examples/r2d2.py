@@ -3,8 +3,8 @@
     python examples/r2d2.py --plot returns.png
 
 Each of sixteen mice sees at the start of a maze which way the cheese is, and has to know it at the junction some steps
-later: without memory every other way is the wrong one. Sequences overlap, and each step is stored once. It remembers
-within a minute on two cores. Needs torch.
+later: without memory it goes wrong every other time. Sequences overlap, and each step is stored once. The network
+learns to remember within a minute on two cores. Needs torch.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import shmreplay as sr
 from shmreplay.clients.torch import TorchBatch, TorchSampler
 
 NUM_MICE, UNITS, GAMMA = 16, 32, 0.95
-LENGTH, PERIOD, BURN_IN = 8, 4, 4  # steps of a sequence: overlapping by half, and before them some to warm up with
+LENGTH, PERIOD, BURN_IN = 8, 4, 4  # steps of a sequence, which overlap by half, and steps before them to warm up with
 BATCH_SIZE, STEPS_PER_UPDATE = 32, 2
 CORRIDOR, TIME_LIMIT = 6, 20
 AHEAD, LEFT, RIGHT = range(3)
@@ -34,7 +34,7 @@ STEP = {
 
 
 class Mazes:
-    """A corridor, and a junction at its end. At the start an observation says where the cheese is, and nowhere else.
+    """A corridor, and a junction at its end. Only the first observation says where the cheese is.
 
     The cheese is worth 1, the other side -1, and a bump into a wall -0.1.
     """
@@ -56,7 +56,7 @@ class Mazes:
         return np.stack(seen, axis=1).astype(np.float32)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rewards, which mice have chosen a side, and whose time is up. They stay where they are until `reset`."""
+        """Rewards, which mice have chosen a side, and which are out of time. They stay where they are until `reset`."""
         is_junction, goes_ahead = self._at == CORRIDOR, actions == AHEAD
         terminated = is_junction & ~goes_ahead
         self._age += 1
@@ -85,9 +85,9 @@ def unroll(network: nn.ModuleDict, data: dict[str, torch.Tensor], real: torch.Te
 
 
 def td_errors(online: nn.ModuleDict, target: nn.ModuleDict, batch: TorchBatch) -> tuple[torch.Tensor, np.ndarray]:
-    """How wrong the online network is about each training step, `[B, T]`, and which of them there are."""
+    """How wrong the online network is about each training step, `[B, T]`, and which of these steps are real."""
     data = batch.data
-    # A row more than an episode has steps holds its final observation: it is real, but no step.
+    # An episode has one row more than steps, for its final observation: that row is real, but no step.
     real, is_step = batch.mask["observation"], batch.mask["reward"]
     values = unroll(online, data, real)
     with torch.no_grad():
@@ -95,7 +95,7 @@ def td_errors(online: nn.ModuleDict, target: nn.ModuleDict, batch: TorchBatch) -
         following = unroll(target, data, real).gather(2, chosen)[:, 1:, 0]
         targets = data["reward"][:, :-1] + GAMMA * torch.where(data["terminated"][:, :-1], 0.0, following)
     errors = values.gather(2, data["action"][:, :, None])[:, :-1, 0] - targets
-    # The last row of a sequence has no next one; nor has a step whose row behind it is not there, unless it terminated.
+    # The last row of a sequence has no next one. Nor has a step without a row after it, unless the episode terminated.
     counts = is_step[:, :-1] & (real[:, 1:] | data["terminated"][:, :-1])
     errors = torch.where(counts, errors, 0.0)[:, BURN_IN:]
     return errors, counts[:, BURN_IN:].numpy()
@@ -205,7 +205,7 @@ def main() -> None:
         parser.error("expected at least 100 updates, and a seed that is not negative")
     if options.plot:
         try:
-            save_plot(options.plot, np.zeros(1))  # what is wrong with the file is said now, not when all is learned
+            save_plot(options.plot, np.zeros(1))  # a file that cannot be written fails now, not after the learning
         except (ImportError, OSError, ValueError) as error:
             parser.error(f"argument --plot: {error}")
     torch.manual_seed(options.seed)

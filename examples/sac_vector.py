@@ -2,8 +2,8 @@
 
     python examples/sac_vector.py --plot returns.png
 
-One process steps four pendulums and learns in between. A recorder writes their steps; how often the learner's turn is
-says the table's rate limiter alone. It swings them up within a minute on two cores. Needs torch and gymnasium.
+One process steps four pendulums and learns in between. A recorder writes their steps. The table's rate limiter alone
+says how often the learner updates. It swings them up within a minute on two cores. Needs torch and gymnasium.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from shmreplay.clients.gymnasium import VectorRecorder, signature
 from shmreplay.clients.torch import TorchBatch, TorchSampler, n_step_targets
 
 NUM_ENVS, GAMMA, TAU = 4, 0.95, 0.02
-EPISODE = 201  # steps of each, with the one that begins it anew
+EPISODE = 201  # steps of each, with the one that resets it
 BATCH_SIZE = 64
 SAMPLES_PER_INSERT = 64  # an update for each step of each environment
 START = 400  # transitions of random actions, before the first update
-REWARD_SCALE = 0.1  # so that values are not far from what networks say at first
+REWARD_SCALE = 0.1  # so that values are near what new networks give
 
 
 class Agent:
@@ -86,7 +86,7 @@ def values(critics: Iterable[nn.Module], observation: torch.Tensor, action: torc
 
 
 def parameters(networks: Iterable[nn.Module]) -> list[nn.Parameter]:
-    """Those of all."""
+    """The parameters of all networks."""
     return [parameter for network in networks for parameter in network.parameters()]
 
 
@@ -107,7 +107,7 @@ def train(num_steps: int, seed: int) -> np.ndarray:
     table = sr.Table(
         "replay", signature(envs), max_size=100_000, item=sr.Transition(), rate_limiter=limiter, max_streams=NUM_ENVS
     )
-    report = NUM_ENVS * max(EPISODE, num_steps // NUM_ENVS // 10)  # steps from one line that is printed to the next
+    report = NUM_ENVS * max(EPISODE, num_steps // NUM_ENVS // 10)  # steps between two printed lines
     ended, under_way = list[float](), np.zeros(NUM_ENVS)
     with sr.Server([table]) as server, server.client() as client:
         replay = client.table("replay")
@@ -116,7 +116,7 @@ def train(num_steps: int, seed: int) -> np.ndarray:
             recorded = VectorRecorder(envs, writer)
             observations, _ = recorded.reset(seed=seed)
             envs.action_space.seed(seed)
-            for number in range(NUM_ENVS, num_steps + 1, NUM_ENVS):  # steps of all, this one included
+            for number in range(NUM_ENVS, num_steps + 1, NUM_ENVS):  # steps of all environments, this one included
                 if len(replay) < START:
                     actions = envs.action_space.sample()
                 else:
@@ -127,7 +127,7 @@ def train(num_steps: int, seed: int) -> np.ndarray:
                 over = terminated | truncated
                 ended += under_way[over].tolist()
                 under_way[over] = 0
-                while replay.can_sample(BATCH_SIZE):  # whatever the limiter admits
+                while replay.can_sample(BATCH_SIZE):  # as often as the limiter admits
                     agent.update(next(batches))
                 if number % report == 0:
                     print(f"step {number} of {num_steps}: mean return {np.mean(ended[-NUM_ENVS:]):.0f}", flush=True)
@@ -159,7 +159,7 @@ def main() -> None:
         parser.error("expected at least 2000 steps, and a seed that is not negative")
     if options.plot:
         try:
-            save_plot(options.plot, np.zeros(1))  # what is wrong with the file is said now, not when all is learned
+            save_plot(options.plot, np.zeros(1))  # a file that cannot be written fails now, not after the learning
         except (ImportError, OSError, ValueError) as error:
             parser.error(f"argument --plot: {error}")
     torch.manual_seed(options.seed)

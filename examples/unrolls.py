@@ -2,8 +2,8 @@
 
     python examples/unrolls.py
 
-A queue of 16 unrolls keeps actor and learner together: the actor waits for room, the learner for unrolls. The actor is
-a thread here; with `sr.connect(server.address)` it is the same in another process.
+A queue of 16 unrolls keeps actor and learner together: the actor waits for room, the learner for unrolls. Here the
+actor is a thread; in another process it would call `sr.connect(server.address)`.
 """
 
 import threading
@@ -23,7 +23,7 @@ STEP = {
 
 
 def act(client: sr.Client) -> None:
-    """Writes 100 unrolls that follow each other, of one endless episode."""
+    """Writes 100 consecutive unrolls of one endless episode."""
     rng = np.random.default_rng(0)
     with client.table("unrolls").writer(history=UNROLL) as writer:
         for num_steps in range(1, NUM_UNROLLS * UNROLL + 1):
@@ -41,8 +41,8 @@ def main() -> None:
         unrolls = client.table("unrolls")
         num_learned = 0
         while num_learned < NUM_UNROLLS:
-            # Up to eight, and what there is when there are fewer. If the actor died, the call would raise
-            # RateLimitTimeout after 30 s; items drawn until then would be in the error's `.batch`, and nowhere else.
+            # Up to eight, or as many as there are. If the actor died, the call would raise RateLimitTimeout after 30 s.
+            # Items drawn until then would be in the error's `.batch`, and nowhere else.
             batch = unrolls.sample(8, at_least=1, timeout_s=30)
             num_learned += len(batch)
             advantages = batch.data["reward"].sum(axis=1)  # your loss; columns are [B, 20, ...]

@@ -1,4 +1,4 @@
-"""What every test has: a printed seed, and a check that nothing stays behind.
+"""What every test has: a printed seed, a check that nothing stays behind, and the fixtures that many folders share.
 
 Random tests take `seed` or `rng`. A run prints its seed; SHMREPLAY_TEST_SEED=<that number> repeats it, for one test as
 for all of them, since each test's own seed follows from the run's and the test's name.
@@ -17,30 +17,35 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.namespaces import take_own_shm
+from tests.support.children import fork
+from tests.support.daemons import client, daemon, make_daemon, run_script
+from tests.support.namespaces import take_own_shm
+from tests.support.tables import make_table, server
+
+__all__ = ["client", "daemon", "fork", "make_daemon", "make_table", "run_script", "server"]
 
 SHM = pathlib.Path("/dev/shm")
 SEED_VARIABLE = "SHMREPLAY_TEST_SEED"
 PYTHON_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # live until this process ends
-DEATH_WAIT_S = 10.0  # how long a process that is ending may take before it counts as left over
+DEATH_WAIT_S = 60.0  # how long a process that is ending may take before it counts as left over
 
-# Folders of tests that tests/system/test_apart.py runs in a process of their own: the library has threads, and warns
+# Folders of tests/clients that tests/test_apart.py runs in a process of their own: the library has threads, and warns
 # of every fork from then on.
 APART = {"jax"}
 
 run_seed = pytest.StashKey[int]()
 first_seen = pytest.StashKey[dict[str, str]]()  # segment -> the test after whose teardown it was there
 
+# `make test` takes the same examples each time, `make test-long` others each time; "dev" is for a run by hand.
+hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True, max_examples=50)
-hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, max_examples=200)
-hypothesis.settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI", "") not in ("", "false") else "dev")
-)
+hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max_examples=200)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
     """Folders that have a process of their own are left out, unless they are named."""
-    is_apart = collection_path.name in APART and collection_path.parent == pathlib.Path(__file__).parent
+    is_apart = collection_path.name in APART and collection_path.parent == pathlib.Path(__file__).parent / "clients"
     return True if is_apart and not any(collection_path.name in argument for argument in config.args) else None
 
 
@@ -56,7 +61,7 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with what takes long go first, so that no worker ends with one while the others have nothing to do."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("long")}
     items.sort(key=lambda item: item.path not in slow)
 
 

@@ -11,7 +11,8 @@ from shmreplay.clients.link.connection import Reply, fork_count
 from shmreplay.errors import SegmentFailed
 from shmreplay.protocol import ProtocolError, close_all
 from shmreplay.segments.segment import check_received
-from shmreplay.tables.table import Table, unpack_specs
+from shmreplay.tables.packed_specs import unpack_specs
+from shmreplay.tables.table import Table
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core
-from shmreplay.base.host_memory import show_bytes
-from shmreplay.base.index_terms import IndexTerm, index_terms
+from shmreplay.base.host_memory import show_bytes, whole_huge_bytes
 from shmreplay.columns.heap_plan import HeapPlan
 from shmreplay.columns.specs import ArraySpec
-from shmreplay.segments.page_policy import whole_huge_bytes
+from shmreplay.tables.index_terms import IndexTerm, index_terms
 from shmreplay.tables.plan import ArenaSpec, TableTerm, ceil_div, plan
 from shmreplay.tables.table import Table
 

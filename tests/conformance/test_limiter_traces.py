@@ -9,7 +9,7 @@ import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.tables.table import TableHandle
 from tests.conformance.traces import Trace, load, table_of, trace_id
-from tests.tables import TableMaker
+from tests.support.tables import TableMaker
 
 COUNTS = (1, 2, 3, 7)  # the n of the recorded verdicts
 

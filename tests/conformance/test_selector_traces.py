@@ -7,7 +7,7 @@ import pytest
 
 from shmreplay.clients.tables.table import TableHandle
 from tests.conformance.traces import Trace, load, table_of, trace_id
-from tests.tables import TableMaker
+from tests.support.tables import TableMaker
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*update_priorities hit none:UserWarning")
 

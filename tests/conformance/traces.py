@@ -6,7 +6,7 @@ from typing import Any
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.tables import TableMaker
+from tests.support.tables import TableMaker
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "data"
 SIGNATURE = {"value": sr.ArraySpec((), "int64")}

@@ -25,9 +25,3 @@ cases which other tests cover; of these all are covered elsewhere:
   `test_batch_sizes_have_samplers_of_their_own_and_few_are_kept`. Q8 (workers of a DataLoader, pytorch/rl#4387):
   `test_a_loader_gets_whole_batches_from_as_many_workers_as_it_wants`.
 """
-
-from tests.children import fork
-from tests.system.conftest import client, daemon, make_daemon, run_script
-from tests.tables import make_table, server
-
-__all__ = ["client", "daemon", "fork", "make_daemon", "make_table", "run_script", "server"]

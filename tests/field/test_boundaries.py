@@ -1,7 +1,7 @@
 """Group B: ring seams, slices and the boundaries of episodes, as public bug reports of replay buffers found them wrong.
 
-Each test's docstring names the report. Covered elsewhere: a step convention with final rows (tests/windows), and that
-items of one writer's stream keep to it however chunks lie (`test_writers_do_not_mix` of tests/system/data_path).
+Each test's docstring names the report. Covered elsewhere: a step convention with final rows, and that items of one
+writer's stream keep to it however chunks lie (`test_writers_do_not_mix`); both are in tests/clients/writers.
 """
 
 import os
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.children import Child, Work
-from tests.tables import TableMaker, check, live
+from tests.support.children import Child, Work
+from tests.support.tables import TableMaker, check, live
 
 Fork = Callable[[Work], Child]
 SIGNATURE = {"episode": sr.ArraySpec((), "int64"), "t": sr.ArraySpec((), "int64")}

@@ -7,7 +7,7 @@ Covered elsewhere, too: F1, a time limit is no end of the task (Stable-Baselines
 import numpy as np
 
 import shmreplay as sr
-from tests.tables import TableMaker, live
+from tests.support.tables import TableMaker, live
 
 
 def test_only_what_terminated_has_no_discount(make_table: TableMaker) -> None:

@@ -5,7 +5,7 @@ what it left half-done: tests/native/deaths/crash_test.cc. M2, a killed reader (
 tests/system/test_held_things.py. M5, a sample that waits for ever without a word (verl-project/verl#7155) and M6, one
 side is gone (google-deepmind/acme#213): `test_long_waits_are_logged_to_those_who_wait_for_themselves`,
 `test_a_blocked_insert_says_what_is_missing_and_who_is_there`. M10, actors stopped in an insert (pytorch/rl#2614):
-tests/soak. N3, a fork after attach, N4, every start method, N9, pickles: tests/system/data_path/test_forks.py.
+tests/soak. N3, a fork after attach, N4, every start method, N9, pickles: tests/clients/handles/test_forks.py.
 """
 
 import os
@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 
 import shmreplay as sr
-from tests.system.conftest import DaemonProcess, Script, eventually, table, wait_for_end
+from tests.support.daemons import DaemonProcess, Script, eventually, table, wait_for_end
 
 Run = Callable[..., Script]
 

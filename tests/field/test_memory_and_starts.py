@@ -1,15 +1,16 @@
 """Groups I, J, K and L: sizes, limits, leftovers and permissions, as public bug reports of buffers found them.
 
-Covered elsewhere. I1, the memory is not what was said (pytorch/rl#844): tests/system/data_path/test_estimates.py. I2,
+Covered elsewhere. I1, the memory is not what was said (pytorch/rl#844): tests/shmreplay/tables/test_memory_used.py. I2,
 out of memory late (ymd-h/cpprb#105), J1 and J2, a /dev/shm of 64 MB (pytorch/pytorch#5040):
-tests/system/test_creation.py. I4, a cgroup's limit (kubernetes#125852): tests/unit/test_host_memory.py. J4, a segment
-truncated by somebody: the same file's `test_a_segment_truncated_under_the_daemon_fails_its_arena_and_nothing_else`.
+tests/daemon/arenas/test_creation.py. I4, a cgroup's limit (kubernetes#125852):
+tests/shmreplay/base/test_host_memory.py. J4, a segment truncated by somebody: the same file's
+`test_a_segment_truncated_under_the_daemon_fails_its_arena_and_nothing_else`.
 K2, a dead daemon's segment: `test_a_socket_that_nobody_listens_at_is_no_daemon`. K3, leaks of starts that were
 killed: `test_many_cycles_of_start_and_kill_with_work_in_between_leave_shared_memory_as_it_was`. K5, another size
 under the same name: `test_other_specs_under_a_name_are_refused_with_the_difference`. K7, killed between creation and
 ready: `test_killing_the_daemon_in_the_middle_of_a_creation_leaves_nothing_to_the_next_one`. K8, a lock file without
 its holder: `test_a_lock_file_that_nobody_holds_is_taken_over`. L3, world-writable segments, and L4, containers:
-tests/system/test_access.py, `test_a_segment_open_to_everybody_is_not_adopted`.
+tests/daemon/arenas/test_access.py, `test_a_segment_open_to_everybody_is_not_adopted`.
 """
 
 import os
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.system.conftest import DaemonProcess, Script, eventually, table, wait_for_end
+from tests.support.daemons import DaemonProcess, Script, eventually, table, wait_for_end
 
 Run = Callable[..., Script]
 STEP = {"x": np.ones(3, np.float32), "n": 7}

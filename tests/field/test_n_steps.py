@@ -2,7 +2,7 @@
 
 Covered elsewhere: E3, n = 1 (younggyoseo/FastTD3#10, `test_one_step_n_steps_are_transitions_bit_for_bit`); E6,
 discounts are always there and mean one thing (ymd-h/cpprb#137, `test_targets_of_a_table_are_those_of_a_plain_loop` and
-tests/unit/test_targets.py); E9, the next observation of a truncated step (Stable-Baselines3#934,
+tests/shmreplay/rules/test_targets.py); E9, the next observation of a truncated step (Stable-Baselines3#934,
 `test_a_truncated_episode_needs_its_final_step`).
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.tables import TableMaker, check, interleave, live
+from tests.support.tables import TableMaker, check, interleave, live
 
 SIGNATURE = {
     "observation": sr.ArraySpec((), "int64"),

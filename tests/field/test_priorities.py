@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.children import Child, Work
-from tests.tables import TableMaker, live, steps, values
+from tests.support.children import Child, Work
+from tests.support.tables import TableMaker, live, steps, values
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 Fork = Callable[[Work], Child]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.tables import TableMaker, check, live
+from tests.support.tables import TableMaker, check, live
 
 SIGNATURE = {"observation": sr.ArraySpec((), "int64"), "state": sr.ArraySpec((3,), "float32")}
 

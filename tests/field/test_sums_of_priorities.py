@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.tables import TableMaker
+from tests.support.tables import TableMaker
 
 SIGNATURE = {"n": sr.ArraySpec((), "int64")}
 PROPORTIONAL = sr.selectors.Prioritized(1.0)

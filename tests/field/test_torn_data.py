@@ -1,7 +1,7 @@
 """Group A: torn or racy data, as public bug reports of buffers in shared memory found it.
 
 Covered elsewhere: A1, readers see half-written rows (pytorch/rl#3463, huggingface/lerobot#2309), and A2, rows that are
-not committed: tests/system/data_path/test_torn_rows.py, and threads_test.cc of tests/native, also under a thread
+not committed: tests/system/test_torn_rows.py, and threads_test.cc of tests/native, also under a thread
 sanitizer. A5, a slot is reused while a reader copies it (pytorch/tutorials#3261): leases_test.cc and
 `test_a_stopped_reader_holds_up_nobody`. A8, the step given is changed (ymd-h/cpprb#116):
 `test_the_callers_arrays_stay_the_callers`.
@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.children import Child, Work
-from tests.tables import TableMaker, check
+from tests.support.children import Child, Work
+from tests.support.rounds import rounds
+from tests.support.tables import TableMaker, check
 
 Fork = Callable[[Work], Child]
 WIDTH = 1000
 SIGNATURE = {"row": sr.ArraySpec((WIDTH,), "float32")}
-STOPS = 800
+STOPS = rounds(200, 800)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
-from tests.tables import TableMaker, check
+from tests.support.tables import TableMaker, check
 
 COLUMNS = {
     "n": sr.ArraySpec((), "int64"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import shmreplay as sr
-from tests.windows.oracle import Plain, Shown
+from tests.clients.writers.oracle import Plain, Shown
 
 
 @dataclass(frozen=True)

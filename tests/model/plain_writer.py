@@ -3,7 +3,7 @@
 from collections.abc import Set
 
 from tests.model.plain_table import Row
-from tests.tables import PATHS
+from tests.support.tables import PATHS
 
 
 class PlainWriter:

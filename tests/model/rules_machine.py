@@ -19,7 +19,7 @@ from shmreplay.clients.tables.table import TableHandle
 from tests.model.plain_rules import PATTERNS, Made, PlainStream, Rule, n_step, window
 from tests.model.plain_table import PlainTable
 from tests.model.table_machine import POSITIONS, SEEDS, attempt, many_priorities
-from tests.tables import check
+from tests.support.tables import check
 
 SIGNATURE = {"observation": sr.ArraySpec((), "int64"), "action": sr.ArraySpec((), "int64")}
 ITEM_STEPS = 8

@@ -19,7 +19,7 @@ import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.tables.table import TableHandle
 from tests.model.plain_table import Item, PlainTable, Row
-from tests.tables import PATHS, TableMaker, by_path, check, columns_of
+from tests.support.tables import PATHS, TableMaker, by_path, check, columns_of
 
 T = TypeVar("T")
 

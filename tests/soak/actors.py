@@ -9,7 +9,7 @@ import shmreplay as sr
 from tests.soak import values
 from tests.soak.tables import ITEM_STEPS
 from tests.soak.worker import Worker
-from tests.tables import step, steps
+from tests.support.tables import step, steps
 
 
 def _windows() -> list[Any]:

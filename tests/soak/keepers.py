@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 from tests.soak import values
 from tests.soak.worker import Worker
-from tests.tables import step, steps
+from tests.support.tables import step, steps
 
 KEPT_EACH = 60  # items that one keeper leaves in its table
 DELETED_AT_ONCE = 20

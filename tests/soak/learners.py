@@ -10,7 +10,7 @@ from shmreplay.clients.tables.table import TableHandle
 from tests.soak import values
 from tests.soak.tables import SPANS
 from tests.soak.worker import Worker, only_late
-from tests.tables import numbers, spans
+from tests.support.tables import numbers, spans
 
 
 def learn(worker: Worker) -> NoReturn:

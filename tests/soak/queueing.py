@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from tests.soak.worker import Worker, only_late
-from tests.tables import numbers, step, steps
+from tests.support.tables import numbers, step, steps
 
 
 def produce(worker: Worker) -> NoReturn:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.checkpoints.saved import facts
+from tests.daemon.checkpoints.saved import facts
 from tests.soak.learners import check_rows, items_of
 from tests.soak.ledger import Kept, Queued
 from tests.soak.tables import KEPT, NAMES, SPANS, tables
-from tests.tables import check, numbers
+from tests.support.tables import check, numbers
 
 
 @contextlib.contextmanager

@@ -24,8 +24,8 @@ from tests.soak.process import GETS_ON_S, Process
 from tests.soak.restored import Moment, compare_at_rest, compare_at_work
 from tests.soak.tables import KEPT, NAMES, tables
 from tests.soak.tally import Tally
-from tests.system.conftest import DaemonProcess
-from tests.tables import check, numbers
+from tests.support.daemons import DaemonProcess
+from tests.support.tables import check, numbers
 
 ROLES = tuple(roles.ROLES)
 KEEPERS = {"keep": "kept", "store": "stored"}  # the tables they keep their items in

@@ -4,7 +4,7 @@ from typing import Any
 
 import shmreplay as sr
 from tests.soak import values
-from tests.tables import COLUMNS
+from tests.support.tables import COLUMNS
 
 KEPT = ("kept", "stored")  # they lose nothing by themselves
 SPANS = ("sums", "recent", "bulk")  # of up to three steps, over the same steps, evicting all the time

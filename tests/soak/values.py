@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
-from tests.heap.columns import COLUMNS as PARTS
-from tests.heap.columns import image_of, note_of, points_of
+from tests.support.heap_columns import COLUMNS as PARTS
+from tests.support.heap_columns import image_of, note_of, points_of
 
 WIDTH = 64  # of a state: wide enough to be seen torn
 VERSIONS = 256

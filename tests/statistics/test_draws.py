@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.children import Child, Work
 from tests.statistics.chi_square import LIMIT, deviation, is_drawn_by
-from tests.tables import TableMaker
+from tests.support.children import Child, Work
+from tests.support.tables import TableMaker
 
 SIGNATURE = {"n": sr.ArraySpec((), "int64")}
 DRAWS = {1: 2_000, 3: 30_000, 4096: 200_000, 231_071: 3_000_000}

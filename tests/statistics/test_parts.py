@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 import shmreplay as sr
 from shmreplay.clients.batches.ranks import seed_of_rank
 from shmreplay.clients.tables.table import TableHandle
-from tests.children import Child, Work
 from tests.statistics.chi_square import is_drawn_by
-from tests.tables import TableMaker, eventually
+from tests.support.children import Child, Work
+from tests.support.tables import TableMaker, eventually
 
 Fork = Callable[[Work], Child]
 SIGNATURE = {"n": sr.ArraySpec((), "int64")}

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from shmreplay import _core
-from tests.system.conftest import WAIT_S, wait_for_end
+from tests.support.daemons import WAIT_S, wait_for_end
 
 CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 TOOLS = ("unshare", "nsenter", "pivot_root", "systemctl", "systemd-sysusers", "systemd-tmpfiles", "journalctl")

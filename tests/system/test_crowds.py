@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 import shmreplay as sr
-from tests.children import Child, Work, fork
-from tests.tables import COLUMNS, WAIT_S, check, eventually, numbers, step
+from tests.support.children import Child, Work, fork
+from tests.support.rounds import rounds
+from tests.support.tables import COLUMNS, WAIT_S, check, eventually, numbers, step
 
 __all__ = ["fork"]
 
 Fork = Callable[[Work], Child]
-CLIENTS = int(os.environ.get("SHMREPLAY_CLIENTS", "150"))
+CLIENTS = int(os.environ.get("SHMREPLAY_CLIENTS", rounds(60, 150)))
 BLOCKED = 40
 SECONDS = 2.0
 
@@ -26,7 +27,7 @@ def server() -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120 + CLIENTS)
+@pytest.mark.timeout(400 + CLIENTS)
 def test_hundreds_of_forked_clients_are_attached_at_once_and_each_is_heard(server: sr.Server) -> None:
     options: dict[str, Any] = {"max_sessions": CLIENTS + 8, "max_streams": CLIENTS + 8}
     with server.client() as client:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import shmreplay as sr
-from tests.system.conftest import DaemonProcess, Script, eventually, table, wait_for_end
+from tests.support.daemons import DaemonProcess, Script, eventually, table, wait_for_end
 
 ATTACH = """
 import os, sys

@@ -4,7 +4,6 @@ import concurrent.futures
 import logging
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,9 +15,9 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.writer import Writer
-from tests.children import Child, Work, fork
-from tests.system.conftest import DaemonProcess
-from tests.tables import COLUMNS, WAIT_S, check, eventually, numbers, step, steps
+from tests.support.children import Child, Work, fork
+from tests.support.daemons import DaemonProcess
+from tests.support.tables import COLUMNS, WAIT_S, check, eventually, numbers, step, steps
 
 __all__ = ["fork"]
 
@@ -119,7 +118,7 @@ def test_chunks_that_a_dead_reader_looked_at_come_back_and_until_then_are_all_th
 
     child = fork(look)
     seen = child.receive()
-    child.signal(signal.SIGSTOP)
+    child.stop()
     for number in range(10, 60):
         table.insert(step(number), timeout_s=WAIT_S)  # the stopped reader's chunk is missing, no other
     assert sorted(numbers(table.sample(50)).tolist())[0] > seen
@@ -157,11 +156,10 @@ def test_a_sleep_of_the_dead_keeps_no_wake_from_the_living(scene: Scene, fork: F
 def stop_in_a_hold(child: Child, table: TableHandle) -> None:
     """Stops a child that looks through its whole arena again and again while it has the lock."""
     while True:
-        child.signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        child.stop()
         if (table._arena.lock_holder() or {}).get("pid") == child.pid:
             return
-        child.signal(signal.SIGCONT)
+        child.go_on()
         os.sched_yield()
 
 
@@ -191,7 +189,7 @@ def test_a_stopped_holder_is_waited_for_and_the_log_says_which_pid_holds_the_loc
         with pytest.raises(sr.ShmReplayError, match=f"{child.pid}"):
             table.insert(step(6), timeout_s=1.5)
         assert not call.done()
-        child.signal(signal.SIGCONT)
+        child.go_on()
         assert call.result(WAIT_S) > 0
     assert "has held the arena's lock for 1 s in one hold, and is stopped (state T)" in caplog.text
     child.kill()
@@ -255,7 +253,7 @@ def test_a_daemon_starts_beside_a_stopped_holder_and_serves_the_other_arenas(sce
     other = scene.client.table("other")
     other.insert(step(1))
     assert sorted(scene.client.tables()) == ["other", "replay"]
-    child.signal(signal.SIGCONT)
+    child.go_on()
     table.insert(step(2), timeout_s=WAIT_S)
     child.kill()
 
@@ -285,7 +283,7 @@ sys.exit(main.main())
         scene.client.checkpoint(on_progress=told.append)
     assert f"its lock is held by process {child.pid}" in told[-1]
     assert scene.daemon.stop() == 1
-    child.signal(signal.SIGCONT)
+    child.go_on()
     child.kill()
     scene.daemon.start()
     assert len(table) == 20_000

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from tests.namespaces import HIDDEN_PROC, in_own_mounts, needs_hidden_proc
-from tests.system.conftest import DaemonProcess, Script, eventually, new_daemon, table
-from tests.system.test_access import NOBODY
+from tests.daemon.arenas.test_access import NOBODY
+from tests.support.daemons import DaemonProcess, Script, eventually, new_daemon, table
+from tests.support.namespaces import HIDDEN_PROC, in_own_mounts, needs_hidden_proc
 from tests.system.test_deaths import ATTACH, pids
 
 Run = Callable[..., Script]

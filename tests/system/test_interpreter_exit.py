@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.system.conftest import WAIT_S, Script, eventually
+from tests.support.daemons import WAIT_S, Script, eventually
 
 Run = Callable[..., Script]
 pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")

@@ -11,7 +11,7 @@ from shmreplay.errors import EXPECTED_ERRORS, SegmentFailed
 from shmreplay.figures.arena_figures import arena_figures
 from shmreplay.segments.segment import SegmentStore, segment_names
 from shmreplay.segments.segment_fit import first_misfit, layout_facts
-from shmreplay.tables.table import unpack_specs
+from shmreplay.tables.packed_specs import unpack_specs
 
 
 def read_arenas(store: SegmentStore, instance: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -23,7 +23,8 @@ from shmreplay.columns import structure
 from shmreplay.columns.item_structure import node_of
 from shmreplay.columns.signature import Signature
 from shmreplay.errors import ShmReplayError
-from shmreplay.tables.table import Table, pack_specs, unpack_specs
+from shmreplay.tables.packed_specs import pack_specs, unpack_specs
+from shmreplay.tables.table import Table
 
 FORMAT = 1
 EXPORT_AGAIN = "export the items again"  # the advice for a file that is not as `shmreplay export` wrote it

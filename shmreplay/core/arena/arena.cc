@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arena/formatter.h"
 #include "arena/huge_pages.h"
 
 namespace shmreplay {
@@ -154,6 +153,7 @@ void Arena::copy_facts() {
   expect(region_fits(o.specs, 1, o.specs_bytes, index_bytes_) &&
              region_fits(o.columns, sizeof(ColumnRecord), geometry_.num_columns, index_bytes_) &&
              region_fits(o.tables, sizeof(TableRecord), geometry_.num_tables, index_bytes_) &&
+             o.specs_bytes <= kMaxSpecsBytes && geometry_.num_columns <= kMaxColumns &&
              geometry_.num_tables <= kMaxTables,
          damaged);
   instance_ = bounded(h.instance);
@@ -267,17 +267,12 @@ HeaderReport inspect_header(int index_fd) {
   report.instance = bounded(h->instance);
   report.name = bounded(h->name);
   report.boot_id = bounded(h->boot_id);
-  if (report.ready && report.layout_hash == layout_hash() && h->offsets.specs_bytes <= 64u << 20) {
+  if (report.ready && report.layout_hash == layout_hash() && h->offsets.specs_bytes <= kMaxSpecsBytes) {
     report.specs.resize(h->offsets.specs_bytes);
     const ssize_t got = pread(index_fd, report.specs.data(), report.specs.size(), static_cast<off_t>(h->offsets.specs));
     report.specs.resize(got < 0 ? 0 : static_cast<size_t>(got));
   }
   return report;
-}
-
-void Arena::format(int index_fd, int data_fd, const ArenaSpec& spec, const std::string& instance,
-                   const std::string& name, bool published) {
-  Formatter(index_fd, data_fd, spec).run(instance, name, published);
 }
 
 }  // namespace shmreplay

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <system_error>
 
+#include "arena/chunk_wait.h"
+#include "arena/span.h"
 #include "chunks/block_heap.h"
 #include "chunks/save_lease.h"
 #include "items/item_table.h"
@@ -248,11 +250,11 @@ void CheckpointSave::add_blocks_of_rows(uint32_t c) {
 // What the items that begin in the chunk brought with them.
 void CheckpointSave::add_blocks_of_items(uint32_t c) {
   if (!arena_.has_values()) return;
+  const uint64_t most = std::min<uint64_t>(chunk(c).refs.get().items, arena_.geometry().total_items);
   uint64_t seen = 0;
   for (uint32_t g = chunk(c).items.get().first; g != kNone;
        g = at<ItemLinks>(arena_.offsets().links)[g].chunk.get().next) {
-    if (g >= arena_.geometry().total_items || ++seen > arena_.geometry().total_items)
-      corrupt("a chunk's list of items");
+    if (g >= arena_.geometry().total_items || ++seen > most) corrupt("a chunk's list of items");
     add_blocks(c, at<Word<BlockRef>>(arena_.offsets().values)[g].get());
   }
 }

@@ -1,0 +1,197 @@
+"""`shmreplay demo` as a user runs it: it learns, says why it ends, and leaves nothing however it ends."""
+
+import contextlib
+import os
+import pathlib
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from tests.support.daemons import WAIT_S, wait_for_end
+
+pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
+
+RUN = "import sys; from shmreplay.clients.cli.main import main; sys.exit(main(sys.argv[1:]))"
+# A goal that is never reached keeps the demo going until the test ends it.
+ENDLESS = "import shmreplay.clients.demo.progress as progress; progress.GOAL = 1e9; " + RUN
+WITHOUT_PACKAGE = "import sys; sys.modules[sys.argv.pop(1)] = None; " + RUN
+
+
+class Demo:
+    """The demo in a process group of its own, as a shell starts it."""
+
+    def __init__(self, *arguments: str, source: str = RUN, **popen: object) -> None:
+        popen = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **popen}
+        command = [sys.executable, "-c", source, *arguments]
+        self.process: subprocess.Popen[str] = subprocess.Popen(command, text=True, start_new_session=True, **popen)  # type: ignore[call-overload]
+        self._seen = ""
+
+    def read_until(self, pattern: str) -> re.Match[str]:
+        """Reads lines until one matches."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._seen += line
+            if match := re.search(pattern, line):
+                return match
+        assert self.process.stderr is not None
+        pytest.fail(f"no line matches {pattern!r}:\n{self._seen}{self.process.stderr.read()}")
+
+    def interrupt(self) -> None:
+        """What a terminal does on Ctrl-C: SIGINT for the demo and all that it has started."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def family(self) -> list[int]:
+        """Process ids of the demo, its daemon, its actors and its learner."""
+        own = psutil.Process(self.process.pid)
+        return [own.pid, *(child.pid for child in own.children(recursive=True))]
+
+    def finish(self) -> tuple[int, str, str]:
+        """Waits for its end: exit code, output, errors."""
+        out, err = self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode, self._seen + (out or ""), err or ""
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+@pytest.fixture
+def run_demo(nothing_left_by_this_test: None) -> Iterator[Callable[..., Demo]]:
+    """Starts demos; those that still run at the end of the test are killed."""
+    started: list[Demo] = []
+
+    def run(*arguments: str, **options: object) -> Demo:
+        started.append(Demo("demo", *arguments, **options))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield run
+    for demo in started:
+        demo.close()
+
+
+Run = Callable[..., Demo]
+STARTED = r"actor 1 is process (\d+)"
+LEARNING = r"samples/s [1-9]"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_it_solves_cartpole(run_demo: Run, seed: int) -> None:
+    demo = run_demo("--seed", str(seed))
+    demo.read_until("^solved: mean return")
+    code, out, err = demo.finish()
+    assert (code, err) == (0, "")
+    assert "asked for 8" in out
+
+
+def test_it_says_when_the_time_was_not_enough(run_demo: Run) -> None:
+    code, out, err = run_demo("--seconds", "0", "--actors", "1").finish()
+    assert (code, err) == (1, "")
+    assert out.splitlines()[-1].startswith("not solved: mean return 0.0 of the last 20 episodes (the bar is 195)")
+
+
+@pytest.mark.parametrize("moment", [STARTED, "waiting for the actors", LEARNING])
+@pytest.mark.parametrize("times", [1, 3])
+def test_ctrl_c_ends_it(run_demo: Run, moment: str, times: int) -> None:
+    demo = run_demo("--actors", "2", source=ENDLESS)
+    demo.read_until(moment)
+    family = demo.family()
+    for _ in range(times):
+        demo.interrupt()
+    code, out, err = demo.finish()
+    assert (code, err) == (130, "")
+    assert out.splitlines()[-1].startswith("interrupted: mean return")
+    for pid in family:
+        wait_for_end(pid)
+
+
+def test_sigterm_ends_it(run_demo: Run) -> None:
+    demo = run_demo("--actors", "2", source=ENDLESS)
+    demo.read_until(LEARNING)
+    demo.process.terminate()
+    code, _, err = demo.finish()
+    assert (code, err) == (143, "")
+
+
+def test_everybody_ends_when_it_is_killed(run_demo: Run) -> None:
+    demo = run_demo("--actors", "2", source=ENDLESS)
+    demo.read_until(LEARNING)
+    family = demo.family()
+    assert len(family) >= 5  # the demo, a daemon, a learner, two actors
+    demo.process.kill()
+    for pid in family:
+        wait_for_end(pid)
+
+
+@pytest.mark.parametrize("name", ["actor 1", "the learner"])
+def test_a_killed_process_ends_it_with_an_error_that_names_it(run_demo: Run, name: str) -> None:
+    demo = run_demo("--actors", "2", source=ENDLESS)
+    pid = int(demo.read_until(rf"{name} is process (\d+)")[1])
+    demo.read_until(LEARNING)
+    os.kill(pid, signal.SIGKILL)
+    code, _, err = demo.finish()
+    assert (code, err) == (1, f"shmreplay demo: {name} (process {pid}) was killed by SIGKILL\n")
+
+
+def test_a_failed_actor_ends_it_with_its_traceback(run_demo: Run, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "gymnasium.py").write_text("def make(name): raise RuntimeError(f'{name} is broken')")
+    demo = run_demo("--actors", "1", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    pid = int(demo.read_until(r"actor 0 is process (\d+)")[1])
+    code, _, err = demo.finish()
+    assert code == 1
+    assert err.startswith(f"shmreplay demo: actor 0 (process {pid}) ended with exit code 1:\nTraceback")
+    assert err.endswith("RuntimeError: CartPole-v1 is broken\n")
+
+
+@pytest.mark.parametrize("package", ["gymnasium", "rich"])
+def test_a_missing_package_is_one_line_with_the_command(package: str) -> None:
+    demo = Demo(package, "demo", source=WITHOUT_PACKAGE)
+    with contextlib.closing(demo):
+        assert demo.finish() == (1, "", f"shmreplay demo: needs {package}: python -m pip install {package}\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("--actors", "0", "--actors is 0; expected 1 or more"),
+        ("--seconds", "-1", "--seconds is -1.0; expected 0 or more"),
+        ("--seconds", "nan", "--seconds is nan; expected 0 or more"),
+        ("--seed", "-1", "--seed is -1; expected 0 or more"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(run_demo: Run, option: str, value: str, text: str) -> None:
+    assert run_demo(option, value).finish() == (1, "", f"shmreplay demo: {text}\n")
+
+
+def test_a_terminal_gets_a_live_panel_and_its_cursor_back(run_demo: Run) -> None:
+    ours, terminal = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    demo = run_demo("--actors", "1", "--seconds", "0", stdin=terminal, stdout=terminal, env=env)
+    os.close(terminal)
+    shown = b""
+    with (
+        contextlib.closing(os.fdopen(ours, "rb", buffering=0)),
+        contextlib.suppress(OSError),
+    ):  # EIO: all have closed it
+        while piece := os.read(ours, 4096):
+            shown += piece
+    code, _, err = demo.finish()
+    assert (code, err) == (1, "")
+    text = shown.decode()
+    for part in (
+        "CartPole-v1, 1 actors, 1 learner",
+        "mean return",
+        "inserts/s",
+        "samples/s",
+        "table size",
+        "not solved",
+    ):
+        assert part in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor stays hidden"

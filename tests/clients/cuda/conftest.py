@@ -1,0 +1,5 @@
+"""What these tests have: a driver without a GPU."""
+
+from tests.support.fake_cuda import cuda, device
+
+__all__ = ["cuda", "device"]

@@ -1,0 +1,64 @@
+"""Files held with flock: one holder at a time, named to the others, and removed when it lets go."""
+
+import os
+import pathlib
+import stat
+import threading
+
+import pytest
+
+from shmreplay.daemon.loop.lock_file import Held, LockFile
+from tests.support.tables import WAIT_S
+
+
+def test_a_second_one_is_told_who_has_it(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "lock"
+    first = LockFile(str(path))
+    with pytest.raises(Held, match=r"^unknown$"):
+        LockFile(str(path))
+    first.write("4711\nmore")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(Held, match=r"^4711$"):
+        LockFile(str(path))
+    first.write("8")
+    assert path.read_text() == "8", "nothing stays of a longer text"
+    first.release()
+    assert not path.exists()
+
+
+def test_a_release_leaves_the_file_of_a_successor_alone(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "lock"
+    first = LockFile(str(path))
+    path.unlink()
+    second = LockFile(str(path))
+    first.release()
+    assert path.exists()
+    with pytest.raises(Held):
+        LockFile(str(path))
+    second.release()
+
+
+def test_who_waits_gets_a_file_of_its_own_after_the_release(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "lock"
+    first = LockFile(str(path))
+    inode = path.stat().st_ino
+    keeps_inode = os.open(path, os.O_RDONLY)  # so that the next file cannot have the same number
+    taken: list[LockFile] = []
+    waiter = threading.Thread(target=lambda: taken.append(LockFile(str(path), waits=True)))
+    waiter.start()
+    try:
+        first.release()
+        waiter.join(WAIT_S)
+        assert len(taken) == 1
+        assert path.stat().st_ino != inode
+        taken[0].release()
+    finally:
+        os.close(keeps_inode)
+
+
+def test_a_link_is_not_followed(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "target").write_text("other")
+    (tmp_path / "lock").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="symbolic links"):
+        LockFile(str(tmp_path / "lock"))
+    assert (tmp_path / "target").read_text() == "other"
