@@ -1,4 +1,4 @@
-"""PNG files of arrays, by zlib alone."""
+"""Images among the columns of items, as PNG files. Needs only zlib."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from shmreplay.columns.leaves import Leaf
 
-_COLOR_TYPES = {1: 0, 3: 2, 4: 6}  # by channels: grey, red green blue, with transparency
+_COLOR_TYPES = {1: 0, 3: 2, 4: 6}  # by number of channels: grey, RGB, RGBA
 _GAP = 2  # pixels between images
 
 
 def is_image(leaf: Leaf) -> bool:
-    """Whether a row of the column is an image, or several: HW, HWC, CHW, or a stack of HW."""
+    """Whether a row of the column looks like one image or several: HW, HWC, CHW, or a stack of HW."""
     shape = leaf.spec.shape
     if leaf.spec.dtype.kind not in "uifb" or len(shape) not in (2, 3):
         return False
@@ -25,10 +25,10 @@ def is_image(leaf: Leaf) -> bool:
 
 
 def write_png(pixels: NDArray[np.uint8]) -> bytes:
-    """The file of an image, uint8 `[H, W, C]` with C of 1, 3 or 4."""
+    """The bytes of a PNG file with an image, uint8 `[H, W, C]` with C of 1, 3 or 4."""
     height, width, channels = pixels.shape
     head = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
-    lines = np.zeros((height, 1 + width * channels), np.uint8)  # each begins with its filter: 0, none
+    lines = np.zeros((height, 1 + width * channels), np.uint8)  # each line begins with its filter: 0 means none
     lines[:, 1:] = pixels.reshape(height, -1)
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -37,7 +37,7 @@ def write_png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def picture(rows: NDArray[np.generic], num_axes: int) -> NDArray[np.uint8]:
-    """All images of an array as one, uint8 `[H, W, C]`: beside each other, in lines where there are many.
+    """Puts all images of an array into one, uint8 `[H, W, C]`: side by side, in several lines if there are many.
 
     Args:
         rows: real numbers; its last `num_axes` axes, 2 or 3, are those of one row.
@@ -55,8 +55,8 @@ def picture(rows: NDArray[np.generic], num_axes: int) -> NDArray[np.uint8]:
 
 
 def _as_bytes(values: NDArray[np.generic]) -> NDArray[np.uint8]:
-    """uint8 as it is; bool as black and white; floats of 0 to 1 as grey values; all else from its smallest value on to
-    its largest, and what is no number black."""
+    """The values as uint8. bool becomes black and white, floats from 0 to 1 become grey values. Any other range is
+    scaled, from its smallest value to its largest. nan and inf become 0."""
     if values.dtype == np.uint8:
         return values.view(np.uint8)
     numbers = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)

@@ -1,7 +1,7 @@
-"""Importer: makes the items of a file anew, over steps that they share as they did.
+"""Importer: inserts the items of a file into a table. Items that shared steps before share them again.
 
-An item is made by hand, by a rule that says which step each of its rows shows. Items of one episode come from one
-stream, in which each of their steps stands once, as far as it is still held when the next one needs it.
+Each item is made by hand, by a rule that says which step each of its rows shows. All items of an episode come from one
+stream. A step that several items show is appended once, if the stream still holds it when the next item needs it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from shmreplay.columns.codecs import Bytes
 from shmreplay.columns.heap_values import join_item_values
 from shmreplay.errors import ShmReplayError, SignatureMismatch
 
-MOST_STREAMS = 64  # of episodes whose items come by turns
+MOST_STREAMS = 64  # for episodes whose items alternate in the file
 
 
 class Importer:
-    """Puts the items of a file into the shards of a table, in the file's order. A context manager."""
+    """Inserts the items of a file into the shards of a table, in the file's order. A context manager."""
 
     def __init__(self, shards: Sequence[TableHandle], items: ItemFile, wait_s: float) -> None:
         self.num_inserted = 0
@@ -44,15 +44,15 @@ class Importer:
         self._history = int(items.numbers["num_steps"].max(initial=1))
         self._most_streams = [_streams_of(shard, self._history) for shard in shards]
         for shard in shards:
-            shard._plan_writer(1, self._history, [])  # refused where there is no room for it
+            shard._plan_writer(1, self._history, [])  # raises if there is no room for it
             _check_layout(shard, items)
-        self._streams: dict[int, ItemStream] = {}  # by episode, the one that was used last at the end
+        self._streams: dict[int, ItemStream] = {}  # by episode, the most recently used one last
         self._num_items = [0] * len(shards)
 
     def insert_all(self) -> Iterator[int]:
-        """Inserts item after item; yields how many are in.
+        """Inserts one item after the other; yields how many are in.
 
-        Raises RateLimitTimeout if no item was admitted for so long; those before it are in.
+        Raises RateLimitTimeout if the next item is not admitted within the wait; those before it are in.
         """
         per_item = max(1, sum(output.bytes_per_item for output in self._outputs))
         n = max(1, min(MOST_AT_A_TIME, PART_BYTES // per_item))
@@ -78,7 +78,7 @@ class Importer:
             yield self.num_inserted
 
     def _stream_of(self, episode: int) -> ItemStream:
-        """The stream of an episode; a new one takes the place of the one that was used least lately."""
+        """The stream of an episode. If there are too many streams, the least recently used one is reused."""
         stream = self._streams.pop(episode, None)
         if stream is None:
             shard = int(np.argmin(self._num_items))
@@ -93,15 +93,15 @@ class Importer:
         return stream
 
     def _brought(self, item: int) -> Bytes | None:
-        """What the item brings for columns that are per item."""
+        """The item's values for columns that are per item."""
         values = {output.leaf.index: output.value((item,)) for output in self._outputs if output.leaf.spec.is_per_item}
         return join_item_values([values[leaf.index] for leaf in self._sig.item_leaves]) if values else None
 
     def close(self) -> None:
         """Ends the streams."""
         for stream in self._streams.values():
-            # Every item is in, or was refused with the reason; what ends here is steps that no item needs any more,
-            # of a table that may have been dropped meanwhile.
+            # All items are in, or were refused with a reason. Closing only frees steps that no item needs, in a table
+            # that may have been dropped meanwhile.
             with contextlib.suppress(ShmReplayError):
                 stream.close()
         self._streams.clear()
@@ -116,7 +116,7 @@ class Importer:
 
 
 def _streams_of(table: TableHandle, history: int) -> int:
-    """How many at most: each holds a history, and a chunk that is begun, out of the room that items are to have."""
+    """The largest number of streams. Each takes room for a history and one chunk more, which items then lack."""
     stats = table._arena.stats()
     chunks = -(-history // stats["chunk_steps"]) + 1
     return int(max(1, min(MOST_STREAMS, stats["max_streams"] // 4, stats["num_chunks"] // 16 // chunks)))
@@ -125,9 +125,7 @@ def _streams_of(table: TableHandle, history: int) -> int:
 def _check_layout(table: TableHandle, items: ItemFile) -> None:
     """Raises SignatureMismatch if the table has, or has had, items of another structure."""
     layout = items.layout
-    status, names, outputs = table._native.structure(False, False, table._client.connection.timeout_s)
-    if status != 0:
-        table._raise_status(status, "get", None)
+    names, outputs = table._structure("get", table._client.connection.timeout_s)
     if outputs is None or not layout.columns:
         return
     if (names, [tuple(output[:2]) for output in outputs]) != (

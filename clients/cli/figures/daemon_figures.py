@@ -1,4 +1,4 @@
-"""What client.stats() says, by table and by process: shards put together, a process' sessions in several arenas too."""
+"""A daemon's figures by table and by process: shards are joined, and so are a process' sessions in several arenas."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ HISTOGRAMS = ("ages", "times_sampled", "priorities")
 
 @dataclass(frozen=True)
 class Wait:
-    """A call that sleeps: whose, of which table and side ("insert" or "sample"), and since how many seconds.
+    """A call that waits: its table, its side ("insert" or "sample"), its process, and how long it has waited.
 
-    `name` is the process' own, empty where it is hidden; `info` and `arena` are the figures of the table, or of its
-    shard, and of the arena that it sleeps in.
+    `name` is the name of the process, empty if it cannot be read. `info` and `arena` are the figures of the table (or
+    of the shard) and of the arena in which it waits.
     """
 
     table: str
@@ -34,35 +34,35 @@ class Wait:
 
     @property
     def reason(self) -> str:
-        """Why it waits, with the limiter's numbers: the words that its own log has."""
+        """Why it waits, with the limiter's numbers, in the same words as in its own log."""
         return explain(self.info, self.side, self.arena) if self.info else "its arena has failed"
 
 
 @dataclass(frozen=True)
 class TableFigures:
-    """A table. `info` is as in client.stats(), and empty where the arena can say nothing: `failure` has the reason."""
+    """A table. `info` is as in client.stats(); it is empty if the arena failed, and `failure` says why."""
 
     name: str
     arenas: tuple[str, ...]
     info: dict[str, Any]
     failure: str | None
-    parts: tuple[dict[str, Any], ...] = ()  # the info of each shard, or the table's alone
+    parts: tuple[dict[str, Any], ...] = ()  # the info of each shard; of a table without shards its own
     waits: tuple[Wait, ...] = ()
     writers: int = 0
     learners: int = 0
     writers_gone: bool = False
     learners_gone: bool = False
-    memory_bytes: int = 0  # of its arenas, which other tables may be in as well
+    memory_bytes: int = 0  # of its arenas, which may contain other tables, too
     chunks_used: float | None = None  # from 0 to 1
 
     def admits_sample(self) -> bool:
-        """Whether a sample would be admitted now, of one shard at least."""
+        """Whether a sample would be admitted now, by at least one shard."""
         return any(admits_sample(info) for info in self.parts)
 
 
 @dataclass(frozen=True)
 class ProcessFigures:
-    """An attached process, all its arenas together: items inserted, sampled and updated since it attached."""
+    """An attached process: the items that it inserted, sampled and updated since it attached, in all arenas."""
 
     pid: int
     start_time: int
@@ -90,9 +90,9 @@ class Figures:
 
     @classmethod
     def read(cls, stats: Mapping[str, Any]) -> Figures:
-        """Those in what client.stats() returned; tables by name, processes by id.
+        """The figures in a result of client.stats(): tables sorted by name, processes by id.
 
-        Raises ShmReplayError where the daemon is of another version, and leaves something out.
+        Raises ShmReplayError if a figure is missing, because the daemon is of another version.
         """
         arenas = stats["arenas"]
         try:
@@ -107,11 +107,11 @@ class Figures:
         return cls(stats["daemon"], arenas, tables, processes)
 
     def table(self, name: str) -> TableFigures:
-        """One of them.
+        """The table of that name.
 
         Raises:
-            TableNotFound: it is not there; the text names those there are.
-            ShmReplayError: nothing can be said of it.
+            TableNotFound: there is no such table; the text lists the existing ones.
+            ShmReplayError: its arena failed, so there are no figures of it.
         """
         for table in self.tables:
             if table.name == name:
@@ -120,6 +120,12 @@ class Figures:
                 return table
         names = ", ".join(table.name for table in self.tables)
         raise TableNotFound(f"there is no table {name!r}; there are: {names or 'none'}")
+
+
+def arenas_of(entry: Mapping[str, Any]) -> list[str]:
+    """The names of the arenas in an entry of `client.tables()`: one, or one for each shard."""
+    names = entry["arena"]
+    return [names] if isinstance(names, str) else list(names)
 
 
 def arena_state(arena: Mapping[str, Any]) -> str:
@@ -161,7 +167,7 @@ def _tables(
     for name, of_shards in sorted(parts.items()):
         infos = [info for _, info in of_shards]
         silent = [arena_name for arena_name, info in of_shards if not info]
-        # One shard that says nothing leaves nothing to be said of all.
+        # If one shard has no figures, the table has none.
         info = {} if silent else infos[0] if len(infos) == 1 else _joined(name, infos)
         failures = [state for arena_name, _ in of_shards if (state := arena_state(arenas[arena_name])) != "healthy"]
         memory_bytes, chunks_used = memory_of([arenas[arena_name] for arena_name, _ in of_shards])
@@ -185,7 +191,7 @@ def _tables(
 
 
 def memory_of(arenas: Sequence[Mapping[str, Any]]) -> tuple[int, float | None]:
-    """Bytes of the arenas, and how much of their chunks is used."""
+    """The size of the arenas in bytes, and the share of their chunks that is used."""
     stats = [arena["stats"] for arena in arenas if "stats" in arena]
     chunks = sum(each["num_chunks"] for each in stats)
     used = 1 - sum(each["free_chunks"] for each in stats) / chunks if chunks else None
@@ -202,7 +208,7 @@ def _joined(name: str, infos: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _joined_histogram(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Ages are in inserts into an item's own shard. The edges of one may end before those of another."""
+    """Adds histograms up. Ages count inserts into the item's own shard. One may have fewer edges than another."""
     num_edges = min(len(part["edges"]) for part in parts)
     counts = [[*part["counts"][:num_edges], sum(part["counts"][num_edges:])] for part in parts]
     return {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shmreplay.clients.cli.terminal.whole_file import whole_file
+from shmreplay.clients.cli.items.whole_file import whole_file
 
 
 @pytest.fixture(params=["unnamed", "named"])
@@ -75,7 +75,7 @@ def test_a_failing_last_step_leaves_what_was_there(
 
 def test_a_kill_leaves_nothing(tmp_path: pathlib.Path) -> None:
     source = (
-        "import os, signal, sys; from shmreplay.clients.cli.terminal.whole_file import whole_file\n"
+        "import os, signal, sys; from shmreplay.clients.cli.items.whole_file import whole_file\n"
         "with whole_file(sys.argv[1]) as file:\n    file.write(b'half'); os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     ran = subprocess.run([sys.executable, "-c", source, str(tmp_path / "made")], check=False, cwd="/")

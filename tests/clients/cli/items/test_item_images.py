@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shmreplay.clients.cli.terminal.png import is_image, picture, write_png
+from shmreplay.clients.cli.items.item_images import is_image, picture, write_png
 from shmreplay.columns.leaves import Leaf
 from shmreplay.columns.specs import ArraySpec
 from tests.support.png import read_png

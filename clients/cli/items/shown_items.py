@@ -1,4 +1,4 @@
-"""Items as the terminal shows them: looked up by key, without a sample of them being counted."""
+"""Items as commands show them. They are looked up by key, which does not count as a sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shmreplay.columns.leaves import Leaf
 from shmreplay.tables.shards import KEY_SHIFT
 
 SHOWN_VALUES = 8  # at the terminal
-JSON_VALUES = 4096  # of an array that has more, JSON has the first and last ones
+JSON_VALUES = 4096  # of an array with more values, JSON gets the first and the last ones
 NUMBERS = ("key", "priority", "times_sampled", "age", "episode", "step")
 
 
@@ -27,11 +27,11 @@ class Output:
     """One output of an item.
 
     Attributes:
-        path: its name, such as `observation/camera`; "" where the item is one array.
+        path: its name, such as `observation/camera`; "" if the item is a single array.
         leaf: the column that it shows.
-        has_steps: whether its first axis is that of steps.
-        data: the array, or what was put into a table without a signature.
-        mask: bool, where a row is real: `[rows]`, or `[]` without steps.
+        has_steps: whether its first axis is the step axis.
+        data: the array; in a table without a signature the object that was inserted.
+        mask: bool, True for rows that are real: `[rows]`, or `[]` without a step axis.
     """
 
     path: str
@@ -42,24 +42,24 @@ class Output:
 
     @property
     def is_array(self) -> bool:
-        """Whether it is one, of a shape and dtype."""
+        """Whether the data is an array."""
         return isinstance(self.data, np.ndarray)
 
 
 def shards_of(table: TableHandle | ShardedTable) -> tuple[TableHandle, ...]:
-    """The tables of its shards; of a table without shards itself."""
+    """The handles of a table's shards. A table without shards counts as one shard."""
     return table._shards if isinstance(table, ShardedTable) else (table,)
 
 
 def native_of(table: TableHandle | ShardedTable, key: int) -> _core.Table | None:
-    """The native table that a key is of; None for a key of no shard."""
+    """The native table that a key belongs to; None if it belongs to no shard."""
     shards = shards_of(table)
     number = key >> KEY_SHIFT if len(shards) > 1 else 0
     return shards[number]._control() if 0 <= number < len(shards) else None
 
 
 def numbers_of(batch: Batch) -> list[dict[str, Any]]:
-    """What there is a number of for each item of a batch, by the names of `NUMBERS`."""
+    """The numbers of each item of a batch, by the names in `NUMBERS`."""
     columns = (batch.keys, batch.priorities, batch.times_sampled, batch.ages, batch.episodes, batch.steps)
     return [
         dict(zip(NUMBERS, values, strict=True)) for values in zip(*(column.tolist() for column in columns), strict=True)
@@ -67,7 +67,7 @@ def numbers_of(batch: Batch) -> list[dict[str, Any]]:
 
 
 def outputs_of(batch: Batch, item: int = 0) -> list[Output]:
-    """The outputs of one item of a batch. Rows behind its own last one, which only other items have, are left out."""
+    """The outputs of one item of a batch, without the rows after its last one, which are padding."""
     native = batch._native
     node = node_of(native.names) if native.names else batch._signature.root
     found = []
@@ -76,7 +76,7 @@ def outputs_of(batch: Batch, item: int = 0) -> list[Output]:
         data, mask = batch._shown[number].data[item], batch._masks[number][item]
         leaf = batch._signature.leaves[native.columns[number]]
         if not leaf.is_whole_step:
-            data = np.asarray(data)  # a number of NumPy's where it is one
+            data = np.asarray(data)  # also if it is a NumPy scalar
         if not squeezed and isinstance(data, np.ndarray):
             rows = int(np.flatnonzero(mask)[-1]) + 1 if mask.any() else 0
             data, mask = data[:rows], mask[:rows]
@@ -85,7 +85,7 @@ def outputs_of(batch: Batch, item: int = 0) -> list[Output]:
 
 
 def describe_values(data: Any) -> str:
-    """A few of the values, in one line; of many numbers also the smallest, largest and mean."""
+    """A few of the values in one line; for many numbers also the smallest, largest and mean."""
     if not isinstance(data, np.ndarray):
         text = repr(data)
         return text if len(text) <= 60 else f"{text[:57]}..."
@@ -104,10 +104,10 @@ def describe_values(data: Any) -> str:
 
 
 def figures(data: NDArray[Any]) -> tuple[float, float, float]:
-    """The smallest, largest and mean of an array of real numbers that has any."""
+    """The smallest, largest and mean of a non-empty array of real numbers."""
     return float(data.min()), float(data.max()), float(np.mean(data, dtype=np.float64))
 
 
 def short(value: object) -> str:
-    """A number with six digits at most, anything else as it is printed."""
+    """A float with at most six digits, anything else as `str` shows it."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,18 +1,18 @@
-"""Host: what this machine's own files say of it. What cannot be read says nothing."""
+"""HostFiles: what the files in /proc, /etc and /run say about this machine. Unreadable ones count as absent."""
 
 from __future__ import annotations
 
 import os
 
 
-class Host:
-    """The files below `root`, which is / but for tests."""
+class HostFiles:
+    """The files below `root`, which is / except in tests."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
 
     def path(self, path: str) -> str:
-        """Where an absolute path lies."""
+        """An absolute path, below the root."""
         return os.path.join(self._root, path.lstrip("/"))
 
     def exists(self, path: str) -> bool:
@@ -32,7 +32,7 @@ class Host:
         return int(text) if text.isdecimal() else None
 
     def memory(self, name: str) -> int:
-        """A number of /proc/meminfo as it stands there: kB, or pages; 0 if there is none."""
+        """A number of /proc/meminfo in its own unit, kB or pages; 0 if there is none."""
         for line in self.text("/proc/meminfo").splitlines():
             label, _, rest = line.partition(":")
             if label == name and (number := rest.split()) and number[0].isdecimal():
@@ -40,7 +40,7 @@ class Host:
         return 0
 
     def logind(self, name: str, default: str) -> str:
-        """A setting of logind.conf and of the files beside it that go over it."""
+        """A setting of logind.conf, or of the drop-in files that override it."""
         found = default
         for path in self._logind_files():
             for line in self.text(path).splitlines():
@@ -50,7 +50,7 @@ class Host:
         return found
 
     def _logind_files(self) -> list[str]:
-        places = ("/usr/lib/systemd", "/run/systemd", "/etc/systemd")  # the later goes over the earlier
+        places = ("/usr/lib/systemd", "/run/systemd", "/etc/systemd")  # a later one overrides an earlier one
         mains = [f"{place}/logind.conf" for place in places if self.exists(f"{place}/logind.conf")]
         drop_ins: dict[str, str] = {}
         for place in places:

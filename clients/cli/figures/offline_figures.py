@@ -1,4 +1,4 @@
-"""Figures of arenas read from shared memory itself, where no daemon is there to be asked."""
+"""Figures of arenas, read from shared memory without a daemon."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from shmreplay.tables.packed_specs import unpack_specs
 
 
 def read_arenas(store: SegmentStore, instance: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The figures of every arena of an instance, as `client.stats()["arenas"]` has them; and why others have none.
+    """The figures of every arena of an instance, as in `client.stats()["arenas"]`; and why the others are unreadable.
 
-    Nothing is locked, and nothing written: it may be done while processes are at work.
+    It takes no lock and writes nothing, so the arenas may be in use.
     """
     found: dict[str, Any] = {}
     unreadable: dict[str, str] = {}
@@ -43,7 +43,7 @@ def _read(store: SegmentStore, instance: str, arena: str) -> dict[str, Any]:
 
 
 def _check(store: SegmentStore, index_fd: int, data_fd: int) -> None:
-    """Raises SegmentFailed for segments that cannot be mapped."""
+    """Raises SegmentFailed for segments that cannot be mapped safely."""
     header = _core.inspect_header(index_fd)
     if not header["magic_ok"] or not header["ready"]:
         raise SegmentFailed("its index has no header of shmreplay, or was never finished")

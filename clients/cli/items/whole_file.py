@@ -1,4 +1,4 @@
-"""A file that is there as a whole, or not at all."""
+"""whole_file: writes a file that appears complete, or not at all."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import stat
 from collections.abc import Iterator
 from typing import IO
 
-# What a file system without O_TMPFILE says of it.
+# The errors of a file system without O_TMPFILE.
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 @contextlib.contextmanager
 def whole_file(path: str) -> Iterator[IO[bytes]]:
-    """A file to write to that takes the place of `path` at the end; whatever ends it early leaves nothing.
+    """A file to write to, which becomes `path` at the end. If an error ends the context, nothing is left of it.
 
-    It has no name while it is written, so that not even a kill leaves it; one that takes the place of another has a
-    name beside it for a moment. Where the file system has only files with names, it has one all the time, and a kill
-    leaves it. A symbolic link stays one, and what it leads to is replaced, with the permissions that it had.
+    The file has no name while it is written, so not even a kill leaves it behind. To replace an existing file, it has
+    a temporary name for a moment. On a file system without nameless files it has that name all the time, and a kill
+    leaves it behind. If `path` is a symbolic link, its target is replaced. An existing file's permissions are kept.
 
-    Raises OSError, also for what is there and no file, such as a device.
+    Raises OSError, also if `path` exists and is not a regular file, such as a device.
     """
     target = os.path.realpath(path)
     mode = _mode_of(target, path)
@@ -43,15 +43,15 @@ def whole_file(path: str) -> Iterator[IO[bytes]]:
 
 
 class _Beside:
-    """The name in a directory, of which only its descriptor is wanted, that a file has until it takes its place."""
+    """The temporary name that a file may need in a directory until it gets its final name."""
 
     def __init__(self, directory: int) -> None:
         self._directory = directory
-        self._name = f".shmreplay-{secrets.token_hex(8)}"  # however long that of its place is
+        self._name = f".shmreplay-{secrets.token_hex(8)}"  # short, however long the final name is
         self._is_there = False
 
     def open(self) -> int:
-        """A file without that name where there are such, else with it."""
+        """Opens a file without a name; with the temporary name if the file system has no nameless files."""
         try:
             return os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600, dir_fd=self._directory)
         except OSError as error:
@@ -61,19 +61,19 @@ class _Beside:
         return os.open(self._name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600, dir_fd=self._directory)
 
     def take_place(self, fd: int, name: str) -> None:
-        """Gives the file another name, or that of another file."""
+        """Gives the file its final name, perhaps that of an existing file."""
         if not self._is_there:
             try:
                 self._link(fd, name)
                 return
-            except FileExistsError:  # no link replaces a file, as a rename does
+            except FileExistsError:  # unlike a rename, a link does not replace a file
                 self._is_there = True
                 self._link(fd, self._name)
         os.replace(self._name, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
         self._is_there = False
 
     def _link(self, fd: int, name: str) -> None:
-        # With a directory's descriptor, else os.link would link what it finds in /proc, and not what that leads to.
+        # With directory descriptors, os.link follows the link in /proc; without them it would link that link itself.
         os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
 
     def remove(self) -> None:
@@ -84,7 +84,7 @@ class _Beside:
 
 @contextlib.contextmanager
 def _told(path: str) -> Iterator[None]:
-    """Says the path as it was given, and none that we made."""
+    """Has errors name the path that the user gave, instead of a temporary name."""
     try:
         yield
     except OSError as error:
@@ -92,7 +92,7 @@ def _told(path: str) -> Iterator[None]:
 
 
 def _mode_of(target: str, path: str) -> int:
-    """The permissions of a file there, else those of a new one."""
+    """The permissions of the existing file, or those of a new one."""
     with _told(path):
         try:
             mode = os.stat(target).st_mode
@@ -104,7 +104,7 @@ def _mode_of(target: str, path: str) -> int:
 
 
 def _umask() -> int:
-    """It can only be read by setting it; other threads that make files meanwhile are none here."""
+    """The umask. It can only be read by setting it; no other thread creates files meanwhile."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -9,13 +9,13 @@ import resource
 
 import pytest
 
-from shmreplay.clients.cli.machine import findings
-from shmreplay.clients.cli.machine.host import Host
+from shmreplay.clients.cli.machine import machine_checks
+from shmreplay.clients.cli.machine.host_files import HostFiles
 
 UID = 54321  # nobody of this machine, and none of the system
 
 
-class FakeHost(Host):
+class FakeHost(HostFiles):
     """A machine of a few files."""
 
     def __init__(self, root: pathlib.Path) -> None:
@@ -36,15 +36,15 @@ def host(tmp_path: pathlib.Path) -> FakeHost:
 
 
 def test_segments_of_users_go_at_a_logout_by_default(host: FakeHost) -> None:
-    assert findings.look_at_logout(host, UID).found == "no logind runs here"
+    assert machine_checks.look_at_logout(host, UID).found == "no logind runs here"
     host.write("/run/systemd/seats/seat0")
-    found = findings.look_at_logout(host, UID)
-    assert found.found == f"a daemon of {UID}'s loses its segments at the last logout"
+    found = machine_checks.look_at_logout(host, UID)
+    assert found.found == f"a daemon of user {UID} loses its segments at the last logout"
     assert found.remedy is not None
     assert f"loginctl enable-linger {UID}, " in found.remedy
-    assert findings.look_at_logout(host, 999).found == "uid 999 is one of the system: its segments stay"
+    assert machine_checks.look_at_logout(host, 999).found == "uid 999 is a system user: its segments stay"
     host.write(f"/var/lib/systemd/linger/{UID}")
-    assert findings.look_at_logout(host, UID).found == f"{UID} lingers: segments stay"
+    assert machine_checks.look_at_logout(host, UID).found == f"lingering is enabled for {UID}: segments stay"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_files_of_logind_go_over_each_other_as_systemd_has_it(
     host.write("/run/systemd/seats/seat0")
     for path, text in files.items():
         host.write(path, text)
-    found = findings.look_at_logout(host, UID)
+    found = machine_checks.look_at_logout(host, UID)
     assert (found.found == "RemoveIPC=no: segments stay", found.remedy is None) == (stays, stays)
 
 
@@ -87,12 +87,12 @@ def test_files_of_logind_go_over_each_other_as_systemd_has_it(
 
 
 def test_strict_overcommit_tells_what_is_left(host: FakeHost) -> None:
-    assert findings.look_at_overcommit(host).found == "mode unknown"
+    assert machine_checks.look_at_overcommit(host).found == "mode unknown"
     host.write("/proc/sys/vm/overcommit_memory", "0\n")
-    assert findings.look_at_overcommit(host).remedy is None
+    assert machine_checks.look_at_overcommit(host).remedy is None
     host.write("/proc/sys/vm/overcommit_memory", "2\n")
     host.write("/proc/meminfo", "CommitLimit:    4194304 kB\nCommitted_AS:  1048576 kB\n")
-    found = findings.look_at_overcommit(host)
+    found = machine_checks.look_at_overcommit(host)
     assert found.found == "mode 2: 3.0 GiB of 4.0 GiB left"
     assert found.remedy is not None
 
@@ -109,17 +109,17 @@ def test_strict_overcommit_tells_what_is_left(host: FakeHost) -> None:
 def test_huge_pages_that_there_are_will_be_used_whatever_the_mount_has(
     monkeypatch: pytest.MonkeyPatch, option: str, who: str
 ) -> None:
-    monkeypatch.setattr(findings, "why_no_huge_pages", lambda directory: None)
-    monkeypatch.setattr(findings, "huge_option", lambda directory: option)
-    found = findings.look_at_huge_pages("/dev/shm")
+    monkeypatch.setattr(machine_checks, "why_no_huge_pages", lambda directory: None)
+    monkeypatch.setattr(machine_checks, "huge_option", lambda directory: option)
+    found = machine_checks.look_at_huge_pages("/dev/shm")
     assert (found.found, found.remedy) == (f"of 2.0 MiB, and they will be used: {who} (huge={option})", None)
 
 
 def test_huge_pages_that_are_set_aside_are_told_of(host: FakeHost) -> None:
     host.write("/proc/meminfo", "HugePages_Total:       0\n")
-    assert findings.look_at_hugetlb(host).found == "nothing is set aside"
+    assert machine_checks.look_at_hugetlb(host).found == "nothing is set aside"
     host.write("/proc/meminfo", "HugePages_Total:   512\nHugePages_Free:  256\nHugepagesize:       2048 kB\n")
-    found = findings.look_at_hugetlb(host)
+    found = machine_checks.look_at_hugetlb(host)
     assert found.found == "1.0 GiB set aside, 512.0 MiB of it free"
     assert found.remedy is not None
     assert "vm.nr_hugepages=0" in found.remedy
@@ -131,7 +131,7 @@ def test_huge_pages_that_are_set_aside_are_told_of(host: FakeHost) -> None:
 @pytest.mark.parametrize(("limit", "is_few"), [("65530", False), ("4096", True), ("", False)])
 def test_few_mappings_are_told_of(host: FakeHost, limit: str, is_few: bool) -> None:
     host.write("/proc/sys/vm/max_map_count", f"{limit}\n")
-    found = findings.look_at_mappings(host)
+    found = machine_checks.look_at_mappings(host)
     assert found.found == (f"at most {limit}" if limit else "limit unknown")
     assert (found.remedy is not None) == is_few
 
@@ -139,29 +139,29 @@ def test_few_mappings_are_told_of(host: FakeHost, limit: str, is_few: bool) -> N
 @pytest.mark.parametrize(("limit", "is_few"), [(1024, True), (1048576, False), (resource.RLIM_INFINITY, False)])
 def test_few_open_files_are_told_of(monkeypatch: pytest.MonkeyPatch, limit: int, is_few: bool) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, limit))
-    assert (findings.look_at_open_files().remedy is not None) == is_few
+    assert (machine_checks.look_at_open_files().remedy is not None) == is_few
 
 
 def test_a_lockable_memory_that_is_bounded_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: UID)
     for limit, is_bounded in ((8 * 2**20, True), (resource.RLIM_INFINITY, False)):
         monkeypatch.setattr(resource, "getrlimit", lambda kind, limit=limit: (limit, limit))
-        assert (findings.look_at_locked_memory().remedy is not None) == is_bounded
+        assert (machine_checks.look_at_locked_memory().remedy is not None) == is_bounded
 
 
 @pytest.mark.parametrize(("release", "is_old"), [("5.2.21-generic", True), ("5.3.0", False), ("6.18.44-x", False)])
 def test_a_kernel_without_pidfds_is_too_old(monkeypatch: pytest.MonkeyPatch, release: str, is_old: bool) -> None:
     monkeypatch.setattr(platform, "release", lambda: release)
-    assert (findings.look_at_kernel().remedy is not None) == is_old
+    assert (machine_checks.look_at_kernel().remedy is not None) == is_old
 
 
 # --- containers ------------------------------------------------------------------------------------------------------
 
 
 def test_a_container_is_told_what_to_share(host: FakeHost) -> None:
-    assert findings.look_at_container(host, {}).found == "none that shows"
+    assert machine_checks.look_at_container(host, {}).found == "none detected"
     host.write("/.dockerenv")
-    found = findings.look_at_container(host, {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "container": "lxc"})
+    found = machine_checks.look_at_container(host, {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "container": "lxc"})
     assert found.found == "Docker, Kubernetes, lxc"
     assert found.remedy is not None
     assert "--pid=host" in found.remedy

@@ -3,7 +3,7 @@
 import pytest
 
 import shmreplay as sr
-from shmreplay.clients.cli.figures.figures import Figures, arena_state
+from shmreplay.clients.cli.figures.daemon_figures import Figures, arena_state
 from tests.support import fake_stats as fake
 
 

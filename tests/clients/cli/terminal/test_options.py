@@ -1,10 +1,10 @@
-"""Asking before what cannot be undone: only yes is yes, and where nobody can be asked it is an error."""
+"""confirm: only yes is yes, and without a terminal it is an error unless --yes was given."""
 
 import io
 
 import pytest
 
-from shmreplay.clients.cli.terminal.asking import ask
+from shmreplay.clients.cli.terminal.options import confirm
 from shmreplay.errors import ShmReplayError
 
 
@@ -18,7 +18,7 @@ class Keyboard(io.StringIO):
 @pytest.mark.parametrize("typed", ["y\n", "YES\n", " yes \n"])
 def test_a_yes_is_one(typed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdin", Keyboard(typed))
-    ask("Drop it?", is_answered=False)
+    confirm("Drop it?", is_answered=False)
     out, err = capsys.readouterr()
     assert (out, err) == ("", "Drop it? [y/N] "), "a question is not part of the output"
 
@@ -27,7 +27,7 @@ def test_a_yes_is_one(typed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 def test_all_else_is_a_no(typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Keyboard(typed))
     with pytest.raises(ShmReplayError, match=r"^nothing was done$"):
-        ask("Drop it?", is_answered=False)
+        confirm("Drop it?", is_answered=False)
 
 
 def test_without_a_terminal_it_is_refused_unless_answered_before(
@@ -35,6 +35,6 @@ def test_without_a_terminal_it_is_refused_unless_answered_before(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     with pytest.raises(ShmReplayError, match="give --yes"):
-        ask("Drop it?", is_answered=False)
-    ask("Drop it?", is_answered=True)
+        confirm("Drop it?", is_answered=False)
+    confirm("Drop it?", is_answered=True)
     assert capsys.readouterr() == ("", "")
