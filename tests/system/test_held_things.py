@@ -191,7 +191,7 @@ def test_a_stopped_holder_is_waited_for_and_the_log_says_which_pid_holds_the_loc
         assert not call.done()
         child.go_on()
         assert call.result(WAIT_S) > 0
-    assert "has held the arena's lock for 1 s in one hold, and is stopped (state T)" in caplog.text
+    assert "has held the arena's lock for 1 s without releasing it, and is stopped (state T)" in caplog.text
     child.kill()
 
 
