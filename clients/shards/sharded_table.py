@@ -24,9 +24,9 @@ from shmreplay.clients.tables.info import TableInfo
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.vector_writer import VectorWriter
 from shmreplay.clients.writers.writer import Writer
+from shmreplay.estimates import Estimate, together
 from shmreplay.protocol import Deadline
 from shmreplay.rate_limiters import RateLimiter, check_limiter
-from shmreplay.tables.estimates import Estimate, together
 from shmreplay.tables.shards import check_limiter_parts, limiter_part, shard_name
 from shmreplay.tables.table import Table, warn_if_never_sampled
 

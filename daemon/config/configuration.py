@@ -25,9 +25,9 @@ from shmreplay.daemon.config.sources import (
 )
 from shmreplay.daemon.loop.endpoint import Endpoint
 from shmreplay.errors import ShmReplayError
+from shmreplay.estimates import estimate
 from shmreplay.protocol import default_socket_paths, package_version
 from shmreplay.segments.page_policy import PagePolicy
-from shmreplay.tables.estimates import estimate
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table import Table
 from shmreplay.tables.table_config import TablesRefused, tables_in

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from shmreplay.base.host_memory import check_room
 from shmreplay.daemon.config.configuration import DaemonConfig
 from shmreplay.errors import ShmReplayError
+from shmreplay.estimates import estimate
 from shmreplay.segments.segment import SegmentStore
-from shmreplay.tables.estimates import estimate
 from shmreplay.tables.plan import by_arena
 
 

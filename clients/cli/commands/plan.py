@@ -14,7 +14,7 @@ from shmreplay import selectors
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.base.json_values import to_json
 from shmreplay.columns.specs import ArraySpec
-from shmreplay.tables.estimates import Estimate, estimate
+from shmreplay.estimates import Estimate, estimate
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table import Table
 from shmreplay.tables.table_config import read_tables

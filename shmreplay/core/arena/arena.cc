@@ -25,7 +25,7 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-// A name of the segment, for comparisons and messages: damaged ones must not break those who print them.
+// A name from the segment, for comparisons and messages. A damaged one must not break the message that quotes it.
 template <size_t N>
 std::string bounded(const char (&text)[N]) {
   std::string name(text, strnlen(text, N));
@@ -134,10 +134,10 @@ void Arena::check_header(bool published) const {
   expect(h.pid_namespace == namespace_inode("pid"),
          "index segment: made in another pid namespace; the kernel finds a dead lock owner by its thread id, so daemon "
          "and clients must share one (docker run --pid=host, or shareProcessNamespace: true in a pod)");
-  expect(
-      h.time_namespace == namespace_inode("time"),
-      "index segment: made in another time namespace; start times of processes, which tell a living process from one "
-      "that was given its pid, differ between them, so daemon and clients must share one");
+  expect(h.time_namespace == namespace_inode("time"),
+         "index segment: made in another time namespace; daemon and clients must share one, because a process is told "
+         "from "
+         "a later one with its pid by its start time, which differs between time namespaces");
   if (failed()) {
     throw AttachError(AttachError::Kind::kFailed,
                       "arena '" + bounded(h.name) + "' is marked failed: its index is damaged");

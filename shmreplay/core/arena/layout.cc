@@ -6,7 +6,7 @@
 namespace shmreplay {
 namespace {
 
-// Beyond any machine, and below where a sum of bytes here would wrap.
+// More than any machine has, and less than the sums of bytes here need to wrap.
 constexpr uint64_t kMaxDataBytes = uint64_t{1} << 48;
 constexpr char kTooMuchData[] = "an arena has at most 2^48 bytes of data";
 

@@ -10,8 +10,8 @@ import pytest
 
 from shmreplay import _core, selectors
 from shmreplay.columns.specs import ArraySpec
+from shmreplay.estimates import estimate, estimate_of
 from shmreplay.rules.windows import Sequence
-from shmreplay.tables.estimates import estimate, estimate_of
 from shmreplay.tables.plan import chunk_bytes, plan
 from shmreplay.tables.table import Table
 

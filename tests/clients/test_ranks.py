@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmreplay.clients.batches.ranks import check_rank, seed_of_rank
 from shmreplay.clients.handles.randomness import Randomness
+from shmreplay.clients.ranks import check_rank, seed_of_rank
 
 
 def first(seed: Any) -> float:
