@@ -266,8 +266,8 @@ def test_a_checkpoint_says_which_stopped_process_it_waits_for_and_keeps_the_tabl
     source = """
 import sys
 from shmreplay.daemon import main
-from shmreplay.daemon.checkpoints import saving
-saving.LOCK_TIMEOUT_S = 2.5
+from shmreplay.daemon.checkpoints import arena_save
+arena_save.LOCK_TIMEOUT_S = 2.5
 sys.exit(main.main())
 """
     table = scene.table(20_000)

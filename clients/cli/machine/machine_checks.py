@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import pwd
 import re
 import resource
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from shmreplay.base.host_memory import HUGE_PAGE_BYTES, mount_of, rooms, show_by
 from shmreplay.clients.cli.machine.host_files import HostFiles
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.errors import CudaUnavailable
+from shmreplay.clients.link.connection import user_name
 from shmreplay.segments.page_policy import REMEDY, huge_option, why_no_huge_pages
 
 LITTLE_BYTES = 2**30  # if there is less room than this, say so
@@ -167,7 +167,7 @@ def look_at_logout(host: HostFiles, user_id: int) -> Finding:
         return Finding("logout", "no logind runs here", why)
     if user_id < FIRST_USER_ID:
         return Finding("logout", f"uid {user_id} is a system user: its segments stay", why)
-    user = _user_name(user_id)
+    user = user_name(user_id)
     if host.logind("RemoveIPC", "yes").lower() in ("no", "false", "0", "off"):
         return Finding("logout", "RemoveIPC=no: segments stay", why)
     if host.exists(f"/var/lib/systemd/linger/{user}"):
@@ -207,10 +207,3 @@ def look_at_gpus() -> Finding:
         return Finding("GPUs", f"none: {error.reason}", why)
     names = ", ".join(driver.name(ordinal) for ordinal in range(driver.num_devices))
     return Finding("GPUs", f"{names}; CUDA {driver.version}", why)
-
-
-def _user_name(user_id: int) -> str:
-    try:
-        return pwd.getpwuid(user_id).pw_name
-    except KeyError:
-        return str(user_id)
