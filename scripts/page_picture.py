@@ -16,9 +16,9 @@ import threading
 import numpy as np
 
 import shmreplay as sr
-from tests.system.conftest import DaemonProcess
-from tests.web.browser import Browser, find_browser
-from tests.web.test_site import asker_of
+from tests.daemon.web.browser import Browser, find_browser
+from tests.daemon.web.test_site import asker_of
+from tests.support.daemons import DaemonProcess
 
 PICTURE = pathlib.Path(__file__).parent.parent / "docs" / "images" / "page.png"
 SIZE = (1280, 742)

@@ -1,6 +1,7 @@
 // The Python module _core: what the daemon and the clients may do with an arena. The classes behind it are in binding/;
 // they know both Python and the core, and nothing else does.
 #define SHMREPLAY_IMPORT_NUMPY
+#include "arena/formatter.h"
 #include "binding/python.h"
 
 #include <system_error>
@@ -186,7 +187,7 @@ NB_MODULE(_core, m) {
          bool published) {
         const ArenaSpec spec = arena_spec(native);
         const GilRelease release;
-        Arena::format(index_fd, data_fd, spec, instance, name, published);
+        Formatter(index_fd, data_fd, spec).run(instance, name, published);
       },
       "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "published"_a = true,
       "Lays out an empty arena in two segments of the planned sizes.");

@@ -5,6 +5,7 @@
 
 #include "arena/arena.h"
 #include "chunks/leases.h"
+#include "items/check.h"
 #include "items/rebuild.h"
 #include "items/table_calls.h"
 #include "patience.h"

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "arena/admission.h"
 #include "arena/arena.h"
 #include "gil.h"
 #include "item_numbers.h"
 #include "items/item_survey.h"
-#include "items/rate_limiter.h"
 #include "python.h"
 
 namespace shmreplay {

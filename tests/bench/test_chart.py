@@ -7,8 +7,8 @@ import subprocess
 import sys
 from xml.etree import ElementTree
 
-from tests.system.test_docs import figures_of
-from tests.system.test_readme import README, ROOT
+from tests.docs.test_docs import figures_of
+from tests.docs.test_readme import README, ROOT
 
 CHART = ROOT / "docs" / "images" / "results.svg"
 REPORT = ROOT / "bench" / "RESULTS.json"

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arena/formatter.h"
 #include "arena/huge_pages.h"
 
 namespace shmreplay {
@@ -273,11 +272,6 @@ HeaderReport inspect_header(int index_fd) {
     report.specs.resize(got < 0 ? 0 : static_cast<size_t>(got));
   }
   return report;
-}
-
-void Arena::format(int index_fd, int data_fd, const ArenaSpec& spec, const std::string& instance,
-                   const std::string& name, bool published) {
-  Formatter(index_fd, data_fd, spec).run(instance, name, published);
 }
 
 }  // namespace shmreplay

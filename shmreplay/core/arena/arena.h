@@ -50,10 +50,6 @@ struct TableFacts {
 
 class Arena {
  public:
-  // Lays out an empty arena in two segments of the planned sizes. The ready word is stored last, or left to publish().
-  static void format(int index_fd, int data_fd, const ArenaSpec& spec, const std::string& instance,
-                     const std::string& name, bool published = true);
-
   // Maps both segments and checks the header; the descriptors may be closed afterwards. `session` kNone: the daemon,
   // whose holds are not tied to a session. `published` false: an arena that is still being filled, which nobody else
   // can map. Throws AttachError.

@@ -12,8 +12,9 @@ class Formatter {
  public:
   Formatter(int index_fd, int data_fd, const ArenaSpec& spec) : index_fd_(index_fd), data_fd_(data_fd), spec_(spec) {}
 
-  // Throws std::invalid_argument for a spec out of range, std::system_error for a segment that can not be mapped.
-  void run(const std::string& instance, const std::string& name, bool published);
+  // Into two segments of the planned sizes. The ready word is stored last, or left to Arena::publish(). Throws
+  // std::invalid_argument for a spec out of range, std::system_error for a segment that can not be mapped.
+  void run(const std::string& instance, const std::string& name, bool published = true);
 
  private:
   void write_header(const std::string& instance, const std::string& name);

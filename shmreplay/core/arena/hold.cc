@@ -1,10 +1,10 @@
 #include "arena/hold.h"
 
+#include "arena/admission.h"
+#include "arena/chunk_wait.h"
 #include "arena/robust_lock.h"
+#include "arena/upcalls.h"
 #include "base/futex.h"
-#include "items/rate_limiter.h"
-#include "items/rebuild.h"
-#include "trees/selectors.h"
 
 namespace shmreplay {
 namespace {
@@ -29,16 +29,6 @@ void wake_everybody(Arena& arena) noexcept {
 }
 
 }  // namespace
-
-void wake_chunk_waiters(Arena& arena) noexcept {
-  ArenaState& s = arena.state();
-  // SYNC POINT with wait_for_chunk: what made a chunk free was stored before this load (a lease's count 0, seq_cst; a
-  // retirement, under the lock); the waiter stores chunk_waiters (seq_cst) before it scans again. One of the two sees
-  // the other, so no wake is lost (tests/native/sessions/chunk_wait_litmus_test.cc).
-  if (s.chunk_waiters.load(std::memory_order_seq_cst) == 0) return;
-  s.chunk_waiters.store(0, std::memory_order_seq_cst);
-  futex_bump(s.chunk_futex);
-}
 
 bool roll_back(Arena& arena) noexcept {
   UndoLog& log = arena.log();

@@ -139,9 +139,6 @@ class Hold {
   uint32_t deferred_[kMaxDeferred];
 };
 
-// Ends the sleep of everybody who waits for a chunk, if anybody does. Without the lock or with it.
-void wake_chunk_waiters(Arena& arena) noexcept;
-
 // Writes a dead holder's log back, newest first, and stores length 0; dying half-way only repeats it. false: an entry
 // points outside the index, which is then unusable.
 bool roll_back(Arena& arena) noexcept;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "chunks/block_heap.h"
+#include "items/check.h"
 #include "items/item_table.h"
 #include "items/rebuild.h"
 

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <system_error>
 
+#include "arena/chunk_wait.h"
+#include "arena/span.h"
 #include "chunks/block_heap.h"
 #include "chunks/save_lease.h"
 #include "items/item_table.h"

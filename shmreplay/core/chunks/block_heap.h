@@ -2,7 +2,7 @@
 //
 // Blocks of one value were taken one after the other, so each links to the one taken before it; its bytes begin in the
 // one taken last. A writer fills blocks that nobody else knows of; a reader walks them under a lease, or as the
-// stream's own writer. Neither needs the lock: see take_blocks().
+// stream's own writer. Neither needs the lock: see block_pool.h.
 #pragma once
 
 #include "arena/arena.h"

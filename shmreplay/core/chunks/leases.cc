@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
+#include "arena/chunk_wait.h"
 #include "base/futex.h"
-#include "sessions/blocked.h"
-#include "sessions/sessions.h"
 
 namespace shmreplay {
 namespace {
@@ -48,19 +47,11 @@ Status Lease::take(Hold& hold) {
   return Status::kNoCallSlots;
 }
 
-Status wait_for_call_slot(Arena& arena, const Wait& wait) {
-  if (wait.deadline_ns == 0) return Status::kNoCallSlots;
-  const Status status = wait_for_chunk(arena, wait, now_ns(), [&arena, &wait](bool& found) {
-    for (uint32_t i = 0; i < arena.geometry().num_call_slots && !found; ++i) {
-      found = is_free(arena.call(i), std::memory_order_seq_cst);  // SYNC POINT with clear()
-    }
-    if (found) return Status::kOk;
-    uint32_t reaped = 0;
-    const Status s = reap_dead_sessions(arena, wait, reaped);
-    found = reaped > 0;
-    return s;
-  });
-  return status == Status::kTimeout ? Status::kNoCallSlots : status;
+bool has_free_call_slot(const Arena& arena) noexcept {
+  for (uint32_t i = 0; i < arena.geometry().num_call_slots; ++i) {
+    if (is_free(arena.call(i), std::memory_order_seq_cst)) return true;  // SYNC POINT with clear()
+  }
+  return false;
 }
 
 void Lease::name(Hold&, uint32_t chunk) {

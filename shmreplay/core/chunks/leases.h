@@ -20,7 +20,7 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Takes a slot. kNoCallSlots when all are in use: then leave the hold and wait_for_call_slot().
+  // Takes a slot. kNoCallSlots when all are in use: then leave the hold and wait_for_call_slot() (call_slot_wait.h).
   Status take(Hold& hold);
 
   bool taken() const noexcept { return slot_ != kNone; }
@@ -41,9 +41,8 @@ class Lease {
   uint32_t last_ = kNone;  // the chunk named last
 };
 
-// Until a slot may be free: kOk. More processes than slots may be reading when they outnumber the cores and are taken
-// off them in the middle of a gather. kNoCallSlots at the deadline; kInterrupted. Never while holding a lease.
-Status wait_for_call_slot(Arena& arena, const Wait& wait);
+// Whether any slot is free. Without the lock: a second look before the caller sleeps (call_slot_wait.h).
+bool has_free_call_slot(const Arena& arena) noexcept;
 
 // Every chunk named by anybody, sorted. Without the lock: see the SYNC POINT in the implementation.
 std::vector<uint32_t> named_chunks(Arena& arena);

@@ -1,5 +1,6 @@
 #include "chunks/save_lease.h"
 
+#include "arena/chunk_wait.h"
 #include "base/fault.h"
 
 namespace shmreplay {

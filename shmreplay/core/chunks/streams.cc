@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "chunks/block_pool.h"
 #include "chunks/chunk_pool.h"
 
 namespace shmreplay {

@@ -1,13 +1,14 @@
-// check_invariants(): the inequalities and equalities of core/README.md, walked one by one.
+#include "items/check.h"
+
 #include <cmath>
 #include <cstring>
 #include <set>
 #include <unordered_map>
 
+#include "arena/span.h"
 #include "base/leaf_weights.h"
 #include "chunks/block_heap.h"
 #include "items/item_table.h"
-#include "items/rebuild.h"
 #include "trees/extremes.h"
 #include "trees/selectors.h"
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "arena/span.h"
 #include "base/long_work.h"
 #include "base/mutable_cell.h"
+#include "items/enter_table.h"
 #include "items/item_table.h"
 
 namespace shmreplay {
@@ -51,9 +53,9 @@ class Update {
     }
   }
 
-  void write(Hold&) {
+  void write(const Hold& hold) {
     for (const Piece& p : pieces_) {
-      const uint32_t g = find_item(arena_, t_, keys_[p.key]);
+      const uint32_t g = find_item(hold, t_, keys_[p.key]);
       if (g == kNone) continue;
       if (p.first == 0) ++updated_;
       write_piece(p, arena_.item(g));

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "sessions/blocked.h"
+#include "arena/hold.h"
 
 namespace shmreplay {
 

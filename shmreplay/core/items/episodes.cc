@@ -2,21 +2,21 @@
 
 namespace shmreplay {
 
-uint32_t count_episode(Hold& hold, const TableFacts& t, const NewItem& item, uint64_t episode) {
+uint32_t count_episode(Hold& hold, const TableFacts& t, uint64_t episode, bool own_episode, uint32_t slot) {
   Arena& a = hold.arena();
   TableRecord& r = *t.record;
-  if (item.own_episode) {
+  if (own_episode) {
     hold.add(r.num_episodes, 1);
     return kNone;
   }
-  if (item.episode_slot != kNone) {
-    EpisodeRecord& e = a.episode(item.episode_slot);
+  if (slot != kNone) {
+    EpisodeRecord& e = a.episode(slot);
     if (e.episode.get() == episode && e.use.get().items > 0) {
       hold.set(e.use, {e.use.get().items + 1, kNone});
-      return item.episode_slot;
+      return slot;
     }
   }
-  const uint32_t slot = r.free_episode.get();
+  slot = r.free_episode.get();
   if (slot == kNone) corrupt("a table has no free episode record");
   EpisodeRecord& e = a.episode(slot);
   hold.set(r.free_episode, e.use.get().next_free);

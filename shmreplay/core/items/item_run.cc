@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arena/span.h"
 #include "chunks/chunk_pool.h"
 #include "items/episodes.h"
 #include "trees/selectors.h"
@@ -195,7 +196,7 @@ Inserted replace_one(Hold& hold, const TableFacts& t, const NewItem& item) {
   });
   const uint64_t seq = next_seq(hold, t);
   const uint64_t episode = item.episode == 0 ? seq : item.episode;
-  const uint32_t episode_slot = count_episode(hold, t, item, episode);
+  const uint32_t episode_slot = count_episode(hold, t, episode, item.own_episode, item.episode_slot);
   discount_episode(hold, t, a.links(g).tail.get().episode_slot);
   hold.set(a.links(g).tail, {0, episode_slot});
   leave_chunks(hold, g);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "items/enter_table.h"
 #include "items/item_table.h"
-#include "sessions/blocked.h"
 
 namespace shmreplay {
 namespace {
@@ -19,6 +19,11 @@ uint32_t writer_of(const Arena& arena, const ChunkRecord& chunk) {
   if (session >= arena.geometry().max_sessions) return 0;
   const SessionRecord& r = arena.session(session);
   return r.state.get().state == kSessionAlive && chunk.stamp.get() >= r.first_take.get() ? r.process.get().pid : 0;
+}
+
+// How many inserts the arena has had since it gave that key, that one among them.
+uint64_t inserts_since(const Hold& hold, const TableFacts& t, int64_t key) noexcept {
+  return low_seq(t, hold.arena().state().next_seq.get() - (static_cast<uint64_t>(key) >> t.slot_bits));
 }
 
 }  // namespace
@@ -45,7 +50,7 @@ Status find_origin(Arena& arena, const TableFacts& t, int64_t key, const Wait& w
   found.reset();
   Hold hold(arena);
   if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
-  const uint32_t g = find_item(arena, t, key);
+  const uint32_t g = find_item(hold, t, key);
   if (g == kNone) return Status::kOk;
   const ItemRecord& item = arena.item(g);
   const ChunkRecord& chunk = arena.chunk(item.place.get().chunk);
@@ -58,6 +63,13 @@ Status find_origin(Arena& arena, const TableFacts& t, int64_t key, const Wait& w
                  arena.priority(g).get(),
                  chunk.stream_serial.get(),
                  writer_of(arena, chunk)};
+  return Status::kOk;
+}
+
+Status find_insert_number(Arena& arena, const TableFacts& table, int64_t key, const Wait& wait, uint64_t& number) {
+  Hold hold(arena);
+  if (const Status s = enter_table(hold, table, wait); s != Status::kOk) return s;
+  number = table.record->next_insert_no.get() - inserts_since(hold, table, key);
   return Status::kOk;
 }
 

@@ -40,4 +40,8 @@ struct Origin {
 // Of a live item; `found` is empty where the key hits nothing. One short hold.
 Status find_origin(Arena& arena, const TableFacts& table, int64_t key, const Wait& wait, std::optional<Origin>& found);
 
+// The number of the insert that gave this key, from 1 on. Of a key that a call on the arena's only table was given
+// since it was made or restored: all seqs of the arena are then those of its inserts.
+Status find_insert_number(Arena& arena, const TableFacts& table, int64_t key, const Wait& wait, uint64_t& number);
+
 }  // namespace shmreplay

@@ -7,7 +7,7 @@
 #include "chunks/chunk_pool.h"
 #include "items/episodes.h"
 #include "items/item_run.h"
-#include "items/rate_limiter.h"
+#include "items/limiter.h"
 #include "trees/extremes.h"
 #include "trees/selectors.h"
 
@@ -15,10 +15,6 @@ namespace shmreplay {
 namespace {
 
 constexpr uint32_t kSelectorEntries = 160;  // both roles, extremes, counters: 12 levels of a heap, 11 of a tree
-
-uint32_t seq_bits(const TableFacts& t) noexcept { return 63 - kShardBits - t.slot_bits; }
-
-uint64_t low_seq(const TableFacts& t, uint64_t seq) noexcept { return seq & ((uint64_t{1} << seq_bits(t)) - 1); }
 
 double next_uniform(Hold& hold, Word<uint64_t>& state) {
   const uint64_t s = state.get() + 0x9e3779b97f4a7c15;
@@ -105,7 +101,7 @@ void evict_overflow(Hold& hold, const TableFacts& t) {
   const Selector remover(hold.arena(), t, kRemover);
   const bool random = t.roles[kRemover].kind == kUniform || t.roles[kRemover].kind == kPrioritized;
   if (t.roles[kRemover].kind == kPrioritized) hold.settle();
-  remove_item(hold, t, remover.pick(random ? next_uniform(hold, r.remover_rng) : 0), Removal::kEvicted);
+  remove_item(hold, t, remover.pick(hold, random ? next_uniform(hold, r.remover_rng) : 0), Removal::kEvicted);
 }
 
 }  // namespace
@@ -123,17 +119,13 @@ int64_t key_of(const TableFacts& t, uint32_t g, uint64_t seq) noexcept {
   return static_cast<int64_t>(uint64_t{t.shard} << kShardShift | low_seq(t, seq) << t.slot_bits | slot);
 }
 
-uint64_t inserts_since(const Arena& arena, const TableFacts& t, int64_t key) noexcept {
-  return low_seq(t, arena.state().next_seq.get() - (static_cast<uint64_t>(key) >> t.slot_bits));
-}
-
-uint32_t find_item(const Arena& arena, const TableFacts& t, int64_t key) noexcept {
+uint32_t find_item(const Hold& hold, const TableFacts& t, int64_t key) noexcept {
   if (key < 1) return kNone;
   const auto k = static_cast<uint64_t>(key);
   const uint64_t slot = k & ((uint64_t{1} << t.slot_bits) - 1);
   if (slot >= t.capacity) return kNone;
   const auto g = static_cast<uint32_t>(t.item_base + slot);
-  const uint64_t seq = arena.item(g).seq.get();
+  const uint64_t seq = hold.arena().item(g).seq.get();
   return seq != 0 && key_of(t, g, seq) == key ? g : kNone;
 }
 
@@ -146,7 +138,7 @@ Inserted insert_item(Hold& hold, const TableFacts& t, const NewItem& item) {
   const uint64_t episode = item.episode == 0 ? seq : item.episode;
   write_record(hold, t, g, seq, item, episode);
   hold.save(a.links(g));
-  const uint32_t episode_slot = count_episode(hold, t, item, episode);
+  const uint32_t episode_slot = count_episode(hold, t, episode, item.own_episode, item.episode_slot);
   hold.put(a.links(g).tail, {0, episode_slot});
   append_order(hold, t, g);
   const bool keep = keeps_items(t);
@@ -258,7 +250,8 @@ double default_priority(Hold& hold, const TableFacts& t) {
   return largest > 0 ? largest : 1.0;
 }
 
-uint32_t removal_entries(const Arena& arena, uint32_t g) {
+uint32_t removal_entries(const Hold& hold, uint32_t g) {
+  const Arena& arena = hold.arena();
   const ItemRecord& item = arena.item(g);
   uint32_t num_chunks = 0;
   each_run(arena, item.place.get(), item.extent.get().num_steps, [&](uint32_t, uint32_t, uint32_t) { ++num_chunks; });
@@ -276,7 +269,7 @@ bool reset_slice(Hold& hold, const TableFacts& t) {
   for (uint32_t n = 0; n < kGroup; ++n) {
     const uint32_t g = r.order.get().head;
     if (g == kNone) break;
-    if (hold.room() < removal_entries(hold.arena(), g)) return false;
+    if (hold.room() < removal_entries(hold, g)) return false;
     remove_item(hold, t, g, Removal::kReset);
   }
   if (r.order.get().head != kNone) return false;
@@ -304,7 +297,7 @@ bool evict_chunk_slice(Hold& hold, uint32_t chunk) {
       each_run(a, a.item(g).place.get(), a.item(g).extent.get().num_steps,
                [&](uint32_t c, uint32_t, uint32_t) { refers |= c == chunk; });
       if (refers) {
-        if (hold.room() < removal_entries(a, g)) return false;
+        if (hold.room() < removal_entries(hold, g)) return false;
         remove_item(hold, t, g, Removal::kEvictedForRoom);
         if (a.chunk(chunk).life.get().state != kChunkUsed) return true;
         if (a.chunk(from).life.get().state != kChunkUsed) break;
@@ -326,9 +319,8 @@ void prefetch_item(const Arena& arena, const TableFacts& t, int64_t key) noexcep
   __builtin_prefetch(&arena.item(g));
   if (keeps_touches(t)) __builtin_prefetch(&arena.links(g), 1);
   __builtin_prefetch(&arena.priority(g), 1);
-  auto& a = const_cast<Arena&>(arena);
-  if (t.prioritized()) Extremes(a, t.extremes).prefetch(static_cast<uint32_t>(slot));
-  Selector(a, t, kSampler).prefetch(g);
+  if (t.prioritized()) Extremes(arena, t.extremes).prefetch(static_cast<uint32_t>(slot));
+  Selector(arena, t, kSampler).prefetch(g);
 }
 
 }  // namespace shmreplay

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "arena/hold.h"
+#include "arena/span.h"
 #include "items/patterns.h"
 
 namespace shmreplay {
@@ -37,13 +38,15 @@ enum class Removal { kDeleted, kEvicted, kEvictedForRoom, kConsumed, kReset };
 // The insertion number of the arena's next item, which goes into that table.
 uint64_t next_seq(Hold& hold, const TableFacts& table);
 
+// The bits of a seq that a key has room for.
+inline uint64_t low_seq(const TableFacts& table, uint64_t seq) noexcept {
+  return seq & ((uint64_t{1} << (63 - kShardBits - table.slot_bits)) - 1);
+}
+
 int64_t key_of(const TableFacts& table, uint32_t g, uint64_t seq) noexcept;
 
-// How many inserts the arena has had since it gave that key, that one among them. In a hold.
-uint64_t inserts_since(const Arena& arena, const TableFacts& table, int64_t key) noexcept;
-
 // The live item of that key, or kNone.
-uint32_t find_item(const Arena& arena, const TableFacts& table, int64_t key) noexcept;
+uint32_t find_item(const Hold& hold, const TableFacts& table, int64_t key) noexcept;
 
 // Inserts, then evicts the one item that the remover picks if the table is over max_size, then counts the insert. The
 // limiter was asked before. May evict the newcomer.
@@ -71,7 +74,7 @@ void note_lengths(Hold& hold, const TableFacts& table, const Pattern& pattern, u
 double default_priority(Hold& hold, const TableFacts& table);
 
 // Log entries that removing item g may need at most.
-uint32_t removal_entries(const Arena& arena, uint32_t g);
+uint32_t removal_entries(const Hold& hold, uint32_t g);
 
 // Log entries that inserting an item of `num_chunks` chunks may need at most, its victim's removal included.
 uint32_t insert_entries(const TableFacts& table, uint32_t num_chunks) noexcept;
@@ -86,31 +89,5 @@ bool reset_slice(Hold& hold, const TableFacts& table);
 bool evict_chunk_slice(Hold& hold, uint32_t chunk);
 
 void prefetch_item(const Arena& arena, const TableFacts& table, int64_t key) noexcept;
-
-// Calls visit(chunk, first_row, rows) for each run of steps of a span, in order. `record(chunk)` answers a chunk's
-// record.
-template <class Record, class Visit>
-void each_run_among(Record record, uint32_t chunk_steps, Place place, uint32_t num_steps, Visit visit) {
-  uint32_t chunk = place.chunk, row = place.row, left = num_steps;
-  for (uint32_t n = 0; left > 0; ++n) {
-    if (n >= kMaxItemChunks) corrupt("an item spans too many chunks");
-    const ChunkRecord& r = record(chunk);
-    const ChunkLife life = r.life.get();
-    if (row >= life.rows || life.rows > chunk_steps) corrupt("an item begins behind its chunk's rows");
-    uint32_t here = left < life.rows - row ? left : life.rows - row;
-    // Who goes on beyond a row that is there again reads it there; who ends with it stays.
-    if (life.repeats && here < left) --here;
-    if (here > 0) visit(chunk, row, here);
-    left -= here;
-    row = 0;
-    if (left > 0) chunk = r.stream.get().next;
-  }
-}
-
-template <class Visit>
-void each_run(const Arena& arena, Place place, uint32_t num_steps, Visit visit) {
-  each_run_among([&arena](uint32_t c) -> const ChunkRecord& { return arena.chunk(c); }, arena.geometry().chunk_steps,
-                 place, num_steps, visit);
-}
 
 }  // namespace shmreplay

@@ -1,8 +1,8 @@
 #include "items/news.h"
 
 #include "base/futex.h"
-#include "items/item_table.h"
-#include "sessions/blocked.h"
+#include "base/sleep_slice.h"
+#include "items/enter_table.h"
 
 namespace shmreplay {
 namespace {
@@ -35,13 +35,6 @@ Status wait_for_insert(Arena& arena, const TableFacts& table, uint64_t seen, con
     }
     if (const Status s = sleep(t, t.news, heard, seen, since_ns, wait); s != Status::kOk) return s;
   }
-}
-
-Status find_insert_number(Arena& arena, const TableFacts& table, int64_t key, const Wait& wait, uint64_t& number) {
-  Hold hold(arena);
-  if (const Status s = enter_table(hold, table, wait); s != Status::kOk) return s;
-  number = table.record->next_insert_no.get() - inserts_since(arena, table, key);
-  return Status::kOk;
 }
 
 }  // namespace shmreplay

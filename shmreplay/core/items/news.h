@@ -23,8 +23,4 @@ inline bool is_awaited(const TableRecord& t) noexcept {
 // kTimeout, kInterrupted, kClosed, or why the lock was not to be had.
 Status wait_for_insert(Arena& arena, const TableFacts& table, uint64_t seen, const Wait& wait, uint64_t& found);
 
-// The number of the insert that gave this key, from 1 on. Of a key that a call on the arena's only table was given
-// since it was made or restored: all seqs of the arena are then those of its inserts.
-Status find_insert_number(Arena& arena, const TableFacts& table, int64_t key, const Wait& wait, uint64_t& number);
-
 }  // namespace shmreplay

@@ -110,6 +110,17 @@ Pattern Pattern::decode(const uint64_t* words, uint32_t num_outputs, uint32_t nu
   return p;
 }
 
+Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking) {
+  Pattern p;
+  for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
+    const bool lacks = !lacking.empty() && lacking[c], per_item = arena.columns()[c].flags == kPerItemColumn;
+    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed || per_item ? kSqueezed : 0),
+                         per_item ? 0u : 1u, static_cast<uint32_t>(p.slices.size()), lacks ? 1u : 0u});
+    if (!per_item) p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
+  }
+  return p;
+}
+
 uint64_t hash_words(const std::vector<uint64_t>& words) noexcept {
   uint64_t hash = words.size();
   for (const uint64_t w : words) hash = mix(hash, w);

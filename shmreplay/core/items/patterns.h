@@ -61,6 +61,10 @@ struct Pattern {
   uint64_t structure_hash() const noexcept;  // of names, columns and squeezing: equal for items that may share a table
 };
 
+// Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss
+// the newest step. Of a per-item column there is one value, and no slice.
+Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking);
+
 uint64_t hash_words(const std::vector<uint64_t>& words) noexcept;
 
 // A pattern ready to be interned again and again.

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "arena/span.h"
+#include "arena/upcalls.h"
 #include "base/report_word.h"
 #include "chunks/chunk_pool.h"
 #include "items/item_table.h"

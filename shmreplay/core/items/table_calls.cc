@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arena/admission.h"
 #include "arena/session_counts.h"
+#include "base/long_work.h"
+#include "items/enter_table.h"
+#include "trees/reweigh.h"
 #include "trees/selectors.h"
 
 namespace shmreplay {
@@ -46,7 +50,7 @@ Status update_priorities(Arena& arena, const TableFacts& t, const int64_t* keys,
     uint32_t items[kMostUpdates], found = 0;
     double values[kMostUpdates];
     for (uint32_t i = first; i < end; ++i) {
-      items[found] = find_item(arena, t, keys[i]);
+      items[found] = find_item(hold, t, keys[i]);
       values[found] = priorities[i];
       found += items[found] != kNone ? 1 : 0;
     }
@@ -65,9 +69,9 @@ Status delete_items(Arena& arena, const TableFacts& t, const int64_t* keys, uint
     Hold hold(arena);
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
     for (uint32_t k = 0; k < kGroup && i < n; ++k, ++i) {
-      const uint32_t g = find_item(arena, t, keys[i]);
+      const uint32_t g = find_item(hold, t, keys[i]);
       if (g == kNone) continue;
-      if (k > 0 && hold.room() < removal_entries(arena, g)) break;
+      if (k > 0 && hold.room() < removal_entries(hold, g)) break;
       remove_item(hold, t, g, Removal::kDeleted);
       ++deleted;
     }
@@ -106,6 +110,24 @@ Status change_flags(Arena& arena, const TableFacts& t, uint32_t set, uint32_t cl
   if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
   set_flags(hold, t, set, clear);
   return Status::kOk;
+}
+
+Status set_priority_exponent(Arena& arena, const TableFacts& t, double exponent, const Wait& wait) {
+  {
+    Hold hold(arena);
+    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    hold.set(t.record->exponents[kSampler], exponent);
+    hold.set(t.record->reweigh_left, t.capacity);
+  }
+  LongWork work(wait);
+  for (;;) {
+    Hold hold(arena);
+    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    if (t.record->reweigh_left.get() == 0) return Status::kOk;
+    reweigh_slice(hold, t);
+    hold.end();
+    if (work.interrupted(2 * kReweighSlice)) return Status::kInterrupted;
+  }
 }
 
 std::vector<int64_t> live_keys(const Arena& arena, const TableFacts& t) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "items/item_table.h"
-#include "sessions/blocked.h"
+#include "items/limiter.h"
 
 namespace shmreplay {
 
@@ -29,6 +29,10 @@ Status drop_tables(Arena& arena, const Wait& wait);
 Status change_limiter(Arena& arena, const TableFacts& table, const LimiterNumbers& numbers, bool rebase,
                       const Wait& wait);
 Status change_flags(Arena& arena, const TableFacts& table, uint32_t set, uint32_t clear, const Wait& wait);
+
+// Of a table with a Prioritized sampler. Answers when all leaves follow it; a call that ends earlier, by a signal or
+// for want of the lock, leaves the rest to others. A change that is under way starts over with the new exponent.
+Status set_priority_exponent(Arena& arena, const TableFacts& table, double exponent, const Wait& wait);
 
 // Keys of the live items in insertion order, read without the lock: each was live at some moment of the call.
 std::vector<int64_t> live_keys(const Arena& arena, const TableFacts& table);

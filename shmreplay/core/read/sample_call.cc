@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arena/admission.h"
 #include "arena/session_counts.h"
+#include "arena/span.h"
 #include "base/futex.h"
 #include "base/leaf_weights.h"
 #include "base/long_work.h"
+#include "items/enter_table.h"
+#include "sessions/call_slot_wait.h"
 #include "trees/extremes.h"
 #include "trees/selectors.h"
 
@@ -55,7 +59,7 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
   const Extent extent = item.extent.get();
   if (picks_.size() == kPart || runs_.size() >= kPart || lease_.room() < kMaxItemChunks) return false;
   if (!patterns_.note(hold, extent.pattern)) return false;
-  if (count && t.consumes() && hold.room() < removal_entries(arena_, g)) return false;
+  if (count && t.consumes() && hold.room() < removal_entries(hold, g)) return false;
   Pick p{};
   p.key = key_of(t, g, item.seq.get());
   p.priority = arena_.priority(g).get();
@@ -123,9 +127,9 @@ bool SampleCall::has_rows_for(const TableFacts& t) const {
 }
 
 // How many draws of `want` the limiter admits now.
-uint32_t SampleCall::admitted(const TableFacts& t, const SampleOptions& options, uint32_t want) {
+uint32_t SampleCall::admitted(const Hold& hold, const TableFacts& t, const SampleOptions& options, uint32_t want) {
   if (t.record->size.get() == 0) return 0;
-  return options.count ? admitted_samples(*t.record, want) : want;
+  return options.count ? admitted_samples(hold, *t.record, want) : want;
 }
 
 void SampleCall::note_smallest(const TableFacts& t) {
@@ -137,15 +141,15 @@ void SampleCall::note_smallest(const TableFacts& t) {
 }
 
 // Draws number `at` and the next ones: how many of `want` there are.
-uint32_t SampleCall::pick(const Selector& sampler, const SampleOptions& options, uint32_t at, uint32_t want,
-                          uint32_t* items) {
+uint32_t SampleCall::pick(const Hold& hold, const Selector& sampler, const SampleOptions& options, uint32_t at,
+                          uint32_t want, uint32_t* items) {
   if (!options.distinct) {
-    sampler.pick_group(options.uniforms + at, want, items);
+    sampler.pick_group(hold, options.uniforms + at, want, items);
     return want;
   }
   available_ = distinct_.most_drawable(sampler);
   // A call that can not be served whole is not begun.
-  return at == 0 && available_ < options.at_least ? distinct_.pick_none() : distinct_.pick(sampler, want, items);
+  return at == 0 && available_ < options.at_least ? distinct_.pick_none() : distinct_.pick(hold, sampler, want, items);
 }
 
 SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const SampleOptions& options, uint32_t from) {
@@ -155,11 +159,11 @@ SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const S
   // Where a sample may remove its item, the next draw must see that; else the group descends side by side.
   const uint32_t most = t.consumes() ? 1 : want;
   for (uint32_t i = 0; i < want;) {
-    const uint32_t may = admitted(t, options, std::min(most, want - i));
+    const uint32_t may = admitted(hold, t, options, std::min(most, want - i));
     if (may == 0) return Stop::kNotAdmitted;
     uint32_t items[kGroup];
     hold.settle();
-    const uint32_t together = pick(sampler, options, from + i, may, items);
+    const uint32_t together = pick(hold, sampler, options, from + i, may, items);
     if (together == 0) return options.distinct && distinct_.ran_out_of_tries() ? Stop::kOutOfTries : Stop::kNoneLeft;
     for (uint32_t d = 0; d < together; ++d) {
       __builtin_prefetch(&arena_.item(items[d]), 1);
@@ -170,8 +174,8 @@ SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const S
     for (; drawn < together; ++drawn) {
       const uint32_t g = items[drawn];
       const uint64_t seq = arena_.item(g).seq.get();
-      if (!add_pick(hold, t, g, sampler.probability(g), options.count)) break;
-      if (options.distinct) distinct_.take(g, seq);
+      if (!add_pick(hold, t, g, sampler.probability(hold, g), options.count)) break;
+      if (options.distinct) distinct_.take(hold, g, seq);
     }
     if (options.count && drawn > 0) count_samples(hold, t, drawn);
     if (drawn < together) return lacks_room_ ? Stop::kNoRoom : Stop::kPartFull;
@@ -428,9 +432,9 @@ SampleResult SampleCall::get_all(const TableFacts& t, const int64_t* keys, uint3
       }
       const Selector sampler(arena_, t, kSampler);
       for (uint32_t k = 0; k < kGroup && i < n; ++k, ++i) {
-        const uint32_t g = find_item(arena_, t, keys[i]);
+        const uint32_t g = find_item(hold, t, keys[i]);
         if (g == kNone) continue;
-        full = !add_pick(hold, t, g, sampler.probability(g), false);
+        full = !add_pick(hold, t, g, sampler.probability(hold, g), false);
         if (full) break;
         found[done + picks_.size() - 1] = i;
       }

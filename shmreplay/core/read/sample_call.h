@@ -116,8 +116,9 @@ class SampleCall {
   void begin_call(bool takes);
   Stop draw_group(Hold& hold, const TableFacts& table, const SampleOptions& options, uint32_t from);
   static bool fits(const TableFacts& table, const SampleOptions& options);
-  static uint32_t admitted(const TableFacts& table, const SampleOptions& options, uint32_t want);
-  uint32_t pick(const Selector& sampler, const SampleOptions& options, uint32_t at, uint32_t want, uint32_t* items);
+  static uint32_t admitted(const Hold& hold, const TableFacts& table, const SampleOptions& options, uint32_t want);
+  uint32_t pick(const Hold& hold, const Selector& sampler, const SampleOptions& options, uint32_t at, uint32_t want,
+                uint32_t* items);
   void note_smallest(const TableFacts& table);
   bool has_rows_for(const TableFacts& table) const;
   bool add_pick(Hold& hold, const TableFacts& table, uint32_t g, double probability, bool count);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/leaf_weights.h"
+#include "items/enter_table.h"
 #include "items/table_calls.h"
 #include "trees/extremes.h"
 #include "trees/selectors.h"

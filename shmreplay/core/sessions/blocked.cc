@@ -2,35 +2,15 @@
 
 #include <algorithm>
 
+#include "arena/admission.h"
 #include "base/futex.h"
-#include "items/item_table.h"
-#include "trees/reweigh.h"
+#include "base/sleep_slice.h"
 
 namespace shmreplay {
 namespace {
 constexpr int64_t kUncountedSliceNs = 10'000'000;  // who is not counted is not woken
 constexpr int64_t kLeaveTimeoutNs = 5 * kSliceNs;
 }  // namespace
-
-Status enter_table(Hold& hold, const TableFacts& table, const Wait& wait) {
-  for (bool helped = false;;) {
-    if (const Status s = hold.begin(wait); s != Status::kOk) return s;
-    const uint32_t flags = table.record->flags.get();
-    if (flags & kDropped) {
-      hold.end();
-      return Status::kClosed;
-    }
-    if (flags & kResetting) {
-      reset_slice(hold, table);
-    } else if (!helped && table.record->reweigh_left.get() > 0) {
-      reweigh_slice(hold, table);
-      helped = true;
-    } else {
-      return Status::kOk;
-    }
-    hold.end();
-  }
-}
 
 Blocked::~Blocked() {
   if (!counted_) return;
@@ -105,26 +85,6 @@ Status Blocked::sleep_any(Blocked* const* all, uint32_t n) {
       if (words[i].word->load(std::memory_order_seq_cst) != words[i].seen || all[i]->worth_a_look()) return Status::kOk;
     }
   }
-}
-
-Status sleep_slice(std::atomic<uint32_t>& futex, uint32_t seen, int64_t slice_ns, int64_t since_ns, const Wait& wait) {
-  const FutexWord word{&futex, seen};
-  return sleep_slice(&word, 1, slice_ns, since_ns, wait);
-}
-
-Status sleep_slice(const FutexWord* words, uint32_t n, int64_t slice_ns, int64_t since_ns, const Wait& wait) {
-  const int64_t left = wait.deadline_ns == kForever ? kForever : wait.deadline_ns - now_ns();
-  if (left <= 0 || wait.try_only) return Status::kTimeout;
-  // SYNC POINT with wake_sleepers: `seen` was read before; who gave the call up after that has bumped the word.
-  if (wait.patience != nullptr && wait.patience->ended() && wait.patience->interrupted()) return Status::kInterrupted;
-  const int64_t seconds_before = (now_ns() - since_ns) / kSliceNs;
-  const FutexResult r = futex_wait_any(words, n, std::min(slice_ns, left));
-  if (wait.patience != nullptr && (r != FutexResult::kWoken || wait.patience->ended())) {
-    if (wait.patience->interrupted()) return Status::kInterrupted;
-    const int64_t seconds = (now_ns() - since_ns) / kSliceNs;
-    if (seconds > seconds_before) wait.patience->still_blocked(seconds);  // once a second, however short the slices are
-  }
-  return Status::kOk;
 }
 
 void wake_sleepers(Arena& arena, const TableFacts& table) noexcept {

@@ -8,13 +8,9 @@
 
 #include "arena/hold.h"
 #include "base/futex.h"
-#include "items/rate_limiter.h"
+#include "base/wait.h"
 
 namespace shmreplay {
-
-// Takes the lock for work on a table: finishes a reset that somebody began, does one slice of a change of its priority
-// exponent; kClosed if the table was dropped.
-Status enter_table(Hold& hold, const TableFacts& table, const Wait& wait);
 
 class Blocked {
  public:
@@ -60,28 +56,5 @@ class Blocked {
 void wake_sleepers(Arena& arena, const TableFacts& table) noexcept;
 
 bool remove_sleepers_of(Hold& hold, uint32_t session, uint32_t& cursor, uint32_t slice);
-
-// The same on several words: ends when one of them is woken.
-Status sleep_slice(const FutexWord* words, uint32_t n, int64_t slice_ns, int64_t since_ns, const Wait& wait);
-
-// Sleeps until a chunk may have come free. `scan` is the caller's second look, made between announcing itself and
-// sleeping: it answers kOk and found=true to end the wait. kTimeout, kInterrupted, or what scan answered.
-template <class Scan>
-Status wait_for_chunk(Arena& arena, const Wait& wait, int64_t since_ns, Scan scan);
-
-// One sleep on a futex word within a wait: ends by a wake, after a slice, at the deadline (kTimeout), by a signal whose
-// handler raised or because the caller has given the call up (kInterrupted). A wait that is `try_only` does not sleep
-// (kTimeout).
-Status sleep_slice(std::atomic<uint32_t>& futex, uint32_t seen, int64_t slice_ns, int64_t since_ns, const Wait& wait);
-
-template <class Scan>
-Status wait_for_chunk(Arena& arena, const Wait& wait, int64_t since_ns, Scan scan) {
-  ArenaState& s = arena.state();
-  const uint32_t seen = s.chunk_futex.load(std::memory_order_seq_cst);
-  s.chunk_waiters.store(1, std::memory_order_seq_cst);  // SYNC POINT with wake_chunk_waiters
-  bool found = false;
-  if (const Status status = scan(found); status != Status::kOk || found) return status;
-  return sleep_slice(s.chunk_futex, seen, kSliceNs, since_ns, wait);
-}
 
 }  // namespace shmreplay

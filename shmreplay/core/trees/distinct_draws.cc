@@ -92,13 +92,13 @@ bool DistinctDraws::is_new(uint32_t g, const uint32_t* items, uint32_t n) {
          !is_drawn(g);
 }
 
-uint32_t DistinctDraws::pick(const Selector& sampler, uint32_t want, uint32_t* items) {
+uint32_t DistinctDraws::pick(const Hold& hold, const Selector& sampler, uint32_t want, uint32_t* items) {
   const uint32_t kind = sampler.kind();
   const bool is_random = kind == kUniform || kind == kPrioritized;
   ran_out_ = false;
   if (is_random && !left_only_) {
     // The tries of a hold are for as many as they are enough for.
-    const uint32_t n = pick_new(sampler, std::min(want, std::max(1u, kGroup / share_.num_ranks)), items);
+    const uint32_t n = pick_new(hold, sampler, std::min(want, std::max(1u, kGroup / share_.num_ranks)), items);
     if (n > 0) return n;
   }
   items[0] = is_random                        ? pick_left(sampler)
@@ -108,10 +108,10 @@ uint32_t DistinctDraws::pick(const Selector& sampler, uint32_t want, uint32_t* i
 }
 
 // Draws side by side, and again what is not new. Fewer than `want`: that has become too seldom.
-uint32_t DistinctDraws::pick_new(const Selector& sampler, uint32_t want, uint32_t* items) {
+uint32_t DistinctDraws::pick_new(const Hold& hold, const Selector& sampler, uint32_t want, uint32_t* items) {
   double u[kGroup] = {};
   for (uint32_t i = 0; i < want; ++i) u[i] = uniform(drawn_.size() + i, 0);
-  sampler.pick_group(u, want, items);
+  sampler.pick_group(hold, u, want, items);
   uint32_t tries = 0;
   for (uint32_t i = 0; i < want; ++i) {
     for (uint32_t attempt = 1; !is_new(items[i], items, i); ++attempt) {
@@ -119,13 +119,13 @@ uint32_t DistinctDraws::pick_new(const Selector& sampler, uint32_t want, uint32_
         left_only_ = true;
         return i;
       }
-      items[i] = sampler.pick(uniform(drawn_.size() + i, attempt));
+      items[i] = sampler.pick(hold, uniform(drawn_.size() + i, attempt));
     }
   }
   return want;
 }
 
-void DistinctDraws::take(uint32_t g, uint64_t seq) {
+void DistinctDraws::take(const Hold&, uint32_t g, uint64_t seq) {
   place(g) = {g, seq};
   drawn_.push_back({g, seq});
   if (!left_only_ || seen_seq_ == 0) return;

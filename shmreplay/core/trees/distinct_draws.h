@@ -28,7 +28,7 @@ struct Share {
 
 class DistinctDraws {
  public:
-  explicit DistinctDraws(Arena& arena) noexcept : arena_(arena) {}
+  explicit DistinctDraws(const Arena& arena) noexcept : arena_(arena) {}
 
   // Begins a call of n draws, n <= the table's max_size; `uniforms`: n in [0, 1). A share of several is that of a
   // random sampler. Outside any hold; the rest allocates nothing.
@@ -41,8 +41,6 @@ class DistinctDraws {
   // Whether an item of the share is left, as far as a look without the lock tells; true where a further hold will tell.
   bool may_have_left();
 
-  // In a hold from here on.
-
   // At most so many items can be drawn in all.
   uint64_t most_drawable(const Selector& sampler) const noexcept {
     return std::min(sampler.num_drawable(), most_drawable_);
@@ -50,7 +48,7 @@ class DistinctDraws {
 
   // Picks up to `want` <= kGroup that are new, and unlike each other: how many. 0: none is left, or all tries of a hold
   // went to items of others.
-  uint32_t pick(const Selector& sampler, uint32_t want, uint32_t* items);
+  uint32_t pick(const Hold& hold, const Selector& sampler, uint32_t want, uint32_t* items);
   bool ran_out_of_tries() const noexcept { return ran_out_; }
 
   // Instead of pick(), where the call can not be served.
@@ -60,7 +58,7 @@ class DistinctDraws {
   }
 
   // The item picked next was taken; `seq` was its seq then. What was picked and not taken is picked again.
-  void take(uint32_t g, uint64_t seq);
+  void take(const Hold& hold, uint32_t g, uint64_t seq);
 
  private:
   struct Drawn {
@@ -73,7 +71,7 @@ class DistinctDraws {
   Drawn& place(uint32_t g);
   bool is_drawn(uint32_t g);
   bool is_new(uint32_t g, const uint32_t* items, uint32_t n);
-  uint32_t pick_new(const Selector& sampler, uint32_t want, uint32_t* items);
+  uint32_t pick_new(const Hold& hold, const Selector& sampler, uint32_t want, uint32_t* items);
   uint32_t pick_left(const Selector& sampler);  // kNone: as 0 of pick()
   uint32_t pick_any_left(const Selector& sampler, double u, bool by_weight);
   void pass_over(const Selector& sampler, uint32_t g);
@@ -85,7 +83,7 @@ class DistinctDraws {
   uint32_t best_of_heap(const Selector& sampler);
   void refresh(const Selector& sampler, bool by_weight);
 
-  Arena& arena_;
+  const Arena& arena_;
   const TableFacts* table_ = nullptr;
   const double* uniforms_ = nullptr;
   std::vector<Drawn> drawn_;  // in order

@@ -12,7 +12,7 @@ namespace shmreplay {
 
 class Extremes {
  public:
-  Extremes(Arena& arena, const TreeLayout (&layouts)[2]) noexcept : arena_(arena), layouts_(layouts) {}
+  Extremes(const Arena& arena, const TreeLayout (&layouts)[2]) noexcept : arena_(arena), layouts_(layouts) {}
 
   double largest() const noexcept;            // 0 when no priority is positive
   double smallest_positive() const noexcept;  // +inf when no priority is positive
@@ -45,7 +45,7 @@ class Extremes {
     return arena_.at<Word<double>>(layouts_[which].level[k]);
   }
 
-  Arena& arena_;
+  const Arena& arena_;
   const TreeLayout (&layouts_)[2];
 };
 

@@ -1,13 +1,10 @@
 #include "trees/reweigh.h"
 
 #include "base/leaf_weights.h"
-#include "base/long_work.h"
 #include "trees/sum_tree.h"
 
 namespace shmreplay {
-namespace {
-constexpr uint32_t kSlice = 128;  // slots: a power takes some 50 ns
-}
+namespace {}
 
 void reweigh_slice(Hold& hold, const TableFacts& t) {
   Arena& a = hold.arena();
@@ -17,8 +14,8 @@ void reweigh_slice(Hold& hold, const TableFacts& t) {
   if (left > t.capacity) corrupt("a change of exponent has more slots to do than there are");
   SumTree tree(a, t.roles[kSampler].sum);
   const double exponent = r.exponents[kSampler].get();
-  const uint32_t from = (left - 1) / kSlice * kSlice;
-  uint32_t lines[kSlice / 8], num_lines = 0;
+  const uint32_t from = (left - 1) / kReweighSlice * kReweighSlice;
+  uint32_t lines[kReweighSlice / 8], num_lines = 0;
   for (uint32_t slot = from; slot < left; ++slot) {
     if (slot % 8 == 0) lines[num_lines++] = slot / 8;
     const double priority = a.priority(static_cast<uint32_t>(t.item_base + slot)).get();
@@ -26,24 +23,6 @@ void reweigh_slice(Hold& hold, const TableFacts& t) {
   }
   tree.climb(hold, lines, num_lines);
   hold.set(r.reweigh_left, from);
-}
-
-Status set_priority_exponent(Arena& arena, const TableFacts& t, double exponent, const Wait& wait) {
-  {
-    Hold hold(arena);
-    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
-    hold.set(t.record->exponents[kSampler], exponent);
-    hold.set(t.record->reweigh_left, t.capacity);
-  }
-  LongWork work(wait);
-  for (;;) {
-    Hold hold(arena);
-    if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
-    if (t.record->reweigh_left.get() == 0) return Status::kOk;
-    reweigh_slice(hold, t);
-    hold.end();
-    if (work.interrupted(2 * kSlice)) return Status::kInterrupted;
-  }
 }
 
 }  // namespace shmreplay

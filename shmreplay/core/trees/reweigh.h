@@ -6,13 +6,11 @@
 // is finished by others. A draw goes by the leaves as they are, and reports the probability of the one it met.
 #pragma once
 
-#include "sessions/blocked.h"
+#include "arena/hold.h"
 
 namespace shmreplay {
 
-// Of a table with a Prioritized sampler. Answers when all leaves follow it; a call that ends earlier, by a signal or
-// for want of the lock, leaves the rest to others. A change that is under way starts over with the new exponent.
-Status set_priority_exponent(Arena& arena, const TableFacts& table, double exponent, const Wait& wait);
+inline constexpr uint32_t kReweighSlice = 128;  // slots: a power takes some 50 ns
 
 // The next slice of a change under way, in a hold of its own.
 void reweigh_slice(Hold& hold, const TableFacts& table);

@@ -3,12 +3,10 @@
 #include <algorithm>
 
 #include "base/leaf_weights.h"
-#include "trees/extremes.h"
 
 namespace shmreplay {
 namespace {
 constexpr uint64_t kArity = 4;
-constexpr uint32_t kMaxSettled = 128;
 }  // namespace
 
 Word<uint32_t>& Selector::dense(uint64_t i) const {
@@ -93,7 +91,7 @@ uint32_t Selector::pick_dense(double u) const {
   return dense_item(i);
 }
 
-uint32_t Selector::pick(double u) const {
+uint32_t Selector::pick(const Hold& hold, double u) const {
   switch (layout_.kind) {
     case kFifo: return table_.record->order.get().head;
     case kLifo: return table_.record->order.get().tail;
@@ -101,24 +99,24 @@ uint32_t Selector::pick(double u) const {
     case kMaxHeap: return entry(0).item;
     default: {
       uint32_t g;
-      pick_group(&u, 1, &g);
+      pick_group(hold, &u, 1, &g);
       return g;
     }
   }
 }
 
-void Selector::pick_group(const double* u, uint32_t n, uint32_t* items) const {
+void Selector::pick_group(const Hold& hold, const double* u, uint32_t n, uint32_t* items) const {
   if (by_weight()) {
     tree().draw(u, n, items);
     for (uint32_t i = 0; i < n; ++i) items[i] += static_cast<uint32_t>(table_.item_base);
   } else if (is_dense()) {
     for (uint32_t i = 0; i < n; ++i) items[i] = pick_dense(u[i]);
   } else {
-    std::fill_n(items, n, pick(0));
+    std::fill_n(items, n, pick(hold, 0));
   }
 }
 
-double Selector::probability(uint32_t g) const {
+double Selector::probability(const Hold&, uint32_t g) const {
   if (!is_dense()) return 1.0;
   if (layout_.kind == kPrioritized) {
     const double total = tree().total();
@@ -185,24 +183,6 @@ void Selector::settle(Hold& hold, uint64_t i, uint64_t n, const Entry& e) {
     sift_up(hold, i, e);
   } else {
     sift_down(hold, i, n, e);
-  }
-}
-
-void settle_trees(Hold& hold, uint32_t* items, uint32_t n) {
-  Arena& arena = hold.arena();
-  std::sort(items, items + n);
-  for (uint32_t i = 0; i < n;) {
-    const TableFacts& t = arena.table_of(items[i]);
-    const auto base = static_cast<uint32_t>(t.item_base);
-    uint32_t lines[kMaxSettled], num_lines = 0;  // lines of 8 leaves, ascending
-    for (; i < n && num_lines < kMaxSettled && items[i] - base < t.capacity; ++i) {
-      const uint32_t line = (items[i] - base) / 8;
-      if (num_lines == 0 || lines[num_lines - 1] != line) lines[num_lines++] = line;
-    }
-    for (const RoleLayout& role : t.roles) {
-      if (role.kind == kPrioritized) SumTree(arena, role.sum).climb(hold, lines, num_lines);
-    }
-    if (t.prioritized()) Extremes(arena, t.extremes).climb(hold, lines, num_lines);
   }
 }
 

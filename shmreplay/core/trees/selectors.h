@@ -18,7 +18,7 @@ inline constexpr uint32_t kMostUpdates = 32;  // of priorities in one hold
 
 class Selector {
  public:
-  Selector(Arena& arena, const TableFacts& table, Role role) noexcept
+  Selector(const Arena& arena, const TableFacts& table, Role role) noexcept
       : arena_(arena), table_(table), role_(role), layout_(table.roles[role]) {}
 
   void insert(Hold& hold, uint32_t g, double priority);
@@ -27,13 +27,13 @@ class Selector {
   void update(Hold& hold, const uint32_t* items, const double* priorities, uint32_t n);
 
   // One item; `u` in [0, 1). The table is not empty, and the hold is settled.
-  uint32_t pick(double u) const;
+  uint32_t pick(const Hold& hold, double u) const;
 
   // n <= kGroup independent picks of an index that does not change meanwhile.
-  void pick_group(const double* u, uint32_t n, uint32_t* items) const;
+  void pick_group(const Hold& hold, const double* u, uint32_t n, uint32_t* items) const;
 
   // With which probability pick() answers g now.
-  double probability(uint32_t g) const;
+  double probability(const Hold& hold, uint32_t g) const;
 
   void prefetch(uint32_t g) const noexcept;
 
@@ -77,14 +77,10 @@ class Selector {
   void sift_down(Hold& hold, uint64_t i, uint64_t n, const Entry& e);
   void settle(Hold& hold, uint64_t i, uint64_t n, const Entry& e);
 
-  Arena& arena_;
+  const Arena& arena_;
   const TableFacts& table_;
   Role role_;
   const RoleLayout& layout_;
 };
-
-// Brings the nodes above the deferred items' leaves up to date, in every tree of their tables, each node once. Sorts
-// `items`.
-void settle_trees(Hold& hold, uint32_t* items, uint32_t n);
 
 }  // namespace shmreplay

@@ -51,7 +51,7 @@ inline uint32_t pick_child(const double (&w)[8], double& r) noexcept {
 
 class SumTree {
  public:
-  SumTree(Arena& arena, const TreeLayout& layout) noexcept : arena_(arena), layout_(layout) {}
+  SumTree(const Arena& arena, const TreeLayout& layout) noexcept : arena_(arena), layout_(layout) {}
 
   double leaf(uint32_t slot) const noexcept { return level(0)[slot].get(); }
   uint32_t num_levels() const noexcept { return layout_.num_levels; }
@@ -95,7 +95,7 @@ class SumTree {
  private:
   Word<double>* level(uint32_t k) const noexcept { return arena_.at<Word<double>>(layout_.level[k]); }
 
-  Arena& arena_;
+  const Arena& arena_;
   const TreeLayout& layout_;
 };
 

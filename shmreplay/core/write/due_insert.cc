@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "arena/admission.h"
 #include "arena/session_counts.h"
 #include "base/futex.h"
+#include "items/enter_table.h"
 #include "write/stream_writer.h"
 
 namespace shmreplay {

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "items/patterns.h"
+
 namespace shmreplay {
 namespace {
 constexpr Wait kNotAtAll{0, nullptr, true};

@@ -4,6 +4,7 @@
 // where tables evict; else the call waits.
 #pragma once
 
+#include "arena/chunk_wait.h"
 #include "base/futex.h"
 #include "chunks/chunk_pool.h"
 #include "sessions/blocked.h"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "items/patterns.h"
+
 namespace shmreplay {
 namespace {
 
@@ -214,17 +216,6 @@ PreparedPattern& RuleWriter::span_pattern() {
   if (prepared == nullptr)
     prepared = std::make_unique<PreparedPattern>(whole_step_pattern(stream_.arena(), false, lacking));
   return *prepared;
-}
-
-Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking) {
-  Pattern p;
-  for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
-    const bool lacks = !lacking.empty() && lacking[c], per_item = arena.columns()[c].flags == kPerItemColumn;
-    p.outputs.push_back({static_cast<uint16_t>(c), static_cast<uint16_t>(squeezed || per_item ? kSqueezed : 0),
-                         per_item ? 0u : 1u, static_cast<uint32_t>(p.slices.size()), lacks ? 1u : 0u});
-    if (!per_item) p.slices.push_back(squeezed ? Slice{0, 1, 1, 0} : Slice{0, 0, 1, kEndAtEnd});
-  }
-  return p;
 }
 
 }  // namespace shmreplay

@@ -119,10 +119,6 @@ class RuleWriter {
   bool terminated_now_ = false;  // the last step did
 };
 
-// Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss
-// the newest step. Of a per-item column there is one value, and no slice.
-Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking);
-
 template <class IsGiven>
 int RuleWriter::lacks_of_final_step(bool clear_history, bool has_row, IsGiven is_given) const {
   if (facts_.end_columns.empty() || terminated_now_ || stream_.episode_steps() == 0) return -1;

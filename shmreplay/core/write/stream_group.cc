@@ -5,6 +5,7 @@
 
 #include "arena/hold.h"
 #include "chunks/streams.h"
+#include "items/enter_table.h"
 
 namespace shmreplay {
 namespace {

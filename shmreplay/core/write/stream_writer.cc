@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <bit>
 
+#include "arena/admission.h"
 #include "arena/session_counts.h"
+#include "arena/span.h"
 #include "base/mutable_cell.h"
 #include "base/row_copy.h"
 #include "chunks/streams.h"
+#include "items/enter_table.h"
 #include "items/item_run.h"
 #include "write/due_insert.h"
 #include "write/stream_group.h"
@@ -221,7 +224,7 @@ Status StreamWriter::insert(const TableFacts& t, PreparedPattern& p, NewItem* it
     }
     while (done < n) {
       if (done > before && hold.room() < insert_entries(t, chunks) + kMaxOutputs) break;
-      const uint32_t may = items->counted ? admitted_inserts(*t.record, n - done) : n - done;
+      const uint32_t may = items->counted ? admitted_inserts(hold, *t.record, n - done) : n - done;
       if (may == 0) break;
       note_insert(hold, t, p, items[done]);
       done += put_in(hold, t, items + done, may, keys + done);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "chunks/block_pool.h"
+#include "items/enter_table.h"
 #include "write/room.h"
 
 namespace shmreplay {

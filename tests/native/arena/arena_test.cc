@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "items/rebuild.h"
+#include "items/check.h"
 #include "support/fixtures.h"
 
 namespace shmreplay::test {

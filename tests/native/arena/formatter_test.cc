@@ -21,7 +21,7 @@ class Fresh {
     close(data_);
   }
   void format(const ArenaSpec& spec, const std::string& instance = "i", const std::string& name = "n") const {
-    Arena::format(index_, data_, spec, instance, name);
+    Formatter(index_, data_, spec).run(instance, name);
   }
   int index() const { return index_; }
 

@@ -1,4 +1,5 @@
 #include "arena/hold.h"
+#include "arena/chunk_wait.h"
 
 #include <csignal>
 

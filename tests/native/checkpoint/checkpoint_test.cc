@@ -5,6 +5,8 @@
 #include <set>
 #include <thread>
 
+#include "arena/admission.h"
+#include "arena/span.h"
 #include "checkpoint/checkpoint_fixture.h"
 #include "chunks/chunk_pool.h"
 #include "chunks/save_lease.h"
@@ -56,8 +58,10 @@ std::vector<uint32_t> draws(Arena& a, const TableFacts& t) {
   std::vector<uint32_t> slots;
   Random random(7);
   if (t.record->size.get() == 0) return slots;
+  Hold hold(a);
+  CHECK_EQ(hold.begin(kNow), Status::kOk);
   for (int i = 0; i < 40; ++i)
-    slots.push_back(Selector(a, t, kSampler).pick(random.uniform()) - static_cast<uint32_t>(t.item_base));
+    slots.push_back(Selector(a, t, kSampler).pick(hold, random.uniform()) - static_cast<uint32_t>(t.item_base));
   return slots;
 }
 

@@ -1,67 +1,9 @@
 #include "chunks/chunk_pool.h"
+#include "chunks/pool_fixture.h"
 
 #include <set>
 
-#include "chunks/streams.h"
-#include "support/fixtures.h"
-
 namespace shmreplay::test {
-namespace {
-
-ArenaSpec pool_of(uint32_t num_chunks, std::vector<TableSpec> tables = {open_table("a", 100)}) {
-  ArenaSpec s = arena_of(std::move(tables), 4, num_chunks);
-  s.num_blocks = 16;
-  s.block_bytes = 128;
-  return s;
-}
-
-// A stream that takes chunks by hand.
-class Taker {
- public:
-  explicit Taker(Arena& arena, uint32_t max_chunks = 100) : arena_(arena) {
-    Hold hold(arena_);
-    CHECK_EQ(hold.begin(kNow), Status::kOk);
-    CHECK_EQ(open_stream(hold, max_chunks, stream_), Status::kOk);
-  }
-
-  uint32_t take(bool steal = false) {
-    Hold hold(arena_);
-    CHECK_EQ(hold.begin(kNow), Status::kOk);
-    const StreamRecord& r = arena_.stream(stream_);
-    const uint32_t c =
-        (steal ? steal_chunk : take_chunk)(hold, arena_.session_index(), r.serial.get(), r.window.get().last);
-    if (c != kNone) extend_window(hold, stream_, c);
-    return c;
-  }
-
-  std::vector<uint32_t> take_all() {
-    std::vector<uint32_t> chunks;
-    for (uint32_t c = take(); c != kNone; c = take()) chunks.push_back(c);
-    return chunks;
-  }
-
-  void close() {
-    for (bool done = false; !done;) {
-      Hold hold(arena_);
-      CHECK_EQ(hold.begin(kNow), Status::kOk);
-      done = close_stream(hold, stream_, 32);
-    }
-  }
-
- private:
-  Arena& arena_;
-  uint32_t stream_ = kNone;
-};
-
-uint32_t reclaimed(Arena& arena) {
-  uint32_t freed = 0;
-  CHECK_EQ(reclaim(arena, kNow, freed), Status::kOk);
-  return freed;
-}
-
-ChunkLife life(Arena& arena, uint32_t chunk) { return arena.chunk(chunk).life.get(); }
-
-}  // namespace
 
 TEST(each_chunk_is_given_once_and_then_there_is_none) {
   World w(pool_of(5));
@@ -284,75 +226,6 @@ TEST(only_chunks_without_windows_and_without_kept_items_can_be_evicted_and_the_o
   CHECK_EQ(found.size(), 2u);
   CHECK(w.arena.chunk(found[0]).stamp.get() < w.arena.chunk(found[1]).stamp.get());
   CHECK_EQ(find(1), found);
-}
-
-TEST(blocks_are_owned_by_their_chunk_until_it_leaves_the_retired_list) {
-  World w(pool_of(4));
-  Taker taker(w.arena);
-  const uint32_t c = taker.take();
-  uint32_t blocks[16];
-  const auto take = [&](uint32_t n) {
-    Hold hold(w.arena);
-    CHECK_EQ(hold.begin(kNow), Status::kOk);
-    return take_blocks(hold, c, n, blocks);
-  };
-  CHECK(take(10));
-  CHECK_EQ(w.arena.block(blocks[3]).owner.get().chunk, c);
-  CHECK_EQ(w.arena.block(blocks[3]).owner.get().generation, life(w.arena, c).generation);
-  check_healthy(w.arena);
-  const uint32_t first_free = w.arena.state().free_blocks.get();
-  CHECK(!take(7));  // six are left: nothing changes
-  CHECK_EQ(w.arena.state().free_blocks.get(), first_free);
-  CHECK(take(6));
-  taker.close();
-  CHECK(!take(1));
-  CHECK_EQ(reclaimed(w.arena), 1u);
-  CHECK_EQ(w.arena.block(blocks[0]).owner.get().chunk, kNone);
-  CHECK_EQ(w.arena.chunk(c).writer.get().first_block, kNone);
-  CHECK(take(16));
-}
-
-// More blocks than one hold frees: the chunk stays at the retired list's head meanwhile.
-TEST(a_chunk_of_more_blocks_than_one_hold_frees_is_freed_whole) {
-  ArenaSpec spec = pool_of(4);
-  spec.num_blocks = 5000;
-  World w(spec);
-  Taker taker(w.arena);
-  const uint32_t c = taker.take(), other = taker.take();
-  std::vector<uint32_t> blocks(kTakeBlocks);
-  for (const uint32_t chunk : {c, other, c, c}) {
-    Hold hold(w.arena);
-    CHECK_EQ(hold.begin(kNow), Status::kOk);
-    CHECK(take_blocks(hold, chunk, kTakeBlocks, blocks.data()));
-  }
-  CHECK_EQ(w.arena.state().num_free_blocks.get(), 5000u - 4 * kTakeBlocks);
-  check_healthy(w.arena);
-  taker.close();
-  CHECK_EQ(reclaimed(w.arena), 2u);
-  CHECK_EQ(w.arena.state().num_free_blocks.get(), 5000u);
-  check_healthy(w.arena);
-}
-
-TEST(blocks_of_a_chunk_that_a_lease_names_stay_as_they_are) {
-  World w(pool_of(4));
-  Taker taker(w.arena);
-  const uint32_t c = taker.take();
-  uint32_t blocks[5];
-  Lease lease(w.arena);
-  {
-    Hold hold(w.arena);
-    CHECK_EQ(hold.begin(kNow), Status::kOk);
-    CHECK(take_blocks(hold, c, 5, blocks));
-    CHECK_EQ(lease.take(hold), Status::kOk);
-    lease.name(hold, c);
-  }
-  taker.close();
-  CHECK_EQ(reclaimed(w.arena), 0u);
-  for (int i = 4; i > 0; --i) CHECK_EQ(w.arena.block(blocks[i]).link.get().next_of_chunk, blocks[i - 1]);
-  lease.drop();
-  CHECK_EQ(reclaimed(w.arena), 1u);
-  CHECK_EQ(w.arena.state().num_free_blocks.get(), 16u);
-  check_healthy(w.arena);
 }
 
 }  // namespace shmreplay::test

@@ -153,36 +153,4 @@ TEST(a_lease_of_a_session_that_was_taken_back_does_not_drop_another_calls) {
   CHECK_EQ(late.take(hold), Status::kNoCallSlots);
 }
 
-TEST(a_call_without_a_slot_waits_until_another_call_ends) {
-  World w(small());
-  std::vector<std::unique_ptr<Lease>> leases;
-  for (uint32_t i = 0; i < w.arena.geometry().num_call_slots; ++i) {
-    leases.push_back(std::make_unique<Lease>(w.arena));
-    take(w.arena, *leases.back(), {1});
-  }
-  CHECK_EQ(wait_for_call_slot(w.arena, kNow), Status::kNoCallSlots);
-  run_threads({[&] { CHECK_EQ(wait_for_call_slot(w.arena, kWhatever), Status::kOk); },
-               [&] {
-                 until([&] { return w.arena.state().chunk_waiters.load() != 0; });
-                 leases[9]->drop();
-               }});
-}
-
-TEST(a_call_without_a_slot_reaps_the_dead_that_hold_them) {
-  World w(small());
-  Child child([&] {
-    const SessionInfo info = open_own_session(*w.segments.attach());
-    const auto arena = w.segments.attach(info.index, info.generation);
-    std::vector<std::unique_ptr<Lease>> leases;
-    for (uint32_t i = 0; i < arena->geometry().num_call_slots; ++i) {
-      leases.push_back(std::make_unique<Lease>(*arena));
-      take(*arena, *leases.back(), {i});
-    }
-    raise(SIGKILL);
-  });
-  CHECK(child.killed());
-  CHECK_EQ(wait_for_call_slot(w.arena, kWhatever), Status::kOk);
-  CHECK(named_chunks(w.arena).empty());
-}
-
 }  // namespace shmreplay::test

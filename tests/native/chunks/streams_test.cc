@@ -1,4 +1,5 @@
 #include "chunks/streams.h"
+#include "arena/span.h"
 
 #include "chunks/chunk_pool.h"
 #include "support/fixtures.h"

@@ -3,7 +3,6 @@
 #include "checkpoint/checkpoint_fixture.h"
 #include "chunks/chunk_pool.h"
 #include "chunks/leases.h"
-#include "items/rebuild.h"
 #include "support/fixtures.h"
 
 namespace shmreplay::test {

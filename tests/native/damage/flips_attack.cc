@@ -1,4 +1,6 @@
 #include "damage/flips_attack.h"
+#include "arena/admission.h"
+#include "chunks/block_pool.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,8 +10,8 @@
 #include "checkpoint/checkpoint_fixture.h"
 #include "chunks/chunk_pool.h"
 #include "chunks/streams.h"
+#include "items/check.h"
 #include "items/data_update.h"
-#include "items/rate_limiter.h"
 #include "items/rebuild.h"
 #include "trees/reweigh.h"
 

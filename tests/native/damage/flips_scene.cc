@@ -1,4 +1,5 @@
 #include "damage/flips_scene.h"
+#include "chunks/block_pool.h"
 
 #include <algorithm>
 #include <cstring>

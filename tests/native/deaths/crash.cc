@@ -9,7 +9,6 @@
 
 #include "chunks/leases.h"
 #include "chunks/save_lease.h"
-#include "items/rebuild.h"
 #include "trees/sum_tree.h"
 
 namespace shmreplay::test {

@@ -2,9 +2,9 @@
 #include <csignal>
 #include <unistd.h>
 
+#include "arena/admission.h"
 #include "chunks/leases.h"
 #include "items/news.h"
-#include "items/rate_limiter.h"
 #include "support/fixtures.h"
 
 namespace shmreplay::test {

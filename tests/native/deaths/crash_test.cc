@@ -1,11 +1,11 @@
 // SIGKILL at every named point of every operation: see crash.h.
 #include <csignal>
 
+#include "chunks/block_pool.h"
 #include "chunks/chunk_pool.h"
 #include "chunks/streams.h"
 #include "deaths/crash.h"
 #include "items/item_table.h"
-#include "items/rate_limiter.h"
 #include "items/rebuild.h"
 
 namespace shmreplay::test {

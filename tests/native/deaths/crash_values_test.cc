@@ -2,6 +2,7 @@
 // before or after a hold, and no block is lost: with the last items and streams all of them are free.
 #include <unistd.h>
 
+#include "chunks/block_pool.h"
 #include "chunks/chunk_pool.h"
 #include "deaths/crash.h"
 #include "items/data_update.h"

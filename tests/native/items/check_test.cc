@@ -1,8 +1,9 @@
 // check_invariants() finds what is wrong: each damage is reported in its own words.
 #include <algorithm>
 
+#include "chunks/block_pool.h"
 #include "chunks/chunk_pool.h"
-#include "items/rebuild.h"
+#include "items/check.h"
 #include "support/fixtures.h"
 
 namespace shmreplay::test {

@@ -23,6 +23,12 @@ Origin origin_of(World& w, int64_t key) {
   return *found;
 }
 
+uint64_t number_of(World& w, int64_t key) {
+  uint64_t number = 0;
+  CHECK_EQ(find_insert_number(w.arena, w.table(), key, kNow, number), Status::kOk);
+  return number;
+}
+
 }  // namespace
 
 TEST(a_survey_of_a_small_table_has_every_live_item_with_its_numbers) {
@@ -112,6 +118,19 @@ TEST(an_item_whose_process_has_left_is_nobodys_though_another_has_its_session_no
   CHECK_EQ(origin_of(w, key).writer_pid, 0u);
   Actor actor(*next, next->table(0));
   CHECK(origin_of(w, actor.insert()).writer_pid != 0);
+}
+
+TEST(a_key_tells_which_insert_gave_it) {
+  for (const uint32_t size : {1u, 3u, 8u}) {
+    World w(arena_of({open_table("a", size, kUniform, size == 8 ? kLifo : kFifo)}, 2, 24));
+    Actor actor(w.arena, w.table());
+    std::vector<int64_t> keys;
+    for (int i = 0; i < 20; ++i) keys.push_back(actor.insert());
+    for (size_t i = 0; i < keys.size(); ++i) CHECK_EQ(number_of(w, keys[i]), i + 1);
+    Learner learner(w.arena);
+    const Pick pick = learner.draw(w.table());
+    CHECK_EQ(pick.insert_no, number_of(w, pick.key));
+  }
 }
 
 }  // namespace shmreplay::test

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "items/rate_limiter.h"
+#include "arena/admission.h"
 #include "support/fixtures.h"
 
 namespace shmreplay::test {
@@ -31,8 +31,12 @@ uint32_t entries_of(Arena& arena, Body body) {
 }
 
 void check_removal(World& w, uint32_t g) {
-  const uint32_t bound = removal_entries(w.arena, g);
-  CHECK(entries_of(w.arena, [&](Hold& hold) { remove_item(hold, w.table(), g, Removal::kDeleted); }) <= bound);
+  uint32_t bound = 0;
+  const auto remove = [&](Hold& hold) {
+    bound = removal_entries(hold, g);
+    remove_item(hold, w.table(), g, Removal::kDeleted);
+  };
+  CHECK(entries_of(w.arena, remove) <= bound);
 }
 
 // One more item of the newest one's first step.
@@ -192,44 +196,6 @@ TEST(an_item_that_was_sampled_is_not_counted_again_when_deleted) {
   CHECK_EQ(record(w).limiter.samples.get(), 1u);
 }
 
-TEST(episodes_are_counted_while_they_have_items_and_deleted_once) {
-  World w(arena_of({open_table("a", 100), open_table("b", 100)}));
-  Actor actor(w.arena, w.table(0), 8);
-  std::vector<int64_t> first;
-  for (int i = 0; i < 3; ++i) {
-    actor.append();
-    first.push_back(actor.create(1));
-    actor.create_in(w.table(1), 1);
-  }
-  CHECK_EQ(record(w, 0).num_episodes.get(), 1u);
-  CHECK_EQ(record(w, 1).num_episodes.get(), 1u);
-  actor.writer.end_episode(true);
-  actor.append();
-  const int64_t second = actor.create(1);
-  CHECK_EQ(record(w).num_episodes.get(), 2u);
-  const auto episode = [&](int64_t key) { return w.arena.item(find_item(w.arena, w.table(), key)).episode.get(); };
-  CHECK_EQ(episode(first[0]), episode(first[2]));
-  CHECK(episode(first[0]) != episode(second));
-  erase(w, {first[0], first[1]});
-  CHECK_EQ(record(w).num_episodes.get(), 2u);
-  CHECK_EQ(record(w).num_deleted_episodes.get(), 0u);
-  erase(w, {first[2]});
-  CHECK_EQ(record(w).num_episodes.get(), 1u);
-  CHECK_EQ(record(w).num_deleted_episodes.get(), 1u);
-  check_healthy(w.arena);
-}
-
-TEST(one_step_items_are_episodes_of_their_own) {
-  World w(arena_of({open_table("a", 100)}));
-  Actor actor(w.arena, w.table());
-  std::vector<int64_t> keys;
-  for (int i = 0; i < 5; ++i) keys.push_back(actor.insert());
-  CHECK_EQ(record(w).num_episodes.get(), 5u);
-  erase(w, keys);
-  CHECK_EQ(record(w).num_episodes.get(), 0u);
-  CHECK_EQ(record(w).num_deleted_episodes.get(), 5u);
-}
-
 TEST(an_items_step_is_the_index_of_its_first_step_in_the_episode) {
   World w(arena_of({open_table("a", 100)}));
   Actor actor(w.arena, w.table(), 8);
@@ -369,22 +335,6 @@ TEST(removing_an_item_twice_is_corruption) {
   };
   CHECK_THROWS(CorruptIndex, "removed twice", twice());
   CHECK_EQ(live_items(w.table()), 1u);  // rolled back
-}
-
-TEST(a_walk_of_an_items_runs_ends_however_damaged_its_record_is) {
-  World w(arena_of({open_table("a", 10)}, 1, 300));
-  const auto walk = [&](Place place, uint32_t steps) {
-    each_run(w.arena, place, steps, [](uint32_t, uint32_t, uint32_t) {});
-  };
-  for (uint32_t c = 0; c < 300; ++c) {
-    poke(w.arena.chunk(c).life, {kChunkUsed, 0, 1, 0});
-    poke(w.arena.chunk(c).stream, {kNone, (c + 1) % 3});
-  }
-  CHECK_THROWS(CorruptIndex, "spans too many chunks", walk({0, 0}, 4'000'000));
-  CHECK_THROWS(CorruptIndex, "behind its chunk's rows", walk({0, 1}, 1));
-  CHECK_THROWS(CorruptIndex, "index out of range", walk({300, 0}, 1));
-  poke(w.arena.chunk(5).life, {kChunkUsed, 0, 77, 0});  // more rows than a chunk has
-  CHECK_THROWS(CorruptIndex, "behind its chunk's rows", walk({5, 0}, 1));
 }
 
 }  // namespace shmreplay::test

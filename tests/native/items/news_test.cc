@@ -1,3 +1,4 @@
+#include "items/item_survey.h"
 #include "items/news.h"
 
 #include "deaths/crash.h"
@@ -15,12 +16,6 @@ uint64_t wait_for(Arena& arena, uint64_t seen, Status expected = Status::kOk, co
   uint64_t found = UINT64_MAX;
   CHECK_EQ(wait_for_insert(arena, arena.table(0), seen, wait, found), expected);
   return found;
-}
-
-uint64_t number_of(World& w, int64_t key) {
-  uint64_t number = 0;
-  CHECK_EQ(find_insert_number(w.arena, w.table(), key, kNow, number), Status::kOk);
-  return number;
 }
 
 }  // namespace
@@ -105,7 +100,9 @@ TEST(a_reset_does_not_begin_the_count_anew) {
   actor.insert();
   CHECK_EQ(reset_table(w.arena, w.table(), kNow), Status::kOk);
   CHECK_EQ(wait_for(w.arena, 1, Status::kTimeout, kNow), 1u);
-  CHECK_EQ(number_of(w, actor.insert()), 2u);
+  uint64_t number = 0;
+  CHECK_EQ(find_insert_number(w.arena, w.table(), actor.insert(), kNow, number), Status::kOk);
+  CHECK_EQ(number, 2u);
 }
 
 TEST(who_waits_for_news_of_a_dropped_table_is_told_that_it_is_closed) {
@@ -158,19 +155,6 @@ TEST(two_who_wait_for_each_other_in_turn_miss_nothing) {
   };
   run_threads({[&] { player(0, 1, true); }, [&] { player(1, 0, false); }});
   check_healthy(w.arena);
-}
-
-TEST(a_key_tells_which_insert_gave_it) {
-  for (const uint32_t size : {1u, 3u, 8u}) {
-    World w(arena_of({open_table("a", size, kUniform, size == 8 ? kLifo : kFifo)}, 2, 24));
-    Actor actor(w.arena, w.table());
-    std::vector<int64_t> keys;
-    for (int i = 0; i < 20; ++i) keys.push_back(actor.insert());
-    for (size_t i = 0; i < keys.size(); ++i) CHECK_EQ(number_of(w, keys[i]), i + 1);
-    Learner learner(w.arena);
-    const Pick pick = learner.draw(w.table());
-    CHECK_EQ(pick.insert_no, number_of(w, pick.key));
-  }
 }
 
 TEST(who_dies_while_it_looks_for_news_leaves_nothing) {

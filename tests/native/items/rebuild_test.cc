@@ -1,4 +1,5 @@
 #include "items/rebuild.h"
+#include "chunks/block_pool.h"
 
 #include <algorithm>
 #include <csignal>
@@ -31,7 +32,9 @@ struct TableState {
 uint32_t sure_pick(World& w, const TableFacts& t, Role role) {
   const uint32_t kind = t.roles[role].kind;
   const bool sure = kind != kUniform && kind != kPrioritized;
-  return sure && live_items(t) > 0 ? Selector(w.arena, t, role).pick(0) : kNone;
+  Hold hold(w.arena);
+  CHECK_EQ(hold.begin(kNow), Status::kOk);
+  return sure && live_items(t) > 0 ? Selector(w.arena, t, role).pick(hold, 0) : kNone;
 }
 
 // Everything that a client can see of a table.

@@ -1,4 +1,5 @@
 #include "read/gather.h"
+#include "arena/span.h"
 
 #include <algorithm>
 #include <utility>

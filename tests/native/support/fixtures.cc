@@ -1,4 +1,6 @@
 #include "support/fixtures.h"
+#include "arena/formatter.h"
+#include "items/check.h"
 
 #include <cfloat>
 #include <csignal>
@@ -12,7 +14,6 @@
 #include <thread>
 #include <unistd.h>
 
-#include "items/rebuild.h"
 #include "write/due_insert.h"
 
 namespace shmreplay::test {
@@ -67,7 +68,7 @@ Segments::Segments(const ArenaSpec& spec, bool published) {
   CHECK(index_fd >= 0 && data_fd >= 0);
   CHECK_EQ(ftruncate(index_fd, static_cast<off_t>(plan.index_bytes)), 0);
   CHECK_EQ(ftruncate(data_fd, static_cast<off_t>(plan.data_bytes)), 0);
-  Arena::format(index_fd, data_fd, spec, "native", "tests", published);
+  Formatter(index_fd, data_fd, spec).run("native", "tests", published);
 }
 
 Segments::~Segments() {
@@ -97,6 +98,12 @@ void check_healthy(Arena& arena) {
   std::vector<std::string> faults;
   CHECK_EQ(check_invariants(arena, kWhatever, faults), Status::kOk);
   if (!faults.empty()) fail(__FILE__, __LINE__, "the arena is not healthy: " + faults.front());
+}
+
+uint32_t find_item(Arena& arena, const TableFacts& table, int64_t key) {
+  Hold hold(arena);
+  CHECK_EQ(hold.begin(kNow), Status::kOk);
+  return shmreplay::find_item(hold, table, key);
 }
 
 uint64_t live_items(const TableFacts& table) { return table.record->size.get(); }

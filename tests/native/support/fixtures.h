@@ -73,6 +73,9 @@ void check_healthy(Arena& arena);
 
 uint64_t live_items(const TableFacts& table);
 
+// The live item of that key, or kNone, in a hold of its own.
+uint32_t find_item(Arena& arena, const TableFacts& table, int64_t key);
+
 // Writes a word behind the log's back, as damage would.
 template <class T>
 void poke(Word<T>& word, std::type_identity_t<T> value) {

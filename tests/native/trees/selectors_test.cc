@@ -171,13 +171,15 @@ class Pair {
 
   void check(Random& random) const {
     if (live().empty()) return;
+    Hold hold(world_.arena);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
     for (const Role role : {kSampler, kRemover}) {
       const Selector selector(world_.arena, table_, role);
       for (const double u : {0.0, random.uniform(), std::nextafter(1.0, 0.0)}) {
-        CHECK(models_[role].picks(u, selector.pick(u)));
+        CHECK(models_[role].picks(u, selector.pick(hold, u)));
       }
       const uint32_t g = any(random);
-      CHECK_NEAR(selector.probability(g), models_[role].probability(g), 1e-12);
+      CHECK_NEAR(selector.probability(hold, g), models_[role].probability(g), 1e-12);
     }
   }
 
@@ -225,9 +227,11 @@ TEST(when_every_priority_is_zero_a_prioritized_sampler_is_uniform) {
   Actor actor(w.arena, w.table());
   for (int i = 0; i < 10; ++i) actor.insert(0.0);
   const Selector sampler(w.arena, w.table(), kSampler);
+  Hold hold(w.arena);
+  CHECK_EQ(hold.begin(kNow), Status::kOk);
   for (uint32_t i = 0; i < 10; ++i) {
-    CHECK_EQ(sampler.pick((i + 0.5) / 10), i);
-    CHECK_NEAR(sampler.probability(i), 0.1, 1e-15);
+    CHECK_EQ(sampler.pick(hold, (i + 0.5) / 10), i);
+    CHECK_NEAR(sampler.probability(hold, i), 0.1, 1e-15);
   }
 }
 
@@ -238,9 +242,11 @@ TEST(uniform_draws_are_fair_at_any_size) {
     Actor actor(w.arena, w.table());
     for (uint32_t i = 0; i < size; ++i) actor.insert();
     const Selector sampler(w.arena, w.table(), kSampler);
+    Hold hold(w.arena);
+    CHECK_EQ(hold.begin(kNow), Status::kOk);
     const double each = 100;
     std::vector<double> have(size, 0);
-    for (uint32_t n = 0; n < 100 * size; ++n) ++have[sampler.pick(random.uniform())];
+    for (uint32_t n = 0; n < 100 * size; ++n) ++have[sampler.pick(hold, random.uniform())];
     double statistic = 0;
     for (const double h : have) statistic += (h - each) * (h - each) / each;
     if (size > 1) CHECK(chi_square_tail(statistic, size - 1) > 1e-9);

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "arena/admission.h"
 #include "items/rebuild.h"
 #include "support/fixtures.h"
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "items/rate_limiter.h"
+#include "arena/admission.h"
 #include "items/rebuild.h"
 #include "support/fixtures.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "arena/span.h"
 #include "chunks/streams_fixture.h"
 #include "read/item_view.h"
 

@@ -3,7 +3,9 @@
 
 #include "base/fault.h"
 #include "chunks/block_heap.h"
+#include "chunks/block_pool.h"
 #include "chunks/chunk_pool.h"
+#include "items/check.h"
 #include "items/rebuild.h"
 #include "support/fixtures.h"
 

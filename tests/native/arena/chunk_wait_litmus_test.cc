@@ -3,6 +3,7 @@
 // the other, and the waiter would sleep although its chunk is free.
 #include <cstdio>
 
+#include "arena/chunk_wait.h"
 #include "chunks/leases.h"
 #include "support/fixtures.h"
 

@@ -1,4 +1,4 @@
-#include "items/rate_limiter.h"
+#include "arena/admission.h"
 
 #include <algorithm>
 #include <cfloat>
@@ -10,15 +10,6 @@ namespace {
 double difference_after(const Limiter& l, double more_inserts, double more_samples) noexcept {
   return (static_cast<double>(l.inserts.get() - l.uncounted.get()) + more_inserts) * l.samples_per_insert.get() -
          static_cast<double>(l.samples.get()) - more_samples + l.offset.get();
-}
-
-// Where a rebased difference starts: in the middle of two finite bounds, else no nearer to the one than a call needs.
-double rebased_difference(const LimiterNumbers& n, double difference) noexcept {
-  const bool low = n.min_diff > -DBL_MAX, high = n.max_diff < DBL_MAX;
-  if (low && high) return (n.min_diff + n.max_diff) / 2;
-  if (low) return std::max(difference, n.min_diff + 1);
-  if (high) return std::min(difference, n.max_diff - n.samples_per_insert);
-  return difference;
 }
 
 int64_t live(const Limiter& l) noexcept { return static_cast<int64_t>(l.inserts.get() - l.deletes.get()); }
@@ -40,12 +31,12 @@ bool can_insert(const TableRecord& t, uint64_t n) noexcept {
 }
 
 // Mostly all are. What admits n admits fewer.
-uint32_t admitted_samples(const TableRecord& t, uint32_t n) noexcept {
+uint32_t admitted_samples(const Hold&, const TableRecord& t, uint32_t n) noexcept {
   while (n > 0 && !can_sample(t, n)) --n;
   return n;
 }
 
-uint32_t admitted_inserts(const TableRecord& t, uint32_t n) noexcept {
+uint32_t admitted_inserts(const Hold&, const TableRecord& t, uint32_t n) noexcept {
   while (n > 0 && !can_insert(t, n)) --n;
   return n;
 }
@@ -73,27 +64,6 @@ LimiterReport report(const TableRecord& t) noexcept {
           l.min_diff.get(), l.max_diff.get(),
           l.offset.get(),   l.min_size_to_sample.get(),
           t.flags.get()};
-}
-
-void set_limiter(Hold& hold, const TableFacts& table, const LimiterNumbers& n, bool rebase) {
-  Limiter& l = table.record->limiter;
-  hold.set(l.samples_per_insert, n.samples_per_insert);
-  hold.set(l.min_diff, n.min_diff);
-  hold.set(l.max_diff, n.max_diff);
-  hold.set(l.min_size_to_sample, n.min_size_to_sample);
-  hold.set(l.count_deletes, n.count_deletes ? 1u : 0u);
-  hold.set(l.offset, 0.0);
-  if (rebase) {
-    const double difference = difference_after(l, 0, 0);
-    hold.set(l.offset, rebased_difference(n, difference) - difference);
-  }
-  hold.wake_all(table.index);
-}
-
-void set_flags(Hold& hold, const TableFacts& table, uint32_t set, uint32_t clear) {
-  Word<uint32_t>& flags = table.record->flags;
-  hold.set(flags, (flags.get() & ~clear) | set);
-  hold.wake_all(table.index);
 }
 
 }  // namespace shmreplay

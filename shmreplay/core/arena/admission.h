@@ -9,16 +9,11 @@
 // same functions, read without it, only say whether a look is worth it.
 #pragma once
 
-#include "arena/hold.h"
 #include "arena/layout.h"
 
 namespace shmreplay {
 
-struct LimiterNumbers {
-  double samples_per_insert, min_diff, max_diff;
-  int64_t min_size_to_sample;
-  bool count_deletes;
-};
+class Hold;
 
 // What a limiter said and why: for error messages and logs.
 struct LimiterReport {
@@ -35,8 +30,8 @@ bool can_sample(const TableRecord& t, uint64_t n) noexcept;
 bool can_insert(const TableRecord& t, uint64_t n) noexcept;
 
 // How many of n are admitted at once.
-uint32_t admitted_samples(const TableRecord& t, uint32_t n) noexcept;
-uint32_t admitted_inserts(const TableRecord& t, uint32_t n) noexcept;
+uint32_t admitted_samples(const Hold& hold, const TableRecord& t, uint32_t n) noexcept;
+uint32_t admitted_inserts(const Hold& hold, const TableRecord& t, uint32_t n) noexcept;
 
 // How many inserts a limiter can admit at once when sampling has caught up, at least 1: more would wait for ever.
 uint64_t largest_burst(const TableRecord& t) noexcept;
@@ -45,11 +40,5 @@ uint64_t largest_burst(const TableRecord& t) noexcept;
 bool can_go_on(const TableRecord& t, Side side) noexcept;
 
 LimiterReport report(const TableRecord& t) noexcept;
-
-// New numbers; with `rebase` the difference starts in the middle of the new bounds. Wakes both sides.
-void set_limiter(Hold& hold, const TableFacts& table, const LimiterNumbers& numbers, bool rebase);
-
-// Sets or clears TableFlag bits and wakes both sides.
-void set_flags(Hold& hold, const TableFacts& table, uint32_t set, uint32_t clear);
 
 }  // namespace shmreplay

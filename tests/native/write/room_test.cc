@@ -1,4 +1,5 @@
-// Room: what happens when chunks run out, and who waits for whom then.
+#include "write/room.h"
+
 #include <csignal>
 
 #include "chunks/leases.h"

@@ -1,0 +1,79 @@
+#include "items/limiter.h"
+
+#include <cfloat>
+
+#include "arena/admission.h"
+#include "support/fixtures.h"
+
+namespace shmreplay::test {
+namespace {
+
+ArenaSpec limited(double samples_per_insert, int64_t min_size, double min_diff, double max_diff) {
+  TableSpec t = open_table("a", 1000);
+  t.samples_per_insert = samples_per_insert;
+  t.min_size_to_sample = min_size;
+  t.min_diff = min_diff;
+  t.max_diff = max_diff;
+  return arena_of({t}, 4, 300);
+}
+
+void count(World& w, uint64_t inserts, uint64_t samples, uint64_t deletes = 0) {
+  Limiter& l = w.table().record->limiter;
+  poke(l.inserts, inserts);
+  poke(l.samples, samples);
+  poke(l.deletes, deletes);
+  poke(w.table().record->size, inserts - deletes);
+}
+
+void set(World& w, const LimiterNumbers& n, bool rebase) {
+  CHECK_EQ(change_limiter(w.arena, w.table(), n, rebase, kNow), Status::kOk);
+}
+
+bool inserts(World& w, uint64_t n) { return can_insert(*w.table().record, n); }
+bool samples(World& w, uint64_t n) { return can_sample(*w.table().record, n); }
+
+}  // namespace
+
+TEST(changing_the_limiter_keeps_the_counters_and_wakes_both_sides) {
+  World w(limited(1, 1, 0, 10));
+  count(w, 100, 95);
+  set(w, {2, 0, 10, 1, true}, false);
+  CHECK_EQ(w.table().record->limiter.inserts.get(), 100u);
+  CHECK_EQ(w.table().record->limiter.count_deletes.get(), 1u);
+  CHECK_NEAR(report(*w.table().record).difference(), 105, 0);
+  CHECK(!inserts(w, 1));  // for hours, without rebase
+  for (const WaitSide& side : w.table().record->sides) CHECK_EQ(side.futex.load(), 1u);
+}
+
+TEST(rebasing_starts_the_difference_in_the_middle_of_the_new_bounds) {
+  World w(limited(1, 1, 0, 10));
+  count(w, 100, 95);
+  set(w, {2, 10, 30, 1, false}, true);
+  CHECK_NEAR(report(*w.table().record).difference(), 20, 0);
+  CHECK(inserts(w, 5) && !inserts(w, 6));
+  CHECK(samples(w, 10) && !samples(w, 11));
+  set(w, {2, 10, 30, 1, false}, true);  // again: from where the counters are, not from the last offset
+  CHECK_NEAR(report(*w.table().record).difference(), 20, 0);
+}
+
+TEST(rebasing_to_one_bound_admits_a_call_at_least) {
+  World w(limited(1, 1, 0, 10));
+  count(w, 100, 1000);
+  set(w, {1, 5, DBL_MAX, 1, false}, true);
+  CHECK(samples(w, 1));
+  count(w, 1000, 1);
+  set(w, {1.5, -DBL_MAX, 5, 1, false}, true);
+  CHECK(inserts(w, 1));
+  CHECK(!inserts(w, 2));
+}
+
+TEST(rebasing_within_the_bounds_or_without_bounds_moves_nothing) {
+  World w(limited(1, 1, 0, 10));
+  count(w, 100, 50);
+  set(w, {1, 5, DBL_MAX, 1, false}, true);
+  CHECK_EQ(w.table().record->limiter.offset.get(), 0.0);
+  set(w, {1, -DBL_MAX, DBL_MAX, 1, false}, true);
+  CHECK_EQ(w.table().record->limiter.offset.get(), 0.0);
+}
+
+}  // namespace shmreplay::test
