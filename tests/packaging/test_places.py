@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.support.repository import ROOT
+
 TESTS = ROOT / "tests"
 PACKAGES = {"shmreplay": "shmreplay", "clients": "shmreplay.clients", "daemon": "shmreplay.daemon"}
 CORE = ROOT / "shmreplay" / "core"
@@ -109,11 +110,12 @@ COVERED = {
     "tests/daemon/figures/test_metrics.py": ["daemon/figures/exposition.py", "daemon/figures/http_server.py"],
     "tests/daemon/test_main.py": ["daemon/arenas/adoption.py", "daemon/arenas/arena.py", "daemon/arenas/registry.py"],
     "tests/native/arena/hold_test.cc": [
+        "shmreplay/core/arena/upcalls",
         "shmreplay/core/base/status",
         "shmreplay/core/base/wait",
         "shmreplay/core/base/word",
     ],
-    "tests/native/base/mutable_test.cc": ["shmreplay/core/items/data_update"],
+    "tests/native/base/mutable_cell_test.cc": ["shmreplay/core/items/data_update"],
     "tests/native/base/row_codec_test.cc": ["shmreplay/core/base/lz4_block"],
     "tests/native/checkpoint/checkpoint_test.cc": [
         "shmreplay/core/base/long_work",
@@ -124,17 +126,13 @@ COVERED = {
         "shmreplay/core/checkpoint/touched_data",
         "shmreplay/core/chunks/save_lease",
     ],
-    "tests/native/items/item_table_test.cc": ["shmreplay/core/items/episodes"],
     "tests/native/sessions/session_reports_test.cc": [
         "shmreplay/core/arena/session_counts",
         "shmreplay/core/base/report_word",
     ],
+    "tests/native/trees/sum_tree_test.cc": ["shmreplay/core/trees/settle_trees"],
     "tests/native/write/due_insert_test.cc": ["shmreplay/core/write/stream_group"],
-    "tests/native/write/stream_writer_test.cc": [
-        "shmreplay/core/write/held_back",
-        "shmreplay/core/write/room",
-        "shmreplay/core/write/row_packer",
-    ],
+    "tests/native/write/stream_writer_test.cc": ["shmreplay/core/write/held_back", "shmreplay/core/write/row_packer"],
     "tests/native/write/values_test.cc": [
         "shmreplay/core/read/value_gather",
         "shmreplay/core/write/stream_values",

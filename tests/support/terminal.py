@@ -17,8 +17,8 @@ from typing import Any
 import pyte
 
 from shmreplay.protocol import Deadline
+from tests.support.waiting import WAIT_S
 
-WAIT_S = 30.0  # a bound on waiting for what must happen
 TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 )
