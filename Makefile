@@ -4,6 +4,7 @@
 #   make demo      four actors, one learner, CartPole (make demo DEMO_ARGS="--actors 8 --seed 1")
 #   make test      lint, types, native tests, Python tests (TEST_ARGS="-k rate_limiter", WORKERS=0: one after the other)
 #   make check     ruff, clang-format, mypy --strict, stubtest
+#   make tidy      clang-tidy over the core and the binding (two minutes of one processor)
 #   make native    the native tests alone
 #   make sanitize  the native tests under ThreadSanitizer and AddressSanitizer (SANITIZE=full: the long way)
 #   make wheel     a wheel, repaired by auditwheel, tried in a clean environment without a compiler
@@ -50,7 +51,7 @@ CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/
 # Every C++ file of the repository.
 CPP = $(shell find shmreplay tests bench scripts -name "*.h" -o -name "*.cc")
 
-.PHONY: help demo test check native sanitize wheel bench bench-peers chart page-picture soak stubs layers cli-page \
+.PHONY: help demo test check tidy native sanitize wheel bench bench-peers chart page-picture soak stubs layers cli-page \
   format clean distclean
 
 help:
@@ -71,6 +72,10 @@ check: $(STAMP)/installed $(STAMP)/dev
 	@$(BIN)/python scripts/typing_tree.py build/typing
 	@$(BIN)/python -m mypy --no-error-summary $$(for d in build/typing/shmreplay bench tests scripts examples; do [ ! -d $$d ] || echo $$d; done)
 	@$(BIN)/python scripts/stubtest.py
+
+tidy: $(STAMP)/dev
+	@echo "== clang-tidy"
+	@scripts/tidy.sh build/tidy
 
 native: $(STAMP)/run
 	@echo "== native tests"
