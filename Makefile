@@ -2,10 +2,14 @@
 # PyPI into .venv. Every target sets up what it needs, and does again only what changed.
 #
 #   make demo      four actors, one learner, CartPole (make demo DEMO_ARGS="--actors 8 --seed 1")
-#   make test      lint, types, native tests, Python tests (TEST_ARGS="-k rate_limiter", WORKERS=0: one after the other)
-#   make check     ruff, clang-format, mypy --strict, stubtest
+#   make test      lint, types, native tests, Python tests, with fixed seeds (TEST_ARGS="-k rate_limiter", WORKERS=0: one
+#                  after the other). Goes on after a part that failed, and says at the end which did
+#   make test-long  all native and Python tests with fresh seeds, which are printed, the sanitizers, the wheel (about half
+#                  an hour on two cores)
+#   make check     ruff, clang-format, mypy --strict, stubtest: a part of make test
 #   make tidy      clang-tidy over the core and the binding (two minutes of one processor)
-#   make native    the native tests alone
+#   make native    the native tests alone, as make test-long runs them (make native-quick: as make test does)
+#   make python    the Python tests alone, as make test runs them (make python-long: as make test-long does)
 #   make sanitize  the native tests under ThreadSanitizer and AddressSanitizer (SANITIZE=full: the long way)
 #   make wheel     a wheel, repaired by auditwheel, tried in a clean environment without a compiler
 #   make bench     the quick benchmarks (BENCH_ARGS)
@@ -34,6 +38,8 @@ WORKERS ?= $(shell unshare --mount mount -t tmpfs tmpfs /dev/shm 2>/dev/null && 
 BENCH_ARGS ?= --quick
 SOAK_ARGS ?= --minutes 5
 SANITIZE ?= quick
+# Of make test: with fixed seeds a failure is the change's that brought it.
+FIXED_SEED ?= 20260701
 # Of one release, so that a mirror's build for processors serves; nothing here needs the GPU in it.
 TORCH ?= torch==2.13.0
 
@@ -51,8 +57,8 @@ CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/
 # Every C++ file of the repository.
 CPP = $(shell find shmreplay tests bench scripts -name "*.h" -o -name "*.cc")
 
-.PHONY: help demo test check tidy native sanitize wheel bench bench-peers chart page-picture soak stubs layers cli-page \
-  format clean distclean
+.PHONY: help demo test test-long ready check tidy native native-quick python python-long sanitize wheel bench bench-peers \
+  chart page-picture soak stubs layers cli-page format clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -60,9 +66,28 @@ help:
 demo: $(STAMP)/installed
 	@$(BIN)/shmreplay demo $(DEMO_ARGS)
 
-test: check native
+test: ready
+	@scripts/parts.sh "check native-quick" python
+
+test-long: ready
+	@rm -f dist/shmreplay-*.whl
+	@SHMREPLAY_WHEEL=$(CURDIR)/dist scripts/parts.sh native "sanitize wheel" python-long
+
+# What both need. The downloads and the compiler side by side: one waits for the network, the other for the processor.
+ready: $(STAMP)/run
+	@$(MAKE) -j2 $(STAMP)/dev $(STAMP)/installed
+
+# As in pyproject.toml, for tests that may take a minute each where nothing else runs.
+LONG_TIMEOUTS := --timeout 1200 -o faulthandler_timeout=1500
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+python: $(STAMP)/installed $(STAMP)/dev
 	@echo "== python tests"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
+	@SHMREPLAY_TEST_SEED=$(FIXED_SEED) HYPOTHESIS_PROFILE=fixed $(PYTEST) -m "not long" $(TEST_ARGS)
+
+python-long: $(STAMP)/installed $(STAMP)/dev
+	@echo "== python tests, all of them, with a fresh seed"
+	@SHMREPLAY_LONG=1 HYPOTHESIS_PROFILE=long $(PYTEST) $(LONG_TIMEOUTS) $(TEST_ARGS)
 
 check: $(STAMP)/installed $(STAMP)/dev
 	@echo "== ruff, clang-format, mypy, stubtest"
@@ -77,13 +102,21 @@ tidy: $(STAMP)/dev
 	@echo "== clang-tidy"
 	@scripts/tidy.sh build/tidy
 
-native: $(STAMP)/run
+native-quick: $(STAMP)/run
 	@echo "== native tests"
-	@scripts/native.sh build/native
+	@SHMREPLAY_SEED=$(FIXED_SEED) scripts/native.sh build/native-quick -DSHMREPLAY_QUICK=ON
+
+# Sets and prints the seed of the native tests: the caller's, or a fresh one.
+FRESH_SEED = export SHMREPLAY_SEED=$${SHMREPLAY_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+             echo "SHMREPLAY_SEED=$$SHMREPLAY_SEED"
+
+native: $(STAMP)/run
+	@echo "== native tests, for longer"
+	@$(FRESH_SEED); SHMREPLAY_LONG=1 scripts/native.sh build/native
 
 sanitize: $(STAMP)/run
-	@scripts/sanitize.sh thread $(SANITIZE)
-	@scripts/sanitize.sh address $(SANITIZE)
+	@$(FRESH_SEED); scripts/sanitize.sh thread $(SANITIZE)
+	@$(FRESH_SEED); scripts/sanitize.sh address $(SANITIZE)
 
 wheel: $(STAMP)/dev
 	@scripts/wheel.sh dist

@@ -1,4 +1,4 @@
-"""Server: a private shmreplayd that lives as long as the process that made it."""
+"""Server: a private shmreplayd that ends with the process that made it."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ logger = logging.getLogger("shmreplay")
 
 
 class Server:
-    """Starts a daemon of its own and creates the tables in it. It ends with this process, however this process ends.
+    """Starts a daemon of its own and creates the tables in it. The daemon ends with this process, even if it is killed.
 
     Args:
         tables: created before this returns.
-        checkpoint_dir: where `client.checkpoint()` saves, and keeps the newest two. One directory a server: while it
-            runs, no other one gets it. Nothing is saved by itself, at the end either.
-        restore: a checkpoint, or a directory of which the newest whole one is taken. Its tables are there when this
-            returns, and those of `tables` that are not in it. Keys given out before still name the same items. Other
-            specs than those saved, as a larger `max_size`, are refused.
-        limiters: of restored tables: "checkpoint" keeps them as they were saved, "config" takes those of `tables`.
-            What differs is logged either way.
+        checkpoint_dir: where `client.checkpoint()` saves; the newest two checkpoints are kept. Each running server
+            needs a directory of its own. Nothing is saved without that call, not even at the end.
+        restore: a checkpoint, or a directory, of which the newest undamaged checkpoint is restored. Those of `tables`
+            that are not in it are created. Keys of before the checkpoint still name the same items. Tables whose specs
+            differ from those saved, such as in `max_size`, are refused.
+        limiters: "checkpoint" keeps the rate limiters of restored tables as they were saved, "config" takes those of
+            `tables`. Differences are logged either way.
         directory: keep the segments on this tmpfs instead of /dev/shm.
-        huge_pages: "auto" takes pages of 2 MiB where the kernel has some, "require" makes no table without, "never"
-            asks for none. `shmreplay doctor` says what there is, `client.stats()` what an arena got.
+        huge_pages: "auto" uses pages of 2 MiB where the kernel has some, "require" creates no table without them,
+            "never" uses none. `shmreplay doctor` says what the machine has, `client.stats()` what an arena got.
         numa: "interleave" spreads the segments over the machine's memory nodes; with one node it changes nothing.
-        timeout_s: how long the daemon may take to start; creating the tables is not counted.
+        timeout_s: how long the daemon may take to start, without the creation of the tables.
 
     Raises:
-        DaemonUnavailable: the daemon did not start, as when another one saves to `checkpoint_dir`, or there are no huge
-            pages and they are required; the text ends with what it said.
+        DaemonUnavailable: the daemon did not start, as when another one saves to `checkpoint_dir`, or huge pages are
+            required and there are none; the text ends with the daemon's log.
         ShmReplayError, ValueError: the tables cannot be created. The daemon is stopped again.
-        CheckpointFailed: the checkpoint is damaged (then a DamagedCheckpoint), or there is none (then a
+        CheckpointFailed: the checkpoint is damaged (then it is a DamagedCheckpoint), or there is none (then it is a
             FileNotFoundError, too).
-        TypeError: `tables` is no list of Tables, or a path is none.
+        TypeError: `tables` is not a list of Tables, or a path is not a path.
 
-    Other processes reach it with `shmreplay.connect(server.address)` as long as this one lives. Forked children may use
-    the object but do not own it: closing it there does nothing.
+    Other processes reach it with `shmreplay.connect(server.address)` as long as this process lives. Forked children may
+    use the object but do not own it: closing it there does nothing.
 
     Use it with `with`. A server that is still open when the interpreter ends is closed before multiprocessing joins its
-    processes, so that actors blocked in a table end too; non-daemon threads that are blocked are joined before that.
+    processes, so actors that wait in a table end too. Without `with`, a non-daemon thread that waits in a table can
+    keep Python from exiting.
     """
 
     def __init__(
@@ -70,12 +71,12 @@ class Server:
                 check_path("Server", name, path)
         pages = PagePolicy(huge_pages, numa)
         self._daemon = EmbeddedDaemon(directory, checkpoint_dir, timeout_s, pages)
-        # Also runs when this object is collected, as in a notebook cell that is run again, and at interpreter exit.
+        # It also runs at interpreter exit, and when this object is garbage, as when a notebook cell is run again.
         self._finalizer = weakref.finalize(self, self._daemon.stop)
         self._daemon.end_with_interpreter(self._finalizer)
         try:
             if checkpoint_dir is not None and restore is None:
-                _tell_of_checkpoints(checkpoint_dir)
+                _log_checkpoints(checkpoint_dir)
             if tables or restore is not None:
                 with self.client() as client:
                     _fill(client, tables, restore, limiters)
@@ -85,7 +86,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """What other processes give to `shmreplay.connect`."""
+        """The address with which other processes call `shmreplay.connect`."""
         return self._daemon.socket
 
     @property
@@ -100,11 +101,11 @@ class Server:
         return connect(self.address)
 
     def log(self) -> str:
-        """The last lines that the daemon wrote."""
+        """The last lines of the daemon's log."""
         return self._daemon.log_tail()
 
     def close(self) -> None:
-        """Stops the daemon, and with it all tables. Callers blocked in them get TableClosed."""
+        """Stops the daemon, which drops all tables. Calls that wait in them raise TableClosed."""
         self._finalizer()
 
     def __enter__(self) -> Server:
@@ -123,7 +124,7 @@ class Server:
 
 
 def _fill(client: Client, tables: list[Table], restore: str | None, limiters: str) -> None:
-    """Restores, then creates those tables that the checkpoint did not have."""
+    """Restores the checkpoint, then creates those tables that it did not have."""
     restored: list[str] = []
     if restore is not None:
         found = client.restore(restore, tables, limiters=limiters)
@@ -135,8 +136,8 @@ def _fill(client: Client, tables: list[Table], restore: str | None, limiters: st
         client.create_tables(missing)
 
 
-def _tell_of_checkpoints(directory: str) -> None:
-    """Somebody may have forgotten `restore`. The daemon removes none of those that are there."""
+def _log_checkpoints(directory: str) -> None:
+    """Logs that there are checkpoints, in case `restore` was forgotten. The daemon removes none of them."""
     paths = find_checkpoints(directory, EMBEDDED_LABEL)
     if paths:
         logger.warning(

@@ -1,1 +1,1 @@
-"""shmreplayd: the process that owns what outlives any client of shmreplay."""
+"""shmreplayd: the process that owns the tables, which outlive any client."""

@@ -18,21 +18,22 @@ from shmreplay.base.reader_gone import until_reader_goes
 from shmreplay.checkpoints.checkpoint_directory import EMBEDDED_LABEL
 from shmreplay.daemon.arenas.access import Access
 from shmreplay.daemon.arenas.registry import Registry
-from shmreplay.daemon.checkpoints.checkpoint import Checkpoints
+from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
 from shmreplay.daemon.config.configuration import ConfigError, DaemonConfig, read_config
-from shmreplay.daemon.config.logs import configure
-from shmreplay.daemon.config.open_files import take_all
+from shmreplay.daemon.config.logs import configure_logs
+from shmreplay.daemon.config.open_files import raise_limit
 from shmreplay.daemon.control.commands import Commands
-from shmreplay.daemon.control.control import ControlServer, ControlSocket
-from shmreplay.daemon.control.conversation import Host
+from shmreplay.daemon.control.control_server import ControlServer
+from shmreplay.daemon.control.shared_state import SharedState
 from shmreplay.daemon.control.socket_directory import make_socket_directory
 from shmreplay.daemon.figures.long_waits import LongWaits
-from shmreplay.daemon.figures.status import describe
+from shmreplay.daemon.figures.status import status_line
+from shmreplay.daemon.loop.unix_listener import UnixListener
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.process.activation import take_listener
 from shmreplay.daemon.process.declared_tables import create_declared
 from shmreplay.daemon.process.instance_lock import InstanceLock
-from shmreplay.daemon.process.leftovers import remove_remains
+from shmreplay.daemon.process.leftovers import remove_leftovers
 from shmreplay.daemon.process.notify import Notifier
 from shmreplay.daemon.process.parent_watch import watch_parent
 from shmreplay.daemon.process.reload import Reload
@@ -103,7 +104,7 @@ class Daemon:
             if self._passed is None and make_socket_directory(config) and config.embedded:
                 taken.callback(os.rmdir, os.path.dirname(config.socket))
             if config.embedded:
-                remove_remains(store)
+                remove_leftovers(store)
             registry = Registry(store, config.instance, config.group_id, self._workers, config.limits)
             checkpoints = Checkpoints(registry, self._workers, _label(config), config.checkpoints)
             await checkpoints.open()
@@ -114,22 +115,22 @@ class Daemon:
             )
             await create_declared(config, registry, self._tell_of_start)
             with (
-                contextlib.closing(ControlSocket(config.socket, config.group_id, self._passed)) as control_socket,
+                contextlib.closing(UnixListener(config.socket, config.group_id, self._passed)) as listener,
                 contextlib.ExitStack() as shown,
             ):
                 server = ControlServer(
-                    control_socket, lambda num_clients: self._host(registry, checkpoints, num_clients)
+                    listener, lambda num_clients: self._shared_state(registry, checkpoints, num_clients)
                 )
                 server.start(self.fail)
-                await self._expose(server.host, taken)
-                await self._show(server.host, shown)
+                await self._expose(server.shared, taken)
+                await self._show(server.shared, shown)
                 checkpoints.start()
                 waits = LongWaits(registry, self._workers)
                 waits.start()
                 taken.callback(waits.close)
-                self._notifier.describe = lambda: describe(registry, checkpoints, server.host.num_clients())
+                self._notifier.describe = lambda: status_line(registry, checkpoints, server.shared.num_clients())
                 self._announce()
-                reload = Reload(config, self._read, registry, checkpoints, server.host, self._workers)
+                reload = Reload(config, self._read, registry, checkpoints, server.shared, self._workers)
                 reloading = asyncio.ensure_future(self._reload_when_asked(reload))
                 await self._stopped.wait()
                 self._notifier.describe = lambda: _describe_stop(checkpoints)
@@ -171,7 +172,7 @@ class Daemon:
                 log.exception("the configuration was not reloaded")
             self._notifier.ready()
 
-    async def _expose(self, host: Host, taken: contextlib.ExitStack) -> None:
+    async def _expose(self, shared: SharedState, taken: contextlib.ExitStack) -> None:
         """Opens metrics, if they were asked for; only then is the library for them needed."""
         config = self._config
         if config.metrics is None:
@@ -180,27 +181,31 @@ class Daemon:
             from shmreplay.daemon.figures.exposition import Exposition
         except ModuleNotFoundError as error:
             raise ShmReplayError("metrics.listen needs prometheus_client: pip install 'shmreplay[metrics]'") from error
-        stats = partial(host.commands.stats, items=True)
+        stats = partial(shared.commands.stats, items=True)
         exposition = Exposition(config.metrics, config.group_id, stats, self._workers)
         taken.callback(exposition.close)
         await exposition.start()
 
-    async def _show(self, host: Host, shown: contextlib.ExitStack) -> None:
+    async def _show(self, shared: SharedState, shown: contextlib.ExitStack) -> None:
         """Opens the page, if it was asked for."""
         config = self._config
         if config.web is not None:
-            site = Site(config.web, config.group_id, f"{config.socket}.token", host.commands, self._workers)
+            site = Site(config.web, config.group_id, f"{config.socket}.token", shared.commands, self._workers)
             shown.callback(site.close)
             await site.start()
 
     def _tell_of_start(self, describe: Callable[[], str]) -> None:
         self._notifier.describe = lambda: f"starting: {describe()}"
 
-    def _host(self, registry: Registry, checkpoints: Checkpoints, num_clients: Callable[[], int]) -> Host:
+    def _shared_state(
+        self, registry: Registry, checkpoints: Checkpoints, num_clients: Callable[[], int]
+    ) -> SharedState:
         config = self._config
         commands = Commands(registry, self._workers, config.instance, num_clients, self.stop, checkpoints)
         access = Access(config.group_id, config.group_name)
-        return Host(commands, access, registry.reaper, self._workers, config.instance, config.max_clients, num_clients)
+        return SharedState(
+            commands, access, registry.reaper, self._workers, config.instance, config.max_clients, num_clients
+        )
 
     def _announce(self) -> None:
         """Clients can connect from now on."""
@@ -244,11 +249,11 @@ def _main(arguments: Sequence[str] | None) -> int:
     environment: MutableMapping[str, str] = {} if config.embedded else os.environ
     notifier = Notifier(environment)
     try:
-        take_all()
+        raise_limit()
         passed = take_listener(environment)
         if passed is not None:
             config = replace(config, socket=passed.getsockname())
-        configure(config.log_level, config.log_format, config.instance)
+        configure_logs(config.log_level, config.log_format, config.instance)
         # Before there is any thread, for it forks.
         _core.prove_robust_lock()
         asyncio.run(Daemon(config, workers, lambda: read_config(arguments), notifier, passed).run())

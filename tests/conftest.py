@@ -27,7 +27,7 @@ __all__ = ["client", "daemon", "fork", "make_daemon", "make_table", "run_script"
 SHM = pathlib.Path("/dev/shm")
 SEED_VARIABLE = "SHMREPLAY_TEST_SEED"
 PYTHON_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # live until this process ends
-DEATH_WAIT_S = 10.0  # how long a process that is ending may take before it counts as left over
+DEATH_WAIT_S = 60.0  # how long a process that is ending may take before it counts as left over
 
 # Folders of tests/clients that tests/test_apart.py runs in a process of their own: the library has threads, and warns
 # of every fork from then on.
@@ -36,11 +36,11 @@ APART = {"jax"}
 run_seed = pytest.StashKey[int]()
 first_seen = pytest.StashKey[dict[str, str]]()  # segment -> the test after whose teardown it was there
 
+# `make test` takes the same examples each time, `make test-long` others each time; "dev" is for a run by hand.
+hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True, max_examples=50)
-hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, max_examples=200)
-hypothesis.settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI", "") not in ("", "false") else "dev")
-)
+hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max_examples=200)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
@@ -61,7 +61,7 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with what takes long go first, so that no worker ends with one while the others have nothing to do."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("long")}
     items.sort(key=lambda item: item.path not in slow)
 
 

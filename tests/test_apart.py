@@ -11,7 +11,7 @@ from tests.conftest import APART, SEED_VARIABLE
 from tests.support.repository import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("library", sorted(APART))
 def test_the_tests_of_a_library_pass_apart(library: str, seed: int) -> None:
     if importlib.util.find_spec(library) is None:

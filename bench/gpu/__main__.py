@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from bench import machine
 from bench.gpu import batches, copies, neighbours, registration
 from bench.gpu.finding import HEAD, Finding, Run
-from shmreplay.clients.cuda.device import Device
-from shmreplay.clients.cuda.driver import Driver
+from shmreplay.clients.cuda.device import Device, open_device
 from shmreplay.clients.cuda.errors import CudaUnavailable
 
 MIB = 2**20
@@ -19,7 +18,7 @@ PARTS = ("registration", "copies", "neighbours", "batches")
 def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     try:
-        device = Driver.open().device(options.gpu)
+        device = open_device(options.gpu)
     except CudaUnavailable as error:
         print(f"SKIPPED, nothing was measured. {error}")
         return 0

@@ -10,6 +10,7 @@ from bench.gpu.shared import shared
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError
+from shmreplay.clients.cuda.event import Event
 
 REPEATS = 11
 LEAST_RATIO = 2.0
@@ -39,7 +40,7 @@ def checks(device: Device, num_bytes: int) -> Iterator[Finding]:
 
 def rate(device: Device, to: int, address: int, num_bytes: int) -> float:
     """Bytes a second: the median of some copies, each waited for."""
-    event = device.event_create()
+    event = Event(device)
     took = []
     for _ in range(REPEATS + 1):
         began = time.monotonic()

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from bench.gpu.finding import Finding, skipped
 from bench.gpu.shared import NoMemory, Shared, mapped, shared
 from shmreplay.base.host_memory import show_bytes
-from shmreplay.clients.cuda.device import Device
-from shmreplay.clients.cuda.driver import Driver
+from shmreplay.clients.cuda.device import Device, open_device
 from shmreplay.clients.cuda.page_lock import PageLock
 
 
@@ -97,7 +96,7 @@ def call(device: Device) -> None:
 
 
 def main(task: str, fd: int, num_bytes: int) -> None:
-    with Driver.open().device() as device:
+    with open_device() as device:
         if task == "lock":
             lock(device, fd, num_bytes)
         else:

@@ -1,4 +1,4 @@
-"""Checks of what callers pass beside steps: counts, keys, priorities."""
+"""Checks of arguments that many calls take: counts, keys, priorities, timeouts."""
 
 from __future__ import annotations
 
@@ -63,3 +63,24 @@ def priority_array(where: str, priorities: ArrayLike, num_keys: int) -> NDArray[
             f"keys; expected one a key, [{num_keys}] or [{num_keys}, 1]"
         )
     return values
+
+
+def check_timeout(timeout_s: float | None) -> float | None:
+    """Returns a number of seconds to wait, or None for no limit.
+
+    Raises:
+        TypeError: it is not a number.
+        ValueError: it is below 0, or not a number (nan).
+    """
+    if timeout_s is None:
+        return None
+    text = f"timeout_s is {timeout_s!r:.100}; expected seconds >= 0, or None to wait for ever"
+    if isinstance(timeout_s, (str, bytes)):
+        raise TypeError(text)
+    try:
+        seconds = float(timeout_s)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(text) from error
+    if not seconds >= 0:
+        raise ValueError(text)
+    return timeout_s

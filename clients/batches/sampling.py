@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shmreplay import _core
 from shmreplay.clients.batches.arguments import MAX_BATCH
 from shmreplay.clients.batches.batch import Batch
-from shmreplay.clients.batches.ranks import check_rank
+from shmreplay.clients.ranks import check_rank
 from shmreplay.columns import structure
 from shmreplay.columns.item_structure import node_of, pack_node
 from shmreplay.columns.leaves import Leaf

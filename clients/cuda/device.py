@@ -1,4 +1,4 @@
-"""Device: one GPU, as far as batches go there: page-locked memory, streams, events and copies."""
+"""Device: one GPU, as far as batches need it: page-locked memory, streams and copies."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import logging
 from ctypes import byref, c_int, c_uint64, c_void_p
 from enum import IntEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from shmreplay.clients.cuda.errors import CudaUnavailable, Result
-from shmreplay.clients.cuda.event import Event
-
-if TYPE_CHECKING:
-    from shmreplay.clients.cuda.driver import Driver
+from shmreplay.clients.cuda.driver import Driver
+from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable, Result
 
 logger = logging.getLogger("shmreplay")
 
@@ -21,20 +18,19 @@ _STREAM_NON_BLOCKING = 1  # does not wait for the legacy default stream
 
 
 class Attribute(IntEnum):
-    """Those of a GPU (CUdevice_attribute in cuda.h) that decide how batches get there; each is 0 or 1."""
+    """The attributes of a GPU (CUdevice_attribute in cuda.h) that decide how batches get there; each is 0 or 1."""
 
     CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 91  # page-locked memory has one address for processor and GPU
-    HOST_REGISTER_SUPPORTED = 99  # memory that is there can be page-locked
-    PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES = 100  # it reads any memory by the processor's page tables
-    READ_ONLY_HOST_REGISTER_SUPPORTED = 113  # so can memory that is mapped for reading only
+    HOST_REGISTER_SUPPORTED = 99  # existing memory can be page-locked
 
 
 class Device:
-    """One GPU, by its primary context. Made by `Driver.device`; a context manager.
+    """One GPU, by its primary context. Made by `open_device`; a context manager.
 
-    Any thread may call: each call makes the context current for itself alone. Addresses are integers, of the processor
-    unless a name says device; a stream is its handle, 0 the default one. All methods but `close` raise CudaError if
-    the driver refuses, and CudaUnavailable after `close` and in a forked child, where `close` does nothing.
+    Any thread may call its methods: each call makes the context current only for itself. Addresses are integers, in
+    the processor's memory unless a name says device. A stream is given by its handle; 0 is the default stream. All
+    methods except `close` raise CudaError if the driver refuses, and CudaUnavailable after `close` and in a forked
+    child. In a forked child `close` does nothing.
     """
 
     def __init__(self, driver: Driver, ordinal: int) -> None:
@@ -49,11 +45,11 @@ class Device:
 
     @property
     def driver(self) -> Driver:
-        """The driver that it is of."""
+        """The driver that it was opened with."""
         return self._driver
 
     def again(self) -> Device:
-        """Another handle of the same GPU, for who may outlive this one. Raises CudaError as the first one did."""
+        """Another handle of the same GPU, for an object that may outlive this one. Raises CudaError as `__init__`."""
         return Device(self._driver, self.ordinal)
 
     @property
@@ -62,7 +58,7 @@ class Device:
         return self._driver.name(self.ordinal)
 
     def has(self, attribute: Attribute) -> bool:
-        """Whether it has what the attribute is about; not, if its driver is too old to know."""
+        """Whether the GPU has an attribute. False if its driver is too old to know it."""
         value = c_int()
         code = self._driver.result("cuDeviceGetAttribute", byref(value), attribute, self._handle)
         if code not in (Result.SUCCESS, Result.INVALID_VALUE):
@@ -74,8 +70,8 @@ class Device:
     def register(self, address: int, num_bytes: int) -> None:
         """Page-locks memory where it lies and maps it for this GPU and all others.
 
-        Whole pages, of which none may be registered already, by whomever in this process. It has to stay mapped until
-        `unregister`.
+        The memory must consist of whole pages, none of which is registered in this process already. It must stay mapped
+        until `unregister`.
         """
         self.call("cuMemHostRegister_v2", address, num_bytes, _PORTABLE | _DEVICEMAP)
 
@@ -84,52 +80,46 @@ class Device:
         self.call("cuMemHostUnregister", address)
 
     def host_alloc(self, num_bytes: int) -> int:
-        """The address of new page-locked memory, which begins at a page."""
+        """Allocates page-locked memory. Returns its address, which is the beginning of a page."""
         address = c_void_p()
         self.call("cuMemHostAlloc", byref(address), num_bytes, _PORTABLE | _DEVICEMAP)
         return address.value or 0
 
     def host_free(self, address: int) -> None:
-        """Gives back what `host_alloc` gave. No copy may be under way there."""
+        """Frees what `host_alloc` allocated. No copy out of it may be running."""
         self.call("cuMemFreeHost", address)
 
     # --- memory of the GPU, and copies ---------------------------------------------------------------------------
 
     def alloc(self, num_bytes: int) -> int:
-        """The device address of new memory of the GPU."""
+        """Allocates memory of the GPU. Returns its device address."""
         address = c_uint64()
         self.call("cuMemAlloc_v2", byref(address), num_bytes)
         return address.value
 
     def free(self, device_address: int) -> None:
-        """Gives back what `alloc` gave."""
+        """Frees what `alloc` allocated."""
         self.call("cuMemFree_v2", device_address)
 
     def copy_to_device_async(self, device_address: int, address: int, num_bytes: int, stream: int) -> None:
-        """Has the stream copy to the GPU. From page-locked memory it returns at once, and the bytes are read later:
-        they have to stay as they are until an event recorded behind the copy is done. Both ends of the source lie in
-        one registration."""
+        """Has the stream copy to the GPU.
+
+        From page-locked memory it returns at once, and the bytes are read later: they must not change until an event
+        recorded after the copy is done. The source must lie within one registration.
+        """
         self.call("cuMemcpyHtoDAsync_v2", device_address, address, num_bytes, stream)
 
-    # --- streams and events --------------------------------------------------------------------------------------
+    # --- streams -------------------------------------------------------------------------------------------------
 
     def stream_create(self) -> int:
-        """A new stream, which waits for no other one unless told to."""
+        """Creates a stream, which waits for no other stream unless told to. Returns its handle."""
         stream = c_void_p()
         self.call("cuStreamCreate", byref(stream), _STREAM_NON_BLOCKING)
         return stream.value or 0
 
     def stream_destroy(self, stream: int) -> None:
-        """Lets go of a stream. What it has been given it still does."""
+        """Destroys a stream. It still does what it has been given."""
         self.call("cuStreamDestroy_v2", stream)
-
-    def stream_wait(self, stream: int, event: Event) -> None:
-        """Has what the stream is given from now on wait for the event's last record. The caller does not wait."""
-        self.call("cuStreamWaitEvent", stream, event.handle, 0)
-
-    def event_create(self) -> Event:
-        """A new event, done until it is recorded."""
-        return Event(self)
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -139,9 +129,9 @@ class Device:
         return self._context is None
 
     def close(self) -> None:
-        """Lets go of the context; it goes with the last one who has it, and with it what is left in it. Idempotent.
+        """Releases the context. Its last user destroys it, with all that is left in it. Idempotent.
 
-        A driver that refuses that, as one whose GPU failed does, is told of in the log: nobody could do anything else.
+        If the driver refuses, as after its GPU has failed, that is logged: a caller could not do anything about it.
         """
         context, self._context = self._context, None
         if context is not None and self._driver.is_own:
@@ -158,15 +148,37 @@ class Device:
         self.close()
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Calls a function of the driver with this GPU's context current; afterwards the caller's is, as before."""
+        """Calls a function of the driver with this GPU's context current, then restores the caller's context."""
         if code := self.result(name, *arguments):
             raise self._driver.error(name, code)
 
     def result(self, name: str, *arguments: Any) -> int:
-        """The same, for who looks at the CUresult: see `Driver.result`."""
+        """As `call`, but returns the CUresult: see `Driver.result`."""
         if (context := self._context) is None:
             raise CudaUnavailable(f"this handle of GPU {self.ordinal} is closed; make another one")
         return self._driver.result_within(context, name, *arguments)
 
     def __repr__(self) -> str:
         return f"<GPU {self.ordinal}{' closed' if self.is_closed else ''}>"
+
+
+def open_device(ordinal: int = 0, driver: Driver | None = None) -> Device:
+    """GPU number `ordinal` of those that this process may use, as PyTorch counts them. Close it, or use `with`.
+
+    The first one makes the GPU's primary context, the one that PyTorch and JAX use too: some hundred MB of device
+    memory and a few tenths of a second, unless they have made it already.
+
+    Args:
+        ordinal: the number.
+        driver: None opens one.
+
+    Raises:
+        CudaUnavailable: there is no usable driver, no such GPU, or the GPU gives no context.
+    """
+    driver = driver or Driver.open()
+    if not 0 <= ordinal < driver.num_devices:
+        raise CudaUnavailable(f"there is no GPU {ordinal}; the driver shows {driver.num_devices}, counted from 0")
+    try:
+        return Device(driver, ordinal)
+    except CudaError as error:
+        raise CudaUnavailable(f"GPU {ordinal} gives no context: {error}") from error

@@ -1,8 +1,8 @@
-"""Driver: the functions of libcuda that shmreplay calls. Nothing else knows of the library, or of ctypes.
+"""Driver: the functions of libcuda that shmreplay calls. No other module knows the library.
 
-They are the driver's, not the runtime's: the runtime keeps an error for whoever asks next, so that a refusal here would
-come up in somebody else's kernel. A learner makes a few of these calls a batch. Each costs one to two microseconds
-beside what it does, and holds no GIL meanwhile.
+They are functions of the driver, not of the runtime: the runtime keeps an error until somebody asks for it, so an error
+of ours could come up after somebody else's kernel. A learner makes a few of these calls a batch. Each costs one to two
+microseconds beside its work, and releases the GIL.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import ctypes
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p, create_string_buffer
 from typing import Any
 
-from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable, Result
 from shmreplay.clients.link.connection import fork_count
 
 LIBRARY = "libcuda.so.1"
 
-# By the name that the library exports. cuda.h calls those that end in _v2 without it.
+# By the names that the library exports. cuda.h leaves out the _v2 at the end.
 _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "cuInit": (c_uint,),
     "cuGetErrorName": (c_int, POINTER(c_char_p)),
@@ -51,18 +50,18 @@ class Driver:
     """The driver of this process, ready for use. Safe to use from threads; of no use in a forked child."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """`library` has not been initialised yet: `open` does both. Raises AttributeError if it lacks a function."""
+        """Does not initialise the library, unlike `open`. Raises AttributeError if the library lacks a function."""
         self._functions = {name: _function(library, name) for name in _PARAMETERS}
         self._push, self._pop = self._functions["cuCtxPushCurrent_v2"], self._functions["cuCtxPopCurrent_v2"]
-        self._popped = byref(c_void_p())  # where every call puts what it pops, and nobody looks
+        self._popped = byref(c_void_p())  # where every call puts the context that it pops; nobody reads it
         self._fork_count = fork_count()
 
     @classmethod
     def open(cls) -> Driver:
-        """Loads and initialises libcuda, which costs some 10 to 100 ms the first time, and makes no context.
+        """Loads and initialises libcuda, which takes some 10 to 100 ms the first time. Makes no context.
 
         Raises:
-            CudaUnavailable: there is no driver, it is too old or refuses, it has no GPU, or this process was forked
+            CudaUnavailable: there is no driver, it is too old or fails, it has no GPU, or this process was forked
                 from one that uses CUDA.
         """
         try:
@@ -84,12 +83,12 @@ class Driver:
 
     @property
     def is_own(self) -> bool:
-        """Whether it was opened by this process, not by the one that this was forked from."""
+        """Whether this process opened it, and not a parent before a fork."""
         return self._fork_count == fork_count()
 
     @property
     def version(self) -> str:
-        """The CUDA version that the driver can do, such as "13.0"."""
+        """The newest CUDA version that the driver supports, such as "13.0"."""
         number = c_int()
         self.call("cuDriverGetVersion", byref(number))
         return f"{number.value // 1000}.{number.value % 1000 // 10}"
@@ -102,27 +101,11 @@ class Driver:
         return number.value
 
     def name(self, ordinal: int) -> str:
-        """The maker's name for a GPU. Raises CudaError if there is none of the number."""
+        """The maker's name for a GPU. Raises CudaError if there is no GPU of that number."""
         handle, text = c_int(), create_string_buffer(256)
         self.call("cuDeviceGet", byref(handle), ordinal)
         self.call("cuDeviceGetName", text, len(text), handle)
         return text.value.decode()
-
-    def device(self, ordinal: int = 0) -> Device:
-        """GPU number `ordinal` of those that this process may use, as PyTorch counts them. Close it, or use `with`.
-
-        The first one makes the GPU's primary context, the one that PyTorch and JAX use too: some hundred MB of device
-        memory and a few tenths of a second, unless they have made it already.
-
-        Raises:
-            CudaUnavailable: there is no such GPU, or it gives no context.
-        """
-        if not 0 <= ordinal < self.num_devices:
-            raise CudaUnavailable(f"there is no GPU {ordinal}; the driver shows {self.num_devices}, counted from 0")
-        try:
-            return Device(self, ordinal)
-        except CudaError as error:
-            raise CudaUnavailable(f"GPU {ordinal} gives no context: {error}") from error
 
     def call(self, name: str, *arguments: Any) -> None:
         """Calls a function. Raises CudaError unless it succeeds, CudaUnavailable in a forked child."""
@@ -136,7 +119,7 @@ class Driver:
         return code
 
     def result_within(self, context: c_void_p, name: str, *arguments: Any) -> int:
-        """The same with a context current; afterwards the caller's is, as before. Raises CudaError if it can not be."""
+        """As `result`, with a context current for the call. Raises CudaError if it cannot be made current."""
         self._check_own()
         code: int = self._push(context)
         if code != Result.SUCCESS:
@@ -152,7 +135,7 @@ class Driver:
             raise CudaUnavailable("the driver was opened before this process was forked; open it anew in a spawned one")
 
     def error(self, name: str, code: int) -> CudaError:
-        """What a CUresult of a function stands for."""
+        """The exception for a CUresult of a function."""
         text = c_char_p()
         known = self._functions["cuGetErrorName"](code, byref(text)) == Result.SUCCESS and text.value is not None
         return CudaError(name.removesuffix("_v2"), code, (text.value or b"").decode() if known else "an unknown error")

@@ -1,4 +1,4 @@
-"""What goes wrong between a learner and its GPU. Whoever can do without one catches both and goes on."""
+"""The errors of learners with a GPU. A learner that can do without a GPU catches both and goes on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shmreplay.errors import ShmReplayError
 
 
 class Result(IntEnum):
-    """Those answers of the driver (CUresult in cuda.h) that somebody here acts on."""
+    """The answers of the driver (CUresult in cuda.h) that code here acts on."""
 
     SUCCESS = 0
     INVALID_VALUE = 1
@@ -20,10 +20,10 @@ class Result(IntEnum):
 
 
 class CudaUnavailable(ShmReplayError):
-    """This process can not use a GPU.
+    """This process cannot use a GPU.
 
     Attributes:
-        reason: why, and what could be done about it.
+        reason: why not, and what could be done about it.
     """
 
     def __init__(self, reason: str) -> None:
@@ -40,7 +40,7 @@ class CudaError(ShmReplayError):
     Attributes:
         call: the driver's function.
         code: what it returned, a CUresult.
-        name: the driver's word for that, such as "CUDA_ERROR_OUT_OF_MEMORY".
+        name: the driver's name for the code, such as "CUDA_ERROR_OUT_OF_MEMORY".
     """
 
     def __init__(self, call: str, code: int, name: str) -> None:

@@ -1,24 +1,21 @@
-"""Event: a place in a stream of a GPU, and whether the GPU has come by it."""
+"""Event: a place in a stream of a GPU, and whether the GPU has reached it."""
 
 from __future__ import annotations
 
 import time
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING
 
+from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaUnavailable, Result
 
-if TYPE_CHECKING:
-    from shmreplay.clients.cuda.device import Device
-
 _DISABLE_TIMING = 2
-# The driver's own wait has no bound and hears no Ctrl-C, so `wait` asks again and again, after pauses that are a part
-# of what it has waited: but for the first pause it is late by an eighth of its wait at most, and by a millisecond.
+# The driver's own wait has no timeout and ignores Ctrl-C. So `wait` polls, with pauses that grow with the time it has
+# waited: it is late by at most an eighth of the wait and a millisecond, apart from the first pause.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _PART = 20e-6, 1e-3, 8
 
 
 class Event:
-    """Made by `Device.event_create`. Raises what the device's methods raise; an error of the copies before it too."""
+    """Done until it is recorded. Its methods raise what the device's do, and errors of the copies before it."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -28,24 +25,28 @@ class Event:
 
     @property
     def handle(self) -> c_void_p:
-        """The driver's. Raises CudaUnavailable after `destroy`."""
+        """The driver's handle. Raises CudaUnavailable after `destroy`."""
         if self._handle is None:
             raise CudaUnavailable("this event is destroyed; make another one")
         return self._handle
 
     def record(self, stream: int) -> None:
-        """From now on it stands behind what the stream has been given so far."""
+        """Puts it after everything that the stream has been given so far."""
         self._device.call("cuEventRecord", self.handle, stream)
 
     def is_done(self) -> bool:
-        """Whether the GPU has done what came before the last `record`; True where there was none."""
+        """Whether the GPU has done everything before the last `record`. True if there was no `record`."""
         code = self._device.result("cuEventQuery", self.handle)
         if code not in (Result.SUCCESS, Result.NOT_READY):
             raise self._device.driver.error("cuEventQuery", code)
         return code == Result.SUCCESS
 
+    def hold_up(self, stream: int) -> None:
+        """Has what the stream is given from now on wait for the last `record`. The caller does not wait."""
+        self._device.call("cuStreamWaitEvent", stream, self.handle, 0)
+
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until it is done, and says whether it is: False after `timeout_s` seconds (None: no bound).
+        """Waits until it is done. Returns False if it is not after `timeout_s` seconds (None: no limit).
 
         Ctrl-C ends the wait.
         """
@@ -59,7 +60,7 @@ class Event:
         return True
 
     def destroy(self) -> None:
-        """Lets go of it, done or not. Idempotent; nothing in a forked child."""
+        """Destroys it, done or not. Idempotent. Does nothing in a forked child."""
         handle, self._handle = self._handle, None
         if handle is not None and self._device.driver.is_own and not self._device.is_closed:
             self._device.call("cuEventDestroy_v2", handle)

@@ -1,10 +1,10 @@
-"""PageLock: memory that is there is page-locked for a GPU, piece by piece, on a thread, while everybody works on.
+"""PageLock: page-locks existing memory for a GPU, piece by piece, on a thread, while the memory is in use.
 
-The driver holds locks of its own while it pins, and other processes' calls to it wait; so it is asked for pieces, and
-left alone between them for as long as a piece took. What it may refuse differs from host to host: all registering
-(confidential computing), pieces above some size (old kernels, busy processes), or the rest after some sum (WSL). So
-pieces that are refused are halved, and where the smallest one is refused all is undone: a part of a segment would be of
-no use.
+The driver holds locks of its own while it page-locks memory, and calls of other processes to it wait. So it is asked
+for one piece at a time, with a pause after each piece that is as long as the piece took. What a driver refuses differs
+from host to host: all registering (confidential computing), pieces above some size (old kernels, busy processes), or
+everything beyond some total (WSL). So a piece that is refused is halved; if the smallest piece is refused, everything
+is undone, because a part of a segment would be of no use.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ State = Literal["waiting", "registering", "registered", "refused", "closed"]
 
 MAX_PIECE_BYTES = 2**30
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1e-3, 0.2
-# Smaller pieces would be refused as well.
+# After these errors, smaller pieces would be refused as well.
 _FINAL = (Result.NOT_SUPPORTED, Result.HOST_MEMORY_ALREADY_REGISTERED)
 _MADV_POPULATE_WRITE = 23
 
-_left_to_the_driver: list[object] = []  # what keeps memory mapped that it did not let go of
+_left_to_the_driver: list[object] = []  # objects that keep memory mapped which the driver did not unregister
 
 
 class PageLock:
-    """One range of memory, locked for one GPU until `close`. Safe to use from threads; nothing in a forked child.
+    """One range of memory, page-locked for one GPU until `close`. Safe to use from threads. Idle in a forked child.
 
-    It begins at a page, is made of chunks, and is registered in pieces of at most 1 GiB that end where both a page and
-    a chunk end, so that no copy of a chunk's rows has one end in another piece. Where a chunk is not of whole pages
-    that is every few chunks, 32 at most for the multiples of 128 bytes that chunks are of; where even that is more than
-    1 GiB, a piece has that much all the same. The last piece ends with the page in which the memory ends.
+    The memory begins at a page, consists of chunks, and is registered in pieces of at most 1 GiB. A piece ends where
+    both a page and a chunk end, so a copy of a chunk's rows never crosses pieces. If chunks are not whole pages, that
+    is the case every few chunks: every 32 at most, since the size of a chunk is a multiple of 128 bytes. If that is
+    more than 1 GiB, pieces are larger. The last piece ends with the page in which the memory ends.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class PageLock:
         keeps: object = None,
         after: PageLock | None = None,
     ) -> None:
-        """Begins at once, on a thread.
+        """Begins at once, on a thread of its own.
 
         Args:
-            device: the GPU; this lock has a handle of its own.
-            address, num_bytes, chunk_bytes: of the memory and of the chunks that it is made of.
-            where: how log lines name it.
-            keeps: what has to live for the memory to stay mapped; let go of when the last piece is unregistered.
-            after: an ended lock of the same memory, for which this one waits.
+            device: the GPU; this lock makes a handle of its own.
+            address, num_bytes, chunk_bytes: where the memory begins, its size, and the size of its chunks.
+            where: the name of the memory in log lines.
+            keeps: an object that keeps the memory mapped; it is released when the last piece is unregistered.
+            after: an ended lock of the same memory; this one begins when that one has unregistered everything.
 
         Raises:
-            ValueError: the memory does not begin at a page, or there is none.
+            ValueError: the memory does not begin at a page, or is empty.
             CudaError: the GPU gives no further handle.
         """
         if address % mmap.PAGESIZE or num_bytes < 1 or chunk_bytes < 1:
@@ -88,38 +88,39 @@ class PageLock:
 
     @property
     def state(self) -> State:
-        """How far it is: "waiting" for its turn, "registering", "registered" (the GPU may read all of it), "refused"
-        (nothing is registered), "closed"."""
+        """The state: "waiting" for `after`, "registering", "registered" (the GPU may read all of the memory), "refused"
+        (nothing is registered) or "closed".
+        """
         return self._state if self._device.driver.is_own and not self._end.is_set() else "closed"
 
     @property
     def is_over(self) -> bool:
-        """Whether it was ended, and nothing is registered any more."""
+        """Whether it was ended and nothing is registered any more."""
         return self._end.is_set() and not self._thread.is_alive()
 
     @property
     def reason(self) -> str:
-        """Why it was refused; else ""."""
+        """Why it was refused; "" if it was not."""
         return self._reason
 
     @property
     def progress(self) -> float:
-        """Which part of the memory is registered, 0 to 1."""
+        """The share of the memory that is registered, from 0 to 1."""
         return sum(size for _, size in self._pieces) / self._num_bytes
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until it is neither "waiting" nor "registering", and says whether that is so. Ctrl-C ends the wait."""
+        """Waits until it is neither "waiting" nor "registering". Returns whether that is so. Ctrl-C ends the wait."""
         return not self._device.driver.is_own or self._settled.wait(timeout_s)
 
     def end(self) -> None:
-        """Has the thread unregister everything, after the piece that it may be at, without a wait for it."""
+        """Has the thread unregister everything, after the piece that it works on. Does not wait for that."""
         if self._device.driver.is_own:
             self._end.set()
 
     def close(self) -> None:
         """Unregisters everything, and returns when nothing is registered any more. Idempotent.
 
-        What the GPU reads of the memory has to be done before. It may take as long as a piece takes to register.
+        The GPU must not read the memory any more. It may take as long as registering a piece.
         """
         if self._device.driver.is_own:
             self._end.set()
@@ -142,7 +143,7 @@ class PageLock:
                 self._after = None
             self._register()
             self._end.wait()
-        finally:  # whatever happens, nothing stays registered when the memory may go
+        finally:  # whatever happens, nothing may stay registered when the memory is unmapped
             self._unregister()
             self._device.close()
             self._keeps = None
@@ -176,7 +177,7 @@ class PageLock:
         return None
 
     def _register_pieces(self) -> str | None:
-        """Registers piece by piece until all is, or `end`. Returns why the smallest piece was refused, or None."""
+        """Registers piece by piece, until all is registered or `end`. Returns why the smallest was refused, or None."""
         done, piece = 0, max(MAX_PIECE_BYTES // self._step_bytes, 1) * self._step_bytes
         pause_s = 0.0
         while done < self._num_bytes and not self._end.wait(pause_s):
@@ -202,7 +203,7 @@ class PageLock:
         return None
 
     def _unregister(self) -> None:
-        """In reverse. A piece that the driver does not let go of is left to it, mapped: it goes with the process."""
+        """Unregisters the pieces, last one first. One that the driver refuses stays mapped until the process ends."""
         while self._pieces:
             address, size = self._pieces.pop()
             try:
@@ -213,6 +214,8 @@ class PageLock:
 
 
 def _populate(address: int, size: int) -> None:
-    """Has the kernel put all pages into this process' page tables, so that the driver finds them there and holds its
-    locks for half the time. Without Linux 5.14 the driver does it."""
+    """Has the kernel enter all pages into this process' page tables, so that the driver holds its locks half as long.
+
+    Before Linux 5.14 that has no effect, and the driver does it.
+    """
     ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _MADV_POPULATE_WRITE)

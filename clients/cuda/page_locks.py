@@ -1,4 +1,4 @@
-"""The segments that this process has page-locked: each once a GPU, shared by all who read there, undone by the last."""
+"""The page-locked segments of this process: each is locked once a GPU, shared by its users, undone by the last."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ class Segment(Protocol):
 
     @property
     def data_address(self) -> int:
-        """Where its chunks begin."""
+        """The address of its first chunk."""
 
     def stats(self) -> dict[str, Any]:
-        """Among its figures `num_chunks` and `chunk_bytes`."""
+        """Its figures, `num_chunks` and `chunk_bytes` among them."""
 
 
 class PageHold:
-    """One user's share of the lock of a segment; see `PageLock`. A context manager.
+    """One user's share of the `PageLock` of a segment. A context manager.
 
-    The last one who closes, or is garbage, has it undone. In a forked child it is the parent's, and closes nothing.
+    The lock is undone when its last share is closed or garbage. In a forked child a share belongs to the parent, and
+    closing it does nothing.
     """
 
     def __init__(self, shared: _Shared) -> None:
         self._lock = shared.lock
         self._let_go = weakref.finalize(self, _let_go, shared)
-        self._let_go.atexit = False  # all locks end then, below
+        self._let_go.atexit = False  # _close_all() ends all locks then
 
     @property
     def state(self) -> State:
@@ -59,7 +60,7 @@ class PageHold:
         return self._lock.wait(timeout_s)
 
     def close(self) -> None:
-        """Lets go. Idempotent. If it was the last hold, nothing is registered any more when it returns."""
+        """Gives the share up. Idempotent. If it was the last one, nothing is registered any more when this returns."""
         self._let_go()
         if self._lock.state == "closed":
             self._lock.close()
@@ -75,7 +76,7 @@ class PageHold:
 
 @dataclass(eq=False)
 class _Shared:
-    """A lock and how many hold it. It keeps its segment mapped."""
+    """A lock and the number of its shares. The lock keeps its segment mapped."""
 
     lock: PageLock
     num_holds: int = 1
@@ -83,9 +84,9 @@ class _Shared:
 
 @dataclass
 class _Locks:
-    """Those of this process, by the identity of the arena and the number of the GPU; ended ones until they are over."""
+    """The locks of this process, by arena and number of the GPU. Ended ones stay until they are over."""
 
-    guard: threading.RLock = field(default_factory=threading.RLock)  # a finalizer may run within
+    guard: threading.RLock = field(default_factory=threading.RLock)  # reentrant: a finalizer may run within
     by_place: dict[tuple[int, int], _Shared] = field(default_factory=dict)
 
     def forget_those_over(self) -> None:
@@ -96,7 +97,7 @@ _locks = _Locks()
 
 
 def hold_pages(device: Device, segment: Segment) -> PageHold:
-    """A share of the lock of the segment's chunks for the GPU; the first one begins it, on a thread.
+    """Returns a share of the lock of the segment's chunks for the GPU. The first share starts the lock, on a thread.
 
     The segment stays mapped until the lock is undone.
 
@@ -107,7 +108,7 @@ def hold_pages(device: Device, segment: Segment) -> PageHold:
     with _locks.guard:
         shared = _locks.by_place.get(place)
         if shared is not None:
-            shared.num_holds += 1  # from here on no finalizer ends it, which one may have done just before
+            shared.num_holds += 1  # from here on no finalizer ends it; one may have done so just before
         if shared is None or shared.lock.state == "closed":
             shared = _Shared(_lock(device, segment, None if shared is None else shared.lock))
             _locks.forget_those_over()
@@ -123,7 +124,7 @@ def _lock(device: Device, segment: Segment, after: PageLock | None) -> PageLock:
 
 
 def _let_go(shared: _Shared) -> None:
-    """One hold fewer; the last one ends the lock, without a wait: it may run anywhere, as a finalizer."""
+    """Counts one share fewer. The last one ends the lock without waiting, since this may run as a finalizer."""
     with _locks.guard:
         shared.num_holds -= 1
         if shared.num_holds == 0:
@@ -131,7 +132,7 @@ def _let_go(shared: _Shared) -> None:
 
 
 def _close_all() -> None:
-    """Before Python ends: a thread in the driver while the process goes down under it could crash."""
+    """Runs before Python ends: a thread that is in the driver while the process exits could crash."""
     with _locks.guard:
         own = list(_locks.by_place.values())
     for shared in own:
@@ -140,7 +141,7 @@ def _close_all() -> None:
 
 def _after_fork() -> None:
     global _locks
-    _locks = _Locks()  # what the parent has locked is the parent's, and a thread of it may have held the guard
+    _locks = _Locks()  # the locks are the parent's, and one of its threads may have held the guard
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,4 @@
-"""PinnedRing: a few page-locked buffers, filled and copied to the GPU in turn, each free when its copy is done."""
+"""PinnedRing: a few page-locked buffers, filled and copied to the GPU in turn, each reused when its copy is done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shmreplay.errors import ShmReplayError
 
 logger = logging.getLogger("shmreplay")
 
-LAST_COPIES_S = 10.0  # how long a ring that ends waits for copies under way; a GPU that takes longer hangs
+LAST_COPIES_S = 10.0  # how long a ring waits for running copies at its end; a GPU that takes longer hangs
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class PinnedSlot:
     Attributes:
         array: uint8 `[slot_bytes]`, page-locked, of whole pages. It stays valid as long as it is referenced.
         address: where it begins.
-        event: done when nobody reads the buffer any more.
+        event: done when the copies out of the buffer are.
     """
 
     array: NDArray[np.uint8]
@@ -37,19 +37,19 @@ class PinnedSlot:
     event: Event
 
     def sent(self, stream: int) -> None:
-        """The copies out of it have been given to the stream: the ring waits for them before its next turn."""
+        """Says that the copies out of it were given to the stream. The ring waits for them before its next turn."""
         self.event.record(stream)
 
 
 class PinnedRing:
     """`num_slots` buffers in one piece of page-locked memory. A context manager; for one thread at a time.
 
-    It has a handle of the GPU of its own, so that it may outlive the one that it is made with. Such memory needs no
-    permission and works where `PageLock` is refused; a ring is some MB, so it is to be had nearly everywhere.
+    It has a handle of the GPU of its own, so it may outlive the one that it is made with. Such memory needs no
+    permission and works where `PageLock` is refused. A ring has some MB, which nearly every machine can give.
     """
 
     def __init__(self, device: Device, num_slots: int, slot_bytes: int) -> None:
-        """Takes `num_slots` times `slot_bytes`, each rounded up to whole pages.
+        """Allocates `num_slots` buffers of `slot_bytes`, each rounded up to whole pages.
 
         Raises:
             CudaError: the driver has no such memory to give.
@@ -72,9 +72,9 @@ class PinnedRing:
         return len(self._slots)
 
     def take(self, timeout_s: float | None = None) -> PinnedSlot | None:
-        """The buffer whose turn it is, once the copies out of it are done; None if they are not in `timeout_s` seconds.
+        """The next buffer, once the copies out of it are done; None if they are not within `timeout_s` seconds.
 
-        It stays the taker's until the ring comes round, whether or not `sent` is called. Ctrl-C ends the wait.
+        It belongs to the caller until its next turn, whether or not `sent` is called. Ctrl-C ends the wait.
 
         Raises:
             CudaError: the GPU failed since the last turn.
@@ -89,7 +89,7 @@ class PinnedRing:
         return slot
 
     def close(self) -> None:
-        """Gives the memory back, once copies under way are done and nobody holds an array of it. Idempotent."""
+        """Frees the memory, once running copies are done and nobody refers to an array of it. Idempotent."""
         self._slots = []
 
     def __enter__(self) -> PinnedRing:
@@ -102,20 +102,20 @@ class PinnedRing:
 
 
 class _Memory:
-    """Page-locked memory and the events of copies out of it; given back when the last array of it has gone."""
+    """Page-locked memory, and the events of copies out of it. Freed when the last array of it is garbage."""
 
     def __init__(self, device: Device, num_bytes: int, num_events: int) -> None:
         own = device.again()
         self.events: list[Event] = []
         try:
             self.address = own.host_alloc(num_bytes)
-            # Not at exit: threads that copy may be at work until the very end, and all of it goes with the process.
+            # Not at exit: threads may copy until the very end, and the memory ends with the process anyway.
             weakref.finalize(self, _give_back, own, self.address, self.events).atexit = False
         except BaseException:
             own.close()
             raise
         for _ in range(num_events):
-            self.events.append(own.event_create())  # one by one: should one be refused, the others are known
+            self.events.append(Event(own))  # one by one: if one is refused, the others are destroyed
         self._num_bytes = num_bytes
 
     @property
@@ -124,9 +124,9 @@ class _Memory:
 
 
 def _give_back(device: Device, address: int, events: list[Event]) -> None:
-    """What ends the memory, wherever its last reference goes: so it raises nothing."""
+    """Frees the memory. It may run anywhere, where the last reference goes, so it raises nothing."""
     if not device.driver.is_own:
-        return  # it is the parent's
+        return  # it belongs to the parent
     try:
         if not all(event.wait(LAST_COPIES_S) for event in events):
             number, patience_s = device.ordinal, LAST_COPIES_S

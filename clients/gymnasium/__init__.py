@@ -1,4 +1,4 @@
-"""Recorders: what happens in gymnasium's environments, and in EnvPool's, goes into a table by itself.
+"""Recorders: environments of gymnasium and of EnvPool that write their steps to a table by themselves.
 
 Reading order: `spaces` (what a step is), `recorder` (one environment), `vector_recorder`, `envpool_recorder`.
 """

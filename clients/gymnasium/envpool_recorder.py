@@ -1,4 +1,4 @@
-"""EnvPoolRecorder: environments of which some step at a time, whose steps go into a table."""
+"""EnvPoolRecorder: an EnvPool whose environments step in groups and write their steps to a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Received = tuple[Any, Any, Any, Any, dict[str, Any]]
 
 
 class Pool(Protocol):
-    """What is used of an EnvPool environment, made with `env_type="gymnasium"`."""
+    """The part of an EnvPool, made with `env_type="gymnasium"`, that is used here."""
 
     config: dict[str, Any]  # "num_envs"
 
@@ -25,10 +25,10 @@ class Pool(Protocol):
 
 
 class EnvPoolRecorder:
-    """An EnvPool environment in asynchronous use that writes each of its steps, stream i those of environment i.
+    """An EnvPool in asynchronous use that writes each of its steps; stream i has those of environment i.
 
-    As `VectorRecorder`, for `recv` and `send` of whichever environments are ready. EnvPool resets an environment with
-    the action that is sent after its episode's end: that action makes no row.
+    It works as `VectorRecorder`, for `recv` and `send` of the environments that are ready. EnvPool resets an
+    environment with the first action after the end of its episode; that action makes no row.
 
     Args:
         pool: the environment.
@@ -50,21 +50,21 @@ class EnvPoolRecorder:
         self._writer = writer
         self._rows = Rows(writer)
         self._num_envs = num_envs
-        self._observation: Any = None  # the last one of each, [num_envs, ...]
-        self._is_open = np.zeros(num_envs, bool)  # who was sent an action that makes a row
-        self._is_over = np.zeros(num_envs, bool)  # whose next action resets it
-        self._is_known = np.zeros(num_envs, bool)  # who has an observation to act upon
-        self._is_under_way = np.zeros(num_envs, bool)  # whose episode has rows
+        self._observation: Any = None  # the last one of each environment, [num_envs, ...]
+        self._is_open = np.zeros(num_envs, bool)  # environments with a row whose outcome is missing
+        self._is_over = np.zeros(num_envs, bool)  # environments that the next action resets
+        self._is_known = np.zeros(num_envs, bool)  # environments with an observation that was not acted upon
+        self._is_under_way = np.zeros(num_envs, bool)  # environments whose episode has rows
 
     def async_reset(self) -> None:
-        """Resets all environments. Episodes under way end here, with the last observation that was received."""
+        """Resets all environments. Unfinished episodes end, with the last observation that was received."""
         self._end_all()
         for mask in (self._is_open, self._is_over, self._is_known, self._is_under_way):
             mask[:] = False
         self.pool.async_reset()
 
     def send(self, action: Any, env_id: ArrayLike, **put: Any) -> None:
-        """Sends actions `[len(env_id), ...]`, and writes the rows that they begin; `put` are columns of one's own.
+        """Sends actions `[len(env_id), ...]`, and writes the rows that they begin. `put` are columns of your own.
 
         Raises:
             ValueError: an environment has not answered since its last action, or was never received.
@@ -73,7 +73,7 @@ class EnvPoolRecorder:
         ids = np.asarray(env_id, np.int32)
         if busy := ids[~self._is_known[ids] | self._is_open[ids]].tolist():
             raise ValueError(
-                f"send: environments {busy} have no observation that is not acted upon yet; expected those of recv's "
+                f"send: environments {busy} have no new observation to act upon; expected those of recv's "
                 'info["env_id"], each once'
             )
         self._rows.put(put)
@@ -86,7 +86,7 @@ class EnvPoolRecorder:
         self.pool.send(action, ids)
 
     def recv(self) -> Received:
-        """Receives from whoever is ready, and completes their rows. Raises what the writer's calls raise."""
+        """Receives from environments that are ready, and completes their rows. Raises what the writer's calls raise."""
         observation, reward, terminated, truncated, info = self.pool.recv()
         ids = np.asarray(info["env_id"], np.int32)
         self._observation = _with(self._observation, observation, ids, self._num_envs)
@@ -102,13 +102,13 @@ class EnvPoolRecorder:
         return observation, reward, terminated, truncated, info
 
     def close(self) -> None:
-        """Ends the episodes under way, and closes the pool; not the writer."""
+        """Ends unfinished episodes, and closes the pool, but not the writer."""
         self._end_all()
         self.pool.close()
 
     def _end_all(self) -> None:
         self._end(self._is_under_way & ~self._is_open)
-        if self._is_open.any():  # their answers never come: what is known of the last step is the final one
+        if self._is_open.any():  # they will never answer: their open rows are the final steps
             self._writer.end_episodes(self._is_open)
 
     def _end(self, mask: NDArray[np.bool_]) -> None:
@@ -124,7 +124,7 @@ def _rows_of(batch: Any, ids: NDArray[np.int32]) -> Any:
 
 
 def _with(batch: Any, rows: Any, ids: NDArray[np.int32], num: int) -> Any:
-    """The batch of `num` with these rows in the places `ids`; a new one, if there is none yet."""
+    """The batch of `num` rows with these rows in the places `ids`. Makes a batch if there is none yet."""
     if isinstance(rows, dict):
         return {name: _with(None if batch is None else batch[name], part, ids, num) for name, part in rows.items()}
     if batch is None:

@@ -1,4 +1,4 @@
-"""Recorder: one environment whose steps go into a table."""
+"""Recorder: one environment that writes its steps to a table."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shmreplay.clients.writers.writer import Writer
 
 
 class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment that writes each of its steps. Used as the environment itself.
+    """An environment that writes each of its steps. Use it in place of the environment.
 
     Row t has observation t and the action taken there, copied before the environment steps, then reward, terminated and
-    truncated. Whichever way an episode ends, its final observation is its final step: by itself, or by a `reset` in
-    mid-episode, and `close`. Columns that the table has not are left out.
+    truncated. The final observation of an episode is its final step, whether the episode ends by itself or by `reset`
+    or `close`. What the table has no column for is left out.
 
     Args:
         env: the environment.
@@ -25,8 +25,8 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
     Raises:
         SignatureMismatch: the table's signature is no dict, or has no `observation`.
 
-    A row that waits for the table's rate limiter waits in `step`; what ends that wait (Ctrl-C, a dropped table) is
-    raised there, when the environment has stepped: `reset` goes on with a new episode.
+    `step` waits for the table's rate limiter. What ends that wait (Ctrl-C, a dropped table) is raised there, when the
+    environment has already stepped: go on with `reset`, which begins a new episode.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], writer: Writer) -> None:
@@ -37,14 +37,14 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._acted = converter(env.action_space)
         self._observation: Any = None
         self._is_under_way = False  # the episode has rows
-        self._is_open = False  # the last of them lacks what its step brings
+        self._is_open = False  # the outcome of the last row is missing
 
     def put(self, **values: Any) -> None:
-        """Keeps columns of one's own for the next row, such as `log_prob`: before `step`, or for the final step."""
+        """Keeps columns of your own, such as `log_prob`, for the next row or the final step. Call it before `step`."""
         self._rows.put(values)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Resets the environment. An episode under way ends here, not terminated, with the observation there was."""
+        """Resets the environment. An unfinished episode ends, not terminated, with its last observation."""
         self._end()
         observation, info = self.env.reset(seed=seed, options=options)
         self._observation = observation
@@ -53,7 +53,9 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Steps the environment and writes the row. Raises what `Writer.append` and `Writer.end_episode` raise."""
         before = self._rows.before(apply(self._observed, self._observation), apply(self._acted, action))
-        self._writer.append(before, partial=True)  # now: an environment may write the next observation over this one
+        self._writer.append(
+            before, partial=True
+        )  # now, because the environment may write the next observation over this one
         self._is_under_way = self._is_open = True
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._observation = observation
@@ -64,14 +66,14 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def close(self) -> None:
-        """Ends the episode under way, and closes the environment; not the writer."""
+        """Ends an unfinished episode, and closes the environment, but not the writer."""
         self._end()
         self.env.close()
 
     def _end(self) -> None:
         if not self._is_under_way:
             return
-        # A row that a step left open, for the environment raised in it, is the final one as it is.
+        # If the environment raised in `step`, its row is still open. It is then the final step as it is.
         final = None if self._is_open else self._rows.final(apply(self._observed, self._observation))
         self._writer.end_episode(final)
         self._is_under_way = self._is_open = False

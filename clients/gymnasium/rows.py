@@ -1,4 +1,4 @@
-"""Rows: what a recorder writes of a step, as far as its table has columns for it."""
+"""Rows: the parts of a step that a recorder writes, as far as its table has columns for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AFTER = ("reward", "terminated", "truncated")
 
 
 class Rows:
-    """The columns of a writer's table by when they are known, and what the caller put beside them."""
+    """Makes rows of what is known before and after a step, and of the caller's own columns."""
 
     def __init__(self, writer: StreamHandle) -> None:
         tree = writer._sig.tree
@@ -26,7 +26,7 @@ class Rows:
         self._put: dict[str, Any] = {}
 
     def put(self, values: dict[str, Any]) -> None:
-        """Keeps columns of the caller's own for the next row. Raises SignatureMismatch for others."""
+        """Keeps columns of the caller's own for the next row. Raises SignatureMismatch for any other column."""
         for name in values:
             if name not in self._names or name in (*BEFORE, *AFTER):
                 own = sorted(self._names - {*BEFORE, *AFTER})
@@ -37,13 +37,13 @@ class Rows:
         self._put.update(values)
 
     def before(self, observation: Any, action: Any) -> dict[str, Any]:
-        """What is known before the step, with what was put."""
+        """The row of what is known before the step, with what was put."""
         row = {**self._kept(BEFORE, (observation, action)), **self._put}
         self._put = {}
         return row
 
     def after(self, reward: Any, terminated: Any, truncated: Any) -> dict[str, Any]:
-        """What the step brought, with what was put meanwhile."""
+        """The row of the step's outcome, with what was put meanwhile."""
         row = {**self._kept(AFTER, (reward, terminated, truncated)), **self._put}
         self._put = {}
         return row

@@ -1,4 +1,4 @@
-"""Spaces: an environment's steps as a table's signature, and its values as that table takes them."""
+"""Spaces: makes a table's signature of an environment's spaces, and converts its values for that table."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ def signature(env: Env[Any, Any] | VectorEnv[Any, Any, Any], **more: Any) -> dic
     """Returns the signature of a table that takes the environment's steps.
 
     Args:
-        env: a single or a vector environment; of the latter its single spaces.
-        more: columns of the caller's own, which `put` fills: `log_prob=sr.ArraySpec((), "float32")`.
+        env: a single or a vector environment; a vector environment counts by its single spaces.
+        more: columns of your own, which `put` fills: `log_prob=sr.ArraySpec((), "float32")`.
 
     Returns:
-        `observation` and `action` as their spaces say: an array a Box, Discrete, MultiDiscrete or MultiBinary, a dict a
-        Dict, a tuple a Tuple, uint32 `[max_length]` a Text; `reward`, float32; `terminated` and `truncated`, bool.
+        `observation` and `action` as their spaces say: an array for a Box, Discrete, MultiDiscrete or MultiBinary, a
+        dict for a Dict, a tuple for a Tuple, uint32 `[max_length]` for a Text; `reward`, float32; `terminated` and
+        `truncated`, bool.
 
     Raises:
-        TypeError: a space has no fixed size (Graph, Sequence) or no one structure (OneOf).
+        TypeError: a space has no fixed size (Graph, Sequence) or no single structure (OneOf).
         ValueError: a column of `more` has the name of one of the others.
     """
     if isinstance(env, VectorEnv):
@@ -50,7 +51,7 @@ def signature(env: Env[Any, Any] | VectorEnv[Any, Any, Any], **more: Any) -> dic
 
 
 def column(space: spaces.Space[Any], path: str) -> Any:
-    """Returns a space as a part of a signature. Raises TypeError, which names the path, where it can be none."""
+    """Returns a space as a part of a signature. Raises TypeError, which names the path, if that is impossible."""
     if isinstance(space, spaces.Dict):
         return {name: column(part, f"{path}/{name}") for name, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -73,7 +74,7 @@ def text(codes: NDArray[np.uint32]) -> NDArray[np.str_]:
 
 
 def converter(space: spaces.Space[Any]) -> Convert | None:
-    """Returns what makes values of a space, or batches of them, such as its columns take; None if they are such."""
+    """Returns a function that converts values of a space, or batches, to its columns; None if none is needed."""
     if isinstance(space, spaces.Text):
         return _codes(space.max_length)
     if isinstance(space, spaces.Dict):
@@ -90,7 +91,7 @@ def converter(space: spaces.Space[Any]) -> Convert | None:
 
 
 def apply(convert: Convert | None, value: Any) -> Any:
-    """Returns the value, converted if there is something to convert."""
+    """Returns the value, converted if there is a converter."""
     return value if convert is None else convert(value)
 
 
@@ -103,7 +104,7 @@ def _codes(max_length: int) -> Convert:
 
 
 def with_rows(space: spaces.Space[Any], batch: Any, rows: Sequence[Any], mask: NDArray[np.bool_]) -> Any:
-    """Returns a batch of values with `rows`, in their order, in the places where the mask is True; the batch stays."""
+    """Returns a copy of a batch of values with `rows`, in order, in the places where the mask is True."""
     if isinstance(space, spaces.Dict):
         return {
             name: with_rows(part, batch[name], [row[name] for row in rows], mask) for name, part in space.spaces.items()

@@ -1,4 +1,4 @@
-"""VectorRecorder: environments that step together, whose steps go into a table."""
+"""VectorRecorder: environments that step together and write their steps to a table."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Mask = NDArray[np.bool_]
 
 
 class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
-    """A vector environment that writes each of its steps, stream i those of environment i. Used as that itself.
+    """A vector environment that writes each of its steps; stream i has those of environment i. Use it in its place.
 
-    As `Recorder`, for all three modes of resetting: the final observation is taken from where the mode puts it (the
-    observation of the step that ended the episode, or `infos["final_obs"]`), and the step that is none, in which an
-    environment with next-step autoreset resets itself, is left out.
+    It works as `Recorder`, for all three autoreset modes. The final observation is taken from where the mode puts it:
+    the observation of the step that ended the episode, or `infos["final_obs"]`. With next-step autoreset, the step in
+    which an environment only resets itself is left out.
 
     Args:
         env: the vector environment; its `metadata["autoreset_mode"]` says when it resets.
@@ -44,18 +44,18 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         self._observed = converter(env.single_observation_space)
         self._acted = converter(env.single_action_space)
         self._observation: Any = None
-        self._is_under_way = np.zeros(env.num_envs, bool)  # whose episode has rows
-        self._is_over = np.zeros(env.num_envs, bool)  # whose next step is none, but a reset
-        self._are_open: Mask | None = None  # whose last row lacks what its step brings
+        self._is_under_way = np.zeros(env.num_envs, bool)  # environments whose episode has rows
+        self._is_over = np.zeros(env.num_envs, bool)  # environments whose next step is only a reset
+        self._are_open: Mask | None = None  # environments with a row whose outcome is missing
 
     def put(self, **values: Any) -> None:
-        """Keeps columns of one's own for the next rows, arrays `[num_envs, ...]`, such as `log_prob`: before `step`."""
+        """Keeps columns of your own for the next rows, arrays `[num_envs, ...]`. Call it before `step`."""
         self._rows.put(values)
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Resets all environments, or those of `options["reset_mask"]`. Their episodes under way end here."""
+        """Resets all environments, or those of `options["reset_mask"]`. Their unfinished episodes end."""
         mask = (options or {}).get("reset_mask")
         reset = np.ones(self.env.num_envs, bool) if mask is None else np.asarray(mask, bool)
         self._end(reset & self._is_under_way, self._observation)
@@ -68,7 +68,7 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         """Steps the environments and writes their rows. Raises what the writer's calls raise."""
         mask = ~self._is_over
         before = self._rows.before(apply(self._observed, self._observation), apply(self._acted, actions))
-        self._append(before, mask, partial=True)  # now: they may write the next observations over these
+        self._append(before, mask, partial=True)  # now, because they may write the next observations over these
         self._is_under_way |= mask
         self._are_open = mask
         observation, rewards, terminated, truncated, infos = self.env.step(actions)
@@ -84,12 +84,12 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         return observation, rewards, terminated, truncated, infos
 
     def _append(self, rows: Any, mask: Mask, partial: bool = False) -> None:
-        """Writes nothing where all environments reset themselves at once: no row is open for the rest of one."""
+        """Writes rows. Nothing if all environments reset themselves at once: then no row is open."""
         if mask.any():
             self._writer.append(rows, mask=mask, partial=partial)
 
     def close(self, **kwargs: Any) -> None:
-        """Ends the episodes under way, and closes the environments; not the writer."""
+        """Ends unfinished episodes, and closes the environments, but not the writer."""
         self._end(self._is_under_way.copy(), self._observation)
         self.env.close(**kwargs)
 
@@ -101,7 +101,7 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
     def _end(self, mask: Mask, observation: Any) -> None:
         if not mask.any():
             return
-        # Rows that a step left open, for the environment raised in it, are the final ones as they are.
+        # If the environment raised in `step`, its rows are still open. They are then the final steps as they are.
         final = None if self._are_open is not None else self._rows.final(apply(self._observed, observation))
         self._writer.end_episodes(mask, final)
         self._is_under_way &= ~mask
@@ -115,5 +115,5 @@ def _mode_of(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
     except ValueError:
         raise ValueError(
             f"VectorRecorder: the environment's metadata has autoreset_mode {mode!r}; expected one of "
-            f"{', '.join(str(known) for known in AutoresetMode)}: without it nobody knows which step is a reset"
+            f"{', '.join(str(known) for known in AutoresetMode)}: without it there is no telling which step is a reset"
         ) from None

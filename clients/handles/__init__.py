@@ -1,1 +1,1 @@
-"""What all handles of a table share: attaching anew, waiting, random numbers."""
+"""What all handles of tables share: attaching, repeated calls after a fork, texts about waits, random numbers."""

@@ -1,4 +1,4 @@
-"""What a blocked call has to say: the texts of timeouts, and the log lines of long waits."""
+"""What a blocked call tells its caller: the texts of timeouts, and the log lines of long waits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _STATES = {"R": "running", "S": "asleep", "D": "waiting for a device", "T": "sto
 
 
 def explain_inserts(arena: _core.Arena, info: dict[str, Any]) -> str:
-    """Says why an insert is not admitted, with the numbers, and who could end that."""
+    """Explains why an insert is not admitted, with the numbers, and what could end the wait."""
     if info["can_insert"] and not info["is_stopping"] and not info["paused_inserts"]:
         return explain_room(arena, info)
     return waiting.explain_inserts(info, _attached(arena))
 
 
 def explain_items(arena: _core.Arena, info: dict[str, Any]) -> str:
-    """Says why items of a stream's step, which go in together, are not admitted, with the numbers."""
+    """Explains why the items of a stream's step are not admitted. They go in together, all or none."""
     if (
         info["is_stopping"]
         or info["paused_inserts"]
@@ -33,20 +33,21 @@ def explain_items(arena: _core.Arena, info: dict[str, Any]) -> str:
     ):
         return waiting.explain_inserts(info, _attached(arena))
     return (
-        f"the rate limiter: {waiting.counters(info)}; one more insert would be admitted, under max_diff "
-        f"{waiting.bound(info['max_diff'])}, but not all that go in together. A sample lets them go on "
-        f"(last one {waiting.ago(info['last_sample_s_ago'])}), or set_rate_limiter(); {_attached(arena)}"
+        f"the rate limiter admits one more insert (difference {info['difference']:g}, max_diff "
+        f"{waiting.bound(info['max_diff'])}), but not all items that must go in together ({waiting.counters(info)}); "
+        f"waiting for a sample, {waiting.last(info['last_sample_s_ago'])}, or for set_rate_limiter(); "
+        f"{_attached(arena)}"
     )
 
 
 def explain_samples(arena: _core.Arena, info: dict[str, Any]) -> str:
-    """Says why a sample is not admitted, with the numbers, and who could end that."""
+    """Explains why a sample is not admitted, with the numbers, and what could end the wait."""
     return waiting.explain_samples(info, _attached(arena))
 
 
 def explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
-    """Says why a step finds no chunk, and who could end that."""
-    remedy = "The table's items are not evicted for room; sample or delete some, or create it with"
+    """Explains why a step finds no free chunk, and what could end the wait."""
+    remedy = "The table evicts no items for room: sample or delete some, or create it with"
     if not _has_items(arena):
         remedy = "Close a writer, or create the table with"
     sizes = "a larger capacity_steps or more max_streams"
@@ -56,19 +57,20 @@ def explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
 
 
 def explain_looks(arena: _core.Arena, info: dict[str, Any]) -> str:
-    """Says why a look, which needs no admission, has nothing to see."""
-    last = waiting.ago(info["last_insert_s_ago"])
-    return f"the table is empty. An insert lets it go on (last one {last}); {_attached(arena)}"
+    """Explains why sample(count=False), which needs no admission, finds nothing."""
+    return f"the table is empty; waiting for an insert, {waiting.last(info['last_insert_s_ago'])}; {_attached(arena)}"
 
 
 def explain_lock(arena: _core.Arena) -> str:
-    """Says who has the arena's lock now, as far as that can be seen without it."""
+    """Which process holds the arena's lock now, as far as that can be seen without the lock."""
     holder = arena.lock_holder()
-    return " (nobody has it now)" if holder is None else f" (process {holder['pid']}, which is {_state(holder['pid'])})"
+    return (
+        " (nobody holds it now)" if holder is None else f" (process {holder['pid']}, which is {_state(holder['pid'])})"
+    )
 
 
 def explain_chunks(arena: _core.Arena) -> str:
-    """Says which chunks are where, and how much of the heap is free."""
+    """How many chunks are used, read and free, and how much of the heap is free."""
     stats = arena.stats()
     own = ""
     if arena.names_chunks():
@@ -84,25 +86,25 @@ def _has_items(arena: _core.Arena) -> bool:
 def _attached(arena: _core.Arena) -> str:
     others = len(arena.sessions()) - 1
     if others <= 0:
-        return "no other process is attached now: until another attaches, only a thread of this one could end the wait"
+        return "no other process is attached, so only another thread of this process could end the wait"
     return f"{others} other process{'es are' if others > 1 else ' is'} attached"
 
 
 def _state(pid: int) -> str:
-    """What a process is at, by /proc: who was stopped, or waits for a disk, explains a long hold."""
+    """The state of a process by /proc, such as stopped: it explains why a lock is held for long."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             letter = file.read().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
-        return "not to be seen in /proc"
-    return f"{_STATES.get(letter, 'in a state of its own')} (state {letter})"
+        return "not visible in /proc"
+    return f"{_STATES.get(letter, 'in an unknown state')} (state {letter})"
 
 
 def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pid: int, seconds: int) -> None:
-    """Logs a long wait: one for oneself after a second, any after ten, then once a minute."""
+    """Logs a long wait after ten seconds, then once a minute; after one second if nobody else could end it."""
     if what == "lock":
         logger.warning(
-            "table %r: process %d has held the arena's lock for %d s in one hold, and is %s",
+            "table %r: process %d has held the arena's lock for %d s without releasing it, and is %s",
             name,
             pid,
             seconds,
@@ -120,20 +122,20 @@ def report_wait(arena: _core.Arena, table: _core.Table, name: str, what: str, pi
     reasons = [explain(arena, info) for side, explain in _SIDES if info[side]]
     if waits_for_itself:
         reasons.append(explain_chunks(arena))
-    if not reasons:  # nobody waits for the limiter: it is a chunk that is wanted, or an item to look at
+    if not reasons:  # no call waits for the limiter: this one waits for a chunk, or for an item to look at
         reasons = [explain_chunks(arena) if info["size"] > 0 else explain_looks(arena, info)]
     logger.warning("table %r: blocked for %d s: %s", name, seconds, "; ".join(reasons))
 
 
 def report_eviction(arena: _core.Arena, table: _core.Table, spec: Table) -> None:
-    """Warns that items are evicted before the table is full, says why, and what room it would take."""
+    """Warns that items are evicted before the table is full, says why, and how much room would be enough."""
     stats, info = arena.stats(), table.info()
     have = stats["num_chunks"] * stats["chunk_steps"]
     needed = -(-have * info["max_size"] // max(info["size"], 1))
-    heap = ", or with larger mean_bytes if its columns in the heap have more" if stats["num_blocks"] > 0 else ""
+    heap = ", or with larger mean_bytes if the values of its heap columns are larger" if stats["num_blocks"] > 0 else ""
     logger.warning(
-        "table %r: its steps do not fit: at %d of %d items the oldest are evicted for room. %s: create it with "
-        "capacity_steps=%d or so%s%s. Said once; info().evicted_for_room counts",
+        "table %r: its steps do not fit: with %d of %d items, the oldest are already evicted for room. %s. Create it "
+        "with capacity_steps=%d or so%s%s. This is logged once; info().evicted_for_room counts these items",
         spec.name,
         info["size"],
         info["max_size"],
@@ -143,15 +145,16 @@ def report_eviction(arena: _core.Arena, table: _core.Table, spec: Table) -> None
 
 
 def _explain_eviction(spec: Table, chunk_steps: int, needed: int) -> tuple[str, int, str]:
-    """Why items that were planned for do not fit, how many steps would, and what else could be done."""
+    """Why the planned number of items does not fit, how many steps would be enough, and what else could be done."""
     if not isinstance(spec.remover, _BY_PRIORITY) or chunk_steps == 1:
-        return "Its items span more steps than planned for, or overlap less", needed, ""
+        return "Its items have more steps than planned, or share fewer", needed, ""
     return (
-        f"Its remover {type(spec.remover).__name__} goes by priority, and a chunk of {chunk_steps} steps is free only "
-        f"when its last item has gone: where priorities stay as they are that takes up to {chunk_steps} times the "
-        f"space, and {harmonic(chunk_steps):.2f} times where they change, which is planned for",
+        f"Its remover {type(spec.remover).__name__} evicts by priority, and a chunk of {chunk_steps} steps is free "
+        "only once all its items are evicted. If priorities never change, that takes up to "
+        f"{chunk_steps} times the space; the plan assumed that they change, which takes "
+        f"{harmonic(chunk_steps):.2f} times the space",
         needed,
-        ", or chunk_steps=1, where it makes no difference",
+        ", or with chunk_steps=1, which avoids this",
     )
 
 

@@ -1,4 +1,4 @@
-"""GatherThreads: the threads that a handle's calls start to gather large batches together."""
+"""GatherThreads: the threads that gather large batches for the calls of a handle."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ MAX_THREADS = _core.MAX_GATHER_THREADS
 
 
 class GatherThreads:
-    """Those of one attachment of a handle. They end with its client, with its sampler, or with the handle."""
+    """The threads of one attachment of a handle. They end with its client, its sampler or the handle."""
 
     def __init__(self, native: _core.Table) -> None:
         self.native = native
 
     def close(self) -> None:
-        """Ends them; those of calls in flight when these are over. Idempotent."""
+        """Ends the threads, those of running calls when these calls return. Idempotent."""
         self.native.end_threads()

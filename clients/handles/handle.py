@@ -1,13 +1,15 @@
-"""Handle: what every call of a table stands on: its mapping, forks, and errors that explain themselves."""
+"""Handle: what every call of a table needs: its mapped arena, a new one after a fork, and errors that say why."""
 
 from __future__ import annotations
 
 import builtins
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from shmreplay import _core, errors
-from shmreplay.clients.batches.sampling import Arrangement, Arrangements, Columns, PadTo
+from shmreplay.clients.batches.sampling import Arrangement, Arrangements, Columns, NativeOutput, PadTo
+from shmreplay.clients.handles.attached_client import AttachedClient
 from shmreplay.clients.handles.blocking import (
     explain_chunks,
     explain_inserts,
@@ -21,12 +23,11 @@ from shmreplay.clients.handles.blocking import (
 from shmreplay.clients.handles.gather_threads import GatherThreads
 from shmreplay.clients.handles.randomness import Randomness
 from shmreplay.clients.handles.step_conversion import StepConversion
-from shmreplay.clients.link.attachments import specs_of
+from shmreplay.clients.link.attachments import Attachment, specs_of
 from shmreplay.tables.plan import plan
 from shmreplay.tables.table import Table
 
-if TYPE_CHECKING:
-    from shmreplay.clients.client import Attachment, Client
+T = TypeVar("T")
 
 LOOK = "sample(count=False)"
 EXPECTED_PRIORITY = f"priorities must be finite, >= 0 and at most {_core.MAX_PRIORITY:g}"
@@ -34,16 +35,16 @@ _INSERTS = ("insert", "insert_batch", "extend")
 
 
 class Stop:
-    """Says that nobody wants the outcome of a handle's calls any more; `end_waits` then ends those that wait."""
+    """Set when the results of a handle's calls are no longer wanted, as when a sampler is closed."""
 
     is_set = False
 
 
 class Handle:
-    """One table of an attached arena. Attaches anew in a forked child."""
+    """One table of an attached arena. In a forked child it attaches again."""
 
     def __init__(
-        self, client: Client, name: str, attachment: Attachment, seed: Any = None, stop: Stop | None = None
+        self, client: AttachedClient, name: str, attachment: Attachment, seed: Any = None, stop: Stop | None = None
     ) -> None:
         self._client = client
         self._name = name
@@ -71,7 +72,7 @@ class Handle:
                 if client.is_closed:
                     raise_closed(name)
                 if stop is not None and stop.is_set:
-                    raise errors.ShmReplayError(f"table {name!r}: the sampler that waits was closed")
+                    raise errors.ShmReplayError(f"table {name!r}: the sampler was closed while it waited")
             elif what != "evicted":
                 report_wait(arena, control, name, what, pid, seconds)
             elif what not in warned:
@@ -125,8 +126,36 @@ class Handle:
         if self._arena.forked:
             self._bind(self._client._attach(self._name))
 
+    def _repeat(self, call: str, timeout_s: float | None, attempt: Callable[[_core.Table], tuple[int, T]]) -> T:
+        """Returns what `attempt` answers beside status 0. After a fork it attaches again and repeats the attempt.
+
+        Raises what any other status stands for. An attempt whose error has to carry results raises it by itself.
+        """
+        while True:
+            self._check_open()
+            status, answer = attempt(self._native)
+            if status == 0:
+                return answer
+            self._recover_or_raise(status, call, timeout_s)
+
+    def _structure(
+        self, call: str, timeout_s: float | None = None, *, waits: bool = False, count: bool = False
+    ) -> tuple[bytes, list[NativeOutput] | None]:
+        """Names and outputs of the table's items. The outputs are None as long as the table has never had an item.
+
+        Args:
+            waits: wait for the first item.
+            count: the wait is that of a sample, which the rate limiter must admit.
+        """
+
+        def ask(native: _core.Table) -> tuple[int, tuple[bytes, list[NativeOutput] | None]]:
+            status, names, outputs = native.structure(waits, count, timeout_s)
+            return status, (names, outputs)
+
+        return self._repeat(call, timeout_s, ask)
+
     def _own_threads(self) -> None:
-        """Before a call that may start threads: they are to end with the client."""
+        """To be called before a call that may start threads, so that they end with the client."""
         if self._threads is None or self._threads.native is not self._native:
             self._threads = GatherThreads(self._native)
             self._client._add_dependent(self._threads)
@@ -138,20 +167,15 @@ class Handle:
     def _arrange(
         self, call: str, columns: Columns, pad_to: PadTo, time_major: bool, timeout_s: float | None
     ) -> Arrangement:
-        """The arrangement of these options. All but `get` wait for the first item: it fixes the structure."""
-        while self._arrangements.items is None:
-            self._check_open()
-            status, names, outputs = self._native.structure(call != "get", call != LOOK, timeout_s)
-            if status == 0 and outputs is None:
-                break
-            if status == 0:
+        """The arrangement of these options. All calls but `get` wait for the first item, which fixes the structure."""
+        if self._arrangements.items is None:
+            names, outputs = self._structure(call, timeout_s, waits=call != "get", count=call != LOOK)
+            if outputs is not None:
                 self._arrangements.learn(names, outputs)
-            elif not self._recover(status):
-                self._raise_status(status, call, timeout_s)
         return self._arrangements.of(columns, pad_to, time_major)
 
     def _recover(self, status: int) -> bool:
-        """After a fork: attaches anew, so that the call can be repeated."""
+        """Attaches again if the status says that this process was forked. Returns whether the call can be repeated."""
         if status != _core.STATUS_FORKED:
             return False
         self._bind(self._client._attach(self._name))
@@ -162,7 +186,7 @@ class Handle:
             self._raise_status(status, call, timeout_s)
 
     def _raise_status(self, status: int, call: str, timeout_s: float | None, asked: int = 0, **parts: Any) -> NoReturn:
-        """Raises what a native status stands for, with the numbers that explain a block."""
+        """Raises the error that a native status stands for, with the numbers that explain it."""
         if status == _core.STATUS_SESSION_LOST and self._client.is_closed:
             raise_closed(self._name)
         if status == _core.STATUS_INTERRUPTED:
@@ -184,14 +208,14 @@ class Handle:
         raise_with(error(f"{self._where}: {call}: {message}{details}"), **parts)
 
     def _limits_named(self, message: str) -> str:
-        """The arena's limits that a text names, with their numbers; they are its largest, of all tables in it."""
+        """The numbers of the limits that a message names. Each is the arena's: the largest of all its tables."""
         spec = plan(specs_of(self._arena))
         numbers = {"max_streams": spec.max_streams, "max_sessions": spec.max_sessions, "chunk_steps": spec.chunk_steps}
         named = [f"{name} is {number}" for name, number in numbers.items() if name in message]
         return f" ({', '.join(named)})" if named else ""
 
     def _refuse_single_steps(self, call: str) -> NoReturn:
-        self._control()  # a table that is gone has that to say first
+        self._control()  # if the table is gone, that is the error to raise
         declared, remedy = f"item_steps={self._spec.item_steps}", "table.writer() and create_item(length=...)"
         if self._spec.item is not None:
             declared, remedy = "item=, a window or pattern", "table.writer() and append(...)"
@@ -201,7 +225,7 @@ class Handle:
 
     def _raise_timeout(self, call: str, timeout_s: float | None, asked: int, parts: dict[str, Any]) -> NoReturn:
         info = {**self._native.info(), "can_insert": self._native.can_insert(1)}
-        # Steps alone wait for nothing but room; those that are items at once may wait for either.
+        # An append waits for room only; an insert, whose step is an item at once, for room or for the rate limiter.
         reasons = {"sample": explain_samples, "view": explain_samples, LOOK: explain_looks, "append": explain_room}
         reason = reasons.get(call, explain_inserts)(self._arena, info)
         done = ""
@@ -221,7 +245,7 @@ class Handle:
 
 
 def warn_stale(where: str, call: str, asked: int, stacklevel: int) -> None:
-    """Warns of a change that hit nothing; `stacklevel` is as of `warnings.warn`, this function counted."""
+    """Warns of a change that found none of its items. `stacklevel` counts this function, too."""
     warnings.warn(
         f"{where}: {call} hit none of {asked} items; they are gone by now, or the keys are of "
         "another table. Said once.",
@@ -234,7 +258,7 @@ def raise_closed(name: str) -> NoReturn:
 
 
 def raise_with(error: BaseException, **parts: Any) -> NoReturn:
-    """Raises an error that carries what was done before it: a consumed item must not be lost, whatever ends a call."""
+    """Raises an error with the results so far as attributes: items that a call consumed must not be lost with it."""
     for name, value in parts.items():
         if value is not None:
             setattr(error, name, value)

@@ -1,4 +1,4 @@
-"""Random numbers of a handle: repeatable with a seed, different in every forked child."""
+"""Randomness: the random numbers of a handle, repeatable with a seed and different in every forked child."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# How this process descends from the first one: each fork adds its number among its parent's forks.
+# How this process descends from the first one: for each fork on the way, its number among its parent's forks.
 _lineage: tuple[int, ...] = ()
 _forks_made = 0
 
@@ -28,7 +28,7 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 
 
 class Randomness:
-    """A numpy Generator that a fork does not duplicate: an unseeded one is seeded anew, a seeded one spawns."""
+    """A numpy Generator that draws other numbers after a fork: from a new seed, or from a child of the given seed."""
 
     def __init__(self, seed: Any = None) -> None:
         if isinstance(seed, np.random.SeedSequence):

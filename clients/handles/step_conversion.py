@@ -1,4 +1,4 @@
-"""StepConversion: how the core has steps converted that it cannot read by itself."""
+"""StepConversion: converts steps that the core cannot read by itself. The core calls it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class ConvertedStep:
-    """A step, or a batch of steps, that is converted already, for the core to hand back to `StepConversion`."""
+    """A step or a batch of steps that is converted already. `StepConversion` returns its columns as they are."""
 
     def __init__(self, columns: list[Any], size: int = 1) -> None:
         self.columns = columns
@@ -26,7 +26,7 @@ class ConvertedStep:
 
 
 class StepConversion:
-    """Makes columns of steps for one arena, and knows what its heap can hold."""
+    """Makes columns of steps for one arena, and refuses values that are larger than its heap."""
 
     def __init__(self, signature: Signature, arena: _core.Arena) -> None:
         self._sig = signature
@@ -35,9 +35,9 @@ class StepConversion:
         self._block_bytes = int(stats["block_bytes"])
 
     def step(self, step: object, batch: int | None = None) -> list[Any]:
-        """Columns of a step, as `Signature.canonical` makes them; a bound `canonical` of the core.
+        """Columns of a step, as `Signature.canonical` makes them. The core calls it.
 
-        With `batch`: of a batch of that many steps, one for each of a writer's streams.
+        With `batch`: columns of that many steps, one for each of a writer's streams.
 
         Raises:
             SignatureMismatch: it does not fit.
@@ -50,10 +50,10 @@ class StepConversion:
         return self.checked(self._sig.canonical(step))
 
     def batch(self, steps: object) -> tuple[list[Any], int]:
-        """Columns of a batch of steps, and how many; a bound `canonical_batch` of the core.
+        """Columns of a batch of steps, and how many steps there are. The core calls it.
 
         Raises:
-            SignatureMismatch: it does not fit; of separate steps the text says which one.
+            SignatureMismatch: it does not fit; if the steps are separate, the text says which one.
             ValueError: the values of a step are larger than the whole heap.
         """
         if isinstance(steps, ConvertedStep):
@@ -65,12 +65,12 @@ class StepConversion:
         return self.checked_batch(self._sig.canonical(steps, batch=n)), n
 
     def step_with_values(self, step: object) -> tuple[ConvertedStep, Bytes | None]:
-        """A step that is an item, and what it brings for columns that are per item."""
+        """A step that is an item by itself, and its values for columns that are per item."""
         columns = self.checked(self._sig.canonical(step, with_items=True))
         return ConvertedStep(columns), self.checked_values(self._sig.item_values(step, with_steps=True))
 
     def batch_with_values(self, steps: object) -> tuple[ConvertedStep, list[Bytes] | None]:
-        """The same for a batch of steps."""
+        """As `step_with_values`, for a batch of steps."""
         if self._are_separate(steps):
             pairs = self._each(steps, self.step_with_values)
             columns = self._columns([step.columns for step, _ in pairs])
@@ -83,7 +83,7 @@ class StepConversion:
         return ConvertedStep(columns, n), values
 
     def _are_separate(self, steps: object) -> TypeGuard[list[Any]]:
-        """Whether it is a list of steps, each as `insert` takes it; where a list is no step itself, and no column."""
+        """Whether it is a list of steps, each as `insert` takes it. A list may also be one step, or one column."""
         root = self._sig.root
         if type(steps) is not list or (isinstance(root, SeqNode) and root.kind == "list"):
             return False
@@ -91,7 +91,7 @@ class StepConversion:
 
     @staticmethod
     def _each(steps: list[Any], convert: Callable[[object], T]) -> list[T]:
-        """Every step converted; an error says which one it is about."""
+        """Converts every step. An error says which step it is about."""
         converted: list[T] = []
         for number, step in enumerate(steps):
             try:
@@ -102,7 +102,7 @@ class StepConversion:
         return converted
 
     def _columns(self, steps: list[list[Any]]) -> list[Any]:
-        """Columns of separate steps, as of a batch."""
+        """The columns of separate steps, put together as those of a batch."""
         columns: list[Any] = []
         for leaf in self._sig.leaves:
             if leaf.spec.is_per_item:
@@ -115,22 +115,22 @@ class StepConversion:
         return columns
 
     def checked(self, columns: list[Any]) -> list[Any]:
-        """The columns of a step. Raises ValueError if the heap can not hold them all."""
+        """Returns the columns of a step. Raises ValueError if they are larger than the heap."""
         if self._num_blocks > 0:
             self._check([(leaf, column) for leaf, column in zip(self._sig.leaves, columns, strict=True)])
         return columns
 
     def checked_values(self, values: Bytes | None) -> Bytes | None:
-        """What an item brings. Raises ValueError if the heap can not hold it."""
+        """Returns the values that an item brings. Raises ValueError if they are larger than the heap."""
         if values is not None and self._blocks(values.size) > self._num_blocks:
             names = ", ".join(repr(leaf.path) for leaf in self._sig.item_leaves)
             self._refuse(f"columns {names}: what an item brings", values.size)
         return values
 
     def checked_batch(self, columns: list[Any]) -> list[Any]:
-        """The columns of a batch of steps, None for those that it lacks.
+        """Returns the columns of a batch of steps, None for columns that are left out.
 
-        Raises ValueError if the heap can not hold what one of the steps has.
+        Raises ValueError if the values of one step are larger than the heap.
         """
         if self._num_blocks > 0:
             stored = [

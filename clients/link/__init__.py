@@ -1,1 +1,1 @@
-"""The connection to a daemon and the arenas that a process is attached to."""
+"""The connection to a daemon, the arenas that this process has mapped, and a daemon of its own."""

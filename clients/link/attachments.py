@@ -1,4 +1,4 @@
-"""The arenas that this process has mapped: each once, shared by every client and handle, given back by the last one."""
+"""The arenas that this process has mapped: each once, shared by its clients and handles, unmapped with the last."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from shmreplay.clients.link.connection import Reply, fork_count
 from shmreplay.errors import SegmentFailed
 from shmreplay.protocol import ProtocolError, close_all
 from shmreplay.segments.segment import check_received
-from shmreplay.tables.table import Table, unpack_specs
+from shmreplay.tables.packed_specs import unpack_specs
+from shmreplay.tables.table import Table
 
 
 @dataclass(frozen=True)
 class Attachment:
     """A table that this process can work on: its mapped arena, its index there, its spec.
 
-    It belongs to the process of `fork_count`; a forked child attaches anew.
+    It is of use only to the process with that `fork_count`; a forked child attaches again.
     """
 
     arena: _core.Arena
@@ -28,19 +29,19 @@ class Attachment:
 
 
 def specs_of(arena: _core.Arena) -> tuple[Table, ...]:
-    """The tables of a mapped arena. Raises SegmentFailed where its index is damaged in that place."""
+    """The tables of a mapped arena. Raises SegmentFailed if that part of its index is damaged."""
     try:
         return unpack_specs(arena.specs)
     except (TypeError, ValueError) as error:
         raise SegmentFailed(
-            f"arena {arena.name!r}: its index does not say any more what its tables are ({error}); restart the daemon "
-            "with --discard, or restore a checkpoint"
+            f"arena {arena.name!r}: the part of its index that describes its tables is damaged ({error}); restart the "
+            "daemon with --discard, or restore a checkpoint"
         ) from error
 
 
 @dataclass(eq=False)
 class Mapping:
-    """One mapped arena and its session. It unmaps itself when the last attachment to it is forgotten."""
+    """One mapped arena and its session. The arena is unmapped when the last attachment to it is gone."""
 
     arena: _core.Arena
     name: str
@@ -53,17 +54,17 @@ class Mapping:
 class Mappings:
     """All mappings of this process, by the identity of the index segment and the session in it.
 
-    `lock` is held from the request to open or detach until its outcome is noted here: else one client could give a
-    session back while another one is being told that it has it.
+    `lock` is held from a request to open or detach until its result is noted here. Otherwise one client could end a
+    session while another client is about to get the same one.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     by_identity: dict[tuple[int, int, int, int], Mapping] = field(default_factory=dict)
 
     def take(self, reply: Reply) -> tuple[Mapping, Attachment]:
-        """Maps what the reply to `open` brought, unless it is mapped already, and closes its descriptors.
+        """Maps the segments of a reply to `open`, unless they are mapped already, and closes its descriptors.
 
-        Raises SegmentFailed or LayoutMismatch if the segments are not what this process can use.
+        Raises SegmentFailed or LayoutMismatch if this process cannot use the segments.
         """
         fields = reply.fields
         try:
@@ -86,7 +87,7 @@ class Mappings:
         return mapping, Attachment(mapping.arena, int(fields["index"]), table, fork_count())
 
     def release(self, mapping: Mapping) -> bool:
-        """One user fewer; True if that was the last one, and the mapping one of this process, not of its parent."""
+        """Counts one user fewer. True if it was the last one and the mapping is this process' own, not its parent's."""
         mapping.num_users -= 1
         if mapping.num_users > 0 or mapping not in self.by_identity.values():
             return False
@@ -98,7 +99,7 @@ _mappings = Mappings()
 
 
 def mappings() -> Mappings:
-    """Those of this process."""
+    """The mappings of this process."""
     return _mappings
 
 

@@ -1,4 +1,4 @@
-"""The socket to the daemon: made when it is needed, and made anew after a fork or when the daemon was restarted."""
+"""Connection: the socket to the daemon, connected when needed, and again after a fork or a restart of the daemon."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from shmreplay.protocol import (
     send_message,
 )
 
-SILENCE_S = 30.0  # a daemon that works on a request says so every second; one that says nothing so long is stopped
+SILENCE_S = 30.0  # a working daemon reports progress every second; one that is silent for so long is stopped
 LOG_AFTER_S = 10.0
-MAX_FRESH_FAILURES = 3  # daemons killed while they had a request; beyond that it is the request that they die of
+MAX_FRESH_FAILURES = 3  # if so many daemons in a row died during a request, the request is what kills them
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.1
 
 logger = logging.getLogger("shmreplay")
@@ -44,7 +44,7 @@ _guard = threading.Lock()
 
 
 def fork_count() -> int:
-    """How many forks lie between this process and the one that imported shmreplay."""
+    """The number of forks between this process and the one that imported shmreplay."""
     return _fork_count
 
 
@@ -58,12 +58,12 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class RequestTimeout(ShmReplayError, TimeoutError):
-    """The daemon still works on a request when the caller's time is up."""
+    """The caller's time was up while the daemon still worked on the request."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer's fields, the descriptors that came with it (the caller closes them), and whose these may be."""
+    """An answer: its fields, the descriptors that came with it (the caller closes them), and their allowed owners."""
 
     fields: Message
     fds: list[int] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Reply:
 
 @dataclass
 class _Line:
-    """What belongs to one process: a lock, and a socket once connected. A forked child gets one of its own."""
+    """The lock and, once connected, the socket of one process. A forked child gets a new one."""
 
     fork_count: int
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -80,14 +80,14 @@ class _Line:
     hello: Message = field(default_factory=dict)
 
     def __del__(self) -> None:
-        if self.sock is not None:  # a client that was dropped without close: no reason to warn
+        if self.sock is not None:  # a client that is garbage without a close: no reason for a ResourceWarning
             self.sock.close()
 
 
 class Connection:
-    """One request at a time over one socket; threads take turns. `timeout_s` bounds the wait for a daemon to answer.
+    """One request at a time over one socket; threads take turns. `timeout_s` limits the wait for a daemon to answer.
 
-    `paths` are tried in turn until one answers; from then on it is that one.
+    `paths` are tried in turn until a daemon answers at one of them, which is then kept.
     """
 
     def __init__(self, paths: Sequence[str], timeout_s: float | None) -> None:
@@ -99,13 +99,13 @@ class Connection:
         with _guard:
             if self._line.fork_count != _fork_count:
                 inherited = self._line.sock
-                if inherited is not None:  # closes our copy alone; the parent's conversation goes on
+                if inherited is not None:  # closes only our copy; the parent keeps its connection
                     inherited.close()
                 self._line = _Line(_fork_count)
             return self._line
 
     def connect(self) -> Message:
-        """Connects if need be, and returns the daemon's hello. Raises DaemonUnavailable or PermissionError."""
+        """Connects unless connected, and returns the daemon's hello. Raises DaemonUnavailable or PermissionError."""
         line = self._own_line()
         with line.lock:
             self._ensure_connected(line, Deadline(self.timeout_s))
@@ -122,11 +122,15 @@ class Connection:
         waits_for_daemon: bool = True,
         on_progress: Callable[[str], None] | None = None,
     ) -> Reply:
-        """Sends a request and returns the reply, connecting anew if the daemon was restarted since the last one.
+        """Sends a request and returns the reply. Connects again if the daemon was restarted since the last request.
 
-        Raises the error that the daemon answers, DaemonUnavailable if it is gone or silent, RequestTimeout if it has
-        not finished within `timeout_s`. After a Ctrl-C the daemon may still finish what was asked. `on_progress` is
-        called about every second with how far it is.
+        After a Ctrl-C the daemon may still carry the request out. `on_progress` is called about once a second with a
+        text that says how far the request is.
+
+        Raises:
+            DaemonUnavailable: the daemon is gone or silent.
+            RequestTimeout: it has not finished within `timeout_s`.
+            ShmReplayError and others: the error that the daemon answered.
         """
         message = {"command": command, **(fields or {})}
         line = self._own_line()
@@ -167,7 +171,7 @@ class Connection:
                         f"the shmreplayd at {self.paths[0]} closed the connection during {message['command']}; "
                         "it was stopped or killed, see its log"
                     ) from error
-            except BaseException:  # a Ctrl-C, a timeout: the answer would be taken for that of the next request
+            except BaseException:  # after a Ctrl-C or a timeout, the answer would be taken for that of the next request
                 self._hang_up(line)
                 raise
 
@@ -179,7 +183,7 @@ class Connection:
         takes_fds: bool,
         on_progress: Callable[[str], None] | None,
     ) -> tuple[Message, list[int]]:
-        """One request and its answer. A daemon that refuses a message half-way has said why before it closed."""
+        """One request and its answer. A daemon that refuses a message half-way says why before it closes."""
         try:
             self._in_time(lambda limit: send_message(sock, message, limit), deadline, message, "")
         except ConnectionError:
@@ -198,7 +202,7 @@ class Connection:
                 on_progress(progress)
             if not is_logged and time.monotonic() - started > LOG_AFTER_S:
                 is_logged = True
-                logger.warning("%s has waited %g s for the daemon: %s", message["command"], LOG_AFTER_S, progress)
+                logger.warning("%s has waited for the daemon for %g s: %s", message["command"], LOG_AFTER_S, progress)
 
     def _in_time(self, step: Callable[[Deadline], Any], deadline: Deadline, message: Message, progress: str) -> Any:
         remaining_s = deadline.remaining_s()
@@ -217,15 +221,15 @@ class Connection:
     def _silent(self, waited_s: float) -> DaemonUnavailable:
         return DaemonUnavailable(
             f"the shmreplayd at {self.paths[0]} has a socket but said nothing for {waited_s:.3g} s; "
-            "is it stopped (SIGSTOP, a debugger), or the machine out of memory?"
+            "is it stopped (SIGSTOP, a debugger), or is the machine out of memory?"
         )
 
     # --- connecting ----------------------------------------------------------------------------------------------
 
     def _ensure_connected(self, line: _Line, deadline: Deadline) -> bool:
-        """True if it had to connect now.
+        """Connects unless there is a connection whose daemon still runs. Returns whether it had to connect.
 
-        A connection whose daemon has ended since is no use: a request that must not be repeated is not sent there.
+        A request that must not be repeated is so never sent to a daemon that has ended.
         """
         if line.sock is not None and _has_ended(line.sock):
             self._hang_up(line)
@@ -235,7 +239,7 @@ class Connection:
         return True
 
     def _connect(self, deadline: Deadline) -> tuple[socket.socket, Message]:
-        """Waits for a daemon that is starting: no event tells when a socket begins to listen, so it is tried again."""
+        """Tries again and again while a daemon starts: no event tells that a socket begins to listen."""
         pause_s, was_denied = FIRST_PAUSE_S, False
         while True:
             failures: dict[str, OSError] = {}
@@ -244,7 +248,7 @@ class Connection:
                     sock, hello = self._try_path(path, deadline)
                 except DaemonUnavailable:
                     raise
-                except OSError as error:  # nothing there, nobody listening, no place in its queue, not for us
+                except OSError as error:  # no socket, nobody listening, its queue full, or no permission
                     failures[path] = error
                     continue
                 self.paths = [path]
@@ -253,7 +257,7 @@ class Connection:
                     raise_answered_error(hello)
                 return sock, hello
             denied = next((path for path, error in failures.items() if isinstance(error, PermissionError)), None)
-            # Once is not enough: a daemon that is starting binds its socket first and opens it to its group next.
+            # Try twice: a daemon that is starting binds its socket first, and gives its group the permission next.
             if denied is not None and (was_denied or deadline.is_over):
                 raise PermissionError(_why_denied(denied)) from failures[denied]
             was_denied = denied is not None
@@ -284,11 +288,13 @@ class Connection:
             "pid_namespace": os.stat("/proc/self/ns/pid").st_ino,
             "start_time": _core.process_start_time(os.getpid()),
         }
-        # A daemon that was up at the very end of the wait still gets a moment to say so.
+        # A daemon that came up at the very end of the wait still gets a second to answer.
         remaining_s = deadline.remaining_s()
         limit_s = SILENCE_S if remaining_s is None else max(1.0, remaining_s)
         try:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused unheard: the answer says why
+            with contextlib.suppress(
+                BrokenPipeError, ConnectionResetError
+            ):  # refused before it was read: the answer says why
                 send_message(sock, hello, Deadline(limit_s))
             answer, _ = receive_message(sock, Deadline(limit_s))
         except TimeoutError:
@@ -315,16 +321,16 @@ class Connection:
 
 
 def _has_ended(sock: socket.socket) -> bool:
-    """Whether the other side has closed it. Between requests nothing else comes."""
+    """Whether the other side has closed the socket. Between requests, that is all there can be to read."""
     poll = select.poll()
     poll.register(sock, select.POLLIN | select.POLLRDHUP)
     return bool(poll.poll(0))
 
 
 def _owner_ids(sock: socket.socket, hello: Message) -> set[int]:
-    """Whose segments may come from this daemon: its user's, as the kernel says.
+    """The users that may own this daemon's segments: the one that it runs as, by the kernel.
 
-    Where root listened for it (a socket unit of systemd), the kernel says root, and the daemon's own word counts.
+    If root listens for it (a socket unit of systemd), the kernel says root; then the daemon's own word counts, too.
     """
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     uid = int(struct.unpack("3i", credentials)[1])
@@ -332,11 +338,11 @@ def _owner_ids(sock: socket.socket, hello: Message) -> set[int]:
 
 
 def _why_denied(path: str) -> str:
-    """Says who may connect to a socket that this user may not: its group, if it has the right."""
+    """Says who may connect to a socket that this user may not connect to: its owner and perhaps its group."""
     where = path
     try:
         status = os.stat(path)
-    except PermissionError:  # the directory itself is closed to us; its own group says who may enter
+    except PermissionError:  # this user may not enter the directory; its group says who may
         where = os.path.dirname(path)
         status = os.stat(where)
     owner, group = _user_name(status.st_uid), _group_name(status.st_gid)

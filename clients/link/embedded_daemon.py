@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import multiprocessing.util  # noqa: F401  (its atexit handler is registered then, and so runs behind ours)
+import multiprocessing.util  # noqa: F401  (registers its atexit handler before ours, so it runs after ours)
 import os
 import secrets
 import select
@@ -22,21 +22,21 @@ from shmreplay.segments.page_policy import PagePolicy
 from shmreplay.segments.segment import SegmentStore, embedded_instance, lock_name
 
 TAIL_BYTES = 4096
-STOP_TIMEOUT_S = 15.0  # longer than the daemon waits for an arena whose lock holder is stopped
+STOP_TIMEOUT_S = 15.0  # longer than the daemon waits for a lock whose holder is stopped
 
 
 class EmbeddedDaemon:
-    """The child process, and what may be left of it."""
+    """The child process; removes what is left of it if it is killed."""
 
     def __init__(self, directory: str | None, checkpoint_dir: str | None, timeout_s: float, pages: PagePolicy) -> None:
         self._owner_pid = os.getpid()
         self._store = SegmentStore(directory)
         self._instance = embedded_instance(self._owner_pid, secrets.token_hex(6))
-        # The daemon makes this directory and removes it: had we made it and died, it would stay for ever.
+        # The daemon makes and removes this directory: if we made it, it would stay for ever when we are killed.
         self.socket = embedded_socket_path(_socket_root(), secrets.token_hex(6))
-        self._log_fd = os.memfd_create("shmreplayd-log")  # no file to be left behind
+        self._log_fd = os.memfd_create("shmreplayd-log")  # unlike a file, it leaves nothing behind
         self._handler: weakref.finalize[..., Any] | None = None  # registered with atexit
-        self._last_words: str | None = None  # what the log ended with, once its descriptor is closed
+        self._last_words: str | None = None  # the end of the log, kept when its descriptor is closed
         ready, ready_for_child = os.pipe()
         try:
             self.process = self._start(directory, checkpoint_dir, ready_for_child, pages)
@@ -58,7 +58,9 @@ class EmbeddedDaemon:
         self, directory: str | None, checkpoint_dir: str | None, ready_fd: int, pages: PagePolicy
     ) -> subprocess.Popen[bytes]:
         if not sys.executable:
-            raise DaemonUnavailable("sys.executable is empty, so no shmreplayd can be started; start one beforehand")
+            raise DaemonUnavailable(
+                "sys.executable is empty, so no shmreplayd can be started; start one by hand and use sr.connect()"
+            )
         command = [sys.executable, "-m", "shmreplay.daemon", "--embedded", "--socket", self.socket]
         command += ["--instance", self._instance, "--parent-pid", str(os.getpid()), "--ready-fd", str(ready_fd)]
         command += ["--huge-pages", pages.huge_pages, "--numa", pages.numa]
@@ -72,13 +74,13 @@ class EmbeddedDaemon:
             stdout=self._log_fd,
             stderr=self._log_fd,
             pass_fds=(ready_fd,),
-            start_new_session=True,  # a Ctrl-C at the terminal is for us; we decide when the daemon ends
+            start_new_session=True,  # a Ctrl-C at the terminal must reach only us; we decide when the daemon ends
             cwd="/",
             env=_environment(),
         )
 
     def _wait_until_ready(self, ready: int, timeout_s: float) -> None:
-        """The pipe says "ready", or ends when the daemon does."""
+        """Waits for the daemon to write "ready" to the pipe, or to close it by ending."""
         poll = select.poll()
         poll.register(ready, select.POLLIN)
         answered = poll.poll(timeout_s * 1000)
@@ -101,7 +103,8 @@ class EmbeddedDaemon:
     def end_with_interpreter(self, finalizer: weakref.finalize[..., Any]) -> None:
         """Has the server's finalizer run when the interpreter ends, before multiprocessing joins its processes.
 
-        By itself it runs too late where another module made the first finalizer before multiprocessing was imported.
+        weakref alone would run it too late if another module made the first finalizer before multiprocessing was
+        imported.
         """
         self._handler = finalizer
         atexit.register(finalizer)
@@ -111,7 +114,7 @@ class EmbeddedDaemon:
         if self._handler is not None:
             atexit.unregister(self._handler)
         if os.getpid() != self._owner_pid:
-            self.process.returncode = 0  # not our child: nothing to wait for, and nothing to warn of
+            self.process.returncode = 0  # not our child: nothing to wait for, and no reason for a ResourceWarning
             return
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -120,12 +123,12 @@ class EmbeddedDaemon:
             self.process.kill()
             self.process.wait()
         if self.process.returncode != 0:
-            self._remove_remains()
+            self._remove_leftovers()
         self._last_words = self.log_tail()
         os.close(self._log_fd)
 
-    def _remove_remains(self) -> None:
-        """What a daemon that was killed left behind: nobody else will ever adopt this instance."""
+    def _remove_leftovers(self) -> None:
+        """Removes what a killed daemon left behind: no other daemon ever adopts this instance."""
         remove_abandoned(self._store, self._instance)
         for path in (self._store.path(lock_name(self._instance)), self.socket):
             with contextlib.suppress(FileNotFoundError):
@@ -135,12 +138,12 @@ class EmbeddedDaemon:
 
 
 def _socket_root() -> str:
-    """Where sockets of embedded daemons go: the temporary directory unless its path is too long for a socket's."""
+    """Where sockets of embedded daemons go: the temporary directory, or /tmp if its path is too long for a socket."""
     root = tempfile.gettempdir()
     return root if len(os.fsencode(root)) <= 60 else "/tmp"
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with the places that we import from: the daemon must be of this very installation."""
+    """Our environment, with our import paths: the daemon must be of this very installation."""
     places = [os.path.abspath(place) for place in sys.path if place]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTHONSAFEPATH": "1"}

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
-from shmreplay.clients.batches.arguments import check_count, float_array, key_array
+from shmreplay.clients.batches.arguments import check_count, check_timeout, float_array, key_array
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.sampling import Arrangement, Columns, Items, NativeOutput, PadTo, Part
-from shmreplay.clients.client import check_timeout
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, LOOK, Stop, raise_with
 from shmreplay.clients.mixes.mixed_batch import Layout, MixedBatch, Parts
 from shmreplay.clients.samplers.sampler import Sampler, Source

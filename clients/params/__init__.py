@@ -1,4 +1,4 @@
-"""Weights from a learner to its actors: the newest version of a tree of arrays, read where it lies in shared memory.
+"""Weights from a learner to its actors: actors read the newest version of a tree of arrays in shared memory.
 
     client.create_tables([params.table("policy", tree)])
     policy = params.Params(client.table("policy"))

@@ -1,4 +1,4 @@
-"""Layout: where the arrays of a tree lie in the one step that is a version of it."""
+"""Layout: how a tree of arrays is stored in a step; one step is one version of the tree."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from shmreplay.columns.leaves import Leaf
 from shmreplay.columns.signature import Signature
 from shmreplay.columns.specs import ArraySpec
 
-PARAMS, PUBLISHED = "params", "published_ns"  # what a version consists of: the tree, and when
+PARAMS, PUBLISHED = "params", "published_ns"  # the two parts of a version: the tree, and when it was published
 MAX_COLUMNS = 124  # a table has 125
-_ALIGNMENT = 64  # bytes, of an array that is joined with others
+_ALIGNMENT = 64  # in bytes, of arrays that share a column
 _JOINED = "joined_"
 
 
 class Layout:
-    """Of one tree: a column an array.
+    """The layout of one tree: one column for each array.
 
-    Where these are more than a table has columns, those of a dtype are joined: one behind the other in one column of
-    it. The table's signature then does not say what the tree was, only by a checksum whether a given one is it.
+    If the tree has more arrays than a table has columns, the arrays of each dtype are joined, one after the other, in
+    one column. Then the table's signature does not describe the tree; it only has a checksum, by which a given tree is
+    recognised.
 
     Attributes:
         node: the tree's structure.
-        leaves: its arrays, in order.
+        leaves: the tree's arrays, in order.
     """
 
     def __init__(self, node: structure.Node, leaves: Sequence[Leaf]) -> None:
         self.node = node
         self.leaves = tuple(leaves)
-        self._places: list[slice] = []  # in the column of its dtype
+        self._places: list[slice] = []  # of each array, in the column of its dtype
         self._sizes: dict[str, int] = {}
         self._name = PARAMS
         if len(self.leaves) > MAX_COLUMNS:
@@ -53,10 +54,10 @@ class Layout:
 
     @classmethod
     def of_table(cls, sig: Signature, like: Any) -> Layout | None:
-        """The layout of a table's versions; None if it has none. `like`: the tree, where its arrays are joined.
+        """The layout of a table's versions; None if the table has none. `like`: the tree, if its arrays are joined.
 
         Raises:
-            ValueError: `like` is needed, or is another tree.
+            ValueError: `like` is missing but needed, or is another tree.
         """
         names = sig.root.names if isinstance(sig.root, structure.DictNode) else ()
         if names == (PARAMS, PUBLISHED):
@@ -72,14 +73,14 @@ class Layout:
         return layout
 
     def signature(self) -> dict[str, Any]:
-        """That of the table."""
+        """The signature of the table."""
         columns: Any = {dtype: ArraySpec((size,), dtype) for dtype, size in self._sizes.items()}
         if not self._places:
             columns = structure.unflatten(self.node, [leaf.spec for leaf in self.leaves])
         return {self._name: columns, PUBLISHED: ArraySpec((), "int64")}
 
     def steps(self, arrays: Sequence[NDArray[Any]], published_ns: int) -> dict[str, Any]:
-        """A version as a batch of one step, of the tree's arrays in order."""
+        """A version as a batch of one step. `arrays`: the tree's, in order."""
         columns: Any = {dtype: np.zeros((1, size), dtype) for dtype, size in self._sizes.items()}
         if not self._places:
             columns = structure.unflatten(self.node, [array[np.newaxis] for array in arrays])
@@ -88,7 +89,7 @@ class Layout:
         return {self._name: columns, PUBLISHED: np.array([published_ns])}
 
     def tree(self, step: Any) -> Any:
-        """The tree of a step, its arrays where they lie there."""
+        """The tree in a step. Its arrays are views of the step's."""
         columns = step[self._name]
         if not self._places:
             return columns

@@ -1,4 +1,4 @@
-"""Leaves of a published tree: arrays, and tensors by what they can do, read and written in host memory."""
+"""The leaves of a published tree: arrays and tensors, as arrays in host memory to read or write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shmreplay.errors import SignatureMismatch
 
 
 def to_host(leaf: Any) -> Any:
-    """The leaf as an insert takes it: a tensor detached from its graph and, if it is elsewhere, copied to the host."""
+    """The leaf as an insert takes it: a tensor is detached from its graph and, if on a GPU, copied to the host."""
     if isinstance(leaf, (np.ndarray, np.generic)):
         return leaf
     if callable(detach := getattr(leaf, "detach", None)):
@@ -23,18 +23,18 @@ def to_host(leaf: Any) -> Any:
 
 
 def writable(leaf: Any, like: NDArray[Any], at: str) -> NDArray[Any]:
-    """The leaf as an array of `like`'s dtype and shape that can be written into: its own memory.
+    """The leaf's own memory as a writable array of `like`'s dtype and shape.
 
     Raises:
-        SignatureMismatch: there is none.
-        TypeError: it is neither an array nor a tensor in host memory.
-        ValueError: it has another dtype or shape, or can not be written.
+        SignatureMismatch: there is no such leaf.
+        TypeError: the leaf is neither an array nor a tensor in host memory.
+        ValueError: it has another dtype or shape, or is read-only.
     """
     expected = f"expected a writable array or tensor in host memory, {like.dtype} {like.shape}"
     if isinstance(leaf, Missing):
         raise SignatureMismatch(f"{at} is missing; {expected}")
     held = leaf.detach() if callable(getattr(leaf, "detach", None)) else leaf
-    # Of a number, such as numpy's arithmetic makes of an array without axes, `asarray` would be a copy.
+    # A NumPy scalar, the result of arithmetic with arrays without axes, is refused: `asarray` would copy it.
     if isinstance(held, np.generic) or not hasattr(held, "__array__") or getattr(held, "is_cuda", False) is True:
         raise TypeError(f"{at} is {type(leaf).__name__}; {expected}")
     target: NDArray[Any] = np.asarray(held)

@@ -1,4 +1,4 @@
-"""Params: publishes versions of a tree of arrays through a table of one item, and reads the newest."""
+"""Params: publishes versions of a tree of arrays in a table of one item, and reads the newest version."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import time
 from typing import Any, NoReturn
 
 from shmreplay import _core
-from shmreplay.clients.batches.arguments import check_count
-from shmreplay.clients.client import check_timeout
+from shmreplay.clients.batches.arguments import check_count, check_timeout
 from shmreplay.clients.handles.handle import Handle
 from shmreplay.clients.params.layout import Layout
 from shmreplay.clients.params.leaves import to_host
@@ -22,17 +21,17 @@ _MAX_VERSION = 2**63 - 1
 
 
 def table(name: str, tree: Any, *, max_publishers: int = 2, max_sessions: int = 1024) -> Table:
-    """The table that `Params` of that tree need, to be created like any other.
+    """Returns the table for `Params` of that tree. Create it like any other table.
 
-    Its memory is that of 9 versions where one takes 32 MiB or more, of 23 where it takes 4 MiB or less, and of 3 more
-    for each publisher beyond two: the newest, what is being written, and old ones that somebody still reads.
+    It has room for 9 versions if one takes 32 MiB or more, for 23 if one takes 4 MiB or less, and for 3 more for each
+    publisher beyond two: for the newest version, those being written, and old ones that are still read.
 
     Args:
         name: as of `Table`.
         tree: nested dicts, lists, tuples and named tuples of arrays, tensors or `ArraySpec`s; a `state_dict()` is one.
-            Its values are not looked at. More than 124 arrays share a column a dtype; then `Params` must be told the
-            tree, and a publish copies it twice.
-        max_publishers: how many processes may publish; a second one is there to go on where one has died.
+            Only its shapes and dtypes are used. If it has more than 124 arrays, those of a dtype share a column; then
+            `Params` needs the tree, and publishing copies it twice.
+        max_publishers: how many processes may publish. The second one of the default can replace a publisher that died.
         max_sessions: as of `Table`.
 
     Raises:
@@ -50,19 +49,20 @@ def table(name: str, tree: Any, *, max_publishers: int = 2, max_sessions: int = 
 
 
 class Params:
-    """A tree of arrays of which there is a newest version. Safe to use from threads and after a fork.
+    """A tree of arrays that is published in versions. Safe to use from threads and after a fork.
 
-    Versions are numbered from 1 on, by whoever publishes; the numbers outlive every process and a restored checkpoint,
-    and end with the table. Who dies while it publishes leaves the version before; who dies as a reader gives its
-    memory back.
+    Versions are numbered from 1 on, across all publishers. Numbering goes on after any process ends and after a
+    restored checkpoint; it ends with the table. If a publisher dies while it publishes, the version before stays the
+    newest. If a reader dies, the memory of what it read is freed.
 
     Args:
         table: a handle of a table that `shmreplay.clients.params.table` made.
-        like: the tree that it was made for, where that has more than 124 arrays; its values are not looked at.
+        like: the tree that the table was made for, needed if it has more than 124 arrays. Only its shapes and dtypes
+            are used.
 
     Raises:
-        TypeError: it is no handle of a table.
-        ValueError: it is another table's; or `like` is needed, or another tree.
+        TypeError: `table` is not a handle of a table.
+        ValueError: the table was not made for `Params`; or `like` is missing but needed, or is another tree.
     """
 
     def __init__(self, table: TableHandle, like: Any = None) -> None:
@@ -79,28 +79,29 @@ class Params:
 
     @property
     def version(self) -> int:
-        """The number of the newest version, 0 if there is none: a look without the lock.
+        """The number of the newest version, 0 if there is none. Read without the lock.
 
-        It may be that of a version whose publisher dies before it is there; then the next one has its number.
+        It may be the number of a version that is still being published. If its publisher dies then, the next version
+        gets the same number.
         """
         return self._table._control().num_inserts
 
     def publish(self, tree: Any, timeout_s: float | None = None) -> int:
-        """Makes the tree the newest version; those who read another one keep that.
+        """Makes the tree the newest version. Readers of older versions keep them.
 
-        The arrays are copied: when it returns they are the caller's to change, and no sooner.
+        The arrays are copied; the caller may change them again when this returns, and not before.
 
         Args:
-            tree: arrays or tensors in the table's structure, each of its dtype and shape. Tensors may need a gradient;
-                those of a GPU are copied to the host first.
-            timeout_s: seconds to wait for memory that readers of older versions have.
+            tree: arrays or tensors in the table's structure, each of its dtype and shape. Tensors may require a
+                gradient; tensors on a GPU are copied to the host first.
+            timeout_s: seconds to wait for memory, while readers hold all older versions.
 
         Returns:
             The version's number.
 
         Raises:
-            RateLimitTimeout: all versions that there is memory for are still read; the one before stays the newest.
-            SignatureMismatch: the tree is not as the table's; the text names the array.
+            RateLimitTimeout: all memory is used by versions that are still read; the newest version stays the newest.
+            SignatureMismatch: the tree does not match the table's; the text names the array.
         """
         where, layout = f"{self._table._where}: publish", self._layout
         arrays = [
@@ -108,32 +109,34 @@ class Params:
             for value, leaf in zip(flatten(layout.node, tree, where), layout.leaves, strict=True)
         ]
         steps = layout.steps(arrays, time.time_ns())
-        # As a batch of one: unlike a step it is copied without the GIL, and weights may be large.
+        # As a batch of one, because a batch is copied without the GIL, unlike a step; weights may be large.
         (key,) = self._table.insert_batch(steps, timeout_s=timeout_s)
-        status, number = self._table._native.insert_number(int(key), None)
-        if status != 0:
-            self._table._raise_status(status, "publish", None)
-        return int(number)
+
+        def number_of(native: _core.Table) -> tuple[int, int]:
+            status, number = native.insert_number(int(key), None)
+            return status, number
+
+        return self._table._repeat("publish", None, number_of)
 
     def latest(self, min_version: int | None = None, timeout_s: float | None = None) -> Snapshot:
-        """The newest version, without a copy. Waits until there is one, and one that is new enough.
+        """The newest version, without a copy. Waits until there is one that is new enough.
 
-        Use it as a context manager, and not for long: what a reader keeps can not be published into.
+        Use it as a context manager, and not for long: while it is read, its memory cannot be used for new versions.
 
         Args:
-            min_version: the least number that will do, such as the last one's and one more. None: any.
+            min_version: the smallest acceptable number, such as that of the last version plus 1. None: any.
             timeout_s: seconds to wait for it.
 
         Raises:
-            RateLimitTimeout: there was none in time; the text says which is the newest.
+            RateLimitTimeout: there was no such version in time; the text says which is the newest.
             TableClosed: the table was dropped.
-            TypeError, ValueError: min_version is no integer, or below 1.
+            TypeError, ValueError: min_version is not an integer, or below 1.
         """
         if min_version is not None:
             check_count(self._table._where, "min_version", min_version, _MAX_VERSION)
         wanted, deadline = min_version or 1, Deadline(check_timeout(timeout_s))
         self._wait_for(wanted, deadline)
-        # Any version that can be seen from here on is at least that one: there is no other item in the table.
+        # From here on only that version or a newer one can be read: the table has one item.
         view = self._table.view(1, deadline.remaining_s())
         try:
             return Snapshot(view, self._layout)
@@ -142,15 +145,13 @@ class Params:
             raise
 
     def _wait_for(self, version: int, deadline: Deadline) -> None:
-        table = self._table
-        while True:
-            table._check_open()
-            status, newest = table._native.wait_for_insert(version - 1, deadline.remaining_s())
-            if status == 0:
-                return
+        def wait(native: _core.Table) -> tuple[int, None]:
+            status, newest = native.wait_for_insert(version - 1, deadline.remaining_s())
             if status == _core.STATUS_TIMEOUT:
                 self._raise_timeout(version, newest, deadline)
-            table._recover_or_raise(status, "latest", deadline.timeout_s)
+            return status, None
+
+        self._table._repeat("latest", deadline.timeout_s, wait)
 
     def _raise_timeout(self, version: int, newest: int, deadline: Deadline) -> NoReturn:
         last = self._table._native.info()["last_insert_s_ago"]

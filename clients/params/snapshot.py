@@ -1,4 +1,4 @@
-"""Snapshot: one version of a published tree, looked at where it lies."""
+"""Snapshot: one version of a published tree, read in place."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Snapshot:
     """One whole version. A context manager; made by `Params.latest`.
 
     Its memory is not used for another version until it is released: at the end of a `with`, by `release()`, when it is
-    garbage or when the client is closed. Later versions come beside it, as long as there is room for them.
+    garbage or when the client is closed. Until then, newer versions use other memory, as long as there is some.
 
     Attributes:
-        version: int, the number of its `publish` on this table, from 1 on.
-        published_at: float, when that was, in seconds since 1970.
+        version: int, its number, from 1 on.
+        published_at: float, when it was published, in seconds since 1970.
     """
 
     def __init__(self, view: View, layout: Layout) -> None:
@@ -36,23 +36,23 @@ class Snapshot:
 
     @property
     def age_s(self) -> float:
-        """Seconds since it was published, by the clock of the day."""
+        """Seconds since it was published, by the system's clock."""
         return max(0.0, time.time() - self.published_at)
 
     @property
     def data(self) -> Any:
-        """The tree with read-only arrays, the shared memory itself, for leaves. ShmReplayError after the release."""
+        """The tree, of read-only arrays: the shared memory itself. Raises ShmReplayError after the release."""
         return self._layout.tree(self._view[0].data)
 
     def copy(self) -> Any:
-        """The tree with arrays of the caller's own."""
+        """A copy of the tree."""
         return structure.unflatten(self._layout.node, [array.copy() for array in self._arrays()])
 
     def copy_to(self, tree: Any) -> None:
-        """Writes the version into the arrays or tensors of a tree of the same structure, which stay where they are.
+        """Copies the version into the arrays or tensors of a tree of the same structure.
 
         Raises:
-            SignatureMismatch: it is built otherwise.
+            SignatureMismatch: the tree has another structure.
             TypeError, ValueError: a leaf is not in host memory, read-only, or of another dtype or shape; the text names
                 it, and nothing was written.
         """
@@ -76,7 +76,7 @@ class Snapshot:
         return self._view.is_released
 
     def release(self) -> None:
-        """Gives the memory back. Idempotent. Arrays that are kept show whatever is published there next."""
+        """Releases the memory. Idempotent. Arrays that are kept show whatever is published there next."""
         self._view.release()
 
     close = release

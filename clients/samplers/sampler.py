@@ -17,9 +17,9 @@ import numpy as np
 from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.batches.array_set import ArraySet
 from shmreplay.clients.batches.batch import Batch
-from shmreplay.clients.batches.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.clients.handles.handle import Handle, Stop, raise_closed
 from shmreplay.clients.link.connection import fork_count
+from shmreplay.clients.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.clients.samplers.ahead import Ahead
 from shmreplay.errors import ShmReplayError
 

@@ -1,1 +1,1 @@
-"""The handle of a table with shards."""
+"""The handle of a table with shards, and what it does with the handles of its shards."""

@@ -1,8 +1,9 @@
-"""Changes of items by their keys, sent to the shard that each key is of."""
+"""ShardChanges: changes of items in a table with shards; each key is sent to its shard."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
 from shmreplay.base.checks import check_int
-from shmreplay.clients.batches.arguments import key_array, priority_array
-from shmreplay.clients.client import check_timeout
+from shmreplay.clients.batches.arguments import check_timeout, key_array, priority_array
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, warn_stale
+from shmreplay.clients.shards.shard_calls import by_shard, repeat_on_shards
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.tables.update_data import mutable_arrays
 from shmreplay.protocol import Deadline
-from shmreplay.tables.shards import KEY_SHIFT
-
-
-def by_shard(keys: NDArray[np.int64], num_shards: int) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """The shards that keys are of, each with their positions, in order. Keys of no shard are left out."""
-    numbers = keys >> KEY_SHIFT
-    for number in range(num_shards):
-        positions = np.flatnonzero(numbers == number)
-        if len(positions) > 0:
-            yield number, positions
 
 
 class ShardChanges:
-    """Of one table. Each shard is changed on its own, under its own lock."""
+    """The changes of one table. Each shard is changed by itself, under its own lock."""
 
     def __init__(self, where: str, shards: Sequence[TableHandle]) -> None:
         self._where = where
@@ -41,18 +32,17 @@ class ShardChanges:
         wanted = key_array(self._where, keys)
         values = priority_array(self._where, priorities, len(wanted))
         deadline = Deadline(check_timeout(timeout_s))
-        while True:
-            for shard in self._shards:
-                shard._check_open()
-            natives = [shard._native for shard in self._shards]
+
+        def update(natives: list[_core.Table]) -> tuple[int, int, int]:
             status, updated, number, bad = _core.update_shards(natives, wanted, values, deadline.remaining_s())
             if bad >= 0:
                 raise ValueError(f"{self._where}: priorities[{bad}] is {values[bad]}; {EXPECTED_PRIORITY}")
-            if status == 0:
-                self._warn_if_stale("update_priorities", updated, len(wanted))
-                return int(updated)
-            # Repeated after a fork, for all shards: what was set is set again.
-            self._shards[number]._recover_or_raise(status, "update_priorities", timeout_s)
+            return status, number, updated
+
+        # After a fork all shards are updated again: those that were updated before get the same priorities once more.
+        updated = repeat_on_shards(self._shards, "update_priorities", timeout_s, update)
+        self._warn_if_stale("update_priorities", updated, len(wanted))
+        return updated
 
     def update_data(self, keys: ArrayLike, values: Any, at: int, timeout_s: float | None) -> int:
         """See `ShardedTable`."""
@@ -64,7 +54,7 @@ class ShardChanges:
         for number, _ in by_shard(wanted, len(self._shards)):
             self._shards[number]._check_places(at, end, deadline.remaining_s())
 
-        def change(native: _core.Table, mine: NDArray[np.intp], left: float | None) -> tuple[int, int]:
+        def change(mine: NDArray[np.intp], left: float | None, native: _core.Table) -> tuple[int, int]:
             status, updated = native.update_data(
                 wanted[mine], [(column, array[mine]) for column, array in columns], at, left
             )
@@ -78,7 +68,7 @@ class ShardChanges:
         """See `ShardedTable`."""
         wanted = key_array(self._where, keys)
 
-        def change(native: _core.Table, mine: NDArray[np.intp], left: float | None) -> tuple[int, int]:
+        def change(mine: NDArray[np.intp], left: float | None, native: _core.Table) -> tuple[int, int]:
             status, deleted = native.delete(wanted[mine], left)
             return status, deleted
 
@@ -93,19 +83,13 @@ class ShardChanges:
         self,
         call: str,
         keys: NDArray[np.int64],
-        change: Callable[[_core.Table, NDArray[np.intp], float | None], tuple[int, int]],
+        change: Callable[[NDArray[np.intp], float | None, _core.Table], tuple[int, int]],
         timeout_s: float | None,
     ) -> int:
         """Changes shard by shard; returns how many items were there."""
         deadline, total = Deadline(check_timeout(timeout_s)), 0
-        for shard in self._shards:
-            shard._check_open()
+        self._shards[0]._check_open()  # also if no shard has any of the keys
         for number, mine in by_shard(keys, len(self._shards)):
-            shard = self._shards[number]
-            while True:
-                status, changed = change(shard._native, mine, deadline.remaining_s())
-                if status == 0:
-                    total += int(changed)
-                    break
-                shard._recover_or_raise(status, call, timeout_s)
+            attempt = partial(change, mine, deadline.remaining_s())
+            total += self._shards[number]._repeat(call, timeout_s, attempt)
         return total

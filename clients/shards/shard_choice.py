@@ -13,9 +13,9 @@ _chosen = itertools.count()
 def choose_shard(arenas: Sequence[_core.Arena]) -> int:
     """The shard with the fewest open streams.
 
-    Of those with equally many, it goes by the process' session, which no other living process has, and by how many
-    writers this process has chosen for: so processes that begin at once, when no stream is open yet, spread evenly, and
-    one that takes the place of a dead one gets its shard.
+    Among shards with equally many, the choice depends on the process' session, which no other living process has, and
+    on how many choices this process has made before. So processes that begin at the same time, when no stream is open
+    yet, spread evenly over the shards; and a process that replaces a dead one gets that one's shard.
     """
     streams = [arena.open_streams for arena in arenas]
     first = arenas[0].session + next(_chosen)

@@ -1,4 +1,4 @@
-"""What the shards of a table say of themselves, put together as that of one table."""
+"""The figures of a table's shards, joined into those of one table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ALL = ("paused_inserts", "paused_samples")
 
 
 def join_shards(entries: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Entries of tables by name, with one for all shards of a table: `arena` is a list of theirs.
+    """The entries of tables by name, with one entry for all shards of a table: its `arena` is a list.
 
-    Of a table of which a shard can say nothing, nothing is said but spec and arenas.
+    If a shard has no figures, as after its arena failed, the entry has only spec and arenas.
     """
     found: dict[str, dict[str, Any]] = {}
     shards: dict[str, list[dict[str, Any]]] = {}
@@ -35,13 +35,13 @@ def join_shards(entries: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]
 
 
 def joined_info(whole: Table, infos: Sequence[TableInfo]) -> TableInfo:
-    """The table's info: what counts is added up, the limiter's bounds too; each shard was read at its own moment."""
+    """The table's info: counters and the limiter's bounds are added up. Each shard was read at another moment."""
     values = {field.name: [getattr(info, field.name) for info in infos] for field in fields(TableInfo)}
     return TableInfo(**joined(whole.name, values))
 
 
 def joined(table: str, values: dict[str, list[Any]]) -> dict[str, Any]:
-    """The same of figures by name, each a list with one a shard. Names that are in no TableInfo are added up too."""
+    """Joins figures by name, each a list with one number a shard. Unknown names are added up."""
     found: dict[str, Any] = {}
     for name, of_shards in values.items():
         if name == "name":

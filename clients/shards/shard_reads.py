@@ -9,16 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core, errors
-from shmreplay.clients.batches.arguments import check_count, key_array
+from shmreplay.clients.batches.arguments import check_count, check_timeout, key_array
 from shmreplay.clients.batches.batch import Batch, NativeBatch
 from shmreplay.clients.batches.decoding import Ragged, check_ragged
 from shmreplay.clients.batches.sampling import Arrangement, Columns, PadTo, Part
-from shmreplay.clients.client import check_timeout
 from shmreplay.clients.handles.blocking import explain_looks, explain_samples
 from shmreplay.clients.handles.gather_threads import MAX_THREADS
 from shmreplay.clients.handles.handle import LOOK, raise_with
 from shmreplay.clients.handles.randomness import Randomness
-from shmreplay.clients.shards.shard_changes import by_shard
+from shmreplay.clients.shards.shard_calls import by_shard
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.protocol import Deadline
 

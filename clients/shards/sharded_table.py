@@ -1,18 +1,18 @@
-"""ShardedTable: a table with `shards` as actors and learners use it. See docs/shards.md."""
+"""ShardedTable: what actors and learners do with a table that has shards. See docs/shards.md."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shmreplay.clients.batches.arguments import check_count
+from shmreplay.clients.batches.arguments import check_count, check_timeout
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.decoding import Ragged
 from shmreplay.clients.batches.sampling import Columns, PadTo, Part
-from shmreplay.clients.client import check_timeout
+from shmreplay.clients.handles.attached_client import AttachedClient
 from shmreplay.clients.handles.handle import Stop
 from shmreplay.clients.link.connection import fork_count
 from shmreplay.clients.samplers.sampler import Sampler, Source, sampler_of
@@ -24,24 +24,21 @@ from shmreplay.clients.tables.info import TableInfo
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.vector_writer import VectorWriter
 from shmreplay.clients.writers.writer import Writer
+from shmreplay.estimates import Estimate, together
 from shmreplay.protocol import Deadline
 from shmreplay.rate_limiters import RateLimiter, check_limiter
-from shmreplay.tables.estimates import Estimate, together
 from shmreplay.tables.shards import check_limiter_parts, limiter_part, shard_name
 from shmreplay.tables.table import Table, warn_if_never_sampled
 
-if TYPE_CHECKING:
-    from shmreplay.clients.client import Client
-
 
 class ShardedTable:
-    """Made by `Client.table` for a table with `shards`. Its calls are those of `TableHandle`, with what follows.
+    """A table with `shards`. Made by `Client.table`. It has the calls of `TableHandle`, with these differences.
 
-    Items that a handle inserts go to one shard, chosen at the first of them; every writer has one of its own. Errors
-    that concern one shard name it: table 'replay~2'. What is said of the rate limiter holds for each shard's part.
+    All items that a handle inserts go to one shard, which is chosen at the first insert. Every writer gets a shard of
+    its own. Errors about one shard name it: table 'replay~2'. Each shard has its part of the rate limiter.
     """
 
-    def __init__(self, client: Client, whole: Table, seed: Any = None, stop: Stop | None = None) -> None:
+    def __init__(self, client: AttachedClient, whole: Table, seed: Any = None, stop: Stop | None = None) -> None:
         self._client = client
         self._spec = whole
         self._shards = tuple(
@@ -51,7 +48,7 @@ class ShardedTable:
         self._where = f"table {whole.name!r}"
         self._reads = ShardReads(self._where, self._shards, seed)
         self._changes = ShardChanges(self._where, self._shards)
-        self._home: tuple[int, TableHandle] | None = None  # of the process with so many forks
+        self._home: tuple[int, TableHandle] | None = None  # and the fork count of the process that it is of
 
     @property
     def name(self) -> str:
@@ -79,7 +76,7 @@ class ShardedTable:
         return self._shards[choose_shard([shard._arena for shard in self._shards])]
 
     def _inserts_to(self) -> TableHandle:
-        """The shard that this handle inserts into; a forked child has one of its own."""
+        """The shard that this handle inserts into. A forked child chooses again."""
         if self._home is None or self._home[0] != fork_count():
             self._home = fork_count(), self._choose()
         return self._home[1]
@@ -95,23 +92,23 @@ class ShardedTable:
         return self._inserts_to().insert_batch(steps, priorities, timeout_s)
 
     def writer(self, history: int | None = None, patterns: list[Any] | None = None, commit_every: int = 1) -> Writer:
-        """As `TableHandle.writer`: a stream of the shard that has the fewest."""
+        """As `TableHandle.writer`: a stream in the shard that has the fewest."""
         return self._choose().writer(history, self._own(patterns), commit_every)
 
     def vector_writer(
         self, num_streams: int, history: int | None = None, patterns: list[Any] | None = None
     ) -> VectorWriter:
-        """As `TableHandle.vector_writer`: its streams are all of one shard, which has its part of `max_streams`."""
+        """As `TableHandle.vector_writer`: all its streams are in one shard, which has its part of `max_streams`."""
         return self._choose().vector_writer(num_streams, history, self._own(patterns))
 
     def _own(self, patterns: list[Any] | None) -> list[Any] | None:
-        """Rules that name this table are of the shard's own."""
+        """The rules, with those that name this table meant for the shard's own table."""
         if not isinstance(patterns, (list, tuple)):
             return patterns
         return [replace(rule, table=None) if getattr(rule, "table", None) == self.name else rule for rule in patterns]
 
     def extend(self, *arguments: Any, **options: Any) -> NoReturn:
-        """Raises ValueError: whole arrays would go to one shard, which has room for a part of the table."""
+        """Raises ValueError: all rows would go to one shard, which has room for only a part of the table."""
         raise ValueError(
             f"{self._where}: extend puts whole arrays in as one stream, which would fill one of its "
             f"{len(self._shards)} shards; use insert_batch or writers of several handles, or a table without shards"
@@ -135,15 +132,15 @@ class ShardedTable:
         num_threads: int = 1,
         part: Part = None,
     ) -> Batch:
-        """As `TableHandle.sample`, from all shards: each draw picks a shard by its total, then an item in it.
+        """As `TableHandle.sample`, from all shards: each draw picks a shard by its total weight, then an item in it.
 
-        `.probabilities` are exact for the totals that the call read, `.table_size` is that of all shards then, and
-        `.ages` count the inserts into the item's own shard. A shard whose part of the rate limiter admits nothing
-        counts as empty; the call waits when all do.
+        `.probabilities` are exact for the totals that the call read, `.table_size` is that of all shards at that time,
+        and `.ages` count the inserts into the item's own shard. A shard counts as empty if its part of the rate limiter
+        admits no sample; the call waits if that is so for all shards.
 
         Raises:
             ValueError: also with `replacement=False`, `stratified=True` or a `part`.
-            SignatureMismatch: also if shards hold items of different structures, made by hand.
+            SignatureMismatch: also if items made by hand have different structures in different shards.
         """
         return self._reads.sample(
             n,
@@ -174,7 +171,7 @@ class ShardedTable:
 
     def _sampler_source(self, batch_size: int, seed: Any, sample_options: dict[str, Any]) -> Source:
         """What a sampler of this table samples from."""
-        self._shards[0]._control()  # a table that is gone says so
+        self._shards[0]._control()  # raises if the table is gone
         batch_size = check_count(self._where, "batch_size", batch_size)
         stop = Stop()
         own = ShardedTable(self._client, self._spec, seed, stop)
@@ -195,17 +192,17 @@ class ShardedTable:
     def get(
         self, keys: ArrayLike, timeout_s: float | None = None, columns: Columns = None, ragged: Ragged = "pad"
     ) -> Batch:
-        """As `TableHandle.get`: keys say which shard they are of."""
+        """As `TableHandle.get`: each key is looked up in its shard."""
         return self._reads.get(keys, timeout_s, columns, ragged)
 
     def keys(self) -> NDArray[np.int64]:
-        """Keys of the live items, int64 `[len(table)]`: shard by shard, those of each in insertion order."""
+        """Keys of the live items, int64 `[len(table)]`: shard by shard, within a shard in insertion order."""
         return cast(NDArray[np.int64], np.concatenate([shard.keys() for shard in self._shards]))
 
     # --- changing ------------------------------------------------------------------------------------------------
 
     def update_priorities(self, keys: ArrayLike, priorities: ArrayLike, timeout_s: float | None = None) -> int:
-        """As `TableHandle.update_priorities`, shard by shard. What is refused is refused before any change."""
+        """As `TableHandle.update_priorities`, shard by shard. Wrong arguments are refused before any change."""
         return self._changes.update_priorities(keys, priorities, timeout_s)
 
     def update_data(self, keys: ArrayLike, values: Any, at: int = 0, timeout_s: float | None = None) -> int:
@@ -219,7 +216,7 @@ class ShardedTable:
     # --- the table as a whole --------------------------------------------------------------------------------------
 
     def reset(self, timeout_s: float | None = None) -> None:
-        """As `TableHandle.reset`, shard by shard: not all at one instant."""
+        """As `TableHandle.reset`, shard by shard: not all at the same instant."""
         deadline = Deadline(check_timeout(timeout_s))
         for shard in self._shards:
             shard.reset(deadline.remaining_s())
@@ -239,7 +236,7 @@ class ShardedTable:
         warn_if_never_sampled(self.name, self._spec.max_size, limiter, stacklevel=2)
 
     def set_priority_exponent(self, exponent: float, timeout_s: float | None = None) -> None:
-        """As `TableHandle.set_priority_exponent`, shard by shard: draws meanwhile see weights by either."""
+        """As `TableHandle.set_priority_exponent`, shard by shard: until it returns, shards may differ."""
         deadline = Deadline(check_timeout(timeout_s))
         for shard in self._shards:
             shard.set_priority_exponent(exponent, deadline.remaining_s())
@@ -260,15 +257,15 @@ class ShardedTable:
         return sum(len(shard) for shard in self._shards)
 
     def info(self) -> TableInfo:
-        """What all shards say, added up: see `TableInfo`."""
+        """The infos of all shards, added up: see `TableInfo`."""
         return joined_info(self._spec, [shard.info() for shard in self._shards])
 
     def shard_infos(self) -> tuple[TableInfo, ...]:
-        """What each shard says, in their order."""
+        """The info of each shard, in order."""
         return tuple(shard.info() for shard in self._shards)
 
     def can_insert(self, n: int = 1) -> bool:
-        """Whether the part of the rate limiter that this handle's shard has would admit n inserts now."""
+        """Whether the shard that this handle inserts into would admit n inserts now."""
         return self._inserts_to().can_insert(n)
 
     def can_sample(self, n: int = 1) -> bool:
@@ -276,5 +273,5 @@ class ShardedTable:
         return self._reads.can_sample(n)
 
     def estimate(self) -> Estimate:
-        """Every term of the memory that the shards' arenas take, together."""
+        """The memory that the shards' arenas take together, term by term."""
         return together(self.name, [shard.estimate() for shard in self._shards])

@@ -14,34 +14,34 @@ from shmreplay.selectors import Selector
 
 @dataclass(frozen=True)
 class TableInfo:
-    """Counters of a table at one moment, read without its lock: they may be a few operations apart.
+    """Counters of a table, read without its lock: they may be a few operations apart.
 
     Attributes:
-        name: the table's.
-        size: items now.
-        max_size: items at most.
-        capacity_steps: steps that the arena has room for, of all tables that share it.
-        sampler, remover: as created, but for the sampler's priority exponent, which is the one now.
-        max_times_sampled: samples after which an item goes; 0: any number.
+        name: the table's name.
+        size: number of items now.
+        max_size: largest number of items.
+        capacity_steps: how many steps the arena has room for, for all tables that share it.
+        sampler, remover: as created, except that the sampler has the priority exponent of now.
+        max_times_sampled: after so many samples an item is removed; 0: never.
         inserts, samples, deletes: since creation or reset, as the rate limiter counts them; size = inserts - deletes.
-        uncounted: those of the inserts that the difference leaves out: `extend(count=False)`.
-        num_episodes: distinct episodes that live items belong to.
-        num_deleted_episodes: episodes whose last item is gone.
-        num_unique_samples: items that were sampled at least once.
-        evicted: items that the remover took when the table was over max_size, or that went for room.
-        evicted_for_room: those of them that went because the arena had no free chunk or blocks.
-        samples_per_insert, min_size_to_sample, min_diff, max_diff: the rate limiter now; a bound that
-            is none is infinite.
-        difference: (inserts - uncounted) * samples_per_insert - samples (+ what a rebase added), which it keeps within
-            the bounds.
+        uncounted: inserts that do not count for the difference: those of `extend(count=False)`.
+        num_episodes: number of episodes that have live items.
+        num_deleted_episodes: number of episodes whose last item was removed.
+        num_unique_samples: number of items that were sampled at least once.
+        evicted: items that the remover removed, because the table was over max_size or the arena had no room.
+        evicted_for_room: those of them that were removed because the arena had no free chunk or blocks.
+        samples_per_insert, min_size_to_sample, min_diff, max_diff: the rate limiter now. Where there is no bound, it is
+            infinite.
+        difference: (inserts - uncounted) * samples_per_insert - samples, plus what a rebase added. The rate limiter
+            keeps it within the bounds.
         paused_inserts, paused_samples: whether that side is paused.
-        blocked_inserts, blocked_samples: callers waiting now.
+        blocked_inserts, blocked_samples: calls that wait now.
         blocked_inserts_total, blocked_samples_total: calls that had to wait.
-        blocked_inserts_s, blocked_samples_s: seconds they waited, all together.
+        blocked_inserts_s, blocked_samples_s: seconds that these calls waited, all together.
         last_insert_s_ago, last_sample_s_ago: seconds, good to a few milliseconds; None: never.
-        views: taken by `view`, since creation or restore.
-        contiguous_views: those of them whose `data` is the shared memory itself, all of it.
-        bytes: of the chunks that steps are in and of the blocks in use, of all tables of the arena.
+        views: number of calls of `view`, since creation or restore.
+        contiguous_views: number of those views whose `data` lies entirely in the shared memory itself.
+        bytes: size of the chunks that hold steps and of the blocks in use, of all tables of the arena.
         min_priority: the smallest positive priority of a live item; 0 if there is none.
         max_priority: the largest priority of a live item; 0 if there is none.
         sum_priority: sum of the live items' priorities.
@@ -87,7 +87,7 @@ class TableInfo:
 
     @classmethod
     def read(cls, table: _core.Table) -> TableInfo:
-        """Reads the counters of a native table. Raises SegmentFailed where they can not be those of any table."""
+        """Reads the counters of a native table. Raises SegmentFailed if they are impossible: its memory is damaged."""
         found = table.info()
         low, high, total = table.priority_stats()
         found.update(min_priority=low, max_priority=high, sum_priority=total)
@@ -96,12 +96,12 @@ class TableInfo:
 
 
 def readable_info(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What the core says of a table, with selectors for their numbers, and bounds that are none infinite.
+    """The core's info of a table, with selectors in place of their numbers, and missing bounds as infinite.
 
-    Empty for a table that nothing is said of.
+    Empty if the core's info is.
 
     Raises:
-        SegmentFailed: it can not be said of any table.
+        SegmentFailed: the info is impossible.
     """
     if not found:
         return {}

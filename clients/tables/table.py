@@ -1,4 +1,4 @@
-"""TableHandle: a table as actors and learners use it. Its calls work on shared memory, without the daemon."""
+"""TableHandle: what actors and learners do with a table. Its calls work on shared memory, without the daemon."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from shmreplay.clients.tables.table_reads import TableReads
 
 
 class TableHandle(TableInserts, TableReads, TableChanges, TableControl):
-    """Made by `Client.table`. Safe to use from threads; a forked child attaches anew by itself.
+    """A table. Made by `Client.table`. Safe to use from threads; a forked child attaches again by itself.
 
-    Every method raises ShmReplayError after `client.close()`, TableClosed once the table was dropped, SegmentFailed if
-    its memory was damaged. Where there is a `timeout_s`, None waits for ever, 0 never waits, and Ctrl-C ends the wait.
+    Every method raises ShmReplayError after `client.close()`, TableClosed once the table was dropped, and SegmentFailed
+    if its memory is damaged. A `timeout_s` of None waits for ever, 0 never waits, and Ctrl-C ends every wait.
 
     `insert`, `insert_batch`, `extend`, `writer` and `vector_writer` put items in; `sample`, `sampler`, `view`, `get`
     and `keys` read them; `update_priorities`, `update_data` and `delete` change them; the other calls are about the

@@ -1,4 +1,4 @@
-"""TableControl: the calls about a table as a whole, and what it says of itself."""
+"""TableControl: the calls about a table as a whole: reset, rate limiter, pauses, info, memory."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.handles.handle import Handle
 from shmreplay.clients.link.attachments import specs_of
 from shmreplay.clients.tables.info import TableInfo
+from shmreplay.estimates import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter, check_limiter
 from shmreplay.selectors import Prioritized
-from shmreplay.tables.estimates import Estimate, estimate
 from shmreplay.tables.table import warn_if_never_sampled
 
 
 class TableControl(Handle):
-    """What concerns the whole table: its limiter, its pauses, its numbers."""
+    """Changes and figures of the whole table."""
 
     def reset(self, timeout_s: float | None = None) -> None:
-        """Deletes all items and zeroes the counters. Inserts that wait for the rate limiter go on.
+        """Deletes all items and sets the counters to zero. Inserts that wait for the rate limiter are then admitted.
 
         Raises:
-            RateLimitTimeout: the arena's lock was not to be had within `timeout_s`.
+            RateLimitTimeout: the arena's lock was not free within `timeout_s`.
         """
         self._control().reset(timeout_s)
 
@@ -31,15 +31,15 @@ class TableControl(Handle):
         """Gives the table another rate limiter, for all its users.
 
         Args:
-            rebase: start the difference anew in the middle of the new bounds. False leaves the counters to speak: a
-                change late in a run may then block one side until the other has caught up.
+            rebase: set the difference to the middle of the new bounds. False keeps the counters as they are: a change
+                late in a run may then block one side until the other has caught up.
 
         Warns:
             UserWarning: its `min_size_to_sample` is more than the table's `max_size`.
 
         Raises:
-            TypeError: it is no rate limiter.
-            RateLimitTimeout: the arena's lock was not to be had within `timeout_s`.
+            TypeError: it is not a rate limiter.
+            RateLimitTimeout: the arena's lock was not free within `timeout_s`.
         """
         check_limiter(self._where, limiter)
         numbers: dict[str, Any] = limiter.numbers()
@@ -47,11 +47,11 @@ class TableControl(Handle):
         warn_if_never_sampled(self._name, self._spec.max_size, limiter, stacklevel=2)
 
     def set_priority_exponent(self, exponent: float, timeout_s: float | None = None) -> None:
-        """Gives a Prioritized sampler another exponent, for all the table's users, while it is in use.
+        """Gives a Prioritized sampler another exponent, for all users of the table, while it is in use.
 
-        Inserts and updates go by it at once; the weights of the items that are there follow slice by slice, with the
-        help of whoever uses the table. A draw meanwhile reports the probability that it had, which may be of either
-        exponent. `info().sampler` has the exponent now; `spec.sampler` stays as created.
+        Inserts and updates use it at once. The weights of existing items change slice by slice, also by the calls of
+        other processes. Until all have changed, a draw reports the probability that it really had, by the old exponent
+        or the new one. `info().sampler` has the new exponent; `spec.sampler` stays as created.
 
         Args:
             exponent: finite, >= 0.
@@ -59,9 +59,9 @@ class TableControl(Handle):
 
         Raises:
             ValueError: the sampler is not Prioritized, or the exponent is out of range.
-            TypeError: it is no number.
-            RateLimitTimeout: the arena's lock was not to be had in time. As after Ctrl-C, the change goes on if it was
-                begun: others finish it.
+            TypeError: it is not a number.
+            RateLimitTimeout: the arena's lock was not free in time. If the change had begun, other calls finish it, as
+                after a Ctrl-C.
         """
         exponent = check_float(self._where, "exponent", exponent)
         if not (math.isfinite(exponent) and exponent >= 0):
@@ -74,18 +74,18 @@ class TableControl(Handle):
         self._control().set_priority_exponent(exponent, timeout_s)
 
     def pause(self, inserts: bool = True, samples: bool = True, timeout_s: float | None = None) -> None:
-        """Lets inserts, samples or both wait, as if the rate limiter did not admit them, until `resume`.
+        """Has inserts, samples or both wait until `resume`, as if the rate limiter did not admit them.
 
         Raises:
-            RateLimitTimeout: the arena's lock was not to be had within `timeout_s`.
+            RateLimitTimeout: the arena's lock was not free within `timeout_s`.
         """
         self._control().pause(inserts, samples, timeout_s)
 
     def resume(self, timeout_s: float | None = None) -> None:
-        """Ends a pause. Does nothing if there is none.
+        """Ends a pause. Does nothing if the table is not paused.
 
         Raises:
-            RateLimitTimeout: the arena's lock was not to be had within `timeout_s`.
+            RateLimitTimeout: the arena's lock was not free within `timeout_s`.
         """
         self._control().resume(timeout_s)
 
@@ -97,7 +97,7 @@ class TableControl(Handle):
         return TableInfo.read(self._control())
 
     def shard_infos(self) -> tuple[TableInfo, ...]:
-        """The info of each shard, in their order; of a table without shards its own alone."""
+        """The info of each shard, in order. A table without shards counts as one shard."""
         return (self.info(),)
 
     def can_insert(self, n: int = 1) -> bool:
@@ -105,13 +105,13 @@ class TableControl(Handle):
         return bool(self._control().can_insert(check_count(self._where, "n", n)))
 
     def can_sample(self, n: int = 1) -> bool:
-        """Whether `sample(n)` would be admitted whole now: by the rate limiter, and by `max_times_sampled`.
+        """Whether all of `sample(n)` would be admitted now, by the rate limiter and by `max_times_sampled`.
 
-        Where items may be sampled more than once and the sampler is neither Fifo nor Lifo, it is not foreseen which go
-        on the way: the size may then fall under `min_size_to_sample` after all.
+        If items are removed after more than one sample, and the sampler is neither Fifo nor Lifo, nobody can tell which
+        of them that call would remove: the size may then fall below `min_size_to_sample` after all.
         """
         return bool(self._control().can_sample(check_count(self._where, "n", n)))
 
     def estimate(self) -> Estimate:
-        """Every term of the memory that the table's arena takes, with all tables that share it."""
+        """The memory that the table's arena takes, term by term, for all tables that share it."""
         return estimate(specs_of(self._arena))

@@ -1,4 +1,4 @@
-"""TableInserts: the calls of a table that put steps and items in, and its writers."""
+"""TableInserts: the calls of a table that put steps and items in, and those that make its writers."""
 
 from __future__ import annotations
 
@@ -19,33 +19,34 @@ from shmreplay.rules.item_rules import Rule
 
 
 class TableInserts(Handle):
-    """What actors do with a table."""
+    """Inserts, and writers."""
 
     def insert(self, step: Any, priority: float | None = None, timeout_s: float | None = None) -> int:
         """Inserts one step as one item, an episode of its own.
 
         Args:
-            step: values in the table's structure, each of its column's dtype and shape; copied. Columns that are per
-                item are among them.
-            priority: finite, >= 0. None: the largest live one if that is positive, else 1 (for a Prioritized sampler;
-                1 for others).
-            timeout_s: seconds to wait for the rate limiter and, in tables that keep their items, for room.
+            step: values in the table's structure, each of its column's dtype and shape, columns per item included. They
+                are copied.
+            priority: finite, >= 0. None: with a Prioritized sampler, the largest priority of a live item, so that new
+                items are sampled soon; 1 if that is 0, and with other samplers.
+            timeout_s: seconds to wait for the rate limiter and, in tables that evict no items, for room.
 
         Returns:
             The item's key.
 
         Raises:
             RateLimitTimeout: not admitted in time; nothing was inserted.
-            SignatureMismatch: the step does not fit; the text names the column. Or the table's items are spans.
-            ValueError: the priority is not finite or negative; or the table declares `item` or `item_steps` > 1.
-            ArenaFull: no room, and the table says `on_full="error"`.
+            SignatureMismatch: the step does not fit; the text names the column. Or the table's items have several
+                steps.
+            ValueError: the priority is negative or not finite; or the table declares `item` or `item_steps` > 1.
+            ArenaFull: there is no room, and the table was created with `on_full="error"`.
         """
         if self._has_spans:
             self._refuse_single_steps("insert")
         values = None
         if self._sig.item_leaves:
             step, values = self._conversion.step_with_values(step)
-        while True:
+        while True:  # as _repeat(), whose calls would make an insert a third slower
             if self._client.is_closed:
                 raise_closed(self._name)
             key = self._native.insert(step, priority, timeout_s, values)
@@ -61,18 +62,18 @@ class TableInserts(Handle):
         """Inserts N steps as N items, in order.
 
         Args:
-            steps: the table's structure with arrays `[N, *shape]`. Columns that are of variable shape, optional or
-                compressed may have a list of N values, optional ones None among them. Or a list of N steps, each as
-                `insert` takes it; of a table whose steps are lists themselves it is not.
-            priorities: `[N]` finite, >= 0, or None as in `insert`.
-            timeout_s: as in `insert`, for all of them together.
+            steps: the table's structure with arrays `[N, *shape]`. A column of variable shape, an optional or a
+                compressed one may be a list of N values instead, with None for missing optional values. Or a list of N
+                steps, each as `insert` takes it, unless the table's steps are lists themselves.
+            priorities: `[N]`, finite, >= 0. None: as in `insert`.
+            timeout_s: as in `insert`, for all steps together.
 
         Returns:
             int64 `[N]`: the keys.
 
         Raises:
-            RateLimitTimeout: not all were admitted in time; `.keys` are those of the first ones, which went in. So
-                it is with whatever else ends the call half-way, KeyboardInterrupt among it.
+            RateLimitTimeout: not all were admitted in time; `.keys` are those of the first ones, which went in. Any
+                other error that ends the call half-way, such as KeyboardInterrupt, has `.keys`, too.
             SignatureMismatch, ValueError, ArenaFull: as `insert`; with the first two nothing was inserted.
         """
         if self._has_spans:
@@ -81,18 +82,18 @@ class TableInserts(Handle):
         values = None
         if self._sig.item_leaves:
             steps, values = self._conversion.batch_with_values(steps)
-        while True:
-            self._check_open()
-            keys: NDArray[np.int64]
-            status, done, keys, raised, bad = self._native.insert_batch(steps, wanted, timeout_s, values)
+
+        def insert(native: _core.Table) -> tuple[int, NDArray[np.int64]]:
+            status, done, keys, raised, bad = native.insert_batch(steps, wanted, timeout_s, values)
             if bad >= 0 and wanted is not None:
                 raise ValueError(f"{self._where}: priorities[{bad}] is {wanted[bad]}; {EXPECTED_PRIORITY}")
             if raised is not None:
                 raise_with(raised, keys=keys[:done])
-            if status == 0:
-                return keys
-            if done > 0 or not self._recover(status):
+            if status != 0 and (done > 0 or status != _core.STATUS_FORKED):
                 self._raise_status(status, "insert_batch", timeout_s, keys=keys[:done])
+            return status, keys
+
+        return self._repeat("insert_batch", timeout_s, insert)
 
     def extend(
         self,
@@ -101,31 +102,31 @@ class TableInserts(Handle):
         count: bool = True,
         timeout_s: float | None = None,
     ) -> NDArray[np.int64]:
-        """Puts whole arrays in, as one stream: what a writer would make that appends their rows one by one.
+        """Puts whole arrays in, as one stream: it makes the items that a writer would make by appending the rows.
 
-        The items are those of the table's `item`; without it every row is one, with its episode's id and its step in
-        it. A window that looks behind the last row is made only if an episode ends there.
+        The items are those of the table's `item`. Without `item`, every row is an item, with the id of its episode and
+        its step in it. A window that needs steps after the last row is made only if an episode ends there.
 
         Args:
             columns: the table's structure with arrays `[N, *shape]`, or lists as in `insert_batch`.
             episode_ends: bool `[N]`, True on an episode's last row. None: where the columns `terminated` or `truncated`
-                are True, if the table has them. It has to be True there, unless the item goes across episodes.
-            count: False neither waits for the rate limiter nor moves it, paused or not: the items are in the table, so
-                that `min_size_to_sample` sees them, but the difference stays that of the others.
-            timeout_s: seconds to wait for the rate limiter and for room, for all of it together.
+                are True, if the table has them. If given, it must be True there, unless the item crosses episodes.
+            count: False does not wait for the rate limiter, not even if it is paused, and does not change its
+                difference. The items count for `min_size_to_sample`.
+            timeout_s: seconds to wait for the rate limiter and for room, for all rows together.
 
         Returns:
             int64: the keys, in the order of the rows.
 
         Raises:
             RateLimitTimeout: not all were admitted in time; `.keys` are those of the items that went in, `.num_rows`
-                how many of the rows are in with all their items. So it is with whatever else ends the call half-way,
-                KeyboardInterrupt among it. A call for the rest begins another stream.
+                says how many rows are in with all their items. Any other error that ends the call half-way, such as
+                KeyboardInterrupt, has both, too. A call for the rest begins another stream.
             SignatureMismatch: a column does not fit, or has another number of rows. Nothing went in.
-            TypeError, ValueError: `episode_ends` is not what it should be; an episode ends without having terminated
-                and the item looks at its next observation, which arrays do not have; a priority in a column is not
-                finite or negative; the table was declared with `item_steps` > 1 and no item; or count=False with a
-                queue or stack. Nothing went in.
+            TypeError, ValueError: `episode_ends` has a wrong dtype, shape or value; an episode ends without having
+                terminated and the item needs its next observation, for which arrays have no row; a priority in a column
+                is negative or not finite; the table was declared with `item_steps` > 1 and no item; or count=False with
+                a queue or stack. Nothing went in.
         """
         if self._spec.item is None and self._spec.item_steps > 1:
             self._refuse_single_steps("extend")
@@ -136,26 +137,27 @@ class TableInserts(Handle):
         """A writer of one stream of steps, for items of more than one step. Use it as a context manager.
 
         Args:
-            history: steps that an item can reach back, the newest included; None: what the patterns and the table's
-                `item_steps` need.
+            history: how many steps an item can reach back, the newest included. None: as many as the patterns and the
+                table's `item_steps` need.
             patterns: windows (`sr.NStep(3)`, `sr.Sequence(80, 40)`, ...) and `sr.Pattern`s that make items by
-                themselves. None: the table's `item`, if it has one; []: none.
-            commit_every: steps whose items go in together, with one turn at the arena's lock. Above 1 the items of up
-                to that many steps, less one, are held back in this process: nobody samples them yet, `append` and
-                `create_item` do not wait for rate limiters on their behalf, and they are lost if the process is
-                killed, or the writer is never closed. They go in when an item is made of the k-th step (one step later
-                if that makes none), when 32 are held back, before a call waits for room, and by `end_episode`, `flush`
-                and `close`. What is held back at a `reset` of the table goes in after it.
+                themselves. None: the table's `item`, if it has one; []: no patterns.
+            commit_every: put the items of k steps in together, under one hold of the arena's lock. With k above 1, the
+                items of up to k - 1 steps are held back in this process: they cannot be sampled yet, and `append` and
+                `create_item` do not wait for rate limiters because of them. A killed process, or a writer that is never
+                closed, loses the items of at most its last k - 1 steps. They go in when an item is made of the k-th
+                step (one step later if that step makes none), when 32 are held back, before a call waits for room, and
+                by `end_episode`, `flush` and `close`. Items that are held back during a `reset` of the table go in
+                after it.
 
         Raises:
             ValueError: the arena has no room for such a history and the steps held back, or a pattern reaches further
                 back; or `commit_every` is below 1.
-            TypeError, SignatureMismatch: a pattern is none, names a column that is not there, or makes other items than
-                its table's `item` says.
-            TableNotFound: a pattern's table is not one over the same steps.
+            TypeError, SignatureMismatch: an entry of `patterns` is no pattern, names a column that does not exist, or
+                makes other items than its table's `item` says.
+            TableNotFound: a pattern's table is not in the arena.
 
         Warns:
-            UserWarning: a window runs over the ends of episodes, as `Table` warns of its `item`.
+            UserWarning: a window crosses the ends of episodes, as `Table` warns of its `item`.
         """
         commit_every = check_count(self._where, "commit_every", commit_every)
         return Writer(self, *self._plan_writer(1, history, patterns, commit_every), commit_every)
@@ -163,7 +165,7 @@ class TableInserts(Handle):
     def vector_writer(
         self, num_streams: int, history: int | None = None, patterns: list[Any] | None = None
     ) -> VectorWriter:
-        """A writer of N streams whose environments step together: one call for all. Use it as a context manager.
+        """A writer of N streams whose environments step together, with one call for all. Use it as a context manager.
 
         Args:
             num_streams: N, at most the arena's `max_streams`.
@@ -181,7 +183,7 @@ class TableInserts(Handle):
     def _plan_writer(
         self, num_streams: int, history: int | None, patterns: list[Any] | None, commit_every: int = 1
     ) -> tuple[int, list[Rule]]:
-        """Steps that each stream holds, and its rules; checked."""
+        """Checks a writer's arguments. Returns how many steps each stream holds, and its rules."""
         self._check_open()
         self._refresh_after_fork()
         declared = [] if self._spec.item is None else [self._spec.item]
@@ -191,7 +193,7 @@ class TableInserts(Handle):
         wanted = max(self._spec.item_steps, steps_needed(rules, self._sig))
         steps = wanted if history is None else check_count(self._where, "history", history)
         stats = self._arena.stats()
-        # A stream has one chunk more than it holds steps for, the one begun; and one more, before the oldest goes.
+        # Beside the chunks of its steps, a stream has one that is begun, and one more before the oldest is freed.
         room = room_for((stats["num_chunks"] - 1) // num_streams, stats["chunk_steps"], rules, self._sig)
         check_history(steps, rules, self._sig, room, self._where)
         if commit_every > 1 and steps + commit_every > room:

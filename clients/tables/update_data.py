@@ -1,4 +1,4 @@
-"""What `table.update_data` changes: arrays for mutable columns, checked against the signature."""
+"""The arrays that `table.update_data` writes to mutable columns, checked against the signature."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def mutable_arrays(signature: Signature, values: object, num_keys: int) -> list[
     """Returns number and array `[num_keys, k, *shape]` of each column that `values` has, exact and C-contiguous.
 
     Args:
-        values: in the structure of the signature, without the columns that are not to change.
+        values: in the structure of the signature, with only the columns that are to change.
         num_keys: number of items.
 
     Raises:
-        SignatureMismatch: a value does not fit, or is of a column that is not mutable; or there is none.
+        SignatureMismatch: a value does not fit, or is of a column that is not mutable; or there are no values.
     """
     where = f"table {signature.table_name!r}"
     found: list[tuple[int, NDArray[Any]]] = []
@@ -52,7 +52,7 @@ def mutable_arrays(signature: Signature, values: object, num_keys: int) -> list[
 
 
 def declared_steps(table: Table) -> int | None:
-    """Steps of the longest item that the table can have, as it was declared; None: whatever is made by hand."""
+    """Steps of the longest item that the table can have, as declared; None: items are made by hand."""
     if table.item is None:
         return table.item_steps if table.item_steps > 1 else None
     is_whole_episode = isinstance(table.item, Window) and table.item.is_whole_episode
@@ -60,9 +60,9 @@ def declared_steps(table: Table) -> int | None:
 
 
 def known_steps(names: bytes | None, outputs: Sequence[NativeOutput] | None, size: int) -> int | None:
-    """Steps of the longest item that a table has had, of what the core says of its structure.
+    """Steps of the longest item that a table has had, by the structure that the core reports.
 
-    None: not known, for there are none, or they are trajectories, which have more steps than an output shows.
+    None: unknown, because the table has had no item, or because trajectories have more steps than an output shows.
     """
     if outputs is None:
         return 1 if size > 0 else None

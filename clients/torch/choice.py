@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 
 from shmreplay.base.checks import check_choice
-from shmreplay.clients.cuda.driver import Driver
+from shmreplay.clients.cuda.device import open_device
 from shmreplay.clients.cuda.errors import CudaUnavailable
 from shmreplay.clients.samplers.sampler import Source
 from shmreplay.clients.torch.device_tensors import DeviceTensors
@@ -45,7 +45,7 @@ def open_rung(
     if transfer == "pageable":
         return HostRung(source, options, prefetch, tensors.device, ASKED_FOR)
     try:
-        gpu = Driver.open().device(tensors.device.index), tensors
+        gpu = open_device(tensors.device.index), tensors
     except CudaUnavailable as error:  # a GPU that torch can use, by another maker's driver
         if transfer != "auto":
             raise

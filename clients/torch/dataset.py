@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from torch.utils.data import IterableDataset, get_worker_info
 
 from shmreplay.base.checks import check_int
 from shmreplay.clients.batches.arguments import check_count
-from shmreplay.clients.batches.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.clients.client import Client
+from shmreplay.clients.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
@@ -58,8 +58,7 @@ class ReplayDataset(IterableDataset[TorchBatch]):
         where = f"table {table.name!r}"
         rank = rank_of(where, rank, world_size)
         options_of_rank(where, rank, world_size, disjoint, sample_options)
-        client: Client = table._client
-        self._client, self._table_name = client.__reduce__(), table.name
+        self._client, self._table_name = cast(Client, table._client).__reduce__(), table.name
         self._batch_size = check_count(where, "batch_size", batch_size)
         self._num_batches = None if num_batches is None else check_int(where, "num_batches", num_batches, 0)
         self._prefetch = prefetch

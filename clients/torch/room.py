@@ -95,9 +95,9 @@ class Room:
         """What `wait` waits for is now what the stream has been given so far. Raises CudaError."""
         self._slot.sent(stream)
 
-    def make_wait(self, device: Device, stream: int) -> None:
+    def make_wait(self, stream: int) -> None:
         """Has what the stream is given from now on wait for the last copy out of it."""
-        device.stream_wait(stream, self._slot.event)
+        self._slot.event.hold_up(stream)
 
     def close(self) -> None:
         """Gives the memory back, once copies under way are done and nobody holds an array of it."""

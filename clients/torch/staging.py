@@ -136,7 +136,7 @@ class StagingRung:
 
     def deliver(self, delivery: StagedDelivery) -> TorchBatch:
         """See `Delivery.take`."""
-        delivery.room.make_wait(self._device, self._tensors.current_stream)
+        delivery.room.make_wait(self._tensors.current_stream)
         self._tensors.hand_over(delivery.memory)
         self.tally.add(batches=1)
         return TorchBatch(delivery.places, delivery.form, partial(unpack, delivery.memory))

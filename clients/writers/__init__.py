@@ -1,1 +1,1 @@
-"""Actors: writers of one stream, of many, and of whole arrays."""
+"""Writers: of one stream of steps, of many streams, and of whole arrays."""

@@ -1,4 +1,4 @@
-"""extend: whole arrays into a table, as one stream."""
+"""extend: puts whole arrays into a table, as one stream."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from shmreplay.errors import RateLimitTimeout, ShmReplayError
 from shmreplay.rules.windows import REACH_STRETCH, REACH_WHOLE_EPISODE
 from shmreplay.tables.table import check_brings_no_values
 
-ITEMS_AT_ONCE = 32  # of a hold: so many steps more are held, that the items of many rows go in by one
-PRIORITIES_OF_COLUMNS = (2, 3)  # kinds of priorities that a rule reads in the data
+ITEMS_AT_ONCE = 32  # the stream holds so many steps more, so the items of many rows go in under one hold of the lock
+PRIORITIES_OF_COLUMNS = (2, 3)  # the kinds of priorities that a rule reads from a column
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The arrays of a call, checked, and what is made of them.
+    """The arrays of a call, checked, and how items are made of them.
 
     Attributes:
         num_rows: N.
-        columns: `[N, *shape]` each, in the signature's order; of those in the heap a list of the N values' bytes, None
-            where there is no value; None for those that are per item.
-        ends: bool `[N]`, True on an episode's last row; None if no row ends one.
-        rules: what makes the items, as the core reads it; none: every row is one.
-        native_ends: of a stream with these rules; see there.
-        history: steps that the stream holds.
+        columns: an array `[N, *shape]` for each column, in the signature's order. For a column in the heap a list of
+            the N values' bytes, None for a missing value. None for a column that is per item.
+        ends: bool `[N]`, True on an episode's last row; None if no row ends an episode.
+        rules: the rules that make the items, as the core reads them. Without rules, every row is an item.
+        native_ends: see the function of that name.
+        history: how many steps the stream holds.
     """
 
     num_rows: int
@@ -113,7 +113,7 @@ def _read_ends(
     episode_ends: ArrayLike | None,
     native: tuple[list[int], int, bool],
 ) -> Flags:
-    """Where episodes end: as given, else where the columns say so; checked against these."""
+    """Where episodes end: as the caller says, else as the columns say. The caller must not contradict the columns."""
     columns, _, goes_across = native
     over = _any_of(num, arrays, columns)
     if episode_ends is None:
@@ -134,12 +134,12 @@ def _read_ends(
 
 
 def _as_flags(array: NDArray[np.bool_]) -> Flags:
-    """The same with the bytes 0 and 1 only: views of other memory may have any, and the core looks for a 1."""
+    """The flags as bytes of 0 and 1: a view of other memory may contain any byte, and the core looks for 1."""
     return np.asarray(np.ascontiguousarray(array).view(np.uint8) != 0)
 
 
 def _any_of(num: int, arrays: list[Any], columns: list[int]) -> Flags:
-    """Rows in which one of these bool columns is True."""
+    """Rows in which at least one of these bool columns is True."""
     found = np.zeros(num, np.bool_)
     for column in columns:
         found |= _as_flags(arrays[column])
@@ -153,7 +153,7 @@ def _check_next_observations(
     rule: dict[str, Any],
     native: tuple[list[int], int, bool],
 ) -> None:
-    """Where an episode did not terminate, arrays lack the final step that a window looks at behind its last row."""
+    """Refuses an episode that did not terminate, if a window needs its final step: arrays have no row for it."""
     columns, truncated, _ = native
     moves = any(moves for _, _, moves, _ in rule["outputs"])
     looks_ahead = moves and rule["hi"] > 1 and rule["reach"] != REACH_STRETCH
@@ -174,7 +174,7 @@ def _longest_episode(num: int, ends: Flags) -> int:
 
 
 def _check_priorities(table: Handle, arrays: list[Any], rule: dict[str, Any]) -> None:
-    """What a rule reads priorities from must be fit for it in every row, so that none fails half-way."""
+    """Checks the priorities that a rule reads from a column, in every row, so that the call does not fail half-way."""
     kind, _, column, _ = rule["priority"]
     if kind not in PRIORITIES_OF_COLUMNS:
         return

@@ -1,11 +1,11 @@
-"""History: the steps that a writer still holds, and selections of them for hand-made items."""
+"""History: the steps that a writer still holds, and selections of them for items made by hand."""
 
 from __future__ import annotations
 
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,21 +14,45 @@ from shmreplay import _core
 from shmreplay.clients.batches.decoding import padded
 from shmreplay.columns import structure
 from shmreplay.columns.leaves import Leaf
+from shmreplay.columns.signature import Signature
 from shmreplay.errors import ShmReplayError, SignatureMismatch
 
-if TYPE_CHECKING:
-    from shmreplay.clients.writers.stream_handle import StreamHandle
-    from shmreplay.clients.writers.vector_history import VectorSelection
-    from shmreplay.clients.writers.writer import Writer
+
+class HoldsSteps(Protocol):
+    """What a history asks its writer for."""
+
+    _sig: Signature
+    _history: int
+
+    @property
+    def _where(self) -> str: ...
+
+    @property
+    def _native(self) -> _core.Writer: ...
+
+    def _cell(self, step: int, column: int) -> Any:
+        """The value of one step and column."""
+
+
+class SelectsSteps(Protocol):
+    """What an item is made of: a `Selection` or a `VectorSelection`."""
+
+    column: int
+    is_squeezed: bool
+    _writer: Any
+
+    def _offsets(self) -> list[int]:
+        """The steps counted from the newest one, which is 0."""
 
 
 class Selection:
     """Steps of one column: what `writer.history["observation"][-4:]` gives, and `create_item(trajectory=)` takes.
 
-    It names steps, not places: it stays the same while the writer goes on, and expires when a step leaves the history.
+    It selects these very steps: it does not move while the writer goes on, and it expires when one of the steps leaves
+    the history.
     """
 
-    def __init__(self, writer: Writer, column: int, steps: tuple[int, ...], is_squeezed: bool) -> None:
+    def __init__(self, writer: HoldsSteps, column: int, steps: tuple[int, ...], is_squeezed: bool) -> None:
         self.column = column
         self.steps = steps
         self.is_squeezed = is_squeezed
@@ -36,7 +60,7 @@ class Selection:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of `numpy()`: the step axis first, unless an int selected one step."""
+        """The shape of `numpy()`: the step axis first, unless an int selected one step."""
         spec = self._writer._sig.leaves[self.column].spec
         if None in spec.shape:
             return self.numpy().shape
@@ -44,24 +68,25 @@ class Selection:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The column's."""
+        """The column's dtype."""
         return self._writer._sig.leaves[self.column].spec.dtype
 
     def numpy(self) -> NDArray[Any]:
         """A copy of the selected values; rows of variable shape are padded with 0 to the longest.
 
-        A value of an optional column that a step left out is 0.
+        If a step was appended without a value of an optional column, that value is 0.
 
         Raises:
             ShmReplayError: a step has left the history.
             SignatureMismatch: a step lacks the column.
-            TypeError: the table has no signature, its steps are no arrays.
+            TypeError: the table has no signature, so its steps are not arrays.
         """
         return as_array(self._values(), self._writer._sig.leaves[self.column], self.is_squeezed)
 
     def tolist(self) -> Any:
-        """The selected values, without padding: a list, or the value itself if an int selected one step. In a table
-        without a signature they are what was put in.
+        """The selected values without padding: a list, or the value itself if an int selected one step.
+
+        In a table without a signature they are the objects that were appended.
 
         Raises:
             ShmReplayError, SignatureMismatch: as `numpy`.
@@ -74,7 +99,7 @@ class Selection:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError(f"{self!r}: its steps are not one array; numpy(copy=False) can not be had")
+            raise ValueError(f"{self!r}: its steps are not one array, so they cannot be had without a copy")
         return np.asarray(self.numpy(), dtype)
 
     def __len__(self) -> int:
@@ -83,7 +108,7 @@ class Selection:
         return len(self.steps)
 
     def _offsets(self) -> list[int]:
-        """The steps counted from the writer's newest one, which is 0."""
+        """The positions of the steps, counted from the writer's newest step, which is 0."""
         oldest = int(self._writer._native.oldest_step)
         if (first := min(self.steps, default=oldest)) < oldest:
             raise expired(self._writer._where, self._writer._sig.leaves[self.column].path, first, oldest)
@@ -95,9 +120,9 @@ class Selection:
 
 
 def as_array(values: list[Any], leaf: Leaf, is_squeezed: bool) -> NDArray[Any]:
-    """Values of a column's steps as one array, rows of variable shape padded; the only one's own if squeezed."""
+    """Values of a column's steps as one array, rows of variable shape padded; if squeezed, the only value."""
     if leaf.is_whole_step:
-        raise TypeError("the table has no signature, its steps are no arrays; use tolist()")
+        raise TypeError("the table has no signature, so its steps are not arrays; use tolist()")
     if is_squeezed:
         return cast(NDArray[Any], values[0])
     if None in leaf.spec.shape:
@@ -106,23 +131,25 @@ def as_array(values: list[Any], leaf: Leaf, is_squeezed: bool) -> NDArray[Any]:
 
 
 def check_has_steps(leaf: Leaf, where: str) -> None:
-    """Raises TypeError for a column that items bring."""
+    """Raises TypeError for a column that is per item, and therefore not in steps."""
     if leaf.spec.is_per_item:
-        raise TypeError(f"{where}: it is per item, steps have none; items bring it, create_item(values=...)")
+        raise TypeError(f"{where}: it is per item, so it is not in steps; give it as create_item(values=...)")
 
 
 def cell_value(cell: Any, leaf: Leaf) -> Any:
-    """The value that the core read of one step: an array, 0 where an optional column has none; in a table without a
-    signature whatever was put in."""
+    """The value of a cell that the core read: an array, 0 for a missing value of an optional column.
+
+    In a table without a signature it is the object that was appended.
+    """
     if cell is _core.NO_VALUE:
         return np.zeros(leaf.spec.least_shape, leaf.spec.dtype)
     return leaf.codec.decode(cell) if leaf.spec.is_coded else cell
 
 
 class ColumnHistory:
-    """The held steps of one column, oldest first, an open row last. Index it as a list: ints, slices, lists of ints."""
+    """The held steps of one column, oldest first, an open row last. Indexed by ints, slices and lists of ints."""
 
-    def __init__(self, writer: Writer, column: int) -> None:
+    def __init__(self, writer: HoldsSteps, column: int) -> None:
         self._writer = writer
         self._column = column
 
@@ -136,7 +163,7 @@ class ColumnHistory:
         if isinstance(index, slice):
             chosen = tuple(range(n)[index])
             return Selection(self._writer, self._column, tuple(first + i for i in chosen), False)
-        # An array of no dimension counts as its number, and nothing but a list may hold several.
+        # An array without dimensions counts as its number.
         if isinstance(index, (list, tuple, range)) or (isinstance(index, np.ndarray) and index.ndim > 0):
             steps = tuple(first + self._place(place, n) for place in index)
             return Selection(self._writer, self._column, steps, False)
@@ -159,27 +186,28 @@ class ColumnHistory:
         return f"<history of {len(self)} steps of column {self._writer._sig.leaves[self._column].path!r}>"
 
 
-def history_of(writer: Writer) -> Any:
+def history_of(writer: HoldsSteps) -> Any:
     """The history of every column, in the signature's structure."""
     return writer._sig.unflatten([ColumnHistory(writer, leaf.index) for leaf in writer._sig.leaves])
 
 
-# Begin, end and step of a slice; column, whether squeezed, whether it moves with a window's end, slices of an output.
+# A slice is begin, end and step. An output is its column, whether it is squeezed, whether it moves with a window's end,
+# and its slices.
 Slice: TypeAlias = tuple[int, int, int]
 Output: TypeAlias = tuple[int, bool, bool, tuple[Slice, ...]]
 
 
 def read_trajectory(
-    trajectory: object, writer: StreamHandle, kind: type[Selection | VectorSelection]
+    trajectory: object, writer: object, where: str, kind: type[SelectsSteps]
 ) -> tuple[structure.Node, list[Output]]:
-    """Returns the structure of a trajectory, and its outputs as the core reads them: steps counted from the newest.
+    """Returns the structure of a trajectory and its outputs, as the core reads them: steps counted from the newest.
 
     Raises:
-        TypeError: a leaf is no selection of a history.
-        ValueError: it, or a selection in it, is empty; or a selection is of another writer's history.
+        TypeError: a leaf is not a selection of a history.
+        ValueError: the trajectory or a selection in it is empty, or a selection is of another writer's history.
         ShmReplayError: a selected step has left the history.
     """
-    where = f"{writer._where}, trajectory"
+    where = f"{where}, trajectory"
     outputs: list[Output] = []
 
     def add_leaf(leaf: object, path: str) -> int:
@@ -199,7 +227,7 @@ def read_trajectory(
 
 
 def slices_of(offsets: list[int]) -> list[Slice]:
-    """The offsets as one slice if they are evenly spaced, else one by one."""
+    """The offsets as one slice if they are evenly spaced, else as one slice each."""
     if len(offsets) > 1:
         step = offsets[1] - offsets[0]
         if step != 0 and all(b - a == step for a, b in itertools.pairwise(offsets)):
@@ -208,9 +236,9 @@ def slices_of(offsets: list[int]) -> list[Slice]:
 
 
 def as_int(index: object, where: str) -> int:
-    """Returns an index that is an int. Raises TypeError for all else, a bool too."""
+    """Returns the index as an int. Raises TypeError for anything else, a bool included."""
     try:
-        number = operator.index(index)  # type: ignore[arg-type]  # that is what is being found out
+        number = operator.index(index)  # type: ignore[arg-type]  # raises TypeError if it is none
     except TypeError:
         number = None
     if number is None or isinstance(index, (bool, np.bool_)):

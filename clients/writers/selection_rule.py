@@ -1,4 +1,4 @@
-"""Rule of a hand-made item: the steps that its trajectory selects, and the values that it brings."""
+"""The rule of an item made by hand: the steps that its trajectory selects, and the values that it brings."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from shmreplay.rules.windows import REACH_HISTORY
 def with_item_values(
     node: structure.Node, outputs: list[Output], signature: Signature, where: str
 ) -> tuple[structure.Node, list[Output]]:
-    """Returns a trajectory's structure and outputs with the columns that are per item, under their own names.
+    """Adds the columns that are per item to a trajectory's structure and outputs, under their own names.
 
     Raises:
-        TypeError: the trajectory is no dict, so that they have no place in it.
-        ValueError: it has an output of such a name.
+        TypeError: the trajectory is not a dict, so it has no place for them.
+        ValueError: the trajectory has an output of such a name already.
     """
     parts = signature.item_parts()
     if not parts:
@@ -30,13 +30,15 @@ def with_item_values(
         )
     for name in parts:
         if name in node.keys:
-            raise ValueError(f"{where}: names an output {name!r}, which is what items bring; expected another name")
+            raise ValueError(
+                f"{where}: has an output {name!r}, which is the name of a column per item; expected another name"
+            )
     shown = [(column, True, False, ()) for part in parts.values() for column in structure.leaf_indices(part)]
     return structure.DictNode((*node.keys, *parts), (*node.children, *parts.values())), [*outputs, *shown]
 
 
 def selection_rule(names: bytes, outputs: tuple[Output, ...], table: int) -> dict[str, Any]:
-    """The rule, as the core reads it, of a hand-made item with these outputs, in table number `table` of the arena."""
+    """The rule, as the core reads it, of an item with these outputs in table number `table` of the arena."""
     ranges = [piece for _, _, _, slices in outputs for piece in slices]
     return {
         "table": table,

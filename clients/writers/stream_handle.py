@@ -1,4 +1,4 @@
-"""StreamHandle: what a writer of one stream and a writer of many have in common."""
+"""StreamHandle: what a writer of one stream and a writer of many streams have in common."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("shmreplay")
 
 CLOSE_TIMEOUT_S = 10.0
-MAX_SELECTIONS = 256  # kept ready by a writer; the oldest is made anew when it comes again
+MAX_SELECTIONS = 256  # that a writer keeps; a dropped one is made again when it is used again
 
 
 class StreamHandle:
-    """Rules, selections, refusals and the end of a writer, whose class makes the native part."""
+    """Rules, selections, errors and the end of a writer. The class of the writer makes `_native`."""
 
     _native: _core.Writer | _core.VectorWriter
     _made_by: ClassVar[str]
     _item_call: ClassVar[str]
     _end_call: ClassVar[str]
     _end_call_with_final: ClassVar[str]
-    _final_row_first: ClassVar[str] = ""  # how items by hand reach a final step, where that goes
+    _final_row_first: ClassVar[str] = ""  # how items made by hand can contain a final step, if they can
 
     def __init__(self, table: Handle, history: int, rules: Sequence[Rule]) -> None:
         self._table = table
@@ -66,7 +66,7 @@ class StreamHandle:
         return native
 
     def _table_index(self, name: str | None) -> int:
-        """Index in the arena of the table of that name; None: the writer's own."""
+        """The index in the arena of the table of that name; None is the writer's own table."""
         if name is None or name == self._table.name:
             return self._table._index
         for index, table in enumerate(self._specs):
@@ -77,7 +77,7 @@ class StreamHandle:
         )
 
     def _selection(self, names: bytes, outputs: tuple[Output, ...], table: str | None) -> int:
-        """The number of a selection in the core, where it is made if it is not there."""
+        """The number under which the core knows a selection. Makes the selection there if it is new."""
         identity = (names, outputs, table)
         if (number := self._selections.get(identity)) is not None:
             return number
@@ -110,7 +110,7 @@ class StreamHandle:
             )
 
     def _check_final(self, steps: object, name: str) -> None:
-        """A final observation alone is no step: it goes under its column's name."""
+        """Refuses a bare observation as the final step: it must be given under its column's name."""
         root = self._sig.root
         if isinstance(root, DictNode) and hasattr(steps, "dtype"):
             raise SignatureMismatch(
@@ -119,7 +119,7 @@ class StreamHandle:
             )
 
     def close(self) -> None:
-        """Ends the stream. Items stay; steps that no item has are given back. Later calls raise ShmReplayError.
+        """Ends the stream. Items stay, steps that are in no item are freed. Later calls raise ShmReplayError.
 
         Raises:
             RateLimitTimeout: items that were held back were not admitted within ten seconds; the writer stays open.
@@ -127,29 +127,29 @@ class StreamHandle:
         self._close(failed=False)
 
     def _flush_before_close(self, failed: bool) -> None:
-        """Puts in what is held back, if anything ever is. `failed`: the caller has an error already."""
+        """Puts in the items that are held back, if any. `failed`: the caller already has an error to see."""
 
     def _warn_of_lost(self, why: object) -> None:
-        """Says which items are lost that were held back, if any are."""
+        """Logs how many items that were held back are lost, if any."""
 
     def _close(self, failed: bool) -> None:
         if self._is_closed:
             return
         if self._native.forked or self._table._client.is_closed:
-            self._is_closed = True  # the stream is the parent's, or went with the client's session
+            self._is_closed = True  # the stream is the parent's, or ended with the client's session
             if not self._native.forked:
                 self._warn_of_lost("the client was closed before it")
             return
         self._flush_before_close(failed)
         if not failed and not self._makes_items and not self._rules and self._table.spec.item is None:
             self._warn_if_in_vain()
-        status = self._native.close(CLOSE_TIMEOUT_S)  # raises while another thread uses it: then it stays open
+        status = self._native.close(CLOSE_TIMEOUT_S)  # raises if another thread uses the writer; then it stays open
         self._is_closed = True
         if status not in (0, _core.STATUS_SESSION_LOST):
             self._table._raise_status(status, "close", CLOSE_TIMEOUT_S)
 
     def _warn_if_in_vain(self) -> None:
-        """Of a writer that makes no items by itself and was never told to: its steps are in no table."""
+        """Warns if no item was made of the steps that were appended: they were in vain."""
         if self._has_appended():
             logger.warning(
                 "%s: the writer ends, has appended steps, and made no item of them: the table has no item=, and the "
@@ -161,7 +161,7 @@ class StreamHandle:
 
     @abstractmethod
     def _has_appended(self) -> bool:
-        """Whether any step was appended, of this episode or an earlier one."""
+        """Whether any step was appended, in this episode or an earlier one."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -175,7 +175,7 @@ class StreamHandle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close(failed=kind is not None)  # what failed may well have made nothing yet
+        self._close(failed=kind is not None)  # after an error it is no surprise that no item was made
 
     def __repr__(self) -> str:
         return f"<shmreplay {type(self).__name__} of {self._where}{' closed' if self._is_closed else ''}>"
@@ -192,11 +192,11 @@ class StreamHandle:
     def _raise_status(
         self, status: int, call: str, timeout_s: float | None, blocking: int = -1, at: str = ""
     ) -> NoReturn:
-        """Raises what a native answer stands for.
+        """Raises the error that a native answer stands for.
 
         Args:
-            blocking: index of the table whose rate limiter kept an item out, or -1.
-            at: which stream it is about, for the text.
+            blocking: index of the table whose rate limiter did not admit an item, or -1.
+            at: for the text, the stream that it is about.
         """
         where = f"{self._where}{at}"
         if status == _core.NEEDS_END_EPISODE:
@@ -206,8 +206,8 @@ class StreamHandle:
             )
         if status == _core.UNFINISHED:
             raise ShmReplayError(
-                f"{where}: {call}: some items of an append or {self._end_call} that failed are in; repeat "
-                "that call first"
+                f"{where}: {call}: an append or {self._end_call} failed after some of its items went in; repeat that "
+                "call first"
             )
         if status == _core.STATUS_HISTORY and self._rules:
             raise ValueError(
@@ -223,15 +223,15 @@ class StreamHandle:
         self._table._raise_status(status, call if status == _core.STATUS_TIMEOUT else f"{call}{at}", timeout_s)
 
     def _raise_blocked(self, index: int, call: str, timeout_s: float | None) -> NoReturn:
-        """Raises for an item that a rate limiter did not admit, which may be another table's."""
+        """Raises RateLimitTimeout for an item that a rate limiter did not admit, perhaps that of another table."""
         arena = self._table._arena
         reason = explain_items(arena, arena.table(index).info())
         raise RateLimitTimeout(f"table {self._specs[index].name!r}: {call} not admitted within {timeout_s} s: {reason}")
 
     def _raise_needs_final(self, column: int, at: str = "") -> NoReturn:
         raise ShmReplayError(
-            f"{self._where}{at}: the episode ends and its last step was not terminated, so what comes behind that "
-            f"counts: its next {self._sig.leaves[column].path!r} is missing; give it, {self._end_call_with_final}"
+            f"{self._where}{at}: the episode ends, but its last step was not terminated, so its items need what "
+            f"follows: its next {self._sig.leaves[column].path!r} is missing; give it, {self._end_call_with_final}"
         )
 
     def _raise_missing(self, call: str, step: int, column: int, at: str = "") -> NoReturn:
@@ -247,8 +247,7 @@ def end_columns(signature: Signature) -> list[tuple[int, str]]:
 
 
 def native_ends(signature: Signature, rules: Sequence[Rule]) -> tuple[list[int], int, bool]:
-    """The columns that end an episode, that of them which does not terminate it or -1, and whether rules go on behind
-    an end."""
+    """The columns that end an episode, the one of them that truncates it (or -1), and whether rules cross episodes."""
     columns = end_columns(signature)
     truncated = next((column for column, name in columns if name == "truncated"), -1)
     return [column for column, _ in columns], truncated, any(getattr(r, "across_episodes", False) for r in rules)

@@ -1,45 +1,56 @@
-"""VectorHistory: the steps that a vector writer's streams hold, selected by their distance from each one's newest."""
+"""The steps that a vector writer's streams hold, selected by their distance from each stream's newest step."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.clients.writers.history import as_array, as_int, check_has_steps
+from shmreplay.columns.signature import Signature
 
-if TYPE_CHECKING:
-    from shmreplay.clients.writers.vector_writer import VectorWriter
+
+class HoldsStreams(Protocol):
+    """What a history of many streams asks its writer for."""
+
+    _sig: Signature
+    _history: int
+
+    @property
+    def _where(self) -> str: ...
+
+    def _cell(self, stream: int, step: int, column: int) -> Any:
+        """The value of one stream, step and column."""
 
 
 class VectorSelection:
-    """Steps of one column, the same distances from the newest one in every stream.
+    """Steps of one column, at the same distances from the newest step in every stream.
 
-    What `writer.history["observation"][-4:]` gives, and `create_items(trajectory=)` takes. It follows the streams: -1
-    is each one's newest step at the time of use.
+    `writer.history["observation"][-4:]` gives one, and `create_items(trajectory=)` takes it. It moves with the streams:
+    -1 is each stream's newest step when the selection is used.
     """
 
-    def __init__(self, writer: VectorWriter, column: int, steps: tuple[int, ...], is_squeezed: bool) -> None:
+    def __init__(self, writer: HoldsStreams, column: int, steps: tuple[int, ...], is_squeezed: bool) -> None:
         self.column = column
         self.steps = steps
         self.is_squeezed = is_squeezed
         self._writer = writer
 
     def numpy(self, stream: int) -> NDArray[Any]:
-        """A copy of the values that it shows in one stream; a step axis first, unless an int selected one step.
+        """A copy of the selected values of one stream; the step axis first, unless an int selected one step.
 
         Raises:
-            ShmReplayError: the stream holds fewer steps, or has none of that number.
+            ShmReplayError: the stream holds fewer steps, or there is no such stream.
             SignatureMismatch: a step lacks the column.
-            TypeError: the table has no signature, its steps are no arrays.
+            TypeError: the table has no signature, so its steps are not arrays.
         """
         return as_array(self._values(stream), self._writer._sig.leaves[self.column], self.is_squeezed)
 
     def tolist(self, stream: int) -> Any:
-        """The values in one stream, without padding: a list, or the value itself if an int selected one step.
+        """The selected values of one stream without padding: a list, or the value itself if an int selected one step.
 
         Raises:
             ShmReplayError, SignatureMismatch: as `numpy`.
@@ -58,9 +69,9 @@ class VectorSelection:
 
 
 class VectorColumnHistory:
-    """One column of every stream. Indexed from the newest step, -1: ints, slices, lists of ints."""
+    """One column of every stream. Indexed by ints, slices and lists of ints, counted from the newest step, -1."""
 
-    def __init__(self, writer: VectorWriter, column: int) -> None:
+    def __init__(self, writer: HoldsStreams, column: int) -> None:
         self._writer = writer
         self._column = column
 
@@ -73,7 +84,7 @@ class VectorColumnHistory:
         return VectorSelection(self._writer, self._column, (self._step(index),), True)
 
     def _sliced(self, index: slice) -> tuple[int, ...]:
-        """The steps of a slice both ends of which are counted from the newest step; the nearer one may be left out."""
+        """The steps of a slice whose ends are counted from the newest step. The nearer end may be left out."""
         stride = 1 if index.step is None else operator.index(index.step)
         if stride == 0:
             raise ValueError(f"{self._where}: slice step is 0")
@@ -110,6 +121,6 @@ class VectorColumnHistory:
         return f"<history of column {self._writer._sig.leaves[self._column].path!r} in every stream>"
 
 
-def vector_history_of(writer: VectorWriter) -> Any:
+def vector_history_of(writer: HoldsStreams) -> Any:
     """The history of every column, in the signature's structure."""
     return writer._sig.unflatten([VectorColumnHistory(writer, leaf.index) for leaf in writer._sig.leaves])

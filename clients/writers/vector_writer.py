@@ -1,4 +1,4 @@
-"""VectorWriter: the streams of N environments that step together, written by one call."""
+"""VectorWriter: appends to the streams of N environments, all with one call."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from shmreplay.rules.item_rules import Rule
 from shmreplay.tables.table import check_brings_no_values
 
 Keys = NDArray[np.int64]
-# What a native call answers: a status, rows done, the row it is about, a step and a column of that, keys, an exception.
+# What a native call returns: a status, the number of rows done, the row, step and column that the status is about,
+# keys, and an exception.
 Answer = tuple[int, int, int, int, int, Any, BaseException | None]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Which rows of the caller's arrays a call is about, and whose they are.
+    """Which rows of the caller's arrays a call uses, and which stream each belongs to.
 
     Attributes:
-        num: rows of the arrays.
-        numbers: int64, of those to be done, ascending.
-        streams: int64, as many.
+        num: how many rows the arrays have.
+        numbers: int64, the numbers of the rows to be used, ascending.
+        streams: int64, the stream of each of these rows.
     """
 
     num: int
@@ -44,16 +45,15 @@ class Rows:
 
 
 class VectorWriter(StreamHandle):
-    """Steps of N environments. Made by `table.vector_writer()`; a context manager; one call at a time.
+    """Steps of N environments. Made by `table.vector_writer()`; a context manager; for one thread at a time.
 
-    As N `Writer`s, with one native call for all of them: the same items, each of one stream's steps. Row i of what is
-    given is stream i's, or `streams[i]`'s; a row where `mask` is False is none. A call goes through the rows in their
-    order, and of each stream row and items happen together or not at all.
+    It works as N `Writer`s and makes the same items, each of the steps of one stream, with one native call for all.
+    Row i of the arguments belongs to stream i, or to stream `streams[i]`; rows where `mask` is False are skipped. A
+    call works on one row after the other; a row and its items go in together or not at all.
 
-    What ends a call half-way (RateLimitTimeout, KeyboardInterrupt, or whatever else) carries `.done`, a bool a row:
-    True where there is nothing left to do, also where the mask left the row out; and `.keys`, what the call would
-    have returned without the others. So the same call with `mask=~error.done` does the rest. What is wrong with one
-    stream is found before anything of any is written.
+    An error that ends a call half-way (RateLimitTimeout, KeyboardInterrupt or any other) has `.done`, a bool for each
+    row: True if nothing is left to do for it, which includes skipped rows. Its `.keys` are those of the rows that are
+    done. The same call with `mask=~error.done` does the rest. Wrong arguments are found before anything is written.
     """
 
     _native: _core.VectorWriter
@@ -72,7 +72,7 @@ class VectorWriter(StreamHandle):
 
     @property
     def num_streams(self) -> int:
-        """N."""
+        """N, the number of streams."""
         return self._num_streams
 
     def append(
@@ -89,22 +89,24 @@ class VectorWriter(StreamHandle):
         Args:
             steps: the table's structure with arrays `[N, *shape]`, or `[len(streams), *shape]`. With `partial`, or
                 while a row is open, columns may be left out.
-            mask: bool, one a row. False: no step, such as the row that an environment with next-step autoreset gives
-                back from its reset; nobody looks at its values. None: all are steps.
-            streams: distinct integers 0 to N - 1: whose rows they are, where not all environments stepped (EnvPool).
+            mask: bool, one a row. False: the row is not a step and its values are ignored, such as the row that an
+                environment with next-step autoreset returns from its reset. None: all rows are steps.
+            streams: distinct integers from 0 to N - 1: the stream of each row, if not all environments stepped, as in
+                EnvPool.
             partial: leave the rows open, as in `Writer.append`.
-            priority: of the items that windows and patterns make, where these do not say.
+            priority: of the items that windows and patterns make, unless these have a priority of their own.
             timeout_s: seconds to wait for room, and for the rate limiters of the items' tables.
 
         Returns:
-            int64 `[rows, patterns]`: keys of the items that windows and patterns made; 0 where there is none.
+            int64 `[rows, patterns]`: keys of the items that windows and patterns made; 0 where none was made.
 
         Raises:
-            SignatureMismatch: a value does not fit, a column is missing or came twice.
-            TypeError, ValueError: mask or streams are not what they should be.
+            SignatureMismatch: a value does not fit, or a column is missing or was given twice.
+            TypeError, ValueError: `mask` or `streams` has a wrong dtype, shape or value.
             ShmReplayError: a stream's last step ended its episode and `end_episodes` was not called for it; or the
                 writer is closed.
-            RateLimitTimeout: not admitted in time: see `.done` and `.keys`; of the others neither row nor items are in.
+            RateLimitTimeout: not admitted in time: see `.done` and `.keys`. Rows that are not done did not go in at
+                all.
         """
         self._check_open()
         self._check_priority(priority)
@@ -132,19 +134,19 @@ class VectorWriter(StreamHandle):
         """Makes an item of each stream's newest steps, an open row included; see `Writer.create_item`.
 
         Args:
-            length: steps of each, all of which every stream must hold.
+            length: steps of each item; every stream must hold so many.
             trajectory: instead of `length`: a nested dict, list or tuple of selections, such as
-                `{"stack": writer.history["observation"][-4:]}`, which name the same steps of every stream, counted from
-                its newest.
-            priorities: `[N]`, finite, >= 0; None as in `TableHandle.insert`.
-            mask: bool `[N]`; False: no item of this stream.
+                `{"stack": writer.history["observation"][-4:]}`. A selection means the same steps in every stream,
+                counted from its newest step.
+            priorities: `[N]`, finite, >= 0. None: as in `TableHandle.insert`.
+            mask: bool `[N]`. False: make no item of this stream.
             timeout_s: seconds to wait for the rate limiter.
 
         Returns:
             int64 `[N]`: the keys; 0 where the mask is False.
 
         Raises:
-            ValueError: a stream holds fewer steps; or a priority is not finite or negative. Nothing was made.
+            ValueError: a stream holds fewer steps, or a priority is negative or not finite. No item was made.
             TypeError: neither `length` nor `trajectory` is given.
             SignatureMismatch: the table's items have another structure, or a selected step lacks the column.
             RateLimitTimeout: not admitted in time: see `.done` and `.keys`.
@@ -161,7 +163,9 @@ class VectorWriter(StreamHandle):
         selection = -1
         if trajectory is not None:
             node, outputs = with_item_values(
-                *read_trajectory(trajectory, self, VectorSelection), self._sig, f"{self._where}, trajectory"
+                *read_trajectory(trajectory, self, self._where, VectorSelection),
+                self._sig,
+                f"{self._where}, trajectory",
             )
             selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), None)
         else:
@@ -183,18 +187,18 @@ class VectorWriter(StreamHandle):
         """Ends the episodes of some streams: the next step of each begins another one.
 
         Args:
-            mask: bool `[N]`: which.
-            final_steps: final observations, and whatever else is known: the table's structure with arrays
-                `[N, *shape]`, columns may be left out; rows where the mask is False are not looked at.
+            mask: bool `[N]`. True: end the episode of this stream.
+            final_steps: the final observations, and what else is known of these steps: the table's structure with
+                arrays `[N, *shape]`. Columns may be left out; rows where the mask is False are ignored.
             clear_history: False lets later items reach back into these episodes.
             priority, timeout_s: as in `append`.
 
         Returns:
-            For each of the N streams an int64 array: keys of the items that windows and patterns made, which may be
+            For each of the N streams an int64 array: the keys of the items that windows and patterns made, perhaps
             several of each. Empty where the mask is False.
 
         Raises:
-            ShmReplayError: an episode needs a final step, or a column of it, that is not given: see
+            ShmReplayError: an episode needs a final step, or a column of one, that is missing: see
                 `Writer.end_episode`. Nothing was ended.
             RateLimitTimeout, SignatureMismatch, TypeError, ValueError: as in `append`.
         """
@@ -219,7 +223,7 @@ class VectorWriter(StreamHandle):
         return keys
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Returns when every item made so far is in its table, which is at once: items are not held back."""
+        """Does nothing but check that the writer is open: items of a VectorWriter are not held back."""
         self._check_open()
 
     def _has_appended(self) -> bool:
@@ -228,8 +232,10 @@ class VectorWriter(StreamHandle):
 
     @property
     def history(self) -> Any:
-        """The steps that the streams hold, in the signature's structure: `writer.history["observation"][-4:]` selects
-        the same steps of every stream, counted from its newest, for `create_items(trajectory=)`."""
+        """The steps that the streams hold, in the signature's structure, for `create_items(trajectory=)`.
+
+        `writer.history["observation"][-4:]` selects the same steps in every stream, counted from its newest step.
+        """
         self._check_open()
         return vector_history_of(self)
 
@@ -252,11 +258,11 @@ class VectorWriter(StreamHandle):
             )
 
     def _columns(self, steps: Any, num: int) -> list[Any]:
-        """Columns of rows that stay open or are finished."""
+        """The columns of rows that stay open, or of open rows that are finished."""
         return self._table._conversion.checked_batch(self._sig.canonical(steps, batch=num, present=set()))
 
     def _without_others(self, steps: Any, rows: Rows) -> Any:
-        """The same with nothing in the lists of rows that the mask leaves out, which may have anything there."""
+        """The steps, with empty values in the rows that the mask leaves out: the caller may have put anything there."""
         if len(rows.numbers) == rows.num or not self._sig.has_heap:
             return steps
         parts, chosen = self._sig.parts(steps), set(rows.numbers.tolist())
@@ -268,13 +274,13 @@ class VectorWriter(StreamHandle):
         return self._sig.unflatten(parts)
 
     def _leave_out(self, columns: list[Any]) -> None:
-        """Rows that are finished have no value of optional columns that they lack."""
+        """Gives optional columns that finished rows lack no value."""
         for leaf in self._sig.leaves:
             if leaf.spec.optional and not leaf.spec.is_per_item and columns[leaf.index] is None:
                 columns[leaf.index] = _core.NO_VALUE
 
     def _spread(self, found: Keys | None, rows: Rows, *shape: int) -> Keys:
-        """Keys of the rows of a call among those of all its rows; 0 for the others."""
+        """The keys of all rows of a call: those found for its used rows, 0 for the others."""
         if rows is self._all_rows and found is not None:
             return found.reshape(rows.num, *shape)
         keys = np.zeros((rows.num, *shape), np.int64)
@@ -314,7 +320,7 @@ class VectorWriter(StreamHandle):
         return owners
 
     def _priorities(self, priorities: ArrayLike | None, rows: Rows) -> NDArray[np.float64]:
-        """One a row, -1 where there is none given."""
+        """The priority of each row; -1 for the default."""
         if priorities is None:
             return np.full(rows.num, -1.0)
         values = float_array(self._where, "priorities", priorities)
@@ -328,7 +334,7 @@ class VectorWriter(StreamHandle):
     def _check(
         self, answer: Answer, rows: Rows, call: str, timeout_s: float | None, keys: Any, length: int | None = None
     ) -> None:
-        """Raises what a native answer stands for, with what is done nevertheless."""
+        """Raises the error that a native answer stands for, with what was done before it."""
         code, num_done, at, step, column, _, raised = answer
         if code == 0 and raised is None:
             return
@@ -381,7 +387,7 @@ class VectorWriter(StreamHandle):
         self._raise_status(code, call, timeout_s, self._native.blocking_table(stream), at)
 
     def _cell(self, stream: int, step: int, column: int) -> Any:
-        """A copy of one stream's cell, its step counted from the newest, -1."""
+        """A copy of one stream's cell; the step is counted from the newest, which is -1."""
         self._check_open()
         if self._native.forked:
             self._raise_status(_core.STATUS_FORKED, "history", None)

@@ -1,4 +1,4 @@
-"""Writer: one stream of steps, and the items made of it."""
+"""Writer: appends one stream of steps, and makes items of them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ NO_KEYS.flags.writeable = False
 
 
 class Writer(StreamHandle):
-    """Steps of one environment, in order. Made by `table.writer()`; a context manager; one call at a time.
+    """Steps of one environment, in order. Made by `table.writer()`; a context manager; for one thread at a time.
 
-    Row t holds observation_t, any state before action t, action_t, and what action t brought: reward, terminated,
-    truncated. The final observation of an episode is one more row that has only some columns: append it with
-    `partial=True`, make the items that end with it, and call `end_episode`.
+    Row t holds observation t, any state before action t, action t, and its outcome: reward, terminated, truncated. The
+    final observation of an episode is one more row, which has only some of the columns: append it with `partial=True`,
+    make the items that end with it, and call `end_episode`.
     """
 
     _native: _core.Writer
@@ -51,29 +51,30 @@ class Writer(StreamHandle):
         """Appends a step; its values are copied.
 
         Args:
-            step: values in the table's structure. With `partial`, or while a row is open, columns may be left out;
-                optional ones always, and those that are per item never belong to a step.
+            step: values in the table's structure. Optional columns may be left out; with `partial`, or while a row is
+                open, any column may be. Columns that are per item are not part of a step.
             partial: leave the row open: a later append adds columns to it, `create_item` sees it as the newest step,
                 and `end_episode` makes it the final one.
-            priority: of the items that windows and patterns make, where these do not say; None as in
-                `TableHandle.insert`.
+            priority: of the items that windows and patterns make, unless these have a priority of their own. None: as
+                in `TableHandle.insert`.
             timeout_s: seconds to wait for room, and for the rate limiters of the items' tables.
 
         Returns:
-            int64: keys of the items that windows and patterns made, in their order. With `commit_every` above 1: of
-            all items that went in since keys were last returned, those that windows and patterns make among them.
+            int64: the keys of the items that windows and patterns made, in their order. With `commit_every` above 1:
+            the keys of all items that went in since keys were last returned.
 
         Raises:
-            SignatureMismatch: a value does not fit, a column is missing or came twice; the row is as before.
+            SignatureMismatch: a value does not fit, or a column is missing or was given twice; the row is unchanged.
             ShmReplayError: the last step ended its episode and `end_episode` was not called; or the writer is closed.
             RateLimitTimeout: not admitted in time: neither the row nor its items went in; the call may be repeated.
-                Items of several tables go in together; only what no rate limiter could admit at once (more items than a
-                queue has room for) goes in bit by bit, and the repeated call then goes on with the rest. Items of
-                earlier calls that were held back are in as far as they were admitted; the others still are held back.
+                Items of several tables go in together. Only if they are more than a rate limiter can admit at once,
+                such as more than the size of a queue, they go in one after the other, and the repeated call goes on
+                with the rest. Items of earlier calls that were held back went in as far as they were admitted; the
+                others are still held back.
         """
         answer: Any = _core.ROW_IS_OPEN
         if not (partial or self._client._closed.is_set):
-            # The core is asked first: only where it answers no keys is there something to find out.
+            # The core tries first. Only if it returns no keys, the reason is looked for here.
             answer = self._native.append(step, priority, timeout_s)
             if type(answer) is np.ndarray:
                 return answer
@@ -89,7 +90,7 @@ class Writer(StreamHandle):
             self._raise_status(_core.STATUS_FORKED, "append", timeout_s)
         if self._native.is_unfinished:
             return self._keys(self._native.go_on(timeout_s), "append", timeout_s)
-        # A row behind the end may only be the final one, which stays open until end_episode.
+        # After the end of an episode only the final row may follow, which stays open until end_episode.
         if not partial and self._native.needs_end_episode:
             self._raise_status(_core.NEEDS_END_EPISODE, "append", timeout_s)
         present = set(self._native.present())
@@ -104,7 +105,7 @@ class Writer(StreamHandle):
         return self._keys(self._native.write_open(arrays, not partial, priority, timeout_s), "append", timeout_s)
 
     def _leave_out(self, columns: list[Any], present: set[int]) -> None:
-        """Of a row that is finished: optional columns that it lacks have no value, per-item ones do not count."""
+        """Completes a row: gives optional columns that it lacks no value, and counts columns per item as present."""
         for leaf in self._sig.leaves:
             if leaf.index in present:
                 continue
@@ -115,7 +116,7 @@ class Writer(StreamHandle):
                 present.add(leaf.index)
 
     def _finish_final_row(self, priority: float | None, timeout_s: float | None) -> None:
-        """Of the row that is open at the end of an episode: what is optional and not there has no value."""
+        """Gives optional columns that the open row lacks at the end of an episode no value."""
         if not self._native.row_is_open or self._native.is_ending:
             return
         columns: list[Any] = [None] * len(self._sig.leaves)
@@ -124,7 +125,7 @@ class Writer(StreamHandle):
             self._keys(self._native.write_open(columns, False, priority, timeout_s), "end_episode", timeout_s)
 
     def _keys(self, answer: Any, call: str, timeout_s: float | None) -> NDArray[np.int64]:
-        """What a native call that makes items answered: their keys, or the exception that its status stands for."""
+        """The keys that a native call returned; raises the error that a status stands for."""
         if isinstance(answer, np.ndarray):
             return answer
         if isinstance(answer, tuple):
@@ -146,39 +147,39 @@ class Writer(StreamHandle):
     ) -> int:
         """Makes an item of the newest `length` steps, an open row included.
 
-        In batches it is `[length, ...]` in every column. Columns that the open row lacks are one row shorter: `.mask`
-        is False there.
+        In batches it is `[length, ...]` in every column. For a column that the open row lacks, `.mask` is False in the
+        last row.
 
         Args:
-            priority: finite, >= 0; None as in `TableHandle.insert`.
-            length: steps, 1 to what the writer holds of this episode, at most its `history`.
+            priority: finite, >= 0. None: as in `TableHandle.insert`.
+            length: number of steps, from 1 to as many as the writer holds of this episode, which is at most `history`.
             trajectory: instead of `length`: a nested dict, list or tuple of selections, such as
-                `{"stack": writer.history["observation"][-4:], "action": writer.history["action"][-1]}`; an int has no
-                step axis. Every selected step must have its column.
-            values: what the item brings for columns that are per item, in the structure of the signature without the
-                others, such as `{"goal": goal}`. In batches they are under their own names, without a step axis.
-            table: name of the table that gets the item, one of the writer's arena; None: the writer's own.
+                `{"stack": writer.history["observation"][-4:], "action": writer.history["action"][-1]}`. A selection by
+                an int has no step axis. Every selected step must have its column.
+            values: the values of columns that are per item, such as `{"goal": goal}`, in the structure of the signature
+                without the other columns. In batches they are under their own names, without a step axis.
+            table: the name of the table that gets the item, in the writer's arena. None: the writer's own table.
             timeout_s: seconds to wait for the rate limiter, and for room for `values`.
 
         Returns:
-            The item's key; 0 if it is held back (`commit_every`): its key then is among those that a later `append`,
-            `end_episode` or `flush` returns. An item that brings values is never held back.
+            The item's key; 0 if the item is held back (`commit_every`). Then a later `append`, `end_episode` or `flush`
+            returns its key. An item with `values` is never held back.
 
         Raises:
             RateLimitTimeout: not admitted in time; no item was made, the steps are still there.
-            ValueError: fewer than `length` steps are held, or it is more than the table's `item_steps` where these are
-                declared as more than 1; the priority is not finite or negative; a trajectory's leaf selects no step, or
-                is another writer's.
-            TypeError: neither `length` nor `trajectory` is given, or a trajectory's leaf is no selection.
+            ValueError: fewer than `length` steps are held, or `length` is more than the table's `item_steps` if those
+                are more than 1; the priority is negative or not finite; a leaf of the trajectory selects no step, or
+                steps of another writer.
+            TypeError: neither `length` nor `trajectory` is given, or a leaf of the trajectory is not a selection.
             ShmReplayError: a selected step has left the history.
-            SignatureMismatch: the table's items have another structure; a selected step lacks the column; or the
-                item would reach back over the end of an episode (`end_episode(clear_history=False)`) whose last step
-                lacks a column.
+            SignatureMismatch: the table's items have another structure; a selected step lacks the column; or the item
+                would contain the final step of an earlier episode (`end_episode(clear_history=False)`), which lacks a
+                column.
         """
         self._makes_items = True
         is_plain = trajectory is None and values is None and table is None and not self._client._closed.is_set
         if is_plain and type(length) is int and 0 < length <= self._longest_plain:
-            # As in append: what is wrong with the call is found out where no item was made.
+            # As in append: the core tries first, and if it makes no item, the reason is looked for.
             if (key := self._native.create_item(length, priority, timeout_s)) >= 0:
                 return key
             self._check_open()
@@ -214,7 +215,7 @@ class Writer(StreamHandle):
             )
 
     def _raise_not_made(self, key: int, length: int, priority: float | None, timeout_s: float | None) -> NoReturn:
-        """Raises what the core answered for an item of `length` steps that it did not make."""
+        """Raises the error for an item of `length` steps that the core did not make."""
         if key == _core.BAD_PRIORITY:
             raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
         if key == _core.LACKS_COLUMN:
@@ -244,7 +245,7 @@ class Writer(StreamHandle):
         self._check_open()
         brought = self._item_values(values)
         node, outputs = with_item_values(
-            *read_trajectory(trajectory, self, Selection), self._sig, f"{self._where}, trajectory"
+            *read_trajectory(trajectory, self, self._where, Selection), self._sig, f"{self._where}, trajectory"
         )
         selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), table)
         key = self._native.create_selected(selection, priority, timeout_s, brought)
@@ -265,18 +266,17 @@ class Writer(StreamHandle):
         """Ends the episode: the next step begins another one.
 
         Args:
-            final_step: the final observation, and whatever else is known: `append(final_step, partial=True)` first.
+            final_step: the final observation, and what else is known of it. It is appended with `partial=True`.
             clear_history: False lets later items reach back into this episode.
-            priority, timeout_s: as in `append`. A call that timed out goes on where it was when it is repeated, without
-                its `final_step`.
+            priority, timeout_s: as in `append`. To go on after a timeout, repeat the call without `final_step`.
 
         Returns:
-            int64: keys of the items that windows and patterns made, and of those that were held back.
+            int64: the keys of the items that windows and patterns made, and of those that were held back.
 
         Raises:
-            ShmReplayError: a window looks at the next step of the episode's last one, which was not terminated though
-                the table has `terminated` or `truncated`, and there is no final step, or it lacks a column that the
-                window shows. The row is as before: repeat the call with it.
+            ShmReplayError: the episode did not terminate, a window needs the step after the last one, and there is no
+                final step, or it lacks a column that the window shows. This is checked in tables that have `terminated`
+                or `truncated`. The row is unchanged: repeat the call with the final step.
             RateLimitTimeout, SignatureMismatch: as in `append`.
         """
         self._check_open()
@@ -295,22 +295,22 @@ class Writer(StreamHandle):
             raise
 
     def flush(self, timeout_s: float | None = None) -> NDArray[np.int64]:
-        """Puts in the items that `commit_every` holds back. Without it there are none.
+        """Puts in the items that `commit_every` holds back.
 
         Args:
             timeout_s: seconds to wait for the rate limiters of the items' tables.
 
         Returns:
-            int64: keys of the items that went in since keys were last returned.
+            int64: the keys of all items that went in since keys were last returned.
 
         Raises:
-            RateLimitTimeout: not all were admitted in time; the others still are held back.
+            RateLimitTimeout: not all were admitted in time; the others are still held back.
         """
         self._check_open()
         return self._keys(self._native.flush(timeout_s), "flush", timeout_s)
 
     def _flush_before_close(self, failed: bool) -> None:
-        """The last items; those that nobody admits are the caller's to know of, unless he has another error to see."""
+        """Puts in the last items. If they are not admitted: raises, or only logs it if there is another error."""
         if self._native.num_held_back == 0:
             return
         try:
@@ -352,7 +352,7 @@ class Writer(StreamHandle):
 
 
 def _longest_plain(table: Handle, history: int) -> int:
-    """The longest item by its length alone that the core may be asked for before all else is looked at; 0: none."""
+    """The longest item that the core may make from its length alone, without further checks here; 0: none."""
     if table.spec.item is not None or table._sig.item_leaves:
         return 0
-    return table.spec.item_steps if table.spec.item_steps > 1 else history + 1  # an open row besides
+    return table.spec.item_steps if table.spec.item_steps > 1 else history + 1  # an open row counts, too

@@ -1,4 +1,4 @@
-"""Rules of a writer: the windows and patterns that make items of its steps, checked against what it holds."""
+"""The rules of a writer: windows and patterns that make items of its steps, checked against its history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shmreplay.tables.table import Table
 
 
 def read_rules(patterns: Iterable[object] | None, where: str) -> list[Rule]:
-    """Returns the rules of a writer's `patterns=`. Raises TypeError for what is none."""
+    """Returns the rules in a writer's `patterns=`. Raises TypeError for anything else."""
     if not (patterns is None or isinstance(patterns, Iterable)):
         raise TypeError(f"{where}: patterns is {patterns!r}; expected a list of them, [sr.NStep(3)]")
     rules: list[Rule] = []
@@ -25,14 +25,14 @@ def read_rules(patterns: Iterable[object] | None, where: str) -> list[Rule]:
 
 
 def steps_needed(rules: Sequence[Rule], signature: Signature) -> int:
-    """Steps that a writer must hold for all of them, the newest included; 1 if there are none."""
+    """How many steps a writer must hold for all these rules, the newest included; 1 without rules."""
     return max((rule.num_steps(signature) for rule in rules), default=1)
 
 
 def room_for(num_chunks: int, chunk_steps: int, rules: Sequence[Rule], signature: Signature) -> int:
-    """Steps that a stream of so many chunks can hold; one more is begun before the oldest goes."""
+    """How many steps a stream of so many chunks can hold. One chunk more is begun before the oldest is freed."""
     if any(isinstance(rule, Window) and rule.fills_chunks(signature) for rule in rules):
-        return (num_chunks - 1) * max(chunk_steps - 1, 1) + 1  # a step of each is in the one before, too
+        return (num_chunks - 1) * max(chunk_steps - 1, 1) + 1  # each chunk shares a step with the one before
     return (num_chunks - 1) * chunk_steps
 
 
@@ -48,7 +48,7 @@ def check_structure(rule: Mapping[str, Any], table: Table, signature: Signature,
 
 
 def _structure(rule: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Names, and of every output the column and whether it has no step axis."""
+    """The names, and for each output its column and whether it has no step axis."""
     return (rule["names"], [output[:2] for output in rule["outputs"]])
 
 

@@ -14,7 +14,7 @@ from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.segment import SegmentStore, segment_names, set_access
 from shmreplay.segments.segment_fit import Fact, first_misfit, layout_facts
-from shmreplay.tables.table import unpack_specs
+from shmreplay.tables.packed_specs import unpack_specs
 
 log = logging.getLogger("shmreplayd")
 
@@ -41,7 +41,7 @@ class Adoption:
                 adopted.append(self._adopt(arena, kinds))
             except Unfit as error:
                 self._put_aside(arena, str(error))
-            except _Remains:
+            except _Leftovers:
                 log.info("arena %r: removing what a creation or removal that was killed left behind", arena)
                 self._store.remove_arena(self._instance, arena)
         return adopted
@@ -79,7 +79,7 @@ class Adoption:
                 if kind in kinds:
                     fds.append(self._open(name))
             if kinds != {"index", "data"}:
-                self._check_remains(fds[0], kinds)
+                self._check_leftovers(fds[0], kinds)
                 raise Unfit(f"its {({'index', 'data'} - kinds).pop()} segment is missing")
             return self._map(arena, fds[0], fds[1])
         except BaseException:
@@ -107,19 +107,19 @@ class Adoption:
         return fd
 
     @staticmethod
-    def _check_remains(fd: int, kinds: set[str]) -> None:
+    def _check_leftovers(fd: int, kinds: set[str]) -> None:
         """A removal unlinks the index first, a creation makes it first: what each leaves when killed is known."""
         if kinds == {"data"}:
-            raise _Remains
+            raise _Leftovers
         header = _core.inspect_header(fd)
         if not header["magic_ok"] and _is_blank(fd):
-            raise _Remains
+            raise _Leftovers
 
     def _map(self, arena: str, index_fd: int, data_fd: int) -> ManagedArena:
         header = _core.inspect_header(index_fd)
         if not header["ready"]:
             if header["magic_ok"] or (os.fstat(index_fd).st_size > 0 and _is_blank(index_fd)):
-                raise _Remains
+                raise _Leftovers
             raise Unfit("its index has no header of shmreplay")
         self._check_header(header, arena, index_fd, data_fd)
         try:
@@ -144,7 +144,7 @@ class Adoption:
             raise Unfit(misfit)
 
 
-class _Remains(Exception):
+class _Leftovers(Exception):
     """The segments never became an arena, or are half removed; nobody can be using them."""
 
 

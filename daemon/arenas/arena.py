@@ -60,10 +60,15 @@ class ManagedArena:
 
     def describe_wait(self) -> str:
         """What a call on this arena waits for."""
-        holder = self.native.lock_holder() if self.is_usable() else None
-        if not isinstance(holder, dict):
+        holder = self.lock_holder_pid()
+        if holder is None:
             return f"waiting for earlier calls on arena {self.name!r}"
-        return f"waiting for the lock of arena {self.name!r}, held by process {holder['pid']}; is it stopped?"
+        return f"waiting for the lock of arena {self.name!r}, held by process {holder}; is it stopped?"
+
+    def lock_holder_pid(self) -> int | None:
+        """The process that holds the arena's lock at this moment."""
+        holder = self.native.lock_holder() if self.is_usable() else None
+        return holder["pid"] if isinstance(holder, dict) else None
 
     @property
     def is_unlinked(self) -> bool:

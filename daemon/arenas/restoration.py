@@ -10,78 +10,20 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shmreplay import _core
 from shmreplay.checkpoints.checkpoint_file import RECORDS, CheckpointReader, Kind, Section
 from shmreplay.checkpoints.restoration_mark import RestorationMark
 from shmreplay.daemon.arenas.arena import ManagedArena
-from shmreplay.daemon.arenas.creation import Creation
+from shmreplay.daemon.arenas.restored_arena import GEOMETRY, RestoredArena
 from shmreplay.errors import DamagedCheckpoint, SegmentFailed, ShmReplayError
 from shmreplay.rate_limiters import readable_bound
 from shmreplay.segments.segment import SegmentStore, check_name
-from shmreplay.tables.plan import plan
-from shmreplay.tables.table import Table, pack_specs, unpack_specs
+from shmreplay.tables.packed_specs import unpack_specs
+from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
-# What a plan may choose otherwise in another version.
-GEOMETRY = ("chunk_steps", "num_chunks", "num_blocks", "block_bytes")
 # What words raise that are not those of an arena, with checksums that are right all the same.
 _MALFORMED = (LookupError, TypeError, ValueError, RuntimeError, SegmentFailed)
-
-
-class RestoredArena(Creation):
-    """One arena of a checkpoint in the making."""
-
-    def __init__(
-        self, store: SegmentStore, instance: str, name: str, tables: Sequence[Table], geometry: Mapping[str, int],
-        group_id: int | None,
-    ) -> None:  # fmt: skip
-        self._geometry = dict(geometry)
-        self._fds: tuple[int, int] | None = None
-        self._arena: _core.Arena | None = None
-        super().__init__(store, instance, name, tables, group_id)
-
-    def _plan(self) -> dict[str, Any]:
-        return {**plan(self.tables).native(), **self._geometry, "specs": pack_specs(self.tables)}
-
-    def begin(self, promised_bytes: Callable[[], int]) -> _core.Restorer:
-        """Makes the arena, which nobody can see, and what fills it. Raises as `run`."""
-        self._fds = self._make(promised_bytes, published=False)
-        self._arena = _core.Arena(*self._fds, published=False)
-        return _core.Restorer(self._arena)
-
-    def set_rate_limiter(self, index: int) -> None:
-        """Gives a restored table the limiter of its specs, rebased."""
-        assert self._arena is not None
-        limiter = self.tables[index].rate_limiter
-        self._arena.table(index).set_rate_limiter(
-            limiter.samples_per_insert,
-            limiter.min_size_to_sample,
-            limiter.min_diff,
-            limiter.max_diff,
-            limiter.count_deletes,
-            rebase=True,
-        )
-
-    def publish(self) -> ManagedArena:
-        """Lets clients in."""
-        assert self._arena is not None
-        assert self._fds is not None
-        self._arena.publish()
-        self._arena.close()
-        fds, self._fds = self._fds, None
-        return self._open(*fds)
-
-    def withdraw(self, managed: ManagedArena) -> None:
-        """Removes what was published a moment ago, for another arena of the checkpoint could not be."""
-        self._store.remove_arena(self._instance, self.arena)
-        managed.close()
-
-    def discard(self) -> None:
-        """Removes what was made. Does nothing once it is published."""
-        if self._fds is not None:
-            self._remove(self._fds)
-            self._fds = None
 
 
 class Restoration:

@@ -23,7 +23,7 @@ def describe_calls(waits: Sequence[Wait], side: str) -> str:
     return f"{calls} waited to {side}, of {_name_callers(waits)}"
 
 
-def explain(arena: ManagedArena, table: str, side: str) -> str:
+def explain_wait(arena: ManagedArena, table: str, side: str) -> str:
     """Why calls of a side of a table wait."""
     index = next(index for index, each in enumerate(arena.tables) if each.name == table)
     return waiting.explain(arena.native.table(index).info(), side, arena.native.stats())

@@ -50,7 +50,7 @@ def which_may_go(
     return may_go
 
 
-class Keeping:
+class Retention:
     """Removes what may go. Reads every checkpoint of its label once, to see if it is whole, but for its own.
 
     `keep` is how many whole ones stay; it may be changed at any time. `remove_old` belongs in a worker thread, the rest

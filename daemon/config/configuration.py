@@ -9,23 +9,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shmreplay.base.toml_file import TomlFile
-from shmreplay.daemon.checkpoints.checkpoint import CheckpointOptions
+from shmreplay.daemon.config.checkpoint_options import CheckpointOptions
 from shmreplay.daemon.config.limits import Limits
 from shmreplay.daemon.config.open_files import possible_clients
-from shmreplay.daemon.config.setting_kind import Endpoint, Given, Group
+from shmreplay.daemon.config.setting_kinds import Group
 from shmreplay.daemon.config.settings import SECTIONS, SETTINGS
 from shmreplay.daemon.config.sources import (
     CONFIG_VARIABLE,
     TABLE_SECTIONS,
-    Settings,
-    given_by_flags,
-    given_in_environment,
-    given_in_file,
+    SettingValue,
+    SettingValues,
+    settings_from_flags,
+    settings_in_environment,
+    settings_in_file,
 )
+from shmreplay.daemon.loop.endpoint import Endpoint
 from shmreplay.errors import ShmReplayError
+from shmreplay.estimates import estimate
 from shmreplay.protocol import default_socket_paths, package_version
 from shmreplay.segments.page_policy import PagePolicy
-from shmreplay.tables.estimates import estimate
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table import Table
 from shmreplay.tables.table_config import TablesRefused, tables_in
@@ -74,7 +76,7 @@ class DaemonConfig:
     file: str | None = None
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
-    settings: Settings = field(default_factory=dict)
+    settings: SettingValues = field(default_factory=dict)
     is_check: bool = False
     is_json: bool = False
 
@@ -90,19 +92,19 @@ def read_config(arguments: Sequence[str] | None = None, environment: Mapping[str
         problems.append("--embedded needs --parent-pid: an embedded daemon ends with its parent")
     if options.json and not options.check_config:
         problems.append("--json goes with --check-config; log.format is for the log (--log-format json)")
-    given = given_by_flags(vars(options), problems)
+    values = settings_from_flags(vars(options), problems)
     file = None if options.embedded else _open(options.config or environment.get(CONFIG_VARIABLE) or None, problems)
     if not options.embedded:
-        given = {**given_in_environment(environment, problems), **given}
+        values = {**settings_in_environment(environment, problems), **values}
     if file is not None:
-        given = {**given_in_file(file, problems), **given}
-    _check_together(given, problems)
+        values = {**settings_in_file(file, problems), **values}
+    _check_together(values, problems)
     tables, notes = _tables(file, problems)
     if file is not None:
-        _check_limits(tables, given, file, problems)
+        _check_limits(tables, values, file, problems)
     if problems:
         raise ConfigError(problems)
-    return _config(options, given, file, tables, notes)
+    return _config(options, values, file, tables, notes)
 
 
 def _open(path: str | None, problems: list[str]) -> TomlFile | None:
@@ -117,13 +119,13 @@ def _open(path: str | None, problems: list[str]) -> TomlFile | None:
     return None
 
 
-def _check_together(given: Settings, problems: list[str]) -> None:
+def _check_together(values: SettingValues, problems: list[str]) -> None:
     """What each of may be, but not without the other."""
-    if "checkpoints.directory" in given:
+    if "checkpoints.directory" in values:
         return
     for key in ("checkpoints.interval_s", "checkpoints.at_stop", "checkpoints.restore"):
-        if key in given and given[key].value:
-            problems.append(f"{given[key].where}: checkpoints need checkpoints.directory (--checkpoint-dir DIR)")
+        if key in values and values[key].value:
+            problems.append(f"{values[key].where}: checkpoints need checkpoints.directory (--checkpoint-dir DIR)")
 
 
 def _tables(file: TomlFile | None, problems: list[str]) -> tuple[list[Table], list[str]]:
@@ -139,9 +141,9 @@ def _tables(file: TomlFile | None, problems: list[str]) -> tuple[list[Table], li
     return tables, [file.named(str(warning.message)) for warning in warned]
 
 
-def _check_limits(tables: list[Table], given: Settings, file: TomlFile, problems: list[str]) -> None:
+def _check_limits(tables: list[Table], values: SettingValues, file: TomlFile, problems: list[str]) -> None:
     """Whether the file's own tables keep the limits: those that are set, and that of the largest arena there can be."""
-    memory, streams = (given[key].value if key in given else None for key in ("limits.memory", "limits.streams"))
+    memory, streams = (values[key].value if key in values else None for key in ("limits.memory", "limits.streams"))
     limits = Limits(memory, streams)
     for table in tables:
         try:
@@ -161,13 +163,13 @@ def _check_limits(tables: list[Table], given: Settings, file: TomlFile, problems
 
 
 def _config(
-    options: argparse.Namespace, given: Settings, file: TomlFile | None, tables: list[Table], notes: list[str]
+    options: argparse.Namespace, values: SettingValues, file: TomlFile | None, tables: list[Table], notes: list[str]
 ) -> DaemonConfig:
     if options.embedded:
-        given.setdefault("log.level", Given("WARNING"))
-    given.setdefault("daemon.socket", Given(default_socket_paths()[0]))
-    settings = {setting.key: given.get(setting.key, Given(setting.default)) for setting in SETTINGS}
-    value = {key: each.value for key, each in settings.items()}
+        values.setdefault("log.level", SettingValue("WARNING"))
+    values.setdefault("daemon.socket", SettingValue(default_socket_paths()[0]))
+    settings = {setting.key: values.get(setting.key, SettingValue(setting.default)) for setting in SETTINGS}
+    value = {key: setting.value for key, setting in settings.items()}
     group: Group | None = value["daemon.group"]
     wanted, possible = value["limits.clients"], possible_clients()
     if wanted is not None and wanted > possible:

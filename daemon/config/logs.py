@@ -19,12 +19,12 @@ MAX_MESSAGE = 32 * 2**10  # characters: with its fields an entry then fits into 
 _PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))  # of syslog; else 7, debug
 
 
-def configure(level: str, form: str, instance: str, journal: str = JOURNAL_SOCKET) -> None:
+def configure_logs(level: str, form: str, instance: str, journal: str = JOURNAL_SOCKET) -> None:
     """Writes the log so from now on, whatever it was before. Raises ShmReplayError if the journal cannot be reached."""
-    use(level, make_handler(form, instance, journal))
+    use_handler(level, make_handler(form, instance, journal))
 
 
-def use(level: str, handler: logging.Handler) -> None:
+def use_handler(level: str, handler: logging.Handler) -> None:
     """Writes the log by this handler alone from now on."""
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(True)

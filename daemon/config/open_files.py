@@ -14,7 +14,7 @@ def possible_clients() -> int:
     return max(8, (_wanted() - SPARE_FDS) // FDS_PER_CLIENT)
 
 
-def take_all() -> None:
+def raise_limit() -> None:
     """Raises this process' own limit to the highest that it may set."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _wanted():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from shmreplay.daemon.config.logs import FORMATS, LEVELS
-from shmreplay.daemon.config.setting_kind import (
+from shmreplay.daemon.config.setting_kinds import (
     BYTES,
     COUNT,
     ENDPOINT,
@@ -13,10 +16,47 @@ from shmreplay.daemon.config.setting_kind import (
     SECONDS,
     SOCKET,
     SWITCH,
-    Setting,
+    Kind,
     choice,
 )
 from shmreplay.segments.page_policy import HUGE_PAGES, NUMA
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting.
+
+    Attributes:
+        key: its section and name in the file.
+        flags: the first one names it on the command line.
+        default: what it is where nobody says anything, of the kind that `kind` makes.
+        reloads: whether a reload changes it while tables are in use.
+        variable: in the environment; "" stands for one made of the key.
+        metavar: what the flag's help calls its value; "" for one that has none, being on or off.
+    """
+
+    key: str
+    kind: Kind
+    flags: tuple[str, ...]
+    help: str
+    default: Any = None
+    metavar: str = ""
+    reloads: bool = False
+    variable: str = ""
+
+    def __post_init__(self) -> None:
+        made = "SHMREPLAYD_" + self.key.removeprefix("daemon.").replace(".", "_").upper()
+        object.__setattr__(self, "variable", self.variable or made)
+
+    @property
+    def section(self) -> str:
+        return self.key.partition(".")[0]
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether its flag takes no value."""
+        return not self.metavar
+
 
 SETTINGS = (
     Setting(

@@ -6,22 +6,40 @@ What cannot be is added to `problems`, one line each, and left out: so all of it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from shmreplay.base.checks import known_instead
 from shmreplay.base.toml_file import TomlFile
-from shmreplay.daemon.config.setting_kind import Given, Setting
-from shmreplay.daemon.config.settings import BY_KEY, SECTIONS, SETTINGS
+from shmreplay.daemon.config.setting_kinds import Group
+from shmreplay.daemon.config.settings import BY_KEY, SECTIONS, SETTINGS, Setting
 
 CONFIG_VARIABLE = "SHMREPLAYD_CONFIG"
 TABLE_SECTIONS = ("arenas", "tables")  # not settings: see shmreplay.tables.table_config
 _PREFIX = "SHMREPLAYD_"
 
-Settings = dict[str, Given]
+
+@dataclass(frozen=True)
+class SettingValue:
+    """What a setting was told to be, and where: `/etc/x.toml:3: log.level`, `$SHMREPLAYD_LOG_LEVEL`, `--log-level`."""
+
+    value: Any
+    where: str = "default"
+
+    def __str__(self) -> str:
+        if isinstance(self.value, bool):
+            return str(self.value).lower()
+        if isinstance(self.value, Group):
+            return self.value.name
+        return "unset" if self.value is None else str(self.value)
 
 
-def given_in_file(file: TomlFile, problems: list[str]) -> Settings:
+SettingValues = dict[str, SettingValue]
+
+
+def settings_in_file(file: TomlFile, problems: list[str]) -> SettingValues:
     """The settings of a file; sections that declare tables are left to others."""
-    found: Settings = {}
+    found: SettingValues = {}
     for section, entry in file.document.items():
         if section in TABLE_SECTIONS:
             continue
@@ -36,7 +54,7 @@ def given_in_file(file: TomlFile, problems: list[str]) -> Settings:
     return found
 
 
-def _take(file: TomlFile, section: str, name: str, value: object, found: Settings, problems: list[str]) -> None:
+def _take(file: TomlFile, section: str, name: str, value: object, found: SettingValues, problems: list[str]) -> None:
     key = f"{section}.{name}"
     where = file.named(key)
     setting = BY_KEY.get(key)
@@ -45,15 +63,15 @@ def _take(file: TomlFile, section: str, name: str, value: object, found: Setting
         problems.append(f"{where} is not known; {known_instead(name, names, f'[{section}]')}")
         return
     try:
-        found[key] = Given(setting.kind.of_value(value), where)
+        found[key] = SettingValue(setting.kind.of_value(value), where)
     except ValueError as error:
         problems.append(f"{where} {error}")
 
 
-def given_in_environment(environment: Mapping[str, str], problems: list[str]) -> Settings:
+def settings_in_environment(environment: Mapping[str, str], problems: list[str]) -> SettingValues:
     """The settings of the environment. An empty variable says nothing."""
     by_variable = {setting.variable: setting for setting in SETTINGS}
-    found: Settings = {}
+    found: SettingValues = {}
     for variable, text in environment.items():
         if setting := by_variable.get(variable):
             if text:
@@ -64,20 +82,20 @@ def given_in_environment(environment: Mapping[str, str], problems: list[str]) ->
     return found
 
 
-def given_by_flags(flags: Mapping[str, object], problems: list[str]) -> Settings:
+def settings_from_flags(flags: Mapping[str, object], problems: list[str]) -> SettingValues:
     """The settings of the command line: by key its text, true or false, or None where the flag was not given."""
-    found: Settings = {}
+    found: SettingValues = {}
     for setting in SETTINGS:
         value = flags[setting.key]
         if isinstance(value, bool):
-            found[setting.key] = Given(value, setting.flags[0])
+            found[setting.key] = SettingValue(value, setting.flags[0])
         elif value is not None:
             _take_text(setting, str(value), setting.flags[0], found, problems)
     return found
 
 
-def _take_text(setting: Setting, text: str, where: str, found: Settings, problems: list[str]) -> None:
+def _take_text(setting: Setting, text: str, where: str, found: SettingValues, problems: list[str]) -> None:
     try:
-        found[setting.key] = Given(setting.kind.of_value(setting.kind.of_text(text)), where)
+        found[setting.key] = SettingValue(setting.kind.of_value(setting.kind.of_text(text)), where)
     except ValueError as error:
         problems.append(f"{where} {error}")

@@ -14,7 +14,7 @@ from shmreplay.daemon.arenas.access import Peer
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.daemon.arenas.reaper import ClientProcess, Session
 from shmreplay.daemon.arenas.registry import OnProgress, Registry
-from shmreplay.daemon.checkpoints.checkpoint import Checkpoints
+from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.errors import ShmReplayError
 from shmreplay.figures.arena_figures import arena_figures

@@ -7,14 +7,13 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from shmreplay import _core
-from shmreplay.daemon.arenas.access import Access, open_peer_pidfd, peer_of
-from shmreplay.daemon.arenas.reaper import ClientProcess, Reaper
-from shmreplay.daemon.control.commands import Answer, Caller, Commands
-from shmreplay.daemon.control.connection import MESSAGE_TIMEOUT_S, Connection, Dropped
-from shmreplay.daemon.loop.workers import Workers
+from shmreplay.daemon.arenas.access import open_peer_pidfd, peer_of
+from shmreplay.daemon.arenas.reaper import ClientProcess
+from shmreplay.daemon.control.commands import Answer, Caller
+from shmreplay.daemon.control.connection import Connection, Dropped
+from shmreplay.daemon.control.shared_state import SharedState, Work
 from shmreplay.errors import EXPECTED_ERRORS
 from shmreplay.protocol import (
     MAX_MESSAGE_BYTES,
@@ -32,33 +31,15 @@ log = logging.getLogger("shmreplayd")
 HELLO_BYTES = 4096  # before hello, nobody may make us hold more
 PROGRESS_S = 1.0  # a client hears at least so often that its request is being worked on
 
-Work = tuple[bytes, Answer]  # the packed answer, and what goes with it
-
-
-@dataclass
-class Host:
-    """What all conversations of one daemon share."""
-
-    commands: Commands
-    access: Access
-    reaper: Reaper
-    workers: Workers
-    instance: str
-    max_clients: int
-    num_clients: Callable[[], int]
-    message_timeout_s: float = MESSAGE_TIMEOUT_S
-    incarnation: str = field(default_factory=lambda: os.urandom(8).hex())
-    abandoned: set[asyncio.Task[Work]] = field(default_factory=set)  # work whose client has left
-
 
 class Conversation:
     """Owns the client's socket."""
 
-    def __init__(self, host: Host, sock: socket.socket) -> None:
+    def __init__(self, shared: SharedState, sock: socket.socket) -> None:
         sock.setblocking(False)
-        self._host = host
+        self._shared = shared
         self._peer = peer_of(sock)
-        self._connection = Connection(sock, host.workers, host.message_timeout_s)
+        self._connection = Connection(sock, shared.workers, shared.message_timeout_s)
         self._start_time = 0
         self._describe: Callable[[], str] = str
         self.is_busy = False
@@ -83,7 +64,7 @@ class Conversation:
             log.debug("%s did not hear why: %s", self._peer, reason)
 
     async def _talk(self) -> None:
-        hello = await self._connection.receive(HELLO_BYTES, self._host.message_timeout_s)
+        hello = await self._connection.receive(HELLO_BYTES, self._shared.message_timeout_s)
         if hello is None:
             return
         await self._connection.send(pack(self._greet(hello)))
@@ -104,12 +85,12 @@ class Conversation:
                 f"shmreplayd {package_version()} speaks version {PROTOCOL_VERSION} of the control protocol, the client "
                 f"version {hello.get('version')!r:.20}; install the same shmreplay on both sides and restart the older"
             )
-        host = self._host
-        host.access.check_credentials(self._peer)
-        host.access.check_namespace(self._peer, hello.get("pid_namespace"))
-        if host.num_clients() > host.max_clients:
+        shared = self._shared
+        shared.access.check_credentials(self._peer)
+        shared.access.check_namespace(self._peer, hello.get("pid_namespace"))
+        if shared.num_clients() > shared.max_clients:
             raise ProtocolError(
-                f"shmreplayd serves at most {host.max_clients} clients and all are there; "
+                f"shmreplayd serves at most {shared.max_clients} clients and all are there; "
                 "raise limits.clients (--max-clients), or its limit of open files (LimitNOFILE, ulimit -n)"
             )
         self._start_time = self._find_start_time(hello)
@@ -119,8 +100,8 @@ class Conversation:
             "package": package_version(),
             "layout_version": _core.LAYOUT_VERSION,
             "layout_hash": _core.layout_hash(),
-            "instance": host.instance,
-            "incarnation": host.incarnation,
+            "instance": shared.instance,
+            "incarnation": shared.incarnation,
             "pid": os.getpid(),
             "uid": os.geteuid(),
         }
@@ -163,7 +144,7 @@ class Conversation:
         """The command's answer, or its error as one."""
         caller = Caller(self._peer, self._watch, self._set_progress)
         try:
-            answer = await self._host.commands.run(request, caller)
+            answer = await self._shared.commands.run(request, caller)
             return pack({"ok": True, **answer.fields}), answer
         except EXPECTED_ERRORS as error:
             return pack(error_answer(error)), Answer()
@@ -181,17 +162,17 @@ class Conversation:
                 f"the start time of process {self._peer.pid} is not to be seen by either side: mount /proc for both"
             )
         pidfd = open_peer_pidfd(self._connection.sock, self._peer)
-        return self._host.reaper.watch(self._peer.pid, self._start_time, pidfd)
+        return self._shared.reaper.watch(self._peer.pid, self._start_time, pidfd)
 
     def _set_progress(self, describe: Callable[[], str]) -> None:
         self._describe = describe
 
     def _abandon(self, work: asyncio.Task[Work]) -> None:
         """The client has left. The work goes on, for half a creation helps nobody, but its descriptors are not sent."""
-        self._host.abandoned.add(work)
+        self._shared.abandoned.add(work)
 
         def ended(work: asyncio.Task[Work]) -> None:
-            self._host.abandoned.discard(work)
+            self._shared.abandoned.discard(work)
             if not work.cancelled():
                 close_all(work.result()[1].fds)
 

@@ -1,4 +1,4 @@
-"""Where Prometheus asks for metrics: `GET /metrics`."""
+"""Exposition: answers Prometheus, `GET /metrics`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from prometheus_client.exposition import choose_encoder
 
-from shmreplay.daemon.config.setting_kind import Endpoint
-from shmreplay.daemon.figures.http_server import HttpServer, Request, Response, refusal
 from shmreplay.daemon.figures.metrics import Snapshot
+from shmreplay.daemon.loop.endpoint import Endpoint
+from shmreplay.daemon.loop.http_server import HttpServer, Request, Response, refusal
 from shmreplay.daemon.loop.workers import Workers
 
 log = logging.getLogger("shmreplayd")
 
 
 class Exposition:
-    """Listens from the start on, and answers once `start` was called.
+    """Listens as soon as it is made; answers after `start`.
 
     Raises ShmReplayError if it cannot listen there.
     """
@@ -28,11 +28,11 @@ class Exposition:
     ) -> None:
         self._stats = stats
         self._workers = workers
-        self._turn = asyncio.Lock()  # who asks ten times at once does not keep ten threads
+        self._turn = asyncio.Lock()  # ten requests at once take one thread, not ten
         self._server = HttpServer("metrics", endpoint, group_id, self._answer)
 
     async def start(self) -> None:
-        """Answers from now on."""
+        """Starts to answer."""
         await self._server.start()
         address = self._server.address
         log.info("metrics at %s", address if address.startswith("/") else f"{address}/metrics")
@@ -41,12 +41,12 @@ class Exposition:
         if request.path != "/metrics":
             return refusal("404 Not Found", "metrics are at /metrics")
         if request.method != "GET":
-            return refusal("405 Method Not Allowed", "GET alone is answered")
+            return refusal("405 Method Not Allowed", "expected GET")
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         async with self._turn:
             snapshot = Snapshot(await self._stats())
             return Response("200 OK", kind, await self._workers.run(encode, snapshot))
 
     def close(self) -> None:
-        """Answers nobody any more."""
+        """Stops answering and listening."""
         self._server.close()

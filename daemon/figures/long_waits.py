@@ -12,7 +12,7 @@ from typing import Any
 from shmreplay import _core
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.daemon.arenas.registry import Registry
-from shmreplay.daemon.arenas.waiting_calls import describe_calls, explain
+from shmreplay.daemon.arenas.waiting_calls import describe_calls, explain_wait
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.errors import ShmReplayError
 
@@ -89,4 +89,4 @@ class LongWaits:
         self._last_line[place] = time.monotonic()
         self._told |= {(*place, wait["session"], wait["began_ns"]) for wait in waits}
         _, table, side = place
-        log.warning("table %r: %s: %s", table, describe_calls(waits, side), explain(arena, table, side))
+        log.warning("table %r: %s: %s", table, describe_calls(waits, side), explain_wait(arena, table, side))

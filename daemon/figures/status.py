@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.daemon.arenas.registry import Registry
-from shmreplay.daemon.checkpoints.checkpoint import Checkpoints
+from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
 
 
-def describe(registry: Registry, checkpoints: Checkpoints, num_clients: int) -> str:
+def status_line(registry: Registry, checkpoints: Checkpoints, num_clients: int) -> str:
     """How much there is, who is there, and what is wrong. Touches no segment: it may be asked on the event loop."""
     num_tables = sum(len(arena.tables) for arena in registry.arenas)
     num_bytes = sum(sum(arena.sizes) for arena in registry.arenas)

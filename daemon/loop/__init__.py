@@ -1,1 +1,1 @@
-"""The event loop's helpers: threads for blocking work, bounded waits, lock files."""
+"""What knows nothing of arenas: worker threads, bounded waits, lock files, listening sockets, HTTP."""

@@ -1,4 +1,4 @@
-"""Waiting on the event loop for so long and no longer."""
+"""Waiting on the event loop with a time limit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Result = TypeVar("Result")
 
 
 async def within(timeout_s: float | None, work: Coroutine[Any, Any, Result]) -> Result:
-    """What the work returns or raises; TimeoutError if it takes longer than `timeout_s`, None for ever.
+    """Returns or raises what the work does. Raises TimeoutError after `timeout_s`; None waits for ever.
 
-    asyncio.wait_for (before Python 3.12) loses a cancellation that comes just when the work ends, and then a
-    conversation that was to be ended at the daemon's stop would go on. The work has ended when this returns, so that
-    nothing of it still watches a socket that is about to be closed.
+    asyncio.wait_for (before Python 3.12) can lose a cancellation that arrives just as the work ends. A conversation
+    that the stopping daemon cancels would then go on. This function also waits until the cancelled work has ended, so
+    the caller can safely close a socket that the work was using.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -24,7 +24,7 @@ async def within(timeout_s: float | None, work: Coroutine[Any, Any, Result]) -> 
             task.cancel()
             await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # looked at: if we are cancelled just now, nobody else will
+            task.exception()  # if we are cancelled now, nobody else retrieves it, and asyncio would complain
     if task.cancelled():
         raise TimeoutError
     return task.result()

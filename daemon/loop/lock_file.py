@@ -1,7 +1,7 @@
-"""A file that is held with flock for as long as its owner lives, and removed when it lets go.
+"""LockFile: a file that its owner holds with flock, and removes on release.
 
-The kernel drops the lock however the owner ends. The descriptor is close-on-exec and is never sent to anybody: a
-duplicate that lived on elsewhere would keep a dead owner's lock.
+The kernel drops the lock however the owner ends. The descriptor is close-on-exec and is never sent to another process:
+a duplicate there would keep the lock after the owner's death.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import os
 
 
 class Held(Exception):
-    """Somebody else has it; the text is the first line that they wrote into it."""
+    """Another process holds the lock; the text is the first line that it wrote into the file."""
 
 
 class LockFile:
     """Takes the lock. Raises Held if another process has it, OSError if the file cannot be opened.
 
     Args:
-        waits: wait for the other process instead, for ever: belongs in a thread.
+        waits: wait for the other process, without a time limit, instead of raising. Use it in a worker thread only.
     """
 
     def __init__(self, path: str, *, waits: bool = False) -> None:
@@ -39,10 +39,10 @@ class LockFile:
                 raise
             if self._is_current(fd):
                 return fd
-            os.close(fd)  # the former holder removed the file between our open and our lock
+            os.close(fd)  # the previous holder removed the file between our open and our flock
 
     def _open(self) -> int:
-        # In two steps: with O_CREAT the kernel refuses files of other users in sticky directories even to root.
+        # In two steps: with O_CREAT, the kernel refuses even root another user's file in a sticky directory.
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         while True:
             try:
@@ -63,15 +63,15 @@ class LockFile:
         return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
     def write(self, text: str) -> None:
-        """Says in the file who holds it. Raises OSError."""
+        """Replaces the content of the file, which says who holds it. Raises OSError."""
         os.fchmod(self._fd, 0o600)
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, os.fsencode(text), 0)
 
     def release(self) -> None:
-        """Removes the file, then lets go: whoever waits for this inode notices that it is no longer the current one.
+        """Removes the file, then unlocks it. A process that waits for this inode sees that it has gone, and retries.
 
-        Raises OSError if it cannot be removed; it is no longer held then.
+        Raises OSError if the file cannot be removed; the lock is released even then.
         """
         try:
             if self._is_current(self._fd):

@@ -1,4 +1,7 @@
-"""Threads for work that waits: arena locks, reservations, page faults. The event loop itself never waits."""
+"""Workers: threads for calls that block, such as waits for arena locks, reservations and page faults.
+
+The event loop itself never blocks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-NUM_THREADS = 64  # an arena whose lock is held by a stopped process keeps one thread; the others go on
+NUM_THREADS = 64  # an arena whose lock is held by a stopped process blocks one of them
 
 
 class Workers:
@@ -21,7 +24,7 @@ class Workers:
         self._num_running = 0
 
     async def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Runs the function on a thread and returns what it returns, or raises what it raises."""
+        """Runs the function on a thread; returns or raises what it does."""
         self._num_running += 1
         future = self._pool.submit(function, *arguments)
         future.add_done_callback(functools.partial(self._done, asyncio.get_running_loop()))
@@ -35,6 +38,6 @@ class Workers:
         self._num_running -= 1
 
     def close(self) -> bool:
-        """Takes no more work; True if every thread has come back. A thread that waits for a lock cannot be ended."""
+        """Takes no more work. Returns False if a thread is still running: one that waits for a lock cannot be ended."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         return self._num_running == 0

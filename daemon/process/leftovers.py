@@ -19,7 +19,7 @@ from shmreplay.segments.segment import SegmentStore, embedded_parent, lock_name
 log = logging.getLogger("shmreplayd")
 
 
-def remove_remains(store: SegmentStore) -> None:
+def remove_leftovers(store: SegmentStore) -> None:
     """Removes the segments of embedded daemons that have ended and whose parents have ended."""
     for instance in store.locked_instances():
         parent = embedded_parent(instance)

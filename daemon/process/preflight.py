@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from shmreplay.base.host_memory import check_room
 from shmreplay.daemon.config.configuration import DaemonConfig
 from shmreplay.errors import ShmReplayError
+from shmreplay.estimates import estimate
 from shmreplay.segments.segment import SegmentStore
-from shmreplay.tables.estimates import estimate
 from shmreplay.tables.plan import by_arena
 
 
-def lacking(config: DaemonConfig) -> Iterator[str]:
+def preflight_warnings(config: DaemonConfig) -> Iterator[str]:
     """A line for each thing. It is this user who looks, and now: the daemon may be another, and memory become free."""
     try:
         directory = SegmentStore(config.directory).directory
@@ -22,7 +22,7 @@ def lacking(config: DaemonConfig) -> Iterator[str]:
         yield str(error)
     saved_to = config.settings["checkpoints.directory"]
     if saved_to.value is not None:
-        yield from _lacking_for_checkpoints(saved_to.value, saved_to.where)
+        yield from _checkpoint_warnings(saved_to.value, saved_to.where)
 
 
 def num_bytes_of_tables(config: DaemonConfig) -> int:
@@ -30,7 +30,7 @@ def num_bytes_of_tables(config: DaemonConfig) -> int:
     return sum(estimate(tables).total_bytes for tables in by_arena(config.tables).values())
 
 
-def _lacking_for_checkpoints(directory: str, where: str) -> Iterator[str]:
+def _checkpoint_warnings(directory: str, where: str) -> Iterator[str]:
     there = directory
     while not os.path.lexists(there):
         there = os.path.dirname(there)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from shmreplay.daemon.arenas.registry import Registry
-from shmreplay.daemon.checkpoints.checkpoint import Checkpoints
+from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
 from shmreplay.daemon.config.configuration import ConfigError, DaemonConfig
-from shmreplay.daemon.config.logs import make_handler, use
+from shmreplay.daemon.config.logs import make_handler, use_handler
 from shmreplay.daemon.config.settings import BY_KEY
-from shmreplay.daemon.control.conversation import Host
+from shmreplay.daemon.control.shared_state import SharedState
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.process.declared_tables import create_declared
 from shmreplay.errors import ShmReplayError
@@ -24,13 +24,13 @@ class Reload:
 
     def __init__(
         self, config: DaemonConfig, read: Callable[[], DaemonConfig], registry: Registry, checkpoints: Checkpoints,
-        host: Host, workers: Workers,
+        shared: SharedState, workers: Workers,
     ) -> None:  # fmt: skip
         self.config = config
         self._read = read
         self._registry = registry
         self._checkpoints = checkpoints
-        self._host = host
+        self._shared = shared
         self._workers = workers
 
     async def run(self) -> None:
@@ -51,7 +51,7 @@ class Reload:
             log.error("the configuration was not reloaded: %s", error)
             return
         log.info("the configuration is reloaded from %s", new.file)  # while the log is what it was
-        use(new.log_level, handler)
+        use_handler(new.log_level, handler)
         self._apply(new)
         try:
             await create_declared(self.config, self._registry, lambda describe: None)
@@ -78,6 +78,6 @@ class Reload:
             notes=new.notes,
             settings=settings,
         )
-        self._host.max_clients = new.max_clients
+        self._shared.max_clients = new.max_clients
         self._registry.limits = new.limits
         self._checkpoints.change(saving)

@@ -6,8 +6,8 @@ import json
 
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.daemon.config.configuration import DaemonConfig
-from shmreplay.daemon.config.setting_kind import Given
-from shmreplay.daemon.process.preflight import lacking, num_bytes_of_tables
+from shmreplay.daemon.config.sources import SettingValue
+from shmreplay.daemon.process.preflight import num_bytes_of_tables, preflight_warnings
 from shmreplay.segments.segment import SHARED_MEMORY
 from shmreplay.tables.plan import by_arena
 
@@ -24,7 +24,7 @@ def summary(config: DaemonConfig) -> str:
         f"{key} = {_in_force(config, key, given)}  ({_origin(key, given.where)})"
         for key, given in config.settings.items()
     ]
-    lines += [f"warning: {note}" for note in (*config.notes, *lacking(config))]
+    lines += [f"warning: {note}" for note in (*config.notes, *preflight_warnings(config))]
     if config.tables:
         num_arenas = len(by_arena(config.tables))
         names = ", ".join(table.name for table in config.tables)
@@ -46,14 +46,14 @@ def summary_json(config: DaemonConfig) -> str:
             key: {"value": _plain(config, key, given), "where": _origin(key, given.where)}
             for key, given in config.settings.items()
         },
-        "warnings": [*config.notes, *lacking(config)],
+        "warnings": [*config.notes, *preflight_warnings(config)],
         "tables": [table.name for table in config.tables],
         "table_bytes": num_bytes_of_tables(config),
     }
     return json.dumps(plain, indent=2)
 
 
-def _plain(config: DaemonConfig, key: str, given: Given) -> object:
+def _plain(config: DaemonConfig, key: str, given: SettingValue) -> object:
     """The setting as JSON has it; null where nobody has set it and there is no default."""
     if key == "limits.clients":
         return config.max_clients
@@ -61,7 +61,7 @@ def _plain(config: DaemonConfig, key: str, given: Given) -> object:
     return value if value is None or isinstance(value, bool | int | float | str) else str(given)
 
 
-def _in_force(config: DaemonConfig, key: str, given: Given) -> str:
+def _in_force(config: DaemonConfig, key: str, given: SettingValue) -> str:
     """The setting; what the daemon does where nobody has set it, or where open files do not suffice for it."""
     if key == "limits.clients":
         return str(config.max_clients)

@@ -7,7 +7,7 @@ import hashlib
 import pathlib
 import re
 
-from shmreplay.daemon.figures.http_server import Response
+from shmreplay.daemon.loop.http_server import Response
 
 # Every answer has these: none is kept, framed, taken for something else, or read by another site's page.
 HEADERS = {

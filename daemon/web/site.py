@@ -17,9 +17,9 @@ import json
 import logging
 import re
 
-from shmreplay.daemon.config.setting_kind import Endpoint
 from shmreplay.daemon.control.commands import Commands
-from shmreplay.daemon.figures.http_server import HttpServer, Request, Response, refusal
+from shmreplay.daemon.loop.endpoint import Endpoint
+from shmreplay.daemon.loop.http_server import HttpServer, Request, Response, refusal
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.web.actions import ACTIONS, act
 from shmreplay.daemon.web.page import HEADERS, page
@@ -35,7 +35,7 @@ _SMALL_BYTES = 4096  # packing less is not worth it
 
 
 class Site:
-    """Listens from the start on, and answers once `start` was called.
+    """Listens as soon as it is made; answers after `start`.
 
     Raises ShmReplayError if it cannot listen there, or the token cannot be written.
     """

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from shmreplay import _core
 from shmreplay.errors import ShmReplayError
 
+HUGE_PAGE_BYTES = _core.HUGE_PAGE_BYTES
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "hugetlbfs", "devtmpfs")
 _UNLIMITED_BYTES = 1 << 62  # cgroup v1 says "no limit" with a number just below 2^63
 
@@ -206,3 +208,8 @@ def show_bytes(num_bytes: int) -> str:
         if size < 1024:
             break
     return f"{size:.1f} {unit}"
+
+
+def whole_huge_bytes(num_bytes: int) -> int:
+    """How much of a segment of so many bytes can be in huge pages."""
+    return num_bytes - num_bytes % HUGE_PAGE_BYTES

@@ -1,6 +1,6 @@
-"""Why a side of a table is not admitted, in words: the same for who waits, the daemon's log, `top` and the page.
+"""Explains in words why calls of a table wait: for the waiting caller, the daemon's log, `shmreplay top` and the page.
 
-Pure functions of what `info()` of the native table says.
+Pure functions of what `info()` of the native table returns.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from collections.abc import Mapping
 from typing import Any
 
 NO_LIMIT = 1e300
-STOPPING = "the daemon is stopping and saves a last checkpoint; then the table is dropped, or goes on if that fails"
-INSERTS_PAUSED = "inserts are paused; `shmreplay resume TABLE` or table.resume() lets them go on"
-SAMPLES_PAUSED = "samples are paused; `shmreplay resume TABLE` or table.resume() lets them go on"
+STOPPING = (
+    "the daemon is stopping: it saves a last checkpoint, then drops the table; if saving fails, the table stays in use"
+)
+INSERTS_PAUSED = "inserts are paused; `shmreplay resume TABLE` or table.resume() ends the pause"
+SAMPLES_PAUSED = "samples are paused; `shmreplay resume TABLE` or table.resume() ends the pause"
 
 Figures = Mapping[str, Any]
 
 
 def explain(info: Figures, side: str, arena_stats: Figures) -> str:
-    """Says to somebody else why calls of a side wait, with the numbers, and who could end that.
+    """Explains to somebody else why calls of one side wait, with the numbers, and what could end the wait.
 
     Args:
-        info: of the table, as `client.stats()` has it.
+        info: of the table, as in `client.stats()`.
         side: "insert" or "sample".
         arena_stats: `stats` of its arena.
     """
@@ -48,60 +50,69 @@ def admits_sample(info: Figures) -> bool:
 
 
 def explain_inserts(info: Figures, attached: str) -> str:
-    """Says why an insert is not admitted; `attached`: who could end that."""
+    """Explains why an insert is not admitted. `attached` says how many processes there are to end the wait."""
     if info["is_stopping"]:
         return STOPPING
     if info["paused_inserts"]:
         return INSERTS_PAUSED
+    waits = f"waiting for a sample, {last(info['last_sample_s_ago'])}"
+    if info["count_deletes"]:  # a Queue or a Stack, whose difference is the number of its items
+        return f"the queue is full ({info['difference']:g} of {bound(info['max_diff'])}); {waits}; {attached}"
     return (
-        f"the rate limiter: {counters(info)}; one more insert would make the difference "
-        f"{info['difference'] + info['samples_per_insert']:g}, over max_diff {bound(info['max_diff'])}, with the "
-        f"table beyond min_size_to_sample {info['min_size_to_sample']}. A sample lets it go on "
-        f"(last one {ago(info['last_sample_s_ago'])}), or set_rate_limiter(); {attached}"
+        f"the rate limiter: one more insert would raise the difference from {info['difference']:g} to "
+        f"{info['difference'] + info['samples_per_insert']:g}, above max_diff {bound(info['max_diff'])} "
+        f"({counters(info)}); {waits}, or for set_rate_limiter(); {attached}"
     )
 
 
 def explain_samples(info: Figures, attached: str) -> str:
-    """Says why a sample is not admitted; `attached`: who could end that."""
+    """Explains why a sample is not admitted. `attached` says how many processes there are to end the wait."""
     if info["is_stopping"]:
         return STOPPING
     if info["paused_samples"]:
         return SAMPLES_PAUSED
-    size, min_size = info["size"], info["min_size_to_sample"]
-    inserts = f"Inserts let it go on (last one {ago(info['last_insert_s_ago'])}); {attached}"
-    if size < max(min_size, 1):
-        return f"the table has {size} items, fewer than the {max(min_size, 1)} of min_size_to_sample. {inserts}"
+    size, least = info["size"], max(info["min_size_to_sample"], 1)
+    waits = f"waiting for an insert, {last(info['last_insert_s_ago'])}; {attached}"
+    if size == 0 and least == 1:
+        return f"the table is empty; {waits}"
+    if size < least:
+        return f"the table has {_items(size)}, and min_size_to_sample is {least}; {waits}"
     return (
-        f"the rate limiter: {counters(info)}; one more sample would make the difference {info['difference'] - 1:g}, "
-        f"under min_diff {bound(info['min_diff'])}. {inserts}"
+        f"the rate limiter: one more sample would lower the difference from {info['difference']:g} to "
+        f"{info['difference'] - 1:g}, below min_diff {bound(info['min_diff'])} ({counters(info)}); {waits}"
     )
 
 
 def lacks_room(arena_stats: Figures) -> bool:
-    """Whether a writer that needs a chunk, or blocks for a large value, may not find them."""
+    """Whether a writer may find no free chunk, or not enough free blocks for a large value."""
     return bool(arena_stats["free_chunks"] == 0 or 16 * arena_stats["free_blocks"] < arena_stats["num_blocks"])
 
 
 def count_chunks(arena_stats: Figures, holders: str, own: str = "") -> str:
-    """Which chunks are where, and how much of the heap is free; `own`: a remark on those that are being read."""
+    """How many chunks are used, read and free, and how much of the heap is free.
+
+    Args:
+        holders: what uses chunks, such as "in use".
+        own: a remark about the chunks that are being read.
+    """
     stats = arena_stats
     chunks = (
-        f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps {stats['used_chunks']} are {holders}, "
+        f"of {stats['num_chunks']} chunks of {stats['chunk_steps']} steps, {stats['used_chunks']} are {holders}, "
         f"{stats['retired_chunks']} are still being read{own}, {stats['free_chunks']} are free"
     )
     if stats["num_blocks"] == 0:
         return chunks
     blocks = (
-        f"of {stats['num_blocks']} blocks of {stats['block_bytes']} bytes in the heap {stats['free_blocks']} are free"
+        f"of {stats['num_blocks']} blocks of {stats['block_bytes']} bytes in the heap, {stats['free_blocks']} are free"
     )
     return f"{chunks}; {blocks}"
 
 
 def counters(info: Figures) -> str:
-    """The limiter's numbers."""
+    """The counters that the rate limiter goes by."""
     return (
         f"{info['inserts']} inserts, {info['deletes']} deletes, {info['samples']} samples, at "
-        f"{info['samples_per_insert']:g} samples per insert: difference {info['difference']:g}"
+        f"{info['samples_per_insert']:g} samples per insert"
     )
 
 
@@ -110,17 +121,28 @@ def bound(value: float) -> str:
     return "none" if abs(value) > NO_LIMIT else f"{value:g}"
 
 
+def last(seconds: float | None) -> str:
+    """When what a call waits for last happened."""
+    return "there was none yet" if seconds is None else f"the last was {seconds:.0f} s ago"
+
+
 def ago(seconds: float | None) -> str:
-    """When something was last done."""
+    """How long ago something was."""
     return "never" if seconds is None else f"{seconds:.0f} s ago"
 
 
 def count_processes(number: int) -> str:
-    """How many could end a wait."""
+    """How many processes could end a wait."""
     return f"{number} process{'es are' if number != 1 else ' is'} attached"
 
 
+def _items(number: int) -> str:
+    return f"{number} item{'s' if number != 1 else ''}"
+
+
 def _admitted(info: Figures, call: str) -> str:
-    """Of a call that was just let go on, or of items that have to go in together."""
-    together = ", but not all that go in together" if call == "insert" else ""
-    return f"the rate limiter: {counters(info)}; it admits one more {call} now{together}"
+    """Of a call that will go on at once, or of items that must go in together and are too many."""
+    together = ", but not all items that must go in together" if call == "insert" else ""
+    return (
+        f"the rate limiter admits one more {call} now{together} (difference {info['difference']:g}; {counters(info)})"
+    )

@@ -37,7 +37,7 @@ class BatchValues {
     }
     k = fit;
     const Status s = fit > 1 ? writer.secure_blocks(n + writer.packed_blocks(), kTryOnly) : Status::kTimeout;
-    if (s != Status::kTimeout && s != Status::kBlobTooLarge) return s;
+    if (s != Status::kTimeout && s != Status::kValueTooLarge) return s;
     k = 1;
     writer.keep_packed(1);
     return writer.secure_blocks(blocks(from) + writer.packed_blocks(), wait);

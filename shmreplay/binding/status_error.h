@@ -40,7 +40,7 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kHistory, "ValueError", "the writer holds fewer steps than that; make it with a longer history"},
     {Status::kMissingCell, "SignatureMismatch", "an item selects what a step lacks"},
     {Status::kBadPriority, "ValueError", "a rule read a priority from the data that is not finite or negative"},
-    {Status::kBlobTooLarge, "ValueError",
+    {Status::kValueTooLarge, "ValueError",
      "the values of a step take more than the arena's whole heap; raise capacity_steps or mean_bytes"},
     {Status::kNoMemory, "MemoryError", "there is no memory for the next item's values; it stays in the table"},
     {Status::kTooLong, "ValueError", "an item has more rows than the batch is to have"},

@@ -117,7 +117,7 @@ class CheckpointDirectory:
         finally:
             os.close(fd)
 
-    def remove_remains(self) -> None:
+    def remove_partial_files(self) -> None:
         """Removes what savers that were killed left half written."""
         for name in _names(self.path):
             if name.endswith(PARTIAL) and _is_of(name.removesuffix(PARTIAL), self.label):

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shmreplay import _core
-from shmreplay.base.host_memory import mount_of, show_bytes
+from shmreplay.base.host_memory import HUGE_PAGE_BYTES, mount_of, show_bytes, whole_huge_bytes
 from shmreplay.errors import ShmReplayError
 
-HUGE_PAGE_BYTES = _core.HUGE_PAGE_BYTES
 HUGE_PAGES = ("auto", "never", "require")
 NUMA = ("default", "interleave")
 REMEDY = "mount -t tmpfs -o huge=within_size,size=16g tmpfs DIR, and give the daemon --directory DIR"
@@ -78,11 +77,6 @@ class PagePolicy:
                 f"'require': the kernel found no more memory in pieces of {show_bytes(HUGE_PAGE_BYTES)}; free some, or "
                 "use 'auto'"
             )
-
-
-def whole_huge_bytes(num_bytes: int) -> int:
-    """How much of a segment of so many bytes can be in huge pages."""
-    return num_bytes - num_bytes % HUGE_PAGE_BYTES
 
 
 def why_no_huge_pages(directory: str) -> str | None:

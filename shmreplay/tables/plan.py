@@ -22,7 +22,8 @@ from shmreplay import selectors
 from shmreplay.base.checks import INT32_MAX
 from shmreplay.columns.heap_plan import HeapPlan, plan_heap, step_bytes
 from shmreplay.rules.windows import Window
-from shmreplay.tables.table import MAX_CHUNK_STEPS, Table, pack_specs
+from shmreplay.tables.packed_specs import pack_specs
+from shmreplay.tables.table import MAX_CHUNK_STEPS, Table
 
 _CHUNK_BYTES = 64 * 1024
 _LEAST_RESERVE, _LEAST_RESERVE_BYTES = (2, 16), 64 * 2**20

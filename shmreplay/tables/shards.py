@@ -8,12 +8,8 @@ divided so that they add up as well. So whatever every shard keeps to by itself,
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from shmreplay import rate_limiters, selectors
-
-if TYPE_CHECKING:
-    from shmreplay.tables.table import Table
+from shmreplay import rate_limiters
 
 MAX_SHARDS = 128  # a key has 7 bits for it
 KEY_SHIFT = 56
@@ -74,46 +70,3 @@ def check_limiter_parts(where: str, limiter: rate_limiters.RateLimiter, shards: 
             f"of {shards} shards; expected at least {width:g} each (2 * max(1, samples_per_insert)), or inserts and "
             "samples would stop each other: widen error_buffer, or take fewer shards"
         )
-
-
-def check_shards(where: str, table: Table) -> None:
-    """Raises ValueError for a table that cannot be divided into its `shards`."""
-    shards = table.shards
-    if shards == 1:
-        return
-    given = f"with shards={shards}"
-    if not isinstance(table.sampler, (selectors.Uniform, selectors.Prioritized)):
-        raise ValueError(
-            f"{where}: sampler is {table.sampler!r} {given}; expected Uniform or Prioritized, or no shards"
-        )
-    if not isinstance(table.remover, selectors.Fifo):
-        raise ValueError(f"{where}: remover is {table.remover!r} {given}; expected Fifo, or no shards")
-    if table.max_times_sampled > 0:
-        raise ValueError(
-            f"{where}: max_times_sampled is {table.max_times_sampled} {given}; a table that consumes its items has no "
-            "shards: leave one of them out"
-        )
-    if table.arena is not None:
-        raise ValueError(
-            f"{where}: arena is {table.arena!r} {given}; each shard has an arena of its own: leave one out"
-        )
-    if table.max_size < shards:
-        raise ValueError(f"{where}: max_size is {table.max_size} {given}; expected at least one item a shard")
-    if table.sig.is_free or any(leaf.spec.in_heap for leaf in table.sig.leaves):
-        raise ValueError(
-            f"{where}: it has columns that are compressed, of variable shape, optional or per item, or no signature, "
-            f"{given}; shards are for columns of a fixed shape as yet: leave shards out"
-        )
-    if table.item is None and table.item_steps > 1:
-        raise ValueError(
-            f"{where}: item_steps is {table.item_steps} {given} and no item; declare the structure that the items of "
-            "all shards have, item=sr.Sequence(...)"
-        )
-    if table.capacity_steps is not None and table.capacity_steps // shards < table.item_steps:
-        raise ValueError(
-            f"{where}: capacity_steps is {table.capacity_steps} {given}; expected at least item_steps, "
-            f"{table.item_steps}, a shard"
-        )
-    if table.max_streams < shards:
-        raise ValueError(f"{where}: max_streams is {table.max_streams} {given}; expected at least one a shard")
-    check_limiter_parts(where, table.rate_limiter, shards)

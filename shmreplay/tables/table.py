@@ -5,11 +5,8 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
-
-import msgpack
 
 from shmreplay import rate_limiters, selectors
 from shmreplay.base.checks import INT32_MAX, check_choice, check_int, wire_field
@@ -18,7 +15,7 @@ from shmreplay.errors import SignatureMismatch
 from shmreplay.rules.end_columns import check_end_columns, warn_if_ends_are_unknown
 from shmreplay.rules.item_rules import RULES, Rule, rule_from_wire, rule_to_wire
 from shmreplay.rules.windows import Window
-from shmreplay.tables.shards import MAX_SHARDS, check_shards, limiter_part, part_of, shard_name
+from shmreplay.tables.shards import MAX_SHARDS, check_limiter_parts, limiter_part, part_of, shard_name
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_STEPS = 2**48
@@ -112,7 +109,7 @@ class Table:
         if self.item is not None:
             self._check_item(where, self.item)
         self._check_room(where)
-        check_shards(where, self)
+        self._check_shards(where)
         warn_if_never_sampled(self.name, self.max_size, self.rate_limiter, stacklevel=3)
         warn_if_ends_are_unknown(self.sig, self.item, f"{where}: item is a window", stacklevel=3)
 
@@ -168,6 +165,53 @@ class Table:
                     "or an item of that length never fits"
                 )
             object.__setattr__(self, "capacity_steps", steps)
+
+    def _check_shards(self, where: str) -> None:
+        """Raises ValueError if the table cannot be divided into its `shards`."""
+        shards = self.shards
+        if shards == 1:
+            return
+        self._check_rules_of_shards(where, f"with shards={shards}")
+        self._check_sizes_of_shards(where, f"with shards={shards}")
+        check_limiter_parts(where, self.rate_limiter, shards)
+
+    def _check_rules_of_shards(self, where: str, shards: str) -> None:
+        if not isinstance(self.sampler, (selectors.Uniform, selectors.Prioritized)):
+            raise ValueError(
+                f"{where}: sampler is {self.sampler!r} {shards}; expected Uniform or Prioritized, or no shards"
+            )
+        if not isinstance(self.remover, selectors.Fifo):
+            raise ValueError(f"{where}: remover is {self.remover!r} {shards}; expected Fifo, or no shards")
+        if self.max_times_sampled > 0:
+            raise ValueError(
+                f"{where}: max_times_sampled is {self.max_times_sampled} {shards}; a table that consumes its items "
+                "has no shards: leave one of them out"
+            )
+        if self.arena is not None:
+            raise ValueError(
+                f"{where}: arena is {self.arena!r} {shards}; each shard has an arena of its own: leave one out"
+            )
+        if self.sig.is_free or any(leaf.spec.in_heap for leaf in self.sig.leaves):
+            raise ValueError(
+                f"{where}: it has columns that are compressed, of variable shape, optional or per item, or no "
+                f"signature, {shards}; shards are for columns of a fixed shape as yet: leave shards out"
+            )
+        if self.item is None and self.item_steps > 1:
+            raise ValueError(
+                f"{where}: item_steps is {self.item_steps} {shards} and no item; declare the structure that the items "
+                "of all shards have, item=sr.Sequence(...)"
+            )
+
+    def _check_sizes_of_shards(self, where: str, shards: str) -> None:
+        if self.max_size < self.shards:
+            raise ValueError(f"{where}: max_size is {self.max_size} {shards}; expected at least one item a shard")
+        if self.capacity_steps is not None and self.capacity_steps // self.shards < self.item_steps:
+            raise ValueError(
+                f"{where}: capacity_steps is {self.capacity_steps} {shards}; expected at least item_steps, "
+                f"{self.item_steps}, a shard"
+            )
+        if self.max_streams < self.shards:
+            raise ValueError(f"{where}: max_streams is {self.max_streams} {shards}; expected at least one a shard")
 
     @classmethod
     def queue(cls, name: str, signature: Any, max_size: int, **options: Any) -> Table:
@@ -318,7 +362,7 @@ class Table:
         # Of a table saved by a version that knew no shards there is nothing.
         shards = check_int(f"table {name!r}", "shards", wire.get("shards", 1), *INTS["shards"])
         object.__setattr__(table, "shards", shards)
-        check_shards(f"table {name!r}", table)
+        table._check_shards(f"table {name!r}")
         if (shard := wire.get("shard")) is None:
             return table
         return table._part(check_int(f"table {name!r}", "shard", shard, 0, shards - 1))
@@ -338,27 +382,6 @@ _PLAIN = (
     "max_sessions",
     "mean_bytes",
 )
-
-
-def pack_specs(tables: Iterable[Table]) -> bytes:
-    """Returns the msgpack form of an arena's tables that its index segment keeps."""
-    packed: bytes = msgpack.packb([table.to_wire() for table in tables])
-    return packed
-
-
-def unpack_specs(packed: bytes) -> tuple[Table, ...]:
-    """Remakes an arena's tables from what `pack_specs` returned.
-
-    Raises:
-        TypeError, ValueError: malformed.
-    """
-    try:
-        wires = msgpack.unpackb(packed)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise ValueError(f"table specs: {len(packed)} bytes that are not msgpack ({error})") from error
-    if not isinstance(wires, list):
-        raise ValueError(f"table specs: expected a list of tables, got {wires!r:.100}")
-    return tuple(Table.from_wire(wire) for wire in wires)
 
 
 def warn_if_never_sampled(name: str, max_size: int, limiter: rate_limiters.RateLimiter, stacklevel: int) -> None:

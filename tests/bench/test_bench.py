@@ -77,7 +77,9 @@ def run_python(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module", params=PARTS, ids=" ".join)
+@pytest.fixture(
+    scope="module", params=[PARTS[0], *(pytest.param(part, marks=pytest.mark.long) for part in PARTS[1:])], ids=" ".join
+)
 def report_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The JSON of a tiny run of some workloads."""
     file = tmp_path_factory.mktemp("bench") / "report.json"

@@ -16,7 +16,7 @@ import shmreplay as sr
 from shmreplay.clients.link.connection import RequestTimeout
 from shmreplay.protocol import Deadline, pack, receive_message
 from tests.support.daemons import DaemonProcess, Run, StartDaemon, is_asleep, table
-from tests.support.waiting import eventually
+from tests.support.waiting import WAIT_S, eventually
 
 
 def test_no_daemon_is_an_error_with_path_cause_and_remedy(tmp_path: pathlib.Path) -> None:
@@ -99,7 +99,8 @@ def test_a_call_waits_for_a_daemon_that_is_being_restarted(daemon: DaemonProcess
 
 
 def test_a_call_without_a_daemon_is_an_error_after_the_clients_timeout(daemon: DaemonProcess) -> None:
-    with sr.connect(daemon.socket, timeout_s=0.05) as client:
+    with daemon.connect() as client:
+        client.connection.timeout_s = 0.05  # not before: a busy daemon may take longer to say hello
         assert daemon.stop() == 0
         with pytest.raises(sr.DaemonUnavailable, match=r"within 0\.05 s"):
             client.tables()
@@ -195,8 +196,8 @@ def test_whoever_is_first_creates_the_tables_and_who_did_not_try_is_told_to(daem
         with pytest.raises(sr.TableNotFound) as raised:
             learner.table("replay")
         assert str(raised.value) == (
-            "there is no table 'replay'; there are: none; call create_tables([...]) before, in every process: where "
-            "the same tables are there it does nothing"
+            "there is no table 'replay'; there are: none; call create_tables([...]) first, in every process: the "
+            "first call creates the tables, later calls do nothing"
         )
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda client: client.create_tables([table()]), (learner, actor)))
@@ -274,17 +275,17 @@ def test_a_request_that_takes_longer_than_its_timeout_says_how_far_it_is(
     def serve() -> None:
         served, _ = listener.accept()
         with served:
-            receive_message(served, Deadline(5.0))
+            receive_message(served, Deadline(WAIT_S))
             served.sendall(pack({"ok": True, "uid": os.geteuid()}))
-            receive_message(served, Deadline(5.0))
+            receive_message(served, Deadline(WAIT_S))
             served.sendall(pack({"progress": "3 of 9 GiB"}))
             served.recv(1)
 
     thread = threading.Thread(target=serve)
     thread.start()
-    client = sr.connect(path, timeout_s=1)
-    with pytest.raises(RequestTimeout, match=r"create_tables did not finish within 0.2 s \(3 of 9 GiB\)") as raised:
-        client.create_tables([table()], timeout_s=0.2)
+    client = sr.connect(path, timeout_s=WAIT_S)
+    with pytest.raises(RequestTimeout, match=r"create_tables did not finish within 3 s \(3 of 9 GiB\)") as raised:
+        client.create_tables([table()], timeout_s=3)  # long enough for the thread to be heard on a busy machine
     assert isinstance(raised.value, TimeoutError)
     thread.join()  # the client hung up: a late answer would have been taken for the next one
     listener.close()

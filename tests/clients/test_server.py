@@ -344,7 +344,7 @@ def test_processes_of_every_kind_use_a_client_that_is_handed_to_them(method: str
         for worker in workers:
             worker.start()
         for worker in workers:
-            worker.join(60)
+            worker.join(200)
             assert worker.exitcode == 0
         assert list(client.tables()) == ["replay"]
         eventually(lambda: len(client.stats()["arenas"]["replay"]["sessions"]) == 1)

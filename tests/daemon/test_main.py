@@ -234,7 +234,7 @@ def test_a_file_where_the_socket_should_be_is_left_alone(make_daemon: StartDaemo
     daemon = make_daemon()
     path = pathlib.Path(daemon.socket)
     path.write_text("precious")
-    assert "a file of another kind is there" in daemon.fail()
+    assert "another kind of file is there" in daemon.fail()
     assert path.read_text() == "precious"
 
 
@@ -245,7 +245,7 @@ def test_a_daemon_that_cannot_start_leaves_the_tables_to_the_next_one(killed: Da
     killed.socket = path
     os.unlink(path)
     os.mkdir(path)
-    assert "a file of another kind is there" in killed.fail()
+    assert "another kind of file is there" in killed.fail()
     os.rmdir(path)
     killed.start()
     with killed.connect() as client:

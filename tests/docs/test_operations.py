@@ -15,7 +15,7 @@ import yaml
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.clients.cli.main import main
 from shmreplay.daemon.config.configuration import read_config
-from shmreplay.tables.estimates import Estimate, estimate
+from shmreplay.estimates import Estimate, estimate
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table_config import read_tables
 from tests.daemon.monitoring.test_monitoring import RULES

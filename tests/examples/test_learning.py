@@ -71,12 +71,14 @@ def test_options_that_cannot_be_followed_are_refused_before_anything_is_learned(
     assert re.search(complaint, capsys.readouterr().err.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_ape_x_keeps_the_pole_up_longer_than_chance(run: Run) -> None:
     """Random actions make 22 on average, a network of random weights 10."""
     found = run("apex_dqn", "--actors", "2", "--updates", "1200")
     assert found["mean return without exploration"] > 50
 
 
+@pytest.mark.long
 def test_sac_swings_pendulums_up(run: Run) -> None:
     """Random actions make about -1200."""
     found = run("sac_vector", "--steps", "2412")
@@ -84,6 +86,7 @@ def test_sac_swings_pendulums_up(run: Run) -> None:
     assert found["mean return of the last 4 episodes"] > -700
 
 
+@pytest.mark.long
 def test_impala_catches_what_falls(run: Run) -> None:
     found = run("impala_queue", "--actors", "1", "--updates", "250")
     assert found["mean return in the first tenth"] < 0
@@ -91,6 +94,7 @@ def test_impala_catches_what_falls(run: Run) -> None:
     assert found["part of the batches that were read without a copy"] > 0.9
 
 
+@pytest.mark.long
 def test_r2d2_remembers_what_it_saw(run: Run) -> None:
     """Without memory nobody makes more than 0 on average."""
     found = run("r2d2", "--updates", "700")

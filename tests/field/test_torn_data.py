@@ -16,11 +16,12 @@ import pytest
 
 import shmreplay as sr
 from tests.support.children import Fork
+from tests.support.rounds import rounds
 from tests.support.tables import TableMaker, check
 
 WIDTH = 1000
 SIGNATURE = {"row": sr.ArraySpec((WIDTH,), "float32")}
-STOPS = 800
+STOPS = rounds(200, 800)
 
 
 @pytest.mark.slow

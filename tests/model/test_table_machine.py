@@ -11,6 +11,7 @@ import shmreplay as sr
 from tests.model.plain_table import Row
 from tests.model.plain_writer import PlainWriter
 from tests.model.table_machine import PRIORITIES, SEEDS, Config, TableMachine, attempt, configs, many_priorities
+from tests.support.rounds import rounds
 from tests.support.tables import PATHS, TableMaker, part_of_step, step, steps
 
 
@@ -153,11 +154,10 @@ class SpansMachine(TableMachine):
 @pytest.mark.filterwarnings("ignore:.*sampling never starts:UserWarning")
 @pytest.mark.parametrize("machine", [StepsMachine, SpansMachine])
 def test_a_table_does_what_the_plain_one_does(make_table: TableMaker, machine: type[TableMachine], seed: int) -> None:
-    profile = settings.get_profile(settings.get_current_profile_name())
     run_state_machine_as_test(
         functools.partial(machine, make_table, seed),  # type: ignore[arg-type]  # any maker of machines does
         settings=settings(
-            max_examples=max(50, profile.max_examples // 2),
+            max_examples=rounds(20, 100),
             phases=[phase for phase in Phase if phase != Phase.explain],  # which takes minutes here
         ),
     )

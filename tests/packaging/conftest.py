@@ -19,7 +19,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The wheel that SHMREPLAY_WHEEL names, as a release has it; else one of the sources as they are.
+    """The wheel that SHMREPLAY_WHEEL names, or the one in that folder, as a release has it; else one of the sources.
 
     That takes minutes the first time, seconds when little has changed since.
 
@@ -27,7 +27,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     cmake and nanobind are gone by now.
     """
     if named := os.environ.get("SHMREPLAY_WHEEL"):
-        return pathlib.Path(named)
+        there = sorted(pathlib.Path(named).glob("shmreplay-*.whl")) if os.path.isdir(named) else [pathlib.Path(named)]
+        if there:  # the folder is empty where the wheel could not be built
+            return there[0]
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     build += ["-C", f"build-dir={ROOT / 'build' / 'wheel-of-tests'}", str(ROOT)]

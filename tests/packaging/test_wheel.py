@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = pytest.mark.timeout(900)  # the first of these tests waits for the compiler
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # the first of these tests waits for the compiler
 VERSION = importlib.metadata.version("shmreplay")
 
 

@@ -139,11 +139,11 @@ def test_messages_cross_a_socket_whatever_the_pieces(pair: Pair) -> None:
 
     def send_all() -> None:
         for message in messages:
-            send_message(pair[0], message, Deadline(30.0))
+            send_message(pair[0], message, Deadline(100.0))
 
     sender = threading.Thread(target=send_all)
     sender.start()
-    received = [receive_message(pair[1], Deadline(30.0))[0] for _ in messages]
+    received = [receive_message(pair[1], Deadline(100.0))[0] for _ in messages]
     sender.join()
     assert received == messages
 

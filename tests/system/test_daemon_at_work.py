@@ -57,7 +57,7 @@ def test_a_reset_and_other_limits_reach_those_who_wait(client: sr.Client) -> Non
         call = pool.submit(handle.sample, 1)
         eventually(lambda: handle.info().blocked_samples == 1)
         client.set_rate_limiter("replay", sr.rate_limiters.MinSize(1))
-        assert call.result(30).data["n"].tolist() == [7]
+        assert call.result(100).data["n"].tolist() == [7]
     client.pause("replay", inserts=False)
     with pytest.raises(sr.RateLimitTimeout, match="samples are paused"):
         handle.sample(1, timeout_s=0)

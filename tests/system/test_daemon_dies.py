@@ -13,11 +13,12 @@ import pytest
 import shmreplay as sr
 from tests.support.children import Child, Fork, Work, fork
 from tests.support.daemons import DaemonProcess, StartDaemon, table
+from tests.support.rounds import rounds
 from tests.support.tables import COLUMNS, numbers, step
 from tests.support.waiting import WAIT_S, eventually
 
 __all__ = ["fork"]
-CYCLES = int(os.environ.get("SHMREPLAY_DAEMON_CYCLES", "6"))
+CYCLES = int(os.environ.get("SHMREPLAY_DAEMON_CYCLES", rounds(3, 6)))
 
 # Kills itself while it has a request of that name.
 DIES = """
@@ -174,7 +175,8 @@ def test_many_cycles_of_start_and_kill_with_work_in_between_leave_shared_memory_
 def test_without_a_daemon_what_needs_it_is_an_error_after_the_timeout_and_the_rest_goes_on(
     daemon: DaemonProcess,
 ) -> None:
-    with sr.connect(daemon.socket, timeout_s=0.3) as client:
+    with daemon.connect() as client:
+        client.connection.timeout_s = 0.3
         client.create_tables([table("a"), table("b")])
         handle = client.table("a")
         daemon.kill()

@@ -21,14 +21,15 @@ from shmreplay import _core
 from shmreplay.clients.link.attachments import Attachment
 from shmreplay.clients.link.connection import fork_count
 from shmreplay.clients.tables.table import TableHandle
+from shmreplay.tables.packed_specs import pack_specs
 from shmreplay.tables.plan import plan
-from shmreplay.tables.table import pack_specs
 from tests.support import tables as plain
+from tests.support.rounds import rounds
 
-FLIPS = int(os.environ.get("SHMREPLAY_FLIPS", "150"))
-BLOCK = 150  # flips a test, each of seeds of its own
+FLIPS = int(os.environ.get("SHMREPLAY_FLIPS", rounds(50, 150)))
+BLOCK = min(FLIPS, 150)  # flips a test, each of seeds of its own
 CPU_S = 20  # an endless loop is told by the time it burns
-SLEEP_S = 60  # for one that sleeps
+SLEEP_S = 100  # for one that sleeps
 MUTEX_WORDS = 5
 MEMORY = 4 << 30  # of address space: a length that was flipped must not become a batch of gigabytes
 

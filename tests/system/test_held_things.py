@@ -4,7 +4,6 @@ import concurrent.futures
 import logging
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,7 +117,7 @@ def test_chunks_that_a_dead_reader_looked_at_come_back_and_until_then_are_all_th
 
     child = fork(look)
     seen = child.receive()
-    child.signal(signal.SIGSTOP)
+    child.stop()
     for number in range(10, 60):
         table.insert(step(number), timeout_s=WAIT_S)  # the stopped reader's chunk is missing, no other
     assert sorted(numbers(table.sample(50)).tolist())[0] > seen
@@ -156,11 +155,10 @@ def test_a_sleep_of_the_dead_keeps_no_wake_from_the_living(scene: Scene, fork: F
 def stop_in_a_hold(child: Child, table: TableHandle) -> None:
     """Stops a child that looks through its whole arena again and again while it has the lock."""
     while True:
-        child.signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        child.stop()
         if (table._arena.lock_holder() or {}).get("pid") == child.pid:
             return
-        child.signal(signal.SIGCONT)
+        child.go_on()
         os.sched_yield()
 
 
@@ -190,9 +188,9 @@ def test_a_stopped_holder_is_waited_for_and_the_log_says_which_pid_holds_the_loc
         with pytest.raises(sr.ShmReplayError, match=f"{child.pid}"):
             table.insert(step(6), timeout_s=1.5)
         assert not call.done()
-        child.signal(signal.SIGCONT)
+        child.go_on()
         assert call.result(WAIT_S) > 0
-    assert "has held the arena's lock for 1 s in one hold, and is stopped (state T)" in caplog.text
+    assert "has held the arena's lock for 1 s without releasing it, and is stopped (state T)" in caplog.text
     child.kill()
 
 
@@ -254,7 +252,7 @@ def test_a_daemon_starts_beside_a_stopped_holder_and_serves_the_other_arenas(sce
     other = scene.client.table("other")
     other.insert(step(1))
     assert sorted(scene.client.tables()) == ["other", "replay"]
-    child.signal(signal.SIGCONT)
+    child.go_on()
     table.insert(step(2), timeout_s=WAIT_S)
     child.kill()
 
@@ -284,7 +282,7 @@ sys.exit(main.main())
         scene.client.checkpoint(on_progress=told.append)
     assert f"its lock is held by process {child.pid}" in told[-1]
     assert scene.daemon.stop() == 1
-    child.signal(signal.SIGCONT)
+    child.go_on()
     child.kill()
     scene.daemon.start()
     assert len(table) == 20_000

@@ -8,7 +8,8 @@ import pytest
 
 import shmreplay as sr
 from shmreplay import _core
-from shmreplay.segments.page_policy import huge_option, whole_huge_bytes, why_no_huge_pages
+from shmreplay.base.host_memory import whole_huge_bytes
+from shmreplay.segments.page_policy import huge_option, why_no_huge_pages
 from tests.support.daemons import DaemonProcess, StartDaemon
 from tests.support.namespaces import in_own_mounts, needs_mount
 

@@ -9,10 +9,11 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from tests.support.children import Fork
+from tests.support.rounds import rounds
 from tests.support.tables import PATHS, TableMaker, by_path, check, columns_of, numbers, step, steps
 from tests.support.waiting import eventually
 
-KILLS = 80
+KILLS = rounds(20, 80)
 SLOTS = 5  # clients at a time
 WAIT = 0.002  # seconds for the queue, which is full or empty time and again
 

@@ -1,6 +1,5 @@
 """Torn rows are hunted: tiny tables that are overwritten without end, and readers that look at every byte."""
 
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -9,13 +8,14 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.children import Child, Fork
+from tests.support.children import Child, Fork, stop_outside_a_hold
+from tests.support.rounds import rounds
 from tests.support.tables import TableMaker, step, steps, values
 from tests.support.waiting import eventually
 
 WIDTH = 1000
 SIGNATURE = {"n": sr.ArraySpec((), "int64"), "row": sr.ArraySpec((WIDTH,), "float32")}
-BATCHES = 800  # that each sampler looks at
+BATCHES = rounds(200, 800)  # that each sampler looks at
 PER_WRITER = 2**20  # all numbers below 2**24, which float32 holds exactly
 
 
@@ -114,12 +114,12 @@ def test_a_row_that_no_item_names_is_not_there(make_table: TableMaker, fork: For
 
     child = fork(write)
     child.receive()
-    child.signal(signal.SIGSTOP)
+    child.stop()
     assert len(table) == 1
     for _ in range(200):
         assert set(table.sample(64).data["n"][:, 0].tolist()) == {3}
     assert table.info().size == 1
-    child.signal(signal.SIGCONT)
+    child.go_on()
     child.send()
     child.result()
     assert table.get(table.keys()).data["n"].tolist() == [[3, 0, 0], [3, 4, 5]]
@@ -134,14 +134,12 @@ def test_a_stopped_reader_holds_up_nobody(make_table: TableMaker, fork: Fork, rn
         while True:
             table.sample(256)
 
-    for _ in range(15):
+    for _ in range(rounds(8, 15)):
         child = fork(sample)
         before = table.info().samples
         until = before + int(rng.integers(1, 3000))
         eventually(lambda: table.info().samples >= until)  # noqa: B023  # called here
-        child.signal(signal.SIGSTOP)
-        if table._arena.lock_holder() is not None:  # stopped in a hold: that does hold up everybody, and is told of
-            child.signal(signal.SIGCONT)
+        stop_outside_a_hold(child, table)  # in a hold it does hold up everybody, and is told of
         n = table.info().inserts
         table.insert_batch(steps(range(n, n + 500)))
         assert values(table) == list(range(n + 500 - len(table), n + 500))
@@ -169,10 +167,7 @@ def test_readers_that_are_stopped_in_their_gathers_keep_others_waiting_but_in_no
         child.receive()
         before = table.info().samples
         eventually(lambda: table.info().samples > before)  # noqa: B023  # called here
-        child.signal(signal.SIGSTOP)
-        if table._arena.lock_holder() is not None:
-            child.kill()
-            continue
+        stop_outside_a_hold(child, table)
         stopped.append(child)
         try:
             table.sample(1, timeout_s=0)

@@ -7,9 +7,11 @@ import numpy as np
 
 import shmreplay as sr
 from tests.support.children import Child, Fork
+from tests.support.rounds import rounds
 from tests.support.tables import TableMaker, check
 from tests.support.waiting import eventually
 
+UPDATERS, WRITERS = rounds(8, 24), rounds(8, 20)
 WIDTH = 1000  # float32 of a state, so that an update can be killed within one
 STATES = {"n": sr.ArraySpec((), "int64"), "state": sr.ArraySpec((WIDTH,), "float32", mutable=True)}
 VALUES = {
@@ -48,7 +50,7 @@ def test_readers_see_a_state_before_or_after_an_update_whoever_dies_in_one(
 
     readers = [fork(read) for _ in range(2)]
     chance = random.Random(seed)
-    for number in range(1, 25):
+    for number in range(1, 1 + UPDATERS):
         updater = fork(lambda pipe, number=number: update(pipe, number))  # type: ignore[misc]
         assert updater.receive() == "at work"
         before = table.get(keys).data["state"][..., 0]
@@ -61,7 +63,7 @@ def test_readers_see_a_state_before_or_after_an_update_whoever_dies_in_one(
         reader.send()
     results = [reader.result() for reader in readers]
     assert [torn for torn, _ in results] == [0, 0]
-    assert all(seen > 24 for _, seen in results)
+    assert all(seen > UPDATERS for _, seen in results)
     state = table.get(keys).data["state"]
     assert (state == state[..., :1]).all()
     assert table.update_data(keys, {"state": np.full((num_items, length, WIDTH), -1, np.float32)}) == num_items
@@ -103,7 +105,7 @@ def test_no_value_in_the_heap_is_torn_whoever_dies_while_writing(make_table: Tab
     table.insert(step(0))
     readers = [fork(read) for _ in range(2)]
     writers: list[Child] = []
-    for number in range(1, 21):
+    for number in range(1, 1 + WRITERS):
         writers.append(fork(lambda pipe, number=number: write(pipe, number)))  # type: ignore[misc]
         assert writers[-1].receive() == "at work"
         before = table.info().inserts
@@ -119,7 +121,7 @@ def test_no_value_in_the_heap_is_torn_whoever_dies_while_writing(make_table: Tab
     assert all(looked > 200 for looked, _ in results)
     inserts = table.info().inserts
     for n in range(500):  # whatever the dead ones held is there again
-        table.insert(step(n), timeout_s=30)
+        table.insert(step(n), timeout_s=100)
     assert table.info().inserts == inserts + 500
     assert table.info().size == 16
     assert check(table) == []

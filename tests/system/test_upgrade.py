@@ -26,7 +26,7 @@ os.execv(sys.executable, [sys.executable, "-S", "-c", '''
 import sys
 import numpy as np
 import shmreplay as sr
-client = sr.connect(sys.argv[1], timeout_s=30)
+client = sr.connect(sys.argv[1], timeout_s=100)
 replay = client.table("replay")
 print(sr.__version__, flush=True)
 for line in sys.stdin:

@@ -30,7 +30,7 @@ bool can_insert(const TableRecord& t, uint64_t n) noexcept {
   return difference_after(l, static_cast<double>(n), 0) <= l.max_diff.get();
 }
 
-// Mostly all are. What admits n admits fewer.
+// Mostly all n are. A limiter that admits n admits fewer as well.
 uint32_t admitted_samples(const Hold&, const TableRecord& t, uint32_t n) noexcept {
   while (n > 0 && !can_sample(t, n)) --n;
   return n;

@@ -4,9 +4,10 @@
 //   can_insert(n):  I + n - D <= min_size_to_sample   or   (I - U + n) * spi - S + offset <= max_diff
 //
 // Both bounds are inclusive. `offset` is 0 until a limiter is replaced with rebase=True. U counts items that were put
-// in past the limiter: I - D stays the table's size, which they are part of, and the difference is that of the others.
-// A side that is paused is not admitted at all, nor is any of a table that is stopping. Decided under the lock; the
-// same functions, read without it, only say whether a look is worth it.
+// in past the limiter: they are part of the table's size I - D, and not of the difference.
+//
+// A paused side is not admitted at all, and neither side of a table that is stopping is. Decisions are made under the
+// lock; without it, the same functions only say whether a look under the lock is worth it.
 #pragma once
 
 #include "arena/layout.h"

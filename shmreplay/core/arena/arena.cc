@@ -25,7 +25,7 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-// A name of the segment, for comparisons and messages: damaged ones must not break those who print them.
+// A name from the segment, for comparisons and messages. A damaged one must not break the message that quotes it.
 template <size_t N>
 std::string bounded(const char (&text)[N]) {
   std::string name(text, strnlen(text, N));
@@ -134,10 +134,10 @@ void Arena::check_header(bool published) const {
   expect(h.pid_namespace == namespace_inode("pid"),
          "index segment: made in another pid namespace; the kernel finds a dead lock owner by its thread id, so daemon "
          "and clients must share one (docker run --pid=host, or shareProcessNamespace: true in a pod)");
-  expect(
-      h.time_namespace == namespace_inode("time"),
-      "index segment: made in another time namespace; start times of processes, which tell a living process from one "
-      "that was given its pid, differ between them, so daemon and clients must share one");
+  expect(h.time_namespace == namespace_inode("time"),
+         "index segment: made in another time namespace; daemon and clients must share one, because a process is told "
+         "from "
+         "a later one with its pid by its start time, which differs between time namespaces");
   if (failed()) {
     throw AttachError(AttachError::Kind::kFailed,
                       "arena '" + bounded(h.name) + "' is marked failed: its index is damaged");
@@ -153,6 +153,7 @@ void Arena::copy_facts() {
   expect(region_fits(o.specs, 1, o.specs_bytes, index_bytes_) &&
              region_fits(o.columns, sizeof(ColumnRecord), geometry_.num_columns, index_bytes_) &&
              region_fits(o.tables, sizeof(TableRecord), geometry_.num_tables, index_bytes_) &&
+             o.specs_bytes <= kMaxSpecsBytes && geometry_.num_columns <= kMaxColumns &&
              geometry_.num_tables <= kMaxTables,
          damaged);
   instance_ = bounded(h.instance);
@@ -266,7 +267,7 @@ HeaderReport inspect_header(int index_fd) {
   report.instance = bounded(h->instance);
   report.name = bounded(h->name);
   report.boot_id = bounded(h->boot_id);
-  if (report.ready && report.layout_hash == layout_hash() && h->offsets.specs_bytes <= 64u << 20) {
+  if (report.ready && report.layout_hash == layout_hash() && h->offsets.specs_bytes <= kMaxSpecsBytes) {
     report.specs.resize(h->offsets.specs_bytes);
     const ssize_t got = pread(index_fd, report.specs.data(), report.specs.size(), static_cast<off_t>(h->offsets.specs));
     report.specs.resize(got < 0 ? 0 : static_cast<size_t>(got));

@@ -2,8 +2,8 @@
 //
 // Geometry, offsets and the tables' constants are copied into private memory at attach and checked there, so that a
 // damaged index can at worst hold wrong words, never move a boundary. An index read from shared memory goes through an
-// accessor here; one out of range throws CorruptIndex, the core's only exception: the hold it passes through is rolled
-// back, and the segment marked failed.
+// accessor here; one out of range throws CorruptIndex, the core's only exception. The hold that it leaves is rolled
+// back, and the segment is marked failed.
 #pragma once
 
 #include <cstring>
@@ -19,7 +19,7 @@
 
 namespace shmreplay {
 
-inline constexpr uint64_t kCacheBytes = 32u << 20;  // about what one core may find again of what it wrote
+inline constexpr uint64_t kCacheBytes = 32u << 20;  // about how much of what a core wrote may still be in its caches
 
 class CorruptIndex : public std::runtime_error {
  public:
@@ -51,8 +51,8 @@ struct TableFacts {
 class Arena {
  public:
   // Maps both segments and checks the header; the descriptors may be closed afterwards. `session` kNone: the daemon,
-  // whose holds are not tied to a session. `published` false: an arena that is still being filled, which nobody else
-  // can map. Throws AttachError.
+  // whose holds are not tied to a session. `published` false: an arena that is still being filled, which no other
+  // process can map. Throws AttachError.
   Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation, bool published = true);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -144,7 +144,7 @@ class Arena {
   const Offsets& offsets() const { return offsets_; }
 
   bool failed() const { return header().failed.load(std::memory_order_acquire) != 0; }
-  // SYNC POINT with failed(): whoever sees the flag sees the words as they were when it was raised.
+  // SYNC POINT with failed(): a reader that sees the flag sees the words as they were when it was raised.
   void mark_failed() const { header().failed.store(1, std::memory_order_release); }
   bool mlock_index() const;
   // Unmaps the pages of the data segment, which count as this process' until then. They cost little to get back.

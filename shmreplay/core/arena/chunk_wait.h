@@ -1,4 +1,4 @@
-// Waiting for a chunk, and waking those who do: the two halves of one SYNC POINT.
+// Waiting for a chunk, and waking the calls that do: the two halves of one SYNC POINT.
 #pragma once
 
 #include "arena/arena.h"
@@ -18,7 +18,7 @@ Status wait_for_chunk(Arena& arena, const Wait& wait, int64_t since_ns, Scan sca
   return sleep_slice(s.chunk_futex, seen, kSliceNs, since_ns, wait);
 }
 
-// Ends the sleep of everybody who waits for a chunk, if anybody does. Without the lock or with it.
+// Ends the sleep of every call that waits for a chunk, if there is one. Without the lock or with it.
 void wake_chunk_waiters(Arena& arena) noexcept;
 
 }  // namespace shmreplay

@@ -88,8 +88,9 @@ void Formatter::write_state() {
   const Geometry& g = plan_.geometry;
   RobustLock::init(*at<LockBlock>(plan_.offsets.lock));
   auto& s = *at<ArenaState>(plan_.offsets.state);
-  // A key holds the low bits of seq. Beginning at random makes keys of two lives of a name, and of two arenas, differ;
-  // beginning in the lowest sixteenth keeps sorted keys in insertion order until those bits wrap.
+  // A key holds the low bits of seq. A random start makes the keys of two arenas differ, also of two arenas that have
+  // the same name one after the other. A start in the lowest sixteenth keeps sorted keys in insertion order until those
+  // bits wrap.
   uint32_t slot_bits = 1;
   for (const TableSpec& t : spec_.tables)
     slot_bits = std::max(slot_bits, static_cast<uint32_t>(std::bit_width(t.max_size)));
@@ -101,7 +102,7 @@ void Formatter::write_state() {
   s.used_chunks.put({kNone, kNone});
   s.retired_chunks.put({kNone, kNone});
   s.num_free.put(g.num_chunks);
-  s.rich_sessions.put(kNone);
+  s.chunk_owners.put(kNone);
   s.free_streams.put(0);
   s.free_sleepers.put(0);
   s.free_blocks.put(g.num_blocks > 0 ? 0 : kNone);
@@ -115,7 +116,7 @@ void Formatter::write_lists() {
   for (uint32_t i = 0; i < g.max_sessions; ++i) {
     SessionRecord& r = at<SessionRecord>(o.sessions)[i];
     r.free_chunks.put({kNone, 0});
-    r.rich.put({kNone, kNone});
+    r.chunk_owner.put({kNone, kNone});
   }
   for (uint32_t i = 0; i < g.max_streams; ++i) {
     StreamRecord& r = at<StreamRecord>(o.streams)[i];

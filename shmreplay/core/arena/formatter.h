@@ -1,5 +1,5 @@
-// Writes an empty arena into two fresh segments. Nobody else can see them yet, so no lock and no log are needed; the
-// ready word is stored last, with release.
+// Writes an empty arena into two fresh segments. No other process can see them yet, so no lock and no log are needed.
+// The ready word is stored last, with release.
 #pragma once
 
 #include <string>

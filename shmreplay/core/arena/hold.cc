@@ -19,7 +19,7 @@ void store_raw(char* at, unsigned log2_bytes, uint64_t value) noexcept {
   }
 }
 
-// Everybody looks again: a dead holder may have owed a wake.
+// Every sleeper looks again: a dead holder may have owed it a wake.
 void wake_everybody(Arena& arena) noexcept {
   for (uint32_t i = 0; i < arena.num_tables(); ++i) {
     for (WaitSide& side : arena.table(i).record->sides) futex_bump(side.futex);
@@ -100,7 +100,7 @@ bool Hold::recover() {
   LockBlock& lock = arena_.lock();
   bool whole = roll_back(arena_);
   if (whole && arena_.state().rebuilding.get() != 0) {
-    // It died rebuilding: what is derived may be half made, and no log tells. Begin it anew.
+    // It died rebuilding: what is derived may be half made, and no log says how far. Rebuild anew.
     try {
       logged_ = false;
       rebuild_derived(*this);

@@ -10,8 +10,8 @@
 // and the index is byte for byte what it was before the hold. A SIGKILL stops between instructions, so only the
 // compiler's order matters, and signal fences fix it.
 //
-// Inside a hold: allocate nothing, touch no caller's memory, sleep never. The core's one exception, CorruptIndex, rolls
-// the hold back on its way out and marks the segment failed.
+// Inside a hold: allocate nothing, do not touch the caller's memory, never sleep. The core's one exception,
+// CorruptIndex, rolls the hold back on its way out and marks the segment failed.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,7 @@ class Hold {
   // `try_only` answers kTimeout when the lock is taken.
   Status begin(const Wait& wait);
 
-  // Commit, unlock, and wake those whom this hold let go on. Idempotent.
+  // Commits, unlocks, and wakes the calls that may go on because of this hold. Idempotent.
   void end() noexcept;
 
   template <class T>
@@ -56,7 +56,7 @@ class Hold {
     set(word, static_cast<T>(word.get() + amount));
   }
 
-  // Logs every word of a record at once, so that put() may write them. For records of which most words change.
+  // Logs every word of a record at once, so that put() may write them. Use it for records of which most words change.
   template <class Record>
   void save(Record& record) {
     static_assert(sizeof(Record) % 8 == 0 && alignof(Record) >= 8);
@@ -71,8 +71,8 @@ class Hold {
     SHMREPLAY_FAULT("hold.word_put");
   }
 
-  // The leaf of item g in the trees of its table changed: the nodes above it follow at settle(), at the latest when the
-  // hold ends, those of neighbours once for all.
+  // The leaf of item g in the trees of its table changed. settle(), at the latest at the end of the hold, brings the
+  // nodes above it up to date, each node once however many of its leaves changed.
   void defer(uint32_t g, uint32_t entries);
   void settle();
 
@@ -85,16 +85,17 @@ class Hold {
   // The limiter of table `index` moved: end() asks whether one of its sleepers can go on.
   void touch(uint32_t index) noexcept { touched_ |= uint64_t{1} << index; }
 
-  // The same, and there are items that were not there before: end() wakes who waits for one, all of them (news.h).
+  // The same, and there are new items: end() wakes all calls that wait for an insert (news.h).
   void inserted(uint32_t index) noexcept {
     touch(index);
     inserted_ |= uint64_t{1} << index;
   }
 
-  // At end(), everybody who sleeps on either side of table `index` or for its news, whatever the limiter says.
+  // end() wakes every call that sleeps on either side of table `index` or for its news, whatever the limiter says.
   void wake_all(uint32_t index) noexcept { wake_all_ |= uint64_t{1} << index; }
 
-  // A chunk was retired, or is left to items that may be evicted: end() wakes who waits for one.
+  // A chunk was retired, or only items that may be evicted refer to it now: end() wakes the calls that wait for a
+  // chunk.
   void chunk_retired() noexcept { chunk_retired_ = true; }
 
   // Commits what was done so far and writes on without a log. Only for rebuild(), whose flag stands meanwhile.
@@ -132,7 +133,7 @@ class Hold {
   uint32_t length_ = 0;
   uint64_t touched_ = 0, inserted_ = 0, wake_all_ = 0;
   uint64_t wake_one_[2] = {0, 0};  // by side: tables of which one sleeper is woken after the unlock
-  uint64_t wake_news_ = 0;         // tables of which those are woken who wait for an insert
+  uint64_t wake_news_ = 0;         // tables whose calls that wait for an insert are woken
   int exceptions_ = 0;
   static constexpr uint32_t kMaxDeferred = 128;
   uint32_t num_deferred_ = 0, deferred_entries_ = 0;

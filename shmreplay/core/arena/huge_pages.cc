@@ -19,9 +19,9 @@ constexpr uint64_t kSmallPageBytes = 4096;
 constexpr uint64_t kLookedAtOnce = 32 * kHugePageBytes;
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which the headers that we build with may not have
 
-// One small page in each huge one, for only what has a page can be collapsed. Where pages are spread over memory nodes,
-// their numbers in the file say on which one each lies, and the huge one comes to lie beside it: so it is not the first
-// everywhere.
+// Touches one small page in each huge one, since only a range that has a page can be collapsed. Where pages are spread
+// over memory nodes, a page's number in the file says on which node it lies, and the huge page follows it there. So it
+// is not the first small page in every huge one.
 int sow(int fd, uint64_t offset, uint64_t end) noexcept {
   for (; offset < end; offset += kHugePageBytes) {
     const uint64_t within = offset / kHugePageBytes * kSmallPageBytes % kHugePageBytes;
@@ -39,7 +39,7 @@ void touch_each(const char* data, uint64_t bytes) noexcept {
   }
 }
 
-// What smaps says of the mapping that begins there.
+// What smaps says about the mapping that begins there.
 uint64_t mapped_as_huge(const void* mapping) noexcept {
   FILE* smaps = fopen("/proc/self/smaps", "re");
   if (smaps == nullptr) return 0;
@@ -83,7 +83,7 @@ int take_huge_pages(int fd, uint64_t offset, uint64_t bytes) {
   if (const int error = sow(fd, offset, offset + bytes); error != 0) return error;
   void* const mapped = map_aligned(fd, offset, bytes);
   if (mapped == MAP_FAILED) return errno;
-  int error = EAGAIN;  // a page was in somebody's hands for a moment
+  int error = EAGAIN;  // another process used a page for a moment
   for (int tries = 0; tries < 3 && error == EAGAIN; ++tries) error = madvise(mapped, bytes, kCollapse) == 0 ? 0 : errno;
   munmap(mapped, bytes);
   return error;

@@ -1,8 +1,8 @@
 // How a segment gets its pages: huge ones, and on which memory nodes.
 //
-// Rows that a learner draws at random lie in as many small pages, of 4 KiB, far more than a processor keeps the
-// translations of (its TLB). A huge page reaches 512 times as far, and the page tables of each process are as much
-// smaller.
+// A learner draws rows at random, and each lies in another small page of 4 KiB. These are far more pages than a
+// processor keeps translations of (its TLB). A huge page covers 512 times as much, and the page tables of each process
+// are 512 times smaller.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct MemoryNodes {
 };
 MemoryNodes memory_nodes();
 
-// Has the pages that the file is given from now on, by whomever, spread evenly over the nodes. 0, or errno.
+// Spreads all pages that any process gives the file from now on evenly over the nodes. 0, or errno.
 int interleave(int fd, uint64_t bytes, const MemoryNodes& nodes);
 
 }  // namespace shmreplay

@@ -6,7 +6,7 @@
 namespace shmreplay {
 namespace {
 
-// Beyond any machine, and below where a sum of bytes here would wrap.
+// More than any machine has, and less than the sums of bytes here need to wrap.
 constexpr uint64_t kMaxDataBytes = uint64_t{1} << 48;
 constexpr char kTooMuchData[] = "an arena has at most 2^48 bytes of data";
 
@@ -33,6 +33,9 @@ void check_column(const ColumnSpec& c, const ArenaSpec& s) {
   require(c.flags == 0 || c.flags == kMutableColumn || s.num_blocks > 0, "heap and per-item columns need blocks");
   require(c.packed_bytes == 0 || c.flags == kHeapColumn, "only heap columns are packed");
   require(c.row_bytes < 1u << 31 && c.packed_bytes < 1u << 31, "a row of a column has fewer than 2^31 bytes");
+  // Writers and readers allocate a row of each packed column, so the segment must not be believed whatever it says.
+  require(c.packed_bytes <= kMostPacking * s.block_bytes * s.num_blocks,
+          "a row of a packed column is larger than what the whole heap can hold of it");
 }
 
 void check_spec(const ArenaSpec& s) {
@@ -45,6 +48,7 @@ void check_spec(const ArenaSpec& s) {
   require(s.num_blocks < kNone, "num_blocks must be in 0 .. 2^32 - 2");
   require(s.block_bytes % 64 == 0 && (s.block_bytes > 0) == (s.num_blocks > 0),
           "block_bytes must be a multiple of 64, 0 without blocks");
+  require(s.specs.size() <= kMaxSpecsBytes, "the specs of an arena take at most 64 MiB");
   for (const ColumnSpec& c : s.columns) check_column(c, s);
   for (const TableSpec& t : s.tables) {
     if (t.shard < kMaxShards) continue;

@@ -25,8 +25,9 @@
 //   | per table and role: tree, dense, heap      |
 //   +--------------------------------------------+
 //
-// No pointers, only offsets and indices; kNone ends every list. Who may write: a `Word` only the holder of the lock,
-// through the undo log; a plain field only the formatter, before `ready`; a bare std::atomic has its rule beside it.
+// No pointers, only offsets and indices; kNone ends every list. A `Word` is written only by the holder of the lock,
+// through the undo log. A plain field is written only by the formatter, before `ready`. A bare std::atomic has its rule
+// beside it.
 #pragma once
 
 #include <pthread.h>
@@ -53,7 +54,9 @@ inline constexpr uint32_t kMaxOutputs = 256;     // leaves of an item's structur
 inline constexpr uint32_t kMaxRows = 1u << 28;   // that a batch may show of an item: no slice reaches further
 inline constexpr uint32_t kPatternBytes = 4096;
 inline constexpr uint32_t kMaxColumns = 125;  // a pattern that shows each of them whole fits its record
-inline constexpr int kMaxTreeLevels = 12;     // 8^11 leaves and the top line
+inline constexpr uint64_t kMaxSpecsBytes = 64u << 20;
+inline constexpr uint64_t kMostPacking = 255;  // no LZ4 block stands for more than so many times its size
+inline constexpr int kMaxTreeLevels = 12;      // 8^11 leaves and the top line
 inline constexpr int kShardBits = 7;
 inline constexpr int kShardShift = 63 - kShardBits;
 inline constexpr uint32_t kMaxShards = 1u << kShardBits;
@@ -103,7 +106,7 @@ struct Header {
 // ---- lock --------------------------------------------------------------------------------------------------------
 
 struct LockBlock {
-  alignas(128) pthread_mutex_t mutex;  // robust, process-shared, NORMAL; destroyed never
+  alignas(128) pthread_mutex_t mutex;  // robust, process-shared, NORMAL; never destroyed
   // Written by the holder, read by contenders without the lock (relaxed: only hints and reports come from it).
   alignas(128) std::atomic<uint64_t> hold_seq;  // odd while held
   std::atomic<uint32_t> session;                // of the last holder
@@ -133,14 +136,14 @@ struct ArenaState {
   Word<Queue> used_chunks;                         // in the order taken, linked by ChunkRecord::age
   Word<Queue> retired_chunks;                      // in the order retired, linked by ChunkRecord::age.next
   Word<uint64_t> num_free, num_used, num_retired;  // num_free: all free lists together
-  Word<uint32_t> rich_sessions;  // head of the sessions that have free chunks, linked by SessionRecord::rich
+  Word<uint32_t> chunk_owners;  // head of the sessions that have free chunks, linked by SessionRecord::chunk_owner
   Word<uint32_t> free_streams, free_sleepers, free_blocks;  // heads
   Word<uint64_t> num_free_blocks;
   Word<uint64_t> num_reserved_blocks;  // of the free ones: all streams' together
   Word<uint32_t> rebuilding;           // 1 while derived words are being made anew
-  std::atomic<uint64_t> num_rebuilds;  // times that they were, a restore's among them; under the lock; reports only
+  std::atomic<uint64_t> num_rebuilds;  // how often they were, restores included; written under the lock; reports only
   // Waiting for a chunk needs no lock. Protocol (litmus-tested): the waiter stores chunk_waiters and scans again before
-  // it sleeps; who drops a lease stores its count 0 and then loads chunk_waiters. All seq_cst.
+  // it sleeps; a reader that drops a lease stores its count 0 and then loads chunk_waiters. All seq_cst.
   alignas(128) std::atomic<uint32_t> chunk_waiters;
   alignas(128) std::atomic<uint32_t> chunk_futex;
 };
@@ -154,15 +157,15 @@ struct alignas(128) SessionRecord {
   Word<PidRole> process;
   Word<uint64_t> start_time;  // clock ticks since boot, from /proc; tells a reused pid
   Word<Stack> free_chunks;    // chunks this session wrote before: it gets them back first
-  Word<Link> rich;
-  Word<uint64_t> first_take;  // stamp of the first chunk that can be its own: an older one is of who had the record
-                              // before
+  Word<Link> chunk_owner;
+  Word<uint64_t> first_take;  // stamp of the first chunk that can be its own: older ones belong to the session that
+                              // used the record before
   // What it has done since it attached: items by kind of call, and bits of the tables. Written by its own holds under
   // the lock, as a load and a store (session_counts.h: nanoseconds), cleared when it opens; not undone by a roll-back.
   // Reports only.
   std::atomic<uint64_t> inserts, samples, updates, writes, reads;
-  // Its calls that wait for room, without the lock; the table and since when (CLOCK_MONOTONIC) of the first. Reports
-  // only.
+  // Its calls that wait for room: how many, and of the first one the table and since when (CLOCK_MONOTONIC). Written
+  // without the lock. Reports only.
   std::atomic<uint32_t> room_waits, room_table;
   std::atomic<uint64_t> room_since_ns;
 };
@@ -176,7 +179,7 @@ struct alignas(64) StreamRecord {
   Word<uint64_t> serial;  // of the arena, never reused
   Word<Window> window;    // chunks that the open stream still refers to, linked by ChunkRecord::stream
   Word<WindowSize> size;
-  Word<uint64_t> reserved_blocks;  // free blocks that are this stream's to take: of a value that one hold can not take
+  Word<uint64_t> reserved_blocks;  // free blocks that only this stream may take: for a value that one hold cannot take
                                    // whole
 };
 
@@ -202,10 +205,10 @@ struct CallSlot {
   alignas(128) std::atomic<uint32_t> names[kMaxNames];
 };
 
-// The lease of a checkpoint that is being saved: one bit a chunk, in words behind this line. Set under the lock, all at
-// once; a bit is cleared without it when its chunk is copied. Owner {0, 0}: nobody saves, and the bits mean nothing.
-// Cleared by the saver, with its session, or by a writer that needs a chunk: see save_lease.h. Not undone by a
-// roll-back.
+// The lease of a checkpoint that is being saved: one bit a chunk, in the words after this line. The bits are set under
+// the lock, all at once; one is cleared without the lock when its chunk is copied. Owner {0, 0}: no checkpoint is being
+// saved, and the bits mean nothing. The owner is cleared by the saver, with its session, or by a writer that needs a
+// chunk: see save_lease.h. Not undone by a roll-back.
 struct SaveLease { alignas(128) std::atomic<CallOwner> owner; };
 
 enum ChunkState : uint32_t { kChunkFree = 0, kChunkUsed = 1, kChunkRetired = 2 };
@@ -246,7 +249,7 @@ struct BlockRef {
 };
 inline constexpr BlockRef kNoValue{kNone, 0};
 
-// A plain column has its rows one behind the other.
+// A plain column has its rows one after the other.
 //   heap      a row is the BlockRef of its value, whose blocks belong to the row's chunk; the value of a packed one
 //             is a row of packed_bytes, as row_codec.h has it
 //   mutable   a row is  version u64 | copy 0 | copy 1,  each copy whole words: see mutable_cell.h
@@ -322,7 +325,8 @@ enum SelectorKind : uint32_t { kFifo = 0, kLifo = 1, kUniform = 2, kPrioritized 
 enum Role : uint32_t { kSampler = 0, kRemover = 1 };
 enum Side : uint32_t { kInserts = 0, kSamples = 1 };
 enum OnFull : uint32_t { kOnFullEvict = 0, kOnFullWait = 1, kOnFullError = 2 };
-// kStopping: the daemon saves a last checkpoint, so neither side is admitted; whoever adopts the arena clears it.
+// kStopping: the daemon saves a last checkpoint, so neither side is admitted; the daemon that adopts the arena clears
+// it.
 enum TableFlag : uint32_t { kResetting = 1, kDropped = 2, kPausedInserts = 4, kPausedSamples = 8, kStopping = 16 };
 
 struct TreeLayout {  // 8-ary tree over a power-of-eight-padded row of leaves; level 0 = leaves
@@ -340,7 +344,7 @@ struct RoleLayout {
   bool operator==(const RoleLayout&) const = default;
 };
 
-struct Limiter {  // Reverb's arithmetic: see rate_limiter.h
+struct Limiter {  // Reverb's arithmetic: see admission.h
   Word<double> samples_per_insert, min_diff, max_diff;
   Word<double> offset;  // added to the difference: rebase starts it anew in the middle of new bounds
   Word<int64_t> min_size_to_sample;
@@ -350,14 +354,14 @@ struct Limiter {  // Reverb's arithmetic: see rate_limiter.h
 };
 
 struct WaitSide {
-  alignas(128) std::atomic<uint32_t> futex;  // bumped under the lock by who grants; slept on without it
+  alignas(128) std::atomic<uint32_t> futex;  // bumped under the lock by the hold that grants; slept on without it
   Word<uint32_t> sleepers;
   Word<uint64_t> blocked_calls, blocked_ns;  // calls that had to wait, and for how long in all
 };
 
-// Who waits for an insert: see news.h. Both change under the lock, and a roll-back does not undo them.
+// Calls that wait for an insert: see news.h. Both words change under the lock, and a roll-back does not undo them.
 struct News {
-  alignas(128) std::atomic<uint32_t> futex;  // bumped under the lock by who inserts; slept on without it
+  alignas(128) std::atomic<uint32_t> futex;  // bumped under the lock by the hold that inserts; slept on without it
   std::atomic<uint32_t> is_awaited;          // 1: somebody may sleep
 };
 
@@ -447,7 +451,7 @@ struct Plan {
 };
 
 // Sizes and offsets of an arena. Throws std::invalid_argument naming what is out of range. Attaching plans again and
-// refuses a segment that lies otherwise, so whatever changes a number here needs another kLayoutVersion.
+// refuses a segment whose plan differs, so a change of any number here needs another kLayoutVersion.
 Plan plan_arena(const ArenaSpec& spec);
 
 struct SelectorPlacement {

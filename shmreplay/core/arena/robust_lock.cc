@@ -18,8 +18,8 @@ namespace shmreplay {
 namespace {
 
 constexpr int64_t kSpinNs = 5'000;
-constexpr int kMostPauses = 8;  // between two looks of a spinner: he must see a gap
-constexpr int kGapPauses = 16;  // that a gap lasts, so that he does
+constexpr int kMostPauses = 8;  // between two looks of a spinner, which must see a gap
+constexpr int kGapPauses = 16;  // that a gap lasts, so that a spinner sees it
 
 void cpu_relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -65,7 +65,7 @@ RobustLock::Outcome spin(LockBlock& block, int64_t& began, int64_t& now) noexcep
   return RobustLock::Outcome::kBusy;
 }
 
-// By who has just got it.
+// Called by the thread that has just taken the lock.
 void count_wait(LockBlock& block, int64_t ns) noexcept {
   add_relaxed(block.num_waits, 1);
   add_relaxed(block.wait_ns, static_cast<uint64_t>(ns));
@@ -165,7 +165,8 @@ void prove_robust_lock() {
   if (rc != EOWNERDEAD) {
     throw std::runtime_error(
         "this kernel or C library does not report the death of a lock's owner (expected EOWNERDEAD, got error " +
-        std::to_string(rc) + "); shmreplay can not keep its promises here (gVisor and some sandboxes are known to)");
+        std::to_string(rc) +
+        "); so shmreplay cannot recover from the death of a process here (known of gVisor and some other sandboxes)");
   }
 }
 

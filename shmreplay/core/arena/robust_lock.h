@@ -32,8 +32,8 @@ class RobustLock {
 
   static void unlock(LockBlock& block) noexcept;
 
-  // Without the lock: waits until somebody has taken it, but no longer than a contender that spins needs to see that it
-  // is free. Whether somebody has.
+  // Called without the lock. Waits until another thread has taken it, but no longer than a spinning contender needs to
+  // see that it is free. Returns whether one has.
   static bool leave_gap(const LockBlock& block) noexcept;
 };
 

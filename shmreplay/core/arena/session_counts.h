@@ -1,7 +1,7 @@
 // What a session has done since it attached, counted by its own holds for reports (session_reports.h).
 //
-// One session may have several threads; all of them count under the lock, so a load and a store do. Nothing is undone:
-// who dies in the hold takes its counts along.
+// One session may have several threads; all of them count under the lock, so a load and a store do. A roll-back does
+// not undo them: they end with the session of the process that died.
 #pragma once
 
 #include "arena/hold.h"

@@ -14,9 +14,10 @@ void each_run_among(Record record, uint32_t chunk_steps, Place place, uint32_t n
     if (n >= kMaxItemChunks) corrupt("an item spans too many chunks");
     const ChunkRecord& r = record(chunk);
     const ChunkLife life = r.life.get();
-    if (row >= life.rows || life.rows > chunk_steps) corrupt("an item begins behind its chunk's rows");
+    if (row >= life.rows || life.rows > chunk_steps) corrupt("an item begins after its chunk's rows");
     uint32_t here = left < life.rows - row ? left : life.rows - row;
-    // Who goes on beyond a row that is there again reads it there; who ends with it stays.
+    // A row that is there twice: a span that goes on beyond it reads it in the next chunk, one that ends with it reads
+    // it here.
     if (life.repeats && here < left) --here;
     if (here > 0) visit(chunk, row, here);
     left -= here;

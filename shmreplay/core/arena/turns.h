@@ -1,9 +1,9 @@
 // Turns: room for others between the holds of one call.
 //
-// A call of many holds takes the lock anew within some tens of nanoseconds, less than a contender that spins needs to
-// see that it was free: he then sleeps, is woken by every unlock, and mostly comes too late again. So where others are
-// at work, whoever goes on leaves a gap that a spinner can not miss, and ends it as soon as somebody is in. Who is
-// alone leaves none.
+// A call of many holds takes the lock again within some tens of nanoseconds. A contender that spins needs longer to see
+// that the lock was free: it then sleeps, is woken by every unlock, and mostly comes too late again. So where others
+// are at work, a call leaves a gap between its holds that a spinner cannot miss, and ends the gap as soon as another
+// holder is in. A call that is alone leaves none.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace shmreplay {
 // Of one mapping. Its words are hints, relaxed: nothing is synchronised by them.
 class Turns {
  public:
-  // Between two holds. true: somebody else came in.
+  // Called between two holds. true: another holder came in.
   bool give_way(const LockBlock& lock) noexcept {
     const uint64_t seq = lock.hold_seq.load(std::memory_order_relaxed);
     const bool others = seq - seen_.load(std::memory_order_relaxed) > kOwn;

@@ -1,5 +1,5 @@
-// Calls of this process that write or read rows, counted: a session is given back only when none is left, since its
-// chunks may then belong to others. Private to the process.
+// A count of the calls of this process that write or read rows. A session is given back only when none is left, because
+// its chunks may belong to others from then on. Private to the process.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class CallsInFlight {
       futex_wake(num_, INT32_MAX);
   }
 
-  // No call begins any more. true when those under way have ended, false at the deadline.
+  // No further call can begin. true when the calls under way have ended, false at the deadline.
   bool end_all(int64_t deadline_ns) noexcept {
     ended_.store(true, std::memory_order_seq_cst);
     for (uint32_t n = num_.load(std::memory_order_seq_cst); n != 0; n = num_.load(std::memory_order_seq_cst)) {
@@ -41,7 +41,7 @@ class CallsInFlight {
   std::atomic<bool> ended_{false};
 };
 
-// One of them, while it lives.
+// Counts one call for as long as this object lives.
 class CallInFlight {
  public:
   explicit CallInFlight(CallsInFlight& calls) noexcept : calls_(calls), begun_(calls.begin()) {}

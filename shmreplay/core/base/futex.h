@@ -11,7 +11,7 @@ enum class FutexResult { kWoken, kTimedOut, kSignal };
 // Sleeps while *word == expected, at most `timeout_ns` (>= 0). kWoken also when the word had changed already.
 FutexResult futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t timeout_ns) noexcept;
 
-// A word of several that somebody sleeps on, and what it showed.
+// One of several words to sleep on, and the value that the caller saw in it.
 struct FutexWord {
   std::atomic<uint32_t>* word;
   uint32_t seen;
@@ -23,13 +23,13 @@ FutexResult futex_wait_any(const FutexWord* words, uint32_t n, int64_t timeout_n
 
 void futex_wake(std::atomic<uint32_t>& word, int count) noexcept;
 
-// Whoever sleeps on the word, or is about to, looks again.
+// Adds 1 to the word and wakes all its sleepers: a call that sleeps on the word, or is about to, looks again.
 void futex_bump(std::atomic<uint32_t>& word) noexcept;
 
 // CLOCK_MONOTONIC in nanoseconds.
 int64_t now_ns() noexcept;
 
-// The same, good to a few milliseconds and a few nanoseconds cheap: for "last insert 31 s ago".
+// The same clock, exact to a few milliseconds, read in a few nanoseconds: for "last insert 31 s ago".
 uint64_t coarse_now_ns() noexcept;
 
 }  // namespace shmreplay

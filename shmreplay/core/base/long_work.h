@@ -1,4 +1,4 @@
-// A call that works for long without ever waiting, for its size: its caller's signals are handled all the same.
+// For a call that works for long without ever waiting, because of its size: lets its caller handle signals meanwhile.
 #pragma once
 
 #include "base/futex.h"
@@ -10,7 +10,7 @@ class LongWork {
  public:
   explicit LongWork(const Wait& wait) noexcept : wait_(wait) {}
 
-  // Tells of `items` more, outside any hold. true: a signal handler raised, and the work must end.
+  // Reports that `items` more are done; called outside any hold. true: a signal handler raised, and the work must end.
   bool interrupted(uint32_t items) noexcept {
     items_ += items;
     if (wait_.patience == nullptr || items_ < kLook) return false;

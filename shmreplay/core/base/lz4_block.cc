@@ -124,7 +124,7 @@ inline bool read_length(const unsigned char*& at, const unsigned char* end, size
   return true;
 }
 
-// Bytes that are moved at once. With that many to spare behind the end, what is written there first may be too much.
+// Bytes that are moved at once. With that many to spare after the end, a first write may be longer than needed.
 constexpr size_t kStep = 32;
 
 inline void copy_in_steps(char* to, const char* from, size_t n) noexcept {

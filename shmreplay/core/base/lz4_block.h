@@ -10,7 +10,7 @@
 
 namespace shmreplay {
 
-// Finds repetitions. Has memory of its own, so it serves one call at a time.
+// Compresses. Has memory of its own, so it serves one call at a time.
 class Lz4Compressor {
  public:
   // Writes the block of `size` bytes, which must be fewer than 2^31, to the `room` bytes at `to`. Its size; 0: it does
@@ -21,8 +21,8 @@ class Lz4Compressor {
   std::vector<uint32_t> places_;  // of the bytes seen last with each hash
 };
 
-// Decompresses a block of `size` bytes to exactly the `room` bytes at `to`. false: it is none of that many; what is
-// written there then is anything. Reads and writes nothing else, whatever the block is.
+// Decompresses a block of `size` bytes to exactly the `room` bytes at `to`. false: it is none of that many; then the
+// bytes there have no meaning. Never reads or writes outside of these, whatever the block holds.
 bool lz4_decompress(const char* block, size_t size, char* to, size_t room) noexcept;
 
 }  // namespace shmreplay

@@ -2,9 +2,9 @@
 // copy shows.
 //
 // The row's writer writes copy 0 while nobody can see it, or while the cell is not finished. From then on it changes
-// under the lock alone: the copy that does not show is written, then the version. A reader copies and looks whether the
-// version moved; so it has the old value or the new one, never a mix, also when who updates dies half-way: only the
-// version publishes.
+// under the lock alone: the copy that does not show is written, then the version. A reader copies and then looks
+// whether the version moved. So it has the old value or the new one and never a mix, even if the updating process dies
+// half-way: only the version publishes a value.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class MutableCell {
   // Where the row's writer writes.
   static char* first_copy(char* row) noexcept { return row + 8; }
   char* first_copy() const noexcept { return first_copy(row_); }
-  // SYNC POINT with update(), which leaves a cell alone whose writer is not done with it.
+  // SYNC POINT with update(), which leaves a cell alone until its writer has finished it.
   void begin() const noexcept { version().store(0, std::memory_order_release); }
   void finish() const noexcept { version().store(2, std::memory_order_release); }
 
@@ -45,7 +45,7 @@ class MutableCell {
       uint64_t word = 0;
       if (i < row_bytes_ / 8) std::memcpy(&word, from + size_t{8} * i, 8);
       else std::memcpy(&word, from + size_t{8} * i, row_bytes_ % 8);
-      // Release: who sees the word sees the version that stood when it was written.
+      // Release: a reader that sees the word sees the version that stood when it was written.
       to[i].store(word, std::memory_order_release);
       SHMREPLAY_FAULT("mutable.word_written");
     }

@@ -6,8 +6,8 @@
 namespace shmreplay {
 namespace {
 
-constexpr size_t kLittle = 8;      // a row of which at most this part comes anew is not compressed by itself
-constexpr size_t kLeastAlike = 8;  // bytes that are as before, for another piece to begin behind them
+constexpr size_t kLittle = 8;      // a row of which at most this part is new is not compressed by itself
+constexpr size_t kLeastAlike = 8;  // bytes must be as before for another piece to begin after them
 constexpr size_t kMostNumber = 5;  // bytes of a number
 
 inline uint64_t difference(const char* a, const char* b) noexcept {
@@ -31,12 +31,12 @@ size_t find_other(const char* a, const char* b, size_t at, size_t n) noexcept {
   return at;
 }
 
-// The first place from `at` on behind which kLeastAlike bytes are alike; n if there is none.
+// The first place from `at` on after which kLeastAlike bytes are alike; n if there is none.
 size_t find_alike(const char* a, const char* b, size_t at, size_t n) noexcept {
   while (at + kLeastAlike <= n) {
     const uint64_t d = difference(a + at, b + at);
     if (d == 0) return at;
-    at += 8 - static_cast<size_t>(std::countl_zero(d)) / 8;  // behind the last one of these that differs
+    at += 8 - static_cast<size_t>(std::countl_zero(d)) / 8;  // after the last one of these that differs
   }
   return n;
 }

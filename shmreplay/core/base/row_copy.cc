@@ -32,7 +32,7 @@ void copy_past_caches(char* to, const char* from, size_t bytes) noexcept {
     _mm_stream_si128(target + 3, d);
   }
   std::memcpy(to + at, from + at, bytes - at);
-  _mm_sfence();  // these stores are in no order with others until then: the row must be there before an item that names
+  _mm_sfence();  // until here these stores have no order with others: the row must be there before an item that names
                  // it
 }
 

@@ -6,9 +6,9 @@
 
 namespace shmreplay {
 
-// As memcpy(), for what is read much later, when no cache has it any more: the bytes go past the caches, so that no
-// line of the destination is read before it is overwritten, and none of others is driven out. memcpy() does that only
-// from a size on that no row has. Whatever is stored after the call is seen after these bytes, as after any store.
+// Like memcpy(), for bytes that are read much later, when no cache has them any more. The bytes go past the caches: no
+// line of the destination is read before it is overwritten, and no other line is driven out. memcpy() does that only
+// for sizes larger than any row. Stores after the call are seen after these bytes, as after any store.
 inline constexpr size_t kPastCaches = 6 * 1024;  // shorter copies gain less than the wait at their end costs
 void copy_past_caches(char* to, const char* from, size_t bytes) noexcept;
 

@@ -11,7 +11,7 @@ enum class Status : int {
   kSessionLost = 4,   // this session was reaped (its process was thought dead) or never opened
   kForked = 5,        // the handle belongs to the parent process
   kFailed = 6,        // the segment is marked failed, or its lock can not be recovered
-  kLockTimeout = 7,   // one and the same hold lasted longer than the caller waits
+  kLockTimeout = 7,   // another holder's one hold lasted longer than the caller waits
   kArenaFull = 8,     // no chunk can come free, or on_full="error"
   kNoStreams = 9,     // max_streams are open
   kNoCallSlots = 10,  // every call slot is in use
@@ -24,8 +24,8 @@ enum class Status : int {
   kBadPriority = 17,    // a rule read a priority from the data that is not finite, negative or too large
   kTooLong = 18,        // an item has more rows than the batch is to have; nothing more was drawn
   kTooFewItems = 19,    // no item is left that the call has not drawn already
-  kBlobTooLarge = 20,   // values of a row, or of an item, that the whole block heap does not hold
-  kNoMemory = 21,       // none for the values of the item that comes next; nothing of it happened
+  kValueTooLarge = 20,  // values of a row, or of an item, that the whole block heap does not hold
+  kNoMemory = 21,       // no memory for the values of the next item; nothing of that item happened
 };
 
 }  // namespace shmreplay

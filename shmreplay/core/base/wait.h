@@ -14,21 +14,21 @@ class Patience {
   virtual ~Patience() = default;
   // Runs pending signal handlers; true when one raised and the wait must end.
   virtual bool interrupted() noexcept = 0;
-  // The caller has no more use for the call: then interrupted() answers true. Asked after every wake, so it must be
-  // cheap. Who makes it true calls wake_sleepers() after that.
+  // true: the caller has no more use for the call, and interrupted() answers true as well. Asked after every wake, so
+  // it must be cheap. The thread that makes it true calls wake_sleepers() after that.
   virtual bool ended() const noexcept { return false; }
-  // The same hold has lasted `seconds`; `pid` has it.
+  // Process `pid` has held the lock for `seconds`, in one hold.
   virtual void lock_stuck(uint32_t pid, int64_t seconds) noexcept = 0;
   // The call has been blocked for `seconds` by a rate limiter or for want of a chunk.
   virtual void still_blocked(int64_t seconds) noexcept = 0;
-  // The oldest chunk's items had to go for want of room. Told again and again while that lasts.
+  // The oldest chunk's items were evicted to make room. Called again and again while that lasts.
   virtual void evicted_for_room() noexcept {}
 };
 
 struct Wait {
   int64_t deadline_ns = kForever;  // CLOCK_MONOTONIC; 0: never waits
   Patience* patience = nullptr;    // nullptr: uninterruptible
-  bool try_only = false;           // not even for the lock: kTimeout instead
+  bool try_only = false;           // does not wait even for the lock: kTimeout instead
 };
 
 }  // namespace shmreplay

@@ -1,5 +1,6 @@
-// What a checkpoint's sections hold beside msgpack: fixed little-endian records; and a table's words, which are msgpack
-// there. docs/checkpoints.md describes the file for people; the two are changed together, with the format's version.
+// What a checkpoint's sections hold besides msgpack: fixed little-endian records. Also a table's words, which the file
+// has as msgpack. docs/checkpoints.md describes the file for people; the two are changed together, with the format's
+// version.
 #pragma once
 
 #include <bit>
@@ -11,7 +12,7 @@ namespace shmreplay {
 
 static_assert(std::endian::native == std::endian::little, "a checkpoint's records are written as they lie");
 
-// What a slice of the file holds; the numbers are those of the file, less 16.
+// What a slice of the file holds; the numbers in the file are 16 higher.
 enum class SavedPart : int { kPieces = 0, kItems = 1, kFreeSlots = 2, kChunks = 3, kEnd = 4 };
 
 struct SavedItem {
@@ -49,13 +50,13 @@ struct SavedPiece {
 };
 
 struct SavedBlock {
-  uint32_t block, next;  // the one behind it in its chunk's chain, kNone: none of those saved
+  uint32_t block, next;  // the next one in its chunk's chain that is saved; kNone: there is none
 };
 
 static_assert(sizeof(SavedItem) == 104 && sizeof(SavedChunk) == 32 && sizeof(SavedPiece) == 32 &&
               sizeof(SavedRun) == 8);
 
-// A table's words that neither its specs nor its items tell.
+// The words of a table that follow neither from its specs nor from its items.
 struct SavedTable {
   uint64_t next_insert_no = 1, next_touch = 1;
   uint64_t num_deleted_episodes = 0, num_unique_samples = 0, evicted = 0, evicted_for_room = 0;

@@ -20,7 +20,7 @@ void expect(bool ok, const std::string& what) {
 template <class Record, class Visit>
 void each_record(const char* from, uint64_t bytes, const char* what, Visit visit) {
   expect(bytes % sizeof(Record) == 0,
-         std::string(what) + ": " + std::to_string(bytes) + " bytes are no whole number of records");
+         std::string(what) + ": " + std::to_string(bytes) + " bytes are not a whole number of records");
   for (uint64_t at = 0; at < bytes; at += sizeof(Record)) {
     Record record;
     std::memcpy(&record, from + at, sizeof record);
@@ -33,8 +33,8 @@ uint64_t random_below(std::random_device& device, uint64_t n) {
   return n == 0 ? 0 : word % n;
 }
 
-// A jump of 2^40 to 2^41. Keys hold the low `key_bits` of seq: the jump moves those up by a sixteenth at most of what
-// is left of them, so that sorted keys stay in insertion order, and all else of it is random.
+// A jump of 2^40 to 2^41. Keys hold the low `key_bits` of seq: the jump moves those up by at most a sixteenth of the
+// numbers left, so that sorted keys stay in insertion order. All other bits of the jump are random.
 uint64_t jump_from(uint64_t seq, uint32_t key_bits) {
   std::random_device device;
   constexpr uint64_t kLeast = uint64_t{1} << 40;
@@ -171,7 +171,8 @@ void Restorer::begin_chunk(const SavedPiece& piece) {
 void Restorer::end_chunk() {
   const std::string at = "chunk " + std::to_string(coming_) + ": ";
   for (const SavedBlock& b : blocks_) {
-    expect(arena_.block(b.block).owner.get().chunk == kNone, at + "block " + std::to_string(b.block) + " is another's");
+    expect(arena_.block(b.block).owner.get().chunk == kNone,
+           at + "block " + std::to_string(b.block) + " belongs to another chunk");
     arena_.block(b.block).owner.put({coming_, arena_.chunk(coming_).life.get().generation});
     arena_.block(b.block).link.put({b.next, kNone});
   }
@@ -210,7 +211,7 @@ void Restorer::put_item(const TableFacts& t, const SavedItem& s) {
   expect(std::isfinite(s.priority) && s.priority >= 0 && s.priority <= kMaxPriority,
          at + "its priority is " + std::to_string(s.priority));
   expect(s.chunk < arena_.geometry().num_chunks && s.row < arena_.geometry().chunk_steps && s.num_steps > 0,
-         at + "it has no place");
+         at + "its place is out of range");
   expect(s.pattern < arena_.geometry().max_patterns && arena_.pattern(s.pattern).hash.get() != 0,
          at + "its pattern is missing");
   expect(s.before <= kMaxRows && s.after <= kMaxRows,
@@ -267,7 +268,7 @@ void Restorer::put_chunk(const SavedChunk& s) {
   expect(s.rows <= arena_.geometry().chunk_steps && s.saved_rows <= s.rows,
          at + "it has " + std::to_string(s.rows) + " rows");
   expect(s.repeats == 0 || (s.repeats == 1 && s.rows == arena_.geometry().chunk_steps),
-         at + "it repeats a row that it has not");
+         at + "it repeats a row that it does not have");
   expect(rows_[s.chunk] == s.saved_rows && coming_ == kNone, at + "its rows are not whole");
   expect((s.prev == kNone || s.prev < n) && (s.next == kNone || s.next < n), at + "its neighbours are out of range");
   has_record_[s.chunk] = true;
@@ -278,7 +279,7 @@ void Restorer::put_chunk(const SavedChunk& s) {
   r.stream_serial.put(s.stream_serial);
 }
 
-// The dense array as it was, instead of in insertion order: the same numbers draw the same items.
+// Puts the dense array in its saved order, instead of insertion order: the same random numbers draw the same items.
 void Restorer::keep_order(const TableFacts& t, Role role) {
   if (t.roles[role].dense == 0) return;
   std::vector<uint32_t>& order = positions_[role][t.index];
@@ -294,22 +295,23 @@ void Restorer::keep_order(const TableFacts& t, Role role) {
   order = {};
 }
 
-// The list of free slots as it was, instead of ascending: the next items lie where they would have lain.
+// Puts the list of free slots in its saved order, instead of an ascending one: the next items get the slots that they
+// would have had.
 void Restorer::keep_free_slots(const TableFacts& t) {
   TableRecord& r = *t.record;
-  uint32_t behind = kNone;
+  uint32_t previous = kNone;
   uint64_t count = 0;
   for (auto run = free_slots_[t.index].rbegin(); run != free_slots_[t.index].rend(); ++run) {
     for (uint32_t slot = run->first + run->count; slot-- > run->first; ++count) {
       const auto g = static_cast<uint32_t>(t.item_base + slot);
       expect(arena_.item(g).seq.get() == 0, "table '" + t.name + "': slot " + std::to_string(slot) + " is not free");
-      arena_.links(g).order.put({kNone, behind});
-      behind = g;
+      arena_.links(g).order.put({kNone, previous});
+      previous = g;
     }
   }
   expect(count == t.capacity - r.size.get(),
-         "table '" + t.name + "': " + std::to_string(count) + " free slots are told");
-  r.free_item.put(behind);
+         "table '" + t.name + "': its list of free slots has " + std::to_string(count));
+  r.free_item.put(previous);
   free_slots_[t.index] = {};
 }
 
@@ -332,8 +334,7 @@ void Restorer::finish(const Wait& wait) {
     TableRecord& r = *arena_.table(i).record;
     if (r.structure_pattern.get() == kNone) continue;
     const PatternRecord& p = arena_.pattern(r.structure_pattern.get());
-    expect(p.hash.get() != 0 && p.size.get().num_outputs == r.num_outputs.get(),
-           "a table's structure is that of no pattern");
+    expect(p.hash.get() != 0 && p.size.get().num_outputs == r.num_outputs.get(), "no pattern has a table's structure");
     r.structure_hash.put(p.structure_hash.get());
   }
   std::vector<std::string> faults;

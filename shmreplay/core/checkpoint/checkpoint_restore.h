@@ -1,9 +1,9 @@
-// Filling a freshly formatted arena, which nobody can see yet, with what a checkpoint holds.
+// Fills a freshly formatted arena, which no other process can see yet, with what a checkpoint holds.
 //
 // The parts come in the file's order: the state, the tables' words and patterns, pieces of chunks, items, chunks'
 // records; finish() then rebuilds what is derived, puts the dense arrays in the order that draws go by, and checks
-// every invariant. Whatever does not fit throws RestoreError, with the record at fault: the arena is to be thrown away
-// then.
+// every invariant. Anything that does not fit throws RestoreError, which names the record at fault. The arena has to be
+// thrown away then.
 #pragma once
 
 #include <stdexcept>
@@ -26,8 +26,8 @@ class Restorer {
  public:
   explicit Restorer(Arena& unpublished);
 
-  // Insertion numbers go on after a random jump of 2^40 to 2^41: a key given out after the checkpoint, in the life that
-  // was lost, hits nothing in this one. Where it can, the jump keeps sorted keys in insertion order.
+  // Insertion numbers go on after a random jump of 2^40 to 2^41. So a key that was given out after the checkpoint, and
+  // is lost with the old arena, hits nothing in this one. Where it can, the jump keeps sorted keys in insertion order.
   void set_state(uint64_t next_seq, uint64_t next_stream_serial);
   void set_table(uint32_t table, const SavedTable& saved);
   void set_pattern(uint32_t record, uint32_t num_outputs, uint32_t num_slices, const std::string& blob);

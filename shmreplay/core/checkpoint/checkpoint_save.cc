@@ -207,7 +207,7 @@ void CheckpointSave::begin_chunk(uint32_t c) {
                static_cast<uint32_t>(blocks_.size()));
 }
 
-// Each block once, and which of them is behind it: several values of the chunk may lead to one.
+// Each block once, with the next one in the chain: several values of the chunk may lead to one block.
 void CheckpointSave::link_blocks() {
   const auto is_less = [](const SavedBlock& x, const SavedBlock& y) { return x.block < y.block; };
   const auto is_same = [](const SavedBlock& x, const SavedBlock& y) { return x.block == y.block; };
@@ -219,7 +219,7 @@ void CheckpointSave::link_blocks() {
   }
 }
 
-// The blocks of a value, as they were at the instant. false: it is none of the chunk's; a cell that was never written.
+// The blocks of a value, as they were at the instant. false: it is not the chunk's value; the cell was never written.
 bool CheckpointSave::add_blocks(uint32_t c, BlockRef ref) {
   if (ref == kNoValue || !fits_heap(arena_, ref.num_bytes)) return false;
   const size_t before = blocks_.size();
@@ -247,14 +247,14 @@ void CheckpointSave::add_blocks_of_rows(uint32_t c) {
   }
 }
 
-// What the items that begin in the chunk brought with them.
+// The per-item values of the items that begin in the chunk.
 void CheckpointSave::add_blocks_of_items(uint32_t c) {
   if (!arena_.has_values()) return;
+  const uint64_t most = std::min<uint64_t>(chunk(c).refs.get().items, arena_.geometry().total_items);
   uint64_t seen = 0;
   for (uint32_t g = chunk(c).items.get().first; g != kNone;
        g = at<ItemLinks>(arena_.offsets().links)[g].chunk.get().next) {
-    if (g >= arena_.geometry().total_items || ++seen > arena_.geometry().total_items)
-      corrupt("a chunk's list of items");
+    if (g >= arena_.geometry().total_items || ++seen > most) corrupt("a chunk's list of items");
     add_blocks(c, at<Word<BlockRef>>(arena_.offsets().values)[g].get());
   }
 }
@@ -265,7 +265,7 @@ bool CheckpointSave::is_short_of_chunks() const noexcept {
   return s.num_retired.get() > 0 && s.num_free.get() <= num_free_ / 2;
 }
 
-// Retired chunks that wait for their copy: writers can have them as soon as that is made.
+// Retired chunks that wait for their copy: writers can take them as soon as it is made.
 Status CheckpointSave::find_wanted(const Wait& wait) {
   Hold hold(arena_);
   if (const Status s = hold.begin(wait); s != Status::kOk) return s;

@@ -1,18 +1,19 @@
-// Saving an arena as it is at one instant, while everybody works on.
+// Saves an arena as it is at one instant, while all other calls go on.
 //
 //   CheckpointSave save(arena);                    // memory for a copy of the index, touched before the lock is taken
 //   save.take(session, generation, wait, busy);    // one hold: the copy, and a lease on every chunk that items show
 //   while (save.fill(buffer, room, wait).part != SavedPart::kEnd) ...
 //
-// fill() first copies the chunks, so that they are withheld for as short as can be: the oldest first, for they go
-// first; when free chunks run short, those that were given up already and wait for us. Then it writes the items and the
-// chunks' records out of its copy of the index. A chunk's bit falls when the chunk is copied.
+// fill() first copies the chunks, so that they are withheld for as short a time as possible. The oldest come first,
+// because they are retired first; when free chunks run short, the retired chunks that only wait for their copy come
+// first. Then it writes the items and the chunks' records out of its copy of the index. A chunk's bit is cleared when
+// the chunk is copied.
 //
 // Rows that an item shows never change, but for mutable columns, so what is copied later is what was there at the
 // instant. Presence words of such rows are final too. Rows that no item shows yet may be written meanwhile; they are
-// left out. A mutable cell is copied as it shows, whole, at some moment before its chunk's bit falls. Values in the
-// block heap are those whose blocks the copy of the index says are the chunk's: a cell that was never written leads to
-// others, and has none.
+// left out. A mutable cell is copied whole, as it is at some moment before its chunk's bit is cleared. A value in the
+// block heap is saved if the copy of the index says that its blocks are the chunk's: a cell that was never written
+// leads to other blocks, and has no value.
 #pragma once
 
 #include <string_view>
@@ -46,10 +47,10 @@ class CheckpointSave {
   static constexpr uint64_t kMinRoom = 4096;
   Status fill(char* buffer, uint64_t room, const Wait& wait, Slice& slice);
 
-  // A writer needed the chunks: what the last fill() answered is worthless.
+  // A writer needed the chunks: what the last fill() returned is worthless.
   bool was_given_up() const noexcept { return given_up_; }
 
-  uint64_t total_bytes() const noexcept { return total_bytes_; }  // that fill() will answer, about
+  uint64_t total_bytes() const noexcept { return total_bytes_; }  // that fill() will return, about
   uint64_t num_chunks() const noexcept { return num_chunks_; }
   uint64_t chunks_taken() const noexcept;  // by writers since the instant
   uint64_t next_seq() const noexcept { return next_seq_; }

@@ -1,8 +1,8 @@
 // A chunk's rows as one run of bytes, as a checkpoint holds them.
 //
 // The first `rows` rows: presence words row by row; each column's rows, a mutable one's as they show, a heap column's
-// as BlockRefs; then the blocks that these and the chunk's items lead to, a list of them and their bytes. Whoever reads
-// or writes goes through it from its beginning to its end.
+// as BlockRefs; then the blocks that these and the chunk's items lead to, a list of them and their bytes. It is read
+// and written from its beginning to its end.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,8 @@ class ChunkBytes {
  public:
   explicit ChunkBytes(const Arena& arena) : arena_(arena) {}
 
-  // `refs`: the rows of the heap columns, one column behind the other, instead of those in the chunk; nullptr: those.
-  // `blocks`: the list; who writes has it filled by what it writes. Both stay the caller's.
+  // `refs`: the rows of the heap columns, one column after the other, in place of those in the chunk; nullptr: those in
+  // the chunk. `blocks`: the list; write() fills it. Both stay the caller's.
   void begin(uint32_t chunk, uint32_t rows, BlockRef* refs, SavedBlock* blocks, uint32_t num_blocks);
 
   static uint64_t size_of(const Arena& arena, uint32_t rows, uint64_t num_blocks) noexcept;
@@ -26,7 +26,7 @@ class ChunkBytes {
   void write(uint64_t offset, uint64_t bytes, const char* from);
 
  private:
-  // A stretch of the run. Plain: it lies so in memory. Else cells of a mutable column.
+  // A stretch of the run. Without `cells` it lies in memory as it is; else it is the cells of a mutable column.
   struct Part {
     char* memory;
     uint64_t size;

@@ -1,4 +1,4 @@
-// Keeps the part of the data segment small that a process has mapped which goes through all of it once.
+// For a process that goes through all of the data segment once: keeps the part that it has mapped small.
 #pragma once
 
 #include <algorithm>

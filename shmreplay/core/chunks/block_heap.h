@@ -1,7 +1,7 @@
 // Values in the block heap: bytes that lie along a chain of blocks.
 //
 // Blocks of one value were taken one after the other, so each links to the one taken before it; its bytes begin in the
-// one taken last. A writer fills blocks that nobody else knows of; a reader walks them under a lease, or as the
+// one taken last. A writer fills blocks that no other process knows of. A reader walks them under a lease, or is the
 // stream's own writer. Neither needs the lock: see block_pool.h.
 #pragma once
 
@@ -21,16 +21,16 @@ inline bool fits_heap(const Arena& arena, uint64_t num_bytes) noexcept {
          blocks_of(arena, num_bytes) <= arena.geometry().num_blocks;
 }
 
-// Fills the blocks that were taken for it, given in the order taken. What a row or an item then says of it.
+// Fills the blocks that were taken for a value, given in the order taken. Returns what the row or item has to store.
 BlockRef write_value(Arena& arena, const uint32_t* blocks, const char* bytes, uint32_t num_bytes);
 
-// Copies the bytes of a value that is one out of its blocks, which must be `chunk`'s. CorruptIndex if they are not.
+// Copies a value's bytes out of its blocks; the value is not kNoValue. CorruptIndex if a block is not `chunk`'s.
 void read_value(const Arena& arena, uint32_t chunk, BlockRef ref, char* to);
 
 // The value's size, -1 for none. CorruptIndex for one that no heap of this size holds.
 int64_t size_of_value(const Arena& arena, BlockRef ref);
 
-// What a row of a heap column says.
+// What a row of a heap column stores.
 BlockRef value_of_row(const Arena& arena, uint32_t chunk, uint32_t column, uint32_t row);
 
 }  // namespace shmreplay

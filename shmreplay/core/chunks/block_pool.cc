@@ -31,7 +31,7 @@ bool free_blocks_of(Hold& hold, uint32_t c, uint32_t& budget) {
   if (b == kNone) return true;
   for (; b != kNone && budget > 0; --budget, ++n) {
     const uint32_t next = a.block(b).link.get().next_of_chunk;
-    if (a.block(b).owner.get().chunk != c) corrupt("a chunk's chain of blocks leads to another's");
+    if (a.block(b).owner.get().chunk != c) corrupt("a chunk's chain of blocks leads to a block of another chunk");
     hold.set(a.block(b).owner, {kNone, 0});
     hold.set(a.block(b).link, {kNone, free});
     free = b;
@@ -50,7 +50,7 @@ bool give_back_blocks(Hold& hold, uint32_t chunk, const uint32_t* blocks, uint32
     if (b != blocks[i]) return false;
   }
   free_blocks_of(hold, chunk, count);
-  hold.chunk_retired();  // who waits for blocks waits as for a chunk
+  hold.chunk_retired();  // calls that wait for blocks wait as for a chunk
   return true;
 }
 
@@ -64,7 +64,7 @@ void reserve_blocks(Hold& hold, uint32_t stream, uint64_t count) {
   ArenaState& s = hold.arena().state();
   Word<uint64_t>& own = hold.arena().stream(stream).reserved_blocks;
   const uint64_t before = own.get(), all = s.num_reserved_blocks.get();
-  // Beyond these a writer would wait for what never comes.
+  // With larger numbers a writer would wait for ever.
   if (before > all || all > s.num_free_blocks.get()) corrupt("more blocks are reserved than are free");
   if (count < before) hold.chunk_retired();  // as for blocks given back
   hold.set(own, count);

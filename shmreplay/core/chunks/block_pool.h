@@ -1,4 +1,4 @@
-// The block heap's blocks: who has which, and which are free.
+// The block heap's blocks: which chunk owns each, and which are free.
 //
 // Blocks are of one size; they hold values that have no fixed size. A block is in use while the chunk in its owner word
 // still has the generation there. A chunk's blocks are freed in slices when its turn in the retired list has come: it
@@ -23,11 +23,13 @@ bool give_back_blocks(Hold& hold, uint32_t chunk, const uint32_t* blocks, uint32
 // hold.
 bool free_blocks_of(Hold& hold, uint32_t chunk, uint32_t& budget);
 
-// What one hold can not take whole is reserved whole with the first part: so nobody who has a part waits for the rest.
-// A reservation ends when it is taken, with the stream, or when a dead session's stream is closed. Free blocks that no
-// other stream has reserved. Without the lock it is a hint.
+// Free blocks that no other stream has reserved. Without the lock it is a hint.
+//
+// A writer that cannot take all its blocks in one hold reserves all of them with the first part. So no writer that has
+// a part waits for the rest. A reservation ends when the blocks are taken, with the stream, or when a dead session's
+// stream is closed.
 uint64_t blocks_left_to(const Arena& arena, uint32_t stream) noexcept;
-// From now on that many are reserved for the stream, of those left to it, instead of what it had.
+// From now on `count` blocks of those left to the stream are reserved for it, in place of its earlier reservation.
 void reserve_blocks(Hold& hold, uint32_t stream, uint64_t count);
 
 }  // namespace shmreplay

@@ -83,26 +83,26 @@ bool is_evictable(const ChunkRecord& r) noexcept {
   return r.life.get().state == kChunkUsed && refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0;
 }
 
-// Who waits for a chunk may take it from its items now.
+// A call that waits for a chunk may now take it from its items.
 void note_evictable(Hold& hold, const ChunkRecord& r) noexcept {
   if (is_evictable(r)) hold.chunk_retired();
 }
 
-void link_rich(Hold& hold, uint32_t session) {
+void link_chunk_owner(Hold& hold, uint32_t session) {
   Arena& a = hold.arena();
-  const uint32_t head = a.state().rich_sessions.get();
-  hold.set(a.session(session).rich, {kNone, head});
-  if (head != kNone) hold.set(a.session(head).rich, {session, a.session(head).rich.get().next});
-  hold.set(a.state().rich_sessions, session);
+  const uint32_t head = a.state().chunk_owners.get();
+  hold.set(a.session(session).chunk_owner, {kNone, head});
+  if (head != kNone) hold.set(a.session(head).chunk_owner, {session, a.session(head).chunk_owner.get().next});
+  hold.set(a.state().chunk_owners, session);
 }
 
-void unlink_rich(Hold& hold, uint32_t session) {
+void unlink_chunk_owner(Hold& hold, uint32_t session) {
   Arena& a = hold.arena();
-  const Link at = a.session(session).rich.get();
-  if (at.prev != kNone) hold.set(a.session(at.prev).rich, {a.session(at.prev).rich.get().prev, at.next});
-  if (at.next != kNone) hold.set(a.session(at.next).rich, {at.prev, a.session(at.next).rich.get().next});
-  if (a.state().rich_sessions.get() == session) hold.set(a.state().rich_sessions, at.next);
-  hold.set(a.session(session).rich, {kNone, kNone});
+  const Link at = a.session(session).chunk_owner.get();
+  if (at.prev != kNone) hold.set(a.session(at.prev).chunk_owner, {a.session(at.prev).chunk_owner.get().prev, at.next});
+  if (at.next != kNone) hold.set(a.session(at.next).chunk_owner, {at.prev, a.session(at.next).chunk_owner.get().next});
+  if (a.state().chunk_owners.get() == session) hold.set(a.state().chunk_owners, at.next);
+  hold.set(a.session(session).chunk_owner, {kNone, kNone});
 }
 
 uint32_t pop_free(Hold& hold, Word<Stack>& list) {
@@ -118,7 +118,7 @@ uint32_t pop_free_of(Hold& hold, uint32_t session) {
   if (session == kNone) return kNone;
   SessionRecord& r = hold.arena().session(session);
   const uint32_t c = pop_free(hold, r.free_chunks);
-  if (c != kNone && r.free_chunks.get().count == 0) unlink_rich(hold, session);
+  if (c != kNone && r.free_chunks.get().count == 0) unlink_chunk_owner(hold, session);
   return c;
 }
 
@@ -151,7 +151,7 @@ void unlink_run(Hold& hold, Word<Stack>& list, uint32_t first, uint32_t count) {
     has_gap = false;
   };
   for (uint32_t looked = 0; left > 0; ++looked, c = a.chunk(c).age.get().next) {
-    if (c == kNone || looked == kRunLook) corrupt("a list of free chunks leads elsewhere than it did");
+    if (c == kNone || looked == kRunLook) corrupt("a list of free chunks changed while it was walked");
     if (c - first < count) {
       has_gap = true;
       --left;
@@ -165,7 +165,7 @@ void unlink_run(Hold& hold, Word<Stack>& list, uint32_t first, uint32_t count) {
   hold.add(a.state().num_free, -static_cast<uint64_t>(count));
 }
 
-// The top of the list is looked at first: what went together mostly came back together.
+// The top of the list is looked at first: chunks that were taken together mostly come back together.
 uint32_t pop_run(Hold& hold, Word<Stack>& list, uint32_t count, uint32_t wanted, uint32_t near) {
   const Stack free = list.get();
   if (free.count < wanted) return kNone;
@@ -188,7 +188,7 @@ void make_free(Hold& hold, uint32_t c) {
   hold.set(r.life, {kChunkFree, 0, 0, r.life.get().generation + 1});
   const uint32_t writer = r.writer.get().session;
   if (writer != kNone && a.session(writer).state.get().state == kSessionAlive) {
-    if (a.session(writer).free_chunks.get().count == 0) link_rich(hold, writer);
+    if (a.session(writer).free_chunks.get().count == 0) link_chunk_owner(hold, writer);
     push_free(hold, a.session(writer).free_chunks, c);
   } else {
     push_free(hold, a.state().free_chunks, c);
@@ -200,7 +200,8 @@ uint32_t start_if_any(Hold& hold, uint32_t c, uint32_t session, uint64_t stream_
   return c;
 }
 
-// Frees what was retired when it began and nobody withholds. `withheld` counts what only a checkpoint does.
+// Frees the chunks that were retired when it began and that no lease withholds. `withheld` counts those that only a
+// checkpoint withholds.
 Status sweep(Arena& arena, const Wait& wait, uint32_t& freed, uint32_t& withheld) {
   freed = withheld = 0;
   uint64_t bound = 0, todo = 0;
@@ -261,7 +262,7 @@ uint32_t take_run(Hold& hold, uint32_t session, uint32_t count, uint32_t wanted,
   uint32_t first = kNone;
   if (session != kNone) first = pop_run(hold, a.session(session).free_chunks, count, wanted, near);
   if (first == kNone) return pop_run(hold, a.state().free_chunks, count, wanted, near);
-  if (a.session(session).free_chunks.get().count == 0) unlink_rich(hold, session);
+  if (a.session(session).free_chunks.get().count == 0) unlink_chunk_owner(hold, session);
   return first;
 }
 
@@ -272,7 +273,7 @@ uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32
 }
 
 uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
-  uint32_t c = pop_free_of(hold, hold.arena().state().rich_sessions.get());
+  uint32_t c = pop_free_of(hold, hold.arena().state().chunk_owners.get());
   if (c == kNone) c = pop_free(hold, hold.arena().state().free_chunks);  // freed to nobody since the caller's last look
   return start_if_any(hold, c, session, stream_serial, previous);
 }

@@ -17,8 +17,8 @@ CallOwner owner_of(const Arena& arena) noexcept {
 void clear(CallSlot& slot) noexcept {
   slot.count.store(0, std::memory_order_seq_cst);
   SHMREPLAY_FAULT("lease.count_cleared");
-  // Whoever takes the slot next (acquire, under the lock) does so after this call's last read of its rows.
-  // SYNC POINT with wait_for_call_slot: seq_cst, before wake_chunk_waiters loads chunk_waiters.
+  // The call that takes the slot next (acquire, under the lock) does so after this call's last read of its rows. SYNC
+  // POINT with wait_for_call_slot: seq_cst, before wake_chunk_waiters loads chunk_waiters.
   slot.owner.store({0, 0}, std::memory_order_seq_cst);
 }
 
@@ -35,9 +35,10 @@ Status Lease::take(Hold& hold) {
     const uint32_t at = (start + i) % n;
     CallSlot& slot = arena_.call(at);
     if (!is_free(slot, std::memory_order_acquire)) continue;
-    slot.count.store(0, std::memory_order_relaxed);  // was 0; nobody scans a slot's names before its count
+    slot.count.store(0, std::memory_order_relaxed);  // was 0; every scan reads a slot's count before its names
     slot.since_ns.store(coarse_now_ns(), std::memory_order_relaxed);
-    // Owners are compared under the lock. SYNC POINT with the look of a report: who sees the owner sees since when.
+    // Owners are compared under the lock. SYNC POINT with session_reports: a report that sees the owner sees since
+    // when.
     slot.owner.store(owner_of(arena_), std::memory_order_release);
     SHMREPLAY_FAULT("lease.slot_taken");
     slot_ = at;

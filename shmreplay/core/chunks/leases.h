@@ -1,10 +1,10 @@
 // A lease names the chunks that one read in flight will touch, so that nobody reuses them under it.
 //
-// Under the lock: take a call slot, name chunks while they are referred to. Without it: gather, then drop. A slot
-// belongs to one call, not to a thread; names only grow until it is dropped; a retired chunk can never be named anew.
-// So the scan that frees retired chunks needs no lock, and a reader that is stopped withholds its own chunks and no
-// others. No call sleeps, for a limiter or for a chunk, while holding one. A view keeps its lease between calls: its
-// process may then wait for a chunk that it withholds itself, and is told so.
+// Under the lock: take a call slot, and name chunks while something refers to them. Without the lock: gather, then drop
+// the lease. A slot belongs to one call, not to a thread; names only grow until it is dropped; a retired chunk can
+// never be named anew. So the scan that frees retired chunks needs no lock, and a stopped reader withholds its own
+// chunks and no others. No call that holds a lease sleeps, for a limiter or for a chunk. A view keeps its lease between
+// calls. Its process may then wait for a chunk that it withholds itself; that call gets an error that says so.
 #pragma once
 
 #include <vector>
@@ -26,12 +26,12 @@ class Lease {
   bool taken() const noexcept { return slot_ != kNone; }
   uint32_t room() const noexcept { return kMaxNames - count_; }
 
-  // Names a chunk that something still refers to; the caller has checked room(). The one named last takes
-  // no second place.
+  // Names a chunk that something still refers to; the caller has checked room(). Naming the same chunk twice in a row
+  // takes one place.
   void name(Hold& hold, uint32_t chunk);
 
-  // Gives the names and the slot back and wakes who waits for a chunk. Idempotent; without the lock. A forked child
-  // only forgets them: they are its parent's.
+  // Gives the names and the slot back and wakes the calls that wait for a chunk. Idempotent; without the lock. A forked
+  // child only forgets them: they are its parent's.
   void drop() noexcept;
 
  private:
@@ -44,7 +44,7 @@ class Lease {
 // Whether any slot is free. Without the lock: a second look before the caller sleeps (call_slot_wait.h).
 bool has_free_call_slot(const Arena& arena) noexcept;
 
-// Every chunk named by anybody, sorted. Without the lock: see the SYNC POINT in the implementation.
+// Every chunk that any lease names, sorted. Without the lock: see the SYNC POINT in the implementation.
 std::vector<uint32_t> named_chunks(Arena& arena);
 
 // Whether a live lease of session `index` names anything: that session would wait for itself.

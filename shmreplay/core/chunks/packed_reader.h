@@ -1,7 +1,7 @@
 // Reads rows of a packed column, under a lease on their chunk or as the stream's own writer.
 //
-// The row that was made last is kept: the next one of its chunk mostly leans on it. A row that leans on others is made
-// from the last one before it that leans on none.
+// The row decoded last is kept, because the next one of its chunk mostly leans on it. Decoding a row that leans on
+// others begins with the last row before it that leans on none.
 #pragma once
 
 #include <vector>
@@ -16,10 +16,11 @@ class PackedReader {
   // Takes all the memory that it ever needs. Throws std::bad_alloc.
   explicit PackedReader(uint32_t row_bytes) : row_bytes_(row_bytes), row_(row_bytes), stored_(row_bytes) {}
 
-  // Copies a row out. Where its bytes are no row's it is all zeros, and damage() says so. CorruptIndex as read_value().
+  // Copies a row out. Where its bytes are damaged the row is all zeros, and damage() says so. CorruptIndex as
+  // read_value().
   void read(const Arena& arena, uint32_t chunk, uint32_t column, uint32_t row, char* to);
 
-  // The chunks may be others by now.
+  // Forgets the kept row: the chunks may have been reused since.
   void forget() noexcept { kept_ = kNone; }
 
   // The first row that could not be made.
@@ -36,7 +37,7 @@ class PackedReader {
 
   uint32_t row_bytes_;
   std::vector<char> row_, stored_;
-  uint32_t chunk_ = kNone, column_ = kNone, kept_ = kNone;  // whose row is in row_; kNone: nobody's
+  uint32_t chunk_ = kNone, column_ = kNone, kept_ = kNone;  // which row is in row_; kNone: none
   Damage damage_;
 };
 

@@ -13,15 +13,16 @@ bool is_owner(const CallOwner& owner, uint32_t session, uint32_t generation) noe
 }  // namespace
 
 void begin_saving(Hold& hold, uint32_t session, uint32_t generation) noexcept {
-  // Relaxed: the bits are read in holds, which the lock orders behind this one. A chunk can only be retired after the
-  // hold in which its bit was set, so who finds it retired sees the bit, unless it was cleared since.
+  // Relaxed: the bits are read in holds, which the lock orders after this one. A chunk can only be retired after the
+  // hold in which its bit was set, so a hold that finds it retired sees the bit, unless it was cleared since.
   hold.arena().save_lease().owner.store({session + 1, generation}, std::memory_order_relaxed);
   SHMREPLAY_FAULT("save.lease_begun");
 }
 
 bool is_saving(const Arena& arena, uint32_t session, uint32_t generation) noexcept {
-  // SYNC POINT with give_up_saving: the owner is written again, so whoever clears it later does so behind all that was
-  // read until now; and a chunk is written anew behind that. Finding it cleared, the saver throws its last copy away.
+  // SYNC POINT with give_up_saving: the owner is written again, so a writer that clears it later does so after all that
+  // was read until now, and a chunk is written anew only after that. A saver that finds it cleared throws its last copy
+  // away.
   CallOwner owner{session + 1, generation};
   return arena.save_lease().owner.compare_exchange_strong(owner, {session + 1, generation}, std::memory_order_seq_cst);
 }

@@ -2,8 +2,8 @@
 // the hold that copied the index. A retired chunk whose bit stands is not freed, so what the copy of the index refers
 // to stays.
 //
-// It differs from a reader's lease (leases.h) in one way: nobody waits for it. A writer that finds no chunk to be had
-// but for the bits clears the owner, and with it all of them; the saver sees that after its next copy and gives the
+// It differs from a reader's lease (leases.h) in one way: no call waits for it. A writer that could have a chunk but
+// for the bits clears the owner, and with it all of them. The saver sees that after its next copy and gives the
 // checkpoint up. It belongs to a session of the daemon's, so a daemon that dies saving withholds nothing for longer
 // than it takes to reap it.
 #pragma once
@@ -12,22 +12,22 @@
 
 namespace shmreplay {
 
-// In the hold that sets the bits, behind them.
+// Called in the hold that sets the bits, after they are set.
 void begin_saving(Hold& hold, uint32_t session, uint32_t generation) noexcept;
 
 // Whether that session still saves: what it copied until now was whole. Without the lock.
 bool is_saving(const Arena& arena, uint32_t session, uint32_t generation) noexcept;
 
-// Whether anybody does.
+// Whether any session saves.
 bool is_being_saved(const Arena& arena) noexcept;
 
-// In a hold: whether a retired chunk waits for its copy.
+// Whether a retired chunk waits for its copy.
 bool awaits_copy(const Hold& hold, uint32_t chunk);
 
-// The saver has copied the chunk. Without the lock; wake_chunk_waiters() belongs behind a few of them.
+// The saver has copied the chunk. Without the lock; the saver calls wake_chunk_waiters() after a few of them.
 void end_copy(const Arena& arena, uint32_t chunk) noexcept;
 
-// In a hold: a writer needs the chunks more. true: there was somebody who saved.
+// A writer needs the chunks more than the checkpoint. true: a session was saving.
 bool give_up_saving(Hold& hold) noexcept;
 
 // The session is gone, or has copied all. Without the lock.

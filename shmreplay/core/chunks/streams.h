@@ -1,5 +1,5 @@
-// Streams: the steps of one environment, in chunks linked one behind the other. The record in the segment knows who
-// writes it and which chunks its window still refers to; where the next row goes is the writer's own business
+// Streams: the steps of one environment, in chunks linked one after the other. The record in the segment says which
+// session writes it and which chunks its window still refers to. Where the next row goes, only the writer knows
 // (stream_writer.h).
 #pragma once
 
@@ -14,7 +14,7 @@ Status open_stream(Hold& hold, uint32_t max_chunks, uint32_t& stream);
 void extend_window(Hold& hold, uint32_t stream, uint32_t chunk);
 
 // No further row of the stream's last chunk will be written: its life has `rows` rows. `repeats`: the last of them will
-// be the first of the next chunk too, before any step behind it is in an item.
+// be the first of the next chunk too, before any later step is in an item.
 void close_chunk(Hold& hold, uint32_t chunk, uint32_t rows, bool repeats = false);
 
 // Drops the window. In slices of at most `slice` chunks; true when the record is free.

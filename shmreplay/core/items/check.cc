@@ -17,7 +17,7 @@ namespace {
 
 class Check {
  public:
-  Check(Arena& arena, std::vector<std::string>& faults) : a_(arena), faults_(faults) {}
+  Check(const Hold& hold, std::vector<std::string>& faults) : a_(hold.arena()), faults_(faults) {}
 
   void run() {
     chunk_refs_.assign(a_.geometry().num_chunks, {0, 0});
@@ -229,14 +229,14 @@ class Check {
       const bool used = r.refs.get().items > 0 || r.refs.get().windows > 0;
       expect(used == (r.life.get().state == kChunkUsed), at + "is used without references, or the other way round");
       expect(!r.life.get().repeats || r.life.get().rows == a_.geometry().chunk_steps,
-             at + "repeats a row that it has not");
+             at + "repeats a row that it does not have");
       if (!used) continue;
       equal(at + "references of tables that keep items", r.items.get().consuming, consuming_[c]);
       const Link stream = r.stream.get();
       expect(stream.next == kNone || a_.chunk(stream.next).stream.get().prev == c,
-             at + "its neighbour in the stream does not know it");
+             at + "its neighbour in the stream does not name it");
       expect(stream.prev == kNone || a_.chunk(stream.prev).stream.get().next == c,
-             at + "its neighbour in the stream does not know it");
+             at + "its neighbour in the stream does not name it");
       uint32_t n = 0, prev = kNone;
       for (uint32_t g = r.items.get().first; g != kNone && n <= begin_here_[c]; g = a_.links(g).chunk.get().next, ++n) {
         expect(a_.item(g).place.get().chunk == c && a_.links(g).chunk.get().prev == prev, at + "its list of items");
@@ -271,14 +271,16 @@ class Check {
     check_used_order();
     const ArenaState& s = a_.state();
     uint64_t free = walk(s.free_chunks.get().head, kChunkFree, "free");
-    equal("free chunks of nobody", free, s.free_chunks.get().count);
-    std::set<uint32_t> rich;
-    for (uint32_t i = s.rich_sessions.get(); i != kNone && rich.insert(i).second;) i = a_.session(i).rich.get().next;
+    equal("free chunks of no session", free, s.free_chunks.get().count);
+    std::set<uint32_t> owners;
+    for (uint32_t i = s.chunk_owners.get(); i != kNone && owners.insert(i).second;)
+      i = a_.session(i).chunk_owner.get().next;
     for (uint32_t i = 0; i < a_.geometry().max_sessions; ++i) {
       const Stack mine = a_.session(i).free_chunks.get();
       const uint64_t n = walk(mine.head, kChunkFree, "free");
       equal("free chunks of session " + std::to_string(i), n, mine.count);
-      expect((n > 0) == (rich.count(i) > 0), "session " + std::to_string(i) + " in the list of those with free chunks");
+      expect((n > 0) == (owners.count(i) > 0),
+             "session " + std::to_string(i) + " in the list of those with free chunks");
       free += n;
     }
     equal("num_free", s.num_free.get(), free);
@@ -297,7 +299,7 @@ class Check {
            b = a_.block(b).link.get().next_of_chunk) {
         const BlockOwner owner = a_.block(b).owner.get();
         expect(owner.chunk == c && owner.generation == r.life.get().generation,
-               "a block in the chain of chunk " + std::to_string(c) + " is another's");
+               "a block in the chain of chunk " + std::to_string(c) + " belongs to another chunk");
         ++owned;
       }
     }
@@ -350,7 +352,7 @@ Status check_invariants(Arena& arena, const Wait& wait, std::vector<std::string>
   Hold hold(arena);
   if (const Status s = hold.begin(wait); s != Status::kOk) return s;
   try {
-    Check(arena, faults).run();
+    Check(hold, faults).run();
   } catch (const CorruptIndex& e) {
     faults.push_back(std::string("the walk left the index: ") + e.what());
   } catch (const std::out_of_range&) {

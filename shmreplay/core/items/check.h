@@ -1,4 +1,4 @@
-// Checking everything: check_invariants() walks the inequalities and equalities of core/README.md one by one.
+// Checks everything: check_invariants() walks the invariants of core/README.md one by one.
 #pragma once
 
 #include <string>

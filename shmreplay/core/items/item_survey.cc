@@ -12,8 +12,8 @@ int64_t age_of(const TableFacts& t, uint64_t insert_no) noexcept {
   return static_cast<int64_t>(t.record->next_insert_no.get() - 1 - insert_no);
 }
 
-// The process that wrote a used chunk; 0 if its session is over. A session's record may have gone to another process
-// since: that one's chunks were taken later.
+// The process that wrote a used chunk; 0 if its session is over. The session's record may belong to another process
+// since; that process took its chunks later.
 uint32_t writer_of(const Arena& arena, const ChunkRecord& chunk) {
   const uint32_t session = chunk.writer.get().session;
   if (session >= arena.geometry().max_sessions) return 0;
@@ -21,7 +21,7 @@ uint32_t writer_of(const Arena& arena, const ChunkRecord& chunk) {
   return r.state.get().state == kSessionAlive && chunk.stamp.get() >= r.first_take.get() ? r.process.get().pid : 0;
 }
 
-// How many inserts the arena has had since it gave that key, that one among them.
+// How many inserts the arena has had since it gave that key, including that insert.
 uint64_t inserts_since(const Hold& hold, const TableFacts& t, int64_t key) noexcept {
   return low_seq(t, hold.arena().state().next_seq.get() - (static_cast<uint64_t>(key) >> t.slot_bits));
 }
@@ -31,7 +31,7 @@ uint64_t inserts_since(const Hold& hold, const TableFacts& t, int64_t key) noexc
 Survey survey_items(const Arena& arena, const TableFacts& t, uint32_t max_items) {
   const uint64_t size = std::min<uint64_t>(t.record->size.get(), t.capacity);
   Survey survey{{}, static_cast<uint32_t>(std::max<uint64_t>(1, (size + max_items - 1) / max_items))};
-  // A table that was never full has its items in the slots in front: as soon as all may have been met, the look ends.
+  // A table that was never full has its items in the first slots: the look ends as soon as all may have been met.
   const uint64_t most = std::min<uint64_t>(max_items, survey.stride == 1 ? size : max_items);
   survey.items.reserve(most);
   for (uint64_t slot = 0; slot < t.capacity && survey.items.size() < most; slot += survey.stride) {

@@ -1,4 +1,4 @@
-// Live items at a glance: for figures of many without the lock, and of one under it.
+// Reports of live items: of many without the lock, and of one under it.
 #pragma once
 
 #include <optional>
@@ -18,11 +18,11 @@ struct SurveyedItem {
 
 struct Survey {
   std::vector<SurveyedItem> items;
-  uint32_t stride;  // every so manieth slot was looked at
+  uint32_t stride;  // every stride-th slot was looked at
 };
 
 // At most `max_items` (> 0) live items, spread over the table. Without the lock (rule 4): an item may be gone by now,
-// and its numbers a hold apart.
+// and its numbers may come from different holds.
 Survey survey_items(const Arena& arena, const TableFacts& table, uint32_t max_items);
 
 // Where an item comes from.
@@ -34,14 +34,14 @@ struct Origin {
   uint32_t num_steps, times_sampled;
   double priority;
   uint64_t stream;      // serial, of the arena
-  uint32_t writer_pid;  // of who wrote its first step; 0: that process has left
+  uint32_t writer_pid;  // of the process that wrote its first step; 0: that process has left
 };
 
-// Of a live item; `found` is empty where the key hits nothing. One short hold.
+// Finds the origin of a live item; `found` is empty where no live item has the key. One short hold.
 Status find_origin(Arena& arena, const TableFacts& table, int64_t key, const Wait& wait, std::optional<Origin>& found);
 
-// The number of the insert that gave this key, from 1 on. Of a key that a call on the arena's only table was given
-// since it was made or restored: all seqs of the arena are then those of its inserts.
+// The number of the insert that gave this key, counted from 1. Only for the only table of an arena, and for a key given
+// since the arena was made or restored: then every seq of the arena is that of an insert into this table.
 Status find_insert_number(Arena& arena, const TableFacts& table, int64_t key, const Wait& wait, uint64_t& number);
 
 }  // namespace shmreplay

@@ -68,7 +68,7 @@ void unlink_chunk(Hold& hold, uint32_t g, uint32_t chunk) {
   if (at.prev == kNone) hold.set(r.items, {at.next, r.items.get().consuming});
 }
 
-// Ties of heaps go to the least recently inserted or updated; nobody else asks.
+// Ties of heaps go to the least recently inserted or updated item; nothing else reads touches.
 bool keeps_touches(const TableFacts& t) { return t.roles[kSampler].heap != 0 || t.roles[kRemover].heap != 0; }
 
 void touch_item(Hold& hold, const TableFacts& t, uint32_t g) {
@@ -166,20 +166,21 @@ void remove_item(Hold& hold, const TableFacts& t, uint32_t g, Removal why) {
   TableRecord& r = *t.record;
   ItemRecord& item = a.item(g);
   if (item.seq.get() == 0 || r.size.get() == 0) corrupt("an item was removed twice");
-  if (g - t.item_base >= t.capacity) corrupt("an item was removed from another's table");
+  if (g - t.item_base >= t.capacity) corrupt("an item was removed from another table");
   Selector(a, t, kSampler).erase(hold, g);
   Selector(a, t, kRemover).erase(hold, g);
   hold.set(a.priority(g), 0.0);
   unlink_order(hold, t, g);
   unlink_chunk(hold, g, item.place.get().chunk);
   const bool keep = keeps_items(t);
-  // References are dropped behind the walk: the last one retires the chunk, and its link to the next goes with it.
-  uint32_t behind = kNone;
+  // A chunk's references are dropped after the walk has left it: dropping the last one retires the chunk and clears its
+  // link to the next.
+  uint32_t last = kNone;
   each_run(a, item.place.get(), item.extent.get().num_steps, [&](uint32_t chunk, uint32_t, uint32_t) {
-    if (behind != kNone) drop_item_refs(hold, behind, 1, keep);
-    behind = chunk;
+    if (last != kNone) drop_item_refs(hold, last, 1, keep);
+    last = chunk;
   });
-  if (behind != kNone) drop_item_refs(hold, behind, 1, keep);
+  if (last != kNone) drop_item_refs(hold, last, 1, keep);
   drop_pattern_ref(hold, item.extent.get().pattern);
   discount_episode(hold, t, a.links(g).tail.get().episode_slot);
   const uint32_t times = item.counted.get().times_sampled;
@@ -259,7 +260,7 @@ uint32_t removal_entries(const Hold& hold, uint32_t g) {
 }
 
 uint32_t insert_entries(const TableFacts& t, uint32_t num_chunks) noexcept {
-  // Bounded: a number beyond that is damage, and the caller would wait for ever for a log that has room.
+  // Bounded: a larger number is damage, and would make the caller wait for ever for a log that has room.
   const uint32_t victim = std::min(std::max(num_chunks, t.record->most_chunks.get()), kMaxItemChunks);
   return 2 * kSelectorEntries + 2 * num_chunks + victim * kDropRefEntries;
 }

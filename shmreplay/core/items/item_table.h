@@ -23,7 +23,7 @@ struct NewItem {
   uint64_t episode = 0;           // 0: the first item of its episode, which takes the item's seq for its id
   uint32_t episode_slot = kNone;  // where that episode was counted in this table last, if it was
   int64_t step = 0;
-  BlockRef values = kNoValue;  // what it brings for per-item columns, in blocks of its first chunk
+  BlockRef values = kNoValue;  // its value for the per-item columns, in blocks of its first chunk
 };
 
 struct Inserted {
@@ -38,7 +38,7 @@ enum class Removal { kDeleted, kEvicted, kEvictedForRoom, kConsumed, kReset };
 // The insertion number of the arena's next item, which goes into that table.
 uint64_t next_seq(Hold& hold, const TableFacts& table);
 
-// The bits of a seq that a key has room for.
+// The low bits of a seq, as many as a key has room for.
 inline uint64_t low_seq(const TableFacts& table, uint64_t seq) noexcept {
   return seq & ((uint64_t{1} << (63 - kShardBits - table.slot_bits)) - 1);
 }
@@ -58,7 +58,8 @@ void remove_item(Hold& hold, const TableFacts& table, uint32_t g, Removal why);
 void update_priorities(Hold& hold, const TableFacts& table, const uint32_t* items, const double* priorities,
                        uint32_t n);
 
-// Counts one sample of the item, not yet for the limiter; removes it if that was the last allowed. Its times_sampled.
+// Counts one sample of the item, not yet for the limiter, and removes the item if that was the last one allowed.
+// Returns its times_sampled.
 uint32_t count_sample(Hold& hold, const TableFacts& table, uint32_t g);
 
 // Counts n samples for the limiter: S. Once for a group of draws, in the same hold.
@@ -79,10 +80,10 @@ uint32_t removal_entries(const Hold& hold, uint32_t g);
 // Log entries that inserting an item of `num_chunks` chunks may need at most, its victim's removal included.
 uint32_t insert_entries(const TableFacts& table, uint32_t num_chunks) noexcept;
 
-// Whether the table never loses an item for want of room: its writers wait instead.
+// Whether the table never evicts an item to make room: its writers wait instead.
 inline bool keeps_items(const TableFacts& table) noexcept { return table.consumes() || table.on_full != kOnFullEvict; }
 
-// Reset and drop run in slices under a flag; whoever meets the flag finishes them. True when done.
+// A reset runs in slices under a flag; each call that meets the flag does a slice. True when done.
 bool reset_slice(Hold& hold, const TableFacts& table);
 
 // Removes up to one slice of the items that refer to `chunk`, of whatever table. True when none are left.

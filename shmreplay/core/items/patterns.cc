@@ -19,7 +19,7 @@ uint64_t hash_text(uint64_t hash, const std::string& text) noexcept {
 
 static_assert(kMaxColumns * (sizeof(PatternOutput) + sizeof(Slice)) + 8 <= size_t{kPatternWords} * 8);
 
-// The elements' bytes one behind the other; both answer the place behind them. An empty vector has no data to point at.
+// The elements' bytes one after the other. Both return the place after them. An empty vector has no data to point at.
 template <class T>
 char* put_all(char* to, const std::vector<T>& elements) noexcept {
   if (!elements.empty()) std::memcpy(to, elements.data(), elements.size() * sizeof(T));
@@ -193,7 +193,7 @@ bool PatternCache::is_settled(uint32_t record) const noexcept {
 }
 
 void PatternCache::settle() {
-  // The oldest first: a call that ended early may have left one of a record that shows another pattern since.
+  // The oldest first: a call that ended early may have left one from a record that shows another pattern since.
   for (uint32_t i = 0; i < num_raw_; ++i) {
     const Raw& raw = raw_[i];
     auto pattern =

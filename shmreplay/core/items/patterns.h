@@ -5,8 +5,8 @@
 // span, so one rule serves spans of any length. A squeezed output has exactly one row and no step axis. The last
 // `trim_end` real steps are missing for that output alone: a final step that lacks the column.
 //
-// Patterns are interned: equal rules share one record, counted by items. A record nobody refers to stays, for the next
-// item of that rule, until another pattern needs its place; its generation tells readers.
+// Patterns are interned: equal rules share one record, counted by items. A record that no item refers to stays, for the
+// next item of that rule, until another pattern needs its place. Its generation tells readers that it changed.
 #pragma once
 
 #include <memory>
@@ -61,8 +61,8 @@ struct Pattern {
   uint64_t structure_hash() const noexcept;  // of names, columns and squeezing: equal for items that may share a table
 };
 
-// Every column under its own name: squeezed for one-step items; else whole spans, where the columns in `lacking` miss
-// the newest step. Of a per-item column there is one value, and no slice.
+// A pattern that shows every column under its own name: squeezed for one-step items, else whole spans, in which the
+// columns in `lacking` miss the newest step. A per-item column has one value and no slice.
 Pattern whole_step_pattern(const Arena& arena, bool squeezed, const std::vector<bool>& lacking);
 
 uint64_t hash_words(const std::vector<uint64_t>& words) noexcept;
@@ -76,7 +76,7 @@ struct PreparedPattern {
   uint32_t record = kNone;  // where it was last
 };
 
-// The record of that pattern, made if need be. kNoPatterns when every record is in use by others.
+// Finds the record of that pattern, or makes one. kNoPatterns when every record is in use by other patterns.
 Status intern_pattern(Hold& hold, PreparedPattern& prepared);
 
 void add_pattern_ref(Hold& hold, uint32_t record);
@@ -87,13 +87,13 @@ void drop_pattern_ref(Hold& hold, uint32_t record);
 class PatternCache {
  public:
   explicit PatternCache(Arena& arena);
-  // What was noted before is needed no more: its records may show other patterns from now on.
+  // Patterns noted before are not needed any more: their records may show other patterns from now on.
   void begin_part() noexcept { ++part_; }
-  // false: too many new ones at once, settle() first; or the record was given to another pattern since this part noted
-  // it, which has to wait for the next part.
+  // false: there are too many new ones, settle() first. Or the record was given to another pattern since this part
+  // noted it; that one has to wait for the next part.
   bool note(Hold& hold, uint32_t record);
   void settle();
-  // Of one that was noted: whether at() has it already.
+  // Whether at() has a noted pattern already.
   bool is_settled(uint32_t record) const noexcept;
   const Pattern& at(uint32_t record) const { return *entries_[record].pattern; }
 

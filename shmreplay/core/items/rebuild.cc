@@ -25,13 +25,13 @@ void clear_tree(Hold& hold, const TreeLayout& tree, uint32_t from_level) {
   }
 }
 
-// Which record counts which episode of one table: the one that its items name, for their writer remembers it too; any
-// other only where that one is damaged.
+// Finds the record that counts an episode of one table: the one that its items name, because their writer remembers it
+// too. Another one only where that one is damaged.
 class Episodes {
  public:
   explicit Episodes(const TableFacts& t) : base_(static_cast<uint32_t>(t.item_base)), taken_(t.capacity, false) {}
 
-  // Its record, and whether it is the first item of that episode.
+  // The episode's record, and whether this is the first item of that episode.
   std::pair<uint32_t, bool> record_of(uint64_t id, uint32_t named) {
     const auto [at, fresh] = records_.try_emplace(id, named);
     if (fresh) {
@@ -203,10 +203,10 @@ class Rebuild {
     std::sort(by_state[kChunkRetired].begin(), by_state[kChunkRetired].end(), older);
     for (uint32_t i = 0; i < a_.geometry().max_sessions; ++i) {
       hold_.set(a_.session(i).free_chunks, {kNone, 0});
-      hold_.set(a_.session(i).rich, {kNone, kNone});
+      hold_.set(a_.session(i).chunk_owner, {kNone, kNone});
     }
     ArenaState& s = a_.state();
-    hold_.set(s.rich_sessions, kNone);
+    hold_.set(s.chunk_owners, kNone);
     link(by_state[kChunkFree], false);
     link(by_state[kChunkUsed], true);
     link(by_state[kChunkRetired], false);
@@ -258,7 +258,7 @@ class Rebuild {
     count_reservations();
   }
 
-  // What an open stream has reserved is a fact, as far as there are so many free blocks.
+  // What an open stream has reserved is a fact, as long as there are that many free blocks.
   void count_reservations() {
     uint64_t all = 0;
     for (uint32_t i = 0; i < a_.geometry().max_streams; ++i) {
@@ -271,8 +271,8 @@ class Rebuild {
     hold_.set(a_.state().num_reserved_blocks, all);
   }
 
-  // All owned blocks of a chunk in one chain. Links between them are facts, for values lie along them; so a link is
-  // kept that leads to a block of the same chunk which no other leads to. What is left in pieces is joined.
+  // All owned blocks of a chunk in one chain. Links between them are facts, because values lie along them. So a link is
+  // kept if it leads to a block of the same chunk and no other link does. The pieces that are left are joined.
   void chain_blocks() {
     const uint32_t n = a_.geometry().num_blocks;
     std::vector<bool> is_led_to(n, false);

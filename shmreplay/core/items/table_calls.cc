@@ -40,7 +40,7 @@ uint32_t first_bad_priority(const double* priorities, uint32_t n) noexcept {
 Status update_priorities(Arena& arena, const TableFacts& t, const int64_t* keys, const double* priorities, uint32_t n,
                          const Wait& wait, uint32_t& updated) {
   updated = 0;
-  uint32_t fetched = 0;  // two groups ahead of the work: memory takes as long as a group does
+  uint32_t fetched = 0;  // two groups ahead of the work: a read from memory takes as long as a group
   for (uint32_t first = 0; first < n; first += kMostUpdates) {
     const uint32_t end = std::min(first + kMostUpdates, n);
     for (; fetched < std::min(end + kMostUpdates, n); ++fetched) prefetch_item(arena, t, keys[fetched]);
@@ -85,7 +85,7 @@ Status reset_table(Arena& arena, const TableFacts& t, const Wait& wait) {
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
     set_flags(hold, t, kResetting, 0);
   }
-  // enter_table() finishes a reset that it meets; this one is finished by whoever comes first, us included.
+  // enter_table() finishes a reset that it meets; the first call to come finishes this one, ours or another.
   Hold hold(arena);
   return enter_table(hold, t, wait);
 }

@@ -1,4 +1,4 @@
-// Whole calls on a table that are neither inserts nor samples. Each is a row of holds of at most kGroup items.
+// Whole calls on a table that are neither inserts nor samples. Each works in holds of a bounded number of items.
 #pragma once
 
 #include <vector>
@@ -30,16 +30,17 @@ Status change_limiter(Arena& arena, const TableFacts& table, const LimiterNumber
                       const Wait& wait);
 Status change_flags(Arena& arena, const TableFacts& table, uint32_t set, uint32_t clear, const Wait& wait);
 
-// Of a table with a Prioritized sampler. Answers when all leaves follow it; a call that ends earlier, by a signal or
-// for want of the lock, leaves the rest to others. A change that is under way starts over with the new exponent.
+// For a table with a Prioritized sampler. Returns when all leaves follow the new exponent. A call that ends earlier, by
+// a signal or because it did not get the lock, leaves the rest to other calls. A change that is under way starts over
+// with the new exponent.
 Status set_priority_exponent(Arena& arena, const TableFacts& table, double exponent, const Wait& wait);
 
 // Keys of the live items in insertion order, read without the lock: each was live at some moment of the call.
 std::vector<int64_t> live_keys(const Arena& arena, const TableFacts& table);
 
-// Whether sample(n) would be admitted whole now: the limiter, and what max_times_sampled still allows. Where items may
-// be sampled more than once and the sampler is neither Fifo nor Lifo, which ones go on the way is not foreseen, and so
-// no fall of the size.
+// Whether sample(n) would be admitted whole now: the limiter, and what max_times_sampled still allows. Not foreseen:
+// where items may be sampled more than once and the sampler is neither Fifo nor Lifo, which items are removed on the
+// way, and how far the size falls.
 bool can_sample_now(const Arena& arena, const TableFacts& table, uint64_t n);
 
 }  // namespace shmreplay

@@ -8,14 +8,14 @@
 
 namespace shmreplay {
 namespace {
-constexpr int64_t kUncountedSliceNs = 10'000'000;  // who is not counted is not woken
+constexpr int64_t kUncountedSliceNs = 10'000'000;  // a call that is not counted is not woken
 constexpr int64_t kLeaveTimeoutNs = 5 * kSliceNs;
 }  // namespace
 
 Blocked::~Blocked() {
   if (!counted_) return;
-  // A call that gives up: without the lock it stays counted until its session ends, which costs others a wake now and
-  // then and nothing else.
+  // A call that gives up. If it does not get the lock it stays counted until its session ends, which costs a needless
+  // wake now and then and nothing else.
   Hold hold(arena_);
   if (hold.begin({now_ns() + kLeaveTimeoutNs, nullptr}) == Status::kOk) leave(hold);
 }
@@ -36,7 +36,7 @@ void Blocked::join(Hold& hold) {
   if (slot_ == kNone) return;
   SleepSlot& slot = arena_.sleeper(slot_);
   hold.set(s.free_sleepers, slot.next_free.get());
-  // Relaxed: under the lock; who reports it looks at the owner first and may be a call behind.
+  // Relaxed: written under the lock. A report reads the owner first, and may show the call before.
   slot.since_ns.store(static_cast<uint64_t>(started_ns_), std::memory_order_relaxed);
   hold.set(slot.owner, {arena_.session_index(), table_.index << 1 | side_});
   hold.add(side.sleepers, 1);

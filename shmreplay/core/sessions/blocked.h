@@ -1,9 +1,10 @@
-// Blocked callers: those whom a rate limiter does not admit, and those who need a chunk.
+// Calls that a rate limiter does not admit: how they are counted, sleep and are woken.
 //
-// Limiter: a sleeper is counted in the table (so that holds know there is somebody to wake) and in a sleep slot (so
-// that a dead session's sleepers can be counted off again). A hold that lets a side go on wakes one; the woken call's
-// own hold asks the same question, as does the hold of a call that leaves by timeout or signal: permission is handed
-// on. Sleepers look again every second without the lock, which covers a wake that died with its bearer.
+// A sleeper is counted in the table (so that holds know there is a call to wake) and in a sleep slot (so that a dead
+// session's sleepers can be counted off again). A hold that lets a side go on wakes one sleeper. The hold of the woken
+// call asks the same question, as does the hold of a call that leaves by timeout or signal: permission is handed on.
+// Sleepers look again every second without the lock, which covers a wake that is lost because the process that owed it
+// died.
 #pragma once
 
 #include "arena/hold.h"
@@ -14,17 +15,17 @@ namespace shmreplay {
 
 class Blocked {
  public:
-  // `asks_limiter` false: the call waits for an item and for nothing else. Nobody wakes it, it looks every 10 ms.
+  // `asks_limiter` false: the call waits for an item and for nothing else. No hold wakes it; it looks every 10 ms.
   Blocked(Arena& arena, const TableFacts& table, Side side, const Wait& wait, bool asks_limiter = true) noexcept
       : arena_(arena), table_(table), side_(side), wait_(wait), asks_limiter_(asks_limiter) {}
   ~Blocked();  // leaves, taking the lock if it must
   Blocked(const Blocked&) = delete;
   Blocked& operator=(const Blocked&) = delete;
 
-  // In a hold that was not admitted: be counted. Then leave the hold and sleep().
+  // Counts the call, in a hold in which it was not admitted. Then leave the hold and sleep().
   void join(Hold& hold);
 
-  // In a later hold, admitted or not: be counted off.
+  // Counts the call off, in a later hold, admitted or not.
   void leave(Hold& hold);
   bool joined() const noexcept { return waiting_; }
 
@@ -51,7 +52,7 @@ class Blocked {
   int64_t started_ns_ = 0;  // joined for the first time
 };
 
-// Those who sleep for the table, its news or a chunk look again, those who are about to as well: for one whose caller
+// Makes every call that sleeps, or is about to, for the table, its news or a chunk look again. For a call whose caller
 // has given it up.
 void wake_sleepers(Arena& arena, const TableFacts& table) noexcept;
 

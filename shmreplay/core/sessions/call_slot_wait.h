@@ -1,4 +1,4 @@
-// Waiting for a call slot, of a read that found all of them in use.
+// How a read that found all call slots in use waits for one.
 #pragma once
 
 #include "arena/arena.h"
@@ -7,8 +7,9 @@
 
 namespace shmreplay {
 
-// Until a slot may be free: kOk. More processes than slots may be reading when they outnumber the cores and are taken
-// off them in the middle of a gather. kNoCallSlots at the deadline; kInterrupted. Never while holding a lease.
+// Waits until a slot may be free: kOk. kNoCallSlots at the deadline; kInterrupted. Never called while holding a lease.
+//
+// Reads can outnumber the slots when processes outnumber the cores and are descheduled in the middle of a gather.
 Status wait_for_call_slot(Arena& arena, const Wait& wait);
 
 }  // namespace shmreplay

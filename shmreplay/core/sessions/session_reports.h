@@ -1,5 +1,6 @@
-// What an arena says of those attached to it: who has done what, who sleeps, who names chunks. All of it is read
-// without the lock (rule 4), so its parts may be a few holds apart; damage in the index at worst makes a report wrong.
+// Reports of the sessions attached to an arena: what each has done, which calls sleep, which chunks are named. All of
+// it is read without the lock (rule 4), so its parts may be a few holds apart; damage in the index at worst makes a
+// report wrong.
 #pragma once
 
 #include <vector>
@@ -17,7 +18,8 @@ struct SessionReport {
   uint32_t pinned_chunks;  // named by its reads in flight and views, each once
 };
 
-// A call that its table's limiter does not admit, or an insert that finds no room; of the latter, one a session.
+// A call that its table's limiter does not admit, or an insert that finds no room. Of inserts without room only one a
+// session is shown.
 struct SleeperReport {
   uint32_t table, side;  // Side
   bool wants_room;
@@ -39,8 +41,8 @@ std::vector<SessionReport> session_reports(const Arena& arena);
 std::vector<SleeperReport> sleeper_reports(const Arena& arena);
 LeasesReport leases_report(const Arena& arena);
 
-// The tables that a session has inserted into and sampled from, nothing if it is another generation by now; and those
-// that any of the live ones has.
+// The tables that a session has inserted into and sampled from; none if its record belongs to another generation by
+// now. Then the same for all live sessions together.
 UsesReport uses_of(const Arena& arena, uint32_t session, uint32_t generation);
 UsesReport uses_of_all(const Arena& arena);
 

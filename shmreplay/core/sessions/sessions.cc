@@ -61,7 +61,7 @@ uint64_t process_start_time(uint32_t pid) noexcept {
   text[n] = 0;
   const char* at = strrchr(text, ')');  // the command may hold spaces and brackets
   unsigned long long start = 0;
-  // Fields behind the command: state is the 3rd, start time the 22nd.
+  // Fields after the command: state is the 3rd, start time the 22nd.
   if (at == nullptr ||
       sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &start) !=
           1) {

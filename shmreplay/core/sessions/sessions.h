@@ -31,7 +31,7 @@ Status close_session(Arena& arena, uint32_t index, uint32_t generation, const Wa
 
 std::vector<SessionInfo> live_sessions(const Arena& arena);
 
-// Reaps every session whose process is dead; for callers who want what such a session may hold.
+// Reaps every session whose process is dead; for calls that need what such a session may hold.
 Status reap_dead_sessions(Arena& arena, const Wait& wait, uint32_t& reaped);
 
 }  // namespace shmreplay

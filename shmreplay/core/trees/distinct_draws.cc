@@ -56,7 +56,7 @@ uint64_t DistinctDraws::count_drawable() {
   return n;
 }
 
-// As long as there is room to remember more, each hold brings the end nearer.
+// While there is room to remember more items, each hold brings the call nearer to its end.
 bool DistinctDraws::may_have_left() {
   if (passed_.size() < most_passed_) return true;
   bool found = false;
@@ -97,7 +97,7 @@ uint32_t DistinctDraws::pick(const Hold& hold, const Selector& sampler, uint32_t
   const bool is_random = kind == kUniform || kind == kPrioritized;
   ran_out_ = false;
   if (is_random && !left_only_) {
-    // The tries of a hold are for as many as they are enough for.
+    // Asks for as many as the tries of a hold suffice for.
     const uint32_t n = pick_new(hold, sampler, std::min(want, std::max(1u, kGroup / share_.num_ranks)), items);
     if (n > 0) return n;
   }
@@ -107,7 +107,7 @@ uint32_t DistinctDraws::pick(const Hold& hold, const Selector& sampler, uint32_t
   return items[0] == kNone ? 0 : 1;
 }
 
-// Draws side by side, and again what is not new. Fewer than `want`: that has become too seldom.
+// Draws side by side, and draws again what is not new. Fewer than `want`: new items have become too rare.
 uint32_t DistinctDraws::pick_new(const Hold& hold, const Selector& sampler, uint32_t want, uint32_t* items) {
   double u[kGroup] = {};
   for (uint32_t i = 0; i < want; ++i) u[i] = uniform(drawn_.size() + i, 0);
@@ -137,7 +137,7 @@ void DistinctDraws::take(const Hold&, uint32_t g, uint64_t seq) {
   }
 }
 
-// From what pick_left() goes by, which is up to date.
+// Takes the item out of what pick_left() goes by, which is up to date.
 void DistinctDraws::leave_out(const Selector& sampler, uint32_t g) {
   if (seen_by_weight_) {
     masked_.mask(sampler.tree(), sampler.slot(g));
@@ -147,7 +147,7 @@ void DistinctDraws::leave_out(const Selector& sampler, uint32_t g) {
   sorted_.insert(std::lower_bound(sorted_.begin(), sorted_.end(), position), position);
 }
 
-// An item of another's share, which pick_left() met.
+// pick_left() met an item outside the share.
 void DistinctDraws::pass_over(const Selector& sampler, uint32_t g) {
   ++num_rejected_;
   if (passed_.size() == most_passed_) return;
@@ -201,7 +201,7 @@ uint32_t DistinctDraws::pick_rank(const Selector& sampler, double u) {
   if (sorted_.size() >= size) return kNone;
   const uint64_t left = size - sorted_.size();
   const auto rank = std::min(static_cast<uint64_t>(u * static_cast<double>(left)), left - 1);
-  // Before the position that is looked for lie those of so many drawn ones: the first i with sorted_[i] - i > rank.
+  // The number of drawn items before the position looked for is the first i with sorted_[i] - i > rank.
   size_t low = 0, high = sorted_.size();
   while (low < high) {
     const size_t middle = (low + high) / 2;
@@ -218,7 +218,7 @@ uint32_t DistinctDraws::next_in_order(bool oldest_first) {
     const Link at = arena_.links(item).order.get();
     return oldest_first ? at.next : at.prev;
   };
-  // Behind the last drawn one that is still there.
+  // After the last drawn item that is still there.
   for (size_t i = drawn_.size(); i-- > 0;) {
     if (arena_.item(drawn_[i].item).seq.get() != drawn_[i].seq) continue;
     g = next(drawn_[i].item);

@@ -1,14 +1,15 @@
-// The draws of one call that draws no item twice; and perhaps none but those of one of several learners.
+// The draws of one call that draws no item twice, and perhaps only items from one learner's share.
 //
-// Random samplers: a draw is repeated until it is new, which is drawing in proportion to the weights of those that are
-// left, exactly. Where little weight is left that would take long: after kTries the call goes over to picking among
-// those that are left alone, a sum tree by MaskedTree, a dense array by rank. Fifo and Lifo: the first that are left;
-// heaps: the best. Items may come, go and change between two holds; one that came since may be drawn.
+// Random samplers: a draw is repeated until it meets a new item. That is the same as drawing among the items left, in
+// proportion to their weights, exactly. Where little weight is left this would take long: after kTries the call picks
+// only among the items left, in a sum tree by MaskedTree, in a dense array by rank. Fifo and Lifo take the first items
+// left, heaps the best. Items may come, go and change between two holds; one that came meanwhile may be drawn.
 //
-// A learner's share is the slots whose number modulo that of the learners is its own. What is not in it is drawn and
-// not taken, which is drawing in proportion to the weights of what is in it, exactly. Such an item is passed over from
-// then on, once the call picks among those that are left; so one that is heavy is met once. A call remembers so many of
-// them; what it does not remember it meets again. It therefore may pick nothing in a hold and yet not be at its end.
+// A learner's share is the slots whose number modulo the number of learners is its rank. An item outside the share is
+// drawn and not taken, which is the same as drawing inside the share in proportion to the weights, exactly. Once the
+// call picks among the items left, it passes such an item over from then on, so a heavy one is met once. A call
+// remembers only so many of them, and meets the others again. So it may pick nothing in a hold and still not be at its
+// end.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 
 namespace shmreplay {
 
-// The items of learner `rank` of `num_ranks`. All items: of the only one.
+// The items of learner `rank` of `num_ranks`. A single learner has all items.
 struct Share {
   uint32_t rank = 0, num_ranks = 1;
   bool has(uint32_t slot) const noexcept { return num_ranks == 1 || slot % num_ranks == rank; }
@@ -30,15 +31,16 @@ class DistinctDraws {
  public:
   explicit DistinctDraws(const Arena& arena) noexcept : arena_(arena) {}
 
-  // Begins a call of n draws, n <= the table's max_size; `uniforms`: n in [0, 1). A share of several is that of a
-  // random sampler. Outside any hold; the rest allocates nothing.
+  // Begins a call of n draws, n <= the table's max_size; `uniforms`: n in [0, 1). A share of several needs a random
+  // sampler. Called outside any hold; the rest allocates nothing.
   void begin(const TableFacts& table, uint32_t n, const double* uniforms, Share share = {});
 
-  // How many items of the share there are to be drawn, drawn ones among them. Looks at every item of the table; read
+  // How many items of the share can be drawn, including those already drawn. Looks at every item of the table. Read
   // without the lock: for a report.
   uint64_t count_drawable();
 
-  // Whether an item of the share is left, as far as a look without the lock tells; true where a further hold will tell.
+  // Whether an item of the share is left, as far as a look without the lock tells. Also true where only a further hold
+  // can tell.
   bool may_have_left();
 
   // At most so many items can be drawn in all.
@@ -46,12 +48,12 @@ class DistinctDraws {
     return std::min(sampler.num_drawable(), most_drawable_);
   }
 
-  // Picks up to `want` <= kGroup that are new, and unlike each other: how many. 0: none is left, or all tries of a hold
-  // went to items of others.
+  // Picks up to `want` <= kGroup different new items; returns how many. 0: none is left, or all tries of the hold met
+  // items outside the share.
   uint32_t pick(const Hold& hold, const Selector& sampler, uint32_t want, uint32_t* items);
   bool ran_out_of_tries() const noexcept { return ran_out_; }
 
-  // Instead of pick(), where the call can not be served.
+  // Instead of pick(), where the call cannot be served.
   uint32_t pick_none() noexcept {
     ran_out_ = false;
     return 0;
@@ -66,7 +68,7 @@ class DistinctDraws {
     uint64_t seq;  // 0: an empty place of the hash table
   };
   static constexpr uint32_t kTries = 64;         // a hold
-  static constexpr uint32_t kMostPassed = 1024;  // beside those of a call that wants a good part of its share
+  static constexpr uint32_t kMostPassed = 1024;  // a call that wants a good part of its share remembers more
   double uniform(uint64_t draw, uint64_t attempt) const noexcept;
   Drawn& place(uint32_t g);
   bool is_drawn(uint32_t g);
@@ -94,7 +96,7 @@ class DistinctDraws {
   bool ran_out_ = false;
   uint64_t num_rejected_ = 0;  // by pick_left: so many of its numbers are used up
   uint32_t most_passed_ = 0;
-  std::vector<uint32_t> passed_;  // items in slots of others, which stay those of others
+  std::vector<uint32_t> passed_;  // items outside the share; their slots stay outside
   // What pick_left() goes by, as of a hold in which nobody else has changed anything since.
   uint64_t seen_seq_ = 0;
   bool seen_by_weight_ = false;

@@ -1,8 +1,8 @@
 // The largest and the smallest positive priority of a table, exact at any moment.
 //
-// Two 8-ary trees over the same leaves, the priorities themselves: a node of the one is the largest of its 8 children,
-// of the other the smallest positive (0 where none is). A change climbs only as far as it changes something, which is
-// seldom more than a level.
+// Two 8-ary trees over the same leaves, the priorities themselves: in the one a node is the largest of its 8 children,
+// in the other the smallest positive one (0 where there is none). A change climbs only as far as it changes something,
+// which is seldom more than a level.
 #pragma once
 
 #include "arena/hold.h"
@@ -39,7 +39,8 @@ class Extremes {
   enum { kLargest, kSmallest };
 
   double of_line(int which, uint32_t k, uint64_t line) const noexcept;
-  // A node of level k gets its value: its parent joins `parents`, n so far, if that is a change. How many then.
+  // Gives a node of level k its value. If that is a change, its parent joins `parents`, n so far. Returns how many
+  // there are then.
   uint32_t set_node(Hold& hold, int which, uint32_t k, uint32_t node, double value, uint32_t* parents, uint32_t n);
   Word<double>* level(int which, uint32_t k) const noexcept {
     return arena_.at<Word<double>>(layouts_[which].level[k]);

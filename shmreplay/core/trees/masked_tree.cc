@@ -63,7 +63,7 @@ uint32_t MaskedTree::draw(const SumTree& tree, double u) const {
     double w[8];
     read_line(tree, k, node, w);
     node = 8 * node + pick_child(w, rest);
-    // At every level: one below has no line for a node that there is not.
+    // Checked at every level: the level below has no line for a node that does not exist.
     if (node << (3 * k) >= round_up(tree.num_leaves(), 8)) corrupt("a sum tree has weight beyond its leaves");
   }
   if (node >= tree.num_leaves()) corrupt("a sum tree has weight beyond its leaves");

@@ -1,7 +1,7 @@
 // A sum tree seen without some of its leaves: private, and as exact as the tree itself.
 //
-// The nodes above the masked leaves are summed anew, in the tree's own order; all others are read where they are.
-// Nothing is subtracted: where one leaf outweighs the rest by far, the rest would be lost in the rounding.
+// The nodes above the masked leaves are summed anew, in the tree's own order; all other nodes are read from the tree.
+// Nothing is subtracted: where one leaf outweighs the rest by far, a difference would lose the rest in the rounding.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,7 @@ class MaskedTree {
   // Makes room for n masked leaves, outside any hold; the rest allocates nothing.
   void reserve(const TreeLayout& layout, uint32_t n);
 
-  // Masks these leaves and no others. `slots` ascends, without repeats. Any change of the tree calls for another
-  // build().
+  // Masks these leaves and no others. `slots` ascends, without repeats. After any change of the tree, build() again.
   void build(const SumTree& tree, const uint32_t* slots, uint32_t n);
   void mask(const SumTree& tree, uint32_t slot);
 
@@ -32,8 +31,8 @@ class MaskedTree {
   double sum_of(const SumTree& tree, uint32_t k, uint64_t line) const noexcept;
   void read_line(const SumTree& tree, uint32_t k, uint64_t line, double (&w)[8]) const noexcept;
 
-  std::vector<Node> levels_[kMaxTreeLevels];  // ascending: nodes of level k that are other than the tree's; masked
-                                              // leaves are 0
+  std::vector<Node> levels_[kMaxTreeLevels];  // ascending: nodes of level k that differ from the tree's; masked leaves
+                                              // are 0
 };
 
 }  // namespace shmreplay

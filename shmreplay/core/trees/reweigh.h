@@ -1,9 +1,9 @@
 // Another priority exponent for a table's sampler, while it is in use.
 //
 // The exponent changes at once: inserts and updates go by it. The leaves that are there follow slice by slice, from the
-// last slot to the first; TableRecord::reweigh_left says how many slots are still to do. Whoever enters the table
-// meanwhile does one slice and goes on with his own call, so nobody waits for all of it, and what a dead caller began
-// is finished by others. A draw goes by the leaves as they are, and reports the probability of the one it met.
+// last slot to the first; TableRecord::reweigh_left says how many slots are still to do. Each call that enters the
+// table meanwhile does one slice and goes on with its own work. So no call waits for all of it, and others finish what
+// a dead caller began. A draw goes by the leaves as they are, and reports the probability of the leaf that it met.
 #pragma once
 
 #include "arena/hold.h"

@@ -5,8 +5,8 @@
 //   Prioritized       a sum tree over the slots, and a dense array for when every priority is 0
 //   MinHeap, MaxHeap  a 4-ary heap with positions; ties go to the least recently inserted or updated
 //
-// Called by the item table with the item's record complete and `record->size` still the number of items registered
-// here.
+// The item table calls them when the item's record is complete and `record->size` is still the number of items
+// registered here.
 #pragma once
 
 #include "arena/hold.h"
@@ -32,7 +32,7 @@ class Selector {
   // n <= kGroup independent picks of an index that does not change meanwhile.
   void pick_group(const Hold& hold, const double* u, uint32_t n, uint32_t* items) const;
 
-  // With which probability pick() answers g now.
+  // The probability with which pick() returns g now.
   double probability(const Hold& hold, uint32_t g) const;
 
   void prefetch(uint32_t g) const noexcept;

@@ -7,7 +7,7 @@ namespace shmreplay {
 namespace {
 
 constexpr uint32_t kMaxLines = 128;
-constexpr uint32_t kColdLevels = 3;  // from the leaves up: above them every draw of a moment ago came by
+constexpr uint32_t kColdLevels = 3;  // from the leaves up: the levels above were read by every recent draw
 
 }  // namespace
 

@@ -83,7 +83,7 @@ void StreamWriter::give_up_rows() noexcept {
 // written.
 Status StreamWriter::bring_values(uint64_t first, const char* bytes, uint64_t num_bytes, const Wait& wait,
                                   BlockRef& ref) {
-  if (!fits_heap(arena_, num_bytes)) return Status::kBlobTooLarge;
+  if (!fits_heap(arena_, num_bytes)) return Status::kValueTooLarge;
   const uint32_t chunk = place_of(first).chunk;
   ValueWriter& values = chunk == chunk_ ? row_values_ : item_values_;
   blocking_table_ = kNone;  // as for a chunk

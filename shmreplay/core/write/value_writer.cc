@@ -60,7 +60,7 @@ Status ValueWriter::try_secure(uint32_t stream, uint64_t n, const Wait& wait, bo
 }
 
 Status ValueWriter::secure(uint32_t stream, uint64_t n, const Wait& wait) {
-  if (n > arena_.geometry().num_blocks) return Status::kBlobTooLarge;
+  if (n > arena_.geometry().num_blocks) return Status::kValueTooLarge;
   if (num_spare() >= n && arena_.stream(stream).reserved_blocks.get() == 0) return Status::kOk;
   return take_room(
       arena_, table_, wait, [&](bool& found) { return try_secure(stream, n, wait, found); },

@@ -19,7 +19,7 @@ class ValueWriter {
   void use_chunk(uint32_t chunk);
 
   // At least n spare blocks, for the stream `stream`. Waits as for a chunk, and has no spare ones meanwhile: who had
-  // some, and waited for more, might wait for his like. kBlobTooLarge: the heap has fewer in all.
+  // some, and waited for more, might wait for his like. kValueTooLarge: the heap has fewer in all.
   Status secure(uint32_t stream, uint64_t n, const Wait& wait);
 
   // Writes a value to spare blocks, of which there must be enough. `row` and `column` (kNone: an item's) say whose it

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.tables import Pair, TableMaker, by_path, numbers, step, steps
+from tests.support.tables import Pair, TableMaker, by_path, client_of, numbers, step, steps
 from tests.support.waiting import eventually
 
 SIGNATURE = {
@@ -89,7 +89,7 @@ def test_a_batch_with_options_is_the_plain_one_pruned_padded_and_turned(
     into: str,
     seed: int,
 ) -> None:
-    plain = looked_at._client.table(looked_at.name, seed=seed).sample(n, count=False)
+    plain = client_of(looked_at).table(looked_at.name, seed=seed).sample(n, count=False)
     rows = {path: 5 + extra.get(path, 0) for path in chosen}
     options: dict[str, Any] = {"columns": sorted(chosen), "pad_to": rows, "time_major": time_major, "count": False}
     if into != "fresh":
@@ -97,7 +97,7 @@ def test_a_batch_with_options_is_the_plain_one_pruned_padded_and_turned(
         for array in leaves(used.data).values():
             array[...] = 77  # what a batch before left
         options["out"] = used if into == "batch" else used.data
-    batch = looked_at._client.table(looked_at.name, seed=seed).sample(n, **options)
+    batch = client_of(looked_at).table(looked_at.name, seed=seed).sample(n, **options)
     assert batch.keys.tolist() == plain.keys.tolist()
     for got, wanted in ((batch.data, plain.data), (batch.mask, plain.mask)):
         found, all_of_them = leaves(got), leaves(wanted)
@@ -192,7 +192,7 @@ def test_an_option_waits_for_the_first_item_and_says_so(make_table: TableMaker) 
         table.sample(1, columns=["n"], timeout_s=0, count=False)
     drawn: list[Batch] = []
     other = make_table.client.table(table.name)
-    learner = threading.Thread(target=lambda: drawn.append(other.sample(2, columns=["n"], timeout_s=30)))
+    learner = threading.Thread(target=lambda: drawn.append(other.sample(2, columns=["n"], timeout_s=100)))
     learner.start()
     eventually(lambda: table.info().blocked_samples == 1)
     table.insert(row(1))
@@ -275,7 +275,7 @@ def test_n_step_targets_are_the_same_of_a_time_major_batch(make_table: TableMake
             for n in range(first, first + num_steps):
                 writer.append(row(n))
             writer.end_episode({"observation": row(first + num_steps)["observation"]})
-    batches = [table._client.table(table.name, seed=3).sample(16, time_major=turned) for turned in (False, True)]
+    batches = [client_of(table).table(table.name, seed=3).sample(16, time_major=turned) for turned in (False, True)]
     plain, turned = (sr.n_step_targets(batch, 0.9) for batch in batches)
     for one, other in zip(plain, turned, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -164,7 +164,7 @@ def test_stats_tell_of_the_last_checkpoint_and_of_what_failed_since(
         assert (found["path"], found["error"]) == (path, "no checkpoint was saved: there are no tables")
         assert found["saved_s_ago"] >= found["failed_s_ago"] >= 0
     assert re.search(
-        "; none was saved [0-9]+ s ago: no checkpoint was saved: there are no tables$",
+        "; a save failed [0-9]+ s ago: no checkpoint was saved: there are no tables$",
         shmreplay(*arguments).stdout.splitlines()[1],
     )
     assert re.search("ERROR a checkpoint that .* asked for failed: no checkpoint was saved: there are", daemon.log())

@@ -26,7 +26,7 @@ def table(cuda: FakeCuda, device: Device, make_table: TableMaker) -> Iterator[sr
     """One with room for 16 items, page-locked."""
     made = make_table(16, seed=1)
     with hold_pages(device, made._arena) as hold:
-        assert hold.wait(30)
+        assert hold.wait(100)
         assert hold.state == "registered"
         yield made
 
@@ -89,7 +89,7 @@ def test_an_arena_stays_mapped_until_nothing_of_it_is_registered_whoever_drops_a
     client.create_tables([sr.Table("locked", COLUMNS, 16, max_streams=8, max_sessions=8)])
     table = client.table("locked")
     address, hold = table._arena.data_address, hold_pages(device, table._arena)
-    assert hold.wait(30)
+    assert hold.wait(100)
     client.drop_table("locked")
     client.close()
     del client, table
@@ -125,7 +125,7 @@ def test_rows_that_are_leased_until_their_event_is_done_are_never_torn(
     newest = 0
     try:
         for _ in range(150):
-            items, rows, event = table.view(8), Rows(8), device.event_create()
+            items, rows, event = table.view(8), Rows(8), Event(device)
             for i, item in enumerate(items):
                 rows.copy(device, i, item)
             event.record(0)
@@ -142,7 +142,7 @@ def test_rows_that_are_leased_until_their_event_is_done_are_never_torn(
 
 def _land(items: View, rows: Rows, event: Event) -> int:
     """Gives the lease back once the rows have arrived, and looks at them; the newest step among them."""
-    assert event.wait(30)
+    assert event.wait(100)
     items.release()
     event.destroy()
     rows.check()

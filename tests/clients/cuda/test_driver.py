@@ -8,9 +8,10 @@ import threading
 import pytest
 
 from shmreplay.clients.cuda import driver as driver_module
-from shmreplay.clients.cuda.device import Attribute, Device
+from shmreplay.clients.cuda.device import Attribute, Device, open_device
 from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable, Result
+from shmreplay.clients.cuda.event import Event
 from shmreplay.errors import ShmReplayError
 from tests.support.children import Fork
 from tests.support.fake_cuda import FakeCuda
@@ -56,10 +57,10 @@ def test_a_gpu_that_is_not_there_is_no_handle(cuda: FakeCuda) -> None:
     driver = Driver.open()
     for ordinal in (-1, 2):
         with pytest.raises(CudaUnavailable, match=f"there is no GPU {ordinal}; the driver shows 2, counted from 0$"):
-            driver.device(ordinal)
+            open_device(ordinal, driver)
     cuda.refuse("cuDevicePrimaryCtxRetain", Result.NOT_SUPPORTED)
     with pytest.raises(CudaUnavailable, match="GPU 1 gives no context: cuDevicePrimaryCtxRetain failed with CUDA_"):
-        driver.device(1)
+        open_device(1, driver)
 
 
 # --- what it tells ---------------------------------------------------------------------------------------------------
@@ -67,14 +68,13 @@ def test_a_gpu_that_is_not_there_is_no_handle(cuda: FakeCuda) -> None:
 
 def test_it_tells_versions_names_and_attributes(cuda: FakeCuda) -> None:
     cuda.set_devices(2)
-    cuda.set_attribute(Attribute.READ_ONLY_HOST_REGISTER_SUPPORTED, 1)
+    cuda.set_attribute(Attribute.CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0)
     driver = Driver.open()
     assert driver.version == "13.2"
-    with driver.device(1) as device:
+    with open_device(1, driver) as device:
         assert (device.ordinal, device.name, repr(device)) == (1, "fake GPU 1", "<GPU 1>")
         assert device.has(Attribute.HOST_REGISTER_SUPPORTED)
-        assert device.has(Attribute.READ_ONLY_HOST_REGISTER_SUPPORTED)
-        assert not device.has(Attribute.PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES)
+        assert not device.has(Attribute.CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM)
         cuda.refuse("cuDeviceGetAttribute", Result.INVALID_VALUE, nth=1)
         assert not device.has(Attribute.HOST_REGISTER_SUPPORTED), "an old driver does not know it"
         cuda.refuse("cuDeviceGetAttribute", Result.NOT_SUPPORTED, nth=1)
@@ -137,7 +137,7 @@ def test_a_refused_call_leaves_no_context_behind(cuda: FakeCuda, device: Device)
 
 
 def test_a_closed_handle_says_so_and_another_one_goes_on(cuda: FakeCuda) -> None:
-    first = Driver.open().device()
+    first = open_device()
     second = first.again()
     first.close()
     first.close()
@@ -152,7 +152,7 @@ def test_a_closed_handle_says_so_and_another_one_goes_on(cuda: FakeCuda) -> None
 def test_a_thousand_handles_leave_nothing(cuda: FakeCuda) -> None:
     driver = Driver.open()
     for _ in range(1000):
-        with driver.device() as device:
+        with open_device(0, driver) as device:
             device.stream_destroy(device.stream_create())
     assert cuda.left == {}
 
@@ -160,7 +160,7 @@ def test_a_thousand_handles_leave_nothing(cuda: FakeCuda) -> None:
 def test_a_forked_child_is_told_to_be_spawned_and_leaves_the_parents_alone(
     cuda: FakeCuda, device: Device, fork: Fork
 ) -> None:
-    event = device.event_create()
+    event = Event(device)
 
     def work(pipe: object) -> list[str]:
         reasons = [why_not()]

@@ -59,7 +59,7 @@ Make = Callable[..., PageLock]
 
 
 def settled(lock: PageLock) -> PageLock:
-    assert lock.wait(30)
+    assert lock.wait(100)
     return lock
 
 
@@ -275,7 +275,7 @@ def test_a_lock_that_is_closed_while_it_registers_leaves_nothing(
 
     def when_told(device: Device, address: int, num_bytes: int) -> None:
         register(device, address, num_bytes)
-        goes_on.wait(30)
+        goes_on.wait(100)
 
     monkeypatch.setattr(Device, "register", when_told)
     monkeypatch.setattr(page_lock, "MAX_PIECE_BYTES", STEP)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from shmreplay.clients.cuda import page_locks
-from shmreplay.clients.cuda.device import Device
-from shmreplay.clients.cuda.driver import Driver
+from shmreplay.clients.cuda.device import Device, open_device
 from shmreplay.clients.cuda.errors import CudaError
 from shmreplay.clients.cuda.page_locks import PageHold, hold_pages
 from tests.clients.cuda.test_page_lock import PAGE, Memory
@@ -42,7 +41,7 @@ def segment() -> Segment:
 
 
 def registered(hold: PageHold) -> PageHold:
-    assert hold.wait(30)
+    assert hold.wait(100)
     assert (hold.state, hold.reason, hold.progress) == ("registered", "", 1.0)
     return hold
 
@@ -64,7 +63,7 @@ def test_it_is_registered_once_whoever_holds_it_and_until_the_last_lets_go(
 def test_each_gpu_has_a_lock_of_its_own(cuda: FakeCuda, device: Device) -> None:
     cuda.set_devices(2)
     segments = Segment(), Segment()
-    with Driver.open().device(1) as other:
+    with open_device(1) as other:
         holds = [registered(hold_pages(one, place)) for one, place in zip((device, other), segments, strict=True)]
         assert len(cuda.registered) == 2
         for hold in holds:
@@ -112,7 +111,7 @@ def test_a_refusal_is_the_same_for_all_holders(cuda: FakeCuda, device: Device, s
     cuda.refuse("cuMemHostRegister_v2", 801)
     holds = [hold_pages(device, segment) for _ in range(2)]
     for hold in holds:
-        assert hold.wait(30)
+        assert hold.wait(100)
         assert (hold.state, hold.progress) == ("refused", 0.0)
         assert hold.reason.startswith("cuMemHostRegister failed with CUDA_ERROR_NOT_SUPPORTED (801), for 16.0 KiB")
     assert cuda.calls("cuMemHostRegister_v2") == 1
@@ -182,11 +181,11 @@ def test_a_child_forked_while_another_thread_is_at_the_locks_is_not_held_up(
     def stay() -> None:
         with page_locks._locks.guard:
             is_in.set()
-            may_go.wait(30)
+            may_go.wait(100)
 
     thread = threading.Thread(target=stay)
     thread.start()
-    assert is_in.wait(30)
+    assert is_in.wait(100)
     child = fork(lambda pipe: hold.close())
     child.result()
     may_go.set()

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from shmreplay.clients.cuda import pinned
-from shmreplay.clients.cuda.device import Device
-from shmreplay.clients.cuda.driver import Driver
+from shmreplay.clients.cuda.device import Device, open_device
 from shmreplay.clients.cuda.errors import CudaError
 from shmreplay.clients.cuda.pinned import PinnedRing, PinnedSlot
 from shmreplay.errors import ShmReplayError
@@ -101,7 +100,7 @@ def test_buffers_of_a_gpu_that_hangs_are_left_to_it(
 ) -> None:
     monkeypatch.setattr(pinned, "LAST_COPIES_S", 0.01)
     cuda.delay(None)
-    with Driver.open().device() as device, PinnedRing(device, 1, PAGE) as ring, caplog.at_level(logging.WARNING):
+    with open_device() as device, PinnedRing(device, 1, PAGE) as ring, caplog.at_level(logging.WARNING):
         taken(ring).sent(0)
     assert caplog.messages == ["GPU 0 still copies after 0.01 s; the pinned buffers are left to it"]
     assert cuda.left["pinned"] == 1
@@ -149,7 +148,7 @@ def test_a_ring_that_the_driver_refuses_leaves_nothing(cuda: FakeCuda, device: D
 
 def test_a_driver_that_does_not_take_buffers_back_is_quoted(cuda: FakeCuda, caplog: pytest.LogCaptureFixture) -> None:
     cuda.refuse("cuMemFreeHost", 1)
-    with Driver.open().device() as device, caplog.at_level(logging.WARNING):
+    with open_device() as device, caplog.at_level(logging.WARNING):
         PinnedRing(device, 1, PAGE).close()
     assert caplog.messages == [
         "GPU 0 does not take its pinned buffers back: cuMemFreeHost failed with CUDA_ERROR_INVALID_VALUE (1)"

@@ -120,8 +120,6 @@ def test_an_action_for_an_environment_that_has_not_answered_is_refused(table: An
         observation, _, _, _, info = pool.recv()
         actions: NDArray[np.int64] = actions_of(observation["where"])
         pool.send(actions, info["env_id"])
-        with pytest.raises(
-            ValueError, match=r"send: environments \[.*\] have no observation that is not acted upon yet"
-        ):
+        with pytest.raises(ValueError, match=r"send: environments \[.*\] have no new observation to act upon"):
             pool.send(actions, info["env_id"])
         pool.close()

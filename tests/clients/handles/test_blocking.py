@@ -17,6 +17,7 @@ INFO: dict[str, Any] = {
     "paused_inserts": False,
     "paused_samples": False,
     "can_insert": False,
+    "count_deletes": False,
     "inserts": 12,
     "deletes": 2,
     "samples": 30,
@@ -90,26 +91,23 @@ def sample_text(num_sessions: int = 1, **changes: Any) -> str:
 
 def test_a_blocked_insert_gives_the_limiters_numbers() -> None:
     assert insert_text() == (
-        "the rate limiter: 12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert: difference 0; one more insert "
-        "would make the difference 2.5, over max_diff 1.5, with the table beyond min_size_to_sample 5. A sample lets "
-        "it go on (last one never), or set_rate_limiter(); no other process is attached now: until another attaches, "
-        "only a thread of this one could end the wait"
+        "the rate limiter: one more insert would raise the difference from 0 to 2.5, above max_diff 1.5 (12 inserts, 2 "
+        "deletes, 30 samples, at 2.5 samples per insert); waiting for a sample, there was none yet, or for "
+        "set_rate_limiter(); no other process is attached, so only another thread of this process could end the wait"
     )
 
 
 def test_a_blocked_sample_gives_the_limiters_numbers() -> None:
     assert sample_text(3, difference=-1.0) == (
-        "the rate limiter: 12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert: difference -1; one more "
-        "sample "
-        "would make the difference -2, under min_diff -1.5. Inserts let it go on (last one 3 s ago); 2 other processes "
-        "are attached"
+        "the rate limiter: one more sample would lower the difference from -1 to -2, below min_diff -1.5 (12 inserts, "
+        "2 deletes, 30 samples, at 2.5 samples per insert); waiting for an insert, the last was 3 s ago; 2 other "
+        "processes are attached"
     )
 
 
 def test_a_sample_of_too_small_a_table_says_how_many_are_missing() -> None:
     assert sample_text(2, size=4) == (
-        "the table has 4 items, fewer than the 5 of min_size_to_sample. Inserts let it go on (last one 3 s ago); 1 "
-        "other "
+        "the table has 4 items, and min_size_to_sample is 5; waiting for an insert, the last was 3 s ago; 1 other "
         "process is attached"
     )
 
@@ -124,18 +122,17 @@ def test_items_that_go_in_together_wait_though_one_would_be_admitted() -> None:
     """No sum that is not over the bound is said to be."""
     info = {**INFO, "difference": -1.25, "max_diff": 1.5}
     assert blocking.explain_items(Arena(), info).startswith(  # type: ignore[arg-type]  # as much of one as is needed
-        "the rate limiter: 12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert: difference -1.25; one more "
-        "insert would be admitted, under max_diff 1.5, but not all that go in together. A sample lets them go on"
+        "the rate limiter admits one more insert (difference -1.25, max_diff 1.5), but not all items that must go in "
+        "together (12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert); waiting for a sample, there was none"
     )
     full = blocking.explain_items(Arena(), INFO)  # type: ignore[arg-type]
-    assert "one more insert would make the difference 2.5, over max_diff 1.5" in full
+    assert "one more insert would raise the difference from 0 to 2.5, above max_diff 1.5" in full
 
 
 def test_an_insert_that_the_limiter_admits_waits_for_room() -> None:
     assert insert_text(2, can_insert=True) == (
-        "the arena has no room for more steps: of 10 chunks of 4 steps 7 are referred to by items or open writers, 2 "
-        "are "
-        "still being read, 1 are free. The table's items are not evicted for room; sample or delete some, or create it "
+        "the arena has no room for more steps: of 10 chunks of 4 steps, 7 are referred to by items or open writers, 2 "
+        "are still being read, 1 are free. The table evicts no items for room: sample or delete some, or create it "
         "with a larger capacity_steps or more max_streams; 1 other process is attached"
     )
 
@@ -143,7 +140,7 @@ def test_an_insert_that_the_limiter_admits_waits_for_room() -> None:
 def test_chunks_that_open_writers_alone_hold_are_called_theirs() -> None:
     info = {**INFO, "can_insert": True}
     assert blocking.explain_room(Arena(2, size=0), info) == (  # type: ignore[arg-type]
-        "the arena has no room for more steps: of 10 chunks of 4 steps 7 are held by open writers, none by items, 2 "
+        "the arena has no room for more steps: of 10 chunks of 4 steps, 7 are held by open writers, none by items, 2 "
         "are still being read, 1 are free. Close a writer, or create the table with a larger capacity_steps or more "
         "max_streams; 1 other process is attached"
     )
@@ -152,7 +149,7 @@ def test_chunks_that_open_writers_alone_hold_are_called_theirs() -> None:
 def test_a_heap_that_is_full_is_told_with_the_bytes_to_plan_by() -> None:
     info = {**INFO, "can_insert": True}
     text = blocking.explain_room(Arena(2, num_blocks=500), info)  # type: ignore[arg-type]
-    assert "1 are free; of 500 blocks of 64 bytes in the heap 3 are free. The table's items are not evicted" in text
+    assert "1 are free; of 500 blocks of 64 bytes in the heap, 3 are free. The table evicts no items" in text
     assert "with a larger capacity_steps, mean_bytes of the columns in the heap, or more max_streams; 1 other" in text
 
 
@@ -172,14 +169,14 @@ def test_who_reads_what_it_wants_to_write_to_is_told_so(caplog: pytest.LogCaptur
 
 
 def test_a_bound_that_is_none_is_called_none() -> None:
-    assert "under min_diff none" in sample_text(min_diff=-1.7e308)
-    assert "over max_diff none" in insert_text(max_diff=1.7e308)
+    assert "below min_diff none" in sample_text(min_diff=-1.7e308)
+    assert "above max_diff none" in insert_text(max_diff=1.7e308)
 
 
 def test_a_look_at_an_empty_table_says_so() -> None:
     assert blocking.explain_looks(Arena(1), {**INFO, "last_insert_s_ago": None}) == (  # type: ignore[arg-type]
-        "the table is empty. An insert lets it go on (last one never); no other process is attached now: until another "
-        "attaches, only a thread of this one could end the wait"
+        "the table is empty; waiting for an insert, there was none yet; no other process is attached, so only another "
+        "thread of this process could end the wait"
     )
 
 
@@ -197,29 +194,29 @@ def reports(
 def test_long_waits_are_logged_after_ten_seconds_and_then_every_minute(caplog: pytest.LogCaptureFixture) -> None:
     texts = reports(caplog, "blocked", list(range(1, 200)), 2, Table(blocked_samples=1))
     assert [text.partition(": blocked for ")[2].partition(" s: ")[0] for text in texts] == ["10", "60", "120", "180"]
-    assert texts[0].startswith("table 'replay': blocked for 10 s: the rate limiter: 12 inserts")
+    assert texts[0].startswith("table 'replay': blocked for 10 s: the rate limiter: one more sample")
 
 
 def test_who_is_alone_is_told_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
     [text] = reports(caplog, "blocked", [1, 2, 3], 1, Table(blocked_inserts=1))
     assert text.startswith("table 'replay': blocked for 1 s: the rate limiter")
-    assert "now: until another attaches, only a thread of this one could end the wait" in text
+    assert "so only another thread of this process could end the wait" in text
 
 
 def test_a_report_names_the_side_that_waits(caplog: pytest.LogCaptureFixture) -> None:
     [both] = reports(caplog, "blocked", [10], 2, Table(blocked_inserts=2, blocked_samples=1, size=0))
-    assert "one more insert would make" in both
-    assert "the table has 0 items" in both
+    assert "one more insert would raise" in both
+    assert "the table has 0 items, and" in both
     [chunk] = reports(caplog, "blocked", [10], 2, Table(can_insert=True))
-    assert chunk.startswith("table 'replay': blocked for 10 s: of 10 chunks of 4 steps 7 are referred to")
+    assert chunk.startswith("table 'replay': blocked for 10 s: of 10 chunks of 4 steps, 7 are referred to")
     [look] = reports(caplog, "blocked", [10], 2, Table(size=0))
-    assert look.startswith("table 'replay': blocked for 10 s: the table is empty.")
+    assert look.startswith("table 'replay': blocked for 10 s: the table is empty;")
 
 
 def test_a_lock_that_one_process_keeps_is_logged_with_its_pid(caplog: pytest.LogCaptureFixture) -> None:
     assert reports(caplog, "lock", [1, 2], 2, Table()) == [
-        f"table 'replay': process {NOBODY} has held the arena's lock for {seconds} s in one hold, and is not to be "
-        "seen in /proc"
+        f"table 'replay': process {NOBODY} has held the arena's lock for {seconds} s without releasing it, and is "
+        "not visible in /proc"
         for seconds in (1, 2)
     ]
 
@@ -229,9 +226,11 @@ def test_evictions_for_room_are_told_with_the_capacity_that_it_would_take(caplog
         blocking.report_eviction(Arena(), Table(), sr.Table("replay", SIGNATURE, 40))  # type: ignore[arg-type]
     [record] = caplog.records
     assert record.getMessage().startswith(
-        "table 'replay': its steps do not fit: at 10 of 40 items the oldest are evicted"
+        "table 'replay': its steps do not fit: with 10 of 40 items, the oldest are already evicted for room. Its items "
     )
-    assert "create it with capacity_steps=160 or so. Said once" in record.getMessage()  # 40 steps hold 10 items
+    assert (
+        "Create it with capacity_steps=160 or so. This is logged once" in record.getMessage()
+    )  # 40 steps hold 10 items
 
 
 def test_evictions_for_want_of_blocks_are_told_with_the_bytes_to_plan_by(caplog: pytest.LogCaptureFixture) -> None:
@@ -239,7 +238,9 @@ def test_evictions_for_want_of_blocks_are_told_with_the_bytes_to_plan_by(caplog:
         blocking.report_eviction(Arena(num_blocks=500), Table(), sr.Table("replay", SIGNATURE, 40))  # type: ignore[arg-type]
     [record] = caplog.records
     text = record.getMessage()
-    assert "capacity_steps=160 or so, or with larger mean_bytes if its columns in the heap have more. Said" in text
+    assert (
+        "capacity_steps=160 or so, or with larger mean_bytes if the values of its heap columns are larger. This" in text
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,9 +258,9 @@ def test_evictions_under_a_remover_by_priority_are_blamed_on_chunks_that_one_ite
     with caplog.at_level(logging.WARNING, "shmreplay"):
         blocking.report_eviction(Arena(), Table(), spec)  # type: ignore[arg-type]
     assert [record.getMessage() for record in caplog.records] == [
-        f"table 'replay': its steps do not fit: at 10 of 40 items the oldest are evicted for room. Its remover {name} "
-        "goes by priority, and a chunk of 4 steps is free only when its last item has gone: where priorities stay as "
-        "they are that takes up to 4 times the space, and 2.08 times where they change, which is planned for: create "
-        "it with capacity_steps=160 or so, or chunk_steps=1, where it makes no difference. Said once; "
-        "info().evicted_for_room counts"
+        f"table 'replay': its steps do not fit: with 10 of 40 items, the oldest are already evicted for room. Its "
+        f"remover {name} evicts by priority, and a chunk of 4 steps is free only once all its items are evicted. If "
+        "priorities never change, that takes up to 4 times the space; the plan assumed that they change, which takes "
+        "2.08 times the space. Create it with capacity_steps=160 or so, or with chunk_steps=1, which avoids this. This "
+        "is logged once; info().evicted_for_room counts these items"
     ]

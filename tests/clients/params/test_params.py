@@ -103,7 +103,7 @@ def test_a_timeout_says_which_version_there_is(make_policy: PolicyMaker) -> None
     with pytest.raises(sr.RateLimitTimeout, match=r"no version 1 or newer within 0\.01 s: none was ever pub"):
         policy.latest(timeout_s=0.01)
     policy.publish(tree(1))
-    with pytest.raises(TimeoutError, match="no version 3 or newer within 0 s: the newest is 1, published 0 s ago; pub"):
+    with pytest.raises(TimeoutError, match=r"no version 3 or newer within 0 s: the newest is 1, published \d+ s ago"):
         policy.latest(min_version=3, timeout_s=0)
 
 
@@ -196,7 +196,7 @@ def test_who_publishes_waits_for_memory_that_readers_have_and_loses_no_version_b
     newest = held[-1].version
     assert seen(policy.latest()) == policy.version == newest
     assert [seen(snapshot) for snapshot in held] == list(range(1, newest + 1))
-    assert policy.publish(tree(newest + 1), timeout_s=30) == newest + 1
+    assert policy.publish(tree(newest + 1), timeout_s=100) == newest + 1
     assert seen(policy.latest()) == newest + 1
 
 

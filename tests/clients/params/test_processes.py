@@ -26,7 +26,7 @@ def publishes(policy: Params, versions: int | None = None) -> Work:
         number = own.version
         while versions is None or number < versions:
             number += 1
-            assert own.publish(tree(number), timeout_s=30) == number
+            assert own.publish(tree(number), timeout_s=100) == number
             if number == 20:
                 pipe.send(None)
         return number
@@ -41,7 +41,7 @@ def reads(policy: Params, last: int) -> Work:
         own = attached(policy)
         versions = [0]
         while versions[-1] < last:
-            versions.append(seen(own.latest(min_version=versions[-1] + 1, timeout_s=30)))
+            versions.append(seen(own.latest(min_version=versions[-1] + 1, timeout_s=100)))
         return versions
 
     return work
@@ -67,7 +67,7 @@ def test_after_the_death_of_who_publishes_the_next_goes_on_where_it_was(make_pol
         before = policy.version
         eventually(lambda: policy.version > before + 10)  # noqa: B023  # it is called here
         publisher.kill()
-        with policy.latest(timeout_s=30) as snapshot:
+        with policy.latest(timeout_s=100) as snapshot:
             assert number_of(snapshot.data) == snapshot.version
     last = policy.version
     eventually(lambda: _publishes(policy, last + 1))  # the dead one's stream comes back with its session
@@ -76,7 +76,7 @@ def test_after_the_death_of_who_publishes_the_next_goes_on_where_it_was(make_pol
 
 def _publishes(policy: Params, number: int) -> bool:
     try:
-        return policy.publish(tree(number), timeout_s=30) == number
+        return policy.publish(tree(number), timeout_s=100) == number
     except sr.ShmReplayError:
         return False
 
@@ -103,7 +103,7 @@ def test_what_a_dead_reader_had_comes_back(make_policy: PolicyMaker, fork: Fork)
     last = policy.version
     reader.kill()
     for number in range(last + 1, last + 40):
-        assert policy.publish(tree(number), timeout_s=30) == number
+        assert policy.publish(tree(number), timeout_s=100) == number
     assert seen(policy.latest()) == last + 39
 
 
@@ -126,10 +126,10 @@ def test_a_forked_child_reads_and_publishes_by_the_same_object(make_policy: Poli
     def work(pipe: Connection) -> int:
         assert seen(policy.latest()) == 1
         policy.publish(tree(2))
-        return seen(policy.latest(min_version=3, timeout_s=30))
+        return seen(policy.latest(min_version=3, timeout_s=100))
 
     child = fork(work)
-    assert seen(policy.latest(min_version=2, timeout_s=30)) == 2
+    assert seen(policy.latest(min_version=2, timeout_s=100)) == 2
     policy.publish(tree(3))
     assert child.result() == 3
 

@@ -9,7 +9,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.tables import COLUMNS
+from tests.support.tables import COLUMNS, client_of
 
 MakeShards = Callable[..., ShardedTable]
 _names = (f"s{i}" for i in itertools.count())
@@ -17,7 +17,7 @@ _names = (f"s{i}" for i in itertools.count())
 
 def shards_of(table: ShardedTable | TableHandle) -> list[TableHandle]:
     """A handle of each shard, to put items where a test wants them."""
-    return [table._client.table(f"{table.name}~{number}") for number in range(table.spec.shards)]
+    return [client_of(table).table(f"{table.name}~{number}") for number in range(table.spec.shards)]
 
 
 @pytest.fixture

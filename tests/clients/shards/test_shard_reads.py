@@ -9,7 +9,7 @@ import shmreplay as sr
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from tests.clients.shards.conftest import MakeShards, shards_of
 from tests.statistics.chi_square import is_drawn_by
-from tests.support.tables import columns_of, numbers, spans, steps
+from tests.support.tables import client_of, columns_of, numbers, spans, steps
 
 SIZES = (5, 60, 30)
 
@@ -169,7 +169,7 @@ def test_get_finds_items_in_the_order_of_the_keys(make_shards: MakeShards, rng: 
 def test_a_seed_makes_draws_repeatable(make_shards: MakeShards) -> None:
     table = make_shards(300)
     fill(table)
-    one, two = (table._client.table(table.name, seed=5) for _ in range(2))
+    one, two = (client_of(table).table(table.name, seed=5) for _ in range(2))
     assert [one.sample(32).keys.tolist() for _ in range(3)] == [two.sample(32).keys.tolist() for _ in range(3)]
 
 

@@ -8,13 +8,13 @@ import pytest
 import shmreplay as sr
 from tests.clients.shards.conftest import MakeShards, shards_of
 from tests.support.children import Fork
-from tests.support.tables import numbers, step, steps
+from tests.support.tables import client_of, numbers, step, steps
 from tests.support.waiting import eventually
 
 
 def test_handles_and_writers_spread_evenly(make_shards: MakeShards) -> None:
     table = make_shards(300)
-    handles = [table._client.table(table.name) for _ in range(6)]
+    handles = [client_of(table).table(table.name) for _ in range(6)]
     keys = [handle.insert(step(n)) for n, handle in enumerate(handles)]
     assert sorted(key >> 56 for key in keys) == [0, 0, 1, 1, 2, 2]
     assert [handle.insert(step(9)) >> 56 for handle in handles] == [key >> 56 for key in keys]
@@ -112,7 +112,7 @@ def test_the_table_as_a_whole_adds_up(make_shards: MakeShards) -> None:
     assert (info.name, info.size, info.max_size, info.inserts, info.min_size_to_sample) == (table.name, 9, 30, 9, 6)
     assert (info.min_priority, info.max_priority, info.sum_priority) == (1, 3, 10)
     assert [each.size for each in table.shard_infos()] == [2, 3, 4]
-    listed = table._client.tables()[table.name]
+    listed = client_of(table).tables()[table.name]
     assert (listed["size"], listed["spec"], len(listed["arena"])) == (9, table.spec, 3)
     assert table.can_sample(100)
     assert table.can_insert(5)
@@ -121,11 +121,11 @@ def test_the_table_as_a_whole_adds_up(make_shards: MakeShards) -> None:
     assert table.info().max_diff - table.info().min_diff == pytest.approx(60)
     with pytest.raises(ValueError, match="expected at least 2 each"):
         table.set_rate_limiter(sr.rate_limiters.SampleToInsertRatio(1, 9, 2))
-    table._client.set_rate_limiter(table.name, sr.rate_limiters.MinSize(3))
+    client_of(table).set_rate_limiter(table.name, sr.rate_limiters.MinSize(3))
     assert [each.min_size_to_sample for each in table.shard_infos()] == [1, 1, 1]
     table.set_priority_exponent(0.0)
     assert table.info().sampler == sr.selectors.Prioritized(0.0)
-    table._client.reset(table.name)
+    client_of(table).reset(table.name)
     assert len(table) == 0
 
 
@@ -154,7 +154,7 @@ def test_a_writer_that_dies_in_one_shard_holds_up_nobody(make_shards: MakeShards
     table = make_shards(3000, max_sessions=64)
 
     def work(pipe: Connection) -> None:
-        own = table._client.table(table.name)
+        own = client_of(table).table(table.name)
         pipe.send(own.insert(step(0)) >> 56)
         n = 0
         while not pipe.poll():

@@ -11,7 +11,7 @@ import pytest
 
 import shmreplay as sr
 from tests.shmreplay.columns.test_step_codec import is_same
-from tests.support.tables import TableMaker, check
+from tests.support.tables import TableMaker, check, client_of
 
 
 def step(n: int) -> Any:
@@ -52,7 +52,7 @@ def test_items_of_several_steps_are_lists_of_lists(make_table: TableMaker, chunk
             expected.append([step(k) for k in range(n + 1 - length, n + 1)])
         assert is_same(writer.history[-3:].tolist(), [step(n) for n in (27, 28, 29)])
         assert writer.history[-1].tolist() is None
-        with pytest.raises(TypeError, match="the table has no signature, its steps are no arrays; use tolist"):
+        with pytest.raises(TypeError, match="the table has no signature, so its steps are not arrays; use tolist"):
             writer.history[-1].numpy()
     batch = table.get(table.keys())
     assert is_same(batch.data, expected)
@@ -97,10 +97,10 @@ def test_windows_need_columns_with_names(make_table: TableMaker) -> None:
 
 def test_the_same_table_again_is_no_difference_and_another_signature_is(make_table: TableMaker) -> None:
     table = make_table(10, signature=None)
-    table._client.create_tables([table.spec])
+    client_of(table).create_tables([table.spec])
     other = sr.Table(table.name, {"x": sr.ArraySpec((), "f4")}, 10, max_streams=16, max_sessions=16)
     with pytest.raises(ValueError, match="column 'step': is a step of any structure, asked for without it"):
-        table._client.create_tables([other])
+        client_of(table).create_tables([other])
 
 
 def test_its_mean_bytes_are_of_the_table_where_there_is_no_signature() -> None:

@@ -59,7 +59,7 @@ def test_values_larger_than_planned_send_the_oldest_items_off(
     assert 50 < len(table) < 500
     assert live(table, lambda n: 1000) == list(range(3000 - len(table), 3000))
     [text] = [record.getMessage() for record in caplog.records]
-    assert "or with larger mean_bytes if its columns in the heap have more. Said once" in text
+    assert "or with larger mean_bytes if the values of its heap columns are larger. This" in text
     assert check(table) == []
 
 
@@ -134,7 +134,7 @@ def test_a_writer_without_blocks_says_so(make_table: TableMaker, on_full: str) -
         assert type(caught.value) is (sr.ArenaFull if on_full == "error" else sr.RateLimitTimeout)
         stats = table._arena.stats()
         assert stats["free_chunks"] > 100
-        assert re.search(r"blocks of 64 bytes in the heap \d+ are free", str(caught.value))
+        assert re.search(r"blocks of 64 bytes in the heap, \d+ are free", str(caught.value))
         if on_full == "wait":
             assert "a larger capacity_steps, mean_bytes of the columns in the heap" in str(caught.value)
         before = table._arena.stats()["free_blocks"]
@@ -179,9 +179,7 @@ def test_calls_that_find_no_blocks_say_so(make_table: TableMaker) -> None:
     table = make_table(
         1000, signature=signature, chunk_steps=4, max_streams=2, max_times_sampled=1, rate_limiter=limiter
     )
-    text = (
-        r"not admitted within 0 s.*the arena has no room for more steps: .* blocks of 64 bytes in the heap \d+ are free"
-    )
+    text = r"not admitted within 0 s.*the arena has no room for more steps: .* blocks of 64 bytes in the heap, \d+ are "
     with table.writer() as writer:
         writer.append(step(0, 10))
         item: dict[str, Any] = {

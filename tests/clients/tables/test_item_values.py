@@ -70,7 +70,7 @@ def test_trajectories_show_what_the_item_brings_beside_what_they_select(make_tab
         trajectory = {"newest": writer.history["n"][-1], "all": writer.history["n"][:]}
         writer.create_item(trajectory=trajectory, values={"extra": {"goal": goal_of(7)}})
         with pytest.raises(
-            ValueError, match="trajectory: names an output 'extra', which is what items bring; expected"
+            ValueError, match="trajectory: has an output 'extra', which is the name of a column per item; exp"
         ):
             writer.create_item(trajectory={"extra": writer.history["n"][-1]}, values={"extra": {"goal": goal_of(1)}})
         with pytest.raises(TypeError, match="is a list of 1; expected a dict, since items bring 'extra', which are"):
@@ -160,9 +160,7 @@ def test_values_that_do_not_fit_make_no_item(make_table: TableMaker, values: Any
             sr.SignatureMismatch, match="column 'goal': is per item, no step has it; give it to create_item"
         ):
             writer.append({"n": 2, "goal": goal_of(2)})
-        with pytest.raises(
-            TypeError, match="history of column 'goal': it is per item, steps have none; items bring it"
-        ):
+        with pytest.raises(TypeError, match="history of column 'goal': it is per item, so it is not in steps; give it"):
             writer.history["goal"][-1]
 
 

@@ -125,18 +125,18 @@ def test_a_blocked_sample_says_what_is_missing(make_table: TableMaker) -> None:
         table.sample(1, timeout_s=0)
     text = str(raised.value)
     assert text.startswith(
-        f"table {table.name!r}: sample not admitted within 0 s: the table has 1 items, fewer than the 2 of "
-        "min_size_to_sample. Inserts let it go on (last one 0 s ago); no other process is attached now: until another "
-        "attaches, only a thread of this one could end the wait"
+        f"table {table.name!r}: sample not admitted within 0 s: the table has 1 item, and "
+        "min_size_to_sample is 2; waiting for an insert, the last was 0 s ago; no other process is attached, so only "
+        "another thread of this process could end the wait"
     )
     table.insert(step(1))
     with pytest.raises(sr.RateLimitTimeout) as raised:
         table.sample(9, timeout_s=0.01)
     assert len(raised.value.batch) == 5
     assert (
-        "sample not admitted within 0.01 s after 5 of 9 items, which are in the error's .batch: the rate limiter: 2 "
-        "inserts, 0 deletes, 5 samples, at 2 samples per insert: difference -1; one more sample would make the "
-        "difference -2, under min_diff -1. Inserts let it go on"
+        "sample not admitted within 0.01 s after 5 of 9 items, which are in the error's .batch: the rate limiter: "
+        "one more sample would lower the difference from -1 to -2, below min_diff -1 (2 inserts, 0 deletes, 5 samples, "
+        "at 2 samples per insert); waiting for an insert"
     ) in str(raised.value)
 
 
@@ -156,11 +156,9 @@ def test_a_blocked_insert_says_what_is_missing_and_who_is_there(make_table: Tabl
     assert raised.value.keys is not None
     assert len(raised.value.keys) == 0
     assert str(raised.value) == (
-        f"table {table.name!r}: insert_batch not admitted within 0 s: the rate limiter: 3 inserts, 0 deletes, 0 "
-        "samples, "
-        "at 1 samples per insert: difference 3; one more insert would make the difference 4, over max_diff 3, with the "
-        "table beyond min_size_to_sample 1. A sample lets it go on (last one never), or set_rate_limiter(); 1 other "
-        "process is attached"
+        f"table {table.name!r}: insert_batch not admitted within 0 s: the rate limiter: one more insert would "
+        "raise the difference from 3 to 4, above max_diff 3 (3 inserts, 0 deletes, 0 samples, at 1 samples per "
+        "insert); waiting for a sample, there was none yet, or for set_rate_limiter(); 1 other process is attached"
     )
     child.send()
     child.result()
@@ -185,8 +183,8 @@ def test_long_waits_are_logged_to_those_who_wait_for_themselves(
     assert outcome == [1]
     [record] = caplog.records
     assert record.getMessage().startswith(
-        f"table {table.name!r}: blocked for 1 s: the table has 0 items, fewer than the 3 of min_size_to_sample. "
-        "Inserts let it go on (last one never); no other process is attached now: until another attaches, only"
+        f"table {table.name!r}: blocked for 1 s: the table has 0 items, and min_size_to_sample is 3; "
+        "waiting for an insert, there was none yet; no other process is attached, so only another thread"
     )
 
 
@@ -312,7 +310,7 @@ def test_a_change_late_in_a_run_blocks_nobody_for_hours(make_table: TableMaker) 
         table.sample(1, timeout_s=0)
     table.insert_batch(steps(range(8)), timeout_s=0)
     assert table.info().difference == 10
-    with pytest.raises(sr.RateLimitTimeout, match="difference 10; one more insert would make the difference 12, over"):
+    with pytest.raises(sr.RateLimitTimeout, match="one more insert would raise the difference from 10 to 12, above"):
         table.insert(step(0), timeout_s=0)
 
 

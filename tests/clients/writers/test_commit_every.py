@@ -158,7 +158,7 @@ def test_a_writer_puts_in_what_it_holds_back_before_it_waits_for_room(
     child = fork(lambda pipe: [spans(queue.sample(1))[0][0] for _ in range(200)])
     with queue.writer(commit_every=8) as writer:
         for n in range(200):
-            writer.append(step(n), timeout_s=30)
+            writer.append(step(n), timeout_s=100)
     assert child.result() == list(range(200))
 
 

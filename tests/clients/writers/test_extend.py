@@ -145,11 +145,11 @@ def test_it_waits_for_a_consumer(make_table: TableMaker) -> None:
 
     def consume() -> None:
         while len(taken) < 200:
-            taken.extend(table.sample(1, timeout_s=30).data["action"].tolist())
+            taken.extend(table.sample(1, timeout_s=100).data["action"].tolist())
 
     thread = threading.Thread(target=consume)
     thread.start()
-    table.extend(rows(np.arange(200)), timeout_s=30)
+    table.extend(rows(np.arange(200)), timeout_s=100)
     thread.join()
     assert taken == list(range(200))
 

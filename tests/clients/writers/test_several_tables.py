@@ -9,7 +9,7 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.tables import check, live
+from tests.support.tables import check, client_of, live
 
 SIGNATURE = {
     "observation": sr.ArraySpec((), "int64"),
@@ -85,7 +85,7 @@ def test_a_full_queue_keeps_the_others_items_out_too(three: Three) -> None:
         for k in range(6):
             writer.append(step(k))
         with pytest.raises(
-            sr.RateLimitTimeout, match="table 'queue': append not admitted within 0 s: the rate limiter"
+            sr.RateLimitTimeout, match="table 'queue': append not admitted within 0 s: the queue is full"
         ):
             writer.append(step(6), timeout_s=0)
         assert (len(uniform), len(queue), writer.episode_steps) == (5, 5, 6)
@@ -204,7 +204,7 @@ def test_single_steps_are_refused_by_a_table_whose_items_are_declared(patterned:
 
 
 def test_the_same_tables_may_be_asked_for_again_and_others_may_not(declared: tuple[TableHandle, TableHandle]) -> None:
-    client = declared[0]._client
+    client = client_of(declared[0])
     tables = [table.spec for table in declared]
     client.create_tables(tables)
     with pytest.raises((ValueError, sr.ShmReplayError), match=r"item: is Window\(.*, asked for None"):

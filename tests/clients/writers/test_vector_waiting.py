@@ -148,13 +148,13 @@ def test_a_call_waits_for_a_consumer_and_then_does_all(queue: TableHandle) -> No
 
     def consume() -> None:
         while len(taken) < 60:
-            taken.extend(queue.sample(1, timeout_s=30).data["action"].ravel().tolist())
+            taken.extend(queue.sample(1, timeout_s=100).data["action"].ravel().tolist())
 
     thread = threading.Thread(target=consume)
     thread.start()
     with queue.vector_writer(12, patterns=[sr.Sequence(1)]) as writer:
         for k in range(5):
-            writer.append(rows(100 * np.arange(12) + k), timeout_s=30)
+            writer.append(rows(100 * np.arange(12) + k), timeout_s=100)
     thread.join()
     assert taken == [100 * i + k for k in range(5) for i in range(12)]
 

@@ -25,7 +25,7 @@ os.setgroups([int(group) for group in groups])
 os.setgid(65534)
 os.setuid(int(uid))
 try:
-    with sr.connect(path, timeout_s=1) as client:
+    with sr.connect(path, timeout_s=100) as client:
         print("tables", sorted(client.tables()))
         for name in client.tables():
             client._attach(name)
@@ -152,7 +152,7 @@ CONNECT = """
 import sys
 import shmreplay as sr
 try:
-    sr.connect(sys.argv[1], timeout_s=1)
+    sr.connect(sys.argv[1], timeout_s=100)
 except PermissionError as error:
     print(error)
 """

@@ -66,7 +66,7 @@ def test_things_that_only_have_the_name_of_a_checkpoint_stay_and_are_in_nobodys_
     kind = foreign.lstat().st_mode
     with saver.connect() as client:
         for _ in range(3):
-            newest = client.checkpoint(timeout_s=30)
+            newest = client.checkpoint(timeout_s=100)
         assert foreign.lstat().st_mode == kind
         kept = [path for path in directory.iterdir() if path != foreign and path.suffix != ".lock"]
         assert len(kept) == 2  # the newest two of its own, and not one that is none
@@ -140,7 +140,7 @@ def test_a_saver_begins_anew_whose_file_another_took_for_remains(
     def flock(fd: int, operation: int) -> None:
         if not looks:
             looks.append(fd)
-            CheckpointDirectory(str(directory), "label").remove_remains()
+            CheckpointDirectory(str(directory), "label").remove_partial_files()
         real(fd, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)

@@ -9,7 +9,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory
 from shmreplay.checkpoints.checkpoint_file import verify
-from shmreplay.daemon.checkpoints.retention import Found, Keeping, which_may_go
+from shmreplay.daemon.checkpoints.retention import Found, Retention, which_may_go
 from tests.support.daemons import DaemonProcess, StartDaemon, table
 from tests.support.waiting import eventually
 
@@ -165,7 +165,7 @@ def test_old_checkpoints_are_not_read_while_the_daemon_stops(make_daemon: StartD
         client.create_tables([table("a")])
     paths = saves(daemon, 2)
     assert daemon.stop() == 0
-    keeping = Keeping(CheckpointDirectory(str(tmp_path), daemon.instance), 1)
+    keeping = Retention(CheckpointDirectory(str(tmp_path), daemon.instance), 1)
     keeping.comes_from_all()
     with pytest.raises(sr.CheckpointFailed, match="the daemon is stopping"):
         keeping.remove_old((), lambda: True)
@@ -177,7 +177,7 @@ def test_what_was_restored_of_another_label_makes_none_of_ours_removable(tmp_pat
     own, others = (tmp_path / f"shmreplay.{label}.20260101T000000000000Z.checkpoint" for label in ("b", "z"))
     own.write_bytes(b"")
     others.write_bytes(b"")
-    keeping = Keeping(CheckpointDirectory(str(tmp_path), "b"), 1)
+    keeping = Retention(CheckpointDirectory(str(tmp_path), "b"), 1)
     keeping.comes_from(str(others), ["a"])
     assert keeping.strangers == [str(own)]
     keeping.comes_from(str(own), ["a"])

@@ -16,7 +16,7 @@ from shmreplay.checkpoints.checkpoint_file import verify
 from shmreplay.clients.client import Client
 from tests.daemon.checkpoints.saved import facts, rows
 from tests.support.daemons import StartDaemon, table
-from tests.support.waiting import eventually
+from tests.support.waiting import WAIT_S, eventually
 
 
 def test_a_server_goes_on_where_the_last_one_was_saved(
@@ -315,11 +315,11 @@ def test_a_daemon_begins_with_a_whole_checkpoint_of_its_own_or_not_at_all(
 def test_flags_that_make_no_sense_are_refused(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
     for flags in (("--checkpoint-interval", "3"), ("--checkpoint-at-stop",), ("--restore",)):
         daemon = make_daemon()
-        assert daemon.run(*flags).wait(30) == 2
+        assert daemon.run(*flags).wait(WAIT_S) == 2
         assert "need checkpoints.directory (--checkpoint-dir DIR)" in daemon.log()
     for flags in (("--checkpoint-interval", "0"), ("--checkpoint-interval", "nan"), ("--checkpoint-keep", "0")):
         daemon = make_daemon()
-        assert daemon.run("--checkpoint-dir", str(tmp_path), *flags).wait(30) == 2
+        assert daemon.run("--checkpoint-dir", str(tmp_path), *flags).wait(WAIT_S) == 2
         assert flags[0] in daemon.log()
 
 

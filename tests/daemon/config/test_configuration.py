@@ -13,8 +13,8 @@ import pytest
 import shmreplay as sr
 from shmreplay.daemon.config.configuration import ConfigError, DaemonConfig, read_config
 from shmreplay.daemon.config.open_files import possible_clients
-from shmreplay.daemon.config.setting_kind import Endpoint, Setting
-from shmreplay.daemon.config.settings import SETTINGS
+from shmreplay.daemon.config.settings import SETTINGS, Setting
+from shmreplay.daemon.loop.endpoint import Endpoint
 from shmreplay.daemon.process.summary import summary, summary_json
 from tests.support.repository import ROOT
 

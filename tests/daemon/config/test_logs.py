@@ -11,14 +11,14 @@ from collections.abc import Iterator
 import pytest
 
 import shmreplay as sr
-from shmreplay.daemon.config.logs import MAX_MESSAGE, JournalHandler, configure
+from shmreplay.daemon.config.logs import MAX_MESSAGE, JournalHandler, configure_logs
 
 
 @pytest.fixture
 def journal(tmp_path: pathlib.Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "journal"))
-        listening.settimeout(30)
+        listening.settimeout(100)
         yield listening
 
 
@@ -28,7 +28,7 @@ def log(journal: socket.socket) -> Iterator[logging.Logger]:
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     root.handlers[:] = []  # else they are closed
-    configure("DEBUG", "journal", "one", journal.getsockname())
+    configure_logs("DEBUG", "journal", "one", journal.getsockname())
     yield root
     root.handlers[0].close()
     root.handlers[:] = before

@@ -21,7 +21,7 @@ def test_all_that_may_be_had_is_counted_and_taken(
     monkeypatch.setattr(resource, "setrlimit", lambda kind, wanted: limits.append(wanted))
     assert open_files.possible_clients() == clients
     assert limits == [(128, hard)], "to look at a configuration changes nothing"
-    open_files.take_all()
+    open_files.raise_limit()
     assert limits[-1] == (taken, hard)
-    open_files.take_all()
+    open_files.raise_limit()
     assert len(limits) == 2

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 import shmreplay as sr
 from shmreplay.daemon.arenas.access import Access
 from shmreplay.daemon.arenas.registry import Registry
-from shmreplay.daemon.checkpoints.checkpoint import CheckpointOptions, Checkpoints
+from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
+from shmreplay.daemon.config.checkpoint_options import CheckpointOptions
 from shmreplay.daemon.control.commands import Commands
-from shmreplay.daemon.control.conversation import Conversation, Host
+from shmreplay.daemon.control.conversation import Conversation
+from shmreplay.daemon.control.shared_state import SharedState
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.protocol import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, Deadline, pack, receive_message, send_message
 from shmreplay.segments.segment import SegmentStore
@@ -217,7 +219,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_message_harms_nobody(
 def test_a_client_that_leaves_during_a_creation_does_not_stop_it(daemon: DaemonProcess, client: sr.Client) -> None:
     with RawClient(daemon.socket) as raw:
         raw.hello()
-        send_message(raw.sock, {"command": "create_tables", "tables": [table().to_wire()]}, Deadline(5.0))
+        send_message(raw.sock, {"command": "create_tables", "tables": [table().to_wire()]}, Deadline(WAIT_S))
     eventually(lambda: "replay" in client.tables())
 
 
@@ -239,22 +241,28 @@ def test_whatever_is_sent_after_hello_the_daemon_lives(daemon: DaemonProcess, da
 # --- slow clients, with short bounds, in this process ----------------------------------------------------------------
 
 ClientSide = Callable[[socket.socket, threading.Event], None]
+SHORT_S = 0.05
 
 
-def talk(client_side: ClientSide, timeout_s: float) -> None:
-    """Holds a conversation with a client whose side runs in a thread and is told when the daemon's side has ended."""
+def talk(client_side: ClientSide, hello_s: float = WAIT_S) -> None:
+    """Holds a conversation with a client whose side runs in a thread and is told when the daemon's side has ended.
+
+    `hello_s` bounds the wait for its hello; what comes later has SHORT_S. So a busy machine drops no client too early.
+    """
 
     async def main() -> None:
         workers = Workers()
         registry = Registry(SegmentStore(), "unit-talk", None, workers)
         checkpoints = Checkpoints(registry, workers, "unit-talk", CheckpointOptions())
         commands = Commands(registry, workers, "unit-talk", lambda: 1, lambda reason: None, checkpoints)
-        host = Host(commands, Access(), registry.reaper, workers, "unit-talk", 9, lambda: 1, timeout_s)
+        shared = SharedState(commands, Access(), registry.reaper, workers, "unit-talk", 9, lambda: 1, hello_s)
         ours, theirs = socket.socketpair()
         ended = threading.Event()
         with theirs:
             client = asyncio.get_running_loop().run_in_executor(None, client_side, theirs, ended)
-            await Conversation(host, ours).run()
+            conversation = Conversation(shared, ours)
+            conversation._connection._timeout_s = SHORT_S
+            await conversation.run()
             ended.set()
             await client
         assert workers.close()
@@ -263,13 +271,13 @@ def talk(client_side: ClientSide, timeout_s: float) -> None:
 
 
 def hello(sock: socket.socket) -> None:
-    send_message(sock, {"command": "hello", "version": PROTOCOL_VERSION}, Deadline(5.0))
-    assert receive_message(sock, Deadline(5.0))[0]["ok"]
+    send_message(sock, {"command": "hello", "version": PROTOCOL_VERSION}, Deadline(WAIT_S))
+    assert receive_message(sock, Deadline(WAIT_S))[0]["ok"]
 
 
 def test_a_client_that_never_says_hello_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "shmreplayd")
-    talk(lambda sock, ended: assert_set(ended), 0.05)
+    talk(lambda sock, ended: assert_set(ended), SHORT_S)
     assert "sent nothing for 0.05 s" in caplog.text
 
 
@@ -280,7 +288,7 @@ def test_a_client_that_does_not_finish_its_message_is_dropped(caplog: pytest.Log
         assert_set(ended)
 
     caplog.set_level("INFO", "shmreplayd")
-    talk(slow, 0.05)
+    talk(slow)
     assert "did not finish its message for 0.05 s" in caplog.text
 
 
@@ -290,11 +298,11 @@ def test_a_client_that_does_not_take_its_answer_is_dropped(
     monkeypatch.setattr("shmreplay.daemon.control.conversation.package_version", lambda: "x" * 2**20)
 
     def deaf(sock: socket.socket, ended: threading.Event) -> None:
-        send_message(sock, {"command": "hello", "version": PROTOCOL_VERSION}, Deadline(5.0))
+        send_message(sock, {"command": "hello", "version": PROTOCOL_VERSION}, Deadline(WAIT_S))
         assert_set(ended)
 
     caplog.set_level("INFO", "shmreplayd")
-    talk(deaf, 0.05)
+    talk(deaf)
     assert "did not take its answer for 0.05 s" in caplog.text
 
 
@@ -302,12 +310,12 @@ def test_a_client_that_said_hello_may_be_idle_for_ever() -> None:
     def idle(sock: socket.socket, ended: threading.Event) -> None:
         hello(sock)
         assert not ended.wait(0.3)  # six times the bound that a message has
-        send_message(sock, {"command": "tables"}, Deadline(5.0))
-        assert receive_message(sock, Deadline(5.0))[0]["ok"]
+        send_message(sock, {"command": "tables"}, Deadline(WAIT_S))
+        assert receive_message(sock, Deadline(WAIT_S))[0]["ok"]
         sock.shutdown(socket.SHUT_WR)
         assert_set(ended)
 
-    talk(idle, 0.05)
+    talk(idle)
 
 
 def assert_set(event: threading.Event) -> None:

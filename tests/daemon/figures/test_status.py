@@ -82,11 +82,11 @@ def test_who_waits_is_told_of_with_the_reason_until_it_goes_on(
     assert (wait["table"], wait["side"], wait["pid"]) == ("replay", "sample", learner.pid)
     eventually(lambda: bool(both(replay)["waits"][0]["since_s"] > wait["since_s"] >= 0))
     assert waiting.explain(found["tables"]["replay"], "sample", found["stats"]) == (
-        "the table has 0 items, fewer than the 2 of min_size_to_sample. Inserts let it go on (last one never); "
+        "the table has 0 items, and min_size_to_sample is 2; waiting for an insert, there was none yet; "
         "1 process is attached"
     )
     told = rf"^table 'replay': process {learner.pid} \('{name_of(learner)}'\) has waited \d+ s to sample: "
-    told += "the table has 0 items, fewer than the 2 of min_size_to_sample"
+    told += "the table has 0 items, and min_size_to_sample is 2"
     for flags in (["--socket", daemon.socket], ["--offline", "--instance", daemon.instance]):
         assert main(["stats", *flags]) == 0
         assert re.search(told, capsys.readouterr().out, re.MULTILINE)

@@ -1,6 +1,7 @@
 """A daemon to which somebody else's listening socket is passed, as systemd does for a socket unit."""
 
 import concurrent.futures
+import fcntl
 import os
 import pathlib
 import socket
@@ -45,8 +46,9 @@ class SocketUnit:
             "LISTEN_FDNAMES": "shmreplayd.socket",
             "SHMREPLAY_TEST_LISTENER": str(fd),
         }
-        # Descriptor 3 is overwritten in the child: the pipe must be another one.
-        high = os.dup2(ready_for_child, max(fd, ready_for_child, 9) + 1)
+        # The child overwrites descriptor 3, so the pipe must have another number. The kernel picks a free one: other
+        # threads open descriptors meanwhile, and would close a number that was chosen here.
+        high = fcntl.fcntl(ready_for_child, fcntl.F_DUPFD, 10)
         os.close(ready_for_child)
         try:
             daemon._process = daemon.run(*flags, "--ready-fd", str(high), source=ACTIVATE, env=env, pass_fds=(fd, high))

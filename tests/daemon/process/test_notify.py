@@ -153,12 +153,12 @@ def test_a_stop_that_saves_says_that_it_needs_longer(
     source = """
 import os, sys
 from shmreplay.daemon import main
-from shmreplay.daemon.checkpoints.saving import Saving
-real = Saving.run
+from shmreplay.daemon.checkpoints.arena_save import ArenaSave
+real = ArenaSave.run
 def run(self, writer):
     open(os.environ["SHMREPLAY_TEST_GATE"]).read()
     return real(self, writer)
-Saving.run = run
+ArenaSave.run = run
 sys.exit(main.main())
 """
     gate = tmp_path / "gate"

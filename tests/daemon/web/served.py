@@ -5,8 +5,8 @@ import pathlib
 import threading
 from typing import Any, cast
 
-from shmreplay.daemon.config.setting_kind import Endpoint
 from shmreplay.daemon.control.commands import Answer, Caller, Commands
+from shmreplay.daemon.loop.endpoint import Endpoint
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.web.site import Site
 from shmreplay.protocol import Message

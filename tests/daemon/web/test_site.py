@@ -178,8 +178,16 @@ def test_there_is_nothing_else(ask: Asker, path: str, method: str, status: int) 
 @pytest.mark.parametrize(
     ("head", "status", "text"),
     [
-        ("POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537", 413, "a body has at most 65536 bytes"),
-        (f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {'9' * 5000}", 413, "a body has at most 65536 bytes"),
+        (
+            "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537",
+            413,
+            "the body is too long; expected at most 65536 bytes",
+        ),
+        (
+            f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {'9' * 5000}",
+            413,
+            "the body is too long; expected at most 65536 bytes",
+        ),
         (
             "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1",
             400,
@@ -193,17 +201,17 @@ def test_there_is_nothing_else(ask: Asker, path: str, method: str, status: int) 
         (
             "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked",
             411,
-            "a body needs its Content-Length",
+            "a body needs a Content-Length",
         ),
         (
             "GET / HTTP/1.1\r\nHost: evil.example\r\nHost: localhost",
             400,
-            "Host comes more than once; expected it once at most",
+            "Host is there more than once; expected at most one",
         ),
         (
             "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nauthorization: a\r\nAuthorization: b",
             400,
-            "Authorization comes more than once; expected it once at most",
+            "Authorization is there more than once; expected at most one",
         ),
         ("GET / HTTP/1.1\r\nAccept: a", 403, "the page is to be asked for as one of "),
         ("\0\xff", 403, "the page is to be asked for as one of "),

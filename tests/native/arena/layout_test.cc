@@ -231,6 +231,12 @@ TEST(a_spec_out_of_range_is_refused_with_its_range) {
   expect_refused(s, "a multiple of 64");
   s = good, s.block_bytes = 64;
   expect_refused(s, "0 without blocks");
+  s = with_values(good, 4), s.columns.push_back({0, kHeapColumn, 255 * 4 * 64 + 1});
+  expect_refused(s, "larger than what the whole heap can hold");
+  s.columns.back().packed_bytes = 255 * 4 * 64;
+  plan_arena(s);
+  s = good, s.specs = std::string(kMaxSpecsBytes + 1, 'x');
+  expect_refused(s, "at most 64 MiB");
 }
 
 }  // namespace shmreplay::test

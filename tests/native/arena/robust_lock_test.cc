@@ -124,7 +124,7 @@ TEST(a_hold_that_lasts_is_reported_with_its_pid_and_then_an_error) {
   CHECK_EQ(listener.stuck_pid, holder.pid());
   CHECK_EQ(listener.stuck_seconds, 1);
   holder.go_on();
-  CHECK(RobustLock::lock(*lock, 1, 1, {now_ns(), &listener}) == Outcome::kLocked);
+  CHECK(RobustLock::lock(*lock, 1, 1, {kForever, &listener}) == Outcome::kLocked);
   RobustLock::unlock(*lock);
   holder.join();
 }
@@ -147,7 +147,7 @@ TEST(a_caller_without_a_deadline_reports_and_waits_on) {
     Holder& holder_;
   } patience(holder);
   CHECK(RobustLock::lock(*lock, 1, 1, {kForever, &patience}) == Outcome::kLocked);
-  CHECK_EQ(patience.seen, 2);
+  CHECK(patience.seen >= 2);  // the holder goes on when it gets the processor
   CHECK_EQ(lock->num_waits.load(), 1u);
   CHECK(lock->wait_ns.load() >= uint64_t{2 * kSliceNs});
   RobustLock::unlock(*lock);

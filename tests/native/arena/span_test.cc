@@ -57,10 +57,10 @@ TEST(a_walk_of_an_items_runs_ends_however_damaged_its_record_is) {
     poke(w.arena.chunk(c).stream, {kNone, (c + 1) % 3});
   }
   CHECK_THROWS(CorruptIndex, "spans too many chunks", walk({0, 0}, 4'000'000));
-  CHECK_THROWS(CorruptIndex, "behind its chunk's rows", walk({0, 1}, 1));
+  CHECK_THROWS(CorruptIndex, "after its chunk's rows", walk({0, 1}, 1));
   CHECK_THROWS(CorruptIndex, "index out of range", walk({300, 0}, 1));
   poke(w.arena.chunk(5).life, {kChunkUsed, 0, 77, 0});  // more rows than a chunk has
-  CHECK_THROWS(CorruptIndex, "behind its chunk's rows", walk({5, 0}, 1));
+  CHECK_THROWS(CorruptIndex, "after its chunk's rows", walk({5, 0}, 1));
 }
 
 }  // namespace shmreplay::test

@@ -1,18 +1,26 @@
-// One byte of a live arena is flipped, anywhere but in the mutex itself, and everything is called on it.
+// One byte of a live arena is flipped, anywhere but in the mutex itself, and everything is called on it; and words of
+// every kind of record are set to extreme numbers, one after the other.
 //
 // Each flip is a forked child's: it attaches before the flip or after it, with or without a dead holder's log to roll
 // back, and performs every operation in an order of its own. Whatever they answer, nobody crashes, reads outside the
 // mappings (which lie between guard pages), allocates without a bound or loops for ever. SHMREPLAY_FLIPS=<n> tries
-// more; SHMREPLAY_SEED=<seed> SHMREPLAY_FLIP=<k> does one of them again.
+// more; SHMREPLAY_SEED=<seed> SHMREPLAY_FLIP=<k> does one of them again. SHMREPLAY_SWEEP=<n> sets every n-th word, 1
+// all of them.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
+#include "checkpoint/checkpoint_save.h"
 #include "damage/flips_attack.h"
+#include "items/item_survey.h"
+#include "sessions/session_reports.h"
 
 namespace shmreplay::test {
 namespace {
@@ -32,8 +40,8 @@ uint64_t number_from(const char* variable, uint64_t otherwise) {
 
 struct Flip {
   Region region;
-  uint64_t offset;
-  uint8_t mask;
+  uint64_t offset;  // of a word of 32 bits
+  uint32_t mask;
   bool attached;  // the child is attached when it happens
   bool dead;      // a holder died before
   uint64_t seed;  // of the child's order of operations
@@ -50,7 +58,24 @@ Flip choose(const Arena& a, const std::vector<Region>& regions, uint64_t seed) {
   }
   const bool whole = random.chance(0.5);
   const auto mask = static_cast<uint8_t>(whole ? 1 + random.below(255) : 1u << random.below(8));
-  return {r, at, mask, random.chance(0.7), random.chance(0.25), random.word()};
+  return {r, at / 4 * 4, uint32_t{mask} << (8 * (at % 4)), random.chance(0.7), random.chance(0.25), random.word()};
+}
+
+uint32_t* word_at(const Arena& a, const Region& r, uint64_t offset) {
+  return reinterpret_cast<uint32_t*>((r.in_data ? a.data() : a.index()) + offset);
+}
+
+// A number that is plausible nowhere as a length, an index or a count.
+constexpr uint32_t kExtremes[] = {0xffff'ffff, 0x7fff'ffff, 1u << 28, 1u << 20};
+constexpr uint64_t kSweptBytes = 1024;  // of each region: all fields of its records, of several of them
+
+// Every word of the index that is swept.
+template <class Visit>
+void each_word(const std::vector<Region>& regions, Visit visit) {
+  for (const Region& r : regions) {
+    if (r.in_data) continue;
+    for (uint64_t at = r.begin; at + 4 <= std::min(r.end, r.begin + kSweptBytes); at += 4) visit(r, at);
+  }
 }
 
 // ---- what is called on it ----------------------------------------------------------------------------------------
@@ -74,21 +99,21 @@ void make_guarded_room(uint64_t index_bytes, uint64_t data_bytes) {
   munmap(room + 2 * kGuardBytes + index_bytes, data_bytes);
 }
 
+void limit_memory() {
+  if (kSanitized) return;  // a sanitizer takes terabytes of it
+  const rlimit limit{kMemoryBytes, kMemoryBytes};
+  CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
 void flip_and_attack(Scene& scene, const Flip& flip) {
   alarm(kChildSeconds);
   const rlimit cpu{kCpuSeconds, kCpuSeconds + 1};
   CHECK_EQ(setrlimit(RLIMIT_CPU, &cpu), 0);
   progress() = {};
-  const Arena& whole = *scene.world.daemon;
-  const auto do_flip = [&] {
-    *reinterpret_cast<uint8_t*>((flip.region.in_data ? whole.data() : whole.index()) + flip.offset) ^= flip.mask;
-  };
+  const auto do_flip = [&] { *word_at(*scene.world.daemon, flip.region, flip.offset) ^= flip.mask; };
   if (!flip.attached) do_flip();
   make_guarded_room(scene.world.daemon->index_bytes(), scene.world.daemon->data_bytes());
-  if (!kSanitized) {
-    const rlimit limit{kMemoryBytes, kMemoryBytes};
-    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-  }
+  limit_memory();
   std::unique_ptr<Arena> arena;
   try {
     arena = scene.world.segments.attach(scene.client->session_index(), scene.client->session_generation());
@@ -102,9 +127,70 @@ void flip_and_attack(Scene& scene, const Flip& flip) {
 }
 
 std::string describe(const Flip& flip, uint64_t k) {
-  return "flip " + shown(k) + ": " + flip.region.name + " + offset " + shown(flip.offset) + " ^ " +
-         shown(int{flip.mask}) + (flip.attached ? ", attached before" : ", attached after") +
-         (flip.dead ? ", a dead holder" : "") + ", in '" + progress().operation + "'";
+  return "flip " + shown(k) + ": " + flip.region.name + " + offset " + shown(flip.offset) + " ^ " + shown(flip.mask) +
+         (flip.attached ? ", attached before" : ", attached after") + (flip.dead ? ", a dead holder" : "") + ", in '" +
+         progress().operation + "'";
+}
+
+// Runs attacks, each in a child, and counts those that ended as none may.
+class Trials {
+ public:
+  explicit Trials(Scene& scene) : scene_(scene) {}
+
+  void run(const Flip& flip, uint64_t k) {
+    if (failures_ >= kMostFailures) return;
+    alarm(2 * kChildSeconds);  // of this flip, not of them all
+    scene_.restore(flip.dead);
+    Child child([&] { flip_and_attack(scene_, flip); });
+    const int status = child.wait();
+    ++tried_;
+    raised_ += progress().raised > 0 ? 1 : 0;
+    if (WIFSIGNALED(status)) report(describe(flip, k) + ": killed by signal " + shown(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) != 0) report(describe(flip, k) + ": ended with " + shown(WEXITSTATUS(status)));
+  }
+
+  void finish() {
+    scene_.restore(false);
+    check_healthy(*scene_.world.daemon);
+    printf("%llu flips, %llu raised; ", static_cast<unsigned long long>(tried_),
+           static_cast<unsigned long long>(raised_));
+    CHECK_EQ(failures_, 0u);
+    CHECK(tried_ > 0);
+  }
+
+ private:
+  static constexpr uint64_t kMostFailures = 10;
+
+  void report(const std::string& failure) {
+    ++failures_;
+    printf("\n    %s", failure.c_str());
+    fflush(stdout);  // whatever becomes of the rest
+  }
+
+  Scene& scene_;
+  uint64_t tried_ = 0, raised_ = 0, failures_ = 0;
+};
+
+// Makes what every process makes of an arena before its first call. false: it was refused.
+bool attach_and_allocate(Scene& scene) {
+  try {
+    const auto arena = scene.world.segments.attach(scene.client->session_index(), scene.client->session_generation());
+    const StreamWriter writer(*arena, arena->table(0), 12);
+    const SampleCall reader(*arena);
+    const CheckpointSave save(*arena);
+    session_reports(*arena);
+    sleeper_reports(*arena);
+    leases_report(*arena);
+    for (uint32_t t = 0; t < arena->num_tables(); ++t) {
+      live_keys(*arena, arena->table(t));
+      survey_items(*arena, arena->table(t), 1000);
+    }
+    return true;
+  } catch (const AttachError&) {
+    return false;
+  } catch (const CorruptIndex&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -123,33 +209,65 @@ TEST(the_same_operations_raise_nothing_where_nothing_is_flipped) {
 
 TEST(a_flipped_byte_makes_an_error_or_a_wrong_answer_and_never_a_crash_or_a_hang) {
   Scene scene;
-  const uint64_t base = seed(), n = number_from("SHMREPLAY_FLIPS", kSanitized ? 150 : 2000);
+  const uint64_t base = seed(), n = number_from("SHMREPLAY_FLIPS", kSanitized ? 150 : rounds(300, 4000));
   const uint64_t only = number_from("SHMREPLAY_FLIP", UINT64_MAX);
+  const uint64_t first = only == UINT64_MAX ? 0 : only, end = only == UINT64_MAX ? n : only + 1;
   const std::vector<Region> regions = regions_of(*scene.world.daemon);
-  uint64_t raised = 0, tried = 0, failures = 0;
-  for (uint64_t k = only == UINT64_MAX ? 0 : only; k < n && failures < 10; ++k) {
-    alarm(2 * kChildSeconds);  // of this flip, not of them all
+  Trials trials(scene);
+  for (uint64_t k = first; k < end; ++k) {
     scene.restore(false);
-    const Flip flip = choose(*scene.world.daemon, regions, base + k * 0x9e3779b97f4a7c15);
-    scene.restore(flip.dead);
-    Child child([&] { flip_and_attack(scene, flip); });
-    const int status = child.wait();
-    ++tried;
-    raised += progress().raised > 0 ? 1 : 0;
-    std::string failure;
-    if (WIFSIGNALED(status)) failure = describe(flip, k) + ": killed by signal " + shown(WTERMSIG(status));
-    else if (WEXITSTATUS(status) != 0) failure = describe(flip, k) + ": ended with " + shown(WEXITSTATUS(status));
-    if (!failure.empty()) {
-      ++failures;
-      printf("\n    %s", failure.c_str());
-      fflush(stdout);  // whatever becomes of the rest
-    }
-    if (only != UINT64_MAX) break;
+    trials.run(choose(*scene.world.daemon, regions, base + k * 0x9e3779b97f4a7c15), k);
   }
-  scene.restore(false);
-  check_healthy(*scene.world.daemon);
-  printf("%llu flips, %llu raised; ", static_cast<unsigned long long>(tried), static_cast<unsigned long long>(raised));
-  CHECK_EQ(failures, 0u);
+  trials.finish();
+}
+
+TEST(a_word_at_an_extreme_makes_an_error_or_a_wrong_answer_and_never_a_crash_or_a_hang) {
+  Scene scene;
+  Random random(seed());
+  const uint64_t stride = number_from("SHMREPLAY_SWEEP", kSanitized ? 64 : rounds(16, 2));
+  uint64_t k = random.below(stride);
+  Trials trials(scene);
+  each_word(regions_of(*scene.world.daemon), [&](const Region& r, uint64_t offset) {
+    if (++k % stride != 0) return;
+    scene.restore(false);
+    const uint32_t extreme = kExtremes[random.below(std::size(kExtremes))];
+    const uint32_t mask = *word_at(*scene.world.daemon, r, offset) ^ extreme;
+    if (mask != 0) trials.run({r, offset, mask, random.chance(0.7), random.chance(0.25), random.word()}, k);
+  });
+  trials.finish();
+}
+
+// What sizes memory before the first call can be refused: every word of the index that is swept. SHMREPLAY_SWEEP=1:
+// each of them at every extreme, else at one.
+TEST(a_word_at_an_extreme_is_refused_at_attach_or_sizes_no_allocation_that_fails) {
+  Scene scene;
+  const std::vector<Region> regions = regions_of(*scene.world.daemon);
+  const uint64_t stride = number_from("SHMREPLAY_SWEEP", kSanitized ? 64 : rounds(16, 1)) == 1 ? 1
+                          : kSanitized                                                         ? 32
+                                                                                               : 4;
+  uint64_t k = Random(seed()).below(stride);
+  alarm(2 * kChildSeconds);
+  Child child([&] {
+    limit_memory();
+    alarm(2 * kChildSeconds);
+    uint64_t tried = 0, refused = 0;
+    each_word(regions, [&](const Region& r, uint64_t offset) {
+      for (const uint32_t extreme : kExtremes) {
+        if (++k % stride != 0) continue;
+        uint32_t* const word = word_at(*scene.world.daemon, r, offset);
+        const uint32_t before = std::exchange(*word, extreme);
+        snprintf(progress().said, sizeof progress().said, "%s + offset %llu = %u", r.name,
+                 static_cast<unsigned long long>(offset), extreme);
+        ++tried;
+        refused += attach_and_allocate(scene) ? 0 : 1;
+        *word = before;
+      }
+      ++k;  // another extreme for the next word
+    });
+    CHECK(refused > tried / 20);  // the constants of the header, the columns and the tables
+  });
+  const int status = child.wait();
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail(__FILE__, __LINE__, progress().said);
 }
 
 }  // namespace shmreplay::test

@@ -115,7 +115,7 @@ TEST(damaged_chunks_are_found) {
                "is used without references");
   expect_found(
       [](Scene& s) { poke(s.arena.chunk(s.arena.state().free_chunks.get().head).life, {kChunkFree, 1, 0, 0}); },
-      "repeats a row that it has not");
+      "repeats a row that it does not have");
   expect_found([](Scene& s) { poke(s.arena.chunk(s.used()).items, {kNone, 0}); }, "items that begin in it is 0");
   expect_found([](Scene& s) { poke(s.arena.chunk(s.used()).items, {s.arena.chunk(s.used()).items.get().first, 7}); },
                "of tables that keep items is 7");
@@ -123,12 +123,12 @@ TEST(damaged_chunks_are_found) {
   expect_found([](Scene& s) { poke(s.arena.chunk(s.used()).stamp, 1'000'000); }, "not in the order taken");
   expect_found([](Scene& s) { poke(s.arena.state().used_chunks, {s.used(), s.used()}); }, "the used list's tail");
   expect_found([](Scene& s) { poke(s.arena.state().num_free, 3); }, "num_free is 3");
-  expect_found([](Scene& s) { poke(s.arena.state().rich_sessions, kNone); }, "in the list of those with free chunks");
+  expect_found([](Scene& s) { poke(s.arena.state().chunk_owners, kNone); }, "in the list of those with free chunks");
 }
 
 TEST(damaged_blocks_patterns_streams_and_sleepers_are_found) {
   expect_found([](Scene& s) { poke(s.arena.block(s.arena.chunk(s.used()).writer.get().first_block).owner, {1, 1}); },
-               "is another's");
+               "belongs to another chunk");
   expect_found([](Scene& s) { poke(s.arena.state().free_blocks, kNone); }, "owned and free blocks is 4");
   expect_found([](Scene& s) { poke(s.arena.state().num_free_blocks, 3); }, "num_free_blocks is 3, expected 4");
   expect_found([](Scene& s) { poke(s.arena.state().num_reserved_blocks, 3); }, "num_reserved_blocks is 3, expected 0");

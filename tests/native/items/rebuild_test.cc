@@ -148,7 +148,7 @@ void ruin_derived_words(World& w, Random& random) {
   poke(s.retired_chunks, {rubbish(), rubbish()});
   for (Word<uint64_t>* n : {&s.num_free, &s.num_used, &s.num_retired, &s.num_free_blocks, &s.num_reserved_blocks})
     poke(*n, random.word());
-  for (Word<uint32_t>* head : {&s.rich_sessions, &s.free_streams, &s.free_sleepers, &s.free_blocks})
+  for (Word<uint32_t>* head : {&s.chunk_owners, &s.free_streams, &s.free_sleepers, &s.free_blocks})
     poke(*head, rubbish());
   for (uint32_t c = 0; c < a.geometry().num_chunks; ++c) {
     poke(a.chunk(c).refs, {rubbish(), rubbish()});
@@ -164,7 +164,7 @@ void ruin_derived_words(World& w, Random& random) {
     poke(a.pattern(p).usage, {a.pattern(p).usage.get().generation, rubbish()});
   for (uint32_t i = 0; i < a.geometry().max_sessions; ++i) {
     poke(a.session(i).free_chunks, {rubbish(), rubbish()});
-    poke(a.session(i).rich, {rubbish(), rubbish()});
+    poke(a.session(i).chunk_owner, {rubbish(), rubbish()});
   }
   for (uint32_t i = 0; i < a.num_tables(); ++i) {
     TableRecord& r = *a.table(i).record;

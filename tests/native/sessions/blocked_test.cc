@@ -76,7 +76,7 @@ TEST(a_call_that_is_blocked_for_long_is_told_so_every_second) {
   Blocked blocked(w.arena, w.table(), kSamples, {now_ns() + 1'100'000'000, &listener});
   join(w.arena, blocked);
   CHECK_EQ(blocked.sleep(), Status::kTimeout);
-  CHECK_EQ(listener.blocked_seconds, 1);
+  CHECK(listener.blocked_seconds >= 1);  // later where others have the processor
 }
 
 // Its caller gives it up and wakes it, whatever it is in the middle of; nobody else's wait ends by that.

@@ -13,7 +13,7 @@
 namespace shmreplay::test {
 namespace {
 
-constexpr unsigned kWatchdogSeconds = kSanitized ? 240 : 60;
+constexpr unsigned kWatchdogSeconds = kSanitized ? 600 : 300;  // for a hang: a busy machine may be ten times as slow
 
 struct Test {
   const char* name;
@@ -71,6 +71,8 @@ uint64_t seed() {
   fflush(stdout);
   return s;
 }
+
+uint64_t rounds(uint64_t few, uint64_t many) { return getenv("SHMREPLAY_LONG") != nullptr ? many : few; }
 
 uint64_t Random::word() noexcept {
   uint64_t z = state_ += 0x9e3779b97f4a7c15;

@@ -64,6 +64,10 @@ inline constexpr bool kThreadSanitized = false;
 // SHMREPLAY_SEED, or a fresh one; printed.
 uint64_t seed();
 
+// How often to do what finds the more the longer it goes on: `many` times where SHMREPLAY_LONG is set (`make
+// test-long`).
+uint64_t rounds(uint64_t few, uint64_t many);
+
 // splitmix64.
 class Random {
  public:

@@ -75,7 +75,7 @@ void check_selections(const std::map<std::vector<size_t>, int>& came, const std:
     const double expected = probability * rounds;
     statistic += (times - expected) * (times - expected) / expected;
   }
-  CHECK(chi_square_tail(statistic, static_cast<double>(came.size() - 1)) > 1e-6);
+  CHECK(chi_square_tail(statistic, static_cast<double>(came.size() - 1)) > 1e-9);
 }
 
 void draw_selections(World& w, const std::vector<int64_t>& keys, const std::vector<double>& weights, uint32_t n,

@@ -227,11 +227,11 @@ TEST(more_values_than_the_whole_heap_holds_are_refused_and_take_nothing) {
   World w(heap_of(open_table("a", 10), 20));
   Actor actor(w.arena, w.table(), 2);
   CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
-  CHECK_EQ(actor.writer.secure_blocks(21, kWhatever), Status::kBlobTooLarge);
+  CHECK_EQ(actor.writer.secure_blocks(21, kWhatever), Status::kValueTooLarge);
   CHECK_EQ(free_blocks(w), 20u);
   CHECK_EQ(actor.writer.secure_blocks(20, kWhatever), Status::kOk);
   BlockRef ref;
-  CHECK_EQ(actor.writer.bring_values(0, nullptr, 20 * 64 + 1, kWhatever, ref), Status::kBlobTooLarge);
+  CHECK_EQ(actor.writer.bring_values(0, nullptr, 20 * 64 + 1, kWhatever, ref), Status::kValueTooLarge);
   CHECK(!fits_heap(w.arena, uint64_t{1} << 32) && !fits_heap(w.arena, kNone) && fits_heap(w.arena, 20 * 64));
 }
 

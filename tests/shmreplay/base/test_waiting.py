@@ -17,19 +17,28 @@ def text(side: str, **changes: Any) -> str:
 
 def test_a_blocked_insert_is_explained_with_the_numbers_and_who_is_attached() -> None:
     assert text("insert") == (
-        "the rate limiter: 12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert: difference 0; one more insert "
-        "would make the difference 2.5, over max_diff 1.5, with the table beyond min_size_to_sample 5. A sample lets "
-        "it go on (last one never), or set_rate_limiter(); 3 processes are attached"
+        "the rate limiter: one more insert would raise the difference from 0 to 2.5, above max_diff 1.5 (12 inserts, 2 "
+        "deletes, 30 samples, at 2.5 samples per insert); waiting for a sample, there was none yet, or for "
+        "set_rate_limiter(); 3 processes are attached"
     )
 
 
 def test_a_blocked_sample_is_explained_with_the_numbers_and_who_is_attached() -> None:
     assert text("sample", difference=-1.0) == (
-        "the rate limiter: 12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert: difference -1; one more "
-        "sample would make the difference -2, under min_diff -1.5. Inserts let it go on (last one 3 s ago); "
+        "the rate limiter: one more sample would lower the difference from -1 to -2, below min_diff -1.5 (12 inserts, "
+        "2 deletes, 30 samples, at 2.5 samples per insert); waiting for an insert, the last was 3 s ago; "
         "3 processes are attached"
     )
-    assert text("sample", size=4).startswith("the table has 4 items, fewer than the 5 of min_size_to_sample")
+    assert text("sample", size=4).startswith("the table has 4 items, and min_size_to_sample is 5; waiting for an")
+    assert text("sample", size=1).startswith("the table has 1 item, and min_size_to_sample is 5; waiting for an")
+    assert text("sample", size=0, min_size_to_sample=1).startswith("the table is empty; waiting for an insert")
+
+
+def test_a_full_queue_is_called_full_with_the_last_sample() -> None:
+    full = {"count_deletes": True, "samples_per_insert": 1.0, "min_diff": 0.0, "max_diff": 50.0, "difference": 50.0}
+    assert text("insert", **full, last_sample_s_ago=0.2) == (
+        "the queue is full (50 of 50); waiting for a sample, the last was 0 s ago; 3 processes are attached"
+    )
 
 
 def test_one_process_is_told_of_as_one() -> None:
@@ -47,21 +56,22 @@ def test_a_pause_and_a_stop_come_before_the_limiter(side: str) -> None:
 
 def test_a_call_that_was_just_let_go_on_is_not_said_to_be_refused() -> None:
     """What is read without the lock may be a moment older than the one who sleeps."""
-    assert text("insert", difference=-1.25).endswith("; it admits one more insert now, but not all that go in together")
-    assert text("insert", size=4).endswith("; it admits one more insert now, but not all that go in together")
-    assert text("sample", difference=0.0).endswith("difference 0; it admits one more sample now")
+    together = "the rate limiter admits one more insert now, but not all items that must go in together (difference "
+    assert text("insert", difference=-1.25).startswith(f"{together}-1.25; 12 inserts")
+    assert text("insert", size=4).startswith(f"{together}0; 12 inserts")
+    assert text("sample", difference=0.0).startswith("the rate limiter admits one more sample now (difference 0; 12 in")
 
 
 def test_an_insert_that_the_limiter_admits_waits_for_room_where_that_is_short() -> None:
     info = {**INFO, "difference": -1.25}
     assert waiting.explain(info, "insert", {**STATS, "free_chunks": 0}) == (
-        "the arena has no room for more steps: of 10 chunks of 4 steps 7 are in use, 2 are still being read, 0 are "
+        "the arena has no room for more steps: of 10 chunks of 4 steps, 7 are in use, 2 are still being read, 0 are "
         "free; 3 processes are attached"
     )
     blocks = {**STATS, "num_blocks": 500, "block_bytes": 64}
     assert waiting.explain(info, "insert", {**blocks, "free_blocks": 3}) == (
-        "the arena has no room for more steps: of 10 chunks of 4 steps 7 are in use, 2 are still being read, 1 are "
-        "free; of 500 blocks of 64 bytes in the heap 3 are free; 3 processes are attached"
+        "the arena has no room for more steps: of 10 chunks of 4 steps, 7 are in use, 2 are still being read, 1 are "
+        "free; of 500 blocks of 64 bytes in the heap, 3 are free; 3 processes are attached"
     )
     assert "no room" not in waiting.explain(info, "insert", {**blocks, "free_blocks": 100})
     assert "no room" not in waiting.explain(INFO, "insert", {**STATS, "free_chunks": 0})  # the limiter it is

@@ -11,7 +11,7 @@ import pytest
 
 from shmreplay.checkpoints.checkpoint_directory import PARTIAL, CheckpointDirectory, find_checkpoints, moment_of
 from shmreplay.checkpoints.checkpoint_file import MAGIC, SLICE_BYTES, CheckpointReader, CheckpointWriter, Kind, verify
-from shmreplay.daemon.checkpoints.retention import Keeping
+from shmreplay.daemon.checkpoints.retention import Retention
 from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
 
 
@@ -199,8 +199,8 @@ def test_only_the_newest_are_kept_and_only_own_files_removed(tmp_path: pathlib.P
     near = [tmp_path / name for name in ("shmreplay.test.checkpoint", "notes.txt", "shmreplay.test.1.checkpoint")]
     for path in near:
         path.write_bytes(b"")
-    assert Keeping(directory, 2).remove_old((), lambda: False) == []  # there before it
-    keeping = Keeping(directory, 2)
+    assert Retention(directory, 2).remove_old((), lambda: False) == []  # there before it
+    keeping = Retention(directory, 2)
     keeping.comes_from_all()
     assert sorted(keeping.remove_old((), lambda: False)) == sorted(paths[:3])
     left = {str(path) for path in tmp_path.iterdir()}
@@ -217,7 +217,7 @@ def test_what_a_killed_saver_left_is_removed_and_what_is_being_written_is_not(tm
     other = tmp_path / f"shmreplay.other.20200101T000000000003Z.checkpoint{PARTIAL}"
     other.write_bytes(b"")
     with directory.create() as (_, path):
-        directory.remove_remains()
+        directory.remove_partial_files()
         assert {entry.name for entry in tmp_path.iterdir()} == {
             foreign.name,
             other.name,

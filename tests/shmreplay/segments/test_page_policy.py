@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from shmreplay import _core
+from shmreplay.base.host_memory import HUGE_PAGE_BYTES, whole_huge_bytes
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments import page_policy
-from shmreplay.segments.page_policy import HUGE_PAGE_BYTES, PagePolicy, huge_option, whole_huge_bytes, why_no_huge_pages
+from shmreplay.segments.page_policy import PagePolicy, huge_option, why_no_huge_pages
 from shmreplay.segments.segment import SLICE_BYTES, reserve
 
 SHM = "/dev/shm"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.tables.estimates import Estimate, estimate
+from shmreplay.estimates import Estimate, estimate
 from shmreplay.tables.plan import by_arena
 from tests.support.children import Fork
 from tests.support.tables import TableMaker, check, live

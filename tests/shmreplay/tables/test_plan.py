@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from shmreplay import selectors
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.rules.windows import Episode, NStep, Sequence, Unroll
+from shmreplay.tables.packed_specs import unpack_specs
 from shmreplay.tables.plan import chunk_bytes, harmonic, plan
-from shmreplay.tables.table import Table, unpack_specs
+from shmreplay.tables.table import Table
 
 CARTPOLE = {"observation": ArraySpec((4,), "f4"), "action": ArraySpec((), "i8"), "reward": ArraySpec((), "f4")}
 ROW_400 = {"x": ArraySpec((100,), "f4")}

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from shmreplay import Episode, NStep, Sequence, SignatureMismatch, Window, rate_limiters, selectors
 from shmreplay.columns.specs import ArraySpec
-from shmreplay.tables.table import Table, pack_specs, unpack_specs
+from shmreplay.tables.packed_specs import pack_specs, unpack_specs
+from shmreplay.tables.table import Table
 
 SIGNATURE = {"observation": ArraySpec((4,), "f4"), "action": ArraySpec((), "i8")}
 SELECTORS = st.sampled_from(

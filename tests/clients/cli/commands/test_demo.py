@@ -82,8 +82,8 @@ STARTED = r"actor 1 is process (\d+)"
 LEARNING = r"samples/s [1-9]"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_it_solves_cartpole(run_demo: Run, seed: int) -> None:
     demo = run_demo("--seed", str(seed))
     demo.read_until("^solved: mean return")

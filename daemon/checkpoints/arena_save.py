@@ -1,0 +1,148 @@
+"""Saving one arena into a checkpoint, on threads of its own, while everybody works on.
+
+The native side copies slices; a second thread writes them. Between the two lie at most NUM_SLICES of them: that is the
+side buffer into which chunks that writers want back are copied while the disk is slow. Nobody waits for it: a writer
+that finds no other chunk takes them, and the checkpoint is given up.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from shmreplay import _core
+from shmreplay.base.host_memory import check_memory, show_bytes
+from shmreplay.checkpoints.checkpoint_file import RECORDS, SLICE_BYTES, Bytes, CheckpointWriter, Kind
+from shmreplay.daemon.arenas.arena import ManagedArena
+from shmreplay.errors import CheckpointFailed, ShmReplayError
+
+NUM_SLICES = 11  # 44 MiB: with what else is needed, 64 MiB beside the copy of the index suffice
+OTHER_BYTES = 64 * 2**20  # what a checkpoint takes beside the copy of the index
+LOCK_TIMEOUT_S = 30.0  # for an arena whose lock holder is stopped
+CALL_TIMEOUT_S = 10.0  # to give the session back
+_END = 4  # the core's last part
+
+
+class ArenaSave:
+    """One arena's part of a checkpoint. `run` belongs in a worker thread; the rest may be read from the loop."""
+
+    def __init__(self, arena: ManagedArena, number: int) -> None:
+        self.arena = arena
+        self._number = number
+        self._cancelled = threading.Event()
+        self._done_bytes = 0
+        self._total_bytes = 0
+        self._free: queue.SimpleQueue[Bytes | None] = queue.SimpleQueue()
+        self._filled: queue.SimpleQueue[tuple[int, int, Bytes, int] | None] = queue.SimpleQueue()
+        self._num_slices = 0
+
+    def cancel(self) -> None:
+        """Ends `run` soon with CheckpointFailed."""
+        self._cancelled.set()
+
+    def describe(self) -> str:
+        """How far it is, for the client that waits."""
+        if not self._total_bytes:
+            holder = self.arena.lock_holder_pid()
+            held = f"; its lock is held by process {holder}" if holder else ""
+            return f"checkpoint of arena {self.arena.name!r}: copying its index{held}"
+        done, total = show_bytes(self._done_bytes), show_bytes(self._total_bytes)
+        return f"checkpoint of arena {self.arena.name!r}: {done} of {total} written"
+
+    def run(self, writer: CheckpointWriter) -> dict[str, Any]:
+        """Writes the arena's sections, and returns its counters at the instant that they show.
+
+        Raises CheckpointFailed with the reason if it was given up, ShmReplayError if there is too little memory for the
+        copy of the index, OSError if the file cannot be written.
+        """
+        native = self.arena.native
+        purpose = f"a checkpoint of arena {self.arena.name!r}, with a copy of its index,"
+        check_memory(native.stats()["index_bytes"] + OTHER_BYTES, purpose)
+        save = _core.CheckpointSave(native)
+        pid = os.getpid()
+        try:
+            index, generation = native.open_session(pid, _core.process_start_time(pid), LOCK_TIMEOUT_S)
+        except ShmReplayError as error:
+            holder = self.arena.lock_holder_pid()
+            if holder is None:
+                raise
+            raise CheckpointFailed(
+                f"no checkpoint was saved: process {holder} holds the lock of arena {self.arena.name!r} ({error}); "
+                "let it go on (SIGCONT), or kill it"
+            ) from error
+        try:
+            if save.take(index, generation, LOCK_TIMEOUT_S):
+                raise CheckpointFailed(f"arena {self.arena.name!r}: another checkpoint of it is being saved")
+            state: dict[str, Any] = save.state()
+            self._total_bytes = save.total_bytes
+            writer.write_plain(Kind.ARENA, {"arena": self.arena.name, "moment": time.time(), **state}, self._number)
+            self._stream(save, writer)
+            writer.write_plain(Kind.ARENA_END, {}, self._number)
+            return state
+        finally:
+            save.close()
+            native.close_session(index, generation, CALL_TIMEOUT_S)
+
+    def _stream(self, save: _core.CheckpointSave, writer: CheckpointWriter) -> None:
+        with ThreadPoolExecutor(1, thread_name_prefix="shmreplayd-checkpoint") as pool:
+            copying = pool.submit(self._copy, save)
+            try:
+                while (item := self._filled.get()) is not None and not self._cancelled.is_set():
+                    part, table, piece, num_bytes = item
+                    if num_bytes:
+                        writer.write(Kind(RECORDS + part), piece[:num_bytes], self._number, table)
+                    self._done_bytes += num_bytes
+                    self._free.put(piece)
+            except BaseException:
+                self._cancelled.set()
+                raise
+            finally:
+                self._free.put(None)  # it may be waiting for a slice to fill
+            copying.result()
+        if self._cancelled.is_set():
+            raise self._stopped()
+
+    def _copy(self, save: _core.CheckpointSave) -> None:
+        try:
+            self._fill_all(save, time.monotonic())
+        except BaseException:
+            self._cancelled.set()  # what waits to be written is worth nothing any more
+            raise
+        finally:
+            self._filled.put(None)
+
+    def _stopped(self) -> CheckpointFailed:
+        return CheckpointFailed(f"the checkpoint of arena {self.arena.name!r} was stopped")
+
+    def _fill_all(self, save: _core.CheckpointSave, started: float) -> None:
+        while True:
+            piece = self._slice()
+            if piece is None or self._cancelled.is_set():
+                raise self._stopped()
+            part, table, num_bytes = save.fill(piece, LOCK_TIMEOUT_S)
+            if save.was_given_up:
+                raise CheckpointFailed(self._why_given_up(save, time.monotonic() - started))
+            if part == _END:
+                return
+            self._filled.put((part, table, piece, num_bytes))
+
+    def _slice(self) -> Bytes | None:
+        """Memory to fill: new as long as there may be more of it, then what was written."""
+        if self._num_slices < NUM_SLICES and self._free.empty():
+            self._num_slices += 1
+            return np.empty(SLICE_BYTES, np.uint8)
+        return self._free.get()
+
+    def _why_given_up(self, save: _core.CheckpointSave, seconds: float) -> str:
+        taken = save.chunks_taken * self.arena.native.stats()["chunk_bytes"]
+        return (
+            f"the checkpoint of arena {self.arena.name!r} was given up: writers needed chunks not copied yet. "
+            f"In {seconds:.2f} s they took {show_bytes(taken)} of chunks, and the disk {show_bytes(self._done_bytes)}; "
+            "use a faster disk, raise capacity_steps, or pause inserts meanwhile: client.pause(table, samples=False)"
+        )

@@ -1,0 +1,333 @@
+"""Checkpoints of all arenas: on request, at an interval, and at the stop; and restoring one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from shmreplay.base.host_memory import show_bytes
+from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory, find_checkpoints, labels_in
+from shmreplay.checkpoints.checkpoint_file import CheckpointReader, CheckpointWriter, Kind
+from shmreplay.daemon.arenas.arena import ManagedArena
+from shmreplay.daemon.arenas.registry import OnProgress, Registry
+from shmreplay.daemon.checkpoints.arena_save import ArenaSave
+from shmreplay.daemon.checkpoints.directory_lock import lock_directory
+from shmreplay.daemon.checkpoints.last_outcome import LastOutcome
+from shmreplay.daemon.checkpoints.manifest import manifest
+from shmreplay.daemon.checkpoints.retention import Retention
+from shmreplay.daemon.config.checkpoint_options import CheckpointOptions
+from shmreplay.daemon.loop.lock_file import LockFile
+from shmreplay.daemon.loop.workers import Workers
+from shmreplay.errors import (
+    CheckpointFailed,
+    CheckpointNotFound,
+    DamagedCheckpoint,
+    ShmReplayError,
+    TableClosed,
+    TableNotFound,
+)
+from shmreplay.tables.packed_specs import unpack_specs
+from shmreplay.tables.table import Table
+
+log = logging.getLogger("shmreplayd")
+
+LIMITERS = ("checkpoint", "config")  # whose settings a restored limiter has
+LOG_S = 10.0  # progress of a long one is logged so often
+EXPECTED = (ShmReplayError, OSError)  # what saving fails by; anything else is our own fault
+
+
+class Checkpoints:
+    """Lives on the event loop; one checkpoint is saved at a time, on the workers."""
+
+    def __init__(self, registry: Registry, workers: Workers, label: str, options: CheckpointOptions) -> None:
+        self._registry = registry
+        self._workers = workers
+        self._label = label
+        self._options = options
+        self._lock = asyncio.Lock()
+        self._current: ArenaSave | None = None
+        self._is_closing = False
+        self._timer: asyncio.Task[None] | None = None
+        self._outcome = LastOutcome()
+        self._directory: CheckpointDirectory | None = None
+        self._retention: Retention | None = None
+        self._directory_lock: LockFile | None = None
+
+    async def open(self) -> None:
+        """Takes the directory, if one was configured, for this daemon's checkpoints alone; `close` gives it back.
+
+        Raises CheckpointFailed if it cannot be written to, or another daemon saves checkpoints of this label there.
+        """
+        if self._options.directory is not None:
+            self._directory = CheckpointDirectory(self._options.directory, self._label)
+            self._directory_lock = await lock_directory(self._directory, self._workers)
+            self._retention = Retention(self._directory, self._options.keep)
+
+    def close(self) -> None:
+        """Gives the directory back. Does nothing a second time."""
+        lock, self._directory_lock = self._directory_lock, None
+        if lock is not None:
+            try:
+                lock.release()
+            except OSError as error:
+                log.warning("%s stays, for it cannot be removed: %s", lock.path, error)
+
+    @property
+    def directory(self) -> CheckpointDirectory:
+        """Raises CheckpointFailed if none was configured."""
+        if self._directory is None:
+            raise CheckpointFailed(
+                "no directory for checkpoints was configured; start shmreplayd with --checkpoint-dir DIR, or "
+                "sr.Server with checkpoint_dir=DIR"
+            )
+        return self._directory
+
+    def status(self) -> dict[str, Any] | None:
+        """Of the last one that was saved, and of the last failure behind it, for stats; None if none was tried."""
+        return self._outcome.describe()
+
+    def start(self) -> None:
+        """Begins to save at the interval, if one was configured."""
+        if self._options.interval_s is not None and self._directory is not None:
+            self._timer = asyncio.ensure_future(self._save_at_interval(self._options.interval_s))
+
+    def change(self, options: CheckpointOptions) -> None:
+        """Another interval, which begins now, number to keep, or end. The directory stays what it is."""
+        before, self._options = self._options, options
+        if self._retention is not None:
+            self._retention.keep = options.keep
+        if options.interval_s != before.interval_s:
+            if self._timer is not None:
+                self._timer.cancel()
+            self.start()
+
+    async def _save_at_interval(self, interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            # A task of its own: ending the timer ends the wait for it, while its thread works on and the lock is held.
+            if self._registry.arenas:
+                await asyncio.shield(self._save_for_nobody())
+
+    async def _save_for_nobody(self) -> None:
+        """The log says why it failed, by whatever: the next one may succeed."""
+        try:
+            await self.save(lambda describe: None)
+        except (ShmReplayError, OSError) as error:
+            log.error("no checkpoint was saved: %s", error)
+        except Exception:
+            log.exception("no checkpoint was saved")
+
+    async def save(self, on_progress: OnProgress) -> str:
+        """Saves all arenas into a new checkpoint and returns its path; older ones than the newest few are removed.
+
+        Raises CheckpointFailed or OSError with the reason; the ones before it are still there then.
+        """
+        directory = self.directory
+        on_progress(self.describe)
+        async with self._lock:
+            if self._is_closing:
+                raise CheckpointFailed("no checkpoint was saved: the daemon is stopping")
+            started = time.monotonic()
+            watching = asyncio.ensure_future(self._log_progress())
+            try:
+                if not self._registry.arenas:
+                    raise CheckpointFailed("no checkpoint was saved: there are no tables")
+                path, num_bytes = await self._workers.run(self._write, directory, self._registry.arenas)
+            except BaseException as error:
+                self._outcome.failed(str(error) or type(error).__name__)
+                raise
+            finally:
+                watching.cancel()
+                self._current = None
+        seconds = time.monotonic() - started
+        self._outcome.saved(path, num_bytes, seconds)
+        log.info("checkpoint %s saved: %s in %.2f s", path, show_bytes(num_bytes), seconds)
+        return path
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether one is being written."""
+        return self._current is not None
+
+    def describe(self) -> str:
+        """How far it is, for the client that waits."""
+        current = self._current
+        return "checkpoint: waiting for an earlier one" if current is None else current.describe()
+
+    async def _log_progress(self) -> None:
+        while True:
+            await asyncio.sleep(LOG_S)
+            log.info("%s", self.describe())
+
+    def _write(self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena]) -> tuple[str, int]:
+        """In a worker thread."""
+        directory.remove_partial_files()
+        with directory.create() as (fd, path):
+            writer = CheckpointWriter(fd)
+            writer.write_plain(Kind.MANIFEST, manifest(self._label, arenas))
+            for number, arena in enumerate(arenas):
+                try:
+                    state = self._save(arena, number, writer)
+                except (TableClosed, TableNotFound) as error:
+                    text = f"no checkpoint was saved: arena {arena.name!r} was dropped meanwhile"
+                    raise CheckpointFailed(text) from error
+                for table in state["tables"]:
+                    log.info(
+                        "checkpoint: table %r at insert %d, %d items", table["name"], table["inserts"], table["size"]
+                    )
+            writer.end()
+        self._remove_old(path, arenas)
+        return path, writer.num_bytes
+
+    def _remove_old(self, path: str, arenas: Iterable[ManagedArena]) -> None:
+        """The new one is there, whatever becomes of the older ones."""
+        assert self._retention is not None
+        try:
+            self._retention.saved(path, (table.name for arena in arenas for table in arena.tables))
+            for removed in self._retention.remove_old(self._registry.dropped, lambda: self._is_closing):
+                log.info("checkpoint %s removed: the newest %d are kept", removed, self._options.keep)
+        except (CheckpointFailed, OSError) as error:
+            log.warning("checkpoints before %s stay: %s", path, error)
+
+    def _save(self, arena: ManagedArena, number: int, writer: CheckpointWriter) -> dict[str, Any]:
+        arena.check_usable()
+        self._current = ArenaSave(arena, number)
+        if self._is_closing:
+            self._current.cancel()
+        return self._current.run(writer)
+
+    async def restore(
+        self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
+    ) -> dict[str, Any]:
+        """Restores a checkpoint, or the newest whole one of a directory, and says which, what tables, and notes.
+
+        A damaged one of a directory is named in the notes and the one before it taken. Raises CheckpointNotFound if
+        there is none, CheckpointFailed if none is whole, and as `Registry.restore`.
+        """
+        if limiters not in LIMITERS:
+            raise ValueError(f"limiters is {limiters!r}; expected one of {', '.join(map(repr, LIMITERS))}")
+        try:
+            is_directory = stat.S_ISDIR(os.stat(path).st_mode)
+        except FileNotFoundError:
+            raise CheckpointNotFound(f"there is no checkpoint {path}: no such file or directory") from None
+        if is_directory:
+            return await self._restore_newest(path, find_checkpoints(path), asked, limiters, on_progress)
+        tables, notes = await self._restore_one(path, asked, limiters, on_progress)
+        return {"path": path, "tables": tables, "notes": notes}
+
+    async def _restore_newest(
+        self, directory: str, paths: Sequence[str], asked: Sequence[Table], limiters: str, on_progress: OnProgress
+    ) -> dict[str, Any]:
+        damages: list[str] = []
+        for number, path in enumerate(paths):
+            try:
+                tables, notes = await self._restore_this(path, asked, limiters, on_progress)
+            except DamagedCheckpoint as error:
+                is_last = number == len(paths) - 1
+                log.error("%s; %s", error, "there is none before it" if is_last else "taking the one before it")
+                damages.append(str(error))
+            else:
+                if damages:
+                    damages[-1] += "; the one before it was taken"
+                return {"path": path, "tables": tables, "notes": [*damages, *notes]}
+        if damages:
+            raise CheckpointFailed("; ".join([f"there is no whole checkpoint in {directory}", *damages]))
+        raise CheckpointNotFound(f"there is no checkpoint in {directory}")
+
+    async def _restore_one(
+        self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
+    ) -> tuple[list[str], list[str]]:
+        try:
+            return await self._restore_this(path, asked, limiters, on_progress)
+        except DamagedCheckpoint as error:
+            older = [other for other in find_checkpoints(os.path.dirname(path) or ".") if other < os.path.abspath(path)]
+            if not older:
+                raise
+            raise DamagedCheckpoint(f"{error}; the one before it is {older[0]}") from error
+
+    async def _restore_this(
+        self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
+    ) -> tuple[list[str], list[str]]:
+        tables, notes = await self._registry.restore(path, asked, limiters, on_progress)
+        if self._retention is not None:
+            self._retention.comes_from(path, [table.name for table in tables])
+        return list(dict.fromkeys(table.owner.name for table in tables)), notes
+
+    # --- the start and the end -----------------------------------------------------------------------------------
+
+    async def begin(self, *, restore: bool, is_embedded: bool, on_progress: OnProgress) -> None:
+        """At the start, once tables of the daemon before were taken over: says, or restores, what there is beside them.
+
+        Raises CheckpointFailed if it is to restore and all are damaged: then somebody has to decide.
+        """
+        if self._retention is None:
+            return
+        directory = self.directory
+        paths = directory.checkpoints()
+        if self._registry.arenas:
+            self._retention.comes_from_all()
+            if restore and paths:
+                level, reason = await self._workers.run(self._why_not, paths[0])
+                log.log(level, "checkpoint %s is not used: %s", paths[0], reason)
+        elif restore and paths:
+            found = await self._restore_newest(directory.path, paths, [], LIMITERS[0], on_progress)
+            log.info("checkpoint %s restored", found["path"])
+        elif restore:
+            others = sorted(label for label in labels_in(directory.path) if label != self._label)
+            hint = f" (there are ones of {', '.join(map(repr, others))})" if others else ""
+            log.warning("there is no checkpoint of %s in %s%s: starting empty", self._label, directory.path, hint)
+        elif paths and not is_embedded:  # sr.Server says so itself, or restores later
+            log.warning(
+                "%s holds %d checkpoints of %r, and --restore was not given: starting empty; none of them is removed",
+                directory.path, len(paths), self._label,
+            )  # fmt: skip
+
+    def _why_not(self, path: str) -> tuple[int, str]:
+        """Why a checkpoint is not restored beside tables that were taken over: a warning where it has others."""
+        there = {table.name for arena in self._registry.arenas for table in arena.tables}
+        reason = f"tables {', '.join(sorted(map(repr, there)))} were taken over as they are in memory"
+        try:
+            reader = CheckpointReader(path)
+            reader.close()
+            tables = {table.name for entry in reader.manifest["arenas"] for table in unpack_specs(entry["specs"])}
+        except (OSError, ShmReplayError, LookupError, TypeError, ValueError) as error:
+            return logging.WARNING, f"{reason}; it cannot be read: {error}"
+        missing = ", ".join(sorted(map(repr, tables - there)))
+        if not missing:
+            return logging.INFO, reason
+        return logging.WARNING, f"{reason}; only it has {missing}, and it stays until newer ones have that too"
+
+    async def finish(self) -> None:
+        """Saves a last one if that was configured, while callers of all tables wait; ends one that is being saved.
+
+        Raises CheckpointFailed if the last one was to be saved and was not: nothing must be dropped then.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            if self._options.at_stop and self._registry.arenas:
+                await self._save_last()
+        finally:
+            self._is_closing = True
+            if self._current is not None:
+                self._current.cancel()
+            async with self._lock:
+                self.close()
+
+    async def _save_last(self) -> None:
+        await self._registry.set_stopping(True)
+        try:
+            await self.save(lambda describe: None)
+        except Exception as error:
+            await self._registry.set_stopping(False)
+            reason = str(error) or type(error).__name__
+            log.error("no checkpoint was saved at the stop: %s", reason, exc_info=not isinstance(error, EXPECTED))
+            raise CheckpointFailed(
+                "no checkpoint was saved at the stop, so the tables stay in shared memory; the next shmreplayd of this "
+                "instance takes them over"
+            ) from error

@@ -1,0 +1,41 @@
+"""LastOutcome: what `stats` says of the last checkpoint."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+
+class LastOutcome:
+    """What became of the last ones that were tried."""
+
+    def __init__(self) -> None:
+        self._saved: dict[str, Any] = {"path": None, "bytes": None, "seconds": None}
+        self._saved_at: float | None = None
+        self._error: str | None = None
+        self._failed_at: float | None = None
+
+    def saved(self, path: str, num_bytes: int, seconds: float) -> None:
+        """One is on the disk; what failed before is over."""
+        self._saved = {"path": path, "bytes": num_bytes, "seconds": seconds}
+        self._saved_at = time.monotonic()
+        self._error = self._failed_at = None
+
+    def failed(self, error: str) -> None:
+        """One was not saved."""
+        self._error = error
+        self._failed_at = time.monotonic()
+
+    def describe(self) -> dict[str, Any] | None:
+        """`path`, `bytes`, `seconds`, `saved_s_ago` of the last one; `error`, `failed_s_ago` of what failed since.
+
+        None if none was tried.
+        """
+        if self._saved_at is None and self._failed_at is None:
+            return None
+        ago = {"saved_s_ago": _ago(self._saved_at), "failed_s_ago": _ago(self._failed_at)}
+        return {**self._saved, **ago, "error": self._error}
+
+
+def _ago(moment: float | None) -> float | None:
+    return None if moment is None else time.monotonic() - moment

@@ -1,0 +1,151 @@
+"""Kind: what a setting may be, and how it is read from TOML, a variable or a flag."""
+
+from __future__ import annotations
+
+import grp
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from shmreplay.daemon.loop.endpoint import Endpoint
+from shmreplay.protocol import socket_path
+from shmreplay.segments.segment import check_name
+
+_UNITS = {"": 1, **{f"{letter}iB": 1024 ** (i + 1) for i, letter in enumerate("KMGT")}}
+_SIZE = re.compile(r"([0-9]+)\s*([KMGT]iB|)")
+_LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\]):([0-9]{1,5})")
+_SWITCH_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of this machine."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a setting may be.
+
+    Attributes:
+        of_value: makes the setting of a value as TOML has it. Raises ValueError that says what it is, and what was
+            expected.
+        of_text: the value that TOML would have for the text of a variable or a flag; the text itself where it is none.
+    """
+
+    of_value: Callable[[object], Any]
+    of_text: Callable[[str], object] = str
+
+
+def refuse(value: object, expected: str) -> NoReturn:
+    """Raises the ValueError that says what a setting is, and what was expected."""
+    raise ValueError(f"is {value!r:.100}; expected {expected}")
+
+
+def choice(of: Sequence[str]) -> Kind:
+    """One of some words."""
+
+    def check(value: object) -> str:
+        if isinstance(value, str) and value in of:
+            return value
+        refuse(value, f"one of {', '.join(map(repr, of))}")
+
+    return Kind(check)
+
+
+def _check_switch(value: object) -> bool:
+    return value if isinstance(value, bool) else refuse(value, "true or false")
+
+
+def _check_count(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    refuse(value, "a whole number of at least 1")
+
+
+def _check_seconds(value: object) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf:
+        return float(value)
+    refuse(value, "a number of seconds above 0")
+
+
+def _check_bytes(value: object) -> int:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
+    found = int(match[1]) * _UNITS[match[2]] if match is not None else 0
+    return found if found > 0 else refuse(value, "a number of bytes above 0, or a text such as '64 GiB'")
+
+
+def _check_path(value: object) -> str:
+    if isinstance(value, str) and os.path.isabs(value) and "\0" not in value:
+        return value
+    refuse(value, "an absolute path")
+
+
+def _check_socket(value: object) -> str:
+    if not isinstance(value, str) or not os.path.isabs(value.removeprefix("unix:")):
+        refuse(value, "the absolute path of a socket, such as '/run/shmreplay/default.sock'")
+    return _said_by(value, lambda: socket_path(value))
+
+
+def _check_endpoint(value: object) -> Endpoint:
+    if isinstance(value, str) and value.startswith("/"):
+        return Endpoint(_check_socket(value))
+    match = _LOOPBACK.fullmatch(value) if isinstance(value, str) else None
+    if match is None or (port := int(match[2])) > 65535:
+        refuse(value, "the absolute path of a socket, or a port of this machine, such as '127.0.0.1:9470'")
+    return Endpoint(None, "127.0.0.1" if match[1] == "localhost" else match[1].strip("[]"), port)
+
+
+def _check_instance(value: object) -> str:
+    return _said_by(value, lambda: check_name("instance", value))  # type: ignore[arg-type]  # it says so itself
+
+
+def _check_group(value: object) -> Group:
+    if not isinstance(value, str) or not value:
+        refuse(value, "the name of a group")
+    try:
+        entry = grp.getgrgid(int(value)) if value.isdecimal() else grp.getgrnam(value)
+    except (KeyError, OverflowError):
+        raise ValueError(f"is {value!r}; no such group on this machine (see `getent group`)") from None
+    return Group(entry.gr_gid, entry.gr_name)
+
+
+def _said_by(value: object, check: Callable[[], str]) -> str:
+    try:
+        return check()
+    except ValueError as error:
+        raise ValueError(f"is {value!r:.100}: {error}") from error
+
+
+def _absolute(text: str) -> str:
+    """A path of the command line is one of the directory where it was typed."""
+    return os.path.abspath(text) if text else text
+
+
+def _or_itself(make: Callable[[str], object]) -> Callable[[str], object]:
+    """What `make` makes of a text; the text itself where it refuses, for the check behind it says what is expected."""
+
+    def read(text: str) -> object:
+        try:
+            return make(text)
+        except ValueError:
+            return text
+
+    return read
+
+
+SWITCH = Kind(_check_switch, lambda text: _SWITCH_WORDS.get(text.lower(), text))
+COUNT = Kind(_check_count, _or_itself(int))
+SECONDS = Kind(_check_seconds, _or_itself(float))
+BYTES = Kind(_check_bytes)
+PATH = Kind(_check_path, _absolute)
+SOCKET = Kind(_check_socket, _or_itself(socket_path))
+ENDPOINT = Kind(_check_endpoint)
+INSTANCE = Kind(_check_instance)
+GROUP = Kind(_check_group)
