@@ -115,6 +115,7 @@ class NumpyBatch : public ShardSink {
   }
 
  private:
+  // NOLINTNEXTLINE(bugprone-exception-escape): error_class() finds the module loaded, and throws nothing
   bool has_structure(const Pattern& structure) noexcept {
     const uint64_t hash = structure.structure_hash();
     if (outputs_.empty()) structure_hash_ = hash;

@@ -94,7 +94,7 @@ class TableHandle {
           const PatternOutput& out = found->outputs[o];
           list.append(nb::make_tuple(out.column, (out.flags & kSqueezed) != 0, call.rows()[o]));
         }
-        outputs = list;
+        outputs = std::move(list);
       }
       return SampleResult{status, 0, 0, 0};
     });

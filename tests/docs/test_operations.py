@@ -20,8 +20,9 @@ from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table_config import read_tables
 from tests.daemon.monitoring.test_monitoring import RULES
 from tests.docs.test_docs import PAGES
-from tests.docs.test_readme import ROOT
-from tests.support.daemons import WAIT_S, StartDaemon, table
+from tests.support.daemons import StartDaemon, table
+from tests.support.repository import ROOT
+from tests.support.waiting import WAIT_S
 
 PAGE = PAGES["operations.md"]
 

@@ -3,13 +3,13 @@
 import os
 import re
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import DaemonProcess, Script, eventually, table, wait_for_end
+from tests.support.daemons import DaemonProcess, Run, table, wait_for_end
+from tests.support.waiting import eventually
 
 ATTACH = """
 import os, sys
@@ -21,8 +21,6 @@ for line in sys.stdin:
     exec(line)
     print("done", flush=True)
 """
-
-Run = Callable[..., Script]
 
 
 def sessions(client: sr.Client, arena: str = "replay") -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,12 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.writer import Writer
-from tests.support.children import Child, Work, fork
+from tests.support.children import Child, Fork, Work, fork
 from tests.support.daemons import DaemonProcess
-from tests.support.tables import COLUMNS, WAIT_S, check, eventually, numbers, step, steps
+from tests.support.tables import COLUMNS, check, numbers, step, steps
+from tests.support.waiting import WAIT_S, eventually
 
 __all__ = ["fork"]
-
-Fork = Callable[[Work], Child]
 
 
 class Scene:

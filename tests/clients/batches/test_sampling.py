@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.tables import Pair, TableMaker, by_path, client_of, eventually, numbers, step, steps
+from tests.support.tables import Pair, TableMaker, by_path, client_of, numbers, step, steps
+from tests.support.waiting import eventually
 
 SIGNATURE = {
     "observation": {"camera": sr.ArraySpec((2, 3), "uint8"), "state": sr.ArraySpec((4,), "float32")},

@@ -14,7 +14,8 @@ import pytest
 
 import shmreplay as sr
 from shmreplay import _core
-from tests.support.daemons import DaemonProcess, Script, StartDaemon, eventually, is_asleep, table
+from tests.support.daemons import DaemonProcess, Script, StartDaemon, is_asleep, table
+from tests.support.waiting import eventually
 
 MODULE = "shmreplay.clients.cli.main"
 

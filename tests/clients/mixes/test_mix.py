@@ -11,10 +11,10 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.children import Child, Work
-from tests.support.tables import WAIT_S, TableMaker, by_path, columns_of, eventually, numbers, spans, step, steps
+from tests.support.children import Fork
+from tests.support.tables import TableMaker, by_path, columns_of, numbers, spans, step, steps
+from tests.support.waiting import WAIT_S, eventually
 
-Fork = Callable[[Work], Child]
 PRIORITIZED = sr.selectors.Prioritized(0.7)
 
 

@@ -14,7 +14,7 @@ from shmreplay.clients import params
 from shmreplay.clients.params import Params, Snapshot
 from shmreplay.tables.plan import plan
 from tests.clients.params.conftest import PolicyMaker, number_of, publish_until_full, seen, tree
-from tests.support.tables import eventually
+from tests.support.waiting import eventually
 
 
 def awaited(policy: Params) -> threading.Thread:

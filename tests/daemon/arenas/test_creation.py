@@ -5,16 +5,15 @@ import pathlib
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import DaemonProcess, RawClient, Script, StartDaemon, eventually, table
+from tests.support.daemons import DaemonProcess, RawClient, Run, StartDaemon, table
 from tests.support.namespaces import needs_mount
-
-Run = Callable[..., Script]
+from tests.support.waiting import eventually
 
 
 def big_table(name: str, num_bytes: int) -> sr.Table:

@@ -9,7 +9,7 @@ import pytest
 import shmreplay as sr
 from shmreplay import _core
 from shmreplay.daemon.arenas.reaper import Reaper, Session
-from tests.support.tables import WAIT_S
+from tests.support.waiting import WAIT_S
 
 
 def test_deaths_are_heard_of_and_every_session_is_closed_once(sleeper: "subprocess.Popen[bytes]") -> None:

@@ -14,7 +14,8 @@ import pytest
 import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_file import verify
 from tests.daemon.checkpoints.saved import facts
-from tests.support.daemons import DaemonProcess, StartDaemon, eventually
+from tests.support.daemons import DaemonProcess, StartDaemon
+from tests.support.waiting import eventually
 
 MIB = 2**20
 ROW = 8192

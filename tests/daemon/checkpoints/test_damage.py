@@ -19,11 +19,6 @@ def rows(first: int, n: int) -> dict[str, object]:
 
 
 @pytest.fixture
-def directory(tmp_path: pathlib.Path) -> str:
-    return str(tmp_path / "saved")
-
-
-@pytest.fixture
 def saver(make_daemon: StartDaemon, directory: str) -> DaemonProcess:
     """A daemon with two tables, that saves."""
     daemon = make_daemon().start("--checkpoint-dir", directory)

@@ -5,14 +5,14 @@ import pathlib
 import re
 import signal
 
-import numpy as np
 import pytest
 
 import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_directory import PARTIAL, find_checkpoints
 from shmreplay.checkpoints.checkpoint_file import verify
-from tests.daemon.checkpoints.saved import facts
-from tests.support.daemons import WAIT_S, DaemonProcess, StartDaemon, table
+from tests.daemon.checkpoints.saved import facts, rows
+from tests.support.daemons import DaemonProcess, StartDaemon, table
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.crash
 
@@ -87,15 +87,6 @@ RESTORING = [
     "before the mark is removed", "after the mark is removed",
 ]  # fmt: skip
 STARTING = ["before removing a", "after removing a", "before removing b", "after removing b"]
-
-
-def rows(first: int, n: int) -> dict[str, object]:
-    return {"x": np.zeros((n, 3), np.float32), "n": np.arange(first, first + n)}
-
-
-@pytest.fixture
-def directory(tmp_path: pathlib.Path) -> str:
-    return str(tmp_path / "saved")
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory
 from shmreplay.checkpoints.checkpoint_file import verify
 from shmreplay.daemon.checkpoints.retention import Found, Retention, which_may_go
-from tests.support.daemons import DaemonProcess, StartDaemon, eventually, table
+from tests.support.daemons import DaemonProcess, StartDaemon, table
+from tests.support.waiting import eventually
 
 A, B, AB, EMPTY = frozenset("a"), frozenset("b"), frozenset("ab"), frozenset[str]()
 DAMAGED = None

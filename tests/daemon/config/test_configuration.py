@@ -16,8 +16,8 @@ from shmreplay.daemon.config.open_files import possible_clients
 from shmreplay.daemon.config.settings import SETTINGS, Setting
 from shmreplay.daemon.loop.endpoint import Endpoint
 from shmreplay.daemon.process.summary import summary, summary_json
+from tests.support.repository import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "daemon" / "systemd" / "system" / "shmreplayd.toml"
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 

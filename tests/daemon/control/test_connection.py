@@ -24,7 +24,8 @@ from shmreplay.daemon.control.shared_state import SharedState
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.protocol import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, Deadline, pack, receive_message, send_message
 from shmreplay.segments.segment import SegmentStore
-from tests.support.daemons import WAIT_S, DaemonProcess, RawClient, StartDaemon, eventually, new_daemon, table
+from tests.support.daemons import DaemonProcess, RawClient, StartDaemon, new_daemon, table
+from tests.support.waiting import WAIT_S, eventually
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,15 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import DaemonProcess, Script, StartDaemon, eventually, table
+from tests.support.daemons import DaemonProcess, Run, StartDaemon, table
+from tests.support.waiting import eventually
 from tests.support.worker import WORK, Worker
 
-Run = Callable[..., Script]
 IMPATIENT = """
 import sys
 from shmreplay.daemon.figures import long_waits

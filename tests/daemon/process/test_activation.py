@@ -13,7 +13,8 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.daemon.process.activation import take_listener
-from tests.support.daemons import WAIT_S, DaemonProcess, StartDaemon, table
+from tests.support.daemons import DaemonProcess, StartDaemon, table
+from tests.support.waiting import WAIT_S
 
 # What systemd does between fork and exec: the socket becomes descriptor 3, and the variables name this very process.
 ACTIVATE = """

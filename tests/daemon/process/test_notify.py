@@ -10,7 +10,8 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.daemon.process.notify import Notifier
-from tests.support.daemons import WAIT_S, StartDaemon, eventually, table
+from tests.support.daemons import StartDaemon, table
+from tests.support.waiting import WAIT_S, eventually
 
 
 class Listener:

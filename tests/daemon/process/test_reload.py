@@ -10,7 +10,8 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.daemon.main import main
-from tests.support.daemons import DaemonProcess, StartDaemon, eventually, table
+from tests.support.daemons import DaemonProcess, StartDaemon, table
+from tests.support.waiting import eventually
 
 TABLES = """
 [tables.replay]

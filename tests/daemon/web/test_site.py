@@ -18,8 +18,8 @@ from shmreplay.daemon.web.actions import act
 from shmreplay.daemon.web.stats_cache import FRESH_S
 from tests.daemon.web.fake_stats import FakeStats
 from tests.daemon.web.served import Served
-from tests.support.daemons import DaemonProcess, StartDaemon, eventually, make_daemon, table
-from tests.support.tables import WAIT_S
+from tests.support.daemons import DaemonProcess, StartDaemon, make_daemon, table
+from tests.support.waiting import WAIT_S, eventually
 
 __all__ = ["make_daemon"]
 

@@ -10,8 +10,9 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.cli.main import main
-from tests.support.daemons import DaemonProcess, eventually, new_daemon, table
+from tests.support.daemons import DaemonProcess, new_daemon, table
 from tests.support.terminal import Terminal
+from tests.support.waiting import eventually
 
 STEP = {"x": np.zeros(3, np.float32), "n": np.int64(1)}
 

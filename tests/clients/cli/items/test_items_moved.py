@@ -18,8 +18,8 @@ from shmreplay.clients.cli.commands import export
 from shmreplay.clients.cli.items import item_exporter, item_file, item_importer
 from shmreplay.clients.cli.main import main
 from shmreplay.clients.cli.terminal import printing
-from tests.support.daemons import eventually
 from tests.support.terminal import Terminal
+from tests.support.waiting import eventually
 
 STEP = {"x": np.float32(0), "frame": np.zeros((2, 3), np.uint8), "terminated": np.bool_(0)}
 HEAP = {

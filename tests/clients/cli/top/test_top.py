@@ -16,8 +16,9 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.cli.main import main
-from tests.support.daemons import DaemonProcess, Script, StartDaemon, eventually, new_daemon, table
+from tests.support.daemons import DaemonProcess, Script, StartDaemon, new_daemon, table
 from tests.support.terminal import LEFT, Terminal
+from tests.support.waiting import eventually
 
 STEP = {"x": np.zeros(3, np.float32), "n": np.int64(1)}
 WORKER = """
