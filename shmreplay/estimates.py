@@ -1,4 +1,4 @@
-"""Estimate: what an arena costs, with every term of it."""
+"""Estimate: the memory of an arena, term by term."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from shmreplay.tables.table import Table
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an arena costs, with every term. `str()` of it is a table to read.
+    """The memory of an arena, term by term. `str()` makes a readable table.
 
     Attributes:
         name: name of the arena.
         terms: what each table adds.
         chunk_steps: steps a chunk.
-        history: steps that an open stream holds for its next item.
-        max_streams: number of open streams at most.
+        history: steps that an open stream keeps for its next item.
+        max_streams: largest number of open streams.
         stream_chunks: chunks for open streams.
         reserve_chunks: chunks for reads in flight.
         num_chunks: all chunks.
         chunk_bytes: bytes a chunk, alignment included.
-        row_bytes: bytes of one step as the caller gives it; an axis of any size counts as 16.
-        bytes_per_step: bytes of one step in a chunk, alignment included, and of its values in the heap; rounded up.
-        bytes_per_item: `total_bytes` shared out among as many items as the tables hold, rounded up.
-        heap: blocks for values that do not lie in the rows.
-        item_index_bytes: bytes of the index that grow with `max_size`, an item.
+        row_bytes: bytes of one step as the caller passes it; an axis of any size counts as 16.
+        bytes_per_step: bytes of one step in a chunk, with alignment, and of its values in the heap; rounded up.
+        bytes_per_item: `total_bytes` divided by the number of items of full tables, rounded up.
+        heap: blocks for values that are not stored in the rows.
+        item_index_bytes: bytes of the index for each item of `max_size`.
         index_bytes: bytes of the index segment.
-        index_terms: what they are for.
+        index_terms: the same by kind of record.
         data_bytes: bytes of the data segment.
-        huge_bytes: how much of both can be in huge pages: all but the end of each.
-        total_bytes: bytes of shared memory in all.
+        huge_bytes: bytes of both segments that can be in huge pages: all but their ends.
+        total_bytes: bytes of shared memory.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Estimate:
     total_bytes: int
 
     def __str__(self) -> str:
-        """One line a term: what it is, how it comes about, chunks, bytes."""
+        """One line for each term: name, how it is computed, chunks, bytes."""
         lines = []
         for term in self.terms:
             lines.append(self._chunk_line(f"table {term.name!r}", _how(term, self.chunk_steps), term.chunks))
@@ -105,7 +105,7 @@ class Estimate:
 
 
 def estimate(tables: Sequence[Table]) -> Estimate:
-    """Returns what the arena that `plan(tables)` sizes costs; exact to the page.
+    """Returns the memory of the arena that `plan(tables)` sizes, exact to the page.
 
     Raises:
         ValueError: as `plan`.
@@ -114,15 +114,14 @@ def estimate(tables: Sequence[Table]) -> Estimate:
 
 
 def mean_stored_bytes(spec: ArraySpec, rows: NDArray[Any]) -> int:
-    """Returns the stored bytes of a compressed column's row, on average over rows that follow each other in a stream:
-    what the column's `mean_bytes` may say.
+    """Returns the average stored bytes of a row of a compressed column, for the column's `mean_bytes`.
 
     Args:
-        spec: a column that is compressed and has one shape, nothing else.
-        rows: `[n, *shape]` of its dtype, n > 0.
+        spec: a column that is compressed and has one shape, without other options.
+        rows: consecutive rows of a stream, `[n, *shape]` of its dtype, n > 0.
 
     Raises:
-        ValueError: it is another column, or these are no rows of it.
+        ValueError: the column is another kind, or the rows do not fit it.
     """
     if not spec.is_packed:
         raise ValueError(f"mean_stored_bytes: the column is {spec}; expected one with compression='lz4' and one shape")
@@ -163,7 +162,7 @@ def estimate_of(spec: ArenaSpec, plan_arena: Callable[[dict[str, Any]], dict[str
 
 
 def together(name: str, parts: Sequence[Estimate]) -> Estimate:
-    """The estimates of the shards of a table as one: what counts or takes bytes is added up."""
+    """Adds up the estimates of the shards of a table."""
     added = (
         *("max_streams", "stream_chunks", "reserve_chunks", "num_chunks"),
         *("index_bytes", "data_bytes", "total_bytes", "huge_bytes"),

@@ -366,7 +366,7 @@ print(len(client.table("replay")))
     )
     code, out, err = script.finish()
     assert (code, err) == (0, "")
-    assert "1 of 2 file descriptors arrived: this process has used up its own (ulimit -n)" in out
+    assert "1 of 2 file descriptors arrived: this process has no more (ulimit -n)" in out
     assert out.splitlines()[-1] == "0"
 
 

@@ -277,7 +277,7 @@ sys.exit(main.main())
     scene.daemon.start("--checkpoint-dir", str(tmp_path), "--checkpoint-at-stop", source=source)
     stop_in_a_hold(child, table)
     told: list[str] = []
-    reason = f"process {child.pid} holds the lock of arena 'replay' .* let it go on .SIGCONT., or kill it"
+    reason = f"process {child.pid} holds the lock of arena 'replay' .* continue it .SIGCONT., or kill it"
     with pytest.raises(sr.CheckpointFailed, match=reason):
         scene.client.checkpoint(on_progress=told.append)
     assert f"its lock is held by process {child.pid}" in told[-1]

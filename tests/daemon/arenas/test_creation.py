@@ -149,7 +149,7 @@ def test_tables_of_one_arena_go_together_and_wake_who_waits_in_any_of_them(
         eventually(lambda: client.tables()["b"]["blocked_samples"] == 1)
         with pytest.raises(
             sr.ShmReplayError,
-            match=r"table 'a' shares arena 'shared' with 'b' and cannot go alone; .* drop_tables\(\['a', 'b'\]\)",
+            match=r"table 'a' shares arena 'shared' with 'b' and cannot be dropped .* drop_tables\(\['a', 'b'\]\)",
         ):
             client.drop_tables(["alone", "a"])
         with pytest.raises(sr.TableNotFound, match="no table 'nobody'"):

@@ -111,7 +111,7 @@ def test_a_checkpoint_is_saved_though_an_older_one_cannot_be_removed(
         finally:
             subprocess.run(["chattr", "-i", stuck], check=True)
         assert find_checkpoints(str(directory)) == [paths[2], paths[1], stuck]
-    assert f"{stuck} is kept, for it cannot be removed" in saver.log()
+    assert f"{stuck} is kept, because it cannot be removed" in saver.log()
 
 
 def test_nothing_is_left_where_a_directory_was_that_has_another_name_by_now(directory: pathlib.Path) -> None:

@@ -38,7 +38,7 @@ def test_a_server_goes_on_where_the_last_one_was_saved(
     assert caplog.text == ""
     with sr.Server(restore=path, limiters="config") as server, server.client() as client:
         assert sorted(client.tables()) == ["a", "b"]
-        with pytest.raises(sr.CheckpointFailed, match="no directory for checkpoints was configured"):
+        with pytest.raises(sr.CheckpointFailed, match="no directory for checkpoints is configured"):
             client.checkpoint()
 
 
@@ -246,14 +246,14 @@ def test_the_interval_goes_on_whatever_a_checkpoint_failed_by(make_daemon: Start
     source = """
 import sys
 from shmreplay.daemon import main
-from shmreplay.daemon.checkpoints import saving
-real, failed = saving.Saving.run, []
+from shmreplay.daemon.checkpoints import arena_save
+real, failed = arena_save.ArenaSave.run, []
 def run(self, writer):
     if not failed:
         failed.append(True)
         raise MemoryError("no memory for a slice")
     return real(self, writer)
-saving.Saving.run = run
+arena_save.ArenaSave.run = run
 sys.exit(main.main())
 """
     directory = str(tmp_path / "saved")
