@@ -1,7 +1,7 @@
 // _core.Table.extend: whole arrays from Python, as one stream.
 #pragma once
 
-#include "table_handle.h"
+#include "native_table.h"
 #include "write/extend.h"
 #include "writer_calls.h"
 
@@ -10,7 +10,7 @@ namespace shmreplay {
 // `arrays`: one of every column, [N, ...] each, as canonical() makes them, of heap columns a list of N, None for
 // per-item ones; `row_ends`: bool [N] or None; `ends`, `rules`: see writer_facts, read_rule. (status, keys, rows done,
 // exception of a signal handler or None).
-inline nb::tuple extend_table(const TableHandle& table, nb::object arrays, nb::handle row_ends, uint32_t history,
+inline nb::tuple extend_table(const NativeTable& table, nb::object arrays, nb::handle row_ends, uint32_t history,
                               nb::tuple ends, nb::list rules, bool clear_history, bool counted, nb::handle timeout_s) {
   const std::shared_ptr<TableContext> context = table.context();
   if (context->arena->forked()) return nb::make_tuple(static_cast<int>(Status::kForked), nb::none(), 0, nb::none());

@@ -43,7 +43,10 @@ struct ItemNumbers {
     to_.steps[i] = p.step;
     to_.ages[i] = p.age;
   }
-  void put(int64_t i, const Pick& p) noexcept { put(i, p, 1.0, p.table_size); }
+  // Items first .. first + n - 1.
+  void put(int64_t first, const Pick* picks, uint32_t n) noexcept {
+    for (uint32_t i = 0; i < n; ++i) put(first + i, picks[i], 1.0, picks[i].table_size);
+  }
 
   nb::object keys, priorities, probabilities, times_sampled, table_size, episodes, steps, ages;
 

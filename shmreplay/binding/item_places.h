@@ -13,7 +13,7 @@ class ItemPlaces : public ViewSink {
   // In the place of a step's number, counted from the item's first real one: the row is 0; it repeats the first step.
   static constexpr int32_t kNoStep = -1, kRepeated = -2;
 
-  bool take(const Part& part, bool) noexcept override {
+  bool take(const DrawnItems& part, bool) noexcept override {
     try {
       if (num_steps_.empty()) outputs_.resize(part.patterns.at(part.picks[0].pattern).outputs.size());
       for (uint32_t i = 0; i < part.n; ++i) {

@@ -35,7 +35,7 @@ class GilPatience : public Patience {
   explicit GilPatience(PyObject* observer, const Flag* ended = nullptr, const Flag* closed = nullptr) noexcept
       : ended_(ended), closed_(closed), observer_(observer) {}
 
-  // SYNC POINT with TableHandle::end_waits: seq_cst, as the futex words that are bumped after it. A client's end bumps
+  // SYNC POINT with NativeTable::end_waits: seq_cst, as the futex words that are bumped after it. A client's end bumps
   // none, for it would wake all that wait in its tables: its own calls hear of it within a slice.
   bool ended() const noexcept override {
     return (ended_ != nullptr && ended_->is_set()) || (closed_ != nullptr && closed_->is_set());

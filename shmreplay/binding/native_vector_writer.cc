@@ -6,23 +6,24 @@
 //   None):
 // the first `done` of the rows are done. Keys of append: int64 [rows, rules], of create_items: [rows], 0: none; of
 // end_episodes: ([all of them], int64 [rows] of how many each row has).
-#pragma once
-
-#include "table_handle.h"
+#include "native_table.h"
 #include "write/vector_writer.h"
 #include "writer_calls.h"
 
-namespace shmreplay {
+using namespace nb::literals;
 
-class VectorHandle {
+namespace shmreplay {
+namespace {
+
+class NativeVectorWriter {
  public:
-  // `ends`, `rules`: as of WriterHandle.
-  VectorHandle(const TableHandle& table, uint32_t num_streams, uint32_t history, nb::tuple ends, nb::list rules)
+  // `ends`, `rules`: as of NativeWriter.
+  NativeVectorWriter(const NativeTable& table, uint32_t num_streams, uint32_t history, nb::tuple ends, nb::list rules)
       : context_(table.context()),
         writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules),
                 num_streams) {}
 
-  ~VectorHandle() {
+  ~NativeVectorWriter() {
     const GilRelease release;  // closing may wait for the lock
     writer_.give_up();
   }
@@ -157,7 +158,7 @@ class VectorHandle {
 
   // One call: its rows, its wait, how far it came.
   struct Call {
-    Call(VectorHandle& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
+    Call(NativeVectorWriter& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
         : handle_(handle), patience_(handle.context_->patience()), wait{deadline_of(timeout_s), &patience_} {
       const char* expected = "numbers, streams: expected contiguous int64 arrays of one axis";
       const std::vector<int64_t> n = copied<int64_t>(numbers, NPY_INT64, expected),
@@ -237,7 +238,7 @@ class VectorHandle {
       return array;
     }
 
-    VectorHandle& handle_;
+    NativeVectorWriter& handle_;
     GilPatience patience_;
     Status status_ = Status::kOk;
     int code_ = 0;
@@ -370,5 +371,31 @@ class VectorHandle {
   Selections selections_;
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };
+
+}  // namespace
+
+void bind_vector_writer(nb::module_& m) {
+  nb::class_<NativeVectorWriter>(m, "VectorWriter", "N streams, written by one call.")
+      .def(nb::init<const NativeTable&, uint32_t, uint32_t, nb::tuple, nb::list>(), "table"_a, "num_streams"_a,
+           "history"_a, "ends"_a, "rules"_a)
+      .def("append", &NativeVectorWriter::append, "steps"_a.none(), "num_rows"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
+      .def("write_open", &NativeVectorWriter::write_open, "arrays"_a, "finish"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
+      .def("end_episodes", &NativeVectorWriter::end_episodes, "arrays"_a.none(), "clear_history"_a, "numbers"_a,
+           "streams"_a, "priority"_a.none(), "timeout_s"_a.none())
+      .def("create_items", &NativeVectorWriter::create_items, "length"_a, "selection"_a, "priorities"_a, "numbers"_a,
+           "streams"_a, "timeout_s"_a.none())
+      .def("set_selection", &NativeVectorWriter::set_selection, "number"_a, "rule"_a)
+      .def("close", &NativeVectorWriter::close, "timeout_s"_a.none())
+      .def("read_cell", &NativeVectorWriter::read_cell, "stream"_a, "step"_a, "column"_a)
+      .def("oldest_step", &NativeVectorWriter::oldest_step, "stream"_a)
+      .def("num_steps", &NativeVectorWriter::num_steps, "stream"_a)
+      .def("episode_steps", &NativeVectorWriter::episode_steps, "stream"_a)
+      .def("row_is_open", &NativeVectorWriter::row_is_open, "stream"_a)
+      .def("blocking_table", &NativeVectorWriter::blocking_table, "stream"_a)
+      .def_prop_ro("any_open", &NativeVectorWriter::any_open)
+      .def_prop_ro("forked", &NativeVectorWriter::forked);
+}
 
 }  // namespace shmreplay

@@ -15,9 +15,9 @@
 
 namespace shmreplay {
 
-class ArenaHandle {
+class NativeArena {
  public:
-  ArenaHandle(int index_fd, int data_fd, int64_t session, uint32_t generation, bool published)
+  NativeArena(int index_fd, int data_fd, int64_t session, uint32_t generation, bool published)
       : arena_(std::make_shared<Arena>(index_fd, data_fd, session < 0 ? kNone : static_cast<uint32_t>(session),
                                        generation, published)) {}
 

@@ -5,13 +5,13 @@
 #include <memory>
 #include <vector>
 
-#include "arena_handle.h"
 #include "exported_array.h"
 #include "item_places.h"
 #include "items/data_update.h"
 #include "items/item_survey.h"
 #include "items/news.h"
 #include "items/table_calls.h"
+#include "native_arena.h"
 #include "numpy_arrays.h"
 #include "numpy_batch.h"
 #include "pool.h"
@@ -25,12 +25,12 @@
 
 namespace shmreplay {
 
-class TableHandle {
+class NativeTable {
  public:
   // What sample() answers for arrays that are not as the layout has them.
   static constexpr int kWrongArrays = -101;
 
-  TableHandle(const ArenaHandle& arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
+  NativeTable(const NativeArena& arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
     context_->arena = arena.shared();
     if (index >= context_->arena->num_tables()) throw nb::index_error("no table of that index in the arena");
     context_->facts = &context_->arena->table(index);
@@ -102,23 +102,19 @@ class TableHandle {
     return nb::make_tuple(static_cast<int>(result.status), names, outputs);
   }
 
-  // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None, items that
-  // there were to be drawn, of a distinct call); `uniforms` float64 [n]; `layout` or None; `out` a list of an array for
-  // each of its outputs, or None; `num_threads` gather a large batch; a distinct call draws the items of `rank` of
-  // `num_ranks` alone.
-  nb::tuple sample(uint32_t n, uint32_t at_least, bool count, bool distinct, nb::handle uniforms, nb::handle timeout_s,
-                   const BatchLayout* layout, nb::handle out, uint32_t num_threads, uint32_t rank, uint32_t num_ranks) {
-    auto* u = double_array(uniforms, n, "uniforms");
-    const GivenArrays given(context_->bound_plan(), layout, out, n);
+  // Draws by `options`, with `uniforms` float64 [n]: (status, items, batch or None, smallest probability of the table,
+  // exception of a signal handler or None, items that could have been drawn, of a distinct call). `layout`: or None.
+  // `out`: a list of an array for each of its outputs, or None.
+  nb::tuple sample(const SampleOptions& options, nb::handle uniforms, nb::handle timeout_s, const BatchLayout* layout,
+                   nb::handle out) {
+    SampleOptions draws = options;
+    draws.uniforms = double_array(uniforms, options.n, "uniforms");
+    const GivenArrays given(context_->bound_plan(), layout, out, options.n);
     if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none(), 0);
-    NumpyBatch batch(context_->bound_plan(), n, layout, &given);
-    const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr
-                                             : given.empty()   ? &layout->most_rows()
-                                                               : &given.most_rows();
-    return read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads, true, {rank, num_ranks}},
-                         wait, batch);
-    });
+    draws.most_rows = given.most_rows();
+    NumpyBatch batch(context_->bound_plan(), options.n, layout, given);
+    return read_batch(batch, timeout_s,
+                      [&](SampleCall& call, const Wait& wait) { return call.sample(facts(), draws, wait, batch); });
   }
 
   // (status, items, batch or None, indices of the live keys, exception of a signal handler or None); `keys` int64 [n]
@@ -128,7 +124,8 @@ class TableHandle {
     const auto n = static_cast<uint32_t>(k.size());
     nb::object found = new_array(NPY_UINT32, n);
     auto* to = array_data<uint32_t>(found);
-    NumpyBatch batch(context_->bound_plan(), n, layout);
+    const GivenArrays none(context_->bound_plan(), layout, nb::none(), n);
+    NumpyBatch batch(context_->bound_plan(), n, layout, none);
     nb::tuple result = read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
       return call.get(facts(), k.data(), n, wait, batch, to);
     });
