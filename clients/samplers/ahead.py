@@ -27,7 +27,7 @@ class Failure:
 
 
 class Ahead(Generic[B]):
-    """A thread that makes batches, and those that are ready. Does not refer to its sampler, which may become garbage."""
+    """A thread that makes batches, and those that are ready. Does not refer to its sampler, which may be garbage."""
 
     def __init__(
         self,

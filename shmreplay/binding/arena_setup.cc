@@ -66,7 +66,7 @@ nb::dict plan(nb::dict native) {
   return d;
 }
 
-// Stored bytes of packed rows, uint8 [n, row_bytes] contiguous, that one stream writes one behind the other.
+// Stored bytes of packed rows, uint8 [n, row_bytes] contiguous, that one stream writes one after the other.
 uint64_t packed_bytes(nb::handle rows) {
   auto* array = reinterpret_cast<PyArrayObject*>(rows.ptr());
   if (!PyArray_Check(rows.ptr()) || PyArray_TYPE(array) != NPY_UINT8 || PyArray_NDIM(array) != 2 ||
@@ -122,7 +122,7 @@ void bind_arena_setup(nb::module_& m) {
       "index_fd"_a, "data_fd"_a, "native"_a, "instance"_a, "name"_a, "published"_a = true,
       "Lays out an empty arena in two segments of the planned sizes.");
   m.def("packed_bytes", &packed_bytes, "rows"_a,
-        "Stored bytes of rows of a packed column, uint8 [n, row_bytes], one behind the other.");
+        "Stored bytes of rows of a packed column, uint8 [n, row_bytes], one after the other.");
   m.def("inspect_header", &header, "index_fd"_a,
         "What the header of an index segment says; never raises for a damaged one.");
   m.def("take_huge_pages", &take_huge_pages, nb::call_guard<GilRelease>(), "fd"_a, "offset"_a, "num_bytes"_a,

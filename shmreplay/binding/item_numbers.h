@@ -1,21 +1,11 @@
 // What there is a number of for each drawn item, as NumPy arrays.
 #pragma once
 
+#include "numpy_arrays.h"
 #include "python.h"
 #include "read/gather.h"
 
 namespace shmreplay {
-
-inline nb::object new_array(int type_num, npy_intp n) {
-  PyObject* array = PyArray_SimpleNew(1, &n, type_num);
-  if (array == nullptr) throw nb::python_error();
-  return nb::steal(array);
-}
-
-template <class T>
-T* array_data(const nb::object& array) {
-  return static_cast<T*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
-}
 
 // Created with the GIL; put() does without.
 struct ItemNumbers {

@@ -49,7 +49,7 @@ void bind_arena(nb::module_& m) {
       .def("mlock_index", [](const NativeArena& a) { return a.get().mlock_index(); })
       .def("close", &NativeArena::close)
       .def(
-          "table", [](const NativeArena& a, uint32_t index) { return new NativeTable(a, index); }, "index"_a,
+          "table", [](const NativeArena& a, uint32_t index) { return new NativeTable(a.shared(), index); }, "index"_a,
           nb::rv_policy::take_ownership);
 }
 

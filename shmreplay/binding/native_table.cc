@@ -1,7 +1,6 @@
 #include "native_table.h"
 
 #include "bindings.h"
-#include "extend_call.h"
 
 using namespace nb::literals;
 
@@ -15,7 +14,7 @@ void bind_table(nb::module_& m) {
            "values"_a.none() = nb::none())
       .def("insert_batch", &NativeTable::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none(),
            "values"_a.none() = nb::none())
-      .def("extend", &extend_table, "arrays"_a, "row_ends"_a.none(), "history"_a, "ends"_a, "rules"_a,
+      .def("extend", &NativeTable::extend, "arrays"_a, "row_ends"_a.none(), "history"_a, "ends"_a, "rules"_a,
            "clear_history"_a, "counted"_a, "timeout_s"_a.none())
       .def("structure", &NativeTable::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
       .def("sample", &NativeTable::sample, "options"_a, "uniforms"_a, "timeout_s"_a.none(), "layout"_a.none(),

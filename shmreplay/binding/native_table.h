@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "exported_array.h"
+#include "extend_call.h"
 #include "item_places.h"
 #include "items/data_update.h"
 #include "items/item_survey.h"
 #include "items/news.h"
 #include "items/table_calls.h"
-#include "native_arena.h"
 #include "numpy_arrays.h"
 #include "numpy_batch.h"
 #include "pool.h"
@@ -30,8 +30,8 @@ class NativeTable {
   // What sample() answers for arrays that are not as the layout has them.
   static constexpr int kWrongArrays = -101;
 
-  NativeTable(const NativeArena& arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
-    context_->arena = arena.shared();
+  NativeTable(std::shared_ptr<Arena> arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
+    context_->arena = std::move(arena);
     if (index >= context_->arena->num_tables()) throw nb::index_error("no table of that index in the arena");
     context_->facts = &context_->arena->table(index);
   }
@@ -75,6 +75,13 @@ class NativeTable {
   }
   nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s, nb::handle values) {
     return bound_inserts().insert_batch(steps, priorities, timeout_s, values);
+  }
+
+  // See extend_table.
+  nb::tuple extend(nb::object arrays, nb::handle row_ends, uint32_t history, nb::tuple ends, nb::list rules,
+                   bool clear_history, bool counted, nb::handle timeout_s) const {
+    (void)context_->bound_plan();
+    return extend_table(*context_, arrays, row_ends, history, ends, rules, clear_history, counted, timeout_s);
   }
 
   // ---- reading -----------------------------------------------------------------------------------------------------

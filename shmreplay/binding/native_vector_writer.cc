@@ -145,7 +145,7 @@ class NativeVectorWriter {
   struct Arrays {
     std::vector<PyArrayObject*> arrays;
     std::vector<nb::object> keep;
-    std::vector<ValueList> values;  // of heap columns; all empty where no column is opaque
+    HeapRows heap;
 
     bool is_no_value(size_t c) const { return reinterpret_cast<PyObject*>(arrays[c]) == no_value(); }
     bool has_cells() const {
@@ -293,19 +293,21 @@ class NativeVectorWriter {
       return partial_arrays(list);
     }
     keep(a);
+    if (context_->plan->has_heap()) a.heap = context_->heap_rows(a.arrays, {});
     return a;
   }
 
   Arrays partial_arrays(const nb::object& list) const {
     Arrays a{context_->checked_arrays(list, 1), {}, {}};
     keep(a);
-    if (!context_->plan->has_opaque()) return a;
-    a.values.resize(a.arrays.size());
+    if (!context_->plan->has_heap()) return a;
+    std::vector<ValueList> coded(a.arrays.size());
     for (size_t c = 0; c < a.arrays.size(); ++c) {
       if (!context_->is_coded(c) || a.arrays[c] == nullptr || a.is_no_value(c)) continue;
       const nb::handle values(reinterpret_cast<PyObject*>(a.arrays[c]));
-      a.values[c] = ValueList(*context_->arena, values, nb::len(values), context_->column_name(c));
+      coded[c] = ValueList(*context_->arena, values, nb::len(values), context_->column_name(c));
     }
+    a.heap = context_->heap_rows(a.arrays, std::move(coded));
     return a;
   }
 
@@ -340,29 +342,20 @@ class NativeVectorWriter {
   VectorWriter::Fill filling(const Arrays& columns) const {
     VectorWriter::Fill fill;
     fill.cells = [this, &columns](StreamWriter& stream, uint32_t number) {
-      if (context_->plan->has_packed()) stream.write_packed();
+      if (context_->plan->has_heap()) columns.heap.write(stream, number);
       for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
         if (columns.arrays[c] == nullptr || columns.is_no_value(c)) continue;
-        if (context_->is_coded(c)) TableContext::write_value(stream, c, columns.values[c].at(number));
-        else if (!stream.packs(c)) context_->write_cell(stream, c, columns.arrays[c], number);
+        if (!context_->is_coded(c) && !stream.packs(c)) context_->write_cell(stream, c, columns.arrays[c], number);
         stream.mark(c);
       }
-      for (uint32_t c = 0; c < columns.values.size() && stream.row_is_open(); ++c) {
+      for (uint32_t c = 0; c < columns.arrays.size() && stream.row_is_open(); ++c) {
         if (columns.arrays[c] == nullptr || !columns.is_no_value(c) || stream.has(c)) continue;
         stream.write_no_value(c);
         stream.mark(c);
       }
     };
     if (!context_->plan->has_heap()) return fill;
-    fill.blocks = [this, &columns](StreamWriter& stream, uint32_t number) {
-      stream.begin_packing();
-      for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
-        if (columns.arrays[c] == nullptr || !stream.packs(c)) continue;
-        const char* rows = static_cast<const char*>(PyArray_DATA(columns.arrays[c]));
-        stream.pack(c, rows + number * context_->plan->columns()[c].row_bytes, 0);
-      }
-      return blocks_of_row(columns.values, number) + stream.packed_blocks();
-    };
+    fill.blocks = [&columns](StreamWriter& stream, uint32_t number) { return columns.heap.blocks(stream, number); };
     return fill;
   }
 

@@ -61,7 +61,7 @@ class NativeView : public ViewSink {
                           numbers_->table_size, numbers_->episodes, numbers_->steps, numbers_->ages);
   }
 
-  // Of the items drawn, how many are copies: the first ones, drawn before the call had to wait.
+  // How many of the items are copies: the first ones, drawn before the call waited.
   uint32_t num_copies() const noexcept { return static_cast<uint32_t>(copies_.size()); }
 
   // As SampleResult has it.
@@ -332,7 +332,7 @@ class NativeView : public ViewSink {
   std::shared_ptr<TableContext> context_;
   std::shared_ptr<ViewLease> lease_;
   std::optional<ItemNumbers> numbers_;
-  std::vector<nb::object> copies_;  // the items drawn first, before the call had to wait
+  std::vector<nb::object> copies_;  // the items drawn before the call waited
   std::optional<DrawnItems> part_;  // the others, under the lease
   double smallest_probability_ = 0;
   std::optional<ItemStride> stride_;  // of all items

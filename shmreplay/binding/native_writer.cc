@@ -58,7 +58,7 @@ class NativeWriter {
     return finish ? finish_with_items(p, timeout_s) : nb::object(nb::int_(0));
   }
 
-  // Puts in what is left of the items of an append() that failed half-way. Answers as that.
+  // Puts in what is left of the items of an append() that failed half-way. Answers as append().
   nb::object go_on(nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (writer_.unfinished() != WriterCall::kAppend) return nb::int_(kUnfinished);

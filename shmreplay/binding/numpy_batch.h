@@ -206,7 +206,7 @@ class NumpyBatch : public ShardSink {
         owner);
   }
 
-  // Rows that the caller fixed, by `pad_to` or his arrays; 0: none.
+  // Rows that the caller fixed by `pad_to` or by arrays; 0: none.
   uint32_t fixed_rows(uint32_t output) const {
     if (given_.most_rows() == nullptr) return 0;
     const uint32_t rows = (*given_.most_rows())[output];

@@ -79,10 +79,10 @@ class GilPatience : public Patience {
   const Flag* ended_;
   const Flag* closed_;
   int64_t told_s_ = 0;
-  PyObject* observer_;  // borrowed from the caller, who holds it over the call
+  PyObject* observer_;  // borrowed: the caller keeps it for the length of the call
 };
 
-// Of who waits for news: however long that takes, nobody holds him up.
+// For a call that waits for news. However long that takes, nothing is wrong, so nothing is reported.
 class QuietPatience final : public GilPatience {
  public:
   explicit QuietPatience(const GilPatience& patience) noexcept : GilPatience(patience) {}
