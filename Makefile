@@ -52,7 +52,7 @@ export PYTHONSAFEPATH := 1
 # cmake and ninja are those of .venv, for this file, for scripts and for scikit-build-core
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/*.h) shmreplay/_core.cc CMakeLists.txt
+CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/*) shmreplay/_core.cc CMakeLists.txt
 
 # Every C++ file of the repository.
 CPP = $(shell find shmreplay tests bench scripts -name "*.h" -o -name "*.cc")

@@ -25,8 +25,7 @@ except ImportError as error:
 from shmreplay import rate_limiters, selectors
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.client import Client, connect
-from shmreplay.clients.mixes.mix import Mix, mix
-from shmreplay.clients.mixes.mixed_batch import MixedBatch
+from shmreplay.clients.mixes.mix import Mix, MixedBatch, mix
 from shmreplay.clients.samplers.sampler import Sampler
 from shmreplay.clients.samplers.view import View
 from shmreplay.clients.server import Server

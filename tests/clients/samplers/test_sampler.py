@@ -243,7 +243,7 @@ def test_after_a_timeout_a_sampler_goes_on(make_table: TableMaker, prefetch: int
     table = make_table(10)
     with table.sampler(2, prefetch=prefetch, timeout_s=timeout_s) as sampler:
         for _ in range(3):
-            with pytest.raises(sr.RateLimitTimeout, match="the table has 0 items") as raised:
+            with pytest.raises(sr.RateLimitTimeout, match="the table is empty") as raised:
                 next(sampler)
             assert raised.value.batch is None
         table.insert(step(3))

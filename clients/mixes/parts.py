@@ -1,56 +1,29 @@
-"""MixedBatch: one batch of several tables' items, put together from a batch of each."""
+"""Parts: a batch of each of several tables, and how they are put together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.batches.batch import Batch, NativeBatch
+from shmreplay.clients.batches.arrangement import Arrangement
+from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.decoding import Shown
-from shmreplay.clients.batches.sampling import Arrangement
-
-if TYPE_CHECKING:
-    from shmreplay.clients.mixes.mix import Mix
+from shmreplay.clients.batches.native import NativeBatch
 
 PER_ITEM = ("keys", "priorities", "probabilities", "times_sampled", "table_size", "episodes", "steps", "ages")
 
 
-class MixedBatch(Batch):
-    """B items of several tables: those of the mix's first table first. All else is as in `Batch`.
+class Joined(NamedTuple):
+    """Batches of several tables as one: what a `MixedBatch` is made of."""
 
-    `probabilities`, `table_size`, `ages` and `times_sampled` are those of each item in its own table, and `keys` mean
-    something only together with `sources`.
-
-    Attributes:
-        mix: what it was sampled by.
-        sources: int64 `[B]`: which table of the mix each item is of.
-    """
-
-    def __init__(
-        self,
-        native: NativeBatch,
-        arrangement: Arrangement,
-        parts: Sequence[Batch],
-        sources: Sequence[int],
-        mix: Mix,
-        shown: list[Shown],
-    ) -> None:
-        total = sum(map(len, parts))
-        super().__init__(native, total, arrangement.items.signature, 0.0, arrangement.time_major, shown=shown)
-        self.mix = mix
-        self.sources: NDArray[np.int64] = np.repeat(np.array(sources, np.int64), [len(part) for part in parts])
-        self._table_probabilities = np.repeat(
-            np.array([part._table_probability() for part in parts]), [len(part) for part in parts]
-        )
-
-    def _table_probability(self) -> Any:
-        return self._table_probabilities  # of each item's own table
-
-    def __repr__(self) -> str:
-        return f"<MixedBatch of {len(self)} items of {self.mix!r}>"
+    native: NativeBatch
+    arrangement: Arrangement
+    parts: Sequence[Batch]
+    sources: Sequence[int]  # by part, which of the tables it is of
+    shown: list[Shown]
 
 
 class Layout:
@@ -112,8 +85,7 @@ class Layout:
 class Parts:
     """What the tables of a mix have given so far, in their order."""
 
-    def __init__(self, mix: Mix, layout: Layout) -> None:
-        self._mix = mix
+    def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._batches: list[Batch] = []
         self._sources: list[int] = []
@@ -124,7 +96,7 @@ class Parts:
             self._batches.append(batch)
             self._sources.append(source)
 
-    def joined(self, arrays: Sequence[NDArray[Any] | None] | None) -> MixedBatch | None:
+    def joined(self, arrays: Sequence[NDArray[Any] | None] | None) -> Joined | None:
         """All of them as one; None if there are none.
 
         Args:
@@ -147,7 +119,7 @@ class Parts:
             name: np.concatenate([getattr(batch, name) for batch in self._batches]) for name in PER_ITEM
         }
         native = NativeBatch(layout.first.names, layout.squeezed, layout.columns, data, lengths, masks, **per_item)
-        return MixedBatch(native, layout.first, self._batches, self._sources, self._mix, shown)
+        return Joined(native, layout.first, self._batches, self._sources, shown)
 
     @property
     def _num_items(self) -> int:
@@ -162,7 +134,7 @@ class Parts:
         return arrays if all(is_theirs) else None
 
     def _join_shown(self, parts: Sequence[Shown], squeezed: bool) -> Shown:
-        """Outputs one behind the other; of columns of a codec where there is a value, and their sizes, as well."""
+        """Outputs, one after the other; for columns of a codec also where there is a value, and the sizes."""
         data: Any = [step for part in parts for step in part.data] if isinstance(parts[0].data, list) else None
         if data is None:
             data = self._join([part.data for part in parts], squeezed)
@@ -198,7 +170,7 @@ class Parts:
         return self._join(counted, squeezed)
 
     def _join(self, parts: Sequence[NDArray[Any]], squeezed: bool) -> NDArray[Any]:
-        """One behind the other, padded with 0 to the longest: of the items, and of rows of variable shape."""
+        """One after the other, padded with 0 to the longest item and to the largest row of variable shape."""
         axis = self._axis(squeezed)
         shape = [max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True)]
         shape[axis] = sum(part.shape[axis] for part in parts)

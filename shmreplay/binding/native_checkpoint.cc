@@ -1,12 +1,13 @@
 // _core.CheckpointSave and _core.Restorer: an arena's checkpoint as the daemon writes and reads it. The file itself is
 // Python's.
-#pragma once
-
-#include "arena_handle.h"
 #include "checkpoint/checkpoint_restore.h"
 #include "checkpoint/checkpoint_save.h"
+#include "native_arena.h"
+
+using namespace nb::literals;
 
 namespace shmreplay {
+namespace {
 
 // The bytes of a one-dimensional, contiguous uint8 array.
 inline char* bytes_of(nb::handle array, uint64_t& size) {
@@ -19,13 +20,13 @@ inline char* bytes_of(nb::handle array, uint64_t& size) {
   return PyArray_BYTES(a);
 }
 
-class CheckpointSaveHandle {
+class NativeCheckpointSave {
  public:
-  explicit CheckpointSaveHandle(const ArenaHandle& arena) : handle_(arena), keep_(arena.shared()) {
+  explicit NativeCheckpointSave(const NativeArena& arena) : handle_(arena), keep_(arena.shared()) {
     const GilRelease release;
     save_ = std::make_unique<CheckpointSave>(*keep_);
   }
-  ~CheckpointSaveHandle() { close(); }
+  ~NativeCheckpointSave() { close(); }
 
   // true: another checkpoint of this arena is being saved, and nothing was done.
   bool take(uint32_t session, uint32_t generation, nb::handle timeout_s) {
@@ -88,14 +89,14 @@ class CheckpointSaveHandle {
     return d;
   }
 
-  const ArenaHandle& handle_;  // kept alive by the binding
+  const NativeArena& handle_;  // kept alive by the binding
   std::shared_ptr<Arena> keep_;
   std::unique_ptr<CheckpointSave> save_;
 };
 
-class RestorerHandle {
+class NativeRestorer {
  public:
-  explicit RestorerHandle(const ArenaHandle& arena) : handle_(arena), keep_(arena.shared()), restorer_(*keep_) {}
+  explicit NativeRestorer(const NativeArena& arena) : handle_(arena), keep_(arena.shared()), restorer_(*keep_) {}
 
   void set_state(nb::dict state) {
     restorer_.set_state(nb::cast<uint64_t>(state["next_seq"]), nb::cast<uint64_t>(state["next_stream_serial"]));
@@ -132,9 +133,29 @@ class RestorerHandle {
     return t;
   }
 
-  const ArenaHandle& handle_;  // kept alive by the binding
+  const NativeArena& handle_;  // kept alive by the binding
   std::shared_ptr<Arena> keep_;
   Restorer restorer_;
 };
+
+}  // namespace
+
+void bind_checkpoint(nb::module_& m) {
+  nb::class_<NativeCheckpointSave>(m, "CheckpointSave", "An arena as it is at one instant, slice by slice.")
+      .def(nb::init<const NativeArena&>(), "arena"_a, nb::keep_alive<1, 2>())
+      .def("take", &NativeCheckpointSave::take, "session"_a, "generation"_a, "timeout_s"_a.none())
+      .def("state", &NativeCheckpointSave::state)
+      .def("fill", &NativeCheckpointSave::fill, "buffer"_a, "timeout_s"_a.none())
+      .def_prop_ro("was_given_up", &NativeCheckpointSave::was_given_up)
+      .def_prop_ro("total_bytes", &NativeCheckpointSave::total_bytes)
+      .def_prop_ro("chunks_taken", &NativeCheckpointSave::chunks_taken)
+      .def("close", &NativeCheckpointSave::close);
+
+  nb::class_<NativeRestorer>(m, "Restorer", "Fills a freshly formatted arena, unpublished, with a checkpoint's parts.")
+      .def(nb::init<const NativeArena&>(), "arena"_a, nb::keep_alive<1, 2>())
+      .def("set_state", &NativeRestorer::set_state, "state"_a)
+      .def("put", &NativeRestorer::put, "part"_a, "table"_a, "buffer"_a)
+      .def("finish", &NativeRestorer::finish, "timeout_s"_a.none());
+}
 
 }  // namespace shmreplay

@@ -1,37 +1,39 @@
 // _core.View: items looked at where they lie, under a lease that lasts until they are released.
-#pragma once
-
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "exported_array.h"
+#include "native_table.h"
 #include "read/item_view.h"
-#include "table_handle.h"
 #include "view_lease.h"
 
+using namespace nb::literals;
+
 namespace shmreplay {
+namespace {
 
-class ViewHandle : public ViewSink {
+class NativeView : public ViewSink {
  public:
-  explicit ViewHandle(const TableHandle& table) : context_(table.context()) {}
+  explicit NativeView(const NativeTable& table) : context_(table.context()) {}
 
-  // (status, items drawn, exception of a signal handler or None), once. Of the items, the first ones may be copies;
-  // unless the status is kOk, all have to be made such before the release.
-  nb::tuple draw(uint32_t n, nb::handle uniforms, nb::handle timeout_s) {
+  // Draws by `options`, with `uniforms` float64 [n]: (status, items drawn, exception of a signal handler or None).
+  // Once. The first items may be copies. If the status is not kOk, all items must be made copies before the release.
+  nb::tuple draw(const SampleOptions& options, nb::handle uniforms, nb::handle timeout_s) {
     Arena& arena = *context_->arena;
-    const double* u = double_array(uniforms, n, "uniforms");
+    SampleOptions draws = options;
+    draws.uniforms = double_array(uniforms, options.n, "uniforms");
     (void)context_->bound_plan();
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience};
-    numbers_.emplace(n);
+    numbers_.emplace(options.n);
     lease_ = std::make_shared<ViewLease>(context_);
     SampleResult result{Status::kSessionLost, 0, 0};
     {
       const CallInFlight in_flight(arena.calls());
       const GilRelease release;
       try {
-        if (in_flight.begun()) result = lease_->call().view(*context_->facts, {n, n, true, u}, wait, *this);
+        if (in_flight.begun()) result = lease_->call().view(*context_->facts, draws, wait, *this);
       } catch (const CorruptIndex&) {
         arena.mark_failed();  // damage seen after the unlock, outside any hold
         throw;
@@ -59,7 +61,7 @@ class ViewHandle : public ViewSink {
                           numbers_->table_size, numbers_->episodes, numbers_->steps, numbers_->ages);
   }
 
-  // Of the items drawn, how many are copies: the first ones, drawn before the call had to wait.
+  // How many of the items are copies: the first ones, drawn before the call waited.
   uint32_t num_copies() const noexcept { return static_cast<uint32_t>(copies_.size()); }
 
   // As SampleResult has it.
@@ -71,7 +73,7 @@ class ViewHandle : public ViewSink {
   nb::tuple item(uint32_t i) {
     if (i >= num_items()) throw nb::index_error("no item of that number in the view");
     if (i < copies_.size()) return nb::borrow<nb::tuple>(copies_[i]);
-    return look([&](const Part& part) { return item_of(part, i - num_copies(), true); });
+    return look([&](const DrawnItems& part) { return item_of(part, i - num_copies(), true); });
   }
 
   // (names, squeezed, columns) of the items that are no copies, with one entry an output; None if all are.
@@ -88,7 +90,7 @@ class ViewHandle : public ViewSink {
 
   // Of a batch, of each of those outputs.
   std::vector<uint32_t> rows() {
-    return look([](const Part& part) {
+    return look([](const DrawnItems& part) {
       return std::vector<uint32_t>(part.rows, part.rows + first_pattern(part).outputs.size());
     });
   }
@@ -99,7 +101,7 @@ class ViewHandle : public ViewSink {
   // An output of all items where they lie, [n, ...] or [n, L, ...] as in a batch, read-only; None where they do not lie
   // at one stride.
   nb::object strided(uint32_t output) {
-    return look([&](const Part& part) {
+    return look([&](const DrawnItems& part) {
       InPlace found;
       return find_output(part, output, found) ? make_array(found.column, found.leading, found.first) : nb::none();
     });
@@ -107,7 +109,7 @@ class ViewHandle : public ViewSink {
 
   // The same for DLPack: it keeps the lease.
   nb::object exported(uint32_t output, int device_type, int device_id) {
-    return look([&](const Part& part) {
+    return look([&](const DrawnItems& part) {
       InPlace found;
       if (!find_output(part, output, found)) return nb::object(nb::none());
       return exported_array(context_->plan->columns()[found.column], found.first, found.leading, owner_of(lease_),
@@ -118,7 +120,7 @@ class ViewHandle : public ViewSink {
   // Which rows of the arena an output shows: int64 [n], or [n, L] as a batch is padded, and bool alike, as its mask. A
   // number is chunk * chunk_steps + row; -1 where the row is 0, and for copies.
   nb::tuple row_numbers(uint32_t output) {
-    return look([&](const Part& part) {
+    return look([&](const DrawnItems& part) {
       if (output >= first_pattern(part).outputs.size()) throw nb::index_error("no output of that number");
       const bool squeezed = (first_pattern(part).outputs[output].flags & kSqueezed) != 0;
       const uint32_t rows = part.rows[output];
@@ -138,10 +140,10 @@ class ViewHandle : public ViewSink {
     });
   }
 
-  bool take(const Part& part, bool stays) noexcept override {
+  bool take(const DrawnItems& part, bool stays) noexcept override {
     const GilAcquire gil;
     try {
-      for (uint32_t i = 0; i < part.n; ++i) numbers_->put(num_items() + i, part.picks[i]);
+      numbers_->put(num_items(), part.picks, part.n);
       if (stays) keep(part);
       for (uint32_t i = 0; i < part.n && !stays; ++i) copies_.push_back(item_of(part, i, false));
       return true;
@@ -162,10 +164,10 @@ class ViewHandle : public ViewSink {
   // What is seen of the items that are no copies, under their lease: whoever releases them or closes the client
   // meanwhile waits.
   template <class Look>
-  auto look(Look see) -> decltype(see(std::declval<const Part&>())) {
+  auto look(Look see) -> decltype(see(std::declval<const DrawnItems&>())) {
     if (!part_) raise_error("ShmReplayError", "the items of this view were given back, or all of them are copies");
     const std::shared_ptr<ViewLease> keep = lease_;
-    const Part part = *part_;
+    const DrawnItems part = *part_;
     const CallInFlight in_flight(context_->arena->calls());
     if (!in_flight.begun()) raise_status(Status::kSessionLost, "table '" + context_->facts->name + "'");
     try {
@@ -175,7 +177,7 @@ class ViewHandle : public ViewSink {
       throw;
     }
   }
-  void keep(const Part& part) {
+  void keep(const DrawnItems& part) {
     part_.emplace(part);
     ItemStride stride{};
     if (copies_.empty() && find_stride(part.picks, part.n, part.runs, stride)) stride_ = stride;
@@ -197,7 +199,7 @@ class ViewHandle : public ViewSink {
     char* first;
     std::vector<LeadingAxis> leading;
   };
-  bool find_output(const Part& part, uint32_t output, InPlace& found) const {
+  bool find_output(const DrawnItems& part, uint32_t output, InPlace& found) const {
     const Pattern& pattern = first_pattern(part);
     if (output >= pattern.outputs.size()) throw nb::index_error("no output of that number");
     const bool squeezed = (pattern.outputs[output].flags & kSqueezed) != 0;
@@ -210,14 +212,14 @@ class ViewHandle : public ViewSink {
     return true;
   }
 
-  static const Pattern& first_pattern(const Part& part) { return part.patterns.at(part.picks[0].pattern); }
+  static const Pattern& first_pattern(const DrawnItems& part) { return part.patterns.at(part.picks[0].pattern); }
 
   static nb::object steal_array(PyObject* array) {
     if (array == nullptr) throw nb::python_error();
     return nb::steal(array);
   }
 
-  nb::tuple item_of(const Part& part, uint32_t i, bool stays) {
+  nb::tuple item_of(const DrawnItems& part, uint32_t i, bool stays) {
     const Pick& pick = part.picks[i];
     const Pattern& pattern = part.patterns.at(pick.pattern);
     const uint64_t positions = uint64_t{pick.padding.before} + pick.num_steps + pick.padding.after;
@@ -275,7 +277,7 @@ class ViewHandle : public ViewSink {
   }
 
   // What the item brought; None where it brought nothing.
-  nb::object values_of(const Part& part, uint32_t i) const {
+  nb::object values_of(const DrawnItems& part, uint32_t i) const {
     if (part.brought == nullptr) return nb::none();
     ByteBuffer bytes;
     const uint32_t chunk = part.runs[part.picks[i].first_run].chunk;
@@ -330,12 +332,33 @@ class ViewHandle : public ViewSink {
   std::shared_ptr<TableContext> context_;
   std::shared_ptr<ViewLease> lease_;
   std::optional<ItemNumbers> numbers_;
-  std::vector<nb::object> copies_;  // the items drawn first, before the call had to wait
-  std::optional<Part> part_;        // the others, under the lease
+  std::vector<nb::object> copies_;  // the items drawn before the call waited
+  std::optional<DrawnItems> part_;  // the others, under the lease
   double smallest_probability_ = 0;
   std::optional<ItemStride> stride_;  // of all items
   bool is_contiguous_ = false;
   nb::object owner_;
 };
+
+}  // namespace
+
+void bind_view(nb::module_& m) {
+  nb::class_<NativeView>(m, "View", "Items where they lie, until they are released.")
+      .def(nb::init<const NativeTable&>(), "table"_a)
+      .def("draw", &NativeView::draw, "options"_a, "uniforms"_a, "timeout_s"_a.none())
+      .def("numbers", &NativeView::numbers)
+      .def_prop_ro("num_copies", &NativeView::num_copies)
+      .def_prop_ro("smallest_probability", &NativeView::smallest_probability)
+      .def("structure", &NativeView::structure,
+           nb::sig("def structure(self) -> tuple[bytes, list[bool], list[int]] | None"))
+      .def("rows", &NativeView::rows)
+      .def("item", &NativeView::item, "index"_a)
+      .def("row_numbers", &NativeView::row_numbers, "output"_a)
+      .def_prop_ro("is_contiguous", &NativeView::is_contiguous)
+      .def("strided", &NativeView::strided, "output"_a, nb::sig("def strided(self, output: int) -> Any"))
+      .def("exported", &NativeView::exported, "output"_a, "device_type"_a = 1, "device_id"_a = 0,
+           nb::sig("def exported(self, output: int, device_type: int = 1, device_id: int = 0) -> Any"))
+      .def("release", &NativeView::release);
+}
 
 }  // namespace shmreplay

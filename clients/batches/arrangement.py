@@ -1,9 +1,9 @@
-"""Options of `sample`: which outputs a batch shows, how they are padded and ordered, what they are written into."""
+"""Arrangement: which outputs a batch shows, how they are padded and ordered, and what they are written into."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,19 +11,14 @@ from numpy.typing import NDArray
 from shmreplay import _core
 from shmreplay.clients.batches.arguments import MAX_BATCH
 from shmreplay.clients.batches.batch import Batch
-from shmreplay.clients.ranks import check_rank
+from shmreplay.clients.batches.native import NativeOutput
+from shmreplay.clients.batches.sample_options import Columns, PadTo
 from shmreplay.columns import structure
 from shmreplay.columns.item_structure import node_of, pack_node
 from shmreplay.columns.leaves import Leaf
 from shmreplay.columns.signature import Signature
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.errors import InternalError, SignatureMismatch
-from shmreplay.selectors import Prioritized, Selector, Uniform
-
-Columns: TypeAlias = str | Iterable[str] | None
-PadTo: TypeAlias = int | Mapping[str, int] | None
-Part: TypeAlias = tuple[int, int] | None  # rank, world_size
-NativeOutput: TypeAlias = tuple[int, bool, int]  # column, whether it has no step axis, rows of the table's longest
 
 MAX_KEPT = 64  # arrangements of one handle; a caller has two or three
 
@@ -39,56 +34,6 @@ class ShownOutput(NamedTuple):
     rows: int | None  # None: as many as the table's longest item
 
 
-def check_draws(where: str, sampler: Selector, replacement: bool, stratified: bool) -> None:
-    """Raises ValueError for draws that the sampler does not make."""
-    if not stratified:
-        return
-    if not replacement:
-        raise ValueError(f"{where}: stratified=True and replacement=False exclude each other; expected one of them")
-    if not isinstance(sampler, (Uniform, Prioritized)):
-        raise ValueError(
-            f"{where}: stratified=True, but its sampler is {sampler!r}; expected a random one, Uniform or Prioritized"
-        )
-
-
-def check_part(where: str, sampler: Selector, replacement: bool, part: Part) -> tuple[int, int]:
-    """Returns rank and world_size, 0 and 1 for None.
-
-    Raises:
-        TypeError: it is no pair of integers.
-        ValueError: the rank is out of range; or the draws are with replacement, or not random.
-    """
-    if part is None:
-        return 0, 1
-    rank, world_size = check_rank(where, part)
-    if replacement:
-        raise ValueError(f"{where}: part is {part}, but replacement=True; expected replacement=False")
-    if not isinstance(sampler, (Uniform, Prioritized)):
-        raise ValueError(f"{where}: part is {part}, but its sampler is {sampler!r}; expected Uniform or Prioritized")
-    return rank, world_size
-
-
-def spread(uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns n numbers in [0, 1), the i-th in the i-th of n equal parts, from n numbers in [0, 1)."""
-    n = len(uniforms)
-    return np.minimum((np.arange(n) + uniforms) / n, np.nextafter(1.0, 0.0))
-
-
-def too_few_items(where: str, sampler: Selector, n: int, available: int, done: int, part: Part) -> ValueError:
-    """The error of a call without replacement that has no item left."""
-    items = "items of positive priority" if isinstance(sampler, Prioritized) else "items"
-    of_part = f" in part {part}" if part is not None else ""
-    if done > 0:
-        return ValueError(
-            f"{where}: replacement=False: of the {n} items asked for {done} were drawn, which are in the error's "
-            f".batch, and none is left{of_part}; they went, or lost their priority, during the call"
-        )
-    return ValueError(
-        f"{where}: n is {n} with replacement=False, but the table has {available} {items}{of_part}; expected at most "
-        "as many, or replacement=True"
-    )
-
-
 class Items:
     """What a batch of a table's items shows, once the first item has fixed it."""
 
@@ -101,7 +46,7 @@ class Items:
 
     @classmethod
     def of_steps(cls, signature: Signature) -> Items:
-        """Items of one step each, as a table has them that has had none yet."""
+        """Items of one step each: what a table without any item so far is taken to hold."""
         return cls(signature, b"", [(leaf.index, True, 1) for leaf in signature.leaves])
 
     def differences(self, other: Items) -> list[str]:
@@ -381,7 +326,7 @@ class Arrangements:
         names = None if columns is None else self._names(columns)
         # By repr: 8 and 8.0 are equal and not alike.
         key = (names, None if pad_to is None else repr(pad_to), bool(time_major))
-        if self._items is None:  # `get` of a table that has had no item
+        if self._items is None:  # `get` of a table that has never held an item
             return Arrangement(Items.of_steps(self._signature), names, pad_to, bool(time_major))
         if (made := self._made.get(key)) is None:
             made = Arrangement(self._items, names, pad_to, bool(time_major))

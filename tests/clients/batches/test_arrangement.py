@@ -186,7 +186,7 @@ def test_a_batch_of_nothing_has_the_columns_asked_for(make_table: TableMaker) ->
 
 def test_an_option_waits_for_the_first_item_and_says_so(make_table: TableMaker) -> None:
     table = make_table.queue(10, signature=SIGNATURE)
-    with pytest.raises(sr.RateLimitTimeout, match=r"sample not admitted within 0.02 s: the table has 0 items"):
+    with pytest.raises(sr.RateLimitTimeout, match=r"sample not admitted within 0.02 s: the table is empty"):
         table.sample(1, columns=["n"], timeout_s=0.02)
     with pytest.raises(sr.RateLimitTimeout, match=r"sample\(count=False\) not admitted within 0 s: the table is empty"):
         table.sample(1, columns=["n"], timeout_s=0, count=False)

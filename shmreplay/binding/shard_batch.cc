@@ -1,27 +1,30 @@
 // _core.ShardBatch: one batch drawn from the shards of a table. See shard_draw.h.
-#pragma once
-
 #include <memory>
 #include <vector>
 
+#include "native_table.h"
 #include "read/shard_draw.h"
-#include "table_handle.h"
+
+using namespace nb::literals;
 
 namespace shmreplay {
+namespace {
 
 class ShardBatch {
  public:
-  // `tables`: the native table of each shard, all bound. `layout`, `out`: as of sample(). `timeout_s`: of all calls
-  // together.
-  ShardBatch(nb::list tables, uint32_t n, const BatchLayout* layout, nb::handle out, nb::handle timeout_s)
+  // `tables`: the native table of each shard, all bound. `options`, `layout`, `out`: as of NativeTable::sample.
+  // `timeout_s`: of all calls together.
+  ShardBatch(nb::list tables, const SampleOptions& options, const BatchLayout* layout, nb::handle out,
+             nb::handle timeout_s)
       : tables_(read_tables(tables)),
-        layout_(layout),
+        options_(options),
         deadline_ns_(deadline_of(timeout_s)),
-        given_(plan(), layout, out, n),
-        batch_(plan(), n, layout, &given_),
-        draw_(shards(), n) {
+        given_(plan(), layout, out, options.n),
+        batch_(plan(), options.n, layout, given_),
+        draw_(shards(), options.n) {
+    options_.most_rows = given_.most_rows();
     std::vector<const TableRecord*> records;
-    for (const TableHandle* t : tables_) records.push_back(t->context()->facts->record);
+    for (const NativeTable* t : tables_) records.push_back(t->context()->facts->record);
     batch_.set_shards(std::move(records));
   }
 
@@ -30,31 +33,26 @@ class ShardBatch {
   uint32_t done() const { return draw_.done(); }
   uint32_t shard() const { return draw_.shard(); }
 
-  // One round: (status, exception of a signal handler or None). `uniforms` float64 [2 * open]; `num_threads` gather a
-  // large batch.
-  nb::tuple draw(nb::handle uniforms, bool count, uint32_t num_threads) {
+  // One round: (status, exception of a signal handler or None). `uniforms` float64 [2 * open].
+  nb::tuple draw(nb::handle uniforms) {
     if (!arrays_are_right()) raise_error("InternalError", "a batch into arrays that do not fit; please report");
-    const double* u = double_array(uniforms, 2 * static_cast<npy_intp>(open()), "uniforms");
+    options_.uniforms = double_array(uniforms, 2 * static_cast<npy_intp>(open()), "uniforms");
     std::vector<std::unique_ptr<Pool<SampleCall>::Loan>> loans;
     std::vector<SampleCall*> calls;
-    for (TableHandle* t : tables_) {
+    for (NativeTable* t : tables_) {
       Arena& arena = *t->context()->arena;
       loans.push_back(
           std::make_unique<Pool<SampleCall>::Loan>(t->calls(), [&] { return std::make_unique<SampleCall>(arena); }));
       calls.push_back(&**loans.back());
     }
-    const std::vector<uint32_t>* most_rows = layout_ == nullptr ? nullptr
-                                             : given_.empty()   ? &layout_->most_rows()
-                                                                : &given_.most_rows();
-    const Status status =
-        run([&](const Wait& wait) { return draw_.draw(calls, u, count, most_rows, wait, batch_, num_threads); });
+    const Status status = run([&](const Wait& wait) { return draw_.draw(calls, options_, wait, batch_); });
     for (auto& loan : loans) loan->keep_if_usable(status);
     return outcome(handle_signals(status));
   }
 
   // Until some shard may serve: as draw().
-  nb::tuple wait(bool count) {
-    return outcome(run([&](const Wait& wait) { return draw_.wait(count, wait); }));
+  nb::tuple wait() {
+    return outcome(run([&](const Wait& wait) { return draw_.wait(options_.count, wait); }));
   }
 
   // The live ones of int64 keys that are all of one shard: (status, how many there are, their indices in `keys`,
@@ -82,11 +80,11 @@ class ShardBatch {
   }
 
  private:
-  std::vector<TableHandle*> read_tables(const nb::list& tables) {
+  std::vector<NativeTable*> read_tables(const nb::list& tables) {
     if (nb::len(tables) == 0 || nb::len(tables) > kMaxShards) throw nb::index_error("shards: expected 1 to 128 tables");
-    std::vector<TableHandle*> found;
+    std::vector<NativeTable*> found;
     for (nb::handle t : tables) {
-      found.push_back(nb::cast<TableHandle*>(t));
+      found.push_back(nb::cast<NativeTable*>(t));
       keep_.push_back(nb::borrow(t));
     }
     return found;
@@ -94,7 +92,7 @@ class ShardBatch {
   const StepPlan& plan() const { return tables_.front()->context()->bound_plan(); }
   std::vector<Shard> shards() const {
     std::vector<Shard> found;
-    for (const TableHandle* t : tables_) found.push_back({t->context()->arena.get(), t->context()->facts});
+    for (const NativeTable* t : tables_) found.push_back({t->context()->arena.get(), t->context()->facts});
     return found;
   }
 
@@ -104,7 +102,7 @@ class ShardBatch {
     GilPatience patience = tables_.front()->context()->patience();
     const Wait wait{deadline_ns_, &patience};
     std::vector<std::unique_ptr<CallInFlight>> calls;
-    for (const TableHandle* t : tables_) {
+    for (const NativeTable* t : tables_) {
       calls.push_back(std::make_unique<CallInFlight>(t->context()->arena->calls()));
       if (!calls.back()->begun()) return Status::kSessionLost;
     }
@@ -128,8 +126,8 @@ class ShardBatch {
   }
 
   std::vector<nb::object> keep_;
-  std::vector<TableHandle*> tables_;
-  const BatchLayout* layout_;
+  std::vector<NativeTable*> tables_;
+  SampleOptions options_;
   int64_t deadline_ns_;
   GivenArrays given_;
   NumpyBatch batch_;
@@ -157,7 +155,7 @@ inline nb::tuple update_shards(nb::list tables, nb::handle keys, nb::handle prio
   uint64_t updated = 0;
   for (size_t s = 0; s < own_keys.size(); ++s) {
     if (own_keys[s].empty()) continue;
-    const std::shared_ptr<TableContext> context = nb::cast<TableHandle*>(tables[s])->context();
+    const std::shared_ptr<TableContext> context = nb::cast<NativeTable*>(tables[s])->context();
     GilPatience patience = context->patience();
     uint32_t here = 0;
     Status status;
@@ -171,6 +169,25 @@ inline nb::tuple update_shards(nb::list tables, nb::handle keys, nb::handle prio
     if (status != Status::kOk) return nb::make_tuple(static_cast<int>(status), updated, s, -1);
   }
   return nb::make_tuple(0, updated, 0, -1);
+}
+
+}  // namespace
+
+void bind_shard_batch(nb::module_& m) {
+  nb::class_<ShardBatch>(m, "ShardBatch", "A batch drawn from several tables as from one.")
+      .def(nb::init<nb::list, const SampleOptions&, const BatchLayout*, nb::handle, nb::handle>(), "tables"_a,
+           "options"_a, "layout"_a.none(), "out"_a.none(), "timeout_s"_a.none(), nb::keep_alive<1, 4>())
+      .def("draw", &ShardBatch::draw, "uniforms"_a)
+      .def("wait", &ShardBatch::wait)
+      .def("get", &ShardBatch::get, "shard"_a, "keys"_a)
+      .def("release", &ShardBatch::release)
+      .def_prop_ro("arrays_are_right", &ShardBatch::arrays_are_right)
+      .def_prop_ro("open", &ShardBatch::open)
+      .def_prop_ro("done", &ShardBatch::done)
+      .def_prop_ro("shard", &ShardBatch::shard);
+
+  m.def("update_shards", &update_shards, "tables"_a, "keys"_a, "priorities"_a, "timeout_s"_a.none(),
+        "New priorities for items of several tables, by their keys.");
 }
 
 }  // namespace shmreplay

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "arena_handle.h"
 #include "exported_array.h"
+#include "extend_call.h"
 #include "item_places.h"
 #include "items/data_update.h"
 #include "items/item_survey.h"
@@ -25,13 +25,13 @@
 
 namespace shmreplay {
 
-class TableHandle {
+class NativeTable {
  public:
   // What sample() answers for arrays that are not as the layout has them.
   static constexpr int kWrongArrays = -101;
 
-  TableHandle(const ArenaHandle& arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
-    context_->arena = arena.shared();
+  NativeTable(std::shared_ptr<Arena> arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
+    context_->arena = std::move(arena);
     if (index >= context_->arena->num_tables()) throw nb::index_error("no table of that index in the arena");
     context_->facts = &context_->arena->table(index);
   }
@@ -77,6 +77,13 @@ class TableHandle {
     return bound_inserts().insert_batch(steps, priorities, timeout_s, values);
   }
 
+  // See extend_table.
+  nb::tuple extend(nb::object arrays, nb::handle row_ends, uint32_t history, nb::tuple ends, nb::list rules,
+                   bool clear_history, bool counted, nb::handle timeout_s) const {
+    (void)context_->bound_plan();
+    return extend_table(*context_, arrays, row_ends, history, ends, rules, clear_history, counted, timeout_s);
+  }
+
   // ---- reading -----------------------------------------------------------------------------------------------------
 
   // How the table's items are structured: (status, names, [(column, squeezed, rows of the longest)]), or (status, None,
@@ -102,23 +109,19 @@ class TableHandle {
     return nb::make_tuple(static_cast<int>(result.status), names, outputs);
   }
 
-  // (status, items, batch or None, smallest probability of the table, exception of a signal handler or None, items that
-  // there were to be drawn, of a distinct call); `uniforms` float64 [n]; `layout` or None; `out` a list of an array for
-  // each of its outputs, or None; `num_threads` gather a large batch; a distinct call draws the items of `rank` of
-  // `num_ranks` alone.
-  nb::tuple sample(uint32_t n, uint32_t at_least, bool count, bool distinct, nb::handle uniforms, nb::handle timeout_s,
-                   const BatchLayout* layout, nb::handle out, uint32_t num_threads, uint32_t rank, uint32_t num_ranks) {
-    auto* u = double_array(uniforms, n, "uniforms");
-    const GivenArrays given(context_->bound_plan(), layout, out, n);
+  // Draws by `options`, with `uniforms` float64 [n]: (status, items, batch or None, smallest probability of the table,
+  // exception of a signal handler or None, items that could have been drawn, of a distinct call). `layout`: or None.
+  // `out`: a list of an array for each of its outputs, or None.
+  nb::tuple sample(const SampleOptions& options, nb::handle uniforms, nb::handle timeout_s, const BatchLayout* layout,
+                   nb::handle out) {
+    SampleOptions draws = options;
+    draws.uniforms = double_array(uniforms, options.n, "uniforms");
+    const GivenArrays given(context_->bound_plan(), layout, out, options.n);
     if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none(), 0);
-    NumpyBatch batch(context_->bound_plan(), n, layout, &given);
-    const std::vector<uint32_t>* most_rows = layout == nullptr ? nullptr
-                                             : given.empty()   ? &layout->most_rows()
-                                                               : &given.most_rows();
-    return read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.sample(facts(), {n, at_least, count, u, most_rows, distinct, num_threads, true, {rank, num_ranks}},
-                         wait, batch);
-    });
+    draws.most_rows = given.most_rows();
+    NumpyBatch batch(context_->bound_plan(), options.n, layout, given);
+    return read_batch(batch, timeout_s,
+                      [&](SampleCall& call, const Wait& wait) { return call.sample(facts(), draws, wait, batch); });
   }
 
   // (status, items, batch or None, indices of the live keys, exception of a signal handler or None); `keys` int64 [n]
@@ -128,7 +131,8 @@ class TableHandle {
     const auto n = static_cast<uint32_t>(k.size());
     nb::object found = new_array(NPY_UINT32, n);
     auto* to = array_data<uint32_t>(found);
-    NumpyBatch batch(context_->bound_plan(), n, layout);
+    const GivenArrays none(context_->bound_plan(), layout, nb::none(), n);
+    NumpyBatch batch(context_->bound_plan(), n, layout, none);
     nb::tuple result = read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
       return call.get(facts(), k.data(), n, wait, batch, to);
     });

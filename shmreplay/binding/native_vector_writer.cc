@@ -6,23 +6,24 @@
 //   None):
 // the first `done` of the rows are done. Keys of append: int64 [rows, rules], of create_items: [rows], 0: none; of
 // end_episodes: ([all of them], int64 [rows] of how many each row has).
-#pragma once
-
-#include "table_handle.h"
+#include "native_table.h"
 #include "write/vector_writer.h"
 #include "writer_calls.h"
 
-namespace shmreplay {
+using namespace nb::literals;
 
-class VectorHandle {
+namespace shmreplay {
+namespace {
+
+class NativeVectorWriter {
  public:
-  // `ends`, `rules`: as of WriterHandle.
-  VectorHandle(const TableHandle& table, uint32_t num_streams, uint32_t history, nb::tuple ends, nb::list rules)
+  // `ends`, `rules`: as of NativeWriter.
+  NativeVectorWriter(const NativeTable& table, uint32_t num_streams, uint32_t history, nb::tuple ends, nb::list rules)
       : context_(table.context()),
         writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules),
                 num_streams) {}
 
-  ~VectorHandle() {
+  ~NativeVectorWriter() {
     const GilRelease release;  // closing may wait for the lock
     writer_.give_up();
   }
@@ -144,7 +145,7 @@ class VectorHandle {
   struct Arrays {
     std::vector<PyArrayObject*> arrays;
     std::vector<nb::object> keep;
-    std::vector<ValueList> values;  // of heap columns; all empty where no column is opaque
+    HeapRows heap;
 
     bool is_no_value(size_t c) const { return reinterpret_cast<PyObject*>(arrays[c]) == no_value(); }
     bool has_cells() const {
@@ -157,7 +158,7 @@ class VectorHandle {
 
   // One call: its rows, its wait, how far it came.
   struct Call {
-    Call(VectorHandle& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
+    Call(NativeVectorWriter& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
         : handle_(handle), patience_(handle.context_->patience()), wait{deadline_of(timeout_s), &patience_} {
       const char* expected = "numbers, streams: expected contiguous int64 arrays of one axis";
       const std::vector<int64_t> n = copied<int64_t>(numbers, NPY_INT64, expected),
@@ -237,7 +238,7 @@ class VectorHandle {
       return array;
     }
 
-    VectorHandle& handle_;
+    NativeVectorWriter& handle_;
     GilPatience patience_;
     Status status_ = Status::kOk;
     int code_ = 0;
@@ -292,19 +293,21 @@ class VectorHandle {
       return partial_arrays(list);
     }
     keep(a);
+    if (context_->plan->has_heap()) a.heap = context_->heap_rows(a.arrays, {});
     return a;
   }
 
   Arrays partial_arrays(const nb::object& list) const {
     Arrays a{context_->checked_arrays(list, 1), {}, {}};
     keep(a);
-    if (!context_->plan->has_opaque()) return a;
-    a.values.resize(a.arrays.size());
+    if (!context_->plan->has_heap()) return a;
+    std::vector<ValueList> coded(a.arrays.size());
     for (size_t c = 0; c < a.arrays.size(); ++c) {
       if (!context_->is_coded(c) || a.arrays[c] == nullptr || a.is_no_value(c)) continue;
       const nb::handle values(reinterpret_cast<PyObject*>(a.arrays[c]));
-      a.values[c] = ValueList(*context_->arena, values, nb::len(values), context_->column_name(c));
+      coded[c] = ValueList(*context_->arena, values, nb::len(values), context_->column_name(c));
     }
+    a.heap = context_->heap_rows(a.arrays, std::move(coded));
     return a;
   }
 
@@ -339,29 +342,20 @@ class VectorHandle {
   VectorWriter::Fill filling(const Arrays& columns) const {
     VectorWriter::Fill fill;
     fill.cells = [this, &columns](StreamWriter& stream, uint32_t number) {
-      if (context_->plan->has_packed()) stream.write_packed();
+      if (context_->plan->has_heap()) columns.heap.write(stream, number);
       for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
         if (columns.arrays[c] == nullptr || columns.is_no_value(c)) continue;
-        if (context_->is_coded(c)) TableContext::write_value(stream, c, columns.values[c].at(number));
-        else if (!stream.packs(c)) context_->write_cell(stream, c, columns.arrays[c], number);
+        if (!context_->is_coded(c) && !stream.packs(c)) context_->write_cell(stream, c, columns.arrays[c], number);
         stream.mark(c);
       }
-      for (uint32_t c = 0; c < columns.values.size() && stream.row_is_open(); ++c) {
+      for (uint32_t c = 0; c < columns.arrays.size() && stream.row_is_open(); ++c) {
         if (columns.arrays[c] == nullptr || !columns.is_no_value(c) || stream.has(c)) continue;
         stream.write_no_value(c);
         stream.mark(c);
       }
     };
     if (!context_->plan->has_heap()) return fill;
-    fill.blocks = [this, &columns](StreamWriter& stream, uint32_t number) {
-      stream.begin_packing();
-      for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
-        if (columns.arrays[c] == nullptr || !stream.packs(c)) continue;
-        const char* rows = static_cast<const char*>(PyArray_DATA(columns.arrays[c]));
-        stream.pack(c, rows + number * context_->plan->columns()[c].row_bytes, 0);
-      }
-      return blocks_of_row(columns.values, number) + stream.packed_blocks();
-    };
+    fill.blocks = [&columns](StreamWriter& stream, uint32_t number) { return columns.heap.blocks(stream, number); };
     return fill;
   }
 
@@ -370,5 +364,31 @@ class VectorHandle {
   Selections selections_;
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };
+
+}  // namespace
+
+void bind_vector_writer(nb::module_& m) {
+  nb::class_<NativeVectorWriter>(m, "VectorWriter", "N streams, written by one call.")
+      .def(nb::init<const NativeTable&, uint32_t, uint32_t, nb::tuple, nb::list>(), "table"_a, "num_streams"_a,
+           "history"_a, "ends"_a, "rules"_a)
+      .def("append", &NativeVectorWriter::append, "steps"_a.none(), "num_rows"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
+      .def("write_open", &NativeVectorWriter::write_open, "arrays"_a, "finish"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
+      .def("end_episodes", &NativeVectorWriter::end_episodes, "arrays"_a.none(), "clear_history"_a, "numbers"_a,
+           "streams"_a, "priority"_a.none(), "timeout_s"_a.none())
+      .def("create_items", &NativeVectorWriter::create_items, "length"_a, "selection"_a, "priorities"_a, "numbers"_a,
+           "streams"_a, "timeout_s"_a.none())
+      .def("set_selection", &NativeVectorWriter::set_selection, "number"_a, "rule"_a)
+      .def("close", &NativeVectorWriter::close, "timeout_s"_a.none())
+      .def("read_cell", &NativeVectorWriter::read_cell, "stream"_a, "step"_a, "column"_a)
+      .def("oldest_step", &NativeVectorWriter::oldest_step, "stream"_a)
+      .def("num_steps", &NativeVectorWriter::num_steps, "stream"_a)
+      .def("episode_steps", &NativeVectorWriter::episode_steps, "stream"_a)
+      .def("row_is_open", &NativeVectorWriter::row_is_open, "stream"_a)
+      .def("blocking_table", &NativeVectorWriter::blocking_table, "stream"_a)
+      .def_prop_ro("any_open", &NativeVectorWriter::any_open)
+      .def_prop_ro("forked", &NativeVectorWriter::forked);
+}
 
 }  // namespace shmreplay

@@ -1,21 +1,22 @@
 // _core.Writer: one stream written from Python.
-#pragma once
-
-#include "table_handle.h"
+#include "native_table.h"
 #include "writer_calls.h"
 
-namespace shmreplay {
+using namespace nb::literals;
 
-class WriterHandle {
+namespace shmreplay {
+namespace {
+
+class NativeWriter {
  public:
   // `ends`: see writer_facts. `rules`: see read_rule; an episode's items cross nothing else. `commit_every`: see
   // held_back.h.
-  WriterHandle(const TableHandle& table, uint32_t history, nb::tuple ends, nb::list rules, uint32_t commit_every)
+  NativeWriter(const NativeTable& table, uint32_t history, nb::tuple ends, nb::list rules, uint32_t commit_every)
       : context_(table.context()),
         writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules),
                 commit_every) {}
 
-  ~WriterHandle() {
+  ~NativeWriter() {
     const GilRelease release;  // closing may wait for the lock
     stream().give_up();
   }
@@ -57,7 +58,7 @@ class WriterHandle {
     return finish ? finish_with_items(p, timeout_s) : nb::object(nb::int_(0));
   }
 
-  // Puts in what is left of the items of an append() that failed half-way. Answers as that.
+  // Puts in what is left of the items of an append() that failed half-way. Answers as append().
   nb::object go_on(nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (writer_.unfinished() != WriterCall::kAppend) return nb::int_(kUnfinished);
@@ -307,5 +308,38 @@ class WriterHandle {
   Selections selections_;
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };
+
+}  // namespace
+
+void bind_writer(nb::module_& m) {
+  nb::class_<NativeWriter>(m, "Writer", "One stream.")
+      .def(nb::init<const NativeTable&, uint32_t, nb::tuple, nb::list, uint32_t>(), "table"_a, "history"_a, "ends"_a,
+           "rules"_a, "commit_every"_a = 1)
+      .def("append", &NativeWriter::append, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
+      .def("write_open", &NativeWriter::write_open, "arrays"_a, "finish"_a, "priority"_a.none(), "timeout_s"_a.none())
+      .def("go_on", &NativeWriter::go_on, "timeout_s"_a.none())
+      .def("present", &NativeWriter::present)
+      .def("set_selection", &NativeWriter::set_selection, "number"_a, "rule"_a)
+      .def("create_selected", &NativeWriter::create_selected, "selection"_a, "priority"_a.none(), "timeout_s"_a.none(),
+           "values"_a.none() = nb::none())
+      .def("create_item", &NativeWriter::create_item, "length"_a, "priority"_a.none(), "timeout_s"_a.none(),
+           "values"_a.none() = nb::none())
+      .def("end_episode", &NativeWriter::end_episode, "clear_history"_a, "priority"_a.none(), "timeout_s"_a.none())
+      .def("flush", &NativeWriter::flush, "timeout_s"_a.none())
+      .def("close", &NativeWriter::close, "timeout_s"_a.none())
+      .def("read_cell", &NativeWriter::read_cell, "step"_a, "column"_a)
+      .def("restore_row", &NativeWriter::restore_row, "columns"_a)
+      .def_prop_ro("is_ending", &NativeWriter::is_ending)
+      .def_prop_ro("is_unfinished", &NativeWriter::is_unfinished)
+      .def_prop_ro("blocking_table", &NativeWriter::blocking_table)
+      .def_prop_ro("oldest_step", &NativeWriter::oldest_step)
+      .def_prop_ro("row_is_open", &NativeWriter::row_is_open)
+      .def_prop_ro("needs_end_episode", &NativeWriter::needs_end_episode)
+      .def_prop_ro("num_steps", &NativeWriter::num_steps)
+      .def_prop_ro("num_whole", &NativeWriter::num_whole)
+      .def_prop_ro("episode_steps", &NativeWriter::episode_steps)
+      .def_prop_ro("num_held_back", &NativeWriter::num_held_back)
+      .def_prop_ro("forked", &NativeWriter::forked);
+}
 
 }  // namespace shmreplay

@@ -15,9 +15,9 @@
 
 namespace shmreplay {
 
-class ArenaHandle {
+class NativeArena {
  public:
-  ArenaHandle(int index_fd, int data_fd, int64_t session, uint32_t generation, bool published)
+  NativeArena(int index_fd, int data_fd, int64_t session, uint32_t generation, bool published)
       : arena_(std::make_shared<Arena>(index_fd, data_fd, session < 0 ? kNone : static_cast<uint32_t>(session),
                                        generation, published)) {}
 
@@ -138,7 +138,7 @@ class ArenaHandle {
     run(timeout_s, [](Arena& a, const Wait& w) { return shmreplay::rebuild(a, w); });
   }
 
-  // Streams that are open, counted without the lock: for who looks for the least busy of several arenas.
+  // Streams that are open, counted without the lock: to find the least busy of several arenas.
   uint32_t open_streams() const {
     const Arena& a = get();
     uint32_t n = 0;
@@ -146,7 +146,7 @@ class ArenaHandle {
     return n;
   }
 
-  // Where the data segment is mapped, for who has a device read it. It begins with the chunks, one behind the other.
+  // Where the data segment is mapped, for a device that reads it. It begins with the chunks, one after the other.
   uint64_t data_address() const { return reinterpret_cast<uint64_t>(get().data()); }
   uint64_t data_bytes() const { return get().data_bytes(); }
   uint64_t chunk_bytes() const { return get().geometry().chunk_bytes; }
