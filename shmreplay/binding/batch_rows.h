@@ -33,15 +33,15 @@ class StepList {
   // Writes what is plain of rows from .. from + k - 1 to the writer's next k rows. Without the GIL.
   void write(StreamWriter& writer, size_t from, uint32_t k) const {
     for (uint32_t c = 0; c < columns_.size(); ++c) {
-      if (writer.packs(c)) continue;
+      if (writer.row().packs(c)) continue;
       const Column& column = columns_[c];
       if (column.data.empty()) {
-        writer.write_rows(c, column.numbers.data() + from * column.row_bytes, k);
+        writer.row().write_rows(c, column.numbers.data() + from * column.row_bytes, k);
         continue;
       }
       const bool past_caches = writer.arena().exceeds_caches();
       for (uint32_t i = 0; i < k; ++i)
-        copy_row(writer.cell_ahead(c, i), column.data[from + i], column.row_bytes, past_caches);
+        copy_row(writer.row().cell_ahead(c, i), column.data[from + i], column.row_bytes, past_caches);
     }
   }
 
@@ -110,7 +110,7 @@ class BatchRows {
     for (uint32_t c = 0; c < arrays_.size(); ++c) {
       const PlanColumn& column = plan_.columns()[c];
       if (column.is_opaque || column.is_packed) continue;
-      writer.write_rows(c, static_cast<const char*>(PyArray_DATA(arrays_[c])) + from * column.row_bytes, k);
+      writer.row().write_rows(c, static_cast<const char*>(PyArray_DATA(arrays_[c])) + from * column.row_bytes, k);
     }
   }
 

@@ -30,13 +30,13 @@ class BatchValues {
     const uint64_t first = pack(writer, from, 0);
     uint64_t n = first;
     uint32_t fit = 1;
-    for (; fit < k && n + writer.packed_blocks() < bound; ++fit) n += pack(writer, from, fit);
+    for (; fit < k && n + writer.row().packed_blocks() < bound; ++fit) n += pack(writer, from, fit);
     k = fit;
-    const Status s = fit > 1 ? writer.secure_blocks(n + writer.packed_blocks(), kTryOnly) : Status::kTimeout;
+    const Status s = fit > 1 ? writer.secure_blocks(n + writer.row().packed_blocks(), kTryOnly) : Status::kTimeout;
     if (s != Status::kTimeout && s != Status::kValueTooLarge) return s;
     k = 1;
-    writer.keep_packed(1);
-    return writer.secure_blocks(first + writer.packed_blocks(), wait);
+    writer.row().keep_packed(1);
+    return writer.secure_blocks(first + writer.row().packed_blocks(), wait);
   }
 
   // Writes rows from .. from + k - 1 to the writer's next k rows; what their items bring.
@@ -45,7 +45,7 @@ class BatchValues {
     rows_.write(writer, from, k, [&](uint32_t i) {
       if (items_.empty() || items_.at(from + i).size < 0) return;
       const ValueBytes& value = items_.at(from + i);
-      brought[i] = writer.write_item_value(value.data, static_cast<uint32_t>(value.size), i);
+      brought[i] = writer.row().write_item_value(value.data, static_cast<uint32_t>(value.size), i);
     });
   }
 

@@ -2,8 +2,7 @@
 // by this one class:
 //
 //   1. pack(): rows of packed columns are compressed, row by row, into memory of the writer's own. Only then is it
-//   known
-//      how many blocks they take.
+//      known how many blocks they take.
 //   2. blocks(): the caller has the writer secure so many, waiting if it must. Nothing of the rows is in the heap yet.
 //   3. write(): the packed rows go to their blocks, then the values that Python's codecs made.
 #pragma once
@@ -38,10 +37,10 @@ class HeapRows {
   // Packs row `number` for the writer's row that is `ahead` of the one it is at: rows in their order, from 0 on.
   // Returns the blocks that its other values take.
   uint64_t pack(StreamWriter& writer, size_t number, uint32_t ahead = 0) const {
-    if (ahead == 0) writer.begin_packing();
+    if (ahead == 0) writer.row().begin_packing();
     for (const uint32_t c : plan_->packed_columns()) {
       if (!row_of_) pack_staged(writer, c);
-      else if (const char* row = row_of_(c, number); row != nullptr) writer.pack(c, row, ahead);
+      else if (const char* row = row_of_(c, number); row != nullptr) writer.row().pack(c, row, ahead);
     }
     return blocks_of_row(values_, number);
   }
@@ -49,14 +48,14 @@ class HeapRows {
   // Packs one row, and returns the blocks that it takes in all.
   uint64_t blocks(StreamWriter& writer, size_t number) const {
     const uint64_t values = pack(writer, number);
-    return values + writer.packed_blocks();
+    return values + writer.row().packed_blocks();
   }
 
   // Writes rows number .. number + n - 1, which were packed and whose blocks are secured, to the writer's next n rows.
   // item(i) then writes what item i of them brings, before the values of the next row.
   template <class Item>
   void write(StreamWriter& writer, size_t number, uint32_t n, Item item) const {
-    writer.write_packed();
+    writer.row().write_packed();
     for (uint32_t i = 0; i < n; ++i) {
       for (uint32_t c = 0; c < values_.size(); ++c) {
         if (!values_[c].empty()) write_value(writer, c, values_[c].at(number + i), i);
@@ -75,14 +74,14 @@ class HeapRows {
 
   // Nobody else knows of these cells, so a long row needs no GIL.
   void pack_staged(StreamWriter& writer, uint32_t column) const {
-    if (plan_->columns()[column].row_bytes < kLongRow) return writer.pack(column);
+    if (plan_->columns()[column].row_bytes < kLongRow) return writer.row().pack(column);
     const GilRelease release;
-    writer.pack(column);
+    writer.row().pack(column);
   }
 
   static void write_value(StreamWriter& writer, uint32_t column, const ValueBytes& value, uint32_t ahead) {
-    if (value.size < 0) writer.write_no_value(column, ahead);
-    else writer.write_value(column, value.data, static_cast<uint32_t>(value.size), ahead);
+    if (value.size < 0) writer.row().write_no_value(column, ahead);
+    else writer.row().write_value(column, value.data, static_cast<uint32_t>(value.size), ahead);
   }
 
   const StepPlan* plan_ = nullptr;

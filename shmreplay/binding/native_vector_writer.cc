@@ -96,9 +96,9 @@ class NativeVectorWriter {
         copied<double>(priorities, NPY_DOUBLE, "priorities: expected a contiguous float64 array of one axis");
     call.refuse_if([&](const RuleWriter& w) {
       if (w.unfinished() != WriterCall::kNothing) return kUnfinished;
-      if (w.stream().num_steps() == 0) return static_cast<int>(Status::kHistory);
+      if (w.stream().history().num_steps() == 0) return static_cast<int>(Status::kHistory);
       if (selection >= 0) return 0;
-      if (length > w.stream().num_steps()) return static_cast<int>(Status::kHistory);
+      if (length > w.stream().history().num_steps()) return static_cast<int>(Status::kHistory);
       return length > w.longest_span() ? kLacksColumn : 0;
     });
     if (call.refused()) return call.answer(nb::none());
@@ -122,10 +122,10 @@ class NativeVectorWriter {
   nb::object read_cell(uint32_t stream, uint64_t step, uint32_t column) const {
     return shmreplay::read_cell(checked(stream), *context_, step, column);
   }
-  uint64_t oldest_step(uint32_t stream) const { return checked(stream).oldest_held(); }
-  uint32_t num_steps(uint32_t stream) const { return checked(stream).num_steps(); }
-  uint64_t episode_steps(uint32_t stream) const { return checked(stream).episode_steps(); }
-  bool row_is_open(uint32_t stream) const { return checked(stream).row_is_open(); }
+  uint64_t oldest_step(uint32_t stream) const { return checked(stream).history().oldest_held(); }
+  uint32_t num_steps(uint32_t stream) const { return checked(stream).history().num_steps(); }
+  uint64_t episode_steps(uint32_t stream) const { return checked(stream).history().episode_steps(); }
+  bool row_is_open(uint32_t stream) const { return checked(stream).row().is_open(); }
   // Index of the table whose limiter kept the stream's item out when the call timed out, or -1.
   int blocking_table(uint32_t stream) const {
     const uint32_t t = checked(stream).blocking_table();
@@ -134,7 +134,7 @@ class NativeVectorWriter {
   // Whether a row of any of the streams is open.
   bool any_open() const {
     for (uint32_t i = 0; i < writer_.num_streams(); ++i) {
-      if (checked(i).row_is_open()) return true;
+      if (checked(i).row().is_open()) return true;
     }
     return false;
   }
@@ -263,7 +263,7 @@ class NativeVectorWriter {
     if (finish && w.needs_end_episode()) return kNeedsEndEpisode;
     for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
       if (context_->plan->columns()[c].flags == kPerItemColumn) continue;  // no row lacks it
-      const bool has = w.stream().row_is_open() && w.stream().has(c), comes = columns.arrays[c] != nullptr;
+      const bool has = w.stream().row().is_open() && w.stream().row().has(c), comes = columns.arrays[c] != nullptr;
       const int code = has && comes && !columns.is_no_value(c) ? kColumnTwice
                        : finish && !has && !comes              ? kColumnMissing
                                                                : 0;
@@ -276,7 +276,7 @@ class NativeVectorWriter {
 
   // What a final step with these columns lacks, the open row's among them.
   static int final_step_refused(Call& call, const RuleWriter& w, const Arrays& columns, bool clear_history) {
-    const bool has_row = columns.has_cells() || w.stream().row_is_open();
+    const bool has_row = columns.has_cells() || w.stream().row().is_open();
     const int lacking = w.lacks_of_final_step(
         clear_history, has_row, [&](uint32_t c) { return c < columns.arrays.size() && columns.arrays[c] != nullptr; });
     if (lacking < 0) return 0;
@@ -331,10 +331,10 @@ class NativeVectorWriter {
     VectorWriter::Fill fill;
     fill.cells = [cells = std::move(cells)](StreamWriter& stream, uint32_t number) {
       for (uint32_t c = 0; c < cells.size(); ++c) {
-        copy_row(stream.cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes,
+        copy_row(stream.row().cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes,
                  stream.arena().exceeds_caches());
       }
-      stream.mark_all();
+      stream.row().mark_all();
     };
     return fill;
   }
@@ -345,13 +345,14 @@ class NativeVectorWriter {
       if (context_->plan->has_heap()) columns.heap.write(stream, number);
       for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
         if (columns.arrays[c] == nullptr || columns.is_no_value(c)) continue;
-        if (!context_->is_coded(c) && !stream.packs(c)) context_->write_cell(stream, c, columns.arrays[c], number);
-        stream.mark(c);
+        if (!context_->is_coded(c) && !stream.row().packs(c))
+          context_->write_cell(stream, c, columns.arrays[c], number);
+        stream.row().mark(c);
       }
-      for (uint32_t c = 0; c < columns.arrays.size() && stream.row_is_open(); ++c) {
-        if (columns.arrays[c] == nullptr || !columns.is_no_value(c) || stream.has(c)) continue;
-        stream.write_no_value(c);
-        stream.mark(c);
+      for (uint32_t c = 0; c < columns.arrays.size() && stream.row().is_open(); ++c) {
+        if (columns.arrays[c] == nullptr || !columns.is_no_value(c) || stream.row().has(c)) continue;
+        stream.row().write_no_value(c);
+        stream.row().mark(c);
       }
     };
     if (!context_->plan->has_heap()) return fill;

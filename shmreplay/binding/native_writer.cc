@@ -39,7 +39,7 @@ class NativeWriter {
     const auto write = [&](int64_t deadline) { return context_->write_step(stream(), step, deadline); };
     if (const Status s = with_blocks(write, timeout_s); s != Status::kOk)
       return nb::int_(static_cast<int>(taken_back(s)));
-    stream().mark_all();
+    stream().row().mark_all();
     return finish_with_items(p, timeout_s);
   }
 
@@ -69,7 +69,7 @@ class NativeWriter {
   std::vector<uint32_t> present() const {
     std::vector<uint32_t> columns;
     for (uint32_t c = 0; row_is_open() && c < context_->plan->columns().size(); ++c) {
-      if (stream().has(c) && context_->plan->columns()[c].flags != kPerItemColumn) columns.push_back(c);
+      if (stream().row().has(c) && context_->plan->columns()[c].flags != kPerItemColumn) columns.push_back(c);
     }
     return columns;
   }
@@ -82,7 +82,7 @@ class NativeWriter {
     if (is_unfinished()) return kUnfinished;
     const double p = priority_of(priority, *context_->facts);
     if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return kBadPriority;
-    if (length > 0 && length <= stream().num_steps() && length > writer_.longest_span()) return kLacksColumn;
+    if (length > 0 && length <= stream().history().num_steps() && length > writer_.longest_span()) return kLacksColumn;
     writer_.begin(WriterCall::kItem);
     Status s = writer_.look_at_span(length, p);
     if (s == Status::kOk) s = bring_values(values, timeout_s);
@@ -153,9 +153,9 @@ class NativeWriter {
   }
 
   void restore_row(const std::vector<uint32_t>& columns) {
-    std::vector<uint64_t> present(stream().present().size(), 0);
+    std::vector<uint64_t> present(stream().row().present().size(), 0);
     for (const uint32_t c : columns) present.at(c / 64) |= uint64_t{1} << (c % 64);
-    stream().restore_row(present);
+    stream().row().restore(present);
   }
 
   bool is_ending() const { return writer_.unfinished() == WriterCall::kEnd; }
@@ -164,12 +164,12 @@ class NativeWriter {
   int blocking_table() const {
     return stream().blocking_table() == kNone ? -1 : static_cast<int>(stream().blocking_table());
   }
-  uint64_t oldest_step() const { return stream().oldest_held(); }
-  bool row_is_open() const { return stream().row_is_open(); }
+  uint64_t oldest_step() const { return stream().history().oldest_held(); }
+  bool row_is_open() const { return stream().row().is_open(); }
   bool needs_end_episode() const { return writer_.needs_end_episode(); }
-  uint32_t num_steps() const { return stream().num_steps(); }
-  uint32_t num_whole() const { return stream().num_whole(); }
-  uint64_t episode_steps() const { return stream().episode_steps(); }
+  uint32_t num_steps() const { return stream().history().num_steps(); }
+  uint32_t num_whole() const { return stream().history().num_whole(); }
+  uint64_t episode_steps() const { return stream().history().episode_steps(); }
   uint32_t num_held_back() const { return writer_.held().size(); }
   bool forked() const { return context_->arena->forked(); }
 
@@ -179,7 +179,7 @@ class NativeWriter {
 
   Status ensure_row(nb::handle timeout_s) {
     if (context_->arena->forked()) return Status::kForked;
-    if (row_is_open() || (stream().is_open() && stream().rows_left() > 0)) return stream().ensure_row(kTryOnly);
+    if (row_is_open() || (stream().is_open() && stream().row().rows_left() > 0)) return stream().ensure_row(kTryOnly);
     GilPatience patience = context_->patience();
     const Wait wait{deadline_of(timeout_s), &patience}, now{0, &patience};
     Status status = Status::kOk;
@@ -218,9 +218,10 @@ class NativeWriter {
 
   Status bring_values(nb::handle values, nb::handle timeout_s) {
     if (values.is_none()) return Status::kOk;
-    const Status s = context_->bring_values(
-        values, deadline_of(timeout_s),
-        [this](const char* bytes, uint64_t n, const Wait& wait) { return writer_.bring_values(bytes, n, wait); });
+    const Status s =
+        context_->bring_values(values, deadline_of(timeout_s), [this](const char* bytes, uint64_t n, const Wait& wait) {
+          return writer_.bring_values(bytes, n, wait);
+        });
     return s == Status::kOk ? s : taken_back(s);
   }
 

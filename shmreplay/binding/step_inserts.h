@@ -97,7 +97,7 @@ class StepInserts {
                      int64_t& key) {
     GilPatience patience = context_->patience();
     const Wait wait{deadline, &patience};
-    if (!writer.is_open() || writer.rows_left() == 0) {
+    if (!writer.is_open() || writer.row().rows_left() == 0) {
       const GilRelease release;
       if (!writer.is_open()) {
         if (const Status s = writer.open(wait); s != Status::kOk) return s;
@@ -107,18 +107,19 @@ class StepInserts {
     ValueBytes brought;
     uint64_t blocks = 0;
     if (context_->plan->has_heap()) {
-      writer.give_up_rows();  // of a call that failed
+      writer.row().give_up_values();  // of a call that failed
       brought = value_bytes(values.ptr(), context_->values_name());
       blocks = blocks_for(arena(), brought, context_->values_name());
     }
     if (const Status s = context_->write_step(writer, step, deadline, blocks); s != Status::kOk) return s;
     const BlockRef ref =
-        brought.size < 0 ? kNoValue : writer.write_item_value(brought.data, static_cast<uint32_t>(brought.size));
+        brought.size < 0 ? kNoValue : writer.row().write_item_value(brought.data, static_cast<uint32_t>(brought.size));
     uint32_t done = 0;
-    Status status = writer.insert_rows(facts(), step_pattern_, &priority, 1, kTryOnly, &key, done, {false, true, &ref});
+    Status status =
+        writer.items().insert_rows(facts(), step_pattern_, &priority, 1, kTryOnly, &key, done, {false, true, &ref});
     if (status == Status::kTimeout) {
       const GilRelease release;
-      status = writer.insert_rows(facts(), step_pattern_, &priority, 1, wait, &key, done, {false, true, &ref});
+      status = writer.items().insert_rows(facts(), step_pattern_, &priority, 1, wait, &key, done, {false, true, &ref});
     }
     return status;
   }
@@ -133,16 +134,17 @@ class StepInserts {
     std::vector<BlockRef> brought;
     for (done = 0; done < n;) {
       if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
-      uint32_t k = std::min(writer.rows_left(), n - done);
-      writer.give_up_rows();  // of a call that failed
+      uint32_t k = std::min(writer.row().rows_left(), n - done);
+      writer.row().give_up_values();  // of a call that failed
       if (!heap.empty()) {
         if (const Status s = heap.secure(writer, done, wait, k); s != Status::kOk) return s;
         heap.write(writer, done, k, brought);
       }
       rows.write(writer, done, k);
       uint32_t went_in = 0;
-      const Status s = writer.insert_rows(facts(), step_pattern_, priorities.data() + done, k, wait, keys + done,
-                                          went_in, {false, true, heap.empty() ? nullptr : brought.data()});
+      const Status s =
+          writer.items().insert_rows(facts(), step_pattern_, priorities.data() + done, k, wait, keys + done, went_in,
+                                     {false, true, heap.empty() ? nullptr : brought.data()});
       done += went_in;
       if (s != Status::kOk) return s;
       if (done < n && work.interrupted(went_in)) return Status::kInterrupted;

@@ -75,7 +75,7 @@ struct TableContext {
 
   // Copies that row into the writer's.
   void write_cell(StreamWriter& writer, uint32_t column, PyArrayObject* array, size_t number) const {
-    copy_row(writer.cell(column), row_of(array, column, number), plan->columns()[column].row_bytes,
+    copy_row(writer.row().cell(column), row_of(array, column, number), plan->columns()[column].row_bytes,
              arena->exceeds_caches());
   }
 
@@ -90,7 +90,7 @@ struct TableContext {
   // there were no blocks for its values and `more`: then nothing was written. kInterrupted: the handler's exception is
   // set.
   Status write_step(StreamWriter& writer, nb::handle step, int64_t deadline_ns, uint64_t more = 0) const {
-    if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.cell(column); })) {
+    if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.row().cell(column); })) {
       return plan->has_packed() ? write_packed(writer, deadline_ns, more) : Status::kOk;
     }
     const nb::object list = outlive_interpreter([&] { return plan->canonical()(step); });
@@ -102,7 +102,7 @@ struct TableContext {
                       uint64_t more = 0) const {
     const std::vector<PyArrayObject*> arrays = checked_arrays(list, 0);
     const auto is_written = [&](uint32_t c) {
-      return plan->columns()[c].flags != kPerItemColumn && (whole || (arrays[c] != nullptr && !writer.has(c)));
+      return plan->columns()[c].flags != kPerItemColumn && (whole || (arrays[c] != nullptr && !writer.row().has(c)));
     };
     if (plan->has_heap()) {
       std::vector<PyArrayObject*> rows(arrays.size(), nullptr);
@@ -124,8 +124,8 @@ struct TableContext {
       if (!is_written(c)) continue;
       if (!is_coded(c) && arrays[c] == nullptr)
         raise_error("InternalError", column_name(c) + " of a whole step is missing; please report");
-      if (!is_coded(c) && !writer.packs(c)) write_cell(writer, c, arrays[c], 0);
-      if (!whole) writer.mark(c);
+      if (!is_coded(c) && !writer.row().packs(c)) write_cell(writer, c, arrays[c], 0);
+      if (!whole) writer.row().mark(c);
     }
     return Status::kOk;
   }

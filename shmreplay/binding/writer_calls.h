@@ -85,21 +85,21 @@ inline double call_priority(nb::handle priority, const TableContext& context) {
 
 // The bytes of a cell that Python's codec made (uint8), NO_VALUE if there are none.
 inline nb::object read_value(const StreamWriter& stream, const TableContext& context, uint64_t step, uint32_t column) {
-  const BlockRef ref = context.is_coded(column) ? stream.value(step, column) : kNoValue;
+  const BlockRef ref = context.is_coded(column) ? stream.history().value(step, column) : kNoValue;
   const int64_t size = size_of_value(*context.arena, ref);
   if (size < 0) return nb::borrow(no_value());
   nb::object array = new_array(NPY_UINT8, static_cast<npy_intp>(size));
-  stream.read_value(step, ref, array_data<char>(array));
+  stream.history().read_value(step, ref, array_data<char>(array));
   return array;
 }
 
 // A copy of one cell; None if the step lacks the column. Of one that Python's codec made as read_value().
 inline nb::object read_cell(const StreamWriter& stream, const TableContext& context, uint64_t step, uint32_t column) {
-  const uint64_t end = stream.oldest_held() + stream.num_steps();
-  if (step < stream.oldest_held() || step >= end || column >= context.plan->columns().size()) {
+  const uint64_t end = stream.history().oldest_held() + stream.history().num_steps();
+  if (step < stream.history().oldest_held() || step >= end || column >= context.plan->columns().size()) {
     raise_error("InternalError", "a step that is not held was read; please report");
   }
-  if (!stream.has(step, column)) return nb::none();
+  if (!stream.history().has(step, column)) return nb::none();
   const PlanColumn& c = context.plan->columns()[column];
   if (c.is_opaque) return read_value(stream, context, step, column);
   auto* descr = reinterpret_cast<PyArray_Descr*>(c.descr.ptr());
@@ -109,12 +109,12 @@ inline nb::object read_cell(const StreamWriter& stream, const TableContext& cont
   if (array == nullptr) throw nb::python_error();
   auto* to = static_cast<char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)));
   if (c.is_packed) {
-    if (!stream.read_packed(step, column, to)) {
+    if (!stream.history().read_packed(step, column, to)) {
       raise_error("SegmentFailed", context.column_name(column) + ": stored bytes of a step are no row of " +
                                        std::to_string(c.row_bytes) + " bytes; the heap is damaged");
     }
-  } else if (c.flags == kMutableColumn) stream.read_mutable(step, column, to);
-  else std::memcpy(to, stream.cell(step, column), c.row_bytes);
+  } else if (c.flags == kMutableColumn) stream.history().read_mutable(step, column, to);
+  else std::memcpy(to, stream.history().cell(step, column), c.row_bytes);
   return nb::steal(array);
 }
 

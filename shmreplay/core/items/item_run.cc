@@ -5,6 +5,9 @@
 #include "arena/span.h"
 #include "chunks/chunk_pool.h"
 #include "items/episodes.h"
+#include "items/item_chunks.h"
+#include "items/item_table.h"
+#include "items/patterns.h"
 #include "trees/selectors.h"
 
 namespace shmreplay {
@@ -16,8 +19,8 @@ constexpr uint64_t kFetchedAhead = 16;                   // items
 constexpr uint32_t kItemEntries = 24 + kDropRefEntries;  // record, links, leaf, pattern, and its chunk where it was the
                                                          // last
 
-// In a table like this the next oldest lies most often in the next slot. Its lines are asked for before the order leads
-// there.
+// In such a table the next oldest item lies most often in the next slot. Its cache lines are fetched before the walk
+// gets there.
 void fetch_ahead(const Arena& a, const TableFacts& t, uint32_t g) {
   const uint64_t ahead = uint64_t{g} + kFetchedAhead;
   if (ahead >= t.item_base + t.capacity) return;
@@ -41,23 +44,6 @@ uint32_t find_oldest(const Arena& a, const TableFacts& t, uint32_t most, uint32_
   return n;
 }
 
-// Takes one item from the list of the chunk it begins in, and its references from all its chunks.
-void leave_chunks(Hold& hold, uint32_t g) {
-  Arena& a = hold.arena();
-  const Place place = a.item(g).place.get();
-  const Link at = a.links(g).chunk.get();
-  if (at.prev != kNone) hold.set(a.links(at.prev).chunk, {a.links(at.prev).chunk.get().prev, at.next});
-  if (at.next != kNone) hold.set(a.links(at.next).chunk, {at.prev, a.links(at.next).chunk.get().next});
-  if (at.prev == kNone) hold.set(a.chunk(place.chunk).items, {at.next, a.chunk(place.chunk).items.get().consuming});
-  // References are dropped behind the walk: the last one retires the chunk, and its link to the next goes with it.
-  uint32_t behind = kNone;
-  each_run(a, place, a.item(g).extent.get().num_steps, [&](uint32_t chunk, uint32_t, uint32_t) {
-    if (behind != kNone) drop_item_refs(hold, behind, 1, false);
-    behind = chunk;
-  });
-  if (behind != kNone) drop_item_refs(hold, behind, 1, false);
-}
-
 // Takes the items from the lists of the chunks they begin in. Those that went in together lie together there, newest
 // first.
 void leave_chunks(Hold& hold, const uint32_t* items, uint32_t n) {
@@ -76,7 +62,7 @@ void leave_chunks(Hold& hold, const uint32_t* items, uint32_t n) {
   }
 }
 
-// The list is then as if each had been put to its front in turn.
+// The list is as if each of them was put to its front in turn.
 void join_chunk(Hold& hold, uint32_t chunk, const uint32_t* items, uint32_t n) {
   Arena& a = hold.arena();
   const ChunkItems before = a.chunk(chunk).items.get();
@@ -157,7 +143,6 @@ bool gives_up_its_oldest(const TableFacts& t) noexcept {
 }
 
 uint32_t replace_oldest(Hold& hold, const TableFacts& t, const NewItem* items, uint32_t n, int64_t* keys) {
-  if (!gives_up_its_oldest(t)) return 0;
   Arena& a = hold.arena();
   const RoleLayout& sampler = t.roles[kSampler];
   const uint32_t levels = sampler.kind == kPrioritized ? sampler.sum.num_levels + 2 * t.extremes[0].num_levels : 0;
@@ -183,30 +168,26 @@ uint32_t replace_oldest(Hold& hold, const TableFacts& t, const NewItem* items, u
   return n;
 }
 
-Inserted replace_one(Hold& hold, const TableFacts& t, const NewItem& item) {
+int64_t replace_one(Hold& hold, const TableFacts& t, NewItem& item) {
   Arena& a = hold.arena();
   const uint32_t g = t.record->order.get().head;
   if (g == kNone || g - t.item_base >= t.capacity) corrupt("a table's order is shorter than the table");
   if (a.item(g).seq.get() == 0) corrupt("an item was removed twice");
   // The newcomer's references first: chunks that both are in stay used, an episode that both are of is not over.
-  uint32_t num_chunks = 0;
-  each_run(a, item.place, item.num_steps, [&](uint32_t chunk, uint32_t, uint32_t) {
-    add_item_refs(hold, chunk, 1, false);
-    ++num_chunks;
-  });
+  const uint32_t num_chunks = refer_to_chunks(hold, item.place, item.num_steps, false);
   const uint64_t seq = next_seq(hold, t);
-  const uint64_t episode = item.episode == 0 ? seq : item.episode;
-  const uint32_t episode_slot = count_episode(hold, t, episode, item.own_episode, item.episode_slot);
+  if (item.episode == 0) item.episode = seq;
+  item.episode_slot = count_episode(hold, t, item.episode, item.own_episode, item.episode_slot);
   discount_episode(hold, t, a.links(g).tail.get().episode_slot);
-  hold.set(a.links(g).tail, {0, episode_slot});
-  leave_chunks(hold, g);
+  hold.set(a.links(g).tail, {0, item.episode_slot});
+  leave_chunks(hold, g, false);
   const bool never_sampled = a.item(g).counted.get().times_sampled == 0;
-  write_item(hold, g, seq, episode, t.record->next_insert_no.get(), item);
+  write_item(hold, g, seq, item.episode, t.record->next_insert_no.get(), item);
   set_priorities(hold, t, &g, &item, 1);
   join_chunk(hold, item.place.chunk, &g, 1);
   move_to_end(hold, t, &g, 1);
   count_run(hold, t, 1, never_sampled ? 1 : 0, num_chunks, item.counted);
-  return {g, key_of(t, g, seq), episode, episode_slot};
+  return key_of(t, g, seq);
 }
 
 }  // namespace shmreplay

@@ -1,4 +1,5 @@
-// Items of one table: insert, evict, find by key, update, sample, remove. Every function here is one part of one hold.
+// Items of one table: find by key, update, sample, remove; insert.h puts them in. Every function here is one part of
+// one hold.
 //
 // A key is  shard (7 bits) | low bits of seq | slot  and at least 1. seq is the arena's insertion number, kept whole in
 // the record and never given twice, so the key of an item that is gone hits nothing, in this table or another.
@@ -9,29 +10,6 @@
 #include "items/patterns.h"
 
 namespace shmreplay {
-
-inline constexpr uint32_t kInsertGroup = 32;  // items that one hold puts in
-
-struct NewItem {
-  double priority;
-  Place place;  // first real step
-  uint32_t num_steps;
-  uint32_t pattern;  // record, interned in this hold
-  Padding padding{0, 0};
-  bool own_episode = false;       // the item is an episode of its own
-  bool counted = true;            // for the limiter's difference
-  uint64_t episode = 0;           // 0: the first item of its episode, which takes the item's seq for its id
-  uint32_t episode_slot = kNone;  // where that episode was counted in this table last, if it was
-  int64_t step = 0;
-  BlockRef values = kNoValue;  // its value for the per-item columns, in blocks of its first chunk
-};
-
-struct Inserted {
-  uint32_t item;  // global index; meaningless if the remover chose the newcomer itself
-  int64_t key;
-  uint64_t episode;
-  uint32_t episode_slot;
-};
 
 enum class Removal { kDeleted, kEvicted, kEvictedForRoom, kConsumed, kReset };
 
@@ -47,10 +25,6 @@ int64_t key_of(const TableFacts& table, uint32_t g, uint64_t seq) noexcept;
 
 // The live item of that key, or kNone.
 uint32_t find_item(const Hold& hold, const TableFacts& table, int64_t key) noexcept;
-
-// Inserts, then evicts the one item that the remover picks if the table is over max_size, then counts the insert. The
-// limiter was asked before. May evict the newcomer.
-Inserted insert_item(Hold& hold, const TableFacts& table, const NewItem& item);
 
 void remove_item(Hold& hold, const TableFacts& table, uint32_t g, Removal why);
 
@@ -74,13 +48,17 @@ void note_lengths(Hold& hold, const TableFacts& table, const Pattern& pattern, u
 // The priority of an item inserted without one: the largest live one if positive, else 1 (Prioritized); else 1.
 double default_priority(Hold& hold, const TableFacts& table);
 
+// Notes that the item is the one touched last. Ties of heaps go to the one least recently inserted or updated.
+void touch_item(Hold& hold, const TableFacts& table, uint32_t g);
+
+// Log entries that an item's part in both selectors, the extremes and the counters may need: 12 levels of a heap, 11 of
+// a tree.
+inline constexpr uint32_t kSelectorEntries = 160;
+
 // Log entries that removing item g may need at most.
 uint32_t removal_entries(const Hold& hold, uint32_t g);
 
-// Log entries that inserting an item of `num_chunks` chunks may need at most, its victim's removal included.
-uint32_t insert_entries(const TableFacts& table, uint32_t num_chunks) noexcept;
-
-// Whether the table never evicts an item to make room: its writers wait instead.
+// Whether the table never loses an item for want of room: its writers wait instead.
 inline bool keeps_items(const TableFacts& table) noexcept { return table.consumes() || table.on_full != kOnFullEvict; }
 
 // A reset runs in slices under a flag; each call that meets the flag does a slice. True when done.

@@ -1,13 +1,8 @@
 #include "write/due_insert.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "arena/admission.h"
-#include "arena/session_counts.h"
-#include "base/futex.h"
-#include "items/enter_table.h"
-#include "write/stream_writer.h"
 
 namespace shmreplay {
 namespace {
@@ -21,14 +16,15 @@ bool goes_with(const TableRecord& t, uint64_t same) {
   return same == 0 || !is_short || can_insert(t, same + 1);
 }
 
+// Of these items those of that table.
+uint64_t count_of(const DueItem* due, uint32_t n, uint32_t table) {
+  return static_cast<uint64_t>(std::count_if(due, due + n, [&](const DueItem& d) { return d.table == table; }));
+}
+
 }  // namespace
 
 DueInsert::DueInsert(Arena& arena, std::span<DueRun> runs, const Wait& wait, bool counted)
-    : arena_(arena), runs_(runs), wait_(wait), counted_(counted) {
-  for (const DueRun& run : runs_) {
-    for (uint32_t i = run.done; i < run.n; ++i) tables_ |= uint64_t{1} << run.due[i].table;
-  }
-}
+    : arena_(arena), runs_(runs), wait_(wait), counted_(counted) {}
 
 // Whether every item has its table's structure, as far as that is known, and fits a hold: looked at before any goes in.
 Status DueInsert::find_misfit() {
@@ -48,29 +44,14 @@ Status DueInsert::find_misfit() {
   return Status::kOk;
 }
 
-Status DueInsert::enter_tables(Hold& hold) const {
-  uint32_t first = static_cast<uint32_t>(std::countr_zero(tables_));
-  for (;;) {
-    if (const Status s = enter_table(hold, arena_.table(first), wait_); s != Status::kOk) return s;
-    // The lock is held; the other tables may still be dropped or in the middle of a reset.
-    uint32_t t = 0;
-    const auto is_ours = [&] { return (tables_ >> t & 1) != 0; };
-    while (t < arena_.num_tables() && !(is_ours() && (arena_.table(t).record->flags.get() & (kDropped | kResetting))))
-      ++t;
-    if (t == arena_.num_tables()) return Status::kOk;
-    first = t;
-    hold.end();
-  }
-}
-
-DueInsert::Piece DueInsert::next_piece() const {
+// As much of the run at hand as goes in together.
+DueInsert::Piece DueInsert::next_piece(const Hold& hold) const {
   const DueRun& run = runs_[at_];
   Piece piece{run.due + run.done, 0, 0};
   for (const uint32_t most = std::min(run.n - run.done, kInsertGroup); piece.n < most; ++piece.n) {
-    DueItem& due = piece.due[piece.n];
-    const TableFacts& t = arena_.table(due.table);
-    const auto same = std::count_if(piece.due, &due, [&](const DueItem& d) { return d.table == due.table; });
-    if (counted_ && piece.n > 0 && !goes_with(*t.record, static_cast<uint64_t>(same))) break;
+    const DueItem& due = piece.due[piece.n];
+    const TableFacts& t = hold.arena().table(due.table);
+    if (counted_ && piece.n > 0 && !goes_with(*t.record, count_of(piece.due, piece.n, due.table))) break;
     const uint32_t more = insert_entries(t, run.stream->num_chunks(due)) +
                           static_cast<uint32_t>(due.pattern->pattern.outputs.size());  // lengths noted
     if (piece.n > 0 && piece.entries + more + kMaxOutputs + kMaxTables > kLogCapacity) break;
@@ -79,91 +60,75 @@ DueInsert::Piece DueInsert::next_piece() const {
   return piece;
 }
 
-Status DueInsert::make_known(Hold& hold, const Piece& piece, bool& all) {
+// `all` false: the log has no room for another pattern.
+Status DueInsert::make_piece_known(Hold& hold, const Piece& piece, bool& all) {
   for (uint32_t i = 0; i < piece.n; ++i) {
-    if (piece.due[i].pattern == known_ && piece.due[i].table == known_to_) continue;
+    const DueItem& due = piece.due[i];
+    if (due.pattern == known_ && due.table == known_to_) continue;
     all = hold.room() >= kPatternWords + kMaxOutputs;
     if (!all) return Status::kOk;
-    PreparedPattern& pattern = *piece.due[i].pattern;
-    if (const Status s = intern_pattern(hold, pattern); s != Status::kOk) return s;
-    if (const Status s = admit_structure(hold, arena_.table(piece.due[i].table), pattern); s != Status::kOk) return s;
-    known_ = &pattern;
-    known_to_ = piece.due[i].table;
+    if (const Status s = make_known(hold, arena_.table(due.table), *due.pattern); s != Status::kOk) return s;
+    known_ = due.pattern;
+    known_to_ = due.table;
   }
   return Status::kOk;
 }
 
-// Whether the limiters of all tables concerned admit all of it; else the first that does not.
-bool DueInsert::admits(const Piece& piece, uint32_t& blocking) const {
+// The first table concerned whose limiter does not admit all of the piece; kNone: all do.
+uint32_t DueInsert::keeps_out(const Hold& hold, const Piece& piece) const {
   for (uint32_t i = 0; counted_ && i < piece.n; ++i) {
-    blocking = piece.due[i].table;
-    const auto same =
-        std::count_if(piece.due, piece.due + piece.n, [&](const DueItem& d) { return d.table == blocking; });
-    if (!can_insert(*arena_.table(blocking).record, static_cast<uint64_t>(same))) return false;
+    const uint32_t table = piece.due[i].table;
+    if (!can_insert(*hold.arena().table(table).record, count_of(piece.due, piece.n, table))) return table;
   }
-  return true;
+  return kNone;
 }
 
-// Puts in what fits the hold and is admitted: so many `items`; `filled` has the bits of the tables that got some.
-// `blocking`: whose limiter keeps out the very first.
-Status DueInsert::fill(Hold& hold, uint64_t& filled, uint32_t& items, uint32_t& blocking) {
+void DueInsert::put_in(Hold& hold, const Piece& piece, Filled& filled) {
+  DueRun& run = runs_[at_];
+  for (uint32_t i = 0; i < piece.n; ++i) {
+    run.keys[run.done + i] = run.stream->put_in(hold, piece.due[i], counted_);
+    filled.tables |= uint64_t{1} << piece.due[i].table;
+  }
+  run.done += piece.n;
+  filled.items += piece.n;
+}
+
+// Puts in the pieces that fit the hold and are admitted.
+Status DueInsert::fill(Hold& hold, Filled& filled) {
   known_ = nullptr;
-  for (items = 0;;) {
+  for (;;) {
     while (at_ < runs_.size() && runs_[at_].done == runs_[at_].n) ++at_;
     if (at_ == runs_.size()) return Status::kOk;
-    DueRun& run = runs_[at_];
-    const Piece piece = next_piece();
-    if (items > 0 && items + piece.n > kInsertGroup) return Status::kOk;
+    const Piece piece = next_piece(hold);
+    if (filled.items > 0 && filled.items + piece.n > kInsertGroup) return Status::kOk;
     bool known = true;
-    if (const Status s = make_known(hold, piece, known); s != Status::kOk) return s;
+    if (const Status s = make_piece_known(hold, piece, known); s != Status::kOk) return s;
     // Large patterns that were new and inserts of the largest size do not fit one log: the rest gets the next.
-    if (!known || hold.room() < piece.entries + (items > 0 ? kMaxTables : 0)) return Status::kOk;
-    uint32_t keeps_out = kNone;
-    if (!admits(piece, keeps_out)) {
-      if (items == 0) blocking = keeps_out;
+    if (!known || hold.room() < piece.entries + (filled.items > 0 ? kMaxTables : 0)) return Status::kOk;
+    if (const uint32_t table = keeps_out(hold, piece); table != kNone) {
+      if (filled.items > 0) return Status::kOk;
+      filled.blocking = table;
+      runs_[at_].stream->steps().note_blocking(table);
       return Status::kOk;
     }
-    for (uint32_t i = 0; i < piece.n; ++i) {
-      run.keys[run.done + i] = run.stream->put_in(hold, piece.due[i], counted_);
-      filled |= uint64_t{1} << piece.due[i].table;
-    }
-    run.done += piece.n;
-    items += piece.n;
+    put_in(hold, piece, filled);
   }
-}
-
-// As much as one hold takes; if that is nothing, waits for the limiter that keeps it out.
-Status DueInsert::one_hold() {
-  Hold hold(arena_);
-  if (const Status s = enter_tables(hold); s != Status::kOk) return s;
-  if (blocked_) blocked_->leave(hold);
-  uint64_t filled = 0;
-  uint32_t items = 0, blocking = kNone;
-  const Status s = fill(hold, filled, items, blocking);
-  if (items > 0) count_own_inserts(hold, filled, items);
-  for (; filled != 0; filled &= filled - 1) {
-    hold.set(arena_.table(static_cast<uint32_t>(std::countr_zero(filled))).record->last_insert_ns, coarse_now_ns());
-  }
-  if (s != Status::kOk || blocking == kNone) return s;
-  runs_[at_].stream->note_blocking(blocking);
-  if (wait_.try_only) return Status::kTimeout;
-  if (!blocked_ || blocking != blocking_) blocked_.emplace(arena_, arena_.table(blocking), kInserts, wait_);
-  blocking_ = blocking;
-  blocked_->join(hold);
-  hold.end();
-  return blocked_->sleep();
 }
 
 Status DueInsert::run() {
-  for (const DueRun& r : runs_) r.stream->note_blocking(kNone);
+  for (const DueRun& r : runs_) r.stream->steps().note_blocking(kNone);
   if (const Status s = find_misfit(); s != Status::kOk) return s;
-  const auto is_left = [](const DueRun& r) { return r.done < r.n; };
-  for (bool first = true; std::any_of(runs_.begin() + static_cast<ptrdiff_t>(at_), runs_.end(), is_left);
-       first = false) {
-    if (!first) arena_.give_way();
-    if (const Status s = one_hold(); s != Status::kOk) return s;
+  uint64_t tables = 0;
+  for (const DueRun& r : runs_) {
+    for (uint32_t i = r.done; i < r.n; ++i) tables |= uint64_t{1} << r.due[i].table;
   }
-  return Status::kOk;
+  const auto is_left = [this] {
+    return std::any_of(runs_.begin() + static_cast<ptrdiff_t>(at_), runs_.end(),
+                       [](const DueRun& r) { return r.done < r.n; });
+  };
+  return InsertHolds(arena_, tables, wait_).run(is_left, [this](Hold& hold, Filled& filled) {
+    return fill(hold, filled);
+  });
 }
 
 }  // namespace shmreplay

@@ -1,23 +1,19 @@
 // The items that rules found due, of one stream or of many, put into their tables.
 //
-// A run has what one stream has due. As much of a run as a hold can log and its tables can ever admit at once is a
+// A run is what one stream has due. As much of a run as a hold can log and its tables can ever admit at once is a
 // piece: it goes in whole, or the call waits for all of it. A hold takes as many pieces as fit, in the order of the
 // runs, and as many as are admitted; so the runs before `done` are in, the one at `done` may be in part, and nothing
-// behind it is.
+// of the runs after it is.
 #pragma once
 
-#include <optional>
 #include <span>
 
-#include "sessions/blocked.h"
-#include "write/item_rules.h"
+#include "write/stream_items.h"
 
 namespace shmreplay {
 
-class StreamWriter;
-
 struct DueRun {
-  StreamWriter* stream;
+  StreamItems* stream;
   DueItem* due;
   int64_t* keys;
   uint32_t n;
@@ -47,23 +43,19 @@ class DueInsert {
     uint32_t entries;
   };
 
-  Status enter_tables(Hold& hold) const;
-  Piece next_piece() const;
-  Status make_known(Hold& hold, const Piece& piece, bool& all);
-  bool admits(const Piece& piece, uint32_t& blocking) const;
-  Status fill(Hold& hold, uint64_t& filled, uint32_t& items, uint32_t& blocking);
-  Status one_hold();
+  Piece next_piece(const Hold& hold) const;
+  Status make_piece_known(Hold& hold, const Piece& piece, bool& all);
+  uint32_t keeps_out(const Hold& hold, const Piece& piece) const;
+  Status fill(Hold& hold, Filled& filled);
+  void put_in(Hold& hold, const Piece& piece, Filled& filled);
 
   Arena& arena_;
   std::span<DueRun> runs_;
   const Wait& wait_;
   bool counted_;
   size_t at_ = 0;
-  uint64_t tables_ = 0;                     // bits of those that get items
-  const PreparedPattern* known_ = nullptr;  // in this hold, to that table: the last one
+  const PreparedPattern* known_ = nullptr;  // the last pattern that this hold made known, to that table
   uint32_t known_to_ = kNone;
-  std::optional<Blocked> blocked_;
-  uint32_t blocking_ = kNone;
 };
 
 }  // namespace shmreplay

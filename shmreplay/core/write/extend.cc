@@ -11,7 +11,7 @@ constexpr Wait kNotAtAll{0, nullptr, true};
 
 // The next row's place; a chunk that begins gets all the rows that fit.
 Status Extend::find_place(uint32_t row, const Wait& wait) {
-  const bool begins = stream_.rows_left() == 0;
+  const bool begins = stream_.row().rows_left() == 0;
   if (const Status s = stream_.ensure_row(kNotAtAll); s == Status::kTimeout) {
     // Whoever frees a chunk may be waiting for these.
     if (const Status t = flush(row, wait); t != Status::kOk) return t;
@@ -19,10 +19,10 @@ Status Extend::find_place(uint32_t row, const Wait& wait) {
   } else if (s != Status::kOk) {
     return s;
   }
-  const uint32_t n = std::min(stream_.rows_left(), rows_.num_rows - row);
+  const uint32_t n = std::min(stream_.row().rows_left(), rows_.num_rows - row);
   for (uint32_t c = 0; begins && c < rows_.columns.size(); ++c) {
     const size_t row_bytes = stream_.arena().columns()[c].row_bytes;
-    if (rows_.columns[c] != nullptr) stream_.write_rows(c, rows_.columns[c] + row * row_bytes, n);
+    if (rows_.columns[c] != nullptr) stream_.row().write_rows(c, rows_.columns[c] + row * row_bytes, n);
   }
   return rows_.values == nullptr ? Status::kOk : write_values(row, wait);
 }
@@ -54,7 +54,7 @@ Status Extend::flush(uint32_t rows, const Wait& wait) {
   due_keys_.assign(due_.size(), 0);
   size_t at = 0;
   for (const RowItems& r : rows_of_) {
-    runs_.push_back({&stream_, due_.data() + at, due_keys_.data() + at, r.n});
+    runs_.push_back({&stream_.items(), due_.data() + at, due_keys_.data() + at, r.n});
     at += r.n;
   }
   const Status s = DueInsert(stream_.arena(), runs_, wait, counted_).run();
@@ -75,11 +75,12 @@ Status Extend::flush(uint32_t rows, const Wait& wait) {
 Status Extend::append(uint32_t row, const Wait& wait) {
   if (const Status s = find_place(row, wait); s != Status::kOk) return s;
   writer_.begin(WriterCall::kAppend);
-  stream_.mark_all();
+  stream_.row().mark_all();
   if (const Status s = writer_.look_at_row(-1, missing_); s != Status::kOk) return s;
   collect(row);
   // The oldest step that is held goes when this row is finished.
-  const bool leaves = stream_.num_steps() > stream_.history() && first_due_ <= stream_.oldest_held();
+  const StreamHistory& history = stream_.history();
+  const bool leaves = history.num_steps() > history.max_steps() && first_due_ <= history.oldest_held();
   if (leaves || due_.size() >= kInsertGroup) {
     if (const Status s = flush(row + 1, wait); s != Status::kOk) return s;
   }
@@ -120,13 +121,13 @@ Status Extend::put_single_steps(const Wait& wait) {
     s = find_place(row, wait);
     if (s != Status::kOk) break;
     // To the end of the chunk, of the episode, or of it all.
-    uint32_t n = rows_.values != nullptr ? 1 : std::min(stream_.rows_left(), rows_.num_rows - row);
+    uint32_t n = rows_.values != nullptr ? 1 : std::min(stream_.row().rows_left(), rows_.num_rows - row);
     const uint8_t* end =
         rows_.ends == nullptr ? nullptr : static_cast<const uint8_t*>(std::memchr(rows_.ends + row, 1, n));
     if (end != nullptr) n = static_cast<uint32_t>(end - rows_.ends) - row + 1;
     uint32_t went_in = 0;
-    s = stream_.insert_rows(stream_.table(), pattern, priorities.data(), n, wait, keys_.data() + row, went_in,
-                            {true, counted_});
+    s = stream_.items().insert_rows(stream_.table(), pattern, priorities.data(), n, wait, keys_.data() + row, went_in,
+                                    {true, counted_});
     num_done_ += went_in;
     if (end != nullptr && went_in == n) stream_.end_episode(true);
     if (s == Status::kOk && work.interrupted(n)) s = Status::kInterrupted;

@@ -1,9 +1,8 @@
 // Whole arrays as one stream: their rows, the items that rules make of them, the ends of their episodes.
 //
-// What a writer does row by row, with the rows of a chunk copied at once and the items of many rows put in by one hold.
-// Items are due until then: no longer than the stream holds their steps, and no longer than there is a chunk to go on
-// with. Without rules every row is an item of the writer's table, squeezed, as inserts make them, and goes in without a
-// look.
+// What a writer does row by row, but the rows of a chunk are copied at once and one hold puts in the items of many
+// rows. Items wait for that hold no longer than the stream holds their steps, and no longer than it has a chunk to go
+// on with. Without rules every row is an item of the writer's table, squeezed, as inserts make them; no rule is asked.
 #pragma once
 
 #include <functional>

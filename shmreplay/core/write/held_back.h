@@ -1,7 +1,7 @@
 // Items that a writer holds back, so that those of several steps go in with one hold.
 //
-// They wait in the process' memory: who dies takes them along. Their steps stay in the stream's window meanwhile. What
-// one call found due goes in together, and calls in their order.
+// They wait in the process' memory and are lost with it when it dies. Their steps stay in the stream's window
+// meanwhile. What one call found due goes in together; the calls go in one after another in their order.
 #pragma once
 
 #include <vector>
@@ -18,8 +18,8 @@ class HeldBack {
   bool empty() const noexcept { return due_.empty(); }
   uint32_t size() const noexcept { return static_cast<uint32_t>(due_.size()); }
 
-  // Whether a call about step `newest` that found `more` items due has to put all in. One that finds none leaves it to
-  // another call about that step, which may be about to make one by hand.
+  // Whether a call about step `newest` that found `more` items due must put everything in. A call that found none may
+  // leave it to a later call about the same step, which may still make an item by hand.
   bool is_time(uint64_t newest, uint32_t more) const noexcept {
     if (commit_every_ == 1 || size() + more >= kInsertGroup) return true;  // a hold takes no more
     return !empty() && newest - since_ + (more > 0 ? 1 : 0) >= commit_every_;
@@ -34,7 +34,7 @@ class HeldBack {
   }
 
   // A run for each call; valid until the next add() or settle().
-  void add_runs(StreamWriter& stream, std::vector<DueRun>& runs) {
+  void add_runs(StreamItems& stream, std::vector<DueRun>& runs) {
     size_t at = 0;
     for (const Call& call : calls_) {
       runs.push_back({&stream, due_.data() + at, keys_.data() + at, call.n, call.done});
@@ -42,7 +42,7 @@ class HeldBack {
     }
   }
 
-  // Lets go of what is in of these runs, which came from add_runs(), and keeps its keys.
+  // Forgets the items of these runs that are in and keeps their keys. The runs came from add_runs().
   void settle(const std::vector<DueRun>& runs) {
     size_t num_whole = 0, at = 0;
     for (size_t i = 0; i < calls_.size(); ++i) {

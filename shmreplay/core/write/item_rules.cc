@@ -90,7 +90,7 @@ Status ItemRule::on_step(const StreamView& stream, const std::vector<NumberForma
                          Missing& missing) {
   const uint64_t t = stream.newest();
   if (reach == Reach::kWholeEpisode) {  // said while the episode can still be ended, not when its start is gone
-    return t - stream.episode_start() < stream.history() ? Status::kOk : Status::kHistory;
+    return t - stream.episode_start() < stream.max_steps() ? Status::kOk : Status::kHistory;
   }
   if (asks_end()) return Status::kOk;
   const uint64_t start = start_of(stream);
@@ -188,7 +188,7 @@ Status ItemRule::make(const StreamView& stream, const Span& span, const std::vec
     first = static_cast<int64_t>(bound);
   }
   const auto begin = static_cast<uint64_t>(first);
-  // The end of a window that is all behind its reference step may lie before the stream's first step.
+  // A window may end before its reference step; its end may then lie before the stream's first step.
   if (first >= static_cast<int64_t>(span.end)) return Status::kOk;
   if (begin < stream.oldest_held()) return Status::kHistory;
   std::vector<bool> lacking;

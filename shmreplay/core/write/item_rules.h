@@ -1,12 +1,12 @@
-// Rules by which a stream's steps become items by themselves: windows around reference steps, patterns looked at after
-// each step.
+// Rules by which a stream's steps become items by themselves: windows around reference steps, and patterns that are
+// tried after each step.
 //
 // A rule is told of every finished step and of the episode's end, and answers with the items that are due. A window
 // takes steps r + lo .. r + hi - 1 around each reference step r (every `period` steps of an episode, never its final
-// row); what lies before the episode's start or behind its end is skipped, padded, shortened or shifted as the rule
+// row); what lies before the episode's start or after its end is skipped, padded, shortened or shifted as the rule
 // says. A pattern has the newest step for reference, may reach back over an episode's start while the history holds,
-// and has conditions. To a window across episodes all that came since the history was last cleared is one stretch, with
-// the ends of an episode.
+// and has conditions. For a window across episodes, all steps since the history was last cleared are one stretch, which
+// begins and ends as an episode does.
 #pragma once
 
 #include <map>
@@ -14,7 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "items/item_table.h"
+#include "base/status.h"
+#include "write/due_item.h"
+#include "write/stream_view.h"
 
 namespace shmreplay {
 
@@ -57,31 +59,6 @@ struct NumberFormat {
   uint32_t bytes;
 };
 double read_number(const char* at, NumberFormat format) noexcept;
-
-// What a rule sees of its stream. Steps have absolute numbers, from 0 at the stream's start.
-class StreamView {
- public:
-  virtual ~StreamView() = default;
-  virtual uint64_t newest() const noexcept = 0;  // the step just finished, or the open row at the episode's end
-  virtual uint64_t oldest_held() const noexcept = 0;
-  virtual uint64_t episode_start() const noexcept = 0;
-  virtual uint64_t stretch_start() const noexcept = 0;  // the first step since the history was last cleared
-  virtual uint64_t history() const noexcept = 0;        // finished steps that are held at most
-  virtual bool has(uint64_t step, uint32_t column) const noexcept = 0;
-  virtual bool has_all_since(uint64_t step) const noexcept = 0;  // every step from that one on has every column
-  virtual const char* cell(uint64_t step, uint32_t column) const = 0;
-};
-
-// An item that a rule wants made.
-struct DueItem {
-  uint32_t table;
-  PreparedPattern* pattern;
-  uint64_t first;  // absolute number of its first real step
-  uint32_t num_steps;
-  Padding padding;
-  double priority;             // negative: the call's, or the table's default
-  BlockRef values = kNoValue;  // what the item brings
-};
 
 class ItemRule {
  public:

@@ -28,20 +28,20 @@ Status wait_for_room(Arena& arena, const TableFacts& table, const Wait& wait, in
     Status status = reap_dead_sessions(arena, wait, n);
     again = n > 0;
     if (status == Status::kOk && !again) status = reclaim(arena, wait, n);
-    // Others may have reclaimed since our look and taken less than they freed; nobody would wake us for the rest.
+    // Others may have reclaimed after our last look and taken less than they freed. Nobody would wake us for the rest.
     again |= n > 0 || is_there();
-    // What became evictable since, or that the table is gone, no chunk's wake tells of.
+    // A chunk that became evictable meanwhile, or the table's end, wakes nobody.
     if (status == Status::kOk && !again) status = evict_for_room(arena, wait, again);
     again |= (table.record->flags.get() & kDropped) != 0;
     return status;
   });
 }
 
-// Of what is free: what is nobody's or one's own, or also what another session keeps for its next chunk.
+// Which of the free: those that nobody or one's own session keeps, or also those that others keep for their next chunk.
 enum class Take { kOwn, kAnybodys };
 
-// Until try_take(take, done) answers kOk and done; or, while can_do_without() says so, until nothing is to be had but
-// by waiting. kTimeout, kArenaFull, or what try_take answered.
+// Until try_take(take, done) answers kOk and done; or, while can_do_without() says so, until only waiting could bring
+// more. kTimeout, kArenaFull, or what try_take answered.
 template <class TryTake, class CanDoWithout, class IsThere>
 Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTake try_take, CanDoWithout can_do_without,
                  IsThere is_there) {
@@ -61,7 +61,7 @@ Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTak
   }
 }
 
-// The same of what is nobody's, such as blocks: one look finds all there is, and nobody can do without.
+// The same for what no session keeps, such as blocks: one look finds all there is, and the caller needs it.
 template <class TryTake, class IsThere>
 Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTake try_take, IsThere is_there) {
   const auto try_once = [&](Take take, bool& done) { return take == Take::kOwn ? try_take(done) : Status::kOk; };

@@ -1,5 +1,5 @@
-// The rows that a stream's writer gives a packed column, on their way to become values: outside the lock, before there
-// are blocks.
+// Packs the rows of one packed column, one after another: each is stored as its difference from the row before, or by
+// itself. Outside the lock, before there are blocks.
 #pragma once
 
 #include <utility>
@@ -18,8 +18,8 @@ class RowPacker {
   char* staged() noexcept { return staged_.data(); }
   size_t row_bytes() const noexcept { return staged_.size(); }
 
-  // Appends the bytes of what is staged, as that row of the chunk; it leans on the one before if that was packed last.
-  // Throws std::bad_alloc: then it has changed nothing but that `to` may be longer.
+  // Packs what is staged, as that row of the chunk, and appends its bytes; it leans on the row before if that was
+  // packed last. After std::bad_alloc nothing has changed, but `to` may be longer.
   void pack(uint32_t row, std::vector<char>& to) {
     const bool may_lean = last_row_ != kNone && row == last_row_ + 1 && leaning_ + 1 < kKeyEvery;
     leaning_ =
@@ -28,14 +28,14 @@ class RowPacker {
     last_row_ = row;
   }
 
-  // What was packed last is not there, or of another chunk: nothing may lean on it.
+  // The row packed last is not there after all, or lies in another chunk: no row may lean on it.
   void forget() noexcept { last_row_ = kNone; }
 
  private:
   RowEncoder encoder_;
   std::vector<char> staged_, last_;
   uint32_t last_row_ = kNone;
-  uint32_t leaning_ = 0;  // rows behind the last one that leans on none
+  uint32_t leaning_ = 0;  // rows since the last one that leans on none
 };
 
 }  // namespace shmreplay

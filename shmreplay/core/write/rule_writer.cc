@@ -7,8 +7,8 @@
 namespace shmreplay {
 namespace {
 
-// Whether items of that rule can lie in one chunk each: it takes steps behind each other that fill one, of which the
-// next item has none, or the last.
+// Whether items of that rule can lie in one chunk each: it takes consecutive steps that fill a chunk, of which the next
+// item has none or only the last.
 bool fills_chunks(const ItemRule& rule, const Arena& arena) {
   const auto is_in_row = [](const ColumnRecord& c) { return c.flags == 0 || c.flags == kPerItemColumn; };
   if (!rule.is_unroll || rule.lo != 0 || rule.hi < 1 || static_cast<uint32_t>(rule.hi) != arena.geometry().chunk_steps)
@@ -26,19 +26,20 @@ RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, 
     : facts_(facts),
       stream_(arena, table, history, commit_every > 1 ? commit_every : 0),
       rules_(std::move(rules)),
-      before_(stream_.present().size(), 0),
+      before_(stream_.row().present().size(), 0),
       held_(commit_every) {
   const auto filling =
       std::find_if(rules_.begin(), rules_.end(), [&](const ItemRule& r) { return fills_chunks(r, arena); });
   if (filling == rules_.end()) return;
-  stream_.unroll(filling->period, filling->period < arena.geometry().chunk_steps, filling->reach == Reach::kStretch);
+  stream_.steps().unroll(filling->period, filling->period < arena.geometry().chunk_steps,
+                         filling->reach == Reach::kStretch);
 }
 
 void RuleWriter::begin(WriterCall call) {
   call_ = call;
-  if (stream_.row_is_open()) before_ = stream_.present();
+  if (stream_.row().is_open()) before_ = stream_.row().present();
   else if (began_open_) before_.assign(before_.size(), 0);
-  began_open_ = stream_.row_is_open();
+  began_open_ = stream_.row().is_open();
   due_.clear();
   rule_of_.clear();
   num_in_ = 0;
@@ -58,7 +59,7 @@ Status RuleWriter::end_look(Status status, double priority) {
 Status RuleWriter::look_at_row(double priority, ItemRule::Missing& missing) {
   Status s = Status::kOk;
   for (size_t i = 0; i < rules_.size() && s == Status::kOk; ++i) {
-    s = rules_[i].on_step(stream_, facts_.formats, due_, missing);
+    s = rules_[i].on_step(stream_.history(), facts_.formats, due_, missing);
     note_rule(static_cast<uint32_t>(i));
   }
   return end_look(s, priority);
@@ -66,30 +67,30 @@ Status RuleWriter::look_at_row(double priority, ItemRule::Missing& missing) {
 
 Status RuleWriter::look_at_end(bool clear_history, double priority, ItemRule::Missing& missing) {
   clears_ = clear_history;
-  const bool has_final = stream_.row_is_open();
+  const bool has_final = stream_.row().is_open();
   Status s = Status::kOk;
-  stream_.look_at_finished(!has_final);
-  for (size_t i = 0; i < rules_.size() && s == Status::kOk && stream_.num_steps() > 0; ++i) {
-    s = rules_[i].on_end(stream_, has_final, clear_history, facts_.formats, due_, missing);
+  stream_.history().look_at_finished(!has_final);
+  for (size_t i = 0; i < rules_.size() && s == Status::kOk && stream_.history().num_steps() > 0; ++i) {
+    s = rules_[i].on_end(stream_.history(), has_final, clear_history, facts_.formats, due_, missing);
     note_rule(static_cast<uint32_t>(i));
   }
-  stream_.look_at_finished(false);
+  stream_.history().look_at_finished(false);
   return end_look(s, priority);
 }
 
 Status RuleWriter::look_by(ItemRule& selection, double priority, ItemRule::Missing& missing) {
   Status s = Status::kHistory;
-  stream_.look_at_finished(!stream_.row_is_open());
-  if (stream_.num_steps() > 0) s = selection.on_demand(stream_, facts_.formats, due_, missing);
-  stream_.look_at_finished(false);
+  stream_.history().look_at_finished(!stream_.row().is_open());
+  if (stream_.history().num_steps() > 0) s = selection.on_demand(stream_.history(), facts_.formats, due_, missing);
+  stream_.history().look_at_finished(false);
   note_rule(0);
   return end_look(s, priority);
 }
 
 Status RuleWriter::look_at_span(uint32_t length, double priority) {
-  const uint32_t num_steps = stream_.num_steps();
+  const uint32_t num_steps = stream_.history().num_steps();
   if (length == 0 || length > num_steps) return end_look(Status::kHistory, priority);
-  const uint64_t first = stream_.oldest_held() + num_steps - length;
+  const uint64_t first = stream_.history().oldest_held() + num_steps - length;
   due_.push_back({stream_.table().index, &span_pattern(), first, length, {0, 0}, priority});
   note_rule(0);
   return end_look(Status::kOk, priority);
@@ -97,7 +98,7 @@ Status RuleWriter::look_at_span(uint32_t length, double priority) {
 
 Status RuleWriter::bring_values(const char* bytes, uint64_t num_bytes, const Wait& wait) {
   if (due_.empty()) return Status::kOk;
-  return stream_.bring_values(due_[0].first, bytes, num_bytes, wait, due_[0].values);
+  return stream_.items().bring_values(due_[0].first, bytes, num_bytes, wait, due_[0].values);
 }
 
 Status RuleWriter::hold_back() {
@@ -107,10 +108,10 @@ Status RuleWriter::hold_back() {
   const Arena& arena = stream_.arena();
   const auto is_known = [&](const DueItem& d) { return arena.table(d.table).record->structure_hash.get() != 0; };
   std::vector<DueRun> runs;
-  if (!std::all_of(due_.begin(), due_.end(), is_known)) held_.add_runs(stream_, runs);
-  runs.push_back({&stream_, due_.data(), keys_.data(), num_due()});
+  if (!std::all_of(due_.begin(), due_.end(), is_known)) held_.add_runs(stream_.items(), runs);
+  runs.push_back({&stream_.items(), due_.data(), keys_.data(), num_due()});
   if (const Status s = DueInsert(stream_.arena(), runs, Wait{}).find_misfit(); s != Status::kOk) return s;
-  held_.add(due_, stream_.newest_step());
+  held_.add(due_, stream_.history().newest_step());
   due_.clear();
   rule_of_.clear();
   keys_.clear();
@@ -120,7 +121,7 @@ Status RuleWriter::hold_back() {
 Status RuleWriter::publish(const Wait& wait) {
   if (held_.empty()) return Status::kOk;
   std::vector<DueRun> runs;
-  held_.add_runs(stream_, runs);
+  held_.add_runs(stream_.items(), runs);
   const Status s = DueInsert(stream_.arena(), runs, wait).run();
   held_.settle(runs);
   return s;
@@ -128,8 +129,8 @@ Status RuleWriter::publish(const Wait& wait) {
 
 Status RuleWriter::insert_with_held(const Wait& wait, bool counted) {
   std::vector<DueRun> runs;
-  held_.add_runs(stream_, runs);
-  runs.push_back({&stream_, due_.data(), keys_.data(), num_due(), num_in_});
+  held_.add_runs(stream_.items(), runs);
+  runs.push_back({&stream_.items(), due_.data(), keys_.data(), num_due(), num_in_});
   const Status s = DueInsert(stream_.arena(), runs, wait, counted).run();
   num_in_ = runs.back().done;
   held_.settle(runs);
@@ -148,7 +149,7 @@ Status RuleWriter::insert(std::span<RuleWriter* const> writers, const Wait& wait
   }
   for (size_t i = 0; i < writers.size(); ++i) {
     RuleWriter& w = *writers[i];
-    runs[i] = {&w.stream_, w.due_.data(), w.keys_.data(), w.num_due(), w.num_in_};
+    runs[i] = {&w.stream_.items(), w.due_.data(), w.keys_.data(), w.num_due(), w.num_in_};
   }
   DueInsert insert(writers.front()->stream_.arena(), runs, wait, counted);
   const Status s = insert.run();
@@ -169,7 +170,7 @@ bool RuleWriter::conclude() {
     return false;
   }
   unfinished_ = WriterCall::kNothing;
-  stream_.end_values(true);
+  stream_.items().end_values(true);
   if (call_ == WriterCall::kItem) return true;
   for (ItemRule& rule : rules_) rule.applied();
   if (call_ == WriterCall::kAppend) {
@@ -189,18 +190,18 @@ void RuleWriter::postpone() {
 
 void RuleWriter::take_back() {
   for (ItemRule& rule : rules_) rule.forget();
-  stream_.end_values(false);
-  if (call_ != WriterCall::kItem) stream_.restore_row(before_);
+  stream_.items().end_values(false);
+  if (call_ != WriterCall::kItem) stream_.row().restore(before_);
   due_.clear();
   rule_of_.clear();
   num_in_ = 0;
 }
 
-// Terminated wins over truncated: what comes behind it does not count.
+// Terminated wins over truncated: what would come after it does not count.
 void RuleWriter::note_end() noexcept {
   terminated_now_ = false;
   for (const uint32_t c : facts_.end_columns) {
-    if (!stream_.has(c) || *stream_.cell(c) == 0) continue;
+    if (!stream_.row().has(c) || *stream_.row().cell(c) == 0) continue;
     ended_ = true;
     terminated_now_ |= static_cast<int>(c) != facts_.truncated;
   }
@@ -209,8 +210,8 @@ void RuleWriter::note_end() noexcept {
 PreparedPattern& RuleWriter::span_pattern() {
   const auto num_columns = static_cast<uint32_t>(facts_.formats.size());
   std::vector<bool> lacking;
-  if (stream_.row_is_open() && stream_.lacks_any()) {
-    for (uint32_t c = 0; c < num_columns; ++c) lacking.push_back(!stream_.has(c));
+  if (stream_.row().is_open() && stream_.row().lacks_any()) {
+    for (uint32_t c = 0; c < num_columns; ++c) lacking.push_back(!stream_.row().has(c));
   }
   auto& prepared = span_patterns_[lacking];
   if (prepared == nullptr)

@@ -5,8 +5,8 @@
 //   ...                                          // cells of stream()'s row are written and marked
 //   writer.look_at_row(priority, missing);       // what the rules find due; nothing is in a table yet
 //   RuleWriter::insert(writers, wait);           // of one or of many, in as few holds as fit
-//   writer.conclude();                           // all is in: the row is finished; nothing: it is as it was; else:
-//   unfinished
+//   writer.conclude();                           // all is in: the row is finished; nothing is: the row is as it was;
+//                                                // some is: the call is unfinished
 //
 // A writer that commits every few steps asks may_hold_back() before it inserts, and calls hold_back() in its place.
 //
@@ -15,6 +15,7 @@
 
 #include "write/due_insert.h"
 #include "write/held_back.h"
+#include "write/item_rules.h"
 #include "write/stream_writer.h"
 
 namespace shmreplay {
@@ -24,7 +25,7 @@ struct WriterFacts {
   std::vector<NumberFormat> formats;  // of every column
   std::vector<uint32_t> end_columns;  // bool columns of shape () that end an episode when true
   int truncated = -1;                 // that of them, or -1, that does not terminate it; the others do
-  bool across_episodes = false;       // an append behind such an end is no error
+  bool across_episodes = false;       // an append after such an end is no error
 };
 
 enum class WriterCall { kNothing, kAppend, kItem, kEnd };
@@ -48,14 +49,14 @@ class RuleWriter {
   int lacks_of_final_step(bool clear_history, bool has_row, IsGiven is_given) const;
 
   // Finished steps of the newest that an item of whole spans may have, the open row besides.
-  uint32_t longest_span() const noexcept { return stream_.num_whole() + (stream_.row_is_open() ? 1 : 0); }
+  uint32_t longest_span() const noexcept { return stream_.history().num_whole() + (stream_.row().is_open() ? 1 : 0); }
 
   // Begins a call; take_back() goes back to here.
   void begin(WriterCall call);
 
-  // What is due: of the row that was written; of the episode's end, where an open row is its final step; by a
+  // Find what is due: of the row that was written; of the episode's end, where an open row is its final step; by a
   // selection, whose reference is the newest step; as a span of the newest `length` steps. The priority is the call's,
-  // negative for the table's default. kMissingCell, kHistory, kBadPriority: as if nothing had been begun.
+  // negative for the table's default. After kMissingCell, kHistory or kBadPriority the call has not begun.
   Status look_at_row(double priority, ItemRule::Missing& missing);
   Status look_at_end(bool clear_history, double priority, ItemRule::Missing& missing);
   Status look_by(ItemRule& selection, double priority, ItemRule::Missing& missing);
@@ -64,9 +65,9 @@ class RuleWriter {
   // What the item that is due brings for per-item columns. After a failure: again, or take_back().
   Status bring_values(const char* bytes, uint64_t num_bytes, const Wait& wait);
 
-  // Whether what an append or a hand-made item found due may wait for a later call. hold_back() lets it wait: the call
-  // is to be concluded as if it were in; a failure is as one of insert().
-  bool may_hold_back() const noexcept { return !held_.is_time(stream_.newest_step(), num_due()); }
+  // Whether what an append or a hand-made item found due may wait for a later call. hold_back() lets it wait: then the
+  // call is concluded as if the items were in. It fails as insert() does.
+  bool may_hold_back() const noexcept { return !held_.is_time(stream_.history().newest_step(), num_due()); }
   Status hold_back();
   const HeldBack& held() const noexcept { return held_; }
   HeldBack& held() noexcept { return held_; }
@@ -74,11 +75,11 @@ class RuleWriter {
   Status publish(const Wait& wait);
 
   // Puts in what is due, and not in yet, of these writers of one arena; in their order, each whole before the next
-  // begins. Of a single one before that what it holds back. A failure is about the one at `at`.
+  // begins. A single writer's held-back items go in first. A failure is about the writer at `at`.
   static Status insert(std::span<RuleWriter* const> writers, const Wait& wait, size_t& at, bool counted = true);
 
-  // Moves what is due behind `to`: the caller puts it in, before the steps leave the history and the episode ends; the
-  // call may be concluded as if it were.
+  // Appends what is due to `to`. The caller puts it in before the steps leave the history and before the episode ends;
+  // this call may be concluded as if the items were in.
   void hand_over(std::vector<DueItem>& to);
 
   // Ends the call: whether all of it is done.
@@ -121,12 +122,12 @@ class RuleWriter {
 
 template <class IsGiven>
 int RuleWriter::lacks_of_final_step(bool clear_history, bool has_row, IsGiven is_given) const {
-  if (facts_.end_columns.empty() || terminated_now_ || stream_.episode_steps() == 0) return -1;
+  if (facts_.end_columns.empty() || terminated_now_ || stream_.history().episode_steps() == 0) return -1;
   for (const ItemRule& rule : rules_) {
     if (!rule.wants_final() || (!clear_history && rule.reach == Reach::kStretch)) continue;
     for (const RuleOutput& o : rule.outputs) {
       if (!o.moves || (has_row && !rule.is_next(o))) continue;
-      const bool is_there = has_row && ((stream_.row_is_open() && stream_.has(o.column)) || is_given(o.column));
+      const bool is_there = has_row && ((stream_.row().is_open() && stream_.row().has(o.column)) || is_given(o.column));
       if (!is_there) return o.column;
     }
   }

@@ -1,7 +1,8 @@
 // The blocks that a writer has of one of its chunks, and the values it writes to them.
 //
-// Blocks are taken under the lock, for all values of a row at once; values are written without it. Those of a row or an
-// item that came to nothing are taken back and serve the next: a call repeated for ever takes no more than one.
+// Blocks are taken under the lock, for all values of a row at once; values are written without it. Blocks of a row or
+// an item that did not go in are taken back and serve the next: a call that is repeated for ever takes no more than
+// one.
 #pragma once
 
 #include <vector>
@@ -18,8 +19,9 @@ class ValueWriter {
   // The chunk that values are for from now on. What is spare of another is freed with that.
   void use_chunk(uint32_t chunk);
 
-  // At least n spare blocks, for the stream `stream`. Waits as for a chunk, and has no spare ones meanwhile: who had
-  // some, and waited for more, might wait for his like. kValueTooLarge: the heap has fewer in all.
+  // Makes sure of at least n spare blocks, for the stream `stream`. Waits as for a chunk, and gives back its spare
+  // blocks meanwhile: two writers that each kept some and waited for more would wait for each other. kValueTooLarge: the
+  // heap has fewer blocks in all.
   Status secure(uint32_t stream, uint64_t n, const Wait& wait);
 
   // Writes a value to spare blocks, of which there must be enough. `row` and `column` (kNone: an item's) say whose it

@@ -10,7 +10,7 @@ VectorWriter::VectorWriter(Arena& arena, const TableFacts& table, uint32_t histo
                            const std::vector<ItemRule>& rules, uint32_t num_streams) {
   for (uint32_t i = 0; i < num_streams; ++i) {
     writers_.push_back(std::make_unique<RuleWriter>(arena, table, history, facts, rules));
-    streams_.push_back(&writers_.back()->stream());
+    streams_.push_back(&writers_.back()->stream().steps());
   }
 }
 
@@ -32,12 +32,12 @@ Status VectorWriter::in_parts(Rows rows, const Fill& fill, const Wait& wait, Pro
                               const std::function<Status(Rows)>& work) {
   // All streams open at the first call: they cost one hold together.
   if (const Status s = StreamGroup(streams_).open(wait); s != Status::kOk) return s;
-  std::vector<StreamWriter*> streams;
+  std::vector<StreamSteps*> streams;
   for (const Row& row : rows) streams.push_back(streams_[row.stream]);
   while (progress.done < rows.size()) {
     progress.at = progress.done;
     uint32_t ready = 0;
-    const Status s = StreamGroup(StreamGroup::Writers(streams).subspan(progress.done)).ensure_rows(wait, ready);
+    const Status s = StreamGroup(StreamGroup::Streams(streams).subspan(progress.done)).ensure_rows(wait, ready);
     if (s != Status::kOk) return s;
     if (fill.blocks != nullptr) {
       if (const Status t = secure_blocks(rows.subspan(progress.done, ready), fill, wait, ready); t != Status::kOk)
@@ -70,7 +70,7 @@ Status VectorWriter::put_in(Rows rows, const Wait& wait, Progress& progress) {
   size_t failed_at = 0;
   const Status s = RuleWriter::insert(writers, wait, failed_at);
   if (s != Status::kOk) progress.at = progress.done + static_cast<uint32_t>(failed_at);
-  // Done are the first rows: behind one that waits none is, also if nothing of it is due.
+  // The first rows are done, up to the first that waits: no later one is, even if nothing of it is due.
   size_t done = 0;
   while (done < writers.size() && writers[done]->conclude()) ++done;
   for (size_t i = done + 1; i < writers.size(); ++i) writers[i]->postpone();
@@ -80,7 +80,7 @@ Status VectorWriter::put_in(Rows rows, const Wait& wait, Progress& progress) {
 
 void VectorWriter::write(Rows rows, WriterCall call, const Fill& fill) {
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (fill.cells != nullptr && i + kAhead < rows.size()) at(rows[i + kAhead].stream).stream().prefetch_row();
+    if (fill.cells != nullptr && i + kAhead < rows.size()) at(rows[i + kAhead].stream).stream().row().prefetch();
     RuleWriter& w = at(rows[i].stream);
     if (w.unfinished() != WriterCall::kNothing) continue;
     w.begin(call);

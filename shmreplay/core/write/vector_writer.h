@@ -1,8 +1,8 @@
 // N streams written as one: a row of each, with the items that rules make of them, in as few holds as fit.
 //
-// Per stream a row and its items happen together or not at all, in the order of the call's rows. What one stream's row
-// or rules are refused for is found before anything of any stream goes in, unless room is so short that the call has to
-// go in parts: those for which there are chunks go first, so that nobody waits for what is withheld here.
+// Per stream a row and its items happen together or not at all, in the order of the call's rows. What is wrong with one
+// stream's row or rules is found before anything of any stream goes in, unless room is so short that the call has to go
+// in parts: the streams for which there are chunks go first, so that nobody waits for chunks that this call withholds.
 #pragma once
 
 #include <functional>
@@ -68,7 +68,7 @@ class VectorWriter {
   Status put_in(Rows rows, const Wait& wait, Progress& progress);
 
   std::vector<std::unique_ptr<RuleWriter>> writers_;
-  std::vector<StreamWriter*> streams_;
+  std::vector<StreamSteps*> streams_;
 };
 
 }  // namespace shmreplay

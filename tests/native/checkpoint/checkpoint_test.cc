@@ -82,7 +82,8 @@ void live(World& w, uint64_t seed_) {
   for (int step = 0; step < 400; ++step) {
     Actor& actor = *actors[random.below(3)];
     actor.append();
-    const auto length = static_cast<uint32_t>(1 + random.below(std::min<uint64_t>(actor.writer.num_steps(), 9)));
+    const auto length =
+        static_cast<uint32_t>(1 + random.below(std::min<uint64_t>(actor.writer.history().num_steps(), 9)));
     const auto table = static_cast<uint32_t>(random.below(3));
     keys.push_back(actor.create_in(w.table(table), length, random.chance(0.1) ? 0.0 : random.uniform()));
     if (w.table(3).record->size.get() < 20 && random.chance(0.2)) actor.create_in(w.table(3), length);
@@ -201,7 +202,7 @@ TEST(values_in_the_heap_mutable_cells_and_what_items_bring_are_restored) {
     Actor actor(*r.own, r.table(), 12, 1 << 20);
     for (int n = 0; n < 100; ++n) {
       actor.append();
-      actor.create(1 + static_cast<uint32_t>(n % 3 < static_cast<int>(actor.writer.num_steps()) ? n % 3 : 0));
+      actor.create(1 + static_cast<uint32_t>(n % 3 < static_cast<int>(actor.writer.history().num_steps()) ? n % 3 : 0));
     }
     check_delivered(*r.own, r.table());
     check_healthy(*r.daemon);
@@ -343,7 +344,7 @@ TEST(concurrent_writers_and_a_checkpoint_at_one_instant) {
         while (!stop.load()) {
           actor.append();
           actor.create_in(w.table(0), 1);
-          actor.create_in(w.table(1), static_cast<uint32_t>(std::min<uint64_t>(actor.writer.num_steps(), 6)));
+          actor.create_in(w.table(1), static_cast<uint32_t>(std::min<uint64_t>(actor.writer.history().num_steps(), 6)));
           rounds.fetch_add(1);
         }
       },

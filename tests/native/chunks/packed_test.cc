@@ -36,16 +36,16 @@ struct Scene {
   }
 
   void write_plain(uint64_t serial) {
-    for (uint32_t c = 0; c < kColumn; ++c) fill_cell(writer.cell(c), world.arena.columns()[c].row_bytes, serial);
+    for (uint32_t c = 0; c < kColumn; ++c) fill_cell(writer.row().cell(c), world.arena.columns()[c].row_bytes, serial);
   }
   void write(uint64_t serial) {
     CHECK_EQ(writer.ensure_row(kWhatever), Status::kOk);
     write_plain(serial);
-    writer.begin_packing();
-    writer.pack(kColumn, row_of(serial).data(), 0);
-    CHECK_EQ(writer.secure_blocks(writer.packed_blocks(), kWhatever), Status::kOk);
-    writer.write_packed();
-    writer.mark_all();
+    writer.row().begin_packing();
+    writer.row().pack(kColumn, row_of(serial).data(), 0);
+    CHECK_EQ(writer.secure_blocks(writer.row().packed_blocks(), kWhatever), Status::kOk);
+    writer.row().write_packed();
+    writer.row().mark_all();
   }
   void append(uint64_t serial) {
     write(serial);
@@ -57,7 +57,7 @@ struct Scene {
     CHECK_EQ(create_item(writer, world.table(), span, length, 1.0, kNow, key, kNoValue), Status::kOk);
     return key;
   }
-  BlockRef ref(uint64_t step) { return writer.value(step, kColumn); }
+  BlockRef ref(uint64_t step) { return writer.history().value(step, kColumn); }
 
   World world;
   StreamWriter writer;
@@ -70,7 +70,7 @@ bool leans_at(Scene& s, uint64_t step) {
 
 void check_step(Scene& s, uint64_t step, uint64_t serial) {
   std::string row(kRowBytes, 0);
-  CHECK(s.writer.read_packed(step, kColumn, row.data()));
+  CHECK(s.writer.history().read_packed(step, kColumn, row.data()));
   CHECK(row == row_of(serial));
 }
 
@@ -103,7 +103,7 @@ TEST(a_row_that_is_written_again_leans_on_the_one_that_is_there) {
   for (uint64_t i = 0; i < 3; ++i) s.append(i);
   for (uint64_t wrong = 50; wrong < 53; ++wrong) {
     s.write(wrong);
-    s.writer.restore_row(std::vector<uint64_t>(s.writer.present().size(), 0));
+    s.writer.row().restore(std::vector<uint64_t>(s.writer.row().present().size(), 0));
   }
   s.append(3);
   s.append(4);
@@ -117,11 +117,11 @@ TEST(rows_that_did_not_become_items_are_leant_on_by_none) {
   s.append(0);
   s.append(1);
   CHECK_EQ(s.writer.ensure_row(kNow), Status::kOk);
-  s.writer.begin_packing();
-  for (uint32_t i = 0; i < 5; ++i) s.writer.pack(kColumn, row_of(70 + i).data(), i);
-  CHECK_EQ(s.writer.secure_blocks(s.writer.packed_blocks(), kNow), Status::kOk);
-  s.writer.write_packed();
-  s.writer.give_up_rows();
+  s.writer.row().begin_packing();
+  for (uint32_t i = 0; i < 5; ++i) s.writer.row().pack(kColumn, row_of(70 + i).data(), i);
+  CHECK_EQ(s.writer.secure_blocks(s.writer.row().packed_blocks(), kNow), Status::kOk);
+  s.writer.row().write_packed();
+  s.writer.row().give_up_values();
   s.append(2);
   s.append(3);
   for (uint64_t i = 0; i < 4; ++i) check_step(s, i, i);
@@ -131,10 +131,10 @@ TEST(what_was_packed_and_not_written_is_leant_on_by_none) {
   Scene s;
   s.append(0);
   CHECK_EQ(s.writer.ensure_row(kNow), Status::kOk);
-  s.writer.begin_packing();
-  for (uint32_t i = 0; i < 4; ++i) s.writer.pack(kColumn, row_of(90 + i).data(), i);
-  s.writer.keep_packed(2);
-  CHECK_EQ(s.writer.packed_blocks(), 2 * blocks_of(s.world.arena, 60));
+  s.writer.row().begin_packing();
+  for (uint32_t i = 0; i < 4; ++i) s.writer.row().pack(kColumn, row_of(90 + i).data(), i);
+  s.writer.row().keep_packed(2);
+  CHECK_EQ(s.writer.row().packed_blocks(), 2 * blocks_of(s.world.arena, 60));
   s.append(1);
   s.append(2);
   for (uint64_t i = 0; i < 3; ++i) check_step(s, i, i);
@@ -145,7 +145,7 @@ TEST(a_step_without_the_column_is_leant_on_by_none) {
   s.append(0);
   CHECK_EQ(s.writer.ensure_row(kNow), Status::kOk);
   s.write_plain(1);
-  for (uint32_t c = 0; c < kColumn; ++c) s.writer.mark(c);
+  for (uint32_t c = 0; c < kColumn; ++c) s.writer.row().mark(c);
   s.writer.finish_row();
   s.append(2);
   CHECK(!leans_at(s, 2));

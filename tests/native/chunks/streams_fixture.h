@@ -86,6 +86,13 @@ inline std::vector<uint64_t> rows_of(World& w, int64_t key, uint32_t table = 0) 
   return rows;
 }
 
+// Serials of consecutive rows, both ends included.
+inline std::vector<uint64_t> serials(uint64_t first, uint64_t last) {
+  std::vector<uint64_t> rows;
+  for (uint64_t s = first; s <= last; ++s) rows.push_back(s);
+  return rows;
+}
+
 // Stays of anybody inside the lock, so far.
 inline uint64_t num_holds(Arena& arena) { return arena.lock().hold_seq.load() / 2; }
 

@@ -100,7 +100,7 @@ void Attack::attempt(const char* name, Body body) {
 void Attack::append(StreamWriter& writer, int steps) {
   for (int i = 0; i < steps; ++i) {
     if (writer.ensure_row(kNow) != Status::kOk) return;
-    if (!writer.row_is_open() && !write_next(writer, arena_, serial_)) return;
+    if (!writer.row().is_open() && !write_next(writer, arena_, serial_)) return;
     ++serial_;
     writer.finish_row();
   }
@@ -113,14 +113,14 @@ void Attack::insert(uint32_t t) {
   if (writer.open(kNow) != Status::kOk) return;
   for (int i = 0; i < 6; ++i) {
     if (writer.ensure_row(kNow) != Status::kOk) return;
-    if (!writer.row_is_open() && !write_next(writer, arena_, serial_)) return;
+    if (!writer.row().is_open() && !write_next(writer, arena_, serial_)) return;
     const std::string brought = item_value(serial_++);
     if (writer.secure_blocks(blocks_of(arena_, brought.size()), kNow) != Status::kOk) return;
-    const BlockRef values = writer.write_item_value(brought.data(), static_cast<uint32_t>(brought.size()));
+    const BlockRef values = writer.row().write_item_value(brought.data(), static_cast<uint32_t>(brought.size()));
     int64_t key = 0;
     uint32_t done = 0;
     const double priority = i - 1.0;
-    if (writer.insert_rows(arena_.table(t), step, &priority, 1, kNow, &key, done, {false, true, &values}) !=
+    if (writer.items().insert_rows(arena_.table(t), step, &priority, 1, kNow, &key, done, {false, true, &values}) !=
         Status::kOk)
       return;
   }
@@ -133,19 +133,21 @@ void Attack::create(uint32_t t) {
   if (writer.open(kNow) != Status::kOk) return;
   for (uint32_t length = 1; length < 12; ++length) {
     append(writer, 2);
-    const uint32_t steps = std::min(length, writer.num_steps());
+    const uint32_t steps = std::min(length, writer.history().num_steps());
     if (steps == 0) return;
     const std::string brought = item_value(serial_);
     BlockRef values = kNoValue;
-    if (writer.bring_values(first_of(writer, steps), brought.data(), brought.size(), kNow, values) != Status::kOk)
+    if (writer.items().bring_values(first_of(writer, steps), brought.data(), brought.size(), kNow, values) !=
+        Status::kOk)
       return;
     int64_t key = 0;
     const Status s =
         create_item(writer, arena_.table(t), length % 2 == 0 ? span : uneven, steps, length, kNow, key, values);
-    writer.end_values(s == Status::kOk);
+    writer.items().end_values(s == Status::kOk);
   }
   append(writer, 70);  // until the oldest have to go for room
-  if (writer.ensure_row(kNow) == Status::kOk && !writer.row_is_open()) writer.mark(0);  // a final step of one column
+  if (writer.ensure_row(kNow) == Status::kOk && !writer.row().is_open())
+    writer.row().mark(0);  // a final step of one column
   writer.end_episode(true);
   writer.close(kNow);
 }
@@ -153,8 +155,9 @@ void Attack::create(uint32_t t) {
 void Attack::insert_what_is_due() {
   append(early_, 3);
   PreparedPattern span(whole_pattern(arena_)), uneven(uneven_pattern(arena_));
-  DueItem due[] = {{0, &span, early_.oldest_held(), 1, {0, 0}, 2}, {2, &uneven, early_.oldest_held(), 1, {2, 1}, -1}};
-  if (early_.num_steps() == 0) return;
+  DueItem due[] = {{0, &span, early_.history().oldest_held(), 1, {0, 0}, 2},
+                   {2, &uneven, early_.history().oldest_held(), 1, {2, 1}, -1}};
+  if (early_.history().num_steps() == 0) return;
   int64_t keys[2];
   uint32_t done = 0;
   insert_due(early_, due, 2, kNow, keys, done);
@@ -223,16 +226,16 @@ void Attack::take_heap_blocks() {
 
 // As a writer's history shows them.
 void Attack::read_own_steps() {
-  for (uint64_t step = early_.oldest_held(); step < early_.newest(); ++step) {
+  for (uint64_t step = early_.history().oldest_held(); step < early_.history().newest(); ++step) {
     for (uint32_t c = 0; c < arena_.columns().size(); ++c) {
       if (arena_.columns()[c].flags == kHeapColumn) {
-        const BlockRef ref = early_.value(step, c);
+        const BlockRef ref = early_.history().value(step, c);
         std::string value(static_cast<size_t>(std::max<int64_t>(size_of_value(arena_, ref), 0)), 0);
-        if (!value.empty()) early_.read_value(step, ref, value.data());
+        if (!value.empty()) early_.history().read_value(step, ref, value.data());
       }
     }
     char cell[16];
-    early_.read_mutable(step, kMutable, cell);
+    early_.history().read_mutable(step, kMutable, cell);
   }
 }
 

@@ -39,7 +39,7 @@ namespace {
 
 // An item of the newest steps, with padding on both sides and without values.
 int64_t create_uneven(Actor& actor, PreparedPattern& pattern) {
-  const uint32_t steps = std::min(actor.writer.num_steps(), 3u);
+  const uint32_t steps = std::min(actor.writer.history().num_steps(), 3u);
   DueItem due{5, &pattern, first_of(actor.writer, steps), steps, {2, 1}, 1.5};
   int64_t key = 0;
   uint32_t done = 0;
@@ -51,8 +51,8 @@ int64_t create_uneven(Actor& actor, PreparedPattern& pattern) {
 void end_episode(Actor& actor, bool partly) {
   if (partly) {
     CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
-    fill_cell(actor.writer.cell(0), 8, actor.next_serial());
-    actor.writer.mark(0);
+    fill_cell(actor.writer.row().cell(0), 8, actor.next_serial());
+    actor.writer.row().mark(0);
   }
   actor.writer.end_episode(false);
 }
@@ -85,7 +85,7 @@ void Scene::fill() {
   PreparedPattern other(uneven_pattern(world.arena));
   for (int i = 0; i < 40; ++i) {
     actor.append();
-    const uint32_t steps = actor.writer.num_steps();
+    const uint32_t steps = actor.writer.history().num_steps();
     keys[0].push_back(actor.create(std::min(steps, 1u + static_cast<uint32_t>(i) % 9), 0.5 + i % 7));
     for (const uint32_t t : {2u, 5u}) keys[t].push_back(actor.create_in(world.table(t), std::min(steps, 3u), i));
     if (i < 5) keys[3].push_back(actor.create_in(world.table(3), 1, i));

@@ -63,8 +63,8 @@ TEST(chunks_for_several_streams_are_taken_together_or_not_at_all) {
   CrashLab(lab_spec()).run("chunks of five streams", Holds::kOne, [](Arena& arena) -> std::function<void()> {
     Fleet& fleet = fleet_of(arena, 5, 2);
     return [&fleet] {
-      std::vector<StreamWriter*> streams;
-      for (const auto& row : fleet.everybody) streams.push_back(&fleet.writer.at(row.stream).stream());
+      std::vector<StreamSteps*> streams;
+      for (const auto& row : fleet.everybody) streams.push_back(&fleet.writer.at(row.stream).stream().steps());
       uint32_t ready = 0;
       CHECK_EQ(StreamGroup(streams).ensure_rows(kNow, ready), Status::kOk);
       CHECK_EQ(ready, 5u);
@@ -80,17 +80,17 @@ TEST(chunks_side_by_side_are_taken_with_their_repeated_rows_together_or_not_at_a
   });
   // Out of the middle of a list, whose order is 2 5 1 3 0 6.
   CrashLab(lab_spec()).run("a run of chunks", Holds::kOne, [](Arena& arena) -> std::function<void()> {
-    std::vector<StreamWriter*> streams;
+    std::vector<StreamSteps*> streams;
     for (int i = 0; i < 8; ++i) {
       auto* writer = new RuleWriter(arena, arena.table(0), 4, facts_of(arena), {unroll(arena, 0, 1)});
       uint32_t ready = 0;
-      streams.push_back(&writer->stream());
+      streams.push_back(&writer->stream().steps());
       CHECK_EQ(writer->stream().open(kNow), Status::kOk);
       CHECK_EQ(StreamGroup({&streams.back(), 1}).ensure_rows(kNow, ready), Status::kOk);
     }
-    std::vector<StreamWriter*> wanting;
+    std::vector<StreamSteps*> wanting;
     for (const int i : {6, 0, 3, 1, 5, 2}) {
-      CHECK_EQ(streams[static_cast<size_t>(i)]->close(kNow), Status::kOk);
+      CHECK_EQ(StreamGroup({&streams[static_cast<size_t>(i)], 1}).close(kNow), Status::kOk);
       if (wanting.size() < 3) wanting.push_back(streams[static_cast<size_t>(i)]);
     }
     uint32_t freed = 0;
@@ -108,8 +108,8 @@ TEST(several_streams_open_together_or_not_at_all) {
   CrashLab(lab_spec()).run("open six streams", Holds::kOne, [](Arena& arena) -> std::function<void()> {
     Fleet& fleet = *new Fleet(arena, {newest(arena, 0, 3)}, 6, 4);
     return [&fleet] {
-      std::vector<StreamWriter*> streams;
-      for (const auto& row : fleet.everybody) streams.push_back(&fleet.writer.at(row.stream).stream());
+      std::vector<StreamSteps*> streams;
+      for (const auto& row : fleet.everybody) streams.push_back(&fleet.writer.at(row.stream).stream().steps());
       CHECK_EQ(StreamGroup(streams).open(kNow), Status::kOk);
     };
   });

@@ -33,7 +33,7 @@ class Lab : public CrashLab {
   explicit Lab(int items = 4) : CrashLab(lab_spec()), actor_(world.arena, world.table(0), 6, 100) {
     for (int i = 0; i < items; ++i) {
       actor_.append();
-      keys.push_back(actor_.create(std::min(actor_.writer.num_steps(), 3u), 1.0 + i % 3));
+      keys.push_back(actor_.create(std::min(actor_.writer.history().num_steps(), 3u), 1.0 + i % 3));
       for (uint32_t t = 1; t < 4; ++t) actor_.create_in(world.table(t), 1, i);
     }
   }
@@ -146,14 +146,15 @@ TEST(a_run_of_newcomers_in_the_slots_of_the_oldest_happens_whole_or_not_at_all) 
       for (uint32_t i = 0; i < 4; ++i) {
         for (uint32_t c = 0; c < 3; ++c) {
           const uint32_t bytes = arena.columns()[c].row_bytes;
-          fill_cell(actor.writer.cell(c) + i * bytes, bytes, 1000 + i);
+          fill_cell(actor.writer.row().cell(c) + i * bytes, bytes, 1000 + i);
         }
       }
       return [&arena, &actor] {
         const double priorities[4] = {2, 0, -1, 0.5};
         int64_t keys[4];
         uint32_t done = 0;
-        CHECK_EQ(actor.writer.insert_rows(arena.table(0), actor.step, priorities, 4, kNow, keys, done), Status::kOk);
+        CHECK_EQ(actor.writer.items().insert_rows(arena.table(0), actor.step, priorities, 4, kNow, keys, done),
+                 Status::kOk);
       };
     });
   }

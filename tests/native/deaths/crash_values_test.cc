@@ -28,7 +28,7 @@ class Lab : public CrashLab {
     Actor actor(world.arena, world.table(0), 3, 100);
     for (int i = 0; i < items; ++i) {
       actor.append();
-      keys.push_back(actor.create(std::min(actor.writer.num_steps(), 2u), 1.0 + i % 3));
+      keys.push_back(actor.create(std::min(actor.writer.history().num_steps(), 2u), 1.0 + i % 3));
     }
   }
   std::vector<int64_t> keys;

@@ -20,7 +20,7 @@ class Scene {
         blocked_(arena, world.table(1), kSamples, kNow) {
     for (int i = 0; i < 30; ++i) {
       actor_.append();
-      actor_.create(std::min(actor_.writer.num_steps(), 5u), i % 7);
+      actor_.create(std::min(actor_.writer.history().num_steps(), 5u), i % 7);
     }
     free_some_chunks();
     Hold hold(arena);

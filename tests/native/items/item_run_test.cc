@@ -25,7 +25,7 @@ int64_t insert_step_of_episode(StreamWriter& writer, PreparedPattern& step, Aren
   const double priority = 1;
   int64_t key = 0;
   uint32_t done = 0;
-  CHECK_EQ(writer.insert_rows(writer.table(), step, &priority, 1, kNow, &key, done, {true}), Status::kOk);
+  CHECK_EQ(writer.items().insert_rows(writer.table(), step, &priority, 1, kNow, &key, done, {true}), Status::kOk);
   return key;
 }
 
@@ -43,16 +43,16 @@ class Twin {
     for (double& p : priorities) p = static_cast<double>(random.below(3));
     for (uint32_t done = 0; done < n;) {
       CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);
-      const uint32_t k = std::min(n - done, actor.writer.rows_left());
+      const uint32_t k = std::min(n - done, actor.writer.row().rows_left());
       for (uint32_t i = 0; i < k; ++i) {
         for (uint32_t c = 0; c < 3; ++c) {
           const uint32_t bytes = world.arena.columns()[c].row_bytes;
-          fill_cell(actor.writer.cell(c) + i * bytes, bytes, serial + done + i);
+          fill_cell(actor.writer.row().cell(c) + i * bytes, bytes, serial + done + i);
         }
       }
       uint32_t went_in = 0;
-      CHECK_EQ(actor.writer.insert_rows(world.table(), actor.step, priorities.data() + done, k, kNow,
-                                        keys.data() + done, went_in),
+      CHECK_EQ(actor.writer.items().insert_rows(world.table(), actor.step, priorities.data() + done, k, kNow,
+                                                keys.data() + done, went_in),
                Status::kOk);
       CHECK_EQ(went_in, k);
       done += k;

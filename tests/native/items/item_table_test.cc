@@ -4,6 +4,7 @@
 #include <set>
 
 #include "arena/admission.h"
+#include "items/insert.h"
 #include "support/fixtures.h"
 
 namespace shmreplay::test {
@@ -48,7 +49,8 @@ void check_insert(World& w, PreparedPattern& pattern, double priority) {
   entries_of(w.arena, [&](Hold& hold) { CHECK_EQ(intern_pattern(hold, pattern), Status::kOk); });
   item.pattern = pattern.record;
   const uint32_t bound = insert_entries(w.table(), 1);
-  CHECK(entries_of(w.arena, [&](Hold& hold) { insert_item(hold, w.table(), item); }) <= bound);
+  int64_t key = 0;
+  CHECK(entries_of(w.arena, [&](Hold& hold) { insert_items(hold, w.table(), &item, 1, &key); }) <= bound);
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ class Scene {
   void step() {
     Actor& actor = *actors_[random.below(3)];
     actor.append();
-    const uint32_t length = 1 + static_cast<uint32_t>(random.below(std::min(actor.writer.num_steps(), 9u)));
+    const uint32_t length = 1 + static_cast<uint32_t>(random.below(std::min(actor.writer.history().num_steps(), 9u)));
     actor.create(length, random.chance(0.2) ? 0 : random.uniform());
     if (random.chance(0.2)) actor.create_in(world.table(1), length);
     if (random.chance(0.1)) actor.writer.end_episode(random.chance(0.5));
@@ -220,7 +220,7 @@ TEST(an_arena_goes_on_after_a_rebuild_as_if_nothing_had_been) {
   Actor actor(scene.world.arena, scene.world.table(0), 8, 50'000);
   for (int i = 0; i < 500; ++i) {
     actor.append();
-    actor.create(1 + static_cast<uint32_t>(scene.random.below(std::min(actor.writer.num_steps(), 8u))));
+    actor.create(1 + static_cast<uint32_t>(scene.random.below(std::min(actor.writer.history().num_steps(), 8u))));
   }
   check_healthy(scene.world.arena);
 }

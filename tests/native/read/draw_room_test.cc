@@ -25,9 +25,9 @@ class Values {
     const std::string value(bytes, static_cast<char>(bytes % 251));
     CHECK_EQ(writer_.ensure_row(kNow), Status::kOk);
     CHECK_EQ(writer_.secure_blocks(blocks_of(arena_, bytes), kNow), Status::kOk);
-    writer_.write_value(3, value.data(), static_cast<uint32_t>(bytes));
-    writer_.write_no_value(5);
-    writer_.mark_all();
+    writer_.row().write_value(3, value.data(), static_cast<uint32_t>(bytes));
+    writer_.row().write_no_value(5);
+    writer_.row().mark_all();
     writer_.finish_row();
   }
 

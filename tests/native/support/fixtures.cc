@@ -129,10 +129,10 @@ void write_row(StreamWriter& writer, Arena& arena, uint64_t serial) {
     const ColumnRecord& column = arena.columns()[c];
     if (column.flags == kPerItemColumn) continue;
     const std::string value = value_of(serial, c);
-    if (column.flags != kHeapColumn) fill_cell(writer.cell(c), column.row_bytes, serial);
-    else if (is_none(serial, c)) writer.write_no_value(c);
-    else writer.write_value(c, value.data(), static_cast<uint32_t>(value.size()));
-    writer.mark(c);
+    if (column.flags != kHeapColumn) fill_cell(writer.row().cell(c), column.row_bytes, serial);
+    else if (is_none(serial, c)) writer.row().write_no_value(c);
+    else writer.row().write_value(c, value.data(), static_cast<uint32_t>(value.size()));
+    writer.row().mark(c);
   }
 }
 
@@ -183,7 +183,7 @@ Pattern one_step_pattern(const Arena& arena) { return pattern_of(arena, kSqueeze
 Pattern whole_pattern(const Arena& arena) { return pattern_of(arena, 0, whole_span()); }
 
 Status insert_due(StreamWriter& writer, DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done) {
-  DueRun run{&writer, due, keys, n};
+  DueRun run{&writer.items(), due, keys, n};
   const Status s = DueInsert(writer.arena(), {&run, 1}, wait).run();
   done = run.done;
   return s;
@@ -197,7 +197,7 @@ Status create_item(StreamWriter& writer, const TableFacts& table, PreparedPatter
 }
 
 uint64_t first_of(const StreamWriter& writer, uint32_t length) {
-  return writer.oldest_held() + writer.num_steps() - length;
+  return writer.history().oldest_held() + writer.history().num_steps() - length;
 }
 
 // ---- callers -----------------------------------------------------------------------------------------------------
@@ -218,30 +218,31 @@ Status Actor::try_insert(double priority, const Wait& wait, int64_t& key) {
   const std::string brought = item_value(serial_);
   BlockRef values = kNoValue;
   if (has_values) {
-    writer.give_up_rows();
-    writer.restore_row(std::vector<uint64_t>(writer.present().size(), 0));
+    writer.row().give_up_values();
+    writer.row().restore(std::vector<uint64_t>(writer.row().present().size(), 0));
     if (const Status s = secure_row(writer, arena_, serial_, wait); s != Status::kOk) return s;
   }
-  if (!writer.row_is_open()) write_row(writer, arena_, serial_);
+  if (!writer.row().is_open()) write_row(writer, arena_, serial_);
   if (arena_.has_values()) {
     if (const Status s = writer.secure_blocks(blocks_of(arena_, brought.size()), wait); s != Status::kOk) return s;
-    values = writer.write_item_value(brought.data(), static_cast<uint32_t>(brought.size()));
+    values = writer.row().write_item_value(brought.data(), static_cast<uint32_t>(brought.size()));
   }
   uint32_t done = 0;
-  const Status s = writer.insert_rows(table_, step, &priority, 1, wait, &key, done, {false, true, &values});
+  const Status s = writer.items().insert_rows(table_, step, &priority, 1, wait, &key, done, {false, true, &values});
   if (s == Status::kOk) ++serial_;
   return s;
 }
 
 Status Actor::try_create(const TableFacts& table, uint32_t length, double priority, const Wait& wait, int64_t& key) {
   BlockRef values = kNoValue;
-  if (arena_.has_values() && length <= writer.num_steps()) {
+  if (arena_.has_values() && length <= writer.history().num_steps()) {
     const std::string brought = item_value(serial_ - length);
-    const Status s = writer.bring_values(first_of(writer, length), brought.data(), brought.size(), wait, values);
+    const Status s =
+        writer.items().bring_values(first_of(writer, length), brought.data(), brought.size(), wait, values);
     if (s != Status::kOk) return s;
   }
   const Status s = create_item(writer, table, span, length, priority, wait, key, values);
-  writer.end_values(s == Status::kOk);
+  writer.items().end_values(s == Status::kOk);
   return s;
 }
 

@@ -221,8 +221,8 @@ class Game {
     if (length == 0) {
       s = actor.writer.secure_blocks(20, kNow);  // the row's own, at most, and what it brings
     } else {
-      s = actor.writer.bring_values(first_of(actor.writer, length), brought.data(), brought.size(), kNow, ref);
-      actor.writer.end_values(false);
+      s = actor.writer.items().bring_values(first_of(actor.writer, length), brought.data(), brought.size(), kNow, ref);
+      actor.writer.items().end_values(false);
     }
     forget_evicted_for_room();
     CHECK(s == Status::kOk || s == Status::kTimeout);

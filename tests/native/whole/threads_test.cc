@@ -67,7 +67,7 @@ void insert_sequences(World& w, uint32_t table, uint32_t actor, uint64_t rows, R
   for (uint64_t i = 0; i < rows; ++i) {
     a.append();
     int64_t key = 0;
-    const auto length = 1 + static_cast<uint32_t>(random.below(a.writer.num_steps()));
+    const auto length = 1 + static_cast<uint32_t>(random.below(a.writer.history().num_steps()));
     CHECK_EQ(a.try_create(w.table(table), length, random.uniform(), kWhatever, key), Status::kOk);
     if (random.chance(0.1)) a.writer.end_episode(true);
   }

@@ -1,5 +1,6 @@
 #include "write/extend.h"
 
+#include "arena/admission.h"
 #include "chunks/streams_fixture.h"
 
 namespace shmreplay::test {
@@ -132,8 +133,8 @@ TEST(rows_of_arrays_have_their_values_whether_rules_make_the_items_or_not) {
     values.write = [&w](StreamWriter& stream, uint32_t row) {
       for (const uint32_t c : {3u, 5u}) {
         const std::string value = value_of(row + 1, c);
-        if (is_none(row + 1, c)) stream.write_no_value(c);
-        else stream.write_value(c, value.data(), static_cast<uint32_t>(value.size()));
+        if (is_none(row + 1, c)) stream.row().write_no_value(c);
+        else stream.row().write_value(c, value.data(), static_cast<uint32_t>(value.size()));
       }
     };
     for (const uint32_t c : {3u, 5u}) columns.rows.columns[c] = nullptr;

@@ -17,7 +17,7 @@ class FakeStream final : public StreamView {
   }
   uint64_t episode_start() const noexcept override { return episode_start_; }
   uint64_t stretch_start() const noexcept override { return held_from_; }
-  uint64_t history() const noexcept override { return history_; }
+  uint64_t max_steps() const noexcept override { return history_; }
   bool has(uint64_t step, uint32_t column) const noexcept override { return !(column == 1 && step == lacking_); }
   bool has_all_since(uint64_t step) const noexcept override { return lacking_ < step || lacking_ >= next_; }
   const char* cell(uint64_t step, uint32_t) const override {

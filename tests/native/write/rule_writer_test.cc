@@ -46,8 +46,8 @@ TEST(a_row_and_its_items_are_there_together_or_neither_is) {
   CHECK_EQ(one.finish(), Status::kTimeout);
   CHECK_EQ(one.writer.unfinished(), WriterCall::kNothing);
   CHECK_EQ(one.writer.num_in(), 0u);
-  CHECK(!one.writer.stream().row_is_open());
-  CHECK_EQ(one.writer.stream().episode_steps(), 1u);
+  CHECK(!one.writer.stream().row().is_open());
+  CHECK_EQ(one.writer.stream().history().episode_steps(), 1u);
 }
 
 TEST(a_call_of_which_some_items_are_in_is_unfinished_until_it_is_repeated) {
@@ -56,12 +56,12 @@ TEST(a_call_of_which_some_items_are_in_is_unfinished_until_it_is_repeated) {
   one.begin(1);
   CHECK_EQ(one.finish(), Status::kTimeout);  // two never fit: they go in one by one
   CHECK_EQ(one.writer.unfinished(), WriterCall::kAppend);
-  CHECK(one.writer.stream().row_is_open());
+  CHECK(one.writer.stream().row().is_open());
   Learner(w.arena).draw(w.table());
   CHECK_EQ(one.finish(), Status::kOk);
   CHECK_EQ(one.writer.unfinished(), WriterCall::kNothing);
   CHECK_EQ(one.writer.num_in(), 2u);
-  CHECK_EQ(one.writer.stream().episode_steps(), 1u);
+  CHECK_EQ(one.writer.stream().history().episode_steps(), 1u);
 }
 
 TEST(a_row_that_ends_its_episode_asks_for_its_end) {

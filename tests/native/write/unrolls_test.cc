@@ -65,12 +65,6 @@ class Stream {
   ItemRule::Missing missing_{};
 };
 
-std::vector<uint64_t> serials(uint64_t first, uint64_t last) {
-  std::vector<uint64_t> all;
-  for (uint64_t s = first; s <= last; ++s) all.push_back(s);
-  return all;
-}
-
 // Chunks that the item's steps are in, and its place.
 std::vector<uint32_t> chunks_of(World& w, int64_t key, uint32_t table = 0) {
   Hold hold(w.arena);
@@ -190,7 +184,7 @@ TEST(whatever_an_arena_stores_twice_its_items_are_those_of_one_that_does_not) {
     World filled(spec_of(tables, 60)), plain(arena_of(tables, 3, 80));
     Stream one(filled.arena, {unroll(filled.arena, 0, kSteps, reach), newest(filled.arena, 1, 3)});
     Stream other(plain.arena, {unroll(plain.arena, 0, kSteps, reach), newest(plain.arena, 1, 3)});
-    CHECK(one.writer.stream().unrolls() && !other.writer.stream().unrolls());
+    CHECK(one.writer.stream().steps().unrolls() && !other.writer.stream().steps().unrolls());
     const auto check_same = [&](const std::vector<int64_t>& have, const std::vector<int64_t>& want, uint32_t from = 0) {
       CHECK_EQ(have.size(), want.size());
       for (size_t i = from; i < have.size(); ++i) {
@@ -205,8 +199,8 @@ TEST(whatever_an_arena_stores_twice_its_items_are_those_of_one_that_does_not) {
         const std::vector<int64_t> have = one.end(has_final, clears);
         check_same(have, other.end(has_final, clears));
       }
-      if (one.writer.stream().num_steps() == 0 || random.chance(0.5)) continue;
-      const auto length = static_cast<uint32_t>(1 + random.below(one.writer.stream().num_steps()));
+      if (one.writer.stream().history().num_steps() == 0 || random.chance(0.5)) continue;
+      const auto length = static_cast<uint32_t>(1 + random.below(one.writer.stream().history().num_steps()));
       CHECK_EQ(rows_of(filled, one.create(length)), rows_of(plain, other.create(length)));
     }
     check_healthy(filled.arena);
@@ -215,11 +209,11 @@ TEST(whatever_an_arena_stores_twice_its_items_are_those_of_one_that_does_not) {
 
 TEST(chunks_of_another_size_and_columns_that_are_not_plain_are_filled_as_ever) {
   World larger(arena_of({open_table("a", 100)}, kSteps + 2, 50));
-  CHECK(!Stream(larger.arena, {unroll(larger.arena, 0, kSteps)}).writer.stream().unrolls());
+  CHECK(!Stream(larger.arena, {unroll(larger.arena, 0, kSteps)}).writer.stream().steps().unrolls());
   World valued(with_values(spec_of({open_table("a", 100)}), 100));
-  CHECK(!Stream(valued.arena, {unroll(valued.arena, 0, kSteps)}).writer.stream().unrolls());
+  CHECK(!Stream(valued.arena, {unroll(valued.arena, 0, kSteps)}).writer.stream().steps().unrolls());
   World w(spec_of({open_table("a", 100)}));
-  CHECK(!Stream(w.arena, {newest(w.arena, 0, kSteps + 1)}).writer.stream().unrolls());
+  CHECK(!Stream(w.arena, {newest(w.arena, 0, kSteps + 1)}).writer.stream().steps().unrolls());
 }
 
 TEST(unrolls_without_a_step_behind_them_repeat_nothing) {

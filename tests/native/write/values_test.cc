@@ -52,16 +52,16 @@ TEST(values_of_any_size_come_back_and_none_differs_from_an_empty_one) {
     StreamWriter& writer = actor.writer;
     for (uint32_t size = 0; size < 300; size += size < 130 ? 1 : 37) {
       CHECK_EQ(writer.ensure_row(kNow), Status::kOk);
-      writer.give_up_rows();
+      writer.row().give_up_values();
       std::string value(size, 0);
       for (uint32_t i = 0; i < size; ++i) value[i] = static_cast<char>(i * 3 + size);
       CHECK_EQ(writer.secure_blocks(blocks_of(w.arena, size), kNow), Status::kOk);
-      writer.write_value(3, value.data(), size);
-      writer.write_no_value(5);
+      writer.row().write_value(3, value.data(), size);
+      writer.row().write_no_value(5);
       double priority = 1;
       int64_t key = 0;
       uint32_t done = 0;
-      CHECK_EQ(writer.insert_rows(w.table(), actor.step, &priority, 1, kNow, &key, done), Status::kOk);
+      CHECK_EQ(writer.items().insert_rows(w.table(), actor.step, &priority, 1, kNow, &key, done), Status::kOk);
       std::unique_ptr<Batch> batch;
       get(w, {key}, batch);
       CHECK(batch->values(3)[0].has_value());
@@ -82,7 +82,7 @@ TEST(rows_of_sequences_and_what_their_items_brought_come_back_across_chunks) {
       Actor actor(w.arena, w.table(), 9);
       for (int t = 0; t < 30; ++t) {
         actor.append();
-        for (uint32_t length = 1; length <= std::min(actor.writer.num_steps(), 9u); length += 2)
+        for (uint32_t length = 1; length <= std::min(actor.writer.history().num_steps(), 9u); length += 2)
           keys.push_back(actor.create(length));
       }
       check_items(w, keys);
@@ -97,15 +97,15 @@ TEST(a_writer_reads_the_values_of_its_history) {
   World w(heap_of(open_table("a", 100), 800));
   Actor actor(w.arena, w.table(), 6);
   for (int t = 1; t <= 12; ++t) actor.append();
-  for (uint64_t step = actor.writer.oldest_held(); step < 12; ++step) {
-    const BlockRef ref = actor.writer.value(step, 3);
+  for (uint64_t step = actor.writer.history().oldest_held(); step < 12; ++step) {
+    const BlockRef ref = actor.writer.history().value(step, 3);
     CHECK_EQ(ref == kNoValue, is_none(step + 1, 3));
     if (ref == kNoValue) continue;
     std::string value(ref.num_bytes, 0);
-    actor.writer.read_value(step, ref, value.data());
+    actor.writer.history().read_value(step, ref, value.data());
     CHECK(value == value_of(step + 1, 3));
     char cell[13];
-    actor.writer.read_mutable(step, 4, cell);
+    actor.writer.history().read_mutable(step, 4, cell);
     CHECK(cell_shows(cell, 13, step + 1));
   }
 }
@@ -154,24 +154,24 @@ TEST(a_row_that_is_restored_gives_back_the_values_that_it_lost) {
   CHECK_EQ(writer.ensure_row(kNow), Status::kOk);
   CHECK_EQ(writer.secure_blocks(9, kNow), Status::kOk);
   const std::string kept(100, 'k'), lost(300, 'l');
-  writer.write_value(3, kept.data(), 100);
-  writer.mark(3);
-  const std::vector<uint64_t> before = writer.present();
+  writer.row().write_value(3, kept.data(), 100);
+  writer.row().mark(3);
+  const std::vector<uint64_t> before = writer.row().present();
   for (int i = 0; i < 20; ++i) {
     CHECK_EQ(writer.secure_blocks(5, kNow), Status::kOk);
-    writer.write_value(5, lost.data(), 300);
-    writer.mark(5);
-    writer.restore_row(before);
-    CHECK(writer.has(3) && !writer.has(5) && writer.row_is_open());
+    writer.row().write_value(5, lost.data(), 300);
+    writer.row().mark(5);
+    writer.row().restore(before);
+    CHECK(writer.row().has(3) && !writer.row().has(5) && writer.row().is_open());
   }
   CHECK_EQ(free_blocks(w), 400u - 9);
-  const BlockRef ref = writer.value(0, 3);
+  const BlockRef ref = writer.history().value(0, 3);
   std::string shown(ref.num_bytes, 0);
-  writer.read_value(0, ref, shown.data());
+  writer.history().read_value(0, ref, shown.data());
   CHECK(shown == kept);
-  writer.restore_row(std::vector<uint64_t>(before.size(), 0));
-  CHECK(!writer.row_is_open());
-  CHECK(writer.has(6) && writer.lacks_any());  // what items bring, no row lacks
+  writer.row().restore(std::vector<uint64_t>(before.size(), 0));
+  CHECK(!writer.row().is_open());
+  CHECK(writer.row().has(6) && writer.row().lacks_any());  // what items bring, no row lacks
 }
 
 TEST(the_oldest_items_go_when_blocks_run_out_and_the_heap_is_used_again_and_again) {
@@ -231,7 +231,7 @@ TEST(more_values_than_the_whole_heap_holds_are_refused_and_take_nothing) {
   CHECK_EQ(free_blocks(w), 20u);
   CHECK_EQ(actor.writer.secure_blocks(20, kWhatever), Status::kOk);
   BlockRef ref;
-  CHECK_EQ(actor.writer.bring_values(0, nullptr, 20 * 64 + 1, kWhatever, ref), Status::kValueTooLarge);
+  CHECK_EQ(actor.writer.items().bring_values(0, nullptr, 20 * 64 + 1, kWhatever, ref), Status::kValueTooLarge);
   CHECK(!fits_heap(w.arena, uint64_t{1} << 32) && !fits_heap(w.arena, kNone) && fits_heap(w.arena, 20 * 64));
 }
 
@@ -243,10 +243,10 @@ TEST(a_value_of_more_blocks_than_one_hold_takes_is_written_and_freed_whole) {
     Actor actor(w.arena, w.table(), 2);
     actor.append();
     BlockRef ref;
-    CHECK_EQ(actor.writer.bring_values(0, value.data(), value.size(), kNow, ref), Status::kOk);
+    CHECK_EQ(actor.writer.items().bring_values(0, value.data(), value.size(), kNow, ref), Status::kOk);
     int64_t key = 0;
     CHECK_EQ(create_item(actor.writer, w.table(), actor.span, 1, 1, kNow, key, ref), Status::kOk);
-    actor.writer.end_values(true);
+    actor.writer.items().end_values(true);
     std::unique_ptr<Batch> batch;
     CHECK(*get(w, {key}, batch).items_values()[0] == value);
     check_healthy(w.arena);
@@ -329,12 +329,12 @@ TEST(blocks_of_written_values_are_not_given_back) {
   StreamWriter& writer = with_row(actor).writer;
   CHECK_EQ(writer.secure_blocks(20, kNow), Status::kOk);
   const std::string value(64 * 7, 'v');
-  writer.write_value(3, value.data(), static_cast<uint32_t>(value.size()));
-  writer.mark(3);
+  writer.row().write_value(3, value.data(), static_cast<uint32_t>(value.size()));
+  writer.row().mark(3);
   CHECK_EQ(writer.secure_blocks(35, kNow), Status::kTimeout);
   CHECK_EQ(free_blocks(w), 33u);
   std::string shown(value.size(), 0);
-  writer.read_value(0, writer.value(0, 3), shown.data());
+  writer.history().read_value(0, writer.history().value(0, 3), shown.data());
   CHECK(shown == value);
   check_healthy(w.arena);
 }
@@ -389,14 +389,15 @@ TEST(writers_of_values_of_many_holds_all_get_on) {
     std::string value(size_t{64} * blocks, static_cast<char>(blocks));
     for (int i = 0; i < times; ++i) {
       CHECK_EQ(writer.ensure_row(kWhatever), Status::kOk);
-      writer.give_up_rows();
+      writer.row().give_up_values();
       CHECK_EQ(writer.secure_blocks(blocks, kWhatever), Status::kOk);
-      writer.write_value(3, value.data(), static_cast<uint32_t>(value.size()));
-      writer.write_no_value(5);
+      writer.row().write_value(3, value.data(), static_cast<uint32_t>(value.size()));
+      writer.row().write_no_value(5);
       const double priority = 1;
       int64_t key = 0;
       uint32_t done = 0;
-      CHECK_EQ(writer.insert_rows(arena.table(0), actor.step, &priority, 1, kWhatever, &key, done), Status::kOk);
+      CHECK_EQ(writer.items().insert_rows(arena.table(0), actor.step, &priority, 1, kWhatever, &key, done),
+               Status::kOk);
     }
   };
   const auto consumes = [&] {
@@ -448,7 +449,7 @@ TEST(a_batch_of_many_parts_has_every_value_in_its_order) {
   std::vector<int64_t> keys;
   for (int i = 0; i < 1500; ++i) {
     actor.append();
-    keys.push_back(actor.create(1 + static_cast<uint32_t>(i) % std::min(actor.writer.num_steps(), 5u)));
+    keys.push_back(actor.create(1 + static_cast<uint32_t>(i) % std::min(actor.writer.history().num_steps(), 5u)));
   }
   check_items(w, keys);
 }
@@ -473,7 +474,7 @@ TEST(values_outlast_a_rebuild) {
   Actor actor(w.arena, w.table(), 6);
   for (int i = 0; i < 60; ++i) {
     actor.append();
-    actor.create(std::min(actor.writer.num_steps(), 3u));
+    actor.create(std::min(actor.writer.history().num_steps(), 3u));
     if (i % 7 == 0) CHECK_EQ(rebuild(w.arena, kNow), Status::kOk);
     check_items(w, live_keys(w.arena, w.table()));
   }

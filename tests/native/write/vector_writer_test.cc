@@ -44,7 +44,7 @@ TEST(a_limiter_admits_whole_streams_in_their_order) {
   CHECK_EQ(fleet.progress.at, 2u);
   CHECK_EQ(fleet.writer.at(2).stream().blocking_table(), 0u);
   CHECK_EQ(live_items(w.table()), 4u);
-  CHECK(!fleet.writer.at(2).stream().row_is_open());
+  CHECK(!fleet.writer.at(2).stream().row().is_open());
   Learner learner(w.arena);
   Batch batch(w.arena, 4);
   CHECK_EQ(learner.sample(w.table(), 4, batch).done, 4u);
@@ -68,7 +68,7 @@ TEST(a_refused_stream_leaves_all_of_them_as_they_were) {
   CHECK_EQ(progress.done, 0u);
   CHECK_EQ(progress.at, 3u);
   CHECK_EQ(live_items(w.table()), 5u);
-  for (const auto& row : fleet.everybody) CHECK_EQ(fleet.writer.at(row.stream).stream().episode_steps(), 1u);
+  for (const auto& row : fleet.everybody) CHECK_EQ(fleet.writer.at(row.stream).stream().history().episode_steps(), 1u);
   CHECK_EQ(fleet.append(kNow), Status::kOk);
   check_healthy(w.arena);
 }
@@ -84,8 +84,8 @@ TEST(ends_put_in_what_is_cut_and_begin_episodes_anew) {
   CHECK_EQ(fleet.writer.at(0).num_in(), 2u);
   CHECK_EQ(rows_of(w, fleet.writer.at(2).keys()[0]), (std::vector<uint64_t>{3000, 3001}));
   CHECK_EQ(rows_of(w, fleet.writer.at(2).keys()[1]), std::vector<uint64_t>{3001});
-  CHECK_EQ(fleet.writer.at(0).stream().num_steps(), 0u);
-  CHECK_EQ(fleet.writer.at(1).stream().num_steps(), 2u);
+  CHECK_EQ(fleet.writer.at(0).stream().history().num_steps(), 0u);
+  CHECK_EQ(fleet.writer.at(1).stream().history().num_steps(), 2u);
   check_healthy(w.arena);
 }
 

@@ -1,0 +1,18 @@
+// An item that a rule, or a call, wants made of a stream's steps.
+#pragma once
+
+#include "items/patterns.h"
+
+namespace shmreplay {
+
+struct DueItem {
+  uint32_t table;
+  PreparedPattern* pattern;
+  uint64_t first;  // absolute number of its first real step
+  uint32_t num_steps;
+  Padding padding;
+  double priority;             // negative: the call's, or the table's default
+  BlockRef values = kNoValue;  // what the item brings for per-item columns
+};
+
+}  // namespace shmreplay
