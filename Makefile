@@ -7,6 +7,7 @@
 #   make test-long  all native and Python tests with fresh seeds, which are printed, the sanitizers, the wheel (about half
 #                  an hour on two cores)
 #   make check     ruff, clang-format, mypy --strict, stubtest: a part of make test
+#   make tidy      clang-tidy over the core and the binding (two minutes of one processor)
 #   make native    the native tests alone, as make test-long runs them (make native-quick: as make test does)
 #   make python    the Python tests alone, as make test runs them (make python-long: as make test-long does)
 #   make sanitize  the native tests under ThreadSanitizer and AddressSanitizer (SANITIZE=full: the long way)
@@ -51,13 +52,13 @@ export PYTHONSAFEPATH := 1
 # cmake and ninja are those of .venv, for this file, for scripts and for scikit-build-core
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/*.h) shmreplay/_core.cc CMakeLists.txt
+CORE := $(wildcard shmreplay/core/*/*.cc shmreplay/core/*/*.h shmreplay/binding/*) shmreplay/_core.cc CMakeLists.txt
 
 # Every C++ file of the repository.
 CPP = $(shell find shmreplay tests bench scripts -name "*.h" -o -name "*.cc")
 
-.PHONY: help demo test test-long ready check native native-quick python python-long sanitize wheel bench bench-peers chart \
-  page-picture soak stubs layers cli-page format clean distclean
+.PHONY: help demo test test-long ready check tidy native native-quick python python-long sanitize wheel bench bench-peers \
+  chart page-picture soak stubs layers cli-page format clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -96,6 +97,10 @@ check: $(STAMP)/installed $(STAMP)/dev
 	@$(BIN)/python scripts/typing_tree.py build/typing
 	@$(BIN)/python -m mypy --no-error-summary $$(for d in build/typing/shmreplay bench tests scripts examples; do [ ! -d $$d ] || echo $$d; done)
 	@$(BIN)/python scripts/stubtest.py
+
+tidy: $(STAMP)/dev
+	@echo "== clang-tidy"
+	@scripts/tidy.sh build/tidy
 
 native-quick: $(STAMP)/run
 	@echo "== native tests"

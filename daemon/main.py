@@ -1,4 +1,4 @@
-"""The console script shmreplayd: starts the daemon, stops it, cleans up."""
+"""The console script shmreplayd: starts and stops the daemon."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from shmreplay.segments.segment import SegmentStore
 
 log = logging.getLogger("shmreplayd")
 
-MISCONFIGURED = 2  # the exit code of a daemon that was told what cannot be: starting it again changes nothing
+MISCONFIGURED = 2  # exit code for a wrong configuration: a restart would fail again
 
 
 class Daemon:
-    """One daemon's life: what it takes at its start is given back at its end, in the opposite order."""
+    """The life of one daemon. What it acquires at the start it releases at the end, in reverse order."""
 
     def __init__(
         self,
@@ -69,21 +69,21 @@ class Daemon:
         self._failure: str | None = None
 
     def stop(self, reason: str) -> None:
-        """Ends `run` soon, and with it all tables."""
+        """Makes `run` return soon, which drops all tables unless they are to be kept."""
         if not self._stopped.is_set():
             log.info("stopping: %s", reason)
             self._stopped.set()
 
     def fail(self, reason: str) -> None:
-        """Ends `run` soon with an error. The segments stay for the next daemon, as if this one had been killed."""
+        """Makes `run` raise an error soon. The segments stay for the next daemon, as if this one had been killed."""
         self._failure = reason
         self._stopped.set()
 
     async def run(self) -> None:
         """Serves until it is stopped.
 
-        Raises ShmReplayError or OSError if it cannot start, or fails, or could not save its last checkpoint: then the
-        segments stay.
+        Raises ShmReplayError or OSError if it cannot start, fails, or cannot save its last checkpoint. The segments
+        then stay.
         """
         telling = asyncio.ensure_future(self._notifier.tell())
         try:
@@ -151,7 +151,7 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGTERM and signal.getsignal(number) is signal.SIG_IGN:
-                continue  # whoever started us wants it so, as nohup does
+                continue  # our starter wants it ignored, as nohup does
             if number == signal.SIGHUP and self._config.file is not None:
                 loop.add_signal_handler(number, self._hung_up.set)
             else:
@@ -161,19 +161,19 @@ class Daemon:
             raise ShmReplayError(f"parent process {parent} has ended already")
 
     async def _reload_when_asked(self, reload: Reload) -> None:
-        """Reloads at each SIGHUP, one time after the other."""
+        """Reloads after each SIGHUP, one reload at a time."""
         while True:
             await self._hung_up.wait()
             self._hung_up.clear()
             self._notifier.reloading()
             try:
                 await reload.run()
-            except Exception:  # our own fault must not end the daemon
+            except Exception:  # a fault of ours must not stop the daemon
                 log.exception("the configuration was not reloaded")
             self._notifier.ready()
 
     async def _expose(self, shared: SharedState, taken: contextlib.ExitStack) -> None:
-        """Opens metrics, if they were asked for; only then is the library for them needed."""
+        """Serves metrics if configured. Imports prometheus_client only then."""
         config = self._config
         if config.metrics is None:
             return
@@ -187,7 +187,7 @@ class Daemon:
         await exposition.start()
 
     async def _show(self, shared: SharedState, shown: contextlib.ExitStack) -> None:
-        """Opens the page, if it was asked for."""
+        """Serves the web page if configured."""
         config = self._config
         if config.web is not None:
             site = Site(config.web, config.group_id, f"{config.socket}.token", shared.commands, self._workers)
@@ -208,7 +208,7 @@ class Daemon:
         )
 
     def _announce(self) -> None:
-        """Clients can connect from now on."""
+        """Tells the log, the parent and systemd that clients can connect."""
         config = self._config
         log.info("shmreplayd %s, instance %r, listens at %s", package_version(), config.instance, config.socket)
         if config.ready_fd is not None:
@@ -222,14 +222,15 @@ def _describe_stop(checkpoints: Checkpoints) -> str:
 
 
 def _label(config: DaemonConfig) -> str:
-    """What this daemon's checkpoints are named by: an embedded one has another instance every time it is started."""
+    """The label of this daemon's checkpoints. All embedded daemons share one: each start has a new instance."""
     return EMBEDDED_LABEL if config.embedded else config.instance
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the daemon. Returns 0 after a clean stop, 1 with one line on stderr if it cannot start or go on.
+    """Runs the daemon. Returns its exit code.
 
-    2, with a line for each thing, if it was told what cannot be; 141 when whoever reads what it prints has gone.
+    0: a clean stop. 1: it cannot start or go on, with one line on stderr. 2: the configuration is wrong, with one line
+    for each mistake. 141: the reader of its output has closed the pipe.
     """
     return until_reader_goes(lambda: _main(arguments))
 
@@ -245,7 +246,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         print(summary_json(config) if config.is_json else summary(config))
         return 0
     workers = Workers()
-    # What systemd says to the parent of an embedded daemon is not meant for this process.
+    # systemd's variables in the environment of an embedded daemon are meant for its parent.
     environment: MutableMapping[str, str] = {} if config.embedded else os.environ
     notifier = Notifier(environment)
     try:
@@ -254,7 +255,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         if passed is not None:
             config = replace(config, socket=passed.getsockname())
         configure_logs(config.log_level, config.log_format, config.instance)
-        # Before there is any thread, for it forks.
+        # It forks, so it must run before there are threads.
         _core.prove_robust_lock()
         asyncio.run(Daemon(config, workers, lambda: read_config(arguments), notifier, passed).run())
         code = 0
@@ -264,7 +265,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         code = 1
     notifier.close()
     if not workers.close():
-        # A thread still waits for a lock whose holder is stopped. Everything is given back; do not wait for it.
+        # A thread still waits for a lock whose holder is stopped. Everything else is released, so end without it.
         logging.shutdown()
         sys.stderr.flush()
         os._exit(code)

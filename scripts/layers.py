@@ -34,6 +34,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
         "columns",
         "rules",
         "tables",
+        "estimates.py",
         "segments",
         "checkpoints",
         "figures",
@@ -41,6 +42,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     ),
     "clients": (
         "link",
+        "ranks.py",
         "batches",
         "handles",
         "writers",

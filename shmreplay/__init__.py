@@ -1,12 +1,12 @@
 """shmreplay: experience replay for one big machine, in shared memory that outlives the processes that use it.
 
-General layout: what daemon and clients share is in `shmreplay`; `shmreplay.daemon` is one process; `shmreplay.clients`
-are the ends that actors and learners hold. The names below are the public ones.
+`shmreplay` has what the daemon and its clients share, `shmreplay.daemon` the daemon, `shmreplay.clients` what actors
+and learners use. The names below are the public ones.
 """
 
 import pathlib as _pathlib
 
-import numpy as _numpy  # noqa: F401  (first: what keeps numpy from loading is not the core's fault)
+import numpy as _numpy  # noqa: F401  (first, so that its own errors are not blamed on the core)
 
 try:
     from shmreplay import _core  # noqa: F401
@@ -14,8 +14,8 @@ except ImportError as error:
     _folder = _pathlib.Path(__file__).resolve().parent
     if error.name == __name__ and (_folder.parent / "pyproject.toml").exists() and not list(_folder.glob("_core*.so")):
         raise ImportError(
-            f"the source folder {_folder} hides the installed shmreplay: run from outside of {_folder.parent}, with "
-            "scripts that lie outside of it too, or set PYTHONSAFEPATH=1 (or python -P; Python 3.11 or later)"
+            f"the source folder {_folder} hides the installed shmreplay: run outside {_folder.parent}, with "
+            "scripts that lie outside it too, or set PYTHONSAFEPATH=1 (or python -P; Python 3.11 or later)"
         ) from error
     raise ImportError(
         f"shmreplay's native core could not be loaded ({error}). Install it with python -m pip install . in the "
@@ -25,8 +25,7 @@ except ImportError as error:
 from shmreplay import rate_limiters, selectors
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.client import Client, connect
-from shmreplay.clients.mixes.mix import Mix, mix
-from shmreplay.clients.mixes.mixed_batch import MixedBatch
+from shmreplay.clients.mixes.mix import Mix, MixedBatch, mix
 from shmreplay.clients.samplers.sampler import Sampler
 from shmreplay.clients.samplers.view import View
 from shmreplay.clients.server import Server

@@ -82,7 +82,7 @@ def format_arena(
 
 def packed_bytes(rows: object) -> int:
     """
-    Stored bytes of rows of a packed column, uint8 [n, row_bytes], one behind the other.
+    Stored bytes of rows of a packed column, uint8 [n, row_bytes], one after the other.
     """
 
 def inspect_header(index_fd: int) -> dict[Any, Any]:
@@ -171,6 +171,20 @@ class Arena:
     def close(self) -> None: ...
     def table(self, index: int) -> Table: ...
 
+class SampleOptions:
+    """What a caller asked of a draw, checked by Python. Serves many calls."""
+
+    def __init__(
+        self,
+        n: int,
+        at_least: int,
+        count: bool = True,
+        distinct: bool = False,
+        num_threads: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None: ...
+
 class BatchLayout:
     """Which outputs a batch shows, and how they lie."""
 
@@ -233,17 +247,11 @@ class Table:
     def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
     def sample(
         self,
-        n: int,
-        at_least: int,
-        count: bool,
-        distinct: bool,
+        options: SampleOptions,
         uniforms: object,
         timeout_s: object | None,
         layout: BatchLayout | None,
         out: object | None,
-        num_threads: int = 1,
-        rank: int = 0,
-        num_ranks: int = 1,
     ) -> tuple[Any, ...]: ...
     def end_threads(self) -> None: ...
     def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
@@ -292,10 +300,15 @@ class ShardBatch:
     """A batch drawn from several tables as from one."""
 
     def __init__(
-        self, tables: list[Any], n: int, layout: BatchLayout | None, out: object | None, timeout_s: object | None
+        self,
+        tables: list[Any],
+        options: SampleOptions,
+        layout: BatchLayout | None,
+        out: object | None,
+        timeout_s: object | None,
     ) -> None: ...
-    def draw(self, uniforms: object, count: bool, num_threads: int) -> tuple[Any, ...]: ...
-    def wait(self, count: bool) -> tuple[Any, ...]: ...
+    def draw(self, uniforms: object) -> tuple[Any, ...]: ...
+    def wait(self) -> tuple[Any, ...]: ...
     def get(self, shard: int, keys: object) -> tuple[Any, ...]: ...
     def release(self) -> tuple[Any, ...]: ...
     @property
@@ -314,7 +327,7 @@ class View:
     """Items where they lie, until they are released."""
 
     def __init__(self, table: Table) -> None: ...
-    def draw(self, n: int, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+    def draw(self, options: SampleOptions, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
     def numbers(self) -> tuple[Any, ...]: ...
     @property
     def num_copies(self) -> int: ...

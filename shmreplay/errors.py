@@ -1,7 +1,7 @@
 """The exceptions of shmreplay.
 
-There is one class wherever a caller would act differently. Misuse that a caller cannot act on while running (a wrong
-argument, a malformed priority) is a plain `ValueError` or `TypeError`.
+There is a class for each case in which a caller acts differently. Misuse that a program cannot handle while it runs (a
+wrong argument, a malformed priority) is a plain `ValueError` or `TypeError`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ _PLEASE_REPORT = "please report"
 
 
 class ShmReplayError(Exception):
-    """Root of every error that shmreplay raises on purpose."""
+    """Base class of all errors that shmreplay raises on purpose."""
 
 
 class RateLimitTimeout(ShmReplayError, TimeoutError):
     """A call waited `timeout_s` for the rate limiter and was not admitted, or only in part.
 
     Attributes:
-        batch: the batch of items drawn before the time was up, or None. On a table that consumes its items they are
-            gone from the table, so this is the only place where they are. Of a view: copies of its items.
-        keys: int64 array `[k]` with the keys of the items that were inserted before the time was up, or None. Of a
-            call of a vector writer: what it would have returned, without what is not done.
-        done: of a call of a vector writer, bool `[N]`: the rows with which there is nothing left to do; else None.
-        num_rows: of `extend`: how many rows, the first ones, are in with all their items; else None.
+        batch: the batch of items drawn before the time was up, or None. If the table consumes its items, they are no
+            longer in the table, so this is the only copy. For a view: copies of its items.
+        keys: int64 array `[k]` with the keys of the items that were inserted before the time was up, or None. For a
+            call of a vector writer: what it would have returned, without the rows that are not done.
+        done: for a call of a vector writer, bool `[N]`: True for the rows that are done; otherwise None.
+        num_rows: for `extend`, how many of the first rows are in with all their items; otherwise None.
     """
 
     def __init__(self, message: str = "", *, batch: Any = None, keys: Any = None) -> None:
         super().__init__(message)
-        # Any, because the class of a batch lives with the clients, above this module.
+        # Any, because the class of a batch is in the clients, which this module may not import.
         self.batch = batch
         self.keys = keys
         self.done: npt.NDArray[np.bool_] | None = None
@@ -44,17 +44,17 @@ class TableNotFound(ShmReplayError, LookupError):
 
 
 class TableClosed(ShmReplayError):
-    """The table was dropped, or its server was closed, maybe while a call was waiting on it."""
+    """The table was dropped, or its server was closed, perhaps while a call waited on the table."""
 
 
 class SignatureMismatch(ShmReplayError, ValueError):
-    """Data does not fit the signature of its table; the text names the column, what was expected and what came."""
+    """Data does not fit the signature of its table; the text names the column, what was expected and what it got."""
 
 
 class ArenaFull(ShmReplayError):
-    """No chunk is free for new steps, and the table says `on_full="error"`: raised at once, without a wait.
+    """No chunk is free for new steps, and the table has `on_full="error"`. Raised at once, without a wait.
 
-    In tables that wait for room instead, a wait of more than `timeout_s` ends in RateLimitTimeout.
+    In tables that wait for room instead, a wait longer than `timeout_s` raises RateLimitTimeout.
 
     Attributes:
         keys: int64 array `[k]` with the keys of the items that were inserted before the arena was full, or None.
@@ -66,7 +66,7 @@ class ArenaFull(ShmReplayError):
 
 
 class DaemonUnavailable(ShmReplayError, ConnectionError):
-    """Nobody answers at the daemon's address, or the connection was lost."""
+    """No daemon answers at the address, or the connection was lost."""
 
 
 class LayoutMismatch(ShmReplayError):
@@ -74,15 +74,15 @@ class LayoutMismatch(ShmReplayError):
 
 
 class SegmentFailed(ShmReplayError):
-    """The segment is damaged: it was truncated, or its undo log does not make sense. Its contents cannot be trusted."""
+    """The segment is damaged: it was truncated, or its undo log makes no sense. Its contents cannot be trusted."""
 
 
 class SessionLost(ShmReplayError):
-    """This process's session was taken back; nothing it had committed is lost. Connect anew."""
+    """The daemon or another process took this process' session back. Nothing committed is lost. Connect again."""
 
 
 class CheckpointFailed(ShmReplayError):
-    """No checkpoint was saved, or none restored; the text says why. What was there before is still there."""
+    """A checkpoint could not be saved or restored; the text says why. Nothing that was there before is lost."""
 
 
 class CheckpointNotFound(CheckpointFailed, FileNotFoundError):
@@ -90,14 +90,14 @@ class CheckpointNotFound(CheckpointFailed, FileNotFoundError):
 
 
 class DamagedCheckpoint(CheckpointFailed):
-    """A checkpoint is not what was written; the text names the file, the section and its offset."""
+    """The content of a checkpoint is damaged; the text names the file, the section and its offset."""
 
 
 class InternalError(ShmReplayError):
-    """A fault of shmreplay itself, never of the caller. The text ends with "please report"."""
+    """A bug in shmreplay itself, never a mistake of the caller. The text ends with "please report"."""
 
     def __init__(self, message: str = "") -> None:
-        # The text survives pickling and the control socket, and says it once.
+        # Added only once, although the text passes here again after pickling or the control socket.
         if not message.endswith(_PLEASE_REPORT):
             message = f"{message}; {_PLEASE_REPORT}" if message else _PLEASE_REPORT
         super().__init__(message)
@@ -131,12 +131,12 @@ _BY_NAME: dict[str, type[Exception]] = {
 def remote_error(name: str, message: str) -> Exception:
     """Remakes an error that the daemon reported by the name of its class.
 
-    A name that is none of these classes, nor ValueError, TypeError, PermissionError or OSError, becomes an
-    `InternalError` that keeps the name: the daemon failed in a way nobody foresaw.
+    A name that is not one of shmreplay's classes, nor ValueError, TypeError, PermissionError or OSError, becomes an
+    `InternalError` that keeps the name: it is an unforeseen failure of the daemon.
     """
     cls = _BY_NAME.get(name)
     return InternalError(f"{name}: {message}") if cls is None else cls(message)
 
 
-# By which a request, a subcommand or a look at an arena fails; any other one is our own fault.
+# Errors that a request, a subcommand or reading an arena may raise. Any other one is a bug.
 EXPECTED_ERRORS = (ShmReplayError, ValueError, TypeError, OSError)

@@ -7,9 +7,9 @@ A message is a 4-byte little-endian length and that many bytes of msgpack: one m
     {"error": class name, "message": text}            the command was refused or failed
     {"progress": text}                                the command still runs; another answer follows
 
-A connection carries one request at a time, so an answer needs no number. `hello` comes first and carries the version.
-Bytes of the other side are never trusted: length, nesting, key and value types are bounded, no extension type is
-decoded, and pickle is not involved. No data of a table ever travels here.
+A connection carries one request at a time, so answers need no number. `hello` comes first and has the version. Neither
+side trusts the bytes of the other: length, nesting, and types of keys and values are limited, no extension type is
+decoded, and pickle is not used. The data of tables is never sent here.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from shmreplay.version import VERSION
 
 PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 16 * 2**20
-MAX_NESTING = 64  # a signature nested 30 dicts deep still fits; deeper is an attack or a mistake
+MAX_NESTING = 64  # enough for a signature of 30 nested dicts; deeper ones are attacks or mistakes
 HEADER_BYTES = 4
-MAX_VALUES = 2**20  # values in one message: 16 MiB of one-byte values would unfold into a gigabyte of objects
+MAX_VALUES = 2**20  # values in one message: 16 MiB of one-byte values would become a gigabyte of objects
 _HOST_AND_PORT = re.compile(r"[\w.-]*:\d+|\[[0-9a-fA-F:]+\]:\d+")
 _EMBEDDED_SOCKET = re.compile(r"/shmreplay-[0-9a-f]{12}/control\.sock$")
 MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
@@ -52,7 +52,7 @@ Container = TypeVar("Container", list[Any], dict[Any, Any])
 
 
 class ProtocolError(ShmReplayError):
-    """The bytes that came are not a message of this protocol; the connection cannot go on."""
+    """The bytes received are not a message of this protocol. The connection cannot go on."""
 
 
 def pack(message: Mapping[str, object]) -> bytes:
@@ -99,13 +99,13 @@ def unpack(body: bytes) -> Message:
 
 
 class _ValueCount:
-    """Ends the decoding of a message that unfolds into too many objects, before they are all there."""
+    """Stops the decoding of a message with too many values before all its objects exist."""
 
     def __init__(self) -> None:
         self._num_values = 1
 
     def add(self, container: Container) -> Container:
-        """Counts the values in a list or map that is whole. Raises ProtocolError once there are too many."""
+        """Counts the values of a decoded list or map. Raises ProtocolError if there are too many."""
         self._num_values += len(container)
         if self._num_values > MAX_VALUES:
             raise ProtocolError(f"a message of more than {MAX_VALUES} values")
@@ -117,7 +117,7 @@ def _refuse_extension(code: int, data: bytes) -> NoReturn:
 
 
 def _check_plain(message: Message) -> None:
-    """Walks the message with a stack of its own, so that nesting costs no recursion."""
+    """Checks the whole message, with an explicit stack instead of recursion."""
     pending: list[tuple[object, int]] = [(message, 1)]
     while pending:
         value, depth = pending.pop()
@@ -130,7 +130,7 @@ def _check_plain(message: Message) -> None:
             children = value
         elif value is None or isinstance(value, (bool, int, float, str, bytes)):
             continue
-        else:  # msgpack makes its own Timestamp of extension -1 without asking ext_hook
+        else:  # msgpack decodes extension -1 as a Timestamp without calling ext_hook
             raise ProtocolError(f"a value of type {type(value).__name__}; messages hold plain values only")
         if depth > MAX_NESTING:
             raise ProtocolError(f"a message nested deeper than {MAX_NESTING} levels")
@@ -138,7 +138,7 @@ def _check_plain(message: Message) -> None:
 
 
 def error_answer(error: BaseException) -> Message:
-    """The answer that tells the other side of an error: its nearest class that both sides know, and its text."""
+    """Makes the answer for an error: the nearest class that both sides know, and the text."""
     text = str(error)
     if len(text) > MAX_TEXT:  # it may quote what the other side sent
         text = f"{text[:MAX_TEXT]}…"
@@ -150,20 +150,20 @@ def error_answer(error: BaseException) -> Message:
 
 
 def raise_answered_error(answer: Message) -> None:
-    """Raises the error of an answer that carries one; returns otherwise."""
+    """Raises the error if the answer is one."""
     if "error" in answer:
         raise remote_error(str(answer["error"]), str(answer.get("message", "")))
 
 
 class Deadline:
-    """A point of the monotonic clock by which something must be over; `None` seconds is never."""
+    """A point in time on the monotonic clock. `None` seconds: never."""
 
     def __init__(self, timeout_s: float | None) -> None:
         self.timeout_s = timeout_s
         self._at = None if timeout_s is None else time.monotonic() + timeout_s
 
     def remaining_s(self) -> float | None:
-        """Seconds left, never negative; None without a limit."""
+        """Seconds left, at least 0; None if there is no limit."""
         return None if self._at is None else max(0.0, self._at - time.monotonic())
 
     @property
@@ -172,7 +172,7 @@ class Deadline:
 
 
 def send_message(sock: socket.socket, message: Mapping[str, object], deadline: Deadline) -> None:
-    """Sends one message. Raises TimeoutError when the other side does not take it in time, OSError when it is gone."""
+    """Sends one message. Raises TimeoutError if the other side is too slow, OSError if it is gone."""
     data = memoryview(pack(message))
     while data:
         _arm(sock, deadline)
@@ -182,8 +182,8 @@ def send_message(sock: socket.socket, message: Mapping[str, object], deadline: D
 def receive_message(sock: socket.socket, deadline: Deadline, max_fds: int = 0) -> tuple[Message, list[int]]:
     """Receives one message and up to `max_fds` descriptors sent with it, which the caller must close.
 
-    Raises ConnectionError when the other side has closed, TimeoutError at the deadline, ProtocolError on garbage or
-    when descriptors did not fit into this process (its `ulimit -n` is used up).
+    Raises ConnectionError if the other side has closed, TimeoutError at the deadline, ProtocolError on garbage, or if
+    this process has no descriptors left (`ulimit -n`).
     """
     fds: list[int] = []
     try:
@@ -211,7 +211,7 @@ def _receive_exactly(
             fds.extend(_descriptors(ancillary))
             if flags & socket.MSG_CTRUNC:
                 raise ProtocolError(
-                    f"{len(fds)} of {max_fds} file descriptors arrived: this process has used up its own "
+                    f"{len(fds)} of {max_fds} file descriptors arrived: this process has no more "
                     "(ulimit -n); raise the limit or close files"
                 )
         if not piece:
@@ -241,7 +241,7 @@ def close_all(fds: Sequence[int]) -> None:
 
 
 def socket_path(address: str) -> str:
-    """The socket path of an address, which is a path or `unix:` and a path. Raises ValueError on anything else."""
+    """Returns the socket path of an address: a path, or `unix:` and a path. Raises ValueError on anything else."""
     if not isinstance(address, (str, os.PathLike)):
         raise TypeError(f"address is a {type(address).__name__}; expected the path of a socket as str")
     path = os.fspath(address)
@@ -261,17 +261,17 @@ def socket_path(address: str) -> str:
 
 
 def embedded_socket_path(root: str, token: str) -> str:
-    """The socket of an embedded daemon, in a directory of its own: `token` is 12 hexadecimal digits, new each time."""
+    """Returns the socket path of an embedded daemon, in a new directory. `token` is 12 new hexadecimal digits."""
     return os.path.join(root, f"shmreplay-{token}", "control.sock")
 
 
 def is_embedded_socket(path: str) -> bool:
-    """Whether it is the socket of an embedded daemon, whose directory exists as long as the daemon serves."""
+    """Whether this is the socket of an embedded daemon. Its directory exists as long as the daemon runs."""
     return _EMBEDDED_SOCKET.search(path) is not None
 
 
 def default_socket_paths() -> list[str]:
-    """Where a daemon is looked for when no address is given, best first; a daemon without --socket takes the first."""
+    """Where clients look for a daemon by default, in this order. A daemon without --socket uses the first one."""
     named = os.environ.get("SHMREPLAY_SOCKET")
     if named:
         return [socket_path(named)]

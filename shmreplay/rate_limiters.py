@@ -6,7 +6,7 @@ With I items ever inserted, D deleted and S sampled, and the *difference* `I * s
 - n inserts are admitted while the table is still filling up to `min_size_to_sample`, or the difference after them is
   `<= max_diff`.
 
-All limiters are these four numbers. They are plain values here; a table decides by them under its arena's lock.
+All limiters consist of these four numbers. Here they are plain values; the core applies them under the arena's lock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX = sys.float_info.max
 
 @dataclass(frozen=True)
 class RateLimiter:
-    """A limiter given by its four numbers.
+    """A limiter, given by its four numbers.
 
     Args:
         samples_per_insert: average number of times an item is to be sampled, finite and > 0.
@@ -46,7 +46,7 @@ class RateLimiter:
     max_diff: float
 
     count_deletes: ClassVar[bool] = False
-    """Whether an item that is deleted before it was sampled counts as sampled."""
+    """Whether an item that is deleted unsampled counts as sampled."""
 
     def __post_init__(self) -> None:
         where = type(self).__name__
@@ -58,7 +58,7 @@ class RateLimiter:
         high = check_float(where, "max_diff", self.max_diff)
         if low > high:
             raise ValueError(f"{where}: min_diff is {low}, above max_diff {high}; nothing would ever be admitted")
-        # Infinities become the largest finite numbers: sums and comparisons in the segment then never meet a NaN.
+        # Infinities become the largest finite numbers, so that sums in the segment never become NaN.
         self._set(ratio, min_size, max(low, -_MAX), min(high, _MAX))
 
     def _set(self, ratio: float, min_size: int, low: float, high: float) -> None:
@@ -117,17 +117,17 @@ class MinSize(RateLimiter):
 
 
 class SampleToInsertRatio(RateLimiter):
-    """Keeps `samples_per_insert` within an error, and sampling waits for `min_size_to_sample` items.
+    """Keeps the ratio of samples to inserts near `samples_per_insert`; sampling waits for `min_size_to_sample` items.
 
     Args:
         samples_per_insert: average number of times an item is to be sampled, finite and > 0.
         min_size_to_sample: number of items the table must hold before it can be sampled, >= 1.
         error_buffer: how many samples the ratio may be off, around `min_size_to_sample * samples_per_insert`; or the
-            pair `(min_diff, max_diff)` itself. The wider, the less actors and learners wait for each other.
+            pair `(min_diff, max_diff)` itself. The wider it is, the less actors and learners wait for each other.
 
     Warns:
-        UserWarning: `max_diff < min_size_to_sample * samples_per_insert`. Inserting and sampling from one thread can
-            then stop for ever right when the table has `min_size_to_sample` items.
+        UserWarning: `max_diff < min_size_to_sample * samples_per_insert`. A single thread that inserts and samples
+            can then block for ever once the table has `min_size_to_sample` items.
 
     Raises:
         TypeError: an argument is not a number, or `error_buffer` neither a number nor a pair.
@@ -154,7 +154,7 @@ class SampleToInsertRatio(RateLimiter):
 
     @classmethod
     def _from_bounds(cls, numbers: RateLimiter) -> SampleToInsertRatio:
-        """Remakes a limiter without the warning: whoever made it first was warned, its readers need not be."""
+        """Remakes a limiter without the warning, which the process that declared it has already had."""
         limiter = cls.__new__(cls)
         RateLimiter.__init__(
             limiter, numbers.samples_per_insert, numbers.min_size_to_sample, numbers.min_diff, numbers.max_diff
@@ -189,10 +189,10 @@ class SampleToInsertRatio(RateLimiter):
 
 
 class Queue(RateLimiter):
-    """Each item is sampled once, in a table of at most `size` items: inserting waits for room, sampling for an item.
+    """Each item is sampled once. Inserting waits while the table has `size` items, sampling while it has none.
 
-    It fits Fifo selectors and `max_times_sampled=1`; `Table.queue` sets all of it. An item that is deleted before it
-    was sampled counts as sampled, so that its room comes back.
+    Use it with Fifo selectors and `max_times_sampled=1`; `Table.queue` sets all three. An item that is deleted
+    unsampled counts as sampled, so that its room is free again.
 
     Raises:
         TypeError, ValueError: `size` is not an integer >= 1.
@@ -206,7 +206,7 @@ class Queue(RateLimiter):
 
     @property
     def size(self) -> int:
-        """Number of items the table holds at most."""
+        """Largest number of items in the table."""
         return int(self.max_diff)
 
     def __repr__(self) -> str:
@@ -214,11 +214,11 @@ class Queue(RateLimiter):
 
 
 class Stack(Queue):
-    """As `Queue`, for Lifo selectors; `Table.stack` sets all of it."""
+    """As `Queue`, with Lifo selectors; `Table.stack` sets all of it."""
 
 
 def readable_bound(bound: float) -> float:
-    """Returns a bound as its user gave it: infinite where it is none, the largest finite number in a segment."""
+    """Returns a bound as a user writes it: infinite for no bound, which the segment stores as the largest float."""
     return math.copysign(math.inf, bound) if abs(bound) >= _MAX else bound
 
 
@@ -238,7 +238,7 @@ def from_wire(wire: object) -> RateLimiter:
         wire_field("rate limiter", wire, name)
         for name in ("kind", "samples_per_insert", "min_size_to_sample", "min_diff", "max_diff")
     )
-    # The classes are called only after the four numbers have passed the checks of the plain limiter.
+    # The plain limiter checks the four numbers before one of the classes uses them.
     plain = RateLimiter(ratio, min_size, low, high)  # type: ignore[arg-type]
     if kind == "RateLimiter":
         return plain
@@ -253,9 +253,9 @@ def from_wire(wire: object) -> RateLimiter:
 
 
 def ratio_reached(info: Mapping[str, Any]) -> float | None:
-    """Samples per insert so far, by what `info()` of a native table says; None before the first insert.
+    """Returns samples per insert so far, from the `info()` of a native table; None before the first insert.
 
-    Inserts that the difference leaves out do not count, so it is to be held against the limiter's ratio.
+    Inserts that the difference does not count are left out, so the result is comparable with the limiter's ratio.
     """
     counted = info["inserts"] - info["uncounted"]
     return float(info["samples"] / counted) if counted > 0 else None

@@ -1,7 +1,7 @@
 """Selectors: the rules by which a table picks the item to sample, or the item to remove when it is full.
 
-Every table has two, its sampler and its remover; any selector can be either. They are plain values here; the
-structures behind them live in the segment.
+Every table has two, its sampler and its remover; any selector can be either. Here they are plain values; their data
+structures are in the segment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Fifo", "Lifo", "MaxHeap", "MinHeap", "Prioritized", "Selector", "Uni
 
 @dataclass(frozen=True)
 class Selector:
-    """Base of all selectors; it has no rule of its own, so a table refuses it."""
+    """Base class of all selectors. It has no rule itself, so a table refuses it."""
 
     kind: ClassVar[int] = -1
     """The selector's number in the segment."""
@@ -48,7 +48,7 @@ class Lifo(Selector):
 
 @dataclass(frozen=True)
 class Uniform(Selector):
-    """Any of the N items with probability 1/N, each draw on its own."""
+    """Any of the N items with probability 1/N; the draws are independent."""
 
     kind: ClassVar[int] = 2
 
@@ -57,7 +57,7 @@ class Uniform(Selector):
 class Prioritized(Selector):
     """Item i with probability `p_i^a / sum(p^a)`, where a is `priority_exponent`.
 
-    Priority 0 is never drawn, whatever the exponent, unless all are 0: then all are equally likely.
+    An item of priority 0 is never drawn, whatever the exponent. If all are 0, all are equally likely.
 
     Args:
         priority_exponent: a, finite and >= 0.
@@ -104,10 +104,10 @@ _PLAIN: dict[object, type[Selector]] = {cls.__name__: cls for cls in (Fifo, Lifo
 
 
 def of_kind(kind: int, exponent: float) -> Selector:
-    """Returns the selector of that number in the segment; the exponent counts where it has one.
+    """Returns the selector with that number in the segment; `exponent` is for the kinds that have one.
 
     Raises:
-        ValueError: of a kind that this version does not know.
+        ValueError: this version does not know the kind.
     """
     if kind == Prioritized.kind:
         return Prioritized(exponent)

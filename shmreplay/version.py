@@ -1,3 +1,3 @@
-"""The version of the package; pyproject.toml says the same."""
+"""The version of the package, the same as in pyproject.toml."""
 
 VERSION = "0.1.0"

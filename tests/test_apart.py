@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.conftest import APART, SEED_VARIABLE
-from tests.docs.test_readme import ROOT
+from tests.support.repository import ROOT
 
 
 @pytest.mark.long

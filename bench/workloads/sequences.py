@@ -19,7 +19,7 @@ from bench.scenes import Run
 from bench.size import Size
 from bench.workload import Workload
 from shmreplay.clients.tables.table import TableHandle
-from shmreplay.tables.estimates import mean_stored_bytes
+from shmreplay.estimates import mean_stored_bytes
 
 ITEMS = 1000
 NUM_STEPS = 400  # different ones that the writer goes round

@@ -15,6 +15,8 @@ def check_count(where: str, name: str, value: int, high: int = MAX_BATCH) -> int
         TypeError: it is no integer.
         ValueError: it is out of range.
     """
+    if type(value) is int and 1 <= value <= high:
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{where}: {name} is {value!r}; expected an integer")
     if not 1 <= value <= high:

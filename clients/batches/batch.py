@@ -4,60 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.base.checks import check_float
 from shmreplay.clients.batches.decoding import Ragged, Shown, mask_of, show
-from shmreplay.columns.codecs import Bytes
+from shmreplay.clients.batches.native import NativeBatch, NativeOutput
 from shmreplay.columns.item_structure import unflatten_outputs
 from shmreplay.columns.leaves import Leaf
 from shmreplay.columns.signature import Signature
 
 Normalise = Literal["batch", "table"] | None
-Output = tuple[int, bool, int]  # its column, whether it has no step axis, how long that is
-
-
-class NativeBatch(NamedTuple):
-    """What the core hands over: arrays whose first `done` items count."""
-
-    names: bytes
-    squeezed: Sequence[bool]
-    columns: Sequence[int]
-    data: Sequence[Any]  # of columns of a codec their bytes and sizes, of those that are per item None
-    lengths: Sequence[NDArray[np.int32]]
-    masks: Sequence[NDArray[np.bool_] | None]
-    keys: NDArray[np.int64]
-    priorities: NDArray[np.float64]
-    probabilities: NDArray[np.float64]
-    times_sampled: NDArray[np.int64]
-    table_size: NDArray[np.int64]
-    episodes: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    ages: NDArray[np.int64]
-    values: tuple[Bytes, NDArray[np.int64]] | None = None  # what the items brought: bytes and sizes
-    damage: tuple[int, int, int] | None = None  # an output, and a row of it that could not be made: its stored bytes
-
-    def numbers_of(self, done: int) -> NativeBatch:
-        """The same, with what there is a number an item of cut to the first `done`. Mostly they are all there."""
-        if done == len(self.keys):
-            return self
-        return self._replace(
-            keys=self.keys[:done],
-            priorities=self.priorities[:done],
-            probabilities=self.probabilities[:done],
-            times_sampled=self.times_sampled[:done],
-            table_size=self.table_size[:done],
-            episodes=self.episodes[:done],
-            steps=self.steps[:done],
-            ages=self.ages[:done],
-        )
 
 
 class Batch:
     """B items, in the order drawn.
+
+    `data`, `mask` and `sizes` are made when they are first read. Where columns are stored in the heap, that decodes
+    their values: it raises SegmentFailed if stored bytes are damaged, and MemoryError if there is no memory.
 
     Attributes:
         data: the table's structure with an array a leaf, of the column's dtype: `[B, ...]` for one-step items,
@@ -85,8 +51,6 @@ class Batch:
         smallest_probability: float,
         time_major: bool = False,
         ragged: Ragged = "pad",
-        shown: list[Shown] | None = None,
-        is_late: bool = False,
     ) -> None:
         self.time_major = time_major
         self._native = native
@@ -94,11 +58,7 @@ class Batch:
         self._signature = signature
         self._smallest_probability = smallest_probability
         self._ragged = ragged
-        if shown is None and not is_late:
-            shown = show(native, done, signature, ragged, time_major)
-        if shown is not None:  # set here, which costs less than to be made when it is read
-            self._shown = shown
-            self.data = self._unflatten([output.data for output in shown])
+        self._data: Any = None  # until it is read
         counted = native.numbers_of(done)
         self.keys: NDArray[np.int64] = counted.keys
         self.priorities: NDArray[np.float64] = counted.priorities
@@ -113,21 +73,21 @@ class Batch:
     def _shown(self) -> list[Shown]:
         return show(self._native, self._done, self._signature, self._ragged, self.time_major)
 
-    @cached_property
+    @property
     def data(self) -> Any:
-        """The items' arrays; a batch that an error carries makes them when they are first read."""
-        return self._unflatten([shown.data for shown in self._shown])
+        """The items' arrays."""
+        if self._data is None:
+            self._data = self._made()
+        return self._data
 
-    def decode(self) -> None:
-        """Makes `data` now, whatever it takes; a batch `is_late` makes it at the latest when it is read."""
+    def _made(self) -> Any:
         if self._signature.needs_decoding or self.time_major or self._native.damage is not None:
-            _ = self.data
-            return
-        done = self._done  # the rest is what most batches are
-        self.data = self._unflatten([array[:done] for array in self._native.data])
+            return self._unflatten([shown.data for shown in self._shown])
+        done = self._done  # as most batches are
+        return self._unflatten([array[:done] for array in self._native.data])
 
     @classmethod
-    def empty(cls, signature: Signature, names: bytes = b"", outputs: Sequence[Output] | None = None) -> Batch:
+    def empty(cls, signature: Signature, names: bytes = b"", outputs: Sequence[NativeOutput] | None = None) -> Batch:
         """A batch of no items; of `outputs`, or else of the signature's columns without a step axis."""
         if outputs is None:
             outputs = [(leaf.index, True, 1) for leaf in signature.leaves]

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.base.checks import check_choice
+from shmreplay.clients.batches.native import NativeBatch, NativeItem
 from shmreplay.clients.batches.row_threads import for_each_row
 from shmreplay.columns.codecs import ArrayCodec, Bytes, DamagedBytes
 from shmreplay.columns.heap_values import split_item_values
 from shmreplay.columns.leaves import Leaf
 from shmreplay.columns.signature import Signature
 from shmreplay.errors import SegmentFailed
-
-if TYPE_CHECKING:
-    from shmreplay.clients.batches.batch import NativeBatch
-    from shmreplay.clients.samplers.view import NativeItem
 
 Ragged: TypeAlias = Literal["pad", "concat"]
 Stored: TypeAlias = Sequence[Bytes | None]
@@ -162,7 +159,7 @@ def _raw(leaf: Leaf, stored: Bytes, sizes: NDArray[np.int64], signature: Signatu
 
 
 def _split(stored: Bytes, sizes: NDArray[np.int64]) -> list[Bytes | None]:
-    """The values, which lie one behind the other; None where the size is negative."""
+    """The values, whose bytes follow one another; None where the size is negative."""
     flat = sizes.reshape(-1)
     ends = np.cumsum(np.maximum(flat, 0))
     return [

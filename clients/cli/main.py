@@ -1,4 +1,4 @@
-"""The console script shmreplay: finds the subcommand, and turns errors into one line and an exit code."""
+"""The console script shmreplay: runs a command, and turns its errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from shmreplay.errors import EXPECTED_ERRORS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one subcommand. Returns its exit code: 1 after an error that was printed, 130 after a Ctrl-C, 141 when
-    whoever reads what it prints has gone.
-    """
+    """Runs one command. Returns its exit code: 1 after a printed error, 130 after a Ctrl-C, 141 after a closed pipe."""
     try:
         return until_reader_goes(lambda: _run(sys.argv[1:] if arguments is None else arguments))
-    except KeyboardInterrupt:  # also while subcommands are still being imported
+    except KeyboardInterrupt:  # also while commands are being imported
         return 130
 
 
 def _run(arguments: Sequence[str]) -> int:
-    # The others' modules take longer to import than most subcommands do.
+    # To import the modules of all commands takes longer than most commands take.
     named = arguments[:1] if arguments and arguments[0] in SUBCOMMANDS else SUBCOMMANDS
     args = build_parser(named).parse_args(arguments)
     try:

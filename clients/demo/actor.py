@@ -1,4 +1,4 @@
-"""An actor: steps an environment, and writes what happens into the replay table."""
+"""An actor: steps an environment, and writes the steps to the replay table."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ class Actor:
                 "terminated": terminated,
                 "truncated": truncated,
             }
-            # Besides the row, this makes the item of the step n steps ago. It enters with the largest priority in the
-            # table, so that it is soon seen once; after that the learner says what it is worth.
+            # This appends the row, and makes the item that begins n steps ago. The item gets the largest priority in
+            # the table, so it is sampled soon; after that the learner sets its priority.
             writer.append(step)
             episode_return += float(reward)
             observation = next_observation
             is_over = terminated or truncated
-        # The final observation is stored whichever way the episode ended. After a truncation (a time limit) the learner
-        # needs it: the pole still stood, more rewards would have come, so the target goes on with the value of this
-        # observation. After a termination there is nothing to come, and the learner ignores it. Taking one for the
-        # other is the classic mistake.
+        # The final observation is stored however the episode ended. After a truncation (a time limit) the learner needs
+        # it: the pole still stood and more rewards would have come, so the target includes the value of this
+        # observation. After a termination no reward follows, and the learner ignores it. To confuse the two is a
+        # classic mistake.
         writer.end_episode({"observation": observation})
         return episode_return
 

@@ -18,7 +18,7 @@ class Adam:
         self._num_steps = 0
 
     def step(self, gradients: Parameters, decay: float = 0.9, square_decay: float = 0.999) -> None:
-        """One step. The averages start at 0; the rate makes up for that."""
+        """One step. The averages start at 0; the rate is corrected for that."""
         self._num_steps += 1
         correction = np.sqrt(1 - square_decay**self._num_steps) / (1 - decay**self._num_steps)
         rate = np.float32(self._learning_rate * correction)

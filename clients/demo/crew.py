@@ -43,7 +43,7 @@ class Crew:
 
     def start(self, address: str, num_actors: int, seed: int) -> None:
         """Starts the processes. The address is all that they need to find the tables."""
-        # So many processes on a few cores: threads of a matrix product would only wait for each other.
+        # There are many processes on few cores: threads of a matrix product would only wait for each other.
         os.environ["OMP_NUM_THREADS"] = "1"
         with _interrupts_blocked():
             self._add("the learner", learn, address, seed)
@@ -51,13 +51,13 @@ class Crew:
                 self._add(f"actor {index}", act, address, index, num_actors, seed)
 
     def _add(self, name: str, work: Work, *arguments: object) -> None:
-        # Spawned, not forked: a fork copies locks that other threads hold, and whatever else is open.
+        # Spawned, not forked: a fork copies locks that other threads hold, and open files.
         context = multiprocessing.get_context("spawn")
-        # A pipe for each. A multiprocessing.Queue has a lock that a killed process does not give back.
+        # A pipe for each. A multiprocessing.Queue has a lock that a killed process never releases.
         reports, reports_of_child = context.Pipe(duplex=False)
         process = context.Process(target=_run, args=(reports_of_child, work, arguments), name=name, daemon=True)
         process.start()
-        reports_of_child.close()  # the child's own is the only one now: when it ends, so does the pipe
+        reports_of_child.close()  # now only the child has this end, so the pipe ends with the child
         self._members.append(Member(name, process, reports))
 
     @property
@@ -66,7 +66,7 @@ class Crew:
         return {member.name: member.process.pid for member in self._members}
 
     def receive(self, timeout_s: float) -> list[float]:
-        """Returns what the actors reported, and waits up to `timeout_s` for it.
+        """Returns what the actors reported. Waits up to `timeout_s` for a report.
 
         Raises:
             ShmReplayError: a process has ended; the text says which, and how.
@@ -84,13 +84,13 @@ class Crew:
         for member in self._members:
             member.reports.close()
             member.process.join(max(0.0, deadline - time.monotonic()))
-            member.process.kill()  # if it is stopped, or still starting
+            member.process.kill()  # in case it is stopped, or still starting
             member.process.join()
 
 
 def _run(reports: connection.Connection, work: Work, arguments: tuple[object, ...]) -> None:
     """What each process runs: the work, reporting what it yields and how it failed."""
-    with contextlib.suppress(BrokenPipeError):  # nobody listens any more
+    with contextlib.suppress(BrokenPipeError):  # the parent has closed the pipe
         try:
             for report in work(*arguments) or ():
                 reports.send(report)
@@ -100,7 +100,7 @@ def _run(reports: connection.Connection, work: Work, arguments: tuple[object, ..
 
 
 def _received(member: Member) -> Iterator[float]:
-    """What is in the pipe. Raises ShmReplayError once the process has failed or is gone."""
+    """The reports in the pipe. Raises ShmReplayError if the process has failed or ended."""
     try:
         while member.reports.poll():
             report = member.reports.recv()
@@ -120,11 +120,11 @@ def _obituary(member: Member) -> str:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Processes started here never see a Ctrl-C: the terminal sends it to all, and one of them decides what it means.
+    """Processes that are started within ignore Ctrl-C. The terminal sends it to all, but only this process acts on it.
 
-    Here none is lost: one that comes meanwhile arrives at the end.
+    A Ctrl-C that comes meanwhile is delivered at the end.
     """
-    resource_tracker.ensure_running()  # a helper of multiprocessing, whose start would end the blocking
+    resource_tracker.ensure_running()  # it is a process of multiprocessing, whose start would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

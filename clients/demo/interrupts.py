@@ -1,4 +1,4 @@
-"""Interrupts: Ctrl-C and SIGTERM, noted for whoever asks."""
+"""Interrupts: notes Ctrl-C and SIGTERM, so that a loop can end when it is ready."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """While the context lasts, a signal is noted and raises nothing, so that it cuts nothing off half-way.
+    """Within the context, a signal is only noted and raises nothing, so nothing is cut off half-way.
 
-    Once one was noted, that stays so after the context: a second Ctrl-C does not disturb the end.
+    After a signal, that stays so beyond the context: a second Ctrl-C does not disturb the end.
 
     Attributes:
-        exit_code: 128 + the signal's number, as shells have it; 0 as long as none came.
+        exit_code: 128 + the signal's number, as in shells; 0 before the first signal.
     """
 
     def __init__(self) -> None:

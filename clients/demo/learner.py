@@ -17,7 +17,7 @@ from shmreplay.clients.params import Params
 BATCH_SIZE = 64
 GAMMA = 0.99
 LEARNING_RATE = 1e-3
-BETA = 0.4  # how much of the sampler's bias the importance weights take back: 0 nothing, 1 all
+BETA = 0.4  # how much of the sampler's bias the importance weights correct: 0 nothing, 1 all
 SMALLEST_PRIORITY = 1e-3  # an item of priority 0 would never be sampled again
 PUBLISH_EVERY = 10  # updates
 COPY_TARGET_EVERY = 250  # updates
@@ -32,8 +32,8 @@ def learn(address: str, seed: int) -> None:
         for num_updates in itertools.count(1):
             batch = replay.sample(BATCH_SIZE)
             td_errors = learner.update(batch)
-            # The priority is the plain |TD error|. The importance weights correct what the learner does with an item;
-            # weighting its priority too would undo the prioritisation. Items that were removed meanwhile are skipped.
+            # The priority is the plain |TD error|. The importance weights belong into the loss; in the priority they
+            # would undo the prioritisation. Items that were removed meanwhile are skipped.
             replay.update_priorities(batch.keys, np.abs(td_errors) + SMALLEST_PRIORITY)
             if num_updates % PUBLISH_EVERY == 0:
                 weights.publish(learner.online.parameters)
@@ -42,7 +42,7 @@ def learn(address: str, seed: int) -> None:
 
 
 class Learner:
-    """The network that learns, and the older copy of it that judges."""
+    """The network that learns, and an older copy of it for the targets."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.online = QNetwork(rng)
@@ -53,12 +53,12 @@ class Learner:
         """One step of gradient descent. Returns the TD errors before it, `[B]`."""
         rows = np.arange(len(batch))
         observations, actions = batch.data["observation"], batch.data["action"]
-        # Where the episode ended sooner than n steps later, the sums are of what there was, and the next observation is
-        # the final one. A discount is 0 after a termination, and only then: a truncated future goes on.
+        # If the episode ended within the n steps, the returns are of the rewards until then, and the next observation
+        # is the final one. A discount is 0 after a termination, but not after a truncation.
         returns, discounts, _ = sr.n_step_targets(batch, GAMMA)
         targets = returns + discounts * self._values(batch.data["next_observation"])
         td_errors: Array = (self.online(observations)[rows, actions] - targets).astype(np.float32)
-        # Prioritised sampling shows some items more often than they come; the weights make up for it in the loss.
+        # Prioritised sampling draws some items more often than others; the weights correct the loss for that.
         # Huber loss: its gradient is the error, cut off at 1.
         loss_gradient = batch.weights(BETA) * np.clip(td_errors, -1, 1) / len(batch)
         output_gradient = np.zeros((len(batch), 2), np.float32)

@@ -1,4 +1,4 @@
-"""Progress: how the training stands, as a live panel on a terminal and as lines elsewhere."""
+"""Progress: shows how far the training is, as a live panel on a terminal, as lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from shmreplay.clients.tables.info import TableInfo
 
-GOAL = 195.0  # the return at which CartPole is held to be solved
+GOAL = 195.0  # the mean return at which CartPole counts as solved
 NUM_EPISODES = 20  # that the mean is taken over
 PANEL_EVERY_S, LINE_EVERY_S = 0.1, 1.0
 RATE_WINDOW_S = 2.0
@@ -22,7 +22,7 @@ WIDTH = 60
 
 
 class Progress:
-    """Takes in episode returns and the replay table's counters, and shows them.
+    """Collects episode returns and the replay table's counters, and shows them.
 
     Attributes:
         num_episodes: finished so far.
@@ -40,26 +40,26 @@ class Progress:
 
     @property
     def elapsed_s(self) -> float:
-        """Since it was made."""
+        """Seconds since the start."""
         return time.monotonic() - self._started
 
     @property
     def mean_return(self) -> float:
-        """Of the last episodes; 0 before the first."""
+        """The mean return of the last episodes; 0 before the first."""
         return sum(self._returns) / max(1, len(self._returns))
 
     @property
     def is_solved(self) -> bool:
-        """Whether the mean of the last 20 episodes has passed the bar."""
+        """Whether the mean return of the last 20 episodes is above the goal."""
         return len(self._returns) == NUM_EPISODES and self.mean_return > GOAL
 
     def add(self, episode_returns: list[float]) -> None:
-        """Takes in episodes that have ended."""
+        """Adds the returns of episodes that have ended."""
         self.num_episodes += len(episode_returns)
         self._returns.extend(episode_returns)
 
     def show(self, info: TableInfo, is_last: bool = False) -> None:
-        """Shows where things stand, unless it did so just now and more is to come."""
+        """Shows the figures, unless they were shown just before. The last ones are always shown."""
         if self.elapsed_s < self._next_show and not is_last:
             return
         self._next_show = self.elapsed_s + (PANEL_EVERY_S if self._live else LINE_EVERY_S)
@@ -79,7 +79,7 @@ class Progress:
         return f"{figures}  waiting for {awaited}" if awaited and not is_last else figures
 
     def _figures(self, info: TableInfo) -> dict[str, str]:
-        # The limiter holds samples = (inserts - min_size_to_sample) * samples_per_insert, within its error_buffer.
+        # The limiter keeps samples = (inserts - min_size_to_sample) * samples_per_insert, within its error_buffer.
         ratio = info.samples / max(1, info.inserts - info.min_size_to_sample)
         return {
             "mean return": f"{self.mean_return:.1f}",
@@ -113,7 +113,7 @@ class Progress:
 
 
 def _awaited(info: TableInfo) -> str:
-    """What is to come before the learning begins; empty once it has."""
+    """What the learner waits for before it begins; empty once it has begun."""
     if info.inserts == 0:
         return "the actors, which are starting"
     return f"{info.min_size_to_sample:,} items, which the learner begins with" if info.samples == 0 else ""
@@ -123,7 +123,7 @@ class Rates:
     """Inserts and samples a second over the last seconds.
 
     Attributes:
-        inserts, samples: 0 until there is something to compare with.
+        inserts, samples: 0 until there are two readings.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class Rates:
         self._seen: deque[tuple[float, int, int]] = deque()
 
     def add(self, now_s: float, info: TableInfo) -> None:
-        """Takes in the table's counters at `now_s`."""
+        """Adds a reading of the table's counters at `now_s`."""
         self._seen.append((now_s, info.inserts, info.samples))
         while len(self._seen) > 2 and now_s - self._seen[0][0] > RATE_WINDOW_S:
             self._seen.popleft()

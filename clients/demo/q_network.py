@@ -33,7 +33,7 @@ class QNetwork:
         return QNetwork(np.random.default_rng(0)).parameters
 
     def copy(self) -> QNetwork:
-        """Another network of the same weights, which change independently."""
+        """Another network with a copy of the weights."""
         other = QNetwork.__new__(QNetwork)
         other.parameters = {name: value.copy() for name, value in self.parameters.items()}
         return other

@@ -1,4 +1,4 @@
-"""The two tables where actors and learner meet."""
+"""The two tables that actors and learner share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from shmreplay.clients.demo.q_network import QNetwork
 N_STEP = 3  # rewards in a target
 REPLAY, WEIGHTS = "replay", "weights"
 
-# Row t: an observation, the action taken there, and what that action brought. The next observation is not stored beside
-# it: it is the observation of row t + 1. The final observation of an episode is one more row, which has nothing else.
+# Row t: an observation, the action taken there, and its outcome. The next observation is not stored with it: it is the
+# observation of row t + 1. The final observation of an episode is one more row, without other columns.
 STEP = {
     "observation": sr.ArraySpec((4,), "float32"),
     "action": sr.ArraySpec((), "int64"),
@@ -27,13 +27,14 @@ def demo_tables(num_actors: int) -> list[sr.Table]:
             REPLAY,
             STEP,
             max_size=50_000,
-            # n steps and the observation after them. Items overlap and share these steps, so that there are hardly more
-            # steps than items. By itself the arena would have room for items that share none: 4 times as many.
+            # n steps and the observation after them. Items overlap and share steps, so there are hardly more steps
+            # than items. The default capacity is for items that share no steps: 4 times as many.
             item_steps=N_STEP + 1,
             capacity_steps=60_000,
             sampler=sr.selectors.Prioritized(priority_exponent=0.6),
             remover=sr.selectors.Fifo(),
-            # An item is sampled 8 times on average: whoever runs ahead of that, actors or learner, waits for the other.
+            # An item is sampled 8 times on average: actors wait for the learner, or the learner for actors, to keep
+            # that.
             rate_limiter=sr.rate_limiters.SampleToInsertRatio(
                 samples_per_insert=8, min_size_to_sample=1_000, error_buffer=1_000
             ),

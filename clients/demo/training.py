@@ -1,4 +1,4 @@
-"""The whole demo: a server, its tables, the crew, and what there is to see until CartPole is solved."""
+"""The whole demo: starts a server and the crew, and shows the progress until CartPole is solved."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from shmreplay.clients.demo.interrupts import Interrupts
 from shmreplay.clients.demo.progress import GOAL, NUM_EPISODES, Progress
 from shmreplay.clients.demo.tables import REPLAY, demo_tables
 
-TICK_S = 0.1  # how long a Ctrl-C and the display may have to wait
+TICK_S = 0.1  # how long a Ctrl-C or the display may wait
 
 
 def train(num_actors: int, seconds: float, seed: int) -> int:
     """Trains until the goal is reached.
 
     Returns:
-        0 if it was, 1 if the time was up before, 130 after a Ctrl-C.
+        0 if it is reached, 1 if the time is up before, 130 after a Ctrl-C.
 
     Raises:
         ShmReplayError: an actor or the learner died.
     """
     console = Console(highlight=False, soft_wrap=True)
     progress = Progress(f"CartPole-v1, {num_actors} actors, 1 learner", console)
-    # The contexts end from the last to the first: closing the server closes the tables, which ends the crew.
+    # Contexts end in reverse order: closing the server closes the tables, which ends the crew.
     with Interrupts() as interrupts, Crew() as crew, sr.Server(demo_tables(num_actors)) as server:
         crew.start(server.address, num_actors, seed)
         console.print(", ".join(f"{name} is process {pid}" for name, pid in crew.pids.items()))

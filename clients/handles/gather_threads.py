@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shmreplay import _core
 
-MAX_THREADS = _core.MAX_GATHER_THREADS
-
 
 class GatherThreads:
     """The threads of one attachment of a handle. They end with its client, its sampler or the handle."""

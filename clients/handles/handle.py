@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from shmreplay import _core, errors
-from shmreplay.clients.batches.sampling import Arrangement, Arrangements, Columns, NativeOutput, PadTo
+from shmreplay.clients.batches.arrangement import Arrangement, Arrangements
+from shmreplay.clients.batches.native import NativeOutput
+from shmreplay.clients.batches.sample_options import Columns, PadTo
 from shmreplay.clients.handles.attached_client import AttachedClient
 from shmreplay.clients.handles.blocking import (
     explain_chunks,

@@ -10,10 +10,12 @@ from jax.sharding import Mesh
 from numpy.typing import ArrayLike
 
 from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.batches.sample_options import SampleOptions
 from shmreplay.clients.handles.handle import raise_with
 from shmreplay.clients.jax.batch import JaxBatch
 from shmreplay.clients.jax.placement import Placement, placement_of
-from shmreplay.clients.samplers.sampler import BatchStream, Draw, check_prefetch, rank_source
+from shmreplay.clients.samplers.sampled import rank_source
+from shmreplay.clients.samplers.sampler import BatchStream, Draw, check_prefetch
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 
@@ -80,7 +82,7 @@ class JaxSampler(BatchStream[JaxBatch]):
             _check_even(source.where, options)
         self._table = table
         self._placement = placement_of(source.where, batch_size, device, mesh, axis)
-        draw = JaxDraw(Draw(source, options, prefetch, at_borders=True), self._placement)
+        draw = JaxDraw(Draw(source, prefetch, at_borders=True), self._placement)
         super().__init__(source, prefetch, timeout_s, draw)
 
     @property
@@ -121,9 +123,9 @@ class JaxDraw:
             raise_with(error, batch=batch)
 
 
-def _check_even(where: str, sample_options: dict[str, Any]) -> None:
+def _check_even(where: str, options: SampleOptions) -> None:
     """Raises ValueError for options by which batches can not be divided evenly."""
-    if sample_options.get("at_least") is not None:
+    if options.at_least < options.n:
         raise ValueError(f"{where}: at_least= goes with no mesh: a batch that is not full can not be divided evenly")
-    if sample_options.get("ragged", "pad") != "pad":
+    if options.ragged != "pad":
         raise ValueError(f"{where}: ragged='concat' goes with no mesh: joined rows can not be divided by items")

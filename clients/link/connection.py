@@ -345,12 +345,12 @@ def _why_denied(path: str) -> str:
     except PermissionError:  # this user may not enter the directory; its group says who may
         where = os.path.dirname(path)
         status = os.stat(where)
-    owner, group = _user_name(status.st_uid), _group_name(status.st_gid)
+    owner, group = user_name(status.st_uid), _group_name(status.st_gid)
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o070:
         return (
             f"permission denied for {path}: {where} is open to user {owner} and group {group} (mode {mode:04o}); "
-            f"join group {group} (sudo usermod -aG {group} {_user_name(os.geteuid())}, then log in anew)"
+            f"join group {group} (sudo usermod -aG {group} {user_name(os.geteuid())}, then log in anew)"
         )
     return (
         f"permission denied for {path}: {where} is open to user {owner} alone (mode {mode:04o}); "
@@ -358,7 +358,8 @@ def _why_denied(path: str) -> str:
     )
 
 
-def _user_name(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """The name of a user, or the number if it has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

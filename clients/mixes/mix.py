@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
 from shmreplay.clients.batches.arguments import check_count, check_timeout, float_array, key_array
+from shmreplay.clients.batches.arrangement import Arrangement, Items
 from shmreplay.clients.batches.batch import Batch
-from shmreplay.clients.batches.sampling import Arrangement, Columns, Items, NativeOutput, PadTo, Part
+from shmreplay.clients.batches.native import NativeOutput
+from shmreplay.clients.batches.sample_options import Columns, PadTo, Part, SampleOptions
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, LOOK, Stop, raise_with
-from shmreplay.clients.mixes.mixed_batch import Layout, MixedBatch, Parts
-from shmreplay.clients.samplers.sampler import Sampler, Source
+from shmreplay.clients.mixes.parts import Joined, Layout, Parts
+from shmreplay.clients.samplers.sampler import Sampler, Source, check_names, decoded
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.errors import SignatureMismatch
@@ -95,32 +98,46 @@ class Mix:
             SignatureMismatch: the tables' items have different structures; nothing was drawn.
             ValueError, TypeError: as by `TableHandle.sample`.
         """
-        check_timeout(timeout_s)
-        deadline = Deadline(timeout_s)
-        call = "sample" if count else LOOK
+        asked: dict[str, Any] = {"pad_to": pad_to, "columns": columns, "time_major": time_major, "count": count}
+        asked |= {"replacement": replacement, "stratified": stratified, "num_threads": num_threads, "part": part}
+        return self._draw(self._options(asked), timeout_s, out)
+
+    def _options(self, asked: dict[str, Any]) -> list[SampleOptions]:
+        """By table, the options, checked."""
+        return [
+            SampleOptions.of(table._drawn_from, n, **asked) for table, n in zip(self._tables, self._counts, strict=True)
+        ]
+
+    def _draw(self, options: Sequence[SampleOptions], timeout_s: float | None, out: Any = None) -> MixedBatch:
+        """One batch, by the options of each table: see `sample`."""
+        deadline = Deadline(check_timeout(timeout_s))
         arrangements = [
-            table._arrange(call, columns, pad_to, time_major, deadline.remaining_s()) for table in self._tables
+            table._arrange(
+                "sample" if own.count else LOOK, own.columns, own.pad_to, own.time_major, deadline.remaining_s()
+            )
+            for table, own in zip(self._tables, options, strict=True)
         ]
         layout = self._layout_of(arrangements)
         arrays: list[NDArray[Any] | None] | None = None
         if out is not None:
             arrays = self._given(layout, out)
-        elif not time_major and layout.is_alike:
+        elif not layout.first.time_major and layout.is_alike:
             arrays = layout.new_arrays(self.batch_size, [_longest(table) for table in self._tables])
-        parts = Parts(self, layout)
-        options: dict[str, Any] = {"pad_to": pad_to, "columns": columns, "time_major": time_major, "count": count}
-        options |= {"replacement": replacement, "stratified": stratified, "num_threads": num_threads, "part": part}
-        for source, (table, n) in enumerate(zip(self._tables, self._counts, strict=True)):
+        parts = Parts(layout)
+        for source, (table, own) in enumerate(zip(self._tables, options, strict=True)):
             slices = None if arrays is None else self._slices(layout.first, arrays, source)
             try:
-                batch = _sample(table, n, deadline, slices, out is not None, options)
+                parts.add(source, _sample(table, own, deadline, slices, out is not None))
             except BaseException as error:  # noqa: BLE001  # raised again, with what was drawn
                 parts.add(source, getattr(error, "batch", None))
-                raise_with(error, batch=parts.joined(arrays))
-            parts.add(source, batch)
-        joined = parts.joined(arrays)
+                raise_with(error, batch=self._joined(parts, arrays))
+        joined = self._joined(parts, arrays)
         assert joined is not None
         return joined
+
+    def _joined(self, parts: Parts, arrays: Sequence[NDArray[Any] | None] | None) -> MixedBatch | None:
+        joined = parts.joined(arrays)
+        return None if joined is None else MixedBatch(joined, self)
 
     def sampler(
         self, prefetch: int | None = None, seed: Any = None, timeout_s: float | None = None, **sample_options: Any
@@ -130,13 +147,14 @@ class Mix:
         `prefetch=None` is 0 if any of the tables consumes its items. Its batches can be given to this mix's
         `update_priorities`.
         """
+        check_names("mix", self.sample, sample_options)
+        options = self._options(sample_options)
         stop = Stop()
         own = Mix(zip(self._tables, self._counts, strict=True), seed, stop)
-        consumes = sample_options.get("count", True) and any(table.spec.consuming for table in self._tables)
-        takes_out = not sample_options.get("time_major", False)
-        return Sampler(
-            Source("mix", own.sample, own._tables, stop, consumes, takes_out), prefetch, timeout_s, sample_options
-        )
+        consumes = options[0].count and any(table.spec.consuming for table in self._tables)
+        draw = partial(own._draw, options)
+        source = Source("mix", draw, own._tables, stop, consumes, takes_out=not options[0].time_major)
+        return Sampler(source, prefetch, timeout_s)
 
     def update_priorities(
         self,
@@ -244,6 +262,33 @@ class Mix:
         return f"<shmreplay mix of {named}>"
 
 
+class MixedBatch(Batch):
+    """B items of several tables: those of the mix's first table first. All else is as in `Batch`.
+
+    `probabilities`, `table_size`, `ages` and `times_sampled` are those of each item in its own table, and `keys` mean
+    something only together with `sources`.
+
+    Attributes:
+        mix: what it was sampled by.
+        sources: int64 `[B]`: which table of the mix each item is of.
+    """
+
+    def __init__(self, joined: Joined, mix: Mix) -> None:
+        counts = [len(part) for part in joined.parts]
+        arrangement = joined.arrangement
+        super().__init__(joined.native, sum(counts), arrangement.items.signature, 0.0, arrangement.time_major)
+        self._shown = joined.shown
+        self.mix = mix
+        self.sources: NDArray[np.int64] = np.repeat(np.array(joined.sources, np.int64), counts)
+        self._table_probabilities = np.repeat([part._table_probability() for part in joined.parts], counts)
+
+    def _table_probability(self) -> Any:
+        return self._table_probabilities  # of each item's own table
+
+    def __repr__(self) -> str:
+        return f"<MixedBatch of {len(self)} items of {self.mix!r}>"
+
+
 def _read_parts(parts: Iterable[tuple[TableHandle, int]]) -> tuple[list[TableHandle], list[int]]:
     tables, counts = [], []
     for part in parts:
@@ -263,7 +308,7 @@ def _read_parts(parts: Iterable[tuple[TableHandle, int]]) -> tuple[list[TableHan
 
 
 def _structure(table: TableHandle) -> tuple[bytes, list[NativeOutput] | None]:
-    """Names and outputs of the table's items; no outputs: it has never had one."""
+    """Names and outputs of the table's items; no outputs: it has never held an item."""
     while True:
         status, names, outputs = table._native.structure(False, False, None)
         if status == 0:
@@ -295,13 +340,11 @@ def _check_alike(tables: Sequence[TableHandle], items: Sequence[Items | None]) -
             )
 
 
-def _sample(
-    table: TableHandle, n: int, deadline: Deadline, slices: Any, must_fit: bool, options: dict[str, Any]
-) -> Batch:
-    """A batch of n items; in arrays of its own if an item came in meanwhile that is longer than all before."""
+def _sample(table: TableHandle, options: SampleOptions, deadline: Deadline, slices: Any, must_fit: bool) -> Batch:
+    """A batch; in arrays of its own if an item came in meanwhile that is longer than all before."""
     try:
-        return table.sample(n, deadline.remaining_s(), out=slices, **options)
+        return decoded(table._draw(options, deadline.remaining_s(), slices))
     except ValueError as error:
         if slices is None or must_fit or getattr(error, "batch", None) is not None:
             raise
-    return table.sample(n, deadline.remaining_s(), **options)
+    return decoded(table._draw(options, deadline.remaining_s()))

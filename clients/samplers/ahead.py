@@ -1,4 +1,4 @@
-"""Ahead: a thread that makes batches before anybody asks for them, and ends with who asks, whatever it waits for."""
+"""Ahead: a thread that makes batches before anybody asks for them. It ends with its sampler, whatever it waits for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Failure:
 
 
 class Ahead(Generic[B]):
-    """A thread that makes batches, and what it has in hand. Knows nothing of who takes them, who may become garbage."""
+    """A thread that makes batches, and those that are ready. Does not refer to its sampler, which may be garbage."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Ahead(Generic[B]):
         self._changed = threading.Condition()  # with an RLock: a finalizer may run within
         self._ready = deque[B | Failure]()
         self._thread: threading.Thread | None = None
-        self._is_over = False  # for those who take
+        self._is_over = False  # then take() returns None
         _threads.add(self)
 
     @property
@@ -151,4 +151,4 @@ def end_all() -> None:
         ahead.join()
 
 
-atexit.register(end_all)  # a thread that Python has to leave behind would be stopped anywhere
+atexit.register(end_all)  # Python stops a thread that is left then wherever it is

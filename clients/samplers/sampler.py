@@ -8,24 +8,17 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.batches.array_set import ArraySet
 from shmreplay.clients.batches.batch import Batch
-from shmreplay.clients.batches.ranks import options_of_rank, rank_of, seed_of_rank
-from shmreplay.clients.handles.handle import Handle, Stop, raise_closed
+from shmreplay.clients.handles.handle import Handle, Stop, raise_closed, raise_with
 from shmreplay.clients.link.connection import fork_count
 from shmreplay.clients.samplers.ahead import Ahead
 from shmreplay.errors import ShmReplayError
-
-if TYPE_CHECKING:
-    from shmreplay.clients.shards.sharded_table import ShardedTable
-    from shmreplay.clients.tables.table_reads import TableReads
 
 DEFAULT_PREFETCH = 2
 SPARE_SETS = 3  # beside those of the batches that wait: the caller's batch, the one before it, and one being written
@@ -41,7 +34,7 @@ class Source:
 
     Attributes:
         where: how errors name it.
-        sample: called with `timeout_s=`, `out=` and the sampler's options.
+        sample: called with seconds to wait and what to write into, or None.
         handles: those it samples with, of this sampler alone.
         stop: theirs.
         consumes: whether sampling takes items away.
@@ -49,7 +42,7 @@ class Source:
     """
 
     where: str
-    sample: Callable[..., Batch]
+    sample: Callable[[float | None, Any], Batch]
     handles: Sequence[Handle]
     stop: Stop
     consumes: bool
@@ -59,43 +52,6 @@ class Source:
         """Ends the waits of other threads in `sample`, at once."""
         for handle in self.handles:
             handle._native.end_waits()
-
-
-def sampler_of(sample: Callable[..., Batch]) -> inspect.Signature:
-    """The signature of a table's `sample` without its `n`."""
-    found = inspect.signature(sample)
-    return found.replace(parameters=[part for part in found.parameters.values() if part.name != "n"])
-
-
-def table_source(table: TableReads, batch_size: int, seed: Any, options: dict[str, Any]) -> Source:
-    """What a sampler of a table samples from, with a handle of its own."""
-    table._control()  # a table that is gone says so
-    batch_size = check_count(table._where, "batch_size", batch_size)
-    stop, client = Stop(), table._client
-    own = type(table)(client, table.name, client._attach(table.name), seed, stop)
-    consumes = table.spec.consuming and options.get("count", True)
-    return Source(table._where, partial(own.sample, batch_size), [own], stop, consumes)
-
-
-def rank_source(
-    table: TableReads | ShardedTable,
-    batch_size: int,
-    seed: Any,
-    rank: int | None,
-    world_size: int,
-    disjoint: bool,
-    options: dict[str, Any],
-) -> tuple[Source, dict[str, Any]]:
-    """What the sampler of one of several learners samples from, and the options that it draws by.
-
-    Raises ValueError or TypeError for an option that is out of range or unknown, or contradicts another one.
-    """
-    where = f"table {table.name!r}"
-    rank = rank_of(where, rank, world_size)
-    options = options_of_rank(where, rank, world_size, disjoint, options)
-    source = table._sampler_source(batch_size, seed_of_rank(seed, rank) if world_size > 1 else seed, options)
-    check_options(source, options)
-    return source, options
 
 
 class Draws(Protocol[B_co]):
@@ -205,10 +161,9 @@ class Sampler(BatchStream[Batch]):
     of which gets other batches. In a forked child it goes on with a thread, arrays and random numbers of its own.
     """
 
-    def __init__(self, source: Source, prefetch: int | None, timeout_s: float | None, options: dict[str, Any]) -> None:
+    def __init__(self, source: Source, prefetch: int | None, timeout_s: float | None) -> None:
         prefetch = check_prefetch(source, prefetch)
-        check_options(source, options)
-        super().__init__(source, prefetch, timeout_s, Draw(source, options, prefetch))
+        super().__init__(source, prefetch, timeout_s, Draw(source, prefetch))
 
 
 def check_prefetch(source: Source, prefetch: int | None) -> int:
@@ -227,14 +182,25 @@ def check_prefetch(source: Source, prefetch: int | None) -> int:
     return int(prefetch)
 
 
-def check_options(source: Source, options: dict[str, Any]) -> None:
+def check_names(where: str, sample: Callable[..., Batch], options: dict[str, Any]) -> None:
     """Raises ValueError or TypeError for options that `sample` does not have, or that a sampler sets itself."""
     if "out" in options:
-        raise ValueError(f"{source.where}: a sampler has arrays of its own; leave out= away, or call sample()")
+        raise ValueError(f"{where}: a sampler has arrays of its own; leave out= away, or call sample()")
+    found = inspect.signature(sample)
+    found = found.replace(parameters=[part for part in found.parameters.values() if part.name != "n"])
     try:
-        inspect.signature(source.sample).bind(timeout_s=None, **options)
+        found.bind(timeout_s=None, **options)
     except TypeError as error:
-        raise TypeError(f"{source.where}: sampler: {error}; expected options of sample()") from None
+        raise TypeError(f"{where}: sampler: {error}; expected options of sample()") from None
+
+
+def decoded(batch: Batch) -> Batch:
+    """The batch, its data made now. Whatever keeps it from that carries the batch: its items may be nowhere else."""
+    try:
+        _ = batch.data
+    except BaseException as error:  # noqa: BLE001  # raised again
+        raise_with(error, batch=batch)
+    return batch
 
 
 class Draw:
@@ -243,9 +209,8 @@ class Draw:
     With `at_borders` those arrays begin at borders of 64 bytes; only what the first batch comes in may not.
     """
 
-    def __init__(self, source: Source, options: dict[str, Any], prefetch: int, at_borders: bool = False) -> None:
+    def __init__(self, source: Source, prefetch: int, at_borders: bool = False) -> None:
         self._source = source
-        self._options = options
         self._prefetch = prefetch
         self._at_borders = at_borders
         # 0: every batch gets new arrays
@@ -255,7 +220,7 @@ class Draw:
 
     def anew(self) -> Draw:
         """The same, with arrays of its own."""
-        return Draw(self._source, self._options, self._prefetch, self._at_borders)
+        return Draw(self._source, self._prefetch, self._at_borders)
 
     def close(self) -> None:
         """Lets go of the arrays that nobody else has."""
@@ -284,7 +249,7 @@ class Draw:
         return batch
 
     def _sample(self, timeout_s: float | None, out: Any) -> Batch:
-        return self._source.sample(timeout_s=timeout_s, out=out, **self._options)
+        return decoded(self._source.sample(timeout_s, out))  # by the thread that samples ahead, not by the learner
 
     def _take(self) -> ArraySet | None:
         with self._lock:
@@ -296,7 +261,7 @@ class Draw:
     def _put(self, arrays: ArraySet) -> None:
         with self._lock:
             self._sets.append(arrays)
-            del self._sets[: -self._num_sets]  # of a caller who keeps all batches the oldest are let go
+            del self._sets[: -self._num_sets]  # where a caller keeps all batches, the oldest sets are forgotten
 
 
 _replacing = threading.Lock()  # a sampler's thread, after a fork

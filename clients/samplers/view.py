@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,51 +14,13 @@ from numpy.typing import NDArray
 from shmreplay import _core
 from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.batches.decoding import Shown, mask_of, show_item
-from shmreplay.clients.handles.handle import raise_with
-from shmreplay.columns.codecs import Bytes
+from shmreplay.clients.batches.native import ItemNumbers, NativeItem
+from shmreplay.clients.handles.handle import Handle, raise_with
 from shmreplay.columns.item_structure import unflatten_outputs
 from shmreplay.columns.signature import Signature
 from shmreplay.errors import ShmReplayError
 
-if TYPE_CHECKING:
-    from shmreplay.clients.handles.handle import Handle
-
 HOST = (1, 0)  # DLPack's number of it, and of the one that there is
-
-
-class NativeItem(NamedTuple):
-    """What the core hands over of one item; the first ones have an entry for each output."""
-
-    names: bytes
-    squeezed: Sequence[bool]
-    columns: Sequence[int]
-    data: Sequence[Any]  # of columns of a codec their bytes and sizes, of those that are per item None
-    is_view: Sequence[bool]
-    masks: Sequence[NDArray[np.bool_] | None]
-    values: Bytes | None = None  # what it brought
-    damage: tuple[int, int, int] | None = None  # as `NativeBatch.damage`
-    insert_number: int = 0  # the how many-th insert of the table it was
-
-    def copied(self) -> NativeItem:
-        """The same, without memory of the arena."""
-        data = [array.copy() if is_view else array for array, is_view in zip(self.data, self.is_view, strict=True)]
-        for array in data:
-            if isinstance(array, np.ndarray):
-                array.flags.writeable = False
-        return self._replace(data=data, is_view=[False] * len(data))
-
-
-class ItemNumbers(NamedTuple):
-    """What there is a number of for each item drawn, as `Batch` has it, `[n]`."""
-
-    keys: NDArray[np.int64]
-    priorities: NDArray[np.float64]
-    probabilities: NDArray[np.float64]
-    times_sampled: NDArray[np.int64]
-    table_size: NDArray[np.int64]
-    episodes: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    ages: NDArray[np.int64]
 
 
 class ViewedItem:
@@ -115,8 +77,8 @@ class ViewedItem:
         """In data's structure: True where the array is the arena's memory, False where it is a private copy.
 
         Raises as `data`. A copy is made of what is in the heap, mutable or per item, where the rows do not lie at one
-        stride (they cross into another chunk), where rows are padding, and of what was drawn before the call had to
-        wait for the rate limiter.
+        stride (they cross into another chunk), where rows are padding, and of what was drawn before the call
+        waited for the rate limiter.
         """
         self._view._check_held()
         return self._structured(self._native.is_view)
@@ -185,10 +147,10 @@ class View:
     def data(self) -> Any:
         """All items together, read-only, in the structure and of the shapes of `Batch.data`: `[n, ...]`, `[n, L, ...]`.
 
-        The shared memory itself, strided, where the items lie at one stride: one behind the other in a chunk, or in
-        chunks of which each is as far behind the one before. So do the unrolls of the same steps of the streams of a
-        vector writer, unless an episode ended in between; see docs/windows.md. Else a copy, made when it is first read;
-        `sample` makes one faster. Raises ShmReplayError after the release.
+        The shared memory itself, strided, where the items lie at one stride: one after the other in a chunk, or in
+        chunks at equal distances. A vector writer's unrolls of the same steps lie so, unless an episode ended in
+        between; see docs/windows.md. Otherwise a copy, made when it is first read; `sample` makes one faster. Raises
+        ShmReplayError after the release.
         """
         self._check_held()
         return self._structured(self._layout.names, [read_only(output.data) for output in self._outputs])
@@ -294,14 +256,14 @@ class View:
 
     @property
     def _smallest_probability(self) -> float:
-        """That an item of the table could have had; 0 where it is not known, or all are drawn alike."""
+        """The smallest probability of the table's items; 0 if it is unknown, or all are drawn alike."""
         return 0.0 if self._native is None else self._native.smallest_probability
 
     def _row_numbers(self, output: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Which rows of the arena an output shows, `[n]` or `[n, L]` as a batch is padded: chunk * chunk_steps + row,
         -1 where there is none; and where there is a real one. Of items that are copies there is none."""
         self._check_held()
-        assert self._native is not None  # who asks has looked at _num_copies
+        assert self._native is not None  # the caller has looked at _num_copies
         numbers, is_real = self._native.row_numbers(output)
         return numbers, is_real
 
@@ -343,10 +305,11 @@ def open_view(table: Handle, n: int, timeout_s: float | None) -> View:
     """See `TableHandle.view`."""
     n = check_count(table._where, "n", n)
     _check_names(table, n)
+    options = _core.SampleOptions(n, n)
     while True:
         table._check_open()
         native = _core.View(table._native)
-        status, drawn, raised = native.draw(n, table._random.uniforms(n), timeout_s)
+        status, drawn, raised = native.draw(options, table._random.uniforms(n), timeout_s)
         numbers = ItemNumbers(*(array[:drawn] for array in native.numbers()))
         if status == 0:
             view = View(native, numbers, [], table._sig)

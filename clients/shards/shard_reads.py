@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core, errors
 from shmreplay.clients.batches.arguments import check_count, check_timeout, key_array
-from shmreplay.clients.batches.batch import Batch, NativeBatch
+from shmreplay.clients.batches.arrangement import Arrangement
+from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.decoding import Ragged, check_ragged
-from shmreplay.clients.batches.sampling import Arrangement, Columns, PadTo, Part
+from shmreplay.clients.batches.native import NativeBatch
+from shmreplay.clients.batches.sample_options import Columns, DrawnFrom, PadTo, SampleOptions
 from shmreplay.clients.handles.blocking import explain_looks, explain_samples
-from shmreplay.clients.handles.gather_threads import MAX_THREADS
 from shmreplay.clients.handles.handle import LOOK, raise_with
 from shmreplay.clients.handles.randomness import Randomness
 from shmreplay.clients.shards.shard_calls import by_shard
@@ -23,51 +24,36 @@ from shmreplay.protocol import Deadline
 
 
 class ShardReads:
-    """Of one table. Safe to use from threads."""
+    """Of one table. Safe to use from threads.
 
-    def __init__(self, where: str, shards: Sequence[TableHandle], seed: Any) -> None:
-        self._where = where
+    Attributes:
+        table: the table, as options are checked against it.
+    """
+
+    def __init__(self, table: DrawnFrom, shards: Sequence[TableHandle], seed: Any) -> None:
+        self.table = table
+        self._where = table.where
         self._shards = shards
         self._random = Randomness(seed)
 
-    def sample(
-        self,
-        n: int,
-        timeout_s: float | None,
-        at_least: int | None,
-        pad_to: PadTo,
-        columns: Columns,
-        out: Any,
-        time_major: bool,
-        count: bool,
-        replacement: bool,
-        stratified: bool,
-        ragged: Ragged,
-        num_threads: int,
-        part: Part,
-    ) -> Batch:
+    def sample(self, options: SampleOptions, timeout_s: float | None, out: Any) -> Batch:
         """See `ShardedTable.sample`."""
-        check_ragged(self._where, ragged, self._shards[0]._sig)
-        n = check_count(self._where, "n", n)
-        enough = n if at_least is None else check_count(self._where, "at_least", at_least, n)
-        self._check_draws(replacement, stratified, part)
-        num_threads = check_count(self._where, "num_threads", num_threads, MAX_THREADS)
         deadline = Deadline(check_timeout(timeout_s))
-        call, counts = "sample" if count else LOOK, bool(count)
-        arrangement, arrays = None, None
-        if columns is not None or pad_to is not None or out is not None or time_major:
-            arrangement = self._arrange(call, columns, pad_to, time_major, deadline)
+        call = "sample" if options.count else LOOK
+        arrangement, layout, arrays = None, None, None
+        if options.is_arranged or out is not None:
+            arrangement = self._arrange(call, options.columns, options.pad_to, options.time_major, deadline)
+            layout = arrangement.layout
             arrays = None if out is None else arrangement.arrays(out)
-        layout = None if arrangement is None else arrangement.layout
         while True:
             natives = self._natives()
-            for shard in self._shards if num_threads > 1 else ():
+            for shard in self._shards if options.num_threads > 1 else ():
                 shard._own_threads()
-            batch = _core.ShardBatch(natives, n, layout, arrays, deadline.remaining_s())
+            batch = _core.ShardBatch(natives, options.native, layout, arrays, deadline.remaining_s())
             if arrangement is not None and not batch.arrays_are_right:
-                arrangement.explain(arrays or [], n)
-            status, raised = self._fill(batch, enough, counts, num_threads)
-            done = None if batch.done == 0 else self._made(batch, bool(time_major), ragged)
+                arrangement.explain(arrays or [], options.n)
+            status, raised = self._fill(batch, options.at_least)
+            done = None if batch.done == 0 else self._made(batch, options)
             if raised is not None:
                 raise_with(raised, batch=done)
             if status == 0 and done is not None:
@@ -76,50 +62,35 @@ class ShardReads:
                 self._raise_too_long(batch.shard, arrangement, arrays, done)
             if done is None and self._shards[batch.shard]._recover(status):
                 continue
-            self._raise(status, batch.shard, call, deadline.timeout_s, n, done)
-
-    def _check_draws(self, replacement: bool, stratified: bool, part: Part) -> None:
-        asked = (
-            ("replacement=False", not replacement),
-            ("stratified=True", stratified),
-            (f"part={part}", part is not None),
-        )
-        for name, is_asked in asked:
-            if is_asked:
-                raise ValueError(
-                    f"{self._where}: {name}, but it has {len(self._shards)} shards, which draw each on its own; "
-                    "leave it out, or create the table without shards"
-                )
+            self._raise(status, batch.shard, call, deadline.timeout_s, options.n, done)
 
     def _natives(self) -> list[_core.Table]:
         for shard in self._shards:
             shard._control()
         return [shard._native for shard in self._shards]
 
-    def _fill(
-        self, batch: _core.ShardBatch, enough: int, counts: bool, num_threads: int
-    ) -> tuple[int, BaseException | None]:
+    def _fill(self, batch: _core.ShardBatch, at_least: int) -> tuple[int, BaseException | None]:
         """Draws round by round until the batch is full, or has enough and no shard admits more: 0, or what ended it."""
         while batch.open > 0:
             before = batch.done
-            status, raised = batch.draw(self._random.uniforms(2 * batch.open), counts, num_threads)
+            status, raised = batch.draw(self._random.uniforms(2 * batch.open))
             if status == 0 and batch.done == before:
-                if before > 0 and enough <= before:
+                if before > 0 and at_least <= before:
                     break
-                status, raised = batch.wait(counts)
+                status, raised = batch.wait()
             if status != 0 or raised is not None:
                 return status, raised
         return 0, None
 
-    def _made(self, batch: _core.ShardBatch, time_major: bool, ragged: Ragged) -> Batch:
+    def _made(self, batch: _core.ShardBatch, options: SampleOptions) -> Batch:
         parts, places, smallest = batch.release()
         native = NativeBatch(*parts)
         if batch.done < len(native.keys):
-            _move_to_front(native, places[: batch.done], time_major)
-        return Batch(native, batch.done, self._shards[0]._sig, smallest, time_major, ragged)
+            _move_to_front(native, places[: batch.done], options.time_major)
+        return Batch(native, batch.done, self.table.signature, smallest, options.time_major, options.ragged)
 
     def _arrange(self, call: str, columns: Columns, pad_to: PadTo, time_major: bool, deadline: Deadline) -> Arrangement:
-        """The arrangement of these options, by the first shard that has had an item. All but `get` wait for one."""
+        """The arrangement of these options, by the first shard that has ever held one. All but `get` wait for that."""
         while True:
             natives = self._natives()
             for shard in self._shards:
@@ -133,8 +104,9 @@ class ShardReads:
                     return shard._arrangements.of(columns, pad_to, time_major)
             if call == "get":
                 return self._shards[0]._arrangements.of(columns, pad_to, time_major)
-            waiting = _core.ShardBatch(natives, 1, None, None, deadline.remaining_s())
-            status, _ = waiting.wait(call != LOOK)
+            one = _core.SampleOptions(1, 1, call != LOOK)
+            waiting = _core.ShardBatch(natives, one, None, None, deadline.remaining_s())
+            status, _ = waiting.wait()
             if status != 0 and not self._shards[waiting.shard]._recover(status):
                 self._raise(status, waiting.shard, call, deadline.timeout_s, 1, None)
 
@@ -163,14 +135,15 @@ class ShardReads:
 
     def get(self, keys: ArrayLike, timeout_s: float | None, columns: Columns, ragged: Ragged) -> Batch:
         """See `ShardedTable.get`."""
-        check_ragged(self._where, ragged, self._shards[0]._sig)
+        check_ragged(self._where, ragged, self.table.signature)
         wanted = key_array(self._where, keys)
         deadline = Deadline(check_timeout(timeout_s))
         layout = None
         if columns is not None:
             layout = self._arrange("get", columns, None, False, deadline).layout
+        all_of_them = _core.SampleOptions(len(wanted), len(wanted))
         while True:
-            batch = _core.ShardBatch(self._natives(), len(wanted), layout, None, deadline.remaining_s())
+            batch = _core.ShardBatch(self._natives(), all_of_them, layout, None, deadline.remaining_s())
             status, positions = self._look_up(batch, wanted)
             if status == 0:
                 break
@@ -180,7 +153,7 @@ class ShardReads:
             return self._arrange("get", columns, None, False, deadline).empty()
         native = NativeBatch(*batch.release()[0])
         _move_to_front(native, np.argsort(positions, kind="stable"), False)
-        return Batch(native, batch.done, self._shards[0]._sig, 0.0, ragged=ragged)
+        return Batch(native, batch.done, self.table.signature, 0.0, ragged=ragged)
 
     def _look_up(self, batch: _core.ShardBatch, keys: NDArray[np.int64]) -> tuple[int, NDArray[np.intp]]:
         """Looks keys up shard by shard: where in `keys` those are that were found, in the batch's order."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shmreplay.clients.batches.arguments import check_count, check_timeout
+from shmreplay.clients.batches.arguments import check_timeout
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.decoding import Ragged
-from shmreplay.clients.batches.sampling import Columns, PadTo, Part
+from shmreplay.clients.batches.sample_options import Columns, DrawnFrom, SampleOptions
 from shmreplay.clients.handles.attached_client import AttachedClient
 from shmreplay.clients.handles.handle import Stop
 from shmreplay.clients.link.connection import fork_count
-from shmreplay.clients.samplers.sampler import Sampler, Source, sampler_of
+from shmreplay.clients.samplers.sampled import Sampled
 from shmreplay.clients.shards.shard_changes import ShardChanges
 from shmreplay.clients.shards.shard_choice import choose_shard
 from shmreplay.clients.shards.shard_infos import joined_info
@@ -24,18 +25,24 @@ from shmreplay.clients.tables.info import TableInfo
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.vector_writer import VectorWriter
 from shmreplay.clients.writers.writer import Writer
+from shmreplay.estimates import Estimate, together
 from shmreplay.protocol import Deadline
 from shmreplay.rate_limiters import RateLimiter, check_limiter
-from shmreplay.tables.estimates import Estimate, together
 from shmreplay.tables.shards import check_limiter_parts, limiter_part, shard_name
 from shmreplay.tables.table import Table, warn_if_never_sampled
 
 
-class ShardedTable:
+class ShardedTable(Sampled):
     """A table with `shards`. Made by `Client.table`. It has the calls of `TableHandle`, with these differences.
 
     All items that a handle inserts go to one shard, which is chosen at the first insert. Every writer gets a shard of
     its own. Errors about one shard name it: table 'replay~2'. Each shard has its part of the rate limiter.
+
+    `sample` draws from all shards: each draw picks a shard by its total weight, then an item in it. `.probabilities`
+    are exact for the totals that the call read, `.table_size` is that of all shards at that time, and `.ages` count the
+    inserts into the item's own shard. A shard counts as empty if its part of the rate limiter admits no sample; the
+    call waits if that is so for all shards. `sample` also raises ValueError with `replacement=False`, `stratified=True`
+    or a `part`, and SignatureMismatch if items made by hand have different structures in different shards.
     """
 
     def __init__(self, client: AttachedClient, whole: Table, seed: Any = None, stop: Stop | None = None) -> None:
@@ -46,7 +53,8 @@ class ShardedTable:
             for name in (shard_name(whole.name, number) for number in range(whole.shards))
         )
         self._where = f"table {whole.name!r}"
-        self._reads = ShardReads(self._where, self._shards, seed)
+        drawn_from = DrawnFrom(self._where, whole.sampler, self._shards[0]._sig, whole.shards)
+        self._reads = ShardReads(drawn_from, self._shards, seed)
         self._changes = ShardChanges(self._where, self._shards)
         self._home: tuple[int, TableHandle] | None = None  # and the fork count of the process that it is of
 
@@ -116,71 +124,20 @@ class ShardedTable:
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    def sample(
-        self,
-        n: int,
-        timeout_s: float | None = None,
-        at_least: int | None = None,
-        pad_to: PadTo = None,
-        columns: Columns = None,
-        out: Any = None,
-        time_major: bool = False,
-        count: bool = True,
-        replacement: bool = True,
-        stratified: bool = False,
-        ragged: Ragged = "pad",
-        num_threads: int = 1,
-        part: Part = None,
-    ) -> Batch:
-        """As `TableHandle.sample`, from all shards: each draw picks a shard by its total weight, then an item in it.
+    @property
+    def _drawn_from(self) -> DrawnFrom:
+        return self._reads.table
 
-        `.probabilities` are exact for the totals that the call read, `.table_size` is that of all shards at that time,
-        and `.ages` count the inserts into the item's own shard. A shard counts as empty if its part of the rate limiter
-        admits no sample; the call waits if that is so for all shards.
+    @property
+    def _handles(self) -> Sequence[TableHandle]:
+        return self._shards
 
-        Raises:
-            ValueError: also with `replacement=False`, `stratified=True` or a `part`.
-            SignatureMismatch: also if items made by hand have different structures in different shards.
-        """
-        return self._reads.sample(
-            n,
-            timeout_s,
-            at_least,
-            pad_to,
-            columns,
-            out,
-            time_major,
-            count,
-            replacement,
-            stratified,
-            ragged,
-            num_threads,
-            part,
-        )
-
-    def sampler(
-        self,
-        batch_size: int,
-        prefetch: int | None = None,
-        seed: Any = None,
-        timeout_s: float | None = None,
-        **sample_options: Any,
-    ) -> Sampler:
-        """As `TableHandle.sampler`."""
-        return Sampler(self._sampler_source(batch_size, seed, sample_options), prefetch, timeout_s, sample_options)
-
-    def _sampler_source(self, batch_size: int, seed: Any, sample_options: dict[str, Any]) -> Source:
-        """What a sampler of this table samples from."""
+    def _anew(self, seed: Any, stop: Stop) -> ShardedTable:
         self._shards[0]._control()  # raises if the table is gone
-        batch_size = check_count(self._where, "batch_size", batch_size)
-        stop = Stop()
-        own = ShardedTable(self._client, self._spec, seed, stop)
+        return ShardedTable(self._client, self._spec, seed, stop)
 
-        def sample(**options: Any) -> Batch:
-            return own.sample(batch_size, **options)
-
-        sample.__signature__ = sampler_of(own.sample)  # type: ignore[attr-defined]  # what options there are
-        return Source(self._where, sample, own._shards, stop, False)
+    def _draw(self, options: SampleOptions, timeout_s: float | None, out: Any = None) -> Batch:
+        return self._reads.sample(options, timeout_s, out)
 
     def view(self, n: int, timeout_s: float | None = None) -> NoReturn:
         """Raises ValueError: a view shows the memory of one arena."""

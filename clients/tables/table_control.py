@@ -10,9 +10,9 @@ from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.handles.handle import Handle
 from shmreplay.clients.link.attachments import specs_of
 from shmreplay.clients.tables.info import TableInfo
+from shmreplay.estimates import Estimate, estimate
 from shmreplay.rate_limiters import RateLimiter, check_limiter
 from shmreplay.selectors import Prioritized
-from shmreplay.tables.estimates import Estimate, estimate
 from shmreplay.tables.table import warn_if_never_sampled
 
 

@@ -46,7 +46,7 @@ class TableInserts(Handle):
         values = None
         if self._sig.item_leaves:
             step, values = self._conversion.step_with_values(step)
-        while True:  # as _repeat(), written out because inserts are short: its two calls would take a few percent
+        while True:  # as _repeat(), whose calls would make an insert a third slower
             if self._client.is_closed:
                 raise_closed(self._name)
             key = self._native.insert(step, priority, timeout_s, values)

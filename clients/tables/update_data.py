@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from shmreplay.clients.batches.sampling import NativeOutput
+from shmreplay.clients.batches.native import NativeOutput
 from shmreplay.columns import conversion
 from shmreplay.columns.conversion import Missing
 from shmreplay.columns.leaves import Leaf

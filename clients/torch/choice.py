@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import torch
 
 from shmreplay.base.checks import check_choice
+from shmreplay.clients.batches.sample_options import SampleOptions
 from shmreplay.clients.cuda.device import open_device
 from shmreplay.clients.cuda.errors import CudaUnavailable
 from shmreplay.clients.samplers.sampler import Source
@@ -23,8 +24,7 @@ ASKED_FOR = "it was asked for"
 
 def open_rung(
     source: Source,
-    options: dict[str, Any],
-    batch_size: int,
+    options: SampleOptions,
     prefetch: int,
     device: torch.device,
     transfer: Transfer,
@@ -37,34 +37,32 @@ def open_rung(
     """
     check_choice(source.where, "transfer", transfer, TRANSFERS)
     if device.type != "cuda":
-        return _without_cuda(source, options, prefetch, device, transfer)
+        return _without_cuda(source, prefetch, device, transfer)
     no_gather = why_not_gather(source, options)
     if transfer == "gather" and no_gather is not None:
         raise ValueError(f"{source.where}: transfer is 'gather', but {no_gather}; leave transfer out, or the option")
     tensors = DeviceTensors(device)
     if transfer == "pageable":
-        return HostRung(source, options, prefetch, tensors.device, ASKED_FOR)
+        return HostRung(source, prefetch, tensors.device, ASKED_FOR)
     try:
         gpu = open_device(tensors.device.index), tensors
     except CudaUnavailable as error:  # a GPU that torch can use, by another maker's driver
         if transfer != "auto":
             raise
-        return HostRung(source, options, prefetch, tensors.device, str(error))
+        return HostRung(source, prefetch, tensors.device, str(error))
     why = ASKED_FOR if transfer == "staging" else no_gather or ""
-    staging = StagingRung(source, options, prefetch, gpu, why, transfer == "staging")
+    staging = StagingRung(source, prefetch, gpu, why, transfer == "staging")
     if transfer == "staging" or no_gather is not None:
         return staging
-    return GatherRung(source, options, batch_size, gpu, staging, transfer == "gather")
+    return GatherRung(source, options, gpu, staging, transfer == "gather")
 
 
-def _without_cuda(
-    source: Source, options: dict[str, Any], prefetch: int, device: torch.device, transfer: Transfer
-) -> HostRung:
+def _without_cuda(source: Source, prefetch: int, device: torch.device, transfer: Transfer) -> HostRung:
     if transfer in ("gather", "staging"):
         raise ValueError(
             f"{source.where}: transfer is {transfer!r}, but device is {str(device)!r}; only an NVIDIA GPU takes "
             "batches so, device='cuda:0': leave transfer out"
         )
     if device.type == "cpu":
-        return HostRung(source, options, prefetch, device, "the learner is on the CPU")
-    return HostRung(source, options, prefetch, device, f"device {str(device)!r} is no NVIDIA GPU")
+        return HostRung(source, prefetch, device, "the learner is on the CPU")
+    return HostRung(source, prefetch, device, f"device {str(device)!r} is no NVIDIA GPU")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from shmreplay.clients.batches.sampling import ShownOutput
+from shmreplay.clients.batches.arrangement import ShownOutput
 from shmreplay.clients.handles.handle import Handle
 from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.tensors import dtype_of
@@ -39,7 +39,7 @@ class RowNumbers(NamedTuple):
 class SegmentColumns:
     """Of one table, each looked at as words of a row: a gather moves bytes, whatever they are.
 
-    It keeps the mapping, not the registration: who reads has to hold both it and a lease.
+    It keeps the mapping, not the registration: a reader must hold the registration and a lease.
     """
 
     def __init__(self, table: Handle, tensors: DeviceTensors) -> None:

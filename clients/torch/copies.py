@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.batches.sampling import Arrangement, NativeOutput
+from shmreplay.clients.batches.arrangement import Arrangement
+from shmreplay.clients.batches.native import NativeOutput
 from shmreplay.clients.samplers.view import View
 from shmreplay.clients.torch.parts import NUMBERS, Form, Parts
 
@@ -45,7 +46,7 @@ def copied_parts(views: Sequence[View], arrangement: Arrangement, longest: Seque
 
 
 def joined(arrays: Sequence[Any], rows: int, value: int) -> NDArray[Any]:
-    """Arrays one behind the other; with a step axis, if `rows` > 0, padded to so many of them, or to the most."""
+    """Arrays joined, one after the other. With a step axis (`rows` > 0) padded to so many rows, or to the most."""
     if rows == 0:
         return np.concatenate(arrays)
     rows = max(rows, *(array.shape[1] for array in arrays))

@@ -10,8 +10,8 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from shmreplay.base.checks import check_int
 from shmreplay.clients.batches.arguments import check_count
-from shmreplay.clients.batches.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.clients.client import Client
+from shmreplay.clients.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch

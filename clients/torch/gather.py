@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shmreplay.clients.batches.sampling import Arrangement, NativeOutput, ShownOutput
+from shmreplay.clients.batches.arrangement import Arrangement, ShownOutput
+from shmreplay.clients.batches.native import NativeOutput
+from shmreplay.clients.batches.sample_options import SampleOptions
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError
 from shmreplay.clients.cuda.page_locks import PageHold, hold_pages
@@ -43,11 +45,11 @@ LAST_READS_S = 10.0  # how long one that ends waits for them; a GPU that takes l
 atexit.register(end_all)  # before page locks are undone, which were registered to be before
 
 
-def why_not_gather(source: Source, options: dict[str, Any]) -> str | None:
+def why_not_gather(source: Source, options: SampleOptions) -> str | None:
     """Why batches of this source can not be gathered by a GPU, whatever their items look like; None: they can."""
     if len(source.handles) != 1 or not source.takes_out:
         return "its items lie in several arenas"
-    if asked := [name for name in options if name not in OPTIONS]:
+    if asked := [name for name in options.asked if name not in OPTIONS]:
         return f"only sample() has the options {', '.join(asked)}"
     return None
 
@@ -62,16 +64,15 @@ class GatherRung:
     def __init__(
         self,
         source: Source,
-        options: dict[str, Any],
-        batch_size: int,
+        options: SampleOptions,
         gpu: tuple[Device, DeviceTensors],
         staging: StagingRung,
         is_asked_for: bool,
     ) -> None:
         self._source = source
         self._handle = cast(TableHandle, source.handles[0])
-        self._options = {"columns": None, "pad_to": None, "time_major": False, **options}
-        self._batch_size = batch_size
+        self._options = options
+        self._batch_size = options.n
         self._device, self._tensors = gpu
         self._staging = staging
         self._is_asked_for = is_asked_for
@@ -119,7 +120,9 @@ class GatherRung:
         return f"the data segment is not page-locked yet ({self._hold.progress:.0%})"
 
     def __call__(self, timeout_s: float | None) -> Delivery:
-        arrangement = self._handle._arrange("sample", **self._options, timeout_s=timeout_s)
+        arrangement = self._handle._arrange(
+            "sample", self._options.columns, self._options.pad_to, self._options.time_major, timeout_s
+        )
         with self._lock:
             if arrangement is not self._arrangement:
                 self._look_at(arrangement)
@@ -181,7 +184,7 @@ class GatherRung:
         return TorchBatch(copied_parts(views, arrangement, self._longest()), form_of(views, arrangement))
 
     def _longest(self) -> list[NativeOutput]:
-        """Of the table's items, which have had one by now."""
+        """The structure of the table's items, with the rows of the longest. There has been an item by now."""
         status, _, outputs = self._handle._native.structure(False, False, None)
         if status != 0 or outputs is None:
             self._handle._raise_status(status, "view", None)
@@ -221,7 +224,7 @@ class GatherRung:
         return Gathered(self, memory, moved, form_of(views, arrangement))
 
     def _gathered(self, rows: RowLists, outputs: Sequence[ShownOutput], memory: Tensor, places: Parts) -> list[Tensor]:
-        """The outputs' rows, which the side stream reads behind the numbers that it was sent."""
+        """The outputs' rows. The side stream reads them once it has copied the row numbers."""
         with self._tensors.on_side_stream():
             numbers = rows.on_device([place.tensor(memory) for place in places.data], self._chunk_steps)
             return [self._columns.gather(output, numbers[i]) for output, i in zip(outputs, rows.of, strict=True)]

@@ -35,9 +35,9 @@ class HostRung:
 
     pin: Pin = NOT_PINNED
 
-    def __init__(self, source: Source, options: dict[str, Any], prefetch: int, device: torch.device, why: str) -> None:
+    def __init__(self, source: Source, prefetch: int, device: torch.device, why: str) -> None:
         self._device = device
-        self._draw = Draw(source, options, prefetch)
+        self._draw = Draw(source, prefetch)
         self.why = why
         self.name = "none" if device.type == "cpu" else "pageable"
         self.tally = Tally()

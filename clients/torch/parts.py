@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.decoding import mask_of
-from shmreplay.clients.samplers.view import ItemNumbers
+from shmreplay.clients.batches.native import ItemNumbers
 from shmreplay.columns import structure
 from shmreplay.columns.item_structure import node_of, pack_node
 
@@ -29,7 +29,7 @@ class Form:
         squeezed: by output, whether it has no step axis.
         time_major: as of `Batch`.
         keys: int64 `[B]`, in host memory.
-        smallest_probability: that an item of the table could have had; 0: unknown, or all are drawn alike.
+        smallest_probability: the smallest of the table's items; 0: unknown, or all are drawn alike.
     """
 
     table_name: str

@@ -18,7 +18,7 @@ ALIGNMENT = 256  # of CUDA's own allocations
 
 
 class Place(NamedTuple):
-    """Where an array lies in a room, and its copy in the device's memory: so many bytes behind the beginning."""
+    """Where an array lies in a room, and its copy in the device's memory: `offset` bytes from the beginning."""
 
     offset: int
     num_bytes: int
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 class Room:
-    """Has places for arrays like some that were there, so that the core writes batches here, and space behind them for
+    """Has places for arrays like some that were there, so that the core writes batches here. After them is space for
     all else. For one thread at a time.
 
     Attributes:
@@ -62,7 +62,7 @@ class Room:
         return self._slot.event.wait(timeout_s)
 
     def has_space_for(self, parts: Parts) -> bool:
-        """Whether all arrays that do not lie here already go behind those that do."""
+        """Whether there is space for all arrays that do not lie here already."""
         return self._end + space_for(parts, self) <= len(self._slot.array)
 
     def holds(self, array: NDArray[Any]) -> bool:

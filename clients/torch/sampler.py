@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from shmreplay.clients.batches.batch import Batch
-from shmreplay.clients.samplers.sampler import BatchStream, check_prefetch, rank_source
+from shmreplay.clients.samplers.sampled import rank_source
+from shmreplay.clients.samplers.sampler import BatchStream, check_prefetch
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
@@ -74,7 +75,7 @@ class TorchSampler:
         source, options = rank_source(table, batch_size, seed, rank, world_size, disjoint, sample_options)
         prefetch = check_prefetch(source, prefetch)
         self._table = table
-        self._rung: Rung = open_rung(source, options, batch_size, prefetch, torch.device(device), transfer)
+        self._rung: Rung = open_rung(source, options, prefetch, torch.device(device), transfer)
         self._device = torch.device(device)
         self._stream = BatchStream[Delivery](source, prefetch, timeout_s, self._rung)
         self._logged = ""  # by which way, when that was logged last

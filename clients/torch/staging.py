@@ -37,7 +37,7 @@ class StagingRung:
     """One copy a batch, on a side stream. Rows are leased while the core copies them, and no longer.
 
     The learner's stream waits for the copy, and the learner for nothing. Columns that come in new arrays (those in the
-    heap), masks and numbers are copied behind the others and go with them.
+    heap), masks and numbers are copied after the others, in the same transfer.
     """
 
     pin: Pin = NOT_PINNED
@@ -45,15 +45,13 @@ class StagingRung:
     def __init__(
         self,
         source: Source,
-        options: dict[str, Any],
         prefetch: int,
         gpu: tuple[Device, DeviceTensors],
         why: str,
         is_asked_for: bool,
     ) -> None:
-        """`is_asked_for`: where no page-locked memory can be had, batches are not to go without."""
+        """`is_asked_for`: without page-locked memory the call fails, it does not fall back to a slower way."""
         self._source = source
-        self._options = options
         self._device, self._tensors = gpu
         weakref.finalize(self, self._device.close).atexit = False  # of a sampler that is garbage
         self._rooms = Rooms(prefetch + 1)
@@ -89,18 +87,18 @@ class StagingRung:
 
     def _sample(self, timeout_s: float | None, room: Room | None) -> tuple[Batch, Room | None]:
         """A batch, and the room it lies in; None: arrays of its own."""
-        sample = partial(self._source.sample, timeout_s=timeout_s, **self._options)
+        sample = partial(self._source.sample, timeout_s)
         if room is None or not self._source.takes_out:
-            return sample(out=None), room
+            return sample(None), room
         wait_for(room, self._source)
         try:
-            return sample(out=self._build(room.arrays)), room
+            return sample(self._build(room.arrays)), room
         except ValueError as error:
             if getattr(error, "batch", None) is not None:
                 raise
             # The table's longest item has grown out of it.
             self._rooms.forget()
-            return sample(out=None), None
+            return sample(None), None
 
     def _send(self, batch: Batch, room: Room | None) -> Delivery:
         parts, form = BatchParts(batch), Form.of(batch)

@@ -1,1 +1,1 @@
-"""Arenas over their life: created, adopted, restored, watched for the dead, dropped."""
+"""The life of arenas: created, adopted, restored, freed of dead processes, dropped."""

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, by the kernel's word, and whether they may use this daemon."""
+"""Access: who is at the other end of a connection, as the kernel says, and whether they may use this daemon."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 SO_PEERGROUPS = 59  # <asm-generic/socket.h>; Python has no names for these two
 SO_PEERPIDFD = 77
-GROUPS_BYTES = 1024  # the most that Python asks a socket for
+GROUPS_BYTES = 1024  # the largest buffer that Python's getsockopt takes
 _CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True)
 class Peer:
-    """The process that connected, as it was at that moment."""
+    """The process that connected, with its credentials at that moment."""
 
     pid: int
     uid: int
@@ -27,7 +27,7 @@ class Peer:
 
 
 def peer_of(sock: socket.socket) -> Peer:
-    """The peer's credentials from the socket; the pid is 0 if this pid namespace does not contain it."""
+    """Reads the peer's credentials from the socket. The pid is 0 if the peer is outside this pid namespace."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, gid = _CREDENTIALS.unpack(credentials)
     return Peer(pid, uid, gid, frozenset({gid, *_peer_groups(sock)}))
@@ -36,16 +36,16 @@ def peer_of(sock: socket.socket) -> Peer:
 def _peer_groups(sock: socket.socket) -> list[int]:
     try:
         packed = sock.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BYTES)
-    except OSError:  # before Linux 4.13, or more than 256 groups: then only the peer's primary group counts
+    except OSError:  # before Linux 4.13, or more than 256 groups: only the primary group counts then
         return []
     return list(struct.unpack(f"{len(packed) // 4}I", packed))
 
 
 def open_peer_pidfd(sock: socket.socket, peer: Peer) -> int:
-    """A pidfd of the peer. Raises ProcessLookupError if it has ended.
+    """Opens a pidfd of the peer. Raises ProcessLookupError if it has ended.
 
-    SO_PEERPIDFD (Linux 6.5) is the very process that connected. Without it the pid might have been given to another
-    process meanwhile; the caller compares start times.
+    SO_PEERPIDFD (Linux 6.5) always refers to the process that connected. Without it another process might have got the
+    pid in the meantime, so the caller compares start times.
     """
     try:
         packed = sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4)
@@ -57,7 +57,7 @@ def open_peer_pidfd(sock: socket.socket, peer: Peer) -> int:
 
 
 class Access:
-    """The rule of who may connect: the daemon's own user, root, and the members of a group if one is configured."""
+    """Who may connect: the daemon's own user, root, and the members of the configured group, if any."""
 
     def __init__(self, group_id: int | None = None, group_name: str | None = None) -> None:
         self._own_uid = os.geteuid()
@@ -66,7 +66,7 @@ class Access:
         self._pid_namespace = pid_namespace("self")
 
     def check_credentials(self, peer: Peer) -> None:
-        """Raises PermissionError, with what to do, unless the peer may use this daemon."""
+        """Raises PermissionError, which says what to do, unless the peer may use this daemon."""
         if peer.pid == 0:
             raise PermissionError(self._other_namespace())
         if peer.uid in (self._own_uid, 0) or (self._group_id is not None and self._group_id in peer.groups):
@@ -75,14 +75,14 @@ class Access:
         remedy = "start shmreplayd with --group NAME and join that group"
         if self._group_id is not None:
             allowed += f" and members of group {self._group_name}"
-            remedy = f"join group {self._group_name} (usermod -aG {self._group_name} USER, then log in anew)"
+            remedy = f"join group {self._group_name} (usermod -aG {self._group_name} USER, then log in again)"
         raise PermissionError(f"permission denied for {peer}: this shmreplayd serves {allowed}; {remedy}")
 
     def check_namespace(self, peer: Peer, claimed: object) -> None:
-        """Raises PermissionError unless the peer lives in this daemon's pid namespace.
+        """Raises PermissionError unless the peer is in this daemon's pid namespace.
 
-        `claimed` is the namespace that the peer named in its hello; it counts where /proc does not show another
-        user's. It guards against a mistake in a set-up, not against a liar, who was let in already.
+        `claimed` is the namespace that the peer named in its hello. It is used only where /proc hides other users'
+        namespaces. The check finds mistakes in a set-up; it does not defend against a peer that lies.
         """
         found = pid_namespace(str(peer.pid))
         if found is None and isinstance(claimed, int):
@@ -93,14 +93,14 @@ class Access:
     @staticmethod
     def _other_namespace() -> str:
         return (
-            "clients must share the pid namespace of shmreplayd, for the kernel finds the dead owner of a shared "
+            "clients must share the pid namespace of shmreplayd, because the kernel finds the dead owner of a shared "
             "lock by its thread id; run the container with --pid=host (or --pid=container:NAME), in Kubernetes with "
             "shareProcessNamespace: true"
         )
 
 
 def pid_namespace(pid: str) -> int | None:
-    """The inode of a process' pid namespace; None if /proc does not show it."""
+    """The inode of a process' pid namespace; None if /proc hides it."""
     try:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino
     except OSError:

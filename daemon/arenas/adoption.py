@@ -1,4 +1,4 @@
-"""Taking over the arenas that a daemon of this instance left behind when it was killed."""
+"""Adoption: takes over the arenas that an earlier daemon of this instance left."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ log = logging.getLogger("shmreplayd")
 
 
 class Unfit(Exception):
-    """Why an arena's segments are left alone."""
+    """The segments of an arena cannot be taken over; the text says why."""
 
 
 class Adoption:
-    """Looks through the segments of one instance. Its caller holds the instance's lock, so no daemon uses them."""
+    """Looks at all segments of one instance. The caller holds the instance's lock, so no other daemon uses them."""
 
     def __init__(self, store: SegmentStore, instance: str, group_id: int | None, *, discard: bool) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class Adoption:
         self._discard = discard
 
     def adopt_all(self) -> list[ManagedArena]:
-        """Every arena that fits. The others are named in the log and left alone, or removed with `discard`."""
+        """Takes over every arena that fits. Logs the others and leaves them alone, or removes them with `discard`."""
         self._obey_all()
         adopted = []
         for arena, kinds in sorted(self._store.arenas(self._instance).items()):
@@ -42,12 +42,12 @@ class Adoption:
             except Unfit as error:
                 self._put_aside(arena, str(error))
             except _Leftovers:
-                log.info("arena %r: removing what a creation or removal that was killed left behind", arena)
+                log.info("arena %r: removing the leftovers of a creation or removal that was killed", arena)
                 self._store.remove_arena(self._instance, arena)
         return adopted
 
     def _obey_all(self) -> None:
-        """Removes what a killed restoration had published in part, before anything is taken over."""
+        """Removes the arenas of a restoration that was killed before all of them were published."""
         for mark in self._store.marks(self._instance):
             try:
                 arenas = obey_mark(self._store, self._instance, mark)
@@ -56,10 +56,12 @@ class Adoption:
                     log.warning("%s is removed (--discard): %s", mark, error)
                     self._store.unlink(mark)
                 else:
-                    log.error("%s is not a mark of this daemon's: %s; start with --discard to remove it", mark, error)
+                    log.error(
+                        "%s is not a mark that this daemon wrote: %s; start with --discard to remove it", mark, error
+                    )
             else:
                 found = ", ".join(map(repr, arenas)) or "no arena"
-                log.info("removed what a restoration that was killed left behind: %s", found)
+                log.info("removed the leftovers of a restoration that was killed: %s", found)
 
     def _put_aside(self, arena: str, reason: str) -> None:
         if not self._discard:
@@ -68,7 +70,7 @@ class Adoption:
         log.warning("arena %r is removed (--discard): %s", arena, reason)
         try:
             self._store.remove_arena(self._instance, arena)
-        except ShmReplayError as error:  # the others are not lost for it
+        except ShmReplayError as error:  # the other arenas are still adopted
             log.error("arena %r is left alone: %s; remove it by hand", arena, error)
 
     def _adopt(self, arena: str, kinds: set[str]) -> ManagedArena:
@@ -88,7 +90,7 @@ class Adoption:
             raise
 
     def _open(self, name: str) -> int:
-        """The segment's descriptor. Raises Unfit unless it is a regular file of ours that others cannot touch."""
+        """Opens a segment. Raises Unfit unless it is a regular file of this user that others cannot open."""
         try:
             fd = self._store.open(name)
         except OSError as error:
@@ -98,9 +100,9 @@ class Adoption:
         if not stat.S_ISREG(status.st_mode):
             reason = "is not a regular file"
         elif status.st_uid != os.geteuid():
-            reason = f"belongs to uid {status.st_uid}, this daemon runs as {os.geteuid()}"
+            reason = f"belongs to uid {status.st_uid}, and this daemon runs as {os.geteuid()}"
         elif status.st_mode & 0o007:
-            reason = f"has mode {stat.S_IMODE(status.st_mode):04o}: open to everybody, so it may have been changed"
+            reason = f"has mode {stat.S_IMODE(status.st_mode):04o}: anybody may have changed it"
         if reason is not None:
             os.close(fd)
             raise Unfit(f"{name} {reason}")
@@ -108,7 +110,11 @@ class Adoption:
 
     @staticmethod
     def _check_leftovers(fd: int, kinds: set[str]) -> None:
-        """A removal unlinks the index first, a creation makes it first: what each leaves when killed is known."""
+        """Raises _Leftovers if one segment alone is what a killed creation or removal leaves.
+
+        A removal unlinks the index first, so it leaves the data. A creation makes the index first, so it leaves a blank
+        index.
+        """
         if kinds == {"data"}:
             raise _Leftovers
         header = _core.inspect_header(fd)
@@ -120,7 +126,7 @@ class Adoption:
         if not header["ready"]:
             if header["magic_ok"] or (os.fstat(index_fd).st_size > 0 and _is_blank(index_fd)):
                 raise _Leftovers
-            raise Unfit("its index has no header of shmreplay")
+            raise Unfit("its index has no shmreplay header")
         self._check_header(header, arena, index_fd, data_fd)
         try:
             tables = unpack_specs(header["specs"])
@@ -145,11 +151,11 @@ class Adoption:
 
 
 class _Leftovers(Exception):
-    """The segments never became an arena, or are half removed; nobody can be using them."""
+    """The segments never became an arena, or are half removed. Nobody can be using them."""
 
 
 def _is_blank(fd: int) -> bool:
-    """Whether the segment is empty or begins with a page of zeros, as before it was formatted."""
+    """Whether the segment is empty or its first page is all zeros, as before formatting."""
     return not any(os.pread(fd, 4096, 0))
 
 

@@ -1,4 +1,4 @@
-"""One arena as the daemon holds it: two descriptors, one mapping, the specs of its tables."""
+"""ManagedArena: an arena in the daemon, with two descriptors, a mapping, and the specs of its tables."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ log = logging.getLogger("shmreplayd")
 
 
 class ManagedArena:
-    """Owns the descriptors given to it.
+    """Owns the descriptors it is made with.
 
-    `lock` lets one call after the other wait inside the arena: a stopped lock holder then costs the daemon one thread.
+    Callers hold `lock` while they wait inside the arena, one at a time: if the holder of the arena's own lock is
+    stopped, only one thread of the daemon is blocked.
     """
 
     def __init__(self, name: str, tables: Sequence[Table], index_fd: int, data_fd: int) -> None:
@@ -32,10 +33,12 @@ class ManagedArena:
         self.is_locked_in_memory = self.native.mlock_index()
         self.failure: str | None = None
         self._is_closed = False
-        self._closing = threading.Lock()  # a descriptor that was closed may be another file's
+        self._closing = (
+            threading.Lock()
+        )  # held while descriptors are used: a closed one may already belong to another file
 
     def is_usable(self) -> bool:
-        """Whether the mapping may be touched: a segment truncated behind our back ends who touches it with SIGBUS."""
+        """Whether the mapping may be touched. If somebody has truncated a segment, touching it would raise SIGBUS."""
         with self._closing:
             return not self._is_closed and self._is_whole()
 
@@ -44,8 +47,8 @@ class ManagedArena:
             found = os.fstat(fd).st_size
             if found != size and self.failure is None:
                 self.failure = (
-                    f"arena {self.name!r} has failed: its {kind} segment has {found} bytes instead of {size}, for "
-                    "another process truncated it; drop its tables and create them anew"
+                    f"arena {self.name!r} has failed: its {kind} segment has {found} bytes instead of {size}: "
+                    "another process truncated it; drop its tables and create them again"
                 )
                 log.error("%s", self.failure)
         return self.failure is None
@@ -59,7 +62,7 @@ class ManagedArena:
         raise SegmentFailed(self.failure)
 
     def describe_wait(self) -> str:
-        """What a call on this arena waits for."""
+        """Says what a call on this arena waits for."""
         holder = self.lock_holder_pid()
         if holder is None:
             return f"waiting for earlier calls on arena {self.name!r}"
@@ -72,12 +75,12 @@ class ManagedArena:
 
     @property
     def is_unlinked(self) -> bool:
-        """Whether somebody removed a name, as logind does with RemoveIPC=yes: a restarted daemon will not find it."""
+        """Whether a segment's name was removed, as by logind with RemoveIPC=yes: the next daemon will not find it."""
         with self._closing:
             return self._is_closed or any(os.fstat(fd).st_nlink == 0 for fd in self.fds)
 
     def duplicate_fds(self) -> list[int]:
-        """Descriptors to send: duplicates, so that a drop while they wait for a slow client sends no other file."""
+        """Duplicates the descriptors, to send them: a drop may close the originals while a slow client waits."""
         first = os.dup(self.fds[0])
         try:
             return [first, os.dup(self.fds[1])]
@@ -86,7 +89,7 @@ class ManagedArena:
             raise
 
     def close(self) -> None:
-        """Closes the descriptors. The mapping ends with its last user: a thread may be reading its counters now."""
+        """Closes the descriptors. The mapping lives on while a thread still reads from it."""
         with self._closing:
             self._is_closed = True
             for fd in self.fds:

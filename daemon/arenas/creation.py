@@ -1,4 +1,4 @@
-"""Making an arena: room looked for, segments reserved with progress, formatted, or nothing left behind."""
+"""Creation: makes an arena. Checks the room, reserves the segments, formats them; leaves nothing if it fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shmreplay.tables.table import Table
 
 
 class Creation:
-    """One arena in the making. `run` belongs in a worker thread; the rest may be read from the loop meanwhile."""
+    """The creation of one arena. Call `run` in a worker thread; the event loop may read the rest meanwhile."""
 
     def __init__(
         self, store: SegmentStore, instance: str, arena: str, tables: Sequence[Table], group_id: int | None
@@ -33,14 +33,14 @@ class Creation:
         self._data_bytes = store.round_up(sizes["data_bytes"])
         if (self._index_bytes, self._data_bytes) != (sizes["index_bytes"], sizes["data_bytes"]):
             raise ShmReplayError(
-                f"arena {arena!r} cannot lie in {store.directory}: its pages are larger than the 4 KiB that segments "
-                "are planned in; use a tmpfs, which has huge pages as well (see docs/performance.md)"
+                f"arena {arena!r} cannot be in {store.directory}: pages there are larger than the 4 KiB that segments "
+                "are planned for; use a tmpfs, which has huge pages as well (see docs/performance.md)"
             )
         self._reserved_bytes = 0
-        self.refused_huge_pages = 0  # the errno with which the kernel would give no more of them
+        self.refused_huge_pages = 0  # errno of the kernel's refusal to give more huge pages; 0: none
 
     def _plan(self) -> dict[str, Any]:
-        """What the native code lays the segments out by."""
+        """The plan from which the native code lays out the segments."""
         return plan(self.tables).native()
 
     @property
@@ -49,17 +49,17 @@ class Creation:
 
     @property
     def missing_bytes(self) -> int:
-        """What it will still take from the host."""
+        """Bytes that are still to be reserved."""
         return self.total_bytes - self._reserved_bytes
 
     def describe(self) -> str:
-        """How far it is, for the client that waits."""
+        """The progress, for the client that waits."""
         return f"arena {self.arena!r}: {show_bytes(self._reserved_bytes)} of {show_bytes(self.total_bytes)} reserved"
 
     def run(self, promised_bytes: Callable[[], int]) -> ManagedArena:
-        """Makes the arena. `promised_bytes` is what other creations will still take.
+        """Makes the arena. `promised_bytes` returns what other creations have still to reserve.
 
-        Raises ShmReplayError when there is no room or the name is taken, and then leaves nothing behind.
+        Raises ShmReplayError if there is no room or the name is taken; nothing is left then.
         """
         index_fd, data_fd = self._make(promised_bytes, published=True)
         return self._open(index_fd, data_fd)
@@ -77,7 +77,7 @@ class Creation:
             os.close(fd)
 
     def _make(self, promised_bytes: Callable[[], int], *, published: bool) -> tuple[int, int]:
-        """Both segments, formatted; `published` says whether a daemon that finds them may take them over."""
+        """Makes both segments and formats them. A later daemon adopts them only if they are `published`."""
         names = ", ".join(repr(table.name) for table in self.tables)
         purpose = f"arena {self.arena!r} (table {names})"
         others = promised_bytes()

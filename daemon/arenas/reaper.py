@@ -1,7 +1,7 @@
-"""Deaths of client processes, as the kernel tells them, and what is given back then.
+"""Reaper: learns of the deaths of client processes from the kernel, and gives back what they held.
 
-A process is dead when its pidfd says so, when pidfd_open answers ESRCH, or when its readable start time has changed.
-A closed socket, silence and a stopped process are not death, and nobody has to send a heartbeat.
+A process is dead if its pidfd says so, if pidfd_open returns ESRCH, or if its start time, where readable, has changed.
+A process that closed its socket, is silent, or is stopped is not dead. Clients send no heartbeat.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger("shmreplayd")
 
 @dataclass(frozen=True)
 class Session:
-    """One process' place in one arena."""
+    """One process' session in one arena."""
 
     arena: str
     index: int
@@ -29,22 +29,22 @@ class Session:
 
 @dataclass(eq=False)
 class ClientProcess:
-    """A process that holds sessions, watched until it ends."""
+    """A process with sessions, watched until it ends."""
 
     pid: int
     start_time: int
     pidfd: int
-    name: str  # as the kernel has it, for the log; empty where it is hidden
+    name: str  # the kernel's, for the log; empty if hidden
     is_dead: bool = False
     sessions: set[Session] = field(default_factory=set)
 
     def session_in(self, arena: str) -> Session | None:
-        """The session it has in an arena, if any."""
+        """Its session in an arena, if any."""
         return next((session for session in self.sessions if session.arena == arena), None)
 
 
 class Reaper:
-    """Watches processes on the running loop, and hands the sessions of those that died to `close_session`."""
+    """Watches processes on the event loop. Passes the sessions of dead ones to `close_session`."""
 
     def __init__(self, close_session: Callable[[Session], Awaitable[None]]) -> None:
         self._close_session = close_session
@@ -57,9 +57,9 @@ class Reaper:
         return list(self._processes.values())
 
     def watch(self, pid: int, start_time: int, pidfd: int | None = None) -> ClientProcess:
-        """The process' record, watched from now on. Takes over `pidfd`. Raises ProcessLookupError if it is dead.
+        """Starts to watch a process, and returns its record. Owns `pidfd`. Raises ProcessLookupError if it is dead.
 
-        It stays watched until its death even when it gives all sessions back: it may be about to open another one.
+        The process stays watched until it dies, even without sessions: it may be about to open another one.
         """
         known = self._processes.get((pid, start_time))
         if known is not None:
@@ -69,9 +69,9 @@ class Reaper:
         if pidfd is None:
             pidfd = os.pidfd_open(pid)
         now = _core.process_start_time(pid)
-        if now not in (0, start_time):  # 0: hidden by hidepid, which says nothing
+        if now not in (0, start_time):  # 0: hidden by hidepid, so unknown
             os.close(pidfd)
-            raise ProcessLookupError(f"process {pid} has ended; another one has its pid")
+            raise ProcessLookupError(f"process {pid} has ended; another process has its pid")
         process = ClientProcess(pid, start_time, pidfd, process_name(pid))
         self._processes[pid, start_time] = process
         asyncio.get_running_loop().add_reader(pidfd, self._on_death, process)
@@ -80,11 +80,11 @@ class Reaper:
     def _on_death(self, process: ClientProcess) -> None:
         self._forget(process)
         process.is_dead = True
-        if process.sessions:  # else it had closed its clients
+        if process.sessions:  # otherwise it had closed its clients
             self.num_deaths += 1
             arenas = ", ".join(sorted(repr(session.arena) for session in process.sessions))
             log.info(
-                "process %d (%s) has ended while attached; its writers, leases and chunks are taken back in %s",
+                "process %d (%s) ended while attached; taking back its writers, leases and chunks in %s",
                 process.pid,
                 repr(process.name) if process.name else "its name is hidden",
                 arenas,
@@ -93,7 +93,7 @@ class Reaper:
             self.reap(session)
 
     def reap(self, session: Session) -> None:
-        """Closes a dead process' session as soon as the arena lets us; returns at once."""
+        """Closes a dead process' session in the background, as soon as the arena's lock is free."""
         task = asyncio.ensure_future(self._close_session(session))
         self._tasks.add(task)
         task.add_done_callback(self._reaped)
@@ -104,7 +104,7 @@ class Reaper:
             log.error("a dead client's session could not be taken back: %s", task.exception())
 
     def forget_arena(self, arena: str) -> None:
-        """Drops all sessions of an arena that is gone."""
+        """Forgets all sessions of a dropped arena."""
         for process in self._processes.values():
             process.sessions = {session for session in process.sessions if session.arena != arena}
 
@@ -114,7 +114,7 @@ class Reaper:
         del self._processes[process.pid, process.start_time]
 
     def close(self) -> None:
-        """Stops watching. Sessions stay as they are."""
+        """Stops watching. Leaves sessions as they are."""
         for process in self.processes:
             self._forget(process)
         for task in self._tasks:

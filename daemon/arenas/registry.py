@@ -1,4 +1,4 @@
-"""All arenas and tables of one daemon: created, adopted, opened for clients, dropped."""
+"""Registry: all arenas and tables of one daemon. Creates, adopts, restores, opens and drops them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
-STOP_TIMEOUT_S = 5.0  # for an arena whose lock holder is stopped: it is unlinked all the same
-OnProgress = Callable[[Callable[[], str]], None]  # is given what describes how far it is
+STOP_TIMEOUT_S = 5.0  # for an arena's lock; if its holder is stopped, the arena is removed without it
+OnProgress = Callable[[Callable[[], str]], None]  # takes a function that describes the progress
 
 
 class Registry:
-    """Lives on the event loop; what waits inside an arena runs on the workers, one call an arena at a time.
+    """Lives on the event loop. Calls that wait inside an arena run on the workers, one at a time for each arena.
 
-    `limits` bound what is created from then on; they may be replaced at any time.
+    `limits` apply to tables that are created later; they may be replaced at any time.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Registry:
         return list(self._arenas.values())
 
     def find(self, table: str) -> list[tuple[ManagedArena, int]]:
-        """The arena that holds a table and the table's index in it; of one with shards those of each, in their order.
+        """The arena of a table and the table's index in it; of a table with shards one pair for each shard, in order.
 
-        A shard has a name of its own as well. Raises TableNotFound, naming those there are.
+        The name of a single shard is accepted as well. Raises TableNotFound, which lists the tables there are.
         """
         found = [
             (arena, index)
@@ -73,7 +73,7 @@ class Registry:
         raise TableNotFound(f"there is no table {table!r}; there are: {', '.join(names) or 'none'}")
 
     def find_whole(self, table: str, what: str) -> list[tuple[ManagedArena, int]]:
-        """As `find`, for what is done to a table as a whole. Raises ValueError for the name of one shard."""
+        """As `find`, for calls on a whole table. Raises ValueError for the name of one shard."""
         found = self.find(table)
         arena, index = found[0]
         whole = arena.tables[index].owner.name
@@ -84,13 +84,13 @@ class Registry:
     # --- creating ------------------------------------------------------------------------------------------------
 
     async def create_tables(self, tables: Sequence[Table], on_progress: OnProgress) -> list[str]:
-        """Creates those tables that are not there yet, and returns their names: all of them, or none.
+        """Creates the tables that are missing, and returns their names. Creates all of them, or none.
 
-        Raises ValueError with the differences if one exists with other specs, ShmReplayError if there is no room.
+        Raises ValueError, with the differences, if one exists with other specs; ShmReplayError if there is no room.
         """
         groups = by_arena(tables)
         for name, group in groups.items():
-            if not self._is_there(name, group):  # what cannot be is refused before anything is made
+            if not self._is_there(name, group):  # refused before anything is made
                 self.limits.check_streams(group)
         created: list[ManagedArena] = []
         try:
@@ -100,13 +100,13 @@ class Registry:
                     created.append(arena)
         except BaseException:
             for arena in created:
-                with contextlib.suppress(TableNotFound):  # somebody dropped it meanwhile
+                with contextlib.suppress(TableNotFound):  # a client dropped it meanwhile
                     await self._remove(arena, STOP_TIMEOUT_S)
             raise
         return _owners(created)
 
     def missing(self, tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
-        """Which of the tables are not there; and of those that are there with other specs, the differences."""
+        """The tables that are missing; and the differences of those that exist with other specs."""
         missing: dict[str, Table] = {}
         problems: list[str] = []
         for name, group in by_arena(tables).items():
@@ -118,11 +118,11 @@ class Registry:
         return list(missing.values()), list(dict.fromkeys(problems))
 
     async def _ensure(self, name: str, tables: list[Table], on_progress: OnProgress) -> ManagedArena | None:
-        """Creates the arena unless it is there; None if it was."""
+        """Creates the arena. Returns None if it exists already."""
         creation: Creation | None = None
         while True:
             other = self._conflicting(name, tables)
-            if other is not None:  # another client is making it: see what comes of that, then look again
+            if other is not None:  # another client creates it: wait for the result, then look again
                 on_progress(other.describe)
                 await asyncio.wait({self._creations[other]})
             elif self._is_there(name, tables):
@@ -140,7 +140,7 @@ class Registry:
         return arena
 
     async def _create(self, creation: Creation) -> ManagedArena:
-        """A task of its own: it ends, and its arena is registered, even if the client that asked has gone."""
+        """Runs as a separate task, so that the arena is registered even if the client that asked has gone."""
         try:
             arena = await self._workers.run(creation.run, lambda: self._promised([creation]))
             self._arenas[arena.name] = arena
@@ -152,12 +152,12 @@ class Registry:
         return arena
 
     def _tell_of_pages(self, made: Sequence[Creation]) -> None:
-        """Says once that huge pages were not to be had, or not for all."""
+        """Logs once that some huge pages could not be had."""
         errors = [creation.refused_huge_pages for creation in made if creation.refused_huge_pages]
         if errors and not self._told_of_pages:
             self._told_of_pages = True
-            log.info("small pages are used where there are no huge ones in %s: the kernel says %r; see `shmreplay "
-                "doctor`. Said once", self._store.directory, os.strerror(errors[0]))  # fmt: skip
+            log.info("not all pages in %s are huge, the rest are small: the kernel says %r; see `shmreplay doctor`. "
+                "This is logged once", self._store.directory, os.strerror(errors[0]))  # fmt: skip
 
     def _conflicting(self, name: str, tables: list[Table]) -> Creation | None:
         names = {table.name for table in tables}
@@ -170,15 +170,15 @@ class Registry:
         return None
 
     def _promised(self, but: Sequence[Creation]) -> int:
-        """Bytes that creations under way will still take, those of `but` left out."""
+        """Bytes that creations under way, except those of `but`, have still to reserve."""
         return sum(creation.missing_bytes for creation in list(self._creations) if creation not in but)
 
     def _taken_bytes(self) -> int:
-        """Shared memory of all arenas, those included that are being made."""
+        """Shared memory of all arenas, including those being created."""
         return sum(sum(arena.sizes) for arena in self.arenas) + sum(each.total_bytes for each in self._creations)
 
     def _is_there(self, name: str, tables: list[Table]) -> bool:
-        """Whether exactly these tables exist. Raises ValueError if some of them exist, or with other specs."""
+        """Whether all these tables exist. Raises ValueError if only some exist, or with other specs."""
         for table in tables:
             for arena in self._arenas.values():
                 for spec in arena.tables:
@@ -192,7 +192,7 @@ class Registry:
         if missing:
             raise ValueError(
                 f"arena {name!r} exists with tables {', '.join(spec.name for spec in existing.tables)}; "
-                f"{', '.join(missing)} cannot be added to it: tables that share an arena are created together"
+                f"{', '.join(missing)} cannot be added: tables that share an arena must be created together"
             )
         return True
 
@@ -201,9 +201,9 @@ class Registry:
     async def restore(
         self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
     ) -> tuple[list[Table], list[str]]:
-        """Restores every arena of a checkpoint: all of them, or none. Returns the tables, and notes on them.
+        """Restores all arenas of a checkpoint, or none. Returns the tables, and notes on them.
 
-        Raises DamagedCheckpoint, ValueError if one of its tables is there already or differs from the one asked for,
+        Raises DamagedCheckpoint; ValueError if one of its tables exists already or differs from the one asked for;
         ShmReplayError if there is no room.
         """
         reader = await self._workers.run(CheckpointReader, path)
@@ -229,14 +229,14 @@ class Registry:
             if found or arena.arena in arenas:
                 what = f"table {found[0]!r}" if found else f"arena {arena.arena!r}"
                 raise ValueError(
-                    f"{what} is there already; drop it (`shmreplay drop`, client.drop_tables) before it is restored "
+                    f"{what} exists already; drop it (`shmreplay drop`, client.drop_tables) before you restore it "
                     "from a checkpoint"
                 )
         num_bytes = sum(arena.total_bytes for arena in work.arenas)
         self.limits.check_memory("restoring the checkpoint", num_bytes, self._taken_bytes())
 
     async def _restore(self, work: Restoration) -> None:
-        """A task of its own, as a creation is."""
+        """Runs as a separate task, as a creation does."""
         future = asyncio.ensure_future(self._workers.run(work.run, lambda: self._promised(work.arenas)))
         for creation in work.arenas:
             self._creations[creation] = future
@@ -252,7 +252,7 @@ class Registry:
     # --- adopting ------------------------------------------------------------------------------------------------
 
     async def adopt(self, *, discard: bool) -> None:
-        """Takes over what a killed daemon of this instance left: arenas, and the sessions in them."""
+        """Takes over the arenas that an earlier daemon of this instance left, with the sessions in them."""
         adoption = Adoption(self._store, self._instance, self._group_id, discard=discard)
         for arena in await self._workers.run(adoption.adopt_all):
             self._arenas[arena.name] = arena
@@ -260,10 +260,10 @@ class Registry:
             num_live, dead = self._adopt_sessions(arena)
             ended = f"; processes that have ended meanwhile: {', '.join(map(str, dead))}" if dead else ""
             log.info("arena %r taken over with %d live sessions%s", arena.name, num_live, ended)
-        await self.set_stopping(False)  # a daemon that was killed while it saved its last checkpoint had begun to stop
+        await self.set_stopping(False)  # undoes what a daemon did that was killed during its stop
 
     def _adopt_sessions(self, arena: ManagedArena) -> tuple[int, list[int]]:
-        """How many of its processes live, and the ids of those that do not, whose sessions are taken back."""
+        """Watches the live processes of an arena, reaps dead ones. Returns how many live, and the dead pids."""
         num_live, dead = 0, []
         for entry in arena.native.sessions():
             session = Session(arena.name, entry["session"], entry["generation"])
@@ -285,23 +285,23 @@ class Registry:
     # --- sessions ------------------------------------------------------------------------------------------------
 
     async def open_session(self, arena: ManagedArena, process: ClientProcess, timeout_s: float | None) -> Session:
-        """The process' session in the arena: the one it has, or a new one."""
+        """Returns the process' session in the arena, a new one if it has none."""
         async with arena.lock:
             self._check_present(arena)
             arena.check_usable()
             known = process.session_in(arena.name)
             index, generation = await self._workers.run(_session_for, arena.native, process, known, timeout_s)
             session = Session(arena.name, index, generation)
-            if known is not None and known != session:  # somebody else reaped it: it is no longer ours to close
+            if known is not None and known != session:  # a client reaped it, so it is no longer ours to close
                 process.sessions.discard(known)
             process.sessions.add(session)
-        if process.is_dead:  # it died while we waited, and its death was handled without this session
+        if process.is_dead:  # it died while we waited, and the reaper did not know this session
             self.reaper.reap(session)
             raise ProcessLookupError(f"process {process.pid} has ended")
         return session
 
     async def detach(self, process: ClientProcess, session: Session) -> bool:
-        """Closes a session at its process' own wish; False if the process does not have it."""
+        """Closes a session because its process asks for it. Returns False if the process does not have it."""
         if session not in process.sessions:
             return False
         process.sessions.discard(session)
@@ -319,7 +319,7 @@ class Registry:
     # --- tables --------------------------------------------------------------------------------------------------
 
     async def on_table(self, arena: ManagedArena, index: int, method: str, *arguments: Any) -> None:
-        """Calls a method of the native table that waits for the arena's lock."""
+        """Calls a method of a native table that waits for the arena's lock."""
         async with arena.lock:
             self._check_present(arena)
             arena.check_usable()
@@ -327,10 +327,10 @@ class Registry:
         log.info("table %r: %s", arena.tables[index].name, method)
 
     async def drop_tables(self, tables: Sequence[str], timeout_s: float | None) -> None:
-        """Drops tables, arena by arena: callers blocked in them get TableClosed, their memory is given back.
+        """Drops tables and frees their memory. Callers blocked in them get TableClosed.
 
-        Raises ShmReplayError if other tables share an arena with one of them, TableNotFound, and ValueError for the
-        name of one shard; then none is dropped.
+        Drops none, and raises, for an unknown table (TableNotFound), for the name of one shard (ValueError), and if
+        other tables share an arena with one of them (ShmReplayError).
         """
         arenas = dict.fromkeys(arena for table in tables for arena, _ in self.find_whole(table, "drop_tables"))
         for arena in arenas:
@@ -339,8 +339,8 @@ class Registry:
             if others:
                 table = next(name for name in names if name in tables)
                 raise ShmReplayError(
-                    f"table {table!r} shares arena {arena.name!r} with {others} and cannot go alone; "
-                    f"drop them together: drop_tables({names})"
+                    f"table {table!r} shares arena {arena.name!r} with {others} and cannot be dropped "
+                    f"alone; drop them together: drop_tables({names})"
                 )
         for arena in arenas:
             await self._remove(arena, timeout_s)
@@ -369,7 +369,7 @@ class Registry:
     # --- the end -------------------------------------------------------------------------------------------------
 
     async def stop_creating(self) -> None:
-        """Makes no new tables from now on."""
+        """Refuses new tables, and cancels those being created."""
         self._is_closing = True
         for creation in self._creations:
             creation.is_cancelled = True
@@ -377,7 +377,7 @@ class Registry:
             await asyncio.wait(self._creations.values())
 
     async def set_stopping(self, on: bool) -> None:
-        """Whether inserts and samples wait, for what they did now would be lost: in all tables where that differs."""
+        """Makes inserts and samples of all tables wait, or go on. During a stop their effect would be lost."""
         await asyncio.gather(*(self._set_stopping(arena, on) for arena in self.arenas))
 
     async def _set_stopping(self, arena: ManagedArena, on: bool) -> None:
@@ -385,22 +385,22 @@ class Registry:
             if arena.is_usable():
                 await self._workers.run(_set_stopping, arena.native, on)
         except (ShmReplayError, OSError, RuntimeError) as error:
-            log.warning("arena %r: inserts and samples could not be told to %s: %s", arena.name,
+            log.warning("arena %r: cannot make inserts and samples %s: %s", arena.name,
                 "wait" if on else "go on", error)  # fmt: skip
 
     async def leave(self) -> None:
-        """Ends without dropping anything: who is attached works on, and the next daemon of the instance takes over."""
+        """Ends without dropping tables. Attached processes continue; the next daemon of the instance takes over."""
         await self.stop_creating()
         self.reaper.close()
         await self.set_stopping(False)
         num_tables = sum(len(arena.tables) for arena in self.arenas)
-        log.info("all tables stay for the next shmreplayd of this instance: %d", num_tables)
+        log.info("keeping %d tables for the next shmreplayd of this instance", num_tables)
 
     async def close(self) -> None:
-        """Drops everything and gives the memory back, that of arenas that cannot be locked in time as well."""
+        """Drops all tables and frees their memory, also of arenas that cannot be locked in time."""
         await self.stop_creating()
         self.reaper.close()
-        log.info("dropping all tables: %d", sum(len(arena.tables) for arena in self.arenas))
+        log.info("dropping all %d tables", sum(len(arena.tables) for arena in self.arenas))
         await asyncio.gather(*(self._close_arena(arena) for arena in self.arenas))
 
     async def _close_arena(self, arena: ManagedArena) -> None:
@@ -408,11 +408,11 @@ class Registry:
             if arena.is_usable():
                 await self._workers.run(arena.native.drop, STOP_TIMEOUT_S)
         except (ShmReplayError, OSError, RuntimeError) as error:
-            log.warning("arena %r: its clients were not told that it ends: %s", arena.name, error)
+            log.warning("arena %r: its clients could not be told that it is dropped: %s", arena.name, error)
         try:
             self._store.remove_arena(self._instance, arena.name)
-        except ShmReplayError as error:  # the others are given back all the same
-            log.error("arena %r: its memory was not given back: %s", arena.name, error)
+        except ShmReplayError as error:  # the other arenas are still freed
+            log.error("arena %r: its memory could not be freed: %s", arena.name, error)
 
 
 def _set_stopping(native: _core.Arena, on: bool) -> None:
@@ -423,7 +423,7 @@ def _set_stopping(native: _core.Arena, on: bool) -> None:
 
 
 def _owners(arenas: Iterable[ManagedArena | Creation]) -> list[str]:
-    """The names of the tables in them, as their users know them."""
+    """The names of their tables; of shards, the name of the whole table."""
     return list(dict.fromkeys(table.owner.name for arena in arenas for table in arena.tables))
 
 

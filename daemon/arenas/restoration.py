@@ -1,7 +1,7 @@
-"""Restoring a checkpoint: every arena of it is filled before any is published, so that all appear or none.
+"""Restoration: restores a checkpoint. All its arenas are filled before any is published, so all appear or none.
 
-A daemon that is killed meanwhile leaves segments that were never published, or a mark on those that were: the next one
-removes them.
+If the daemon is killed meanwhile, the next one removes what it finds: arenas that were never published, and those that
+the restoration's mark names.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
-# What words raise that are not those of an arena, with checksums that are right all the same.
+# What nonsensical contents raise whose checksums are right.
 _MALFORMED = (LookupError, TypeError, ValueError, RuntimeError, SegmentFailed)
 
 
 class Restoration:
-    """One checkpoint being restored. `run` belongs in a worker thread; the rest may be read from the loop meanwhile.
+    """The restoration of one checkpoint. Call `run` in a worker thread; the event loop may read the rest meanwhile.
 
     Args:
-        asked: tables by name as the caller wants them: their rate limiters may differ from those that were saved.
-        limiters: "checkpoint" keeps limiters as they were saved, "config" takes those of `asked`.
+        asked: tables by name, as the caller wants them; only their rate limiters may differ from the saved ones.
+        limiters: "checkpoint" keeps the saved limiters, "config" uses those of `asked`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Restoration:
         self._asked = asked
         self._takes_asked = limiters == "config"
         self._done_bytes = 0
-        self.notes: list[str] = []  # what is not as the caller asked for, or not as it was
+        self.notes: list[str] = []  # what differs from what was asked for or saved
         self.arenas = [
             self._arena(store, instance, name, self._tables_of(specs), geometry, group_id)
             for name, specs, geometry in self._entries()
@@ -66,7 +66,7 @@ class Restoration:
             raise self._reader.damaged(f"its arenas cannot be read: {error}") from error
         for names in ([name for name, _, _ in entries], [table.name for _, tables, _ in entries for table in tables]):
             if len(set(names)) < len(names):
-                raise self._reader.damaged(f"its arenas cannot be read: a name comes twice in {', '.join(names)}")
+                raise self._reader.damaged(f"its arenas cannot be read: two have the same name in {', '.join(names)}")
         return entries
 
     def _arena(
@@ -78,20 +78,18 @@ class Restoration:
                 raise ValueError(f"it has {', '.join(map(repr, geometry))}, expected {', '.join(map(repr, GEOMETRY))}")
             return RestoredArena(store, instance, name, tables, geometry, group_id)
         except _MALFORMED as error:
-            text = f"the geometry {geometry!r:.200} of arena {name!r} fits nothing: {error}"
+            text = f"the geometry {geometry!r:.200} of arena {name!r} is impossible: {error}"
             raise self._reader.damaged(text) from error
 
     def _tables_of(self, saved: Sequence[Table]) -> list[Table]:
-        """The tables to make: as saved, or with the limiter asked for."""
+        """The tables to make, with the saved limiter or the one asked for."""
         tables = []
         for table in saved:
             asked = self._asked.get(table.name)
             if asked is not None:
                 differences = [text for text in table.difference(asked) if not text.startswith("rate_limiter:")]
                 if differences:
-                    raise ValueError(
-                        f"table {table.name!r} of {self._reader.path} is another: {'; '.join(differences)}"
-                    )
+                    raise ValueError(f"table {table.name!r} of {self._reader.path} differs: {'; '.join(differences)}")
             tables.append(asked if asked is not None and self._takes_asked else table)
         return tables
 
@@ -100,14 +98,14 @@ class Restoration:
         return [table for arena in self.arenas for table in arena.tables]
 
     def describe(self) -> str:
-        """How far it is, for the client that waits."""
+        """The progress, for the client that waits."""
         percent = 100 * self._done_bytes // max(1, self._reader.num_bytes)
         return f"restoring {self._reader.path}: {percent} %"
 
     def run(self, promised_bytes: Callable[[], int]) -> list[ManagedArena]:
-        """Makes and fills all arenas, then publishes them. Leaves none behind if it raises.
+        """Makes and fills all arenas, then publishes them. Leaves none if it raises.
 
-        Raises DamagedCheckpoint that names section and offset, ShmReplayError when there is no room.
+        Raises DamagedCheckpoint, which names section and offset; ShmReplayError if there is no room.
         """
         try:
             for number, arena in enumerate(self.arenas):
@@ -130,7 +128,7 @@ class Restoration:
         try:
             for arena in self.arenas:
                 published.append(arena.publish())
-            mark.remove()  # from here on all of them count
+            mark.remove()  # the commit: from here on a later daemon keeps all of them
         except BaseException:
             for arena, managed in zip(self.arenas, published, strict=False):
                 arena.withdraw(managed)
@@ -153,7 +151,9 @@ class Restoration:
                 if section.kind < RECORDS:
                     raise self._reader.damaged("expected records of the arena")
                 if section.kind in (Kind.ITEMS, Kind.FREE_SLOTS) and section.table >= len(arena.tables):
-                    raise self._reader.damaged(f"it is of table {section.table}, but there are {len(arena.tables)}")
+                    raise self._reader.damaged(
+                        f"it is of table {section.table}, but the arena has {len(arena.tables)} tables"
+                    )
                 restorer.put(section.kind - RECORDS, section.table, section.payload)
             restorer.finish(None)
             for index, words in enumerate(state["tables"]):
@@ -161,13 +161,13 @@ class Restoration:
         except DamagedCheckpoint as error:
             raise error if self._reader.path in str(error) else self._reader.damaged(str(error)) from None
         except _MALFORMED as error:
-            raise self._reader.damaged(f"its words are not those of an arena: {error!r}") from error
+            raise self._reader.damaged(f"its contents make no sense: {error!r}") from error
 
     def _check_names(self, arena: RestoredArena, words: Sequence[Mapping[str, Any]]) -> None:
-        """Whether the state tells of the tables that the manifest has."""
+        """Checks that the state and the manifest have the same tables."""
         found, expected = [table["name"] for table in words], [table.name for table in arena.tables]
         if found != expected:
-            raise self._reader.damaged(f"it tells of tables {found!r:.200}, the manifest of {expected!r:.200}")
+            raise self._reader.damaged(f"it has tables {found!r:.200}, the manifest has {expected!r:.200}")
 
     def _next(self, arena: int) -> Section:
         section = self._reader.next()
@@ -177,11 +177,11 @@ class Restoration:
         return section
 
     def _settle(self, arena: RestoredArena, index: int, words: Mapping[str, Any]) -> None:
-        """The limiter that was asked for; and a word about everything that is not as before."""
+        """Sets the limiter asked for, and notes what differs from the saved state."""
         table = arena.tables[index]
         where = f"table {table.name!r}"
         if words["paused"]:
-            self._note(f"{where} was paused when it was saved; it is not paused now")
+            self._note(f"{where} was paused when it was saved; it is no longer paused")
         asked = self._asked.get(table.name)
         wanted = (table if asked is None else asked).rate_limiter.numbers()
         differences = [

@@ -1,4 +1,4 @@
-"""RestoredArena: one arena of a checkpoint in the making."""
+"""RestoredArena: the creation of an arena from a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from shmreplay.tables.packed_specs import pack_specs
 from shmreplay.tables.plan import plan
 from shmreplay.tables.table import Table
 
-# What a plan may choose otherwise in another version.
+# Sizes that another version might plan differently, so a checkpoint stores them.
 GEOMETRY = ("chunk_steps", "num_chunks", "num_blocks", "block_bytes")
 
 
 class RestoredArena(Creation):
-    """One arena of a checkpoint in the making."""
+    """An arena that is filled before it is published."""
 
     def __init__(
         self, store: SegmentStore, instance: str, name: str, tables: Sequence[Table], geometry: Mapping[str, int],
@@ -33,13 +33,13 @@ class RestoredArena(Creation):
         return {**plan(self.tables).native(), **self._geometry, "specs": pack_specs(self.tables)}
 
     def begin(self, promised_bytes: Callable[[], int]) -> _core.Restorer:
-        """Makes the arena, which nobody can see, and what fills it. Raises as `run`."""
+        """Makes the arena, still invisible to clients, and the restorer that fills it. Raises as `run`."""
         self._fds = self._make(promised_bytes, published=False)
         self._arena = _core.Arena(*self._fds, published=False)
         return _core.Restorer(self._arena)
 
     def set_rate_limiter(self, index: int) -> None:
-        """Gives a restored table the limiter of its specs, rebased."""
+        """Sets a restored table's rate limiter to that of its specs, rebased."""
         assert self._arena is not None
         limiter = self.tables[index].rate_limiter
         self._arena.table(index).set_rate_limiter(
@@ -52,7 +52,7 @@ class RestoredArena(Creation):
         )
 
     def publish(self) -> ManagedArena:
-        """Lets clients in."""
+        """Makes the arena visible to clients."""
         assert self._arena is not None
         assert self._fds is not None
         self._arena.publish()
@@ -61,12 +61,12 @@ class RestoredArena(Creation):
         return self._open(*fds)
 
     def withdraw(self, managed: ManagedArena) -> None:
-        """Removes what was published a moment ago, for another arena of the checkpoint could not be."""
+        """Removes the arena after it was published, because another arena of the checkpoint failed."""
         self._store.remove_arena(self._instance, self.arena)
         managed.close()
 
     def discard(self) -> None:
-        """Removes what was made. Does nothing once it is published."""
+        """Removes an arena that was not published. Does nothing afterwards."""
         if self._fds is not None:
             self._remove(self._fds)
             self._fds = None

@@ -1,4 +1,4 @@
-"""Ends of sessions; and which tables lose the last process that wrote or read them with one."""
+"""Closes sessions, and logs which tables lose their last writer or learner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OTHER = {"insert": "sample", "sample": "insert"}
 
 
 def close_session(arena: ManagedArena, index: int, generation: int) -> None:
-    """Gives back what a session has, and tells which tables it leaves without writers or learners.
+    """Gives back what a session holds, and logs which tables have no writer or no learner left.
 
     Waits for the arena's lock.
     """
@@ -28,10 +28,10 @@ def close_session(arena: ManagedArena, index: int, generation: int) -> None:
 
 
 def _tell(arena: ManagedArena, table: str, side: str) -> None:
-    """A warning where somebody waits for what those could have done."""
+    """Logs a warning if somebody waits for what those processes did, otherwise an info."""
     other = _OTHER[side]
     waits = [wait for wait in arena.native.waits() if wait["table"] == table and wait["side"] == other]
-    text = f"table {table!r}: no process is left of those that have {_DID[side]} it"
+    text = f"table {table!r}: every process that has {_DID[side]} it is gone"
     if waits:
         log.warning("%s, and %s", text, describe_calls(waits, other))
     else:

@@ -1,4 +1,4 @@
-"""Words for the log about calls that wait."""
+"""Describes calls that wait, for the log."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from shmreplay.base import waiting
 from shmreplay.base.processes import describe_process, process_name
 from shmreplay.daemon.arenas.arena import ManagedArena
 
-MAX_NAMED = 8  # processes that one line names
+MAX_NAMED = 8  # processes named in one line
 
 Wait = Mapping[str, Any]
 
 
 def describe_calls(waits: Sequence[Wait], side: str) -> str:
-    """How many calls have waited on a side of a table, whose they are, and for how long: `2 calls have waited to …`.
+    """Says how many calls wait, and which processes they belong to: `2 calls have waited to …`.
 
-    Of each process that of its call that has waited longest, those who have waited longest first.
+    Each process has the wait of its longest call; the longest waits come first.
     """
     calls = "1 call has" if len(waits) == 1 else f"{len(waits)} calls have"
     return f"{calls} waited to {side}, of {_name_callers(waits)}"
 
 
 def explain_wait(arena: ManagedArena, table: str, side: str) -> str:
-    """Why calls of a side of a table wait."""
+    """Says why inserts or samples of a table wait."""
     index = next(index for index, each in enumerate(arena.tables) if each.name == table)
     return waiting.explain(arena.native.table(index).info(), side, arena.native.stats())
 

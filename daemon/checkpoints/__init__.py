@@ -1,1 +1,1 @@
-"""Saving arenas, and which checkpoints are kept."""
+"""Saves and restores checkpoints, and decides which ones are kept."""

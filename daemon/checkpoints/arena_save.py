@@ -1,8 +1,8 @@
-"""Saving one arena into a checkpoint, on threads of its own, while everybody works on.
+"""ArenaSave: saves one arena into a checkpoint while clients go on.
 
-The native side copies slices; a second thread writes them. Between the two lie at most NUM_SLICES of them: that is the
-side buffer into which chunks that writers want back are copied while the disk is slow. Nobody waits for it: a writer
-that finds no other chunk takes them, and the checkpoint is given up.
+One thread lets the native code copy slices of the arena, another one writes them to the file. At most NUM_SLICES slices
+wait between the two. While the disk is slow, chunks that writers want back are copied into these slices. No writer
+waits for the checkpoint: if it finds no other chunk, it takes one that is not copied yet, and the checkpoint fails.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from shmreplay.checkpoints.checkpoint_file import RECORDS, SLICE_BYTES, Bytes, C
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.errors import CheckpointFailed, ShmReplayError
 
-NUM_SLICES = 11  # 44 MiB: with what else is needed, 64 MiB beside the copy of the index suffice
-OTHER_BYTES = 64 * 2**20  # what a checkpoint takes beside the copy of the index
-LOCK_TIMEOUT_S = 30.0  # for an arena whose lock holder is stopped
-CALL_TIMEOUT_S = 10.0  # to give the session back
-_END = 4  # the core's last part
+NUM_SLICES = 11  # 44 MiB; with the rest that a save needs, this stays below OTHER_BYTES
+OTHER_BYTES = 64 * 2**20  # memory that a save needs in addition to the copy of the index
+LOCK_TIMEOUT_S = 30.0  # for the arena's lock, whose holder may be stopped
+CALL_TIMEOUT_S = 10.0  # for the lock, to close the session
+_END = 4  # the core's number for the end of the parts
 
 
 class ArenaSave:
-    """One arena's part of a checkpoint. `run` belongs in a worker thread; the rest may be read from the loop."""
+    """The save of one arena. Call `run` in a worker thread; the event loop may read the rest meanwhile."""
 
     def __init__(self, arena: ManagedArena, number: int) -> None:
         self.arena = arena
@@ -43,11 +43,11 @@ class ArenaSave:
         self._num_slices = 0
 
     def cancel(self) -> None:
-        """Ends `run` soon with CheckpointFailed."""
+        """Makes `run` raise CheckpointFailed soon."""
         self._cancelled.set()
 
     def describe(self) -> str:
-        """How far it is, for the client that waits."""
+        """The progress, for the client that waits."""
         if not self._total_bytes:
             holder = self.arena.lock_holder_pid()
             held = f"; its lock is held by process {holder}" if holder else ""
@@ -56,10 +56,10 @@ class ArenaSave:
         return f"checkpoint of arena {self.arena.name!r}: {done} of {total} written"
 
     def run(self, writer: CheckpointWriter) -> dict[str, Any]:
-        """Writes the arena's sections, and returns its counters at the instant that they show.
+        """Writes the arena's sections. Returns the arena's counters at the instant that the checkpoint shows.
 
-        Raises CheckpointFailed with the reason if it was given up, ShmReplayError if there is too little memory for the
-        copy of the index, OSError if the file cannot be written.
+        Raises CheckpointFailed, with the reason, if the checkpoint is given up; ShmReplayError if there is too little
+        memory for the copy of the index; OSError if the file cannot be written.
         """
         native = self.arena.native
         purpose = f"a checkpoint of arena {self.arena.name!r}, with a copy of its index,"
@@ -74,11 +74,11 @@ class ArenaSave:
                 raise
             raise CheckpointFailed(
                 f"no checkpoint was saved: process {holder} holds the lock of arena {self.arena.name!r} ({error}); "
-                "let it go on (SIGCONT), or kill it"
+                "continue it (SIGCONT), or kill it"
             ) from error
         try:
             if save.take(index, generation, LOCK_TIMEOUT_S):
-                raise CheckpointFailed(f"arena {self.arena.name!r}: another checkpoint of it is being saved")
+                raise CheckpointFailed(f"arena {self.arena.name!r}: another checkpoint of it is already being saved")
             state: dict[str, Any] = save.state()
             self._total_bytes = save.total_bytes
             writer.write_plain(Kind.ARENA, {"arena": self.arena.name, "moment": time.time(), **state}, self._number)
@@ -103,7 +103,7 @@ class ArenaSave:
                 self._cancelled.set()
                 raise
             finally:
-                self._free.put(None)  # it may be waiting for a slice to fill
+                self._free.put(None)  # wakes the copying thread if it waits for a free slice
             copying.result()
         if self._cancelled.is_set():
             raise self._stopped()
@@ -112,7 +112,7 @@ class ArenaSave:
         try:
             self._fill_all(save, time.monotonic())
         except BaseException:
-            self._cancelled.set()  # what waits to be written is worth nothing any more
+            self._cancelled.set()  # the writing thread need not write the rest
             raise
         finally:
             self._filled.put(None)
@@ -133,7 +133,7 @@ class ArenaSave:
             self._filled.put((part, table, piece, num_bytes))
 
     def _slice(self) -> Bytes | None:
-        """Memory to fill: new as long as there may be more of it, then what was written."""
+        """A slice to fill: a new one up to NUM_SLICES, then one that has been written."""
         if self._num_slices < NUM_SLICES and self._free.empty():
             self._num_slices += 1
             return np.empty(SLICE_BYTES, np.uint8)
@@ -143,6 +143,6 @@ class ArenaSave:
         taken = save.chunks_taken * self.arena.native.stats()["chunk_bytes"]
         return (
             f"the checkpoint of arena {self.arena.name!r} was given up: writers needed chunks not copied yet. "
-            f"In {seconds:.2f} s they took {show_bytes(taken)} of chunks, and the disk {show_bytes(self._done_bytes)}; "
+            f"In {seconds:.2f} s writers took {show_bytes(taken)}, and {show_bytes(self._done_bytes)} were written; "
             "use a faster disk, raise capacity_steps, or pause inserts meanwhile: client.pause(table, samples=False)"
         )

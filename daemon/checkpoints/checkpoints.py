@@ -1,4 +1,4 @@
-"""Checkpoints of all arenas: on request, at an interval, and at the stop; and restoring one."""
+"""Checkpoints: saves all arenas on request, at an interval and at the stop; and restores them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
-LIMITERS = ("checkpoint", "config")  # whose settings a restored limiter has
-LOG_S = 10.0  # progress of a long one is logged so often
-EXPECTED = (ShmReplayError, OSError)  # what saving fails by; anything else is our own fault
+LIMITERS = ("checkpoint", "config")  # where the settings of a restored rate limiter come from
+LOG_S = 10.0  # how often the progress of a long checkpoint is logged
+EXPECTED = (ShmReplayError, OSError)  # errors that saving may raise; any other is a fault of ours
 
 
 class Checkpoints:
-    """Lives on the event loop; one checkpoint is saved at a time, on the workers."""
+    """Lives on the event loop. Saves one checkpoint at a time, on the workers."""
 
     def __init__(self, registry: Registry, workers: Workers, label: str, options: CheckpointOptions) -> None:
         self._registry = registry
@@ -59,7 +59,7 @@ class Checkpoints:
         self._directory_lock: LockFile | None = None
 
     async def open(self) -> None:
-        """Takes the directory, if one was configured, for this daemon's checkpoints alone; `close` gives it back.
+        """Locks the directory, if one is configured, for this daemon's checkpoints; `close` unlocks it.
 
         Raises CheckpointFailed if it cannot be written to, or another daemon saves checkpoints of this label there.
         """
@@ -69,35 +69,35 @@ class Checkpoints:
             self._retention = Retention(self._directory, self._options.keep)
 
     def close(self) -> None:
-        """Gives the directory back. Does nothing a second time."""
+        """Unlocks the directory. A second call does nothing."""
         lock, self._directory_lock = self._directory_lock, None
         if lock is not None:
             try:
                 lock.release()
             except OSError as error:
-                log.warning("%s stays, for it cannot be removed: %s", lock.path, error)
+                log.warning("%s stays, because it cannot be removed: %s", lock.path, error)
 
     @property
     def directory(self) -> CheckpointDirectory:
-        """Raises CheckpointFailed if none was configured."""
+        """The configured directory. Raises CheckpointFailed if there is none."""
         if self._directory is None:
             raise CheckpointFailed(
-                "no directory for checkpoints was configured; start shmreplayd with --checkpoint-dir DIR, or "
+                "no directory for checkpoints is configured; start shmreplayd with --checkpoint-dir DIR, or "
                 "sr.Server with checkpoint_dir=DIR"
             )
         return self._directory
 
     def status(self) -> dict[str, Any] | None:
-        """Of the last one that was saved, and of the last failure behind it, for stats; None if none was tried."""
+        """The last checkpoint saved, and the failure after it, for stats; None if none was tried."""
         return self._outcome.describe()
 
     def start(self) -> None:
-        """Begins to save at the interval, if one was configured."""
+        """Starts to save at the interval, if one is configured."""
         if self._options.interval_s is not None and self._directory is not None:
             self._timer = asyncio.ensure_future(self._save_at_interval(self._options.interval_s))
 
     def change(self, options: CheckpointOptions) -> None:
-        """Another interval, which begins now, number to keep, or end. The directory stays what it is."""
+        """Applies new options. A new interval begins now; the directory does not change."""
         before, self._options = self._options, options
         if self._retention is not None:
             self._retention.keep = options.keep
@@ -109,12 +109,12 @@ class Checkpoints:
     async def _save_at_interval(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            # A task of its own: ending the timer ends the wait for it, while its thread works on and the lock is held.
+            # Shielded: cancelling the timer ends this wait, but the save goes on and keeps its lock.
             if self._registry.arenas:
-                await asyncio.shield(self._save_for_nobody())
+                await asyncio.shield(self._save_and_log())
 
-    async def _save_for_nobody(self) -> None:
-        """The log says why it failed, by whatever: the next one may succeed."""
+    async def _save_and_log(self) -> None:
+        """Saves; logs any error, because the next checkpoint may succeed."""
         try:
             await self.save(lambda describe: None)
         except (ShmReplayError, OSError) as error:
@@ -123,9 +123,9 @@ class Checkpoints:
             log.exception("no checkpoint was saved")
 
     async def save(self, on_progress: OnProgress) -> str:
-        """Saves all arenas into a new checkpoint and returns its path; older ones than the newest few are removed.
+        """Saves all arenas into a new checkpoint, removes old ones, and returns the path of the new one.
 
-        Raises CheckpointFailed or OSError with the reason; the ones before it are still there then.
+        Raises CheckpointFailed or OSError with the reason; the earlier checkpoints are then all still there.
         """
         directory = self.directory
         on_progress(self.describe)
@@ -151,11 +151,11 @@ class Checkpoints:
 
     @property
     def is_saving(self) -> bool:
-        """Whether one is being written."""
+        """Whether a checkpoint is being written."""
         return self._current is not None
 
     def describe(self) -> str:
-        """How far it is, for the client that waits."""
+        """The progress, for the client that waits."""
         current = self._current
         return "checkpoint: waiting for an earlier one" if current is None else current.describe()
 
@@ -165,7 +165,7 @@ class Checkpoints:
             log.info("%s", self.describe())
 
     def _write(self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena]) -> tuple[str, int]:
-        """In a worker thread."""
+        """Writes the file and removes old ones. Runs in a worker thread."""
         directory.remove_partial_files()
         with directory.create() as (fd, path):
             writer = CheckpointWriter(fd)
@@ -185,14 +185,14 @@ class Checkpoints:
         return path, writer.num_bytes
 
     def _remove_old(self, path: str, arenas: Iterable[ManagedArena]) -> None:
-        """The new one is there, whatever becomes of the older ones."""
+        """Removes old checkpoints. Only logs errors: the new one is saved in any case."""
         assert self._retention is not None
         try:
             self._retention.saved(path, (table.name for arena in arenas for table in arena.tables))
             for removed in self._retention.remove_old(self._registry.dropped, lambda: self._is_closing):
-                log.info("checkpoint %s removed: the newest %d are kept", removed, self._options.keep)
+                log.info("checkpoint %s removed; the newest %d are kept", removed, self._options.keep)
         except (CheckpointFailed, OSError) as error:
-            log.warning("checkpoints before %s stay: %s", path, error)
+            log.warning("checkpoints older than %s are kept: %s", path, error)
 
     def _save(self, arena: ManagedArena, number: int, writer: CheckpointWriter) -> dict[str, Any]:
         arena.check_usable()
@@ -204,10 +204,10 @@ class Checkpoints:
     async def restore(
         self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
     ) -> dict[str, Any]:
-        """Restores a checkpoint, or the newest whole one of a directory, and says which, what tables, and notes.
+        """Restores a checkpoint, or the newest undamaged one of a directory. Returns its path, its tables, and notes.
 
-        A damaged one of a directory is named in the notes and the one before it taken. Raises CheckpointNotFound if
-        there is none, CheckpointFailed if none is whole, and as `Registry.restore`.
+        If the newest one of a directory is damaged, a note says so and the next older one is restored. Raises
+        CheckpointNotFound if there is none, CheckpointFailed if all are damaged, and as `Registry.restore`.
         """
         if limiters not in LIMITERS:
             raise ValueError(f"limiters is {limiters!r}; expected one of {', '.join(map(repr, LIMITERS))}")
@@ -229,11 +229,11 @@ class Checkpoints:
                 tables, notes = await self._restore_this(path, asked, limiters, on_progress)
             except DamagedCheckpoint as error:
                 is_last = number == len(paths) - 1
-                log.error("%s; %s", error, "there is none before it" if is_last else "taking the one before it")
+                log.error("%s; %s", error, "there is no older one" if is_last else "trying the next older one")
                 damages.append(str(error))
             else:
                 if damages:
-                    damages[-1] += "; the one before it was taken"
+                    damages[-1] += "; the next older one was restored"
                 return {"path": path, "tables": tables, "notes": [*damages, *notes]}
         if damages:
             raise CheckpointFailed("; ".join([f"there is no whole checkpoint in {directory}", *damages]))
@@ -248,7 +248,7 @@ class Checkpoints:
             older = [other for other in find_checkpoints(os.path.dirname(path) or ".") if other < os.path.abspath(path)]
             if not older:
                 raise
-            raise DamagedCheckpoint(f"{error}; the one before it is {older[0]}") from error
+            raise DamagedCheckpoint(f"{error}; the next older one is {older[0]}") from error
 
     async def _restore_this(
         self, path: str, asked: Sequence[Table], limiters: str, on_progress: OnProgress
@@ -261,9 +261,9 @@ class Checkpoints:
     # --- the start and the end -----------------------------------------------------------------------------------
 
     async def begin(self, *, restore: bool, is_embedded: bool, on_progress: OnProgress) -> None:
-        """At the start, once tables of the daemon before were taken over: says, or restores, what there is beside them.
+        """At the start, after the adoption: restores the newest checkpoint if asked to and no table was taken over.
 
-        Raises CheckpointFailed if it is to restore and all are damaged: then somebody has to decide.
+        Otherwise logs which checkpoints there are. Raises CheckpointFailed if all are damaged: the user must decide.
         """
         if self._retention is None:
             return
@@ -279,33 +279,36 @@ class Checkpoints:
             log.info("checkpoint %s restored", found["path"])
         elif restore:
             others = sorted(label for label in labels_in(directory.path) if label != self._label)
-            hint = f" (there are ones of {', '.join(map(repr, others))})" if others else ""
+            hint = f" (it has checkpoints of {', '.join(map(repr, others))})" if others else ""
             log.warning("there is no checkpoint of %s in %s%s: starting empty", self._label, directory.path, hint)
-        elif paths and not is_embedded:  # sr.Server says so itself, or restores later
+        elif paths and not is_embedded:  # sr.Server says this itself, or restores later
             log.warning(
                 "%s holds %d checkpoints of %r, and --restore was not given: starting empty; none of them is removed",
                 directory.path, len(paths), self._label,
             )  # fmt: skip
 
     def _why_not(self, path: str) -> tuple[int, str]:
-        """Why a checkpoint is not restored beside tables that were taken over: a warning where it has others."""
+        """The log level and the reason why a checkpoint is not restored: a warning if tables are only in it."""
         there = {table.name for arena in self._registry.arenas for table in arena.tables}
-        reason = f"tables {', '.join(sorted(map(repr, there)))} were taken over as they are in memory"
+        reason = f"tables {', '.join(sorted(map(repr, there)))} were taken over from memory"
         try:
             reader = CheckpointReader(path)
             reader.close()
             tables = {table.name for entry in reader.manifest["arenas"] for table in unpack_specs(entry["specs"])}
         except (OSError, ShmReplayError, LookupError, TypeError, ValueError) as error:
-            return logging.WARNING, f"{reason}; it cannot be read: {error}"
+            return logging.WARNING, f"{reason}; the checkpoint cannot be read: {error}"
         missing = ", ".join(sorted(map(repr, tables - there)))
         if not missing:
             return logging.INFO, reason
-        return logging.WARNING, f"{reason}; only it has {missing}, and it stays until newer ones have that too"
+        return (
+            logging.WARNING,
+            f"{reason}; only the checkpoint has {missing}; it is kept until a newer one has that too",
+        )
 
     async def finish(self) -> None:
-        """Saves a last one if that was configured, while callers of all tables wait; ends one that is being saved.
+        """Saves a last checkpoint if configured, while callers of all tables wait. Then cancels any other save.
 
-        Raises CheckpointFailed if the last one was to be saved and was not: nothing must be dropped then.
+        Raises CheckpointFailed if the last checkpoint could not be saved: the caller must then keep the tables.
         """
         if self._timer is not None:
             self._timer.cancel()

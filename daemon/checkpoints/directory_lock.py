@@ -1,4 +1,7 @@
-"""One daemon a directory of checkpoints and label: two would remove each other's, and restore what is not theirs."""
+"""A lock for a label in a directory of checkpoints.
+
+Two daemons that share both would remove each other's checkpoints and restore the wrong ones.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ from shmreplay.errors import CheckpointFailed
 
 log = logging.getLogger("shmreplayd")
 
-WAIT_S = 5.0  # for a daemon that is just ending
+WAIT_S = 5.0  # for the previous daemon, which may be about to end
 
 
 async def lock_directory(directory: CheckpointDirectory, workers: Workers) -> LockFile:
-    """Makes the directory if it is missing, and takes the lock of its label, which shows that it can be written to.
+    """Makes the directory if it is missing, and locks the label in it.
 
-    Raises CheckpointFailed if it cannot, or names the process that saves checkpoints of this label there.
+    Raises CheckpointFailed if the directory cannot be written to, or if another process holds the lock; the text has
+    its pid.
     """
     path = os.path.join(directory.path, f"shmreplay.{directory.label}.lock")
     try:
@@ -40,6 +44,6 @@ async def _wait(path: str, directory: CheckpointDirectory, workers: Workers, hol
         return await within(WAIT_S, workers.run(lambda: LockFile(path, waits=True)))
     except TimeoutError:
         raise CheckpointFailed(
-            f"process {holder} saves checkpoints of {directory.label!r} in {directory.path} already (it holds {path}); "
-            "choose another directory, one for each daemon"
+            f"process {holder} already saves checkpoints of {directory.label!r} in {directory.path} (it holds {path}); "
+            "give each daemon its own directory"
         ) from None

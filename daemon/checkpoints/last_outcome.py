@@ -7,7 +7,7 @@ from typing import Any
 
 
 class LastOutcome:
-    """What became of the last ones that were tried."""
+    """The result of the last checkpoint saved, and of the failure after it, if any."""
 
     def __init__(self) -> None:
         self._saved: dict[str, Any] = {"path": None, "bytes": None, "seconds": None}
@@ -16,18 +16,18 @@ class LastOutcome:
         self._failed_at: float | None = None
 
     def saved(self, path: str, num_bytes: int, seconds: float) -> None:
-        """One is on the disk; what failed before is over."""
+        """A checkpoint was saved. Clears the earlier failure."""
         self._saved = {"path": path, "bytes": num_bytes, "seconds": seconds}
         self._saved_at = time.monotonic()
         self._error = self._failed_at = None
 
     def failed(self, error: str) -> None:
-        """One was not saved."""
+        """A checkpoint was not saved."""
         self._error = error
         self._failed_at = time.monotonic()
 
     def describe(self) -> dict[str, Any] | None:
-        """`path`, `bytes`, `seconds`, `saved_s_ago` of the last one; `error`, `failed_s_ago` of what failed since.
+        """`path`, `bytes`, `seconds`, `saved_s_ago` of the last one saved; `error`, `failed_s_ago` of a later failure.
 
         None if none was tried.
         """

@@ -1,4 +1,4 @@
-"""The first section of a checkpoint: who wrote it, and what each arena is made anew by."""
+"""The first section of a checkpoint: who wrote it, and what is needed to make its arenas again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def manifest(label: str, arenas: Sequence[ManagedArena]) -> dict[str, Any]:
 
 
 def _arena_entry(arena: ManagedArena) -> dict[str, Any]:
-    """What the arena is made anew by: its specs, and the geometry that they were planned to."""
+    """What is needed to make the arena again: its specs, and the sizes that they were planned to."""
     stats = arena.native.stats()
     return {
         "name": arena.name,

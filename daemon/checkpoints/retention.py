@@ -1,4 +1,4 @@
-"""Which checkpoints are removed once a new one is on the disk. Where there is a doubt, one too many is kept."""
+"""Retention: which old checkpoints are removed after a new one was saved. In doubt it keeps one too many."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
 
 log = logging.getLogger("shmreplayd")
 
-Identity = tuple[str, int, int, int]  # path, inode, bytes, time of the last change: the same file with the same bytes
+Identity = tuple[str, int, int, int]  # path, inode, size, time of the last change: if equal, the content is the same
 
 
 @dataclass(frozen=True)
-class Found:
-    """A file with the name of a checkpoint. `tables` is None if it is damaged, or no checkpoint of this label."""
+class FoundCheckpoint:
+    """A file with the name of a checkpoint. `tables` is None if it is damaged or of another label."""
 
     path: str
     tables: frozenset[str] | None
 
 
 def which_may_go(
-    found: Sequence[Found], keep: int, strange: Collection[str] = (), dropped: Collection[str] = ()
+    found: Sequence[FoundCheckpoint], keep: int, strange: Collection[str] = (), dropped: Collection[str] = ()
 ) -> list[str]:
-    """Paths of those that may be removed, of all that there are, newest first.
+    """Paths of the checkpoints that may be removed.
 
-    Only whole ones beyond the newest `keep` whole ones with tables; of these none with a table that no newer one has
-    which stays. If the newest has no table, none: such a daemon knows nothing of what the others are for.
+    The newest `keep` undamaged checkpoints with tables stay. An older one stays, too, if it has a table that no newer
+    one that stays has. Damaged ones stay. If the newest has no tables, all stay: a daemon without tables cannot know
+    what the others are for.
 
     Args:
-        strange: paths of those that this daemon's tables do not come from. They stay.
-        dropped: tables that a client dropped since: nobody needs one that only has those.
+        found: all checkpoints, newest first.
+        keep: how many stay at least.
+        strange: paths of checkpoints that this daemon's tables do not come from. They stay.
+        dropped: tables that clients have dropped; a checkpoint is not kept for them.
     """
     whole = [(each.path, each.tables) for each in found if each.tables is not None]
     if not whole or not whole[0][1]:
@@ -51,53 +54,53 @@ def which_may_go(
 
 
 class Retention:
-    """Removes what may go. Reads every checkpoint of its label once, to see if it is whole, but for its own.
+    """Removes old checkpoints. Reads each checkpoint of its label once to verify it, except those this daemon wrote.
 
-    `keep` is how many whole ones stay; it may be changed at any time. `remove_old` belongs in a worker thread, the rest
-    on the loop while none runs.
+    `keep` may be changed at any time. Call `remove_old` in a worker thread, and the rest on the event loop while
+    `remove_old` does not run.
     """
 
     def __init__(self, directory: CheckpointDirectory, keep: int) -> None:
         self._directory = directory
         self.keep = keep
         self._known: dict[Identity, frozenset[str] | None] = {}
-        self._told: set[str] = set()  # of which the log has said why they stay
+        self._told: set[str] = set()  # paths for which the log has said why they are kept
         self._strange = set(directory.checkpoints())
 
     @property
     def strangers(self) -> list[str]:
-        """Checkpoints that were there before this daemon, which its tables do not come from; newest first."""
+        """Checkpoints from before this daemon that its tables do not come from; newest first."""
         return sorted(self._strange, reverse=True)
 
     def comes_from(self, path: str, tables: Iterable[str]) -> None:
-        """This whole checkpoint was restored: it and those before it are this daemon's to remove."""
+        """This checkpoint was restored: it and the older ones may now be removed."""
         path = os.path.abspath(path)
         if path in self._directory.checkpoints():
             self._strange = {strange for strange in self._strange if strange > path}
             self._remember(path, tables)
 
     def comes_from_all(self) -> None:
-        """Tables of the daemon before were taken over: what that one saved is this one's to remove."""
+        """Tables were taken over from the previous daemon: its checkpoints may now be removed."""
         self._strange.clear()
 
     def saved(self, path: str, tables: Iterable[str]) -> None:
-        """This daemon wrote it just now, so it is whole."""
+        """This daemon has just written the checkpoint, so it need not be verified."""
         self._remember(path, tables)
 
     def _remember(self, path: str, tables: Iterable[str]) -> None:
         self._known[_identity(path)] = frozenset(tables)
 
     def remove_old(self, dropped: Collection[str], is_stopping: Callable[[], bool]) -> list[str]:
-        """Removes those that may go, and returns their paths.
+        """Removes what may be removed, and returns the paths.
 
-        Raises CheckpointFailed once `is_stopping`, OSError if the directory cannot be read.
+        Raises CheckpointFailed if `is_stopping` returns True meanwhile, OSError if the directory cannot be read.
         """
         paths = self._directory.checkpoints()
         if len(paths) <= self.keep:
             return []
         looked = [(_identity(path), self._look(path, is_stopping)) for path in paths]
-        self._known = dict(looked)  # those that are gone are forgotten
-        found = [Found(path, tables) for (path, *_), tables in looked]
+        self._known = dict(looked)  # forgets files that are gone
+        found = [FoundCheckpoint(path, tables) for (path, *_), tables in looked]
         may_go = which_may_go(found, self.keep, self._strange, dropped)
         self._tell_of_others([each for each in found if each.tables and each.path not in may_go][self.keep :])
         return self._directory.remove(may_go)
@@ -116,7 +119,7 @@ class Retention:
         try:
             found = verify(path, check)
             if found["label"] != self._directory.label:
-                log.warning("%s is kept, and not counted: it is one of %r", path, found["label"])
+                log.warning("%s is kept, and not counted: its label is %r", path, found["label"])
                 return None
             return frozenset(table["name"] for state in found["states"] for table in state["tables"])
         except _Stopped:
@@ -125,12 +128,14 @@ class Retention:
             log.warning("%s is kept, and not counted: %s", path, error)
             return None
 
-    def _tell_of_others(self, others: Sequence[Found]) -> None:
+    def _tell_of_others(self, others: Sequence[FoundCheckpoint]) -> None:
         for each in others:
             if each.path not in self._told:
                 self._told.add(each.path)
-                reason = "it was there before" if each.path in self._strange else "no newer one has all its tables"
-                log.info("checkpoint %s is kept beside the newest %d: %s", each.path, self.keep, reason)
+                reason = (
+                    "it is older than the daemon" if each.path in self._strange else "no newer one has all its tables"
+                )
+                log.info("checkpoint %s is kept in addition to the newest %d: %s", each.path, self.keep, reason)
 
 
 def _identity(path: str) -> Identity:
@@ -139,4 +144,4 @@ def _identity(path: str) -> Identity:
 
 
 class _Stopped(Exception):
-    """Ends the reading of a checkpoint."""
+    """Stops the verification of a checkpoint."""

@@ -1,1 +1,1 @@
-"""What the daemon is told, by command line, environment and file."""
+"""The daemon's configuration, from command line, environment and file."""

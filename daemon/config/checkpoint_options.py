@@ -1,4 +1,4 @@
-"""CheckpointOptions: what a daemon is told about its checkpoints."""
+"""CheckpointOptions: the settings of section [checkpoints]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a daemon was told to be: its flags, over its environment, over its file, over the defaults."""
+"""DaemonConfig: all settings of a daemon. Flags come first, then the environment, the file, the defaults."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from shmreplay.daemon.config.sources import (
 )
 from shmreplay.daemon.loop.endpoint import Endpoint
 from shmreplay.errors import ShmReplayError
+from shmreplay.estimates import estimate
 from shmreplay.protocol import default_socket_paths, package_version
 from shmreplay.segments.page_policy import PagePolicy
-from shmreplay.tables.estimates import estimate
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table import Table
 from shmreplay.tables.table_config import TablesRefused, tables_in
 
 
 class ConfigError(ShmReplayError):
-    """What a daemon was told cannot be. `problems` has a line for each thing, with where it stands."""
+    """The configuration is wrong. `problems` has one line for each mistake, which names its place."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -47,11 +47,11 @@ class DaemonConfig:
 
     Attributes:
         file: the configuration file, if there is one; a reload reads it again.
-        tables: those that it declares.
-        notes: what its tables warn of, and what the machine does not allow.
-        settings: every setting by its key, and where it comes from.
-        is_check: whether the configuration was to be looked at, and no daemon to be started.
-        is_json: whether what it comes to is to be printed as JSON.
+        tables: the tables that the file declares.
+        notes: warnings about these tables, and about what the machine does not allow.
+        settings: every setting by its key, with its source.
+        is_check: only check and print the configuration; start no daemon.
+        is_json: print the configuration as JSON.
     """
 
     socket: str
@@ -82,16 +82,16 @@ class DaemonConfig:
 
 
 def read_config(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> DaemonConfig:
-    """Reads flags, environment and file. Raises ConfigError with all that cannot be; exits (code 2) on unknown flags.
+    """Reads flags, environment and file. Raises ConfigError with all mistakes; exits with code 2 on unknown flags.
 
-    An embedded daemon belongs to the process that starts it, which passes all it wants by flags: it reads nothing else.
+    An embedded daemon reads its flags alone: the process that starts it passes everything in them.
     """
     options = build_parser().parse_args(arguments)
     problems: list[str] = []
     if options.embedded and options.parent_pid is None:
-        problems.append("--embedded needs --parent-pid: an embedded daemon ends with its parent")
+        problems.append("--embedded needs --parent-pid: an embedded daemon stops when its parent ends")
     if options.json and not options.check_config:
-        problems.append("--json goes with --check-config; log.format is for the log (--log-format json)")
+        problems.append("--json needs --check-config; for the log use log.format (--log-format json)")
     values = settings_from_flags(vars(options), problems)
     file = None if options.embedded else _open(options.config or environment.get(CONFIG_VARIABLE) or None, problems)
     if not options.embedded:
@@ -120,7 +120,7 @@ def _open(path: str | None, problems: list[str]) -> TomlFile | None:
 
 
 def _check_together(values: SettingValues, problems: list[str]) -> None:
-    """What each of may be, but not without the other."""
+    """Checks settings that need another one."""
     if "checkpoints.directory" in values:
         return
     for key in ("checkpoints.interval_s", "checkpoints.at_stop", "checkpoints.restore"):
@@ -142,7 +142,7 @@ def _tables(file: TomlFile | None, problems: list[str]) -> tuple[list[Table], li
 
 
 def _check_limits(tables: list[Table], values: SettingValues, file: TomlFile, problems: list[str]) -> None:
-    """Whether the file's own tables keep the limits: those that are set, and that of the largest arena there can be."""
+    """Checks the tables of the file against the configured limits, and against the largest possible arena."""
     memory, streams = (values[key].value if key in values else None for key in ("limits.memory", "limits.streams"))
     limits = Limits(memory, streams)
     for table in tables:
@@ -174,7 +174,10 @@ def _config(
     wanted, possible = value["limits.clients"], possible_clients()
     if wanted is not None and wanted > possible:
         where = settings["limits.clients"].where
-        notes = [*notes, f"{where} is {wanted}, but open files suffice for {possible} (LimitNOFILE, ulimit -n)"]
+        notes = [
+            *notes,
+            f"{where} is {wanted}, but the limit of open files allows only {possible} (LimitNOFILE, ulimit -n)",
+        ]
     return DaemonConfig(
         socket=value["daemon.socket"],
         instance=value["daemon.instance"],
@@ -210,19 +213,20 @@ def _config(
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """What shmreplayd takes on its command line."""
+    """The command line of shmreplayd."""
     parser = argparse.ArgumentParser(
         prog="shmreplayd",
-        description="Owns the tables of shmreplay: shared memory that actors and learners work in.",
-        epilog="SIGTERM and SIGINT drop all tables, after a checkpoint with --checkpoint-at-stop (if that fails they "
-        "stay, as after a crash), and not at all with --keep-tables. SIGHUP reads the file of --config again; without "
-        "one it ends the daemon, too. SIGINT and SIGHUP do nothing if ignored at the start, as by nohup. What flags do "
-        "not say is asked of the environment ($SHMREPLAYD_LOG_LEVEL and so on), then of the file.",
+        description="Owns the tables of shmreplay, in shared memory that actors and learners use.",
+        epilog="SIGTERM and SIGINT stop the daemon. It drops all tables, unless --keep-tables is set. With "
+        "--checkpoint-at-stop it saves a checkpoint first; if that fails, the tables stay, as after a crash. SIGHUP "
+        "reads the file of --config again; without such a file it stops the daemon. SIGINT and SIGHUP are ignored if "
+        "they were ignored at the start, as with nohup. A setting without a flag is taken from the environment "
+        "($SHMREPLAYD_LOG_LEVEL and so on), then from the file.",
     )
     parser.add_argument("--version", action="version", version=f"shmreplayd {package_version()}")
     parser.add_argument("--config", metavar="FILE", help=f"settings and tables, in TOML (default: ${CONFIG_VARIABLE})")
-    parser.add_argument("--check-config", action="store_true", help="say what the configuration comes to, and end")
-    parser.add_argument("--json", action="store_true", help="say it in JSON")
+    parser.add_argument("--check-config", action="store_true", help="check the configuration, print it, and exit")
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
     groups = {
         section: parser.add_argument_group("the daemon" if section == "daemon" else section) for section in SECTIONS
     }
@@ -239,10 +243,12 @@ def build_parser() -> argparse.ArgumentParser:
         else:
             add(*setting.flags, dest=setting.key, metavar=setting.metavar, help=setting.help)
     groups["memory"].add_argument(
-        "--discard", action="store_true", help="remove segments of this instance that cannot be taken over"
+        "--discard", action="store_true", help="remove segments of this instance that the daemon cannot take over"
     )
-    embedded = parser.add_argument_group("for sr.Server, which starts a daemon of its own")
-    embedded.add_argument("--embedded", action="store_true", help="end, and remove everything, when the parent ends")
-    embedded.add_argument("--parent-pid", type=int, metavar="N", help="the process that started this one")
-    embedded.add_argument("--ready-fd", type=int, metavar="N", help="written to when clients can connect")
+    embedded = parser.add_argument_group("for sr.Server, which starts an embedded daemon")
+    embedded.add_argument(
+        "--embedded", action="store_true", help="stop and remove everything when the parent process ends"
+    )
+    embedded.add_argument("--parent-pid", type=int, metavar="N", help="process that started this one")
+    embedded.add_argument("--ready-fd", type=int, metavar="N", help="descriptor to write to when clients can connect")
     return parser

@@ -1,4 +1,4 @@
-"""What the tables of one daemon may take together, and each of them by itself."""
+"""Limits: how much the tables of one daemon may take."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from shmreplay.tables.table import Table
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds that whoever runs the daemon has set; None is no bound.
+    """Limits from the configuration; None means no limit.
 
     Attributes:
         memory_bytes: shared memory of all arenas.
-        streams: `max_streams` of a table; of one with shards, of all its shards.
+        streams: `max_streams` of one table; of a table with shards, of all its shards together.
     """
 
     memory_bytes: int | None = None
     streams: int | None = None
 
     def check_streams(self, tables: Iterable[Table]) -> None:
-        """Raises ValueError for a table that asks for more streams than it may."""
+        """Raises ValueError if a table asks for more streams than the limit."""
         for table in tables:
             asked = table.owner.max_streams
             if self.streams is not None and asked > self.streams:
@@ -33,11 +33,11 @@ class Limits:
                 )
 
     def check_memory(self, purpose: str, num_bytes: int, taken_bytes: int) -> None:
-        """Raises ShmReplayError if `num_bytes` more are too much, beside `taken_bytes`."""
+        """Raises ShmReplayError if `num_bytes` more would exceed the limit, when `taken_bytes` are in use."""
         if self.memory_bytes is not None and taken_bytes + num_bytes > self.memory_bytes:
-            taken = f"{show_bytes(taken_bytes)} are taken, " if taken_bytes else ""
+            taken = f"{show_bytes(taken_bytes)} are in use, " if taken_bytes else ""
             raise ShmReplayError(
                 f"{purpose} needs {show_bytes(num_bytes)}: {taken}this shmreplayd allows "
-                f"{show_bytes(self.memory_bytes)} for all tables (limits.memory); drop some, make it smaller, or raise "
-                "the limit"
+                f"{show_bytes(self.memory_bytes)} for all tables (limits.memory); drop some, make them smaller, or "
+                "raise the limit"
             )

@@ -1,4 +1,4 @@
-"""How the log is written: a line of text or of JSON on stderr, or an entry with fields in systemd's journal."""
+"""Formats of the log: lines of text or JSON on stderr, or entries with fields in systemd's journal."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ from shmreplay.errors import ShmReplayError
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 FORMATS = ("text", "json", "journal")
 JOURNAL_SOCKET = "/run/systemd/journal/socket"
-MAX_MESSAGE = 32 * 2**10  # characters: with its fields an entry then fits into one datagram
-_PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))  # of syslog; else 7, debug
+MAX_MESSAGE = 32 * 2**10  # characters; an entry with all its fields then fits into one datagram
+_PRIORITIES = (
+    (logging.ERROR, 3),
+    (logging.WARNING, 4),
+    (logging.INFO, 6),
+)  # syslog's numbers; 7 (debug) for lower levels
 
 
 def configure_logs(level: str, form: str, instance: str, journal: str = JOURNAL_SOCKET) -> None:
-    """Writes the log so from now on, whatever it was before. Raises ShmReplayError if the journal cannot be reached."""
+    """Sets up the log, replacing any earlier set-up. Raises ShmReplayError if the journal cannot be reached."""
     use_handler(level, make_handler(form, instance, journal))
 
 
 def use_handler(level: str, handler: logging.Handler) -> None:
-    """Writes the log by this handler alone from now on."""
+    """Makes this the only handler of the log."""
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 
 
 def make_handler(form: str, instance: str, journal: str = JOURNAL_SOCKET) -> logging.Handler:
-    """What writes a log of that form. Raises ShmReplayError if the journal cannot be reached."""
+    """Makes the handler for a format. Raises ShmReplayError if the journal cannot be reached."""
     if form == "journal":
         return JournalHandler(instance, journal)
     handler = logging.StreamHandler(sys.stderr)
@@ -41,7 +45,7 @@ def make_handler(form: str, instance: str, journal: str = JOURNAL_SOCKET) -> log
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a record: time (UTC), level, instance, pid, message; exception where there is one."""
+    """One JSON object a record: time (UTC), level, instance, pid, message, and exception if there is one."""
 
     def __init__(self, instance: str) -> None:
         super().__init__()
@@ -62,14 +66,14 @@ class JsonFormatter(logging.Formatter):
 
 
 class JournalHandler(logging.Handler):
-    """Sends records to systemd's journal by its own protocol: `journalctl SHMREPLAY_INSTANCE=default` finds them.
+    """Sends records to systemd's journal by its native protocol: `journalctl SHMREPLAY_INSTANCE=default` finds them.
 
-    Raises ShmReplayError if no journal listens there. One that ends later costs entries, which stderr gets instead.
+    Raises ShmReplayError if no journal listens there. If the journal stops later, records go to stderr instead.
     """
 
     def __init__(self, instance: str, path: str = JOURNAL_SOCKET) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter())  # the message alone: else basicConfig puts level and name before it
+        self.setFormatter(logging.Formatter())  # the message alone; basicConfig would add level and name
         self._instance = instance
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._path = path
@@ -108,7 +112,7 @@ class JournalHandler(logging.Handler):
 
 
 def _field(name: str, value: str) -> bytes:
-    """`NAME=value`, or, as a value of several lines needs it, the name, its length and the value."""
+    """`NAME=value`; or, for a value of several lines, the name, the length and the value."""
     encoded = os.fsencode(value)
     if b"\n" not in encoded:
         return b"%s=%s\n" % (name.encode(), encoded)

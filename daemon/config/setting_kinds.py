@@ -30,12 +30,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a setting may be.
+    """What values a setting takes.
 
     Attributes:
-        of_value: makes the setting of a value as TOML has it. Raises ValueError that says what it is, and what was
-            expected.
-        of_text: the value that TOML would have for the text of a variable or a flag; the text itself where it is none.
+        of_value: converts a TOML value into the setting. Raises ValueError with the value and what was expected.
+        of_text: converts the text of a variable or a flag into the TOML value; returns the text if it cannot.
     """
 
     of_value: Callable[[object], Any]
@@ -43,12 +42,12 @@ class Kind:
 
 
 def refuse(value: object, expected: str) -> NoReturn:
-    """Raises the ValueError that says what a setting is, and what was expected."""
+    """Raises ValueError with the value of a setting and what was expected."""
     raise ValueError(f"is {value!r:.100}; expected {expected}")
 
 
 def choice(of: Sequence[str]) -> Kind:
-    """One of some words."""
+    """A kind whose value is one of these words."""
 
     def check(value: object) -> str:
         if isinstance(value, str) and value in of:
@@ -90,7 +89,7 @@ def _check_path(value: object) -> str:
 def _check_socket(value: object) -> str:
     if not isinstance(value, str) or not os.path.isabs(value.removeprefix("unix:")):
         refuse(value, "the absolute path of a socket, such as '/run/shmreplay/default.sock'")
-    return _said_by(value, lambda: socket_path(value))
+    return _checked_by(value, lambda: socket_path(value))
 
 
 def _check_endpoint(value: object) -> Endpoint:
@@ -103,7 +102,7 @@ def _check_endpoint(value: object) -> Endpoint:
 
 
 def _check_instance(value: object) -> str:
-    return _said_by(value, lambda: check_name("instance", value))  # type: ignore[arg-type]  # it says so itself
+    return _checked_by(value, lambda: check_name("instance", value))  # type: ignore[arg-type]  # check_name refuses other types
 
 
 def _check_group(value: object) -> Group:
@@ -116,7 +115,7 @@ def _check_group(value: object) -> Group:
     return Group(entry.gr_gid, entry.gr_name)
 
 
-def _said_by(value: object, check: Callable[[], str]) -> str:
+def _checked_by(value: object, check: Callable[[], str]) -> str:
     try:
         return check()
     except ValueError as error:
@@ -124,12 +123,12 @@ def _said_by(value: object, check: Callable[[], str]) -> str:
 
 
 def _absolute(text: str) -> str:
-    """A path of the command line is one of the directory where it was typed."""
+    """A relative path on the command line is relative to the current directory."""
     return os.path.abspath(text) if text else text
 
 
 def _or_itself(make: Callable[[str], object]) -> Callable[[str], object]:
-    """What `make` makes of a text; the text itself where it refuses, for the check behind it says what is expected."""
+    """Returns `make`, but it returns the text where it would raise: the check of the value then explains it."""
 
     def read(text: str) -> object:
         try:

@@ -1,4 +1,4 @@
-"""All settings of a daemon, in the order in which they are shown."""
+"""Setting, and the list of all settings of a daemon, in the order in which they are shown."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Setting:
     """One setting.
 
     Attributes:
-        key: its section and name in the file.
-        flags: the first one names it on the command line.
-        default: what it is where nobody says anything, of the kind that `kind` makes.
-        reloads: whether a reload changes it while tables are in use.
-        variable: in the environment; "" stands for one made of the key.
-        metavar: what the flag's help calls its value; "" for one that has none, being on or off.
+        key: section and name in the file, such as `log.level`.
+        flags: its names on the command line; messages use the first one.
+        default: its value if no source sets it, as `kind.of_value` returns it.
+        reloads: whether a reload can change it while tables are in use.
+        variable: environment variable; "" derives the name from the key.
+        metavar: name of the value in the flag's help; "" for an on/off switch.
     """
 
     key: str
@@ -54,7 +54,7 @@ class Setting:
 
     @property
     def is_switch(self) -> bool:
-        """Whether its flag takes no value."""
+        """Whether the flag takes no value."""
         return not self.metavar
 
 
@@ -72,7 +72,7 @@ SETTINGS = (
         "daemon.instance",
         INSTANCE,
         ("--instance",),
-        "names the segments; one daemon an instance (default: default)",
+        "name of the instance, part of its segments' names; only one daemon may run it (default: default)",
         "default",
         "NAME",
     ),
@@ -80,14 +80,14 @@ SETTINGS = (
         "daemon.group",
         GROUP,
         ("--group",),
-        "let members of this group connect (mode 0660); otherwise only this user",
+        "members of this group may connect (mode 0660); without it, only this user and root",
         metavar="NAME",
     ),
     Setting(
         "daemon.keep_tables",
         SWITCH,
         ("--keep-tables",),
-        "leave the tables in shared memory at the end, for the next daemon of the instance to take over",
+        "at the stop, leave the tables in shared memory, for the next daemon of the instance",
         False,
         reloads=True,
     ),
@@ -96,7 +96,7 @@ SETTINGS = (
         "memory.huge_pages",
         choice(HUGE_PAGES),
         ("--huge-pages",),
-        "pages of 2 MiB: auto takes those there are (the default), require makes no table without, never asks for none",
+        "2 MiB pages. auto (default): use them if available; require: create no table without; never: use none",
         "auto",
         f"{{{','.join(HUGE_PAGES)}}}",
     ),
@@ -104,7 +104,7 @@ SETTINGS = (
         "memory.numa",
         choice(NUMA),
         ("--numa",),
-        "interleave spreads segments over the machine's memory nodes",
+        "interleave: spread segments over the machine's memory nodes",
         "default",
         f"{{{','.join(NUMA)}}}",
     ),
@@ -112,7 +112,7 @@ SETTINGS = (
         "limits.clients",
         COUNT,
         ("--max-clients",),
-        "connected clients at most (default: as many as open files allow)",
+        "most clients connected at a time (default: as many as the limit of open files allows)",
         metavar="N",
         reloads=True,
     ),
@@ -120,7 +120,7 @@ SETTINGS = (
         "limits.memory",
         BYTES,
         ("--max-memory",),
-        "shared memory of all tables at most, such as 64GiB (default: what the machine has)",
+        "most shared memory for all tables, such as 64GiB (default: what the machine has)",
         metavar="BYTES",
         reloads=True,
     ),
@@ -128,7 +128,7 @@ SETTINGS = (
         "limits.streams",
         COUNT,
         ("--max-streams",),
-        "max_streams that a table may ask for at most (default: any)",
+        "largest max_streams that a table may have (default: no limit)",
         metavar="N",
         reloads=True,
     ),
@@ -136,14 +136,14 @@ SETTINGS = (
         "checkpoints.directory",
         PATH,
         ("--checkpoint-dir",),
-        "where they are saved; without it there are none",
+        "directory for checkpoints; without it none are saved",
         metavar="DIR",
     ),
     Setting(
         "checkpoints.interval_s",
         SECONDS,
         ("--checkpoint-interval",),
-        "save one every S seconds",
+        "save a checkpoint every S seconds",
         metavar="S",
         reloads=True,
     ),
@@ -151,7 +151,7 @@ SETTINGS = (
         "checkpoints.keep",
         COUNT,
         ("--checkpoint-keep",),
-        "keep the newest N whole ones (default: 2)",
+        "keep the newest N undamaged checkpoints (default: 2)",
         2,
         "N",
         reloads=True,
@@ -160,7 +160,7 @@ SETTINGS = (
         "checkpoints.at_stop",
         SWITCH,
         ("--checkpoint-at-stop",),
-        "save one before ending, as on SIGTERM",
+        "save a checkpoint before the daemon stops",
         False,
         reloads=True,
     ),
@@ -168,28 +168,28 @@ SETTINGS = (
         "checkpoints.restore",
         SWITCH,
         ("--restore",),
-        "begin with the newest one, unless tables are there",
+        "at the start, restore the newest checkpoint, unless tables were taken over",
         False,
     ),
     Setting(
         "metrics.listen",
         ENDPOINT,
         ("--metrics",),
-        "OpenMetrics at this socket, or at a port of this machine such as 127.0.0.1:9464; needs prometheus_client",
+        "serve OpenMetrics at this socket path, or at a loopback port such as 127.0.0.1:9464; needs prometheus_client",
         metavar="ADDRESS",
     ),
     Setting(
         "web.listen",
         ENDPOINT,
         ("--web",),
-        "a page to look at, at this socket, or at a port of this machine such as 127.0.0.1:9470",
+        "serve the web page at this socket path, or at a loopback port such as 127.0.0.1:9470",
         metavar="ADDRESS",
     ),
     Setting(
         "log.level",
         choice(LEVELS),
         ("--log-level",),
-        "default: INFO, embedded: WARNING",
+        "lowest level that is logged (default: INFO; embedded: WARNING)",
         "INFO",
         "LEVEL",
         reloads=True,
@@ -198,7 +198,7 @@ SETTINGS = (
         "log.format",
         choice(FORMATS),
         ("--log-format",),
-        "text (the default) or json, a line each on stderr; journal, with fields, to systemd's journal",
+        "text (the default) or json: lines on stderr; journal: entries with fields in systemd's journal",
         "text",
         f"{{{','.join(FORMATS)}}}",
         reloads=True,

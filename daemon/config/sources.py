@@ -1,6 +1,6 @@
-"""What a daemon is told by its file, its environment and its flags: each reader returns settings by key.
+"""The sources of settings: file, environment and flags. Each reader returns the values it finds, by key.
 
-What cannot be is added to `problems`, one line each, and left out: so all of it is said at once.
+A wrong value is left out and adds a line to `problems`, so that the user sees all mistakes at once.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from shmreplay.daemon.config.setting_kinds import Group
 from shmreplay.daemon.config.settings import BY_KEY, SECTIONS, SETTINGS, Setting
 
 CONFIG_VARIABLE = "SHMREPLAYD_CONFIG"
-TABLE_SECTIONS = ("arenas", "tables")  # not settings: see shmreplay.tables.table_config
+TABLE_SECTIONS = ("arenas", "tables")  # these declare tables: see shmreplay.tables.table_config
 _PREFIX = "SHMREPLAYD_"
 
 
 @dataclass(frozen=True)
 class SettingValue:
-    """What a setting was told to be, and where: `/etc/x.toml:3: log.level`, `$SHMREPLAYD_LOG_LEVEL`, `--log-level`."""
+    """A value and its source: `/etc/x.toml:3: log.level`, `$SHMREPLAYD_LOG_LEVEL`, `--log-level` or `default`."""
 
     value: Any
     where: str = "default"
@@ -38,7 +38,7 @@ SettingValues = dict[str, SettingValue]
 
 
 def settings_in_file(file: TomlFile, problems: list[str]) -> SettingValues:
-    """The settings of a file; sections that declare tables are left to others."""
+    """Reads the settings of a file. Skips the sections that declare tables."""
     found: SettingValues = {}
     for section, entry in file.document.items():
         if section in TABLE_SECTIONS:
@@ -69,7 +69,7 @@ def _take(file: TomlFile, section: str, name: str, value: object, found: Setting
 
 
 def settings_in_environment(environment: Mapping[str, str], problems: list[str]) -> SettingValues:
-    """The settings of the environment. An empty variable says nothing."""
+    """Reads the settings of the environment. An empty variable counts as not set."""
     by_variable = {setting.variable: setting for setting in SETTINGS}
     found: SettingValues = {}
     for variable, text in environment.items():
@@ -83,7 +83,11 @@ def settings_in_environment(environment: Mapping[str, str], problems: list[str])
 
 
 def settings_from_flags(flags: Mapping[str, object], problems: list[str]) -> SettingValues:
-    """The settings of the command line: by key its text, true or false, or None where the flag was not given."""
+    """Reads the settings of the command line.
+
+    Args:
+        flags: by key, the text of the flag, True or False for a switch, or None if it was not given.
+    """
     found: SettingValues = {}
     for setting in SETTINGS:
         value = flags[setting.key]

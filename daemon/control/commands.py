@@ -1,4 +1,4 @@
-"""What a client may ask of the daemon, one method a command."""
+"""Commands: the requests of clients, one method for each command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger("shmreplayd")
 
 @dataclass(frozen=True)
 class Answer:
-    """The fields of an answer, descriptors to send with it (then closed), and what to do once it has gone out."""
+    """The fields of an answer, descriptors to send with it and then close, and what to do after it was sent."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     fds: list[int] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Caller:
-    """The client that asks."""
+    """The client that sent a request."""
 
     peer: Peer
     watch: Callable[[], ClientProcess]  # raises ProcessLookupError if it has ended
@@ -47,7 +47,7 @@ Command = Callable[[Message, Caller], Awaitable[Answer]]
 
 
 class Commands:
-    """The commands that follow hello."""
+    """All commands except hello."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Commands:
         }
 
     async def run(self, request: Message, caller: Caller) -> Answer:
-        """Carries out one request. Raises what the client is to be told."""
+        """Carries out one request. Raises the error that the client receives."""
         command = self._by_name.get(_text(request, "command"))
         if command is None:
             raise ProtocolError(
@@ -173,12 +173,12 @@ class Commands:
     async def _on_table(
         self, request: Message, caller: Caller, method: str, arguments: Callable[[Table], list[Any]] = lambda _: []
     ) -> Answer:
-        """Calls a method of the native table, or of those of its shards, that waits for the arena's lock."""
+        """Calls a method of the native table, or of each of its shards, that waits for the arena's lock."""
         deadline = Deadline(_seconds(request))
         places = self._registry.find(_text(request, "table"))
-        # What is refused is refused before any change.
-        given = [arguments(arena.tables[index]) for arena, index in places]
-        for (arena, index), values in zip(places, given, strict=True):
+        # All arguments are checked before the first change.
+        all_arguments = [arguments(arena.tables[index]) for arena, index in places]
+        for (arena, index), values in zip(places, all_arguments, strict=True):
             caller.on_progress(arena.describe_wait)
             await self._registry.on_table(arena, index, method, *values, deadline.remaining_s())
         return Answer()
@@ -191,17 +191,17 @@ class Commands:
             raise
 
     async def _restore(self, request: Message, caller: Caller) -> Answer:
-        if caller.peer.uid not in (os.geteuid(), 0):  # it reads a file of the caller's choice
+        if caller.peer.uid not in (os.geteuid(), 0):  # it opens a path that the caller names
             raise PermissionError(f"only uid {os.geteuid()}, which runs this shmreplayd, may restore a checkpoint")
         wires = request.get("tables", [])
         if not isinstance(wires, list):
-            raise ProtocolError("restore: tables is no list")
+            raise ProtocolError("restore: tables is not a list")
         asked = await self._workers.run(lambda: [Table.from_wire(wire) for wire in wires])
         path, limiters = _text(request, "path"), _text(request, "limiters")
         return Answer(await self._checkpoints.restore(path, asked, limiters, caller.on_progress))
 
     async def infos(self, table: str) -> list[dict[str, Any]]:
-        """What `info()` says of a table whose limiter is to change, or of each of its shards. Waits for no lock.
+        """The `info()` of a table whose limiter is to change, or of each of its shards. Takes no lock.
 
         Raises TableNotFound, ValueError for the name of one shard, SegmentFailed.
         """
@@ -209,10 +209,7 @@ class Commands:
         return [await self._workers.run(_table_info, arena, index) for arena, index in places]
 
     async def stats(self, items: bool = False) -> dict[str, Any]:
-        """The figures of the daemon and of all arenas, with those of their tables, on request of their items too.
-
-        Waits for no lock.
-        """
+        """The figures of the daemon, its arenas and their tables, with `items` also of the items. Takes no lock."""
         arenas = {}
         for arena in self._registry.arenas:
             arenas[arena.name] = await self._workers.run(_arena_stats, arena, items)
@@ -235,7 +232,7 @@ class Commands:
     async def _shutdown(self, request: Message, caller: Caller) -> Answer:
         if caller.peer.uid != os.geteuid():
             raise PermissionError(f"only uid {os.geteuid()}, which runs this shmreplayd, may shut it down")
-        return Answer(after=lambda: self._stop(f"shutdown was asked for by {caller.peer}"))
+        return Answer(after=lambda: self._stop(f"{caller.peer} asked for a shutdown"))
 
 
 def _table_infos(arena: ManagedArena) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""One client's connection on the event loop: whole messages in and out, each within a bound of bytes and of time.
+"""Connection: sends and receives whole messages on the event loop, within limits of size and time.
 
-A request is answered before the next one is read, so nothing queues up: at most one answer is waiting to be taken.
+A request is answered before the next one is read, so at most one answer waits to be sent.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from shmreplay.protocol import HEADER_BYTES, Message, body_length, unpack
 
 Result = TypeVar("Result")
 
-MESSAGE_TIMEOUT_S = 30.0  # for the rest of a message whose first byte has come, and for an answer to be taken
+MESSAGE_TIMEOUT_S = 30.0  # to receive the rest of a message after its first byte, and to send an answer
 _RECEIVE_BYTES = 256 * 2**10
-_LARGE_BYTES = 64 * 2**10  # from here on, decoding would hold up the loop
+_LARGE_BYTES = 64 * 2**10  # larger messages are decoded on a worker, not to hold up the event loop
 
 
 class Dropped(Exception):
-    """Why the connection cannot go on; there is nobody to tell it to but the log."""
+    """The connection cannot go on. The client cannot be told, so only the log says why."""
 
 
 class Connection:
@@ -36,9 +36,9 @@ class Connection:
         self._loop = asyncio.get_running_loop()
 
     async def receive(self, limit: int, wait_s: float | None = None) -> Message | None:
-        """The next message, or None if the client has closed. Waits `wait_s` for its first byte, None for ever.
+        """Returns the next message, None if the client has closed. Waits `wait_s` for its first byte; None: no limit.
 
-        Raises Dropped if it is cut off or too slow, ProtocolError if it is longer than `limit` or garbage.
+        Raises Dropped if the message is cut off or too slow, ProtocolError if it is too long or garbage.
         """
         first = await self._within(wait_s, self._loop.sock_recv(self.sock, HEADER_BYTES), "sent nothing")
         if not first:
@@ -51,7 +51,7 @@ class Connection:
         return await self._exactly(body_length(header, limit))
 
     async def _exactly(self, num_bytes: int) -> bytes:
-        received = bytearray()  # grows with what has come, not with what was announced
+        received = bytearray()  # grows with the bytes that arrive, not to the size announced
         while len(received) < num_bytes:
             piece = await self._loop.sock_recv(self.sock, min(num_bytes - len(received), _RECEIVE_BYTES))
             if not piece:
@@ -60,7 +60,7 @@ class Connection:
         return bytes(received)
 
     async def send(self, packed: bytes, fds: Sequence[int] = ()) -> None:
-        """Sends one packed message, descriptors beside its first byte. Raises Dropped if it is not taken."""
+        """Sends one packed message, with descriptors. Raises Dropped if the client does not receive it."""
         await self._within(self._timeout_s, self._send_all(memoryview(packed), fds), "did not take its answer")
 
     async def _send_all(self, data: memoryview, fds: Sequence[int]) -> None:

@@ -15,12 +15,12 @@ from shmreplay.daemon.loop.unix_listener import UnixListener
 
 log = logging.getLogger("shmreplayd")
 
-STOP_GRACE_S = 2.0  # for answers that are being worked on when the daemon stops
+STOP_GRACE_S = 2.0  # for requests that are under way when the daemon stops
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class ControlServer:
-    """Accepts clients and keeps a conversation with each."""
+    """Runs a conversation with each client."""
 
     def __init__(self, listener: UnixListener, make_shared: Callable[[Callable[[], int]], SharedState]) -> None:
         self._listener = listener
@@ -30,7 +30,7 @@ class ControlServer:
         self._accepting: asyncio.Task[None] | None = None
 
     def start(self, on_failure: Callable[[str], None]) -> None:
-        """Accepts from now on; calls `on_failure` if that ends by an error."""
+        """Starts to accept clients. Calls `on_failure` if accepting fails."""
         self._listener.socket.setblocking(False)
         self._accepting = asyncio.ensure_future(self._accept())
 
@@ -60,13 +60,13 @@ class ControlServer:
         try:
             await within(1.0, self._one_ended.wait())
         except TimeoutError:
-            log.debug("no client has left; trying to accept again, for descriptors are freed elsewhere too")
+            log.debug("no client has left; trying to accept again, because other descriptors may be free now")
 
     def _begin(self, sock: socket.socket) -> None:
         try:
             conversation = Conversation(self.shared, sock)
         except OSError as error:
-            log.warning("a client left before it could be asked who it is: %s", error)
+            log.warning("a client left before its credentials could be read: %s", error)
             sock.close()
             return
         task = asyncio.ensure_future(conversation.run())
@@ -80,13 +80,13 @@ class ControlServer:
             log.error("a conversation failed", exc_info=task.exception())
 
     async def stop_accepting(self) -> None:
-        """Takes no new clients; those who are there go on."""
+        """Accepts no more clients. Connected ones go on."""
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.wait({self._accepting})
 
     async def close(self) -> None:
-        """Ends the conversations, those that are being answered after their answer or a short while."""
+        """Ends all conversations. One with a request under way may first answer it, within STOP_GRACE_S."""
         for task, conversation in self._conversations.items():
             conversation.is_last = True
             if not conversation.is_busy:

@@ -1,4 +1,4 @@
-"""The talk with one client: hello, then one request after the other, until it leaves or breaks the protocol."""
+"""Conversation: serves one client. First hello, then requests one at a time, until it leaves or breaks the protocol."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from shmreplay.protocol import (
 
 log = logging.getLogger("shmreplayd")
 
-HELLO_BYTES = 4096  # before hello, nobody may make us hold more
-PROGRESS_S = 1.0  # a client hears at least so often that its request is being worked on
+HELLO_BYTES = 4096  # a client may not make us buffer more before hello
+PROGRESS_S = 1.0  # how often a client hears about the progress of its request
 
 
 class Conversation:
@@ -43,10 +43,10 @@ class Conversation:
         self._start_time = 0
         self._describe: Callable[[], str] = str
         self.is_busy = False
-        self.is_last = False  # set to end it after the answer that is being worked on
+        self.is_last = False  # set to end the conversation after the current answer
 
     async def run(self) -> None:
-        """Ends when the client leaves. Tells a client that broke the rules why it is dropped."""
+        """Serves the client until it leaves. Tells a client that is refused why."""
         try:
             await self._talk()
         except Dropped as reason:
@@ -61,7 +61,7 @@ class Conversation:
         try:
             await self._connection.send(pack(error_answer(error)))
         except Dropped as reason:
-            log.debug("%s did not hear why: %s", self._peer, reason)
+            log.debug("%s could not be told why it was refused: %s", self._peer, reason)
 
     async def _talk(self) -> None:
         hello = await self._connection.receive(HELLO_BYTES, self._shared.message_timeout_s)
@@ -90,8 +90,8 @@ class Conversation:
         shared.access.check_namespace(self._peer, hello.get("pid_namespace"))
         if shared.num_clients() > shared.max_clients:
             raise ProtocolError(
-                f"shmreplayd serves at most {shared.max_clients} clients and all are there; "
-                "raise limits.clients (--max-clients), or its limit of open files (LimitNOFILE, ulimit -n)"
+                f"shmreplayd already serves {shared.max_clients} clients, its maximum; "
+                "raise limits.clients (--max-clients), or the daemon's limit of open files (LimitNOFILE, ulimit -n)"
             )
         self._start_time = self._find_start_time(hello)
         return {
@@ -107,9 +107,9 @@ class Conversation:
         }
 
     def _find_start_time(self, hello: Message) -> int:
-        """The kernel's word; the client's own only where hidepid hides it from us.
+        """The start time of the client's process, from the kernel; from the client's hello if hidepid hides it.
 
-        Raises PermissionError if the two differ: whoever has the pid now is not who connected.
+        Raises PermissionError if the two differ: another process has got the pid since.
         """
         claimed = hello.get("start_time")
         if not isinstance(claimed, int) or not 0 <= claimed < 2**63:
@@ -118,12 +118,12 @@ class Conversation:
         if found and claimed and found != claimed:
             raise PermissionError(
                 f"process {self._peer.pid} says that it started at tick {claimed}, the kernel says {found}: it has "
-                "ended and another one has its pid, or it lives in another time namespace, which clients must share"
+                "ended and another one has its pid, or it is in another time namespace, which clients must share"
             )
         return found or claimed
 
     async def _answer(self, request: Message) -> None:
-        """Carries out a request and answers it, with word of its progress while it takes long."""
+        """Carries out a request and answers it. Sends progress messages while it takes long."""
         self._describe = lambda: "waiting"
         work = asyncio.ensure_future(self._carry_out(request))
         try:
@@ -141,25 +141,25 @@ class Conversation:
             answer.after()
 
     async def _carry_out(self, request: Message) -> Work:
-        """The command's answer, or its error as one."""
+        """Runs the command. Packs its answer, or its error."""
         caller = Caller(self._peer, self._watch, self._set_progress)
         try:
             answer = await self._shared.commands.run(request, caller)
             return pack({"ok": True, **answer.fields}), answer
         except EXPECTED_ERRORS as error:
             return pack(error_answer(error)), Answer()
-        except Exception as error:  # our own fault must not end the daemon for everybody else
+        except Exception as error:  # a fault of ours must not stop the daemon for the other clients
             log.exception("a command of %s failed", self._peer)
             return pack(error_answer(error)), Answer()
 
     def _watch(self) -> ClientProcess:
-        """The client's process, watched. Raises ProcessLookupError if it has ended.
+        """Starts to watch the client's process. Raises ProcessLookupError if it has ended.
 
-        A session without a start time would be taken for dead by the first who can read one.
+        Also refuses an unknown start time: a process that can read the start time would take the session for dead.
         """
         if not self._start_time:
             raise PermissionError(
-                f"the start time of process {self._peer.pid} is not to be seen by either side: mount /proc for both"
+                f"neither side can read the start time of process {self._peer.pid}: mount /proc for both"
             )
         pidfd = open_peer_pidfd(self._connection.sock, self._peer)
         return self._shared.reaper.watch(self._peer.pid, self._start_time, pidfd)
@@ -168,7 +168,7 @@ class Conversation:
         self._describe = describe
 
     def _abandon(self, work: asyncio.Task[Work]) -> None:
-        """The client has left. The work goes on, for half a creation helps nobody, but its descriptors are not sent."""
+        """The client has left. The request is still carried out in full, and its descriptors are closed."""
         self._shared.abandoned.add(work)
 
         def ended(work: asyncio.Task[Work]) -> None:

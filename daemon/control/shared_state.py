@@ -13,12 +13,12 @@ from shmreplay.daemon.control.commands import Answer, Commands
 from shmreplay.daemon.control.connection import MESSAGE_TIMEOUT_S
 from shmreplay.daemon.loop.workers import Workers
 
-Work = tuple[bytes, Answer]  # the packed answer, and what goes with it
+Work = tuple[bytes, Answer]  # the packed answer, and the answer itself
 
 
 @dataclass
 class SharedState:
-    """What all conversations of one daemon share."""
+    """Shared by all conversations."""
 
     commands: Commands
     access: Access
@@ -29,4 +29,4 @@ class SharedState:
     num_clients: Callable[[], int]
     message_timeout_s: float = MESSAGE_TIMEOUT_S
     incarnation: str = field(default_factory=lambda: os.urandom(8).hex())
-    abandoned: set[asyncio.Task[Work]] = field(default_factory=set)  # work whose client has left
+    abandoned: set[asyncio.Task[Work]] = field(default_factory=set)  # requests whose client has left

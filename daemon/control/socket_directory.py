@@ -1,4 +1,4 @@
-"""The directory of the control socket: made if it is missing, and opened to the group."""
+"""Makes the directory of the control socket, and lets the group into it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shmreplay.errors import ShmReplayError
 
 
 def make_socket_directory(config: DaemonConfig) -> bool:
-    """Makes the directory of the socket if it is missing; True if it was made. An embedded daemon's must be new."""
+    """Makes the directory if it is missing; returns whether it did. An embedded daemon's must not exist yet."""
     directory = os.path.dirname(config.socket)
     if not config.embedded and os.path.isdir(directory):
         return False
@@ -18,8 +18,8 @@ def make_socket_directory(config: DaemonConfig) -> bool:
     except FileNotFoundError as error:
         parent = os.path.dirname(directory)
         raise ShmReplayError(
-            f"cannot make the socket's directory {directory}: {parent} is not there, and only one level is made; make "
-            "it, or choose another --socket"
+            f"cannot make the socket's directory {directory}: {parent} does not exist; make it, or choose "
+            "another --socket"
         ) from error
     except OSError as error:
         hint = f", such as {_own_socket()}" if isinstance(error, PermissionError) else ""
@@ -32,7 +32,7 @@ def make_socket_directory(config: DaemonConfig) -> bool:
 
 
 def _share(directory: str, group_id: int, group_name: str | None) -> None:
-    """Lets a group into a directory that was just made. Removes it again if that cannot be."""
+    """Lets a group into a directory that was just made. Removes the directory if that fails."""
     try:
         os.chown(directory, -1, group_id)
         os.chmod(directory, 0o750)
@@ -45,8 +45,8 @@ def _share(directory: str, group_id: int, group_name: str | None) -> None:
 
 
 def _own_socket() -> str:
-    """A socket that any user can have, and how clients find it."""
+    """A socket path that this user can use, and how clients find it."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isdir(runtime):
-        return f"{os.path.join(runtime, 'shmreplay', 'default.sock')}, where clients look by themselves"
+        return f"{os.path.join(runtime, 'shmreplay', 'default.sock')}, where clients look by default"
     return f"{os.path.expanduser('~/.shmreplay/default.sock')}, and give clients that path in SHMREPLAY_SOCKET"

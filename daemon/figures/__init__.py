@@ -1,1 +1,1 @@
-"""Figures that the daemon publishes: metrics, long waits, the status line."""
+"""What the daemon tells about itself: metrics, the log of long waits, the status line."""

@@ -1,4 +1,4 @@
-"""Calls that wait for long: each is told of once, with who waits for what since when, and why."""
+"""LongWaits: logs calls that wait for long, once each, with the process, the table, the time and the reason."""
 
 from __future__ import annotations
 
@@ -18,59 +18,59 @@ from shmreplay.errors import ShmReplayError
 
 log = logging.getLogger("shmreplayd")
 
-LOOK_S = 2.0  # from one look to the next; it takes microseconds where nobody waits, and no lock
-LONG_S = float(_core.FIRST_REPORT_S)  # as for the callers' own logs
-QUIET_S = 60.0  # from one line about a side of a table to the next: whoever is kept back all the time is no news
+LOOK_S = 2.0  # between two looks; a look takes no lock, and microseconds if nobody waits
+LONG_S = float(_core.FIRST_REPORT_S)  # the same as in the clients' own logs
+QUIET_S = 60.0  # between two lines about the same side of a table
 
 Place = tuple[str, str, str]  # arena, table, side
-Call = tuple[str, str, str, int, int]  # and the session, and when it began
+Call = tuple[str, str, str, int, int]  # and its session, and when it began
 
 
 class LongWaits:
-    """Looks now and then at who waits for a rate limiter or for room, on a worker."""
+    """Looks every LOOK_S at the calls that wait for a rate limiter or for room, on a worker."""
 
     def __init__(self, registry: Registry, workers: Workers) -> None:
         self._registry = registry
         self._workers = workers
         self._told: set[Call] = set()
         self._last_line: dict[Place, float] = {}
-        self._hidden: weakref.WeakSet[ManagedArena] = weakref.WeakSet()  # arenas that could not be looked at
+        self._hidden: weakref.WeakSet[ManagedArena] = weakref.WeakSet()  # arenas logged as unreadable
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Looks from now on."""
-        self._task = asyncio.ensure_future(self._look_again_and_again())
+        """Starts to look."""
+        self._task = asyncio.ensure_future(self._look_repeatedly())
 
     def close(self) -> None:
-        """Looks no more."""
+        """Stops looking."""
         if self._task is not None:
             self._task.cancel()
 
-    async def _look_again_and_again(self) -> None:
+    async def _look_repeatedly(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
                 await self._workers.run(self._look, self._registry.arenas)
-            except Exception:  # our own fault must not end the looks to come
-                log.exception("nobody could be asked who waits")
+            except Exception:  # a fault of ours must not end the loop
+                log.exception("looking for long waits failed")
 
     def _look(self, arenas: Sequence[ManagedArena]) -> None:
-        """Tells of calls that have waited for long and were not told of; forgets those that have ended."""
+        """Logs calls that have waited for long and were not logged yet; forgets those that have ended."""
         waiting: set[Call] = set()
         for arena in arenas:
             try:
                 if arena.is_usable():
                     waiting |= self._look_at(arena)
             except ShmReplayError as error:
-                if arena.is_usable() and arena not in self._hidden:  # else it was dropped a moment ago, or is told of
-                    log.error("arena %r: it cannot be seen who waits in it: %s", arena.name, error)
+                if arena.is_usable() and arena not in self._hidden:  # otherwise it has just been dropped, or was logged
+                    log.error("arena %r: cannot read which calls wait in it: %s", arena.name, error)
                     self._hidden.add(arena)
         self._told &= waiting
         now = time.monotonic()
         self._last_line = {place: at for place, at in self._last_line.items() if now < at + QUIET_S}
 
     def _look_at(self, arena: ManagedArena) -> set[Call]:
-        """All calls that wait in an arena."""
+        """Returns all calls that wait in an arena, and logs the long ones."""
         waiting: set[Call] = set()
         due: dict[Place, list[dict[str, Any]]] = {}
         for wait in arena.native.waits():

@@ -1,4 +1,4 @@
-"""One line on how a daemon is, for `systemctl status`."""
+"""The status line of the daemon, for `systemctl status`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shmreplay.daemon.checkpoints.checkpoints import Checkpoints
 
 
 def status_line(registry: Registry, checkpoints: Checkpoints, num_clients: int) -> str:
-    """How much there is, who is there, and what is wrong. Touches no segment: it may be asked on the event loop."""
+    """Tables, clients, and what is wrong. Reads no segment, so it may run on the event loop."""
     num_tables = sum(len(arena.tables) for arena in registry.arenas)
     num_bytes = sum(sum(arena.sizes) for arena in registry.arenas)
     parts = [

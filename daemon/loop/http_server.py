@@ -133,9 +133,7 @@ class HttpServer:
             return await self._answer(Request(method, path, dict(urllib.parse.parse_qsl(query)), headers, body))
         except Exception:  # a fault of ours: the client still gets an answer
             log.exception("%s: the request for %s failed", self._what, path)
-            return refusal(
-                "500 Internal Server Error", "internal error of shmreplayd; see its log, and please report it"
-            )
+            return refusal("500 Internal Server Error", "internal error; see shmreplayd's log, and please report it")
 
     def close(self) -> None:
         """Stops answering and listening."""

@@ -1,6 +1,6 @@
-"""Socket activation: systemd listens, and passes the listening socket on when the daemon starts.
+"""Socket activation: systemd listens, and passes the listening socket to the daemon at its start.
 
-So clients can connect before the daemon is there, and wait for it in the socket's queue while it is restarted.
+So clients can connect before the daemon runs, and wait in the socket's queue while it restarts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
 def take_listener(environment: MutableMapping[str, str], first_fd: int = FIRST_FD) -> socket.socket | None:
-    """The listening socket that was passed to this process; None if none was.
+    """Returns the listening socket that systemd passed to this process, or None.
 
-    Takes the variables that say so out of the environment, and keeps the descriptor from child processes. Raises
-    ShmReplayError unless it is exactly one, of a Unix socket that listens at a path.
+    Removes systemd's variables from the environment, and makes the descriptor close-on-exec. Raises ShmReplayError
+    unless systemd passed exactly one socket, a Unix socket that listens at a path.
     """
     said = {name: environment.pop(name, "") for name in _VARIABLES}
     if said["LISTEN_PID"] != str(os.getpid()) or said["LISTEN_FDS"] in ("", "0"):
@@ -28,26 +28,26 @@ def take_listener(environment: MutableMapping[str, str], first_fd: int = FIRST_F
     if said["LISTEN_FDS"] != "1":
         names = f" ({said['LISTEN_FDNAMES']})" if said["LISTEN_FDNAMES"] else ""
         raise ShmReplayError(
-            f"{said['LISTEN_FDS']} sockets were passed{names}; expected one, of a socket unit with one ListenStream= "
-            "that is a path"
+            f"systemd passed {said['LISTEN_FDS']} sockets{names}; expected one, from a socket unit with one "
+            "ListenStream= that is a path"
         )
     os.set_inheritable(first_fd, False)
     reason = _why_unfit(first_fd)
     if reason is not None:
-        raise ShmReplayError(f"the socket that was passed {reason}; expected ListenStream= with a path in its unit")
+        raise ShmReplayError(f"the socket from systemd {reason}; expected a socket unit with a path in ListenStream=")
     return socket.socket(fileno=first_fd)
 
 
 def _why_unfit(fd: int) -> str | None:
     if not stat.S_ISSOCK(os.fstat(fd).st_mode):
-        return "is no socket"
+        return "is not a socket"
     passed = socket.socket(fileno=os.dup(fd))
     with passed:
         if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM:
-            return "is no stream socket of this machine (AF_UNIX, SOCK_STREAM)"
+            return "is not a Unix stream socket (AF_UNIX, SOCK_STREAM)"
         if not passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             return "does not listen"
         name = passed.getsockname()
         if not isinstance(name, str) or not name.startswith("/"):
-            return f"is bound to {name!r}, which is no path"
+            return f"is bound to {name!r}, which is not a path"
     return None

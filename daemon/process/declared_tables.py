@@ -1,4 +1,4 @@
-"""The tables that a configuration file declares: made where they are missing."""
+"""Creates the tables that the configuration file declares."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ log = logging.getLogger("shmreplayd")
 
 
 async def create_declared(config: DaemonConfig, registry: Registry, on_progress: OnProgress) -> None:
-    """Creates those that are not there: all, or none. One that is there with other specs stays as it is, for its
-    processes are at work in it; the log has the difference.
+    """Creates the missing tables: all of them, or none.
+
+    A table that exists with other specs stays as it is, because processes use it; the log has the difference.
 
     Raises ShmReplayError if there is no room, ValueError if a table asks for more than the limits allow.
     """
@@ -20,7 +21,7 @@ async def create_declared(config: DaemonConfig, registry: Registry, on_progress:
         log.warning("%s", note)
     missing, problems = registry.missing(config.tables)
     for problem in problems:
-        log.error("%s declares it otherwise: %s", config.file, problem)
+        log.error("%s does not match: %s", config.file, problem)
     if missing:
         created = await registry.create_tables(missing, on_progress)
-        log.info("created as %s declares: %s", config.file, ", ".join(map(repr, created)))
+        log.info("created the tables of %s: %s", config.file, ", ".join(map(repr, created)))

@@ -1,4 +1,4 @@
-"""One daemon an instance: a lock file beside the segments, held for as long as the daemon lives."""
+"""InstanceLock: a lock file beside the segments, so that an instance has only one daemon."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from shmreplay.segments.segment import SegmentStore, lock_name
 
 
 class InstanceLock:
-    """Takes the lock of an instance. Raises ShmReplayError that names the holder if another daemon has it.
+    """Takes the lock of an instance. Raises ShmReplayError, which names the holder, if another daemon has it.
 
-    The file says who holds it, in its first line, and where its socket is, in its second.
+    The first line of the file is the pid of the holder, the second the path of its socket.
     """
 
     def __init__(self, store: SegmentStore, instance: str, socket: str = "") -> None:
@@ -22,7 +22,7 @@ class InstanceLock:
             self._file = LockFile(self.path)
         except Held as holder:
             raise ShmReplayError(
-                f"instance {instance!r} has a daemon already, pid {holder} (it holds {self.path}); "
+                f"instance {instance!r} already has a daemon, pid {holder} (it holds {self.path}); "
                 "stop it, or choose another --instance"
             ) from None
         except OSError as error:
@@ -33,5 +33,5 @@ class InstanceLock:
         self._file.write(f"{os.getpid()}\n{socket}\n")
 
     def release(self) -> None:
-        """Removes the file, and lets go of the instance."""
+        """Removes the file and releases the lock."""
         self._file.release()

@@ -1,7 +1,8 @@
-"""What embedded daemons left that were killed together with their parents, as a batch system or the OOM killer does.
+"""Removes the leftovers of embedded daemons that were killed together with their parents.
 
-A daemon that is killed leaves its segments for the next one of its instance. The instance of an embedded daemon has no
-next one; so the next embedded daemon of the same user, whatever its instance, removes what is left of it.
+Batch systems and the OOM killer do that. A killed daemon leaves its segments for the next daemon of its instance. But
+every embedded daemon has a new instance, so nobody would adopt them. Therefore the next embedded daemon of the same
+user removes them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ log = logging.getLogger("shmreplayd")
 
 
 def remove_leftovers(store: SegmentStore) -> None:
-    """Removes the segments of embedded daemons that have ended and whose parents have ended."""
+    """Removes the segments of embedded daemons that have ended, if their parents have ended, too."""
     for instance in store.locked_instances():
         parent = embedded_parent(instance)
         if parent is not None and _has_ended(parent):
@@ -28,7 +29,7 @@ def remove_leftovers(store: SegmentStore) -> None:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether no such process is there. One with a reused pid counts as alive: then a later daemon cleans up."""
+    """Whether the process has ended. A reused pid counts as alive; a later daemon then cleans up."""
     try:
         os.close(os.pidfd_open(pid))
     except ProcessLookupError:
@@ -42,7 +43,7 @@ def _remove(store: SegmentStore, instance: str) -> None:
         return
     try:
         lock = InstanceLock(store, instance)
-    except ShmReplayError as error:  # its daemon is just ending
+    except ShmReplayError as error:  # its daemon is about to end
         log.debug("left alone: %s", error)
         return
     try:
@@ -50,15 +51,15 @@ def _remove(store: SegmentStore, instance: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(socket)
             os.rmdir(os.path.dirname(socket))
-        log.info("removed what the killed daemon %r had left", instance)
+        log.info("removed the leftovers of the killed daemon %r", instance)
     finally:
         lock.release()
 
 
 def _socket_of(lock_path: str) -> str | None:
-    """Where the dead daemon's socket was; None if the lock is not of this user, whose word alone is trusted."""
+    """The path of the dead daemon's socket; None if the lock file belongs to another user and is not trusted."""
     try:
-        fd = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe must not keep us
+        fd = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # not to block on a pipe
     except OSError:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Talking to systemd (sd_notify): ready, status, stopping; and a watchdog that the event loop itself answers.
+"""Notifier: tells systemd that the daemon is ready, its status, and its stop (sd_notify), and answers the watchdog.
 
-A message is a datagram of NAME=value lines to $NOTIFY_SOCKET. Without that variable, which is how it is everywhere but
-under systemd, nothing is sent.
+A message is a datagram of NAME=value lines to $NOTIFY_SOCKET. Without that variable, so outside systemd, nothing is
+sent.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ from collections.abc import Callable, MutableMapping
 
 log = logging.getLogger("shmreplayd")
 
-TICK_S = 10.0  # how often the status is said anew, where no watchdog asks for more
-EXTENSION_S = 60.0  # so much longer a start or a stop may take, again at every tick: for as long as the loop lives
-SEND_TIMEOUT_S = 1.0  # for a queue of systemd's that is full
+TICK_S = 10.0  # how often the status is sent, unless the watchdog needs more
+EXTENSION_S = 60.0  # each tick gives a start or a stop this much more time, as long as the event loop runs
+SEND_TIMEOUT_S = 1.0  # if systemd's queue is full
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 class Notifier:
-    """What systemd is told of this process.
+    """Tells systemd about this process.
 
     Args:
-        environment: where systemd says how it is to be told. Its variables are taken out, so that no child process
-            believes that they are meant for it.
+        environment: has systemd's variables. They are removed, so that no child process uses them.
 
     Attributes:
-        describe: how the daemon is, in one line; asked for at each message.
-        tick_s: seconds from one sign of life to the next: at most half of what the watchdog allows.
+        describe: returns the status in one line; called for each message.
+        tick_s: seconds between two messages: at most half of the watchdog's time.
 
-    Variables that make no sense are ignored, with a warning: nobody but systemd makes them.
+    Malformed variables are ignored, with a warning.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
@@ -51,32 +50,32 @@ class Notifier:
 
     @property
     def is_listened_to(self) -> bool:
-        """Whether there is anybody to tell."""
+        """Whether systemd listens."""
         return self._socket is not None
 
     def ready(self) -> None:
-        """Clients can work; or, behind `reloading`, the new configuration is in effect."""
+        """Clients can connect; or, after `reloading`, the new configuration is in effect."""
         self._is_ready = True
         self._send("READY=1", *self._news())
 
     def reloading(self) -> None:
-        """The configuration is being read again; `ready` says when that is done."""
+        """The configuration is being read again. Call `ready` afterwards."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The end has begun. A last checkpoint may take as long as it needs."""
+        """The daemon stops. A last checkpoint may take as long as it needs."""
         self._is_ready = False
         self._send("STOPPING=1", _extension(), *self._news())
 
     def failed(self, reason: str) -> None:
-        """Why it ends; `systemctl status` shows it."""
+        """The daemon fails. `systemctl status` shows the reason."""
         self._send(_status(f"failed: {reason}"))
 
     async def tell(self) -> None:
-        """Says again and again that the loop lives, and how the daemon is, for as long as this task runs.
+        """Sends a sign of life and the status at every tick, until the task is cancelled.
 
-        A loop that hangs says nothing; then systemd ends the daemon once its watchdog's time, or that for a start or
-        stop, is up.
+        If the event loop hangs, nothing is sent. Then systemd kills the daemon after the time of the watchdog, the
+        start or the stop.
         """
         if self._socket is None:
             return
@@ -90,7 +89,7 @@ class Notifier:
             await asyncio.sleep(self.tick_s)
 
     def _news(self) -> list[str]:
-        """The status, if it is another one than was said last."""
+        """The status, if it has changed since the last message."""
         before, self._status = self._status, self.describe()
         return [_status(self._status)] if self._status != before else []
 
@@ -101,19 +100,19 @@ class Notifier:
             self._socket.sendto("\n".join(lines).encode("utf-8", "replace"), self._address)
             self._is_heard = True
         except OSError as error:
-            if self._is_heard:  # said once, not at every tick
-                log.warning("systemd does not hear %s: %s", lines[0], error)
+            if self._is_heard:  # logged once, not at every tick
+                log.warning("cannot send %s to systemd: %s", lines[0], error)
             self._is_heard = False
 
     def close(self) -> None:
-        """Says nothing more."""
+        """Closes the socket. Later messages are dropped."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
 def _address(text: str) -> str | None:
-    """A path, or, behind an @, an abstract name."""
+    """A path; after an @, a name of an abstract socket."""
     if text and not text.startswith(("/", "@")):
         log.warning("$NOTIFY_SOCKET is %r; expected an absolute path, or @ and a name: systemd is told nothing", text)
         return None
@@ -121,11 +120,11 @@ def _address(text: str) -> str | None:
 
 
 def _watchdog_s(usec: str, pid: str) -> float | None:
-    """How long the watchdog waits; None if there is none for this process."""
+    """Seconds that the watchdog waits; None if this process has none."""
     if not usec or (pid and pid != str(os.getpid())):
         return None
     if not usec.isdecimal() or int(usec) == 0:
-        log.warning("$WATCHDOG_USEC is %r; expected a number of microseconds above 0: it is not answered", usec)
+        log.warning("$WATCHDOG_USEC is %r; expected a number of microseconds above 0: the watchdog is ignored", usec)
         return None
     return int(usec) / 1e6
 

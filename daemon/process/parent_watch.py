@@ -1,6 +1,7 @@
-"""The end of an embedded daemon's parent, by pidfd.
+"""Watches the parent of an embedded daemon, by a pidfd.
 
-PDEATHSIG would fire when the *thread* that started us ends, and a pipe stays open in the parent's forked actors.
+PDEATHSIG would fire when the *thread* that started the daemon ends. A pipe would stay open in processes that the parent
+forked.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Callable
 
 
 def watch_parent(parent_pid: int, on_end: Callable[[], None]) -> bool:
-    """Calls `on_end` on the running loop once the parent has ended, however it ends. False if it has ended already."""
+    """Calls `on_end` on the event loop when the parent ends. Returns False if it has ended already."""
     try:
         pidfd = os.pidfd_open(parent_pid)
     except ProcessLookupError:
         return False
-    if os.getppid() != parent_pid:  # it died and the pid went to somebody else; as long as it lives, we are its child
+    if os.getppid() != parent_pid:  # the parent died, and another process got its pid
         os.close(pidfd)
         return False
     loop = asyncio.get_running_loop()

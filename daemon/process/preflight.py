@@ -1,4 +1,4 @@
-"""What the machine lacks for a configuration, as far as that can be told without starting a daemon."""
+"""Checks whether this machine has what a configuration needs, without starting a daemon."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from shmreplay.base.host_memory import check_room
 from shmreplay.daemon.config.configuration import DaemonConfig
 from shmreplay.errors import ShmReplayError
+from shmreplay.estimates import estimate
 from shmreplay.segments.segment import SegmentStore
-from shmreplay.tables.estimates import estimate
 from shmreplay.tables.plan import by_arena
 
 
 def preflight_warnings(config: DaemonConfig) -> Iterator[str]:
-    """A line for each thing. It is this user who looks, and now: the daemon may be another, and memory become free."""
+    """Yields a line for each problem.
+
+    Checks as the current user, and now. The daemon may run as another user, and memory may become free.
+    """
     try:
         directory = SegmentStore(config.directory).directory
         check_room(num_bytes_of_tables(config), directory, "what is declared in tables")
@@ -26,7 +29,7 @@ def preflight_warnings(config: DaemonConfig) -> Iterator[str]:
 
 
 def num_bytes_of_tables(config: DaemonConfig) -> int:
-    """How much shared memory the tables that are declared take."""
+    """Bytes of shared memory that the declared tables take."""
     return sum(estimate(tables).total_bytes for tables in by_arena(config.tables).values())
 
 
@@ -35,8 +38,8 @@ def _checkpoint_warnings(directory: str, where: str) -> Iterator[str]:
     while not os.path.lexists(there):
         there = os.path.dirname(there)
     if not os.path.isdir(there):
-        yield f"{where} is {directory!r}, but {there} is no directory: no checkpoint can be saved"
+        yield f"{where} is {directory!r}, but {there} is not a directory: no checkpoint can be saved"
     elif not os.access(there, os.W_OK | os.X_OK):
         yield f"{where} is {directory!r}, but uid {os.geteuid()} may not write to {there}: no checkpoint can be saved"
     elif there != directory:
-        yield f"{where} is {directory!r}, which does not exist: the daemon will make it"
+        yield f"{where} is {directory!r}, which does not exist yet: the daemon will make it"

@@ -1,4 +1,4 @@
-"""Reading the configuration again while tables are in use, and changing what can change then."""
+"""Reload: reads the configuration again while tables are in use, and applies what can change then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("shmreplayd")
 
 
 class Reload:
-    """What is in effect (`config`), and how it becomes what the file says by now."""
+    """The configuration in effect, `config`, and how to change it to the current file."""
 
     def __init__(
         self, config: DaemonConfig, read: Callable[[], DaemonConfig], registry: Registry, checkpoints: Checkpoints,
@@ -34,10 +34,10 @@ class Reload:
         self._workers = workers
 
     async def run(self) -> None:
-        """Reads all again. If something cannot be, the log says what, and everything stays as it was.
+        """Reads all sources again. If there is a mistake, logs it and changes nothing.
 
-        What only a new daemon can change is named in the log, and stays. Tables that were declared meanwhile are made;
-        none is dropped, or changed.
+        Logs changed settings that need a restart, and keeps their values. Creates newly declared tables; drops and
+        changes none.
         """
         try:
             new = await self._workers.run(self._read)
@@ -45,18 +45,18 @@ class Reload:
         except ConfigError as error:
             for problem in error.problems:
                 log.error("%s", problem)
-            log.error("the configuration was not reloaded: everything stays as it was")
+            log.error("the configuration was not reloaded: nothing has changed")
             return
         except ShmReplayError as error:
             log.error("the configuration was not reloaded: %s", error)
             return
-        log.info("the configuration is reloaded from %s", new.file)  # while the log is what it was
+        log.info("the configuration is reloaded from %s", new.file)  # logged before the log itself changes
         use_handler(new.log_level, handler)
         self._apply(new)
         try:
             await create_declared(self.config, self._registry, lambda describe: None)
         except (ShmReplayError, ValueError, OSError) as error:
-            log.error("tables that %s declares are missing: %s", new.file, error)
+            log.error("the tables of %s could not be created: %s", new.file, error)
 
     def _apply(self, new: DaemonConfig) -> None:
         old, settings = self.config, dict(self.config.settings)
@@ -64,7 +64,7 @@ class Reload:
             if BY_KEY[key].reloads:
                 settings[key] = given
             elif given.value != settings[key].value:
-                log.warning("%s stays %s; it becomes %s when the daemon is restarted", key, settings[key], given)
+                log.warning("%s is still %s; it becomes %s after a restart of the daemon", key, settings[key], given)
         saving = replace(new.checkpoints, directory=old.checkpoints.directory)
         self.config = replace(
             old,

@@ -1,4 +1,4 @@
-"""What a configuration comes to, in words or in JSON: for `shmreplayd --check-config`."""
+"""The output of `shmreplayd --check-config`, as text or JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNSET = {
 
 
 def summary(config: DaemonConfig) -> str:
-    """Every setting as it will be in force and where it comes from, warnings, and the memory that the tables take."""
+    """Every setting with its value and source, warnings, and the memory that the tables take."""
     lines = [
         f"{key} = {_in_force(config, key, given)}  ({_origin(key, given.where)})"
         for key, given in config.settings.items()
@@ -36,10 +36,10 @@ def summary(config: DaemonConfig) -> str:
 
 
 def summary_json(config: DaemonConfig) -> str:
-    """The same as an object.
+    """The same as a JSON object.
 
-    It has `settings` by key, each with its `value` and `where` it comes from, `warnings`, the names of `tables`, and
-    the `table_bytes` of shared memory that they take.
+    It has `settings` by key, each with `value` and `where` (its source), `warnings`, the names of `tables`, and
+    `table_bytes`, the shared memory that they take.
     """
     plain = {
         "settings": {
@@ -54,7 +54,7 @@ def summary_json(config: DaemonConfig) -> str:
 
 
 def _plain(config: DaemonConfig, key: str, given: SettingValue) -> object:
-    """The setting as JSON has it; null where nobody has set it and there is no default."""
+    """The value for JSON; null if it is not set and has no default."""
     if key == "limits.clients":
         return config.max_clients
     value = given.value
@@ -62,12 +62,12 @@ def _plain(config: DaemonConfig, key: str, given: SettingValue) -> object:
 
 
 def _in_force(config: DaemonConfig, key: str, given: SettingValue) -> str:
-    """The setting; what the daemon does where nobody has set it, or where open files do not suffice for it."""
+    """The value as text; if it is not set, or the limit of open files is too low for it, what the daemon will do."""
     if key == "limits.clients":
         return str(config.max_clients)
     return _UNSET.get(key, str(given)) if given.value is None else str(given)
 
 
 def _origin(key: str, where: str) -> str:
-    """The place without the key, which stands there already."""
+    """The source without the key, which the line already has."""
     return where.removesuffix(f": {key}")

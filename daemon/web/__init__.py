@@ -1,1 +1,1 @@
-"""The page to look at: `shmreplayd --web`."""
+"""The web page: `shmreplayd --web`."""

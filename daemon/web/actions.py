@@ -1,4 +1,4 @@
-"""What can be changed from the page: `POST /api/NAME` with a JSON object, which becomes a command of the daemon."""
+"""Changes made from the page: `POST /api/NAME` with a JSON object, which becomes a command of the daemon."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shmreplay.rules.limiter_change import changed_limiter, whole_limiter
 
 log = logging.getLogger("shmreplayd")
 
-LOCK_TIMEOUT_S = 10.0  # for an arena's lock; a person waits for the answer
+LOCK_TIMEOUT_S = 10.0  # for an arena's lock: a person waits for the answer
 
 
 class _Page(Peer):
-    """The page, as the log names it: whoever has the token, whose process is not known."""
+    """The page as the caller of a command. Its process is unknown: anybody with the token can use it."""
 
     def __str__(self) -> str:
         return "the page"
@@ -33,7 +33,7 @@ _PAGE = _Page(0, os.geteuid(), os.getegid(), frozenset())
 
 @dataclass(frozen=True)
 class Done:
-    """What came of it: a status, and the fields of the answer."""
+    """The result of an action: HTTP status, and the fields of the answer."""
 
     status: str
     fields: dict[str, Any]
@@ -43,7 +43,7 @@ Action = Callable[[Commands, Mapping[str, Any]], Awaitable[Message]]
 
 
 def _of_table(command: str, *fields: str) -> Action:
-    """A command to a table; what it needs is checked where the command is."""
+    """An action that is a command on one table; the command itself checks the values."""
 
     async def request(commands: Commands, asked: Mapping[str, Any]) -> Message:
         return {"command": command, "timeout_s": LOCK_TIMEOUT_S, **_only(asked, "table", *fields)}
@@ -56,7 +56,7 @@ async def _drop(commands: Commands, asked: Mapping[str, Any]) -> Message:
 
 
 async def _set_ratio(commands: Commands, asked: Mapping[str, Any]) -> Message:
-    """What is not given stays, as with `shmreplay set-ratio`."""
+    """Changes only the fields given, as `shmreplay set-ratio` does."""
     numbers = _only(asked, "table", "samples_per_insert", optional=("min_size_to_sample", "error_buffer"))
     table = numbers["table"]
     limiter = changed_limiter(
@@ -84,17 +84,17 @@ ACTIONS: dict[str, Action] = {
 
 
 async def act(commands: Commands, name: str, body: bytes) -> Done:
-    """Does what was asked for. What is refused, or fails, is told in the answer and in the log."""
+    """Carries out an action. An error goes into the answer and the log."""
     try:
         request = await ACTIONS[name](commands, _object(body))
-        log.info("the page asks: %s", _told(request))
+        log.info("request of the page: %s", _told(request))
         answer = await commands.run(request, Caller(_PAGE, _no_process, lambda describe: None))
-    except Exception as error:  # told to who asked, whatever it is
+    except Exception as error:  # the answer has the error, whatever it is
         status = _status(error)
         if status.startswith("500"):
-            log.exception("what the page asked for failed: %s", name)
+            log.exception("a request of the page failed: %s", name)
         else:
-            log.warning("what the page asked for failed: %s: %s", name, error)
+            log.warning("a request of the page failed: %s: %s", name, error)
         return Done(status, error_answer(error))
     return Done("200 OK", {"ok": True, **answer.fields})
 
@@ -102,18 +102,18 @@ async def act(commands: Commands, name: str, body: bytes) -> Done:
 def _object(body: bytes) -> dict[str, Any]:
     try:
         asked = json.loads(body or b"{}")
-    except (ValueError, RecursionError) as error:  # the latter: nested without end
-        raise ValueError(f"the body is no JSON: {error}") from error
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
+        raise ValueError(f"the body is not JSON: {error}") from error
     if not isinstance(asked, dict):
         raise ValueError(f"the body is {asked!r:.100}; expected a JSON object")
     return asked
 
 
 def _only(asked: Mapping[str, Any], *names: str, optional: tuple[str, ...] = ()) -> Message:
-    """The fields of these names. Raises ValueError if one is missing, unless it is optional, or another is there."""
+    """Returns the fields. Raises ValueError if a required one is missing or an unknown one is there."""
     if not set(names) <= set(asked) <= {*names, *optional}:
         expected = ", ".join(names) or "nothing"
-        more = f" and, where it is to change, {', '.join(optional)}" if optional else ""
+        more = f", and optionally {', '.join(optional)}" if optional else ""
         raise ValueError(f"expected {expected}{more}; got {', '.join(sorted(asked)) or 'nothing'}")
     return dict(asked)
 
@@ -124,7 +124,7 @@ def _told(request: Message) -> str:
 
 
 def _no_process() -> ClientProcess:
-    raise ProcessLookupError("the page is no process that attaches")
+    raise ProcessLookupError("the page is not a process that can attach")
 
 
 def _status(error: Exception) -> str:

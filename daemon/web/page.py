@@ -1,4 +1,4 @@
-"""The page itself: one file, and the headers by which a browser lets it do what it does and no more."""
+"""The page: its file, and headers that tell the browser to allow what the page needs and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import re
 
 from shmreplay.daemon.loop.http_server import Response
 
-# Every answer has these: none is kept, framed, taken for something else, or read by another site's page.
+# Every answer has these headers. A browser must not cache it, show it in a frame, guess another content type, or let
+# another site's page read it.
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -21,14 +22,14 @@ HEADERS = {
 
 
 def page() -> Response:
-    """The page, read anew. Raises OSError if its file is missing."""
+    """Reads the page from its file. Raises OSError if the file is missing."""
     text = pathlib.Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     headers = {**HEADERS, "Content-Security-Policy": _policy(text)}
     return Response("200 OK", "text/html; charset=utf-8", text.encode(), headers)
 
 
 def _policy(text: str) -> str:
-    """Its own script and its own style, known by their hashes; answers of this daemon; nothing else from anywhere."""
+    """Allows the script and the style of the page, by their hashes, and requests to this daemon; nothing else."""
     return "; ".join(
         [
             "default-src 'none'",
@@ -39,7 +40,7 @@ def _policy(text: str) -> str:
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",
-            "require-trusted-types-for 'script'",  # no text becomes HTML, whatever a table or a process is called
+            "require-trusted-types-for 'script'",  # so that no name of a table or a process can become HTML
         ]
     )
 

@@ -1,13 +1,13 @@
-"""Site: answers a browser that looks at the page.
+"""Site: serves the web page.
 
     GET  /                    the page
-    GET  /api/stats           figures; `?items=1` also those that are known by looking at items
-    POST /api/token           says whether the token is the right one
-    POST /api/NAME            changes something (`actions.py`), with `Authorization: Bearer` and the token
+    GET  /api/stats           figures; with `?items=1` also those of items
+    POST /api/token           checks the token
+    POST /api/NAME            changes something (see `actions.py`); needs `Authorization: Bearer` and the token
 
-Whoever reaches the address may look. A page of another site reaches it too, in the browser of somebody who works here,
-so a request counts only if it is addressed to this machine by a name that no other has (else a name of that site might
-have been made to lead here), and a change only if it comes from this page itself.
+Everybody who reaches the address may look. A page of another site reaches it as well, through the browser of a user of
+this machine. So a request must name this machine as its host, by a name that always means this machine: another site
+cannot make its own name lead here. A change must also come from this page itself.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from shmreplay.daemon.web.stats_cache import StatsCache
 
 log = logging.getLogger("shmreplayd")
 
-# At any port: `ssh -L` has another one at its other end.
+# With any port: the other end of `ssh -L` may have another one.
 _OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 _JSON = "application/json"
-_SMALL_BYTES = 4096  # packing less is not worth it
+_SMALL_BYTES = 4096  # a smaller answer is not worth compressing
 
 
 class Site:
@@ -55,13 +55,13 @@ class Site:
             raise
 
     async def start(self) -> None:
-        """Answers from now on."""
+        """Starts to answer."""
         await self._server.start()
-        log.info("a page to look at: %s; to change things it asks for the token in %s", self.address, self._token.path)
+        log.info("web page: %s; to change things it asks for the token in %s", self.address, self._token.path)
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return self._server.address
 
     async def _answer(self, request: Request) -> Response:
@@ -70,7 +70,7 @@ class Site:
 
     async def _response(self, request: Request) -> Response:
         if not _OWN_HOST.fullmatch(host := request.headers.get("host", "")):
-            text = f"the page is to be asked for as one of 127.0.0.1, localhost, [::1], not as {host!r:.100}"
+            text = f"the host is {host!r:.100}; expected one of 127.0.0.1, localhost, [::1]"
             return refusal("403 Forbidden", text)
         if request.path == "/":
             return self._page if request.method == "GET" else _not_allowed("GET")
@@ -78,7 +78,7 @@ class Site:
             return await self._stats(request) if request.method == "GET" else _not_allowed("GET")
         action = request.path.removeprefix("/api/")
         if not request.path.startswith("/api/") or action not in (*ACTIONS, "token"):
-            return refusal("404 Not Found", "there are /, /api/stats and /api/ with one of " + ", ".join(ACTIONS))
+            return refusal("404 Not Found", "expected /, /api/stats, or /api/ and one of " + ", ".join(ACTIONS))
         if request.method != "POST":
             return _not_allowed("POST")
         return _check_change(request, self._token) or await self._change(action, request.body)
@@ -98,25 +98,25 @@ class Site:
         return Response(done.status, _JSON, json.dumps(done.fields).encode())
 
     def close(self) -> None:
-        """Answers nobody any more; the token is worth nothing from now on."""
+        """Stops answering, and removes the token."""
         self._server.close()
         self._token.close()
 
 
 def _check_change(request: Request, token: PageToken) -> Response | None:
-    """Refuses what does not come from this page, or from a program, and what does not know the token."""
+    """Refuses a change from another site's page, or without the token. Programs, which send no Origin, may change."""
     origin = request.headers.get("origin")
     if origin is not None and origin != f"http://{request.headers['host']}":
-        return refusal("403 Forbidden", f"changes are not taken from {origin!r:.100}, which is another page")
+        return refusal("403 Forbidden", f"changes are refused from {origin!r:.100}, which is another page")
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return refusal("403 Forbidden", "changes are not taken from another site's page")
+        return refusal("403 Forbidden", "changes are refused from another site's page")
     if request.headers.get("content-type", "").partition(";")[0].strip() != _JSON:
-        return refusal("415 Unsupported Media Type", f"a change is asked for by {_JSON}")
+        return refusal("415 Unsupported Media Type", f"expected a body of type {_JSON}")
     if not token.is_in(request.headers.get("authorization", "")):
-        text = f"the token is missing, or that of an earlier start; it is in {token.path}"
+        text = f"the token is missing, or of an earlier start of the daemon; it is in {token.path}"
         return refusal("401 Unauthorized", text, {"WWW-Authenticate": "Bearer"})
     return None
 
 
 def _not_allowed(method: str) -> Response:
-    return refusal("405 Method Not Allowed", f"{method} alone", {"Allow": method})
+    return refusal("405 Method Not Allowed", f"expected {method}", {"Allow": method})

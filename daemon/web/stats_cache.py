@@ -1,4 +1,4 @@
-"""StatsCache: the figures that the page draws, what `stats` says, and why those wait who do, as JSON."""
+"""StatsCache: the figures for the page as JSON: those of `stats`, and why callers wait."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from shmreplay.daemon.loop.workers import Workers
 
 Stats = Callable[[bool], Awaitable[dict[str, Any]]]
 
-FRESH_S = 0.9  # pages ask once a second: however many there are, the figures are read once
+FRESH_S = 0.9  # each page asks once a second; the figures are read once for all pages
 FRESH_ITEMS_S = 4.5  # reading up to 65,536 items of each table takes longer
 
 
 class StatsCache:
-    """Answers to `GET /api/stats`, each kept until it is too old."""
+    """Caches the answers to `GET /api/stats` for a short time."""
 
     def __init__(self, stats: Stats, workers: Workers, clock: Callable[[], float] = time.monotonic) -> None:
         self._stats = stats
@@ -29,9 +29,9 @@ class StatsCache:
         self._known: dict[bool, tuple[float, bytes]] = {}
 
     async def read(self, items: bool) -> bytes:
-        """The figures as JSON, of this moment or a little before; `items` adds what is known by looking at items."""
+        """Returns the figures as JSON, at most a moment old; with `items` also those of items."""
         async with self._turns[items]:
-            known = self._known  # `forget` puts another in its place, also during the reading
+            known = self._known  # kept, because `forget` may replace the attribute while we read
             at = self._clock()
             if items in known and at - known[items][0] < (FRESH_ITEMS_S if items else FRESH_S):
                 return known[items][1]
@@ -41,7 +41,7 @@ class StatsCache:
             return body
 
     def forget(self) -> None:
-        """Whoever asks next sees what has just been changed."""
+        """Makes the next request read the figures again, after a change."""
         self._known = {}
 
 
@@ -52,7 +52,7 @@ def _pack(stats: dict[str, Any], at: float) -> bytes:
 
 
 def _add_reasons(arena: dict[str, Any]) -> None:
-    """Gives each table that somebody waits for `why`: by side, what has to happen for them to go on."""
+    """Adds `why` to each table with waiting callers: by side, the reason of the wait."""
     for table, side in dict.fromkeys((wait["table"], wait["side"]) for wait in arena.get("waits", ())):
         info = arena["tables"].get(table)
         if info:

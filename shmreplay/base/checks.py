@@ -1,4 +1,4 @@
-"""Checks of single arguments, shared by the specifications so that all of them word a refusal in the same way."""
+"""Checks of single arguments, shared so that all errors have the same wording."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_int(where: str, name: str, value: object, low: int, high: int = INT32_
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{where}: {name} is {value!r}; {expected}")
     try:
-        number = operator.index(value)  # type: ignore[arg-type]  # that is what is being found out
+        number = operator.index(value)  # type: ignore[arg-type]  # checked here
     except TypeError:
         raise TypeError(f"{where}: {name} is {value!r}; {expected}") from None
     if not low <= number <= high:
@@ -42,7 +42,7 @@ def check_float(where: str, name: str, value: object) -> float:
     if isinstance(value, (bool, np.bool_, str, bytes)):
         raise TypeError(f"{where}: {name} is {value!r}; expected a number")
     try:
-        number = float(value)  # type: ignore[arg-type]  # that is what is being found out
+        number = float(value)  # type: ignore[arg-type]  # checked here
     except (TypeError, ValueError):
         raise TypeError(f"{where}: {name} is {value!r}; expected a number") from None
     except OverflowError:  # an int that no float holds
@@ -59,7 +59,7 @@ def check_path(where: str, name: str, value: object) -> str:
         TypeError: it is no str, bytes or `os.PathLike`.
     """
     try:
-        return os.fsdecode(value)  # type: ignore[arg-type]  # that is what is being found out
+        return os.fsdecode(value)  # type: ignore[arg-type]  # checked here
     except TypeError:
         raise TypeError(f"{where}: {name} is {value!r}; expected the path of a file or a directory") from None
 
@@ -72,13 +72,13 @@ def check_choice(where: str, name: str, value: object, choices: Sequence[object]
 
 
 def known_instead(name: str, known: Sequence[str], owner: str) -> str:
-    """What to say of a name that is not known: which one may have been meant, else all that `owner` has."""
+    """Text for an unknown name: a similar known one, otherwise all names that `owner` has."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f"did you mean {close[0]!r}?" if close else f"{owner} has {', '.join(known) or 'no keys'}"
 
 
 def wire_field(where: str, wire: object, name: str) -> object:
-    """Returns field `name` of a dict that came over the control socket or out of a segment.
+    """Returns field `name` of a dict that was received over the control socket or read from a segment.
 
     Raises:
         ValueError: it is not a dict, or lacks the field.

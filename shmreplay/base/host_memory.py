@@ -1,7 +1,7 @@
-"""What memory this host still gives: the file system of the segments, free memory, and the limits of the cgroups.
+"""How much memory this host has left: on the file system of the segments, free memory, and cgroup limits.
 
-Shared memory that is promised and not there kills the process that touches it first (SIGBUS when the file system is
-full, the OOM killer when memory or a cgroup is), so room is looked for before anything is allocated.
+If shared memory is promised but missing, the process that touches it first is killed: by SIGBUS if the file system is
+full, by the OOM killer if memory or a cgroup is. So the room is checked before anything is allocated.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from shmreplay.errors import ShmReplayError
 
 HUGE_PAGE_BYTES = _core.HUGE_PAGE_BYTES
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "hugetlbfs", "devtmpfs")
-_UNLIMITED_BYTES = 1 << 62  # cgroup v1 says "no limit" with a number just below 2^63
+_UNLIMITED_BYTES = 1 << 62  # cgroup v1 writes "no limit" as a number just below 2^63
 
 
 @dataclass(frozen=True)
 class Mount:
-    """The file system that a path lies on, from /proc/self/mountinfo."""
+    """A mounted file system, from /proc/self/mountinfo."""
 
-    root: str  # which directory of the file system is mounted there: "/" except for bind mounts and containers
+    root: str  # which directory of the file system is mounted: "/" except for bind mounts and containers
     point: str
     kind: str
     options: str
@@ -31,7 +31,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Room:
-    """One bound on memory: how much there is in all, how much is free, and what a user can do about it."""
+    """One limit on memory: its total, how much is free, and what a user can do."""
 
     name: str
     total_bytes: int
@@ -40,7 +40,7 @@ class Room:
 
 
 def mounts(proc: str = "/proc") -> list[Mount]:
-    """All mounts of this process, in the order they were made."""
+    """All mounts of this process, in the order in which they were made."""
     found = []
     for line in _lines(f"{proc}/self/mountinfo"):
         left, _, right = line.partition(" - ")
@@ -51,7 +51,7 @@ def mounts(proc: str = "/proc") -> list[Mount]:
 
 
 def mount_of(directory: str, proc: str = "/proc") -> Mount | None:
-    """The mount that holds the directory: the last made of those with the longest matching mount point."""
+    """The mount that has the directory: the newest of those with the longest matching mount point."""
     path = os.path.realpath(directory)
     holding = [mount for mount in mounts(proc) if os.path.commonpath([path, mount.point]) == mount.point]
     return max(reversed(holding), key=lambda mount: len(mount.point), default=None)
@@ -60,9 +60,8 @@ def mount_of(directory: str, proc: str = "/proc") -> Mount | None:
 def check_room(needed_bytes: int, directory: str, purpose: str, proc: str = "/proc", hint: str = "") -> None:
     """Raises ShmReplayError unless `needed_bytes` more fit into the directory and into this process' memory limits.
 
-    The error says needed, total and free of the narrowest bound, and what to do, `hint` at its end. The answer is a
-    forecast: another process may take the memory a moment later, which the reservation itself then finds for the file
-    system.
+    The error says how much is needed, total and free memory of the tightest limit, what to do, and `hint`. The check is
+    a forecast: another process may take the memory a moment later. For the file system, the reservation finds that.
     """
     short = [room for room in rooms(directory, proc) if room.free_bytes < needed_bytes]
     if short:
@@ -75,9 +74,9 @@ def check_room(needed_bytes: int, directory: str, purpose: str, proc: str = "/pr
 
 
 def check_memory(needed_bytes: int, purpose: str, proc: str = "/proc") -> None:
-    """Raises ShmReplayError unless this process may take `needed_bytes` more of memory of its own.
+    """Raises ShmReplayError unless this process can allocate `needed_bytes` more of private memory.
 
-    The error says needed, total and free of the narrowest bound, and what to do.
+    The error says how much is needed, total and free memory of the tightest limit, and what to do.
     """
     short = [room for room in (*_free_memory(proc), *_cgroup_rooms(proc)) if room.free_bytes < needed_bytes]
     if short:
@@ -89,15 +88,15 @@ def check_memory(needed_bytes: int, purpose: str, proc: str = "/proc") -> None:
 
 
 def rooms(directory: str, proc: str = "/proc") -> list[Room]:
-    """Every bound on new segments in the directory. Raises ShmReplayError if it is not on a file system of memory."""
+    """Returns every limit on new segments in the directory. Raises ShmReplayError if it is not in memory."""
     mount = mount_of(directory, proc)
     if mount is not None and mount.kind not in MEMORY_FILE_SYSTEMS:
         raise ShmReplayError(
-            f"segments cannot lie in {directory}: it is on {mount.kind}, and shared memory needs a tmpfs; "
+            f"segments cannot be in {directory}: it is on {mount.kind}, and shared memory needs a tmpfs; "
             "choose another directory, such as /dev/shm"
         )
     found = [_file_system_room(directory)]
-    if mount is None or mount.kind != "hugetlbfs":  # huge pages are set aside already: other memory does not count
+    if mount is None or mount.kind != "hugetlbfs":  # huge pages are reserved already, so other memory does not matter
         found += [*_free_memory(proc), *_cgroup_rooms(proc)]
     return found
 
@@ -135,7 +134,7 @@ def _cgroup_rooms(proc: str) -> Iterator[Room]:
 
 
 def _walk_cgroup(kind: str, controller: str, path: str, proc: str) -> Iterator[Room]:
-    """Every limit from the process' own cgroup up to the root that is visible here."""
+    """Yields the limits from the process' cgroup up to the visible root."""
     mount = next(
         (m for m in mounts(proc) if m.kind == kind and (not controller or controller in m.options.split(","))), None
     )
@@ -144,7 +143,7 @@ def _walk_cgroup(kind: str, controller: str, path: str, proc: str) -> Iterator[R
     top = Path(mount.point)
     inside = path.removeprefix(mount.root) if mount.root != "/" else path
     folder = top / inside.lstrip("/")
-    if ".." in folder.parts or not folder.is_dir():  # a container that sees its own cgroup as the root
+    if ".." in folder.parts or not folder.is_dir():  # a container that sees its cgroup as the root
         folder = top
     while True:
         room = _cgroup_v2_room(folder) if kind == "cgroup2" else _cgroup_v1_room(folder)
@@ -168,7 +167,7 @@ def _cgroup_room(folder: Path, limit_file: str, usage_file: str, cache: tuple[st
     limit, usage = _number(folder / limit_file), _number(folder / usage_file)
     if limit is None or usage is None or limit >= _UNLIMITED_BYTES:
         return None
-    for line in _lines(str(folder / "memory.stat")):  # page cache gives way to new pages, shared memory does not
+    for line in _lines(str(folder / "memory.stat")):  # page cache can be reclaimed, shared memory cannot
         name, _, value = line.partition(" ")
         if name in cache and value.strip().isdigit():
             usage -= int(value)
@@ -186,7 +185,7 @@ def _number(path: Path) -> int | None:
 
 
 def _lines(path: str) -> list[str]:
-    """The file's lines; none if it cannot be read, for a bound that this kernel or container hides is no bound here."""
+    """The file's lines; none if it cannot be read: a limit that the kernel or container hides is ignored."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()
@@ -211,5 +210,5 @@ def show_bytes(num_bytes: int) -> str:
 
 
 def whole_huge_bytes(num_bytes: int) -> int:
-    """How much of a segment of so many bytes can be in huge pages."""
+    """How much of a segment of `num_bytes` can be in huge pages."""
     return num_bytes - num_bytes % HUGE_PAGE_BYTES

@@ -1,4 +1,4 @@
-"""Values as JSON has them, the same for all that is printed or served."""
+"""Converts values to JSON, in the same way for everything that is printed or served."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BOUNDS = ("min_diff", "max_diff")
 
 
 def to_json(value: Any, indent: int | None = 2) -> str:
-    """JSON of what may hold arrays and numbers of NumPy, and numbers that JSON lacks, such as nan."""
+    """Returns JSON text. Values may have NumPy arrays and numbers, and numbers that JSON lacks, such as nan."""
     return json.dumps(json_value(value), indent=indent, allow_nan=False)
 
 
 def json_value(value: Any) -> Any:
-    """The same, of what JSON has: null for numbers that are not finite, and for a limiter's bound that is none."""
+    """Returns plain JSON values: null for numbers that are not finite, and for a missing bound of a rate limiter."""
     if isinstance(value, dict):
         return {str(name): None if _is_no_bound(name, part) else json_value(part) for name, part in value.items()}
     if isinstance(value, np.ndarray):

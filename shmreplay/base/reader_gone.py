@@ -1,4 +1,4 @@
-"""What is printed into a pipe that nobody reads any more: the end, without a word, as of other programs."""
+"""Ends a program silently, as other programs do, when the reader of its output has closed the pipe."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import signal
 import sys
 from collections.abc import Callable
 
-READER_GONE = 128 + signal.SIGPIPE  # what a shell makes of a program that ended by it
+READER_GONE = 128 + signal.SIGPIPE  # a shell's exit code for a program killed by SIGPIPE
 _OUTPUTS = (1, 2)  # stdout and stderr
 
 
 def until_reader_goes(run: Callable[[], int]) -> int:
-    """Returns what `run` does, once all that it printed has been taken; READER_GONE if its reader went before."""
+    """Returns what `run` returns, after flushing its output; READER_GONE if the reader of the output has gone."""
     try:
         try:
             return run()
         finally:
-            if sys.stdout is not None:  # as where it was closed before the start
+            if sys.stdout is not None:  # None if it was closed before the start
                 sys.stdout.flush()
     except BrokenPipeError:
         gone = outputs_without_reader()
@@ -26,13 +26,13 @@ def until_reader_goes(run: Callable[[], int]) -> int:
             raise
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for fd in gone:
-            os.dup2(nowhere, fd)  # else what is left is printed at the exit
+            os.dup2(nowhere, fd)  # so that the rest of the buffer is not printed at exit
         os.close(nowhere)
         return READER_GONE
 
 
 def outputs_without_reader() -> list[int]:
-    """Which of stdout and stderr are a pipe whose reader has gone: a BrokenPipeError may be about another one."""
+    """Those of stdout and stderr whose reader has gone. A BrokenPipeError may be from another pipe."""
     poll = select.poll()
     for fd in _OUTPUTS:
         poll.register(fd, 0)

@@ -1,4 +1,4 @@
-"""TomlFile: a TOML document, and on which line of its file a key stands, so that what is refused can be found."""
+"""TomlFile: a TOML document that knows the line of each key, for error messages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ else:
 
 
 class TomlFile:
-    """A file that was read and is TOML.
+    """A TOML file that was read.
 
     Attributes:
         path: its name, as given.
-        document: what it says, as plain dicts, lists and values.
+        document: its content, as plain dicts, lists and values.
 
     Raises:
-        ValueError: it is no TOML; the text names the line.
+        ValueError: it is not TOML; the text names the line.
         OSError: it cannot be read.
     """
 
@@ -37,15 +37,15 @@ class TomlFile:
             raise ValueError(f"{self.path}:{_line_of(error, read)}: not TOML: {_reason(error)}") from error
 
     def named(self, text: str) -> str:
-        """A text that begins with a key, such as `tables.replay.max_size is 0`, behind the file and the key's line.
+        """Puts the file and the line in front of a text that begins with a key: `tables.replay.max_size is 0`.
 
-        Of a key that is missing the line is that of its section; a text that begins with no key has none.
+        The line of a missing key is that of its section. A text that begins with no key gets no line.
         """
         keys = self._keys_of(text)
         return f"{self.path}:{self.line_of(keys)}: {text}" if keys else f"{self.path}: {text}"
 
     def _keys_of(self, text: str) -> list[str]:
-        """The keys that the text begins with, as far as the document has them: `a.b` and `a: b is` are two."""
+        """The keys that the text begins with, as far as the document has them: `a.b` and `a: b is` both give a, b."""
         found: list[str] = []
         node: object = self.document
         while isinstance(node, Mapping):
@@ -58,10 +58,11 @@ class TomlFile:
         return found
 
     def line_of(self, keys: Sequence[str]) -> int:
-        """The line, from 1, on which the statement begins that first brings a key which is there.
+        """Returns the line, from 1, on which the statement with the key begins.
 
-        That is the one behind the last beginning of the file that is TOML by itself and lacks the key: so multi-line
-        values and quoted names are as the parser has them. Takes milliseconds, and is only asked for in errors.
+        It is found with the parser, so that multi-line values and quoted names are read correctly: it is the line after
+        the longest beginning of the file that is valid TOML and does not have the key. Takes milliseconds, so only
+        errors use it.
         """
         lines = self._text.split("\n")
         line = 1
@@ -69,7 +70,7 @@ class TomlFile:
             try:
                 document = tomllib.loads("\n".join(lines[:end]))
             except tomllib.TOMLDecodeError:
-                continue  # it ends within a value
+                continue  # this beginning ends within a value
             if _has(document, keys):
                 break
             line = end + 1
@@ -80,7 +81,7 @@ _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)")
 
 
 def _line_of(error: ValueError, read: bytes) -> int:
-    """The line, from 1, at which the parser gave up: it is told in the error's text alone."""
+    """The line, from 1, of the parser's error, which is only in the error's text."""
     if isinstance(error, UnicodeDecodeError):
         return read.count(b"\n", 0, error.start) + 1
     place = _PLACE.search(str(error))
@@ -88,7 +89,7 @@ def _line_of(error: ValueError, read: bytes) -> int:
 
 
 def _reason(error: ValueError) -> str:
-    """The error's text without the place."""
+    """The error's text without its line."""
     return _PLACE.sub("", str(error))
 
 

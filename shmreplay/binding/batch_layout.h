@@ -52,8 +52,11 @@ class GivenArrays {
  public:
   // `arrays`: a list with one for each output of the layout, or None. Opaque columns have None in it, packed ones may.
   GivenArrays(const StepPlan& plan, const BatchLayout* layout, nb::handle arrays, uint32_t n) {
-    if (layout == nullptr || arrays.is_none()) return;
-    most_rows_ = layout->most_rows();
+    if (layout == nullptr) return;
+    most_rows_ = &layout->most_rows();
+    if (arrays.is_none()) return;
+    own_rows_ = layout->most_rows();
+    most_rows_ = &own_rows_;
     const size_t count = layout->outputs().size();
     are_right_ = nb::len(arrays) == count;
     std::vector<std::pair<uintptr_t, uintptr_t>> ranges;
@@ -68,7 +71,7 @@ class GivenArrays {
       }
       auto* array = reinterpret_cast<PyArrayObject*>(given.ptr());
       if (!out.squeezed)
-        most_rows_[out.number] = static_cast<uint32_t>(PyArray_DIM(array, layout->time_major() ? 0 : 1));
+        own_rows_[out.number] = static_cast<uint32_t>(PyArray_DIM(array, layout->time_major() ? 0 : 1));
       const auto begin = reinterpret_cast<uintptr_t>(PyArray_DATA(array));
       ranges.emplace_back(begin, begin + static_cast<uintptr_t>(PyArray_NBYTES(array)));
       arrays_.push_back(given);
@@ -77,10 +80,14 @@ class GivenArrays {
     for (size_t i = 1; i < ranges.size(); ++i) are_right_ &= ranges[i].first >= ranges[i - 1].second;
   }
 
+  GivenArrays(const GivenArrays&) = delete;
+  GivenArrays& operator=(const GivenArrays&) = delete;
+
   bool are_right() const { return are_right_; }
   bool empty() const { return arrays_.empty(); }
   const nb::object& operator[](size_t i) const { return arrays_[i]; }
-  const std::vector<uint32_t>& most_rows() const { return most_rows_; }
+  // By output of the items' structure, the rows that the batch has room for; nullptr: as many as there are.
+  const std::vector<uint32_t>* most_rows() const { return most_rows_; }
 
  private:
   static bool fits(const StepPlan& plan, const BatchLayout& layout, const BatchLayout::Output& out, PyObject* given,
@@ -100,7 +107,8 @@ class GivenArrays {
 
   bool are_right_ = true;
   std::vector<nb::object> arrays_;
-  std::vector<uint32_t> most_rows_;
+  std::vector<uint32_t> own_rows_;  // where there are arrays
+  const std::vector<uint32_t>* most_rows_ = nullptr;
 };
 
 }  // namespace shmreplay

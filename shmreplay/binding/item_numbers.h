@@ -1,21 +1,11 @@
 // What there is a number of for each drawn item, as NumPy arrays.
 #pragma once
 
+#include "numpy_arrays.h"
 #include "python.h"
 #include "read/gather.h"
 
 namespace shmreplay {
-
-inline nb::object new_array(int type_num, npy_intp n) {
-  PyObject* array = PyArray_SimpleNew(1, &n, type_num);
-  if (array == nullptr) throw nb::python_error();
-  return nb::steal(array);
-}
-
-template <class T>
-T* array_data(const nb::object& array) {
-  return static_cast<T*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
-}
 
 // Created with the GIL; put() does without.
 struct ItemNumbers {
@@ -43,7 +33,10 @@ struct ItemNumbers {
     to_.steps[i] = p.step;
     to_.ages[i] = p.age;
   }
-  void put(int64_t i, const Pick& p) noexcept { put(i, p, 1.0, p.table_size); }
+  // Items first .. first + n - 1.
+  void put(int64_t first, const Pick* picks, uint32_t n) noexcept {
+    for (uint32_t i = 0; i < n; ++i) put(first + i, picks[i], 1.0, picks[i].table_size);
+  }
 
   nb::object keys, priorities, probabilities, times_sampled, table_size, episodes, steps, ages;
 

@@ -13,7 +13,7 @@ class ItemPlaces : public ViewSink {
   // In the place of a step's number, counted from the item's first real one: the row is 0; it repeats the first step.
   static constexpr int32_t kNoStep = -1, kRepeated = -2;
 
-  bool take(const Part& part, bool) noexcept override {
+  bool take(const DrawnItems& part, bool) noexcept override {
     try {
       if (num_steps_.empty()) outputs_.resize(part.patterns.at(part.picks[0].pattern).outputs.size());
       for (uint32_t i = 0; i < part.n; ++i) {
@@ -30,7 +30,7 @@ class ItemPlaces : public ViewSink {
     return false;
   }
 
-  // An item had another structure than its table.
+  // Whether an item had another structure than its table.
   bool is_damaged() const noexcept { return is_damaged_; }
 
   // (number of steps int32 [n], [(rows of each item int32 [n], their steps int32 [rows of all]) of each output]).
@@ -43,7 +43,7 @@ class ItemPlaces : public ViewSink {
  private:
   struct Rows { std::vector<int32_t> counts, steps; };
 
-  // `most`: rows that an output has had at most, whatever a damaged pattern says.
+  // `most`: the most rows that an output may have, whatever a damaged pattern says.
   void add(const Pattern& pattern, const Pick& pick, const uint32_t* most) {
     for (size_t o = 0; o < pattern.outputs.size(); ++o) {
       Rows& to = outputs_[o];

@@ -20,4 +20,16 @@ std::vector<T> copied(nb::handle values, int type_num, const char* expected) {
   return {data, data + PyArray_DIM(array, 0)};
 }
 
+// A new array of n numbers of any content.
+inline nb::object new_array(int type_num, npy_intp n) {
+  PyObject* array = PyArray_SimpleNew(1, &n, type_num);
+  if (array == nullptr) throw nb::python_error();
+  return nb::steal(array);
+}
+
+template <class T>
+T* array_data(const nb::object& array) {
+  return static_cast<T*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
+}
+
 }  // namespace shmreplay

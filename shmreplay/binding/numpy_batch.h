@@ -12,6 +12,7 @@
 #include "python.h"
 #include "read/sample_call.h"
 #include "read/shard_draw.h"
+#include "status_error.h"
 #include "step_plan.h"
 
 namespace shmreplay {
@@ -37,8 +38,8 @@ inline nb::object take_bytes(ByteBuffer& bytes) {
 // Created with the GIL; prepare() takes it again, the other methods do without.
 class NumpyBatch : public ShardSink {
  public:
-  // `layout` nullptr: every output, as the table has it. Both outlive the batch.
-  NumpyBatch(const StepPlan& plan, uint32_t n, const BatchLayout* layout = nullptr, const GivenArrays* given = nullptr)
+  // `layout` nullptr: every output, as the table has it. `given`: of the same layout. Both outlive the batch.
+  NumpyBatch(const StepPlan& plan, uint32_t n, const BatchLayout* layout, const GivenArrays& given)
       : plan_(plan), n_(n), layout_(layout), given_(given), numbers_(n) {
     for (const PlanColumn& c : plan.columns()) {
       if (c.flags != kPerItemColumn || values_ != nullptr) continue;
@@ -87,9 +88,9 @@ class NumpyBatch : public ShardSink {
     return outputs_;
   }
 
-  void describe(int64_t item, const Pick& p) noexcept override {
-    if (places_ == nullptr) numbers_.put(item, p);
-    else numbers_.put(places_[item], p, share_, table_items_);
+  void describe(int64_t first, const Pick* picks, uint32_t n) noexcept override {
+    if (places_ == nullptr) return numbers_.put(first, picks, n);
+    for (uint32_t i = 0; i < n; ++i) numbers_.put(places_[first + i], picks[i], share_, table_items_);
   }
 
   ItemValues* item_values() noexcept override { return values_ == nullptr ? nullptr : values_.get(); }
@@ -115,6 +116,7 @@ class NumpyBatch : public ShardSink {
   }
 
  private:
+  // NOLINTNEXTLINE(bugprone-exception-escape): error_class() finds the module loaded, and throws nothing
   bool has_structure(const Pattern& structure) noexcept {
     const uint64_t hash = structure.structure_hash();
     if (outputs_.empty()) structure_hash_ = hash;
@@ -204,11 +206,10 @@ class NumpyBatch : public ShardSink {
         owner);
   }
 
-  // Rows that the caller fixed, by `pad_to` or his arrays; 0: none.
+  // Rows that the caller fixed by `pad_to` or by arrays; 0: none.
   uint32_t fixed_rows(uint32_t output) const {
-    if (layout_ == nullptr) return 0;
-    const uint32_t rows =
-        given_ != nullptr && !given_->empty() ? given_->most_rows()[output] : layout_->most_rows()[output];
+    if (given_.most_rows() == nullptr) return 0;
+    const uint32_t rows = (*given_.most_rows())[output];
     return rows == BatchLayout::kNoLimit ? 0 : rows;
   }
   bool is_fixed(const OutputBuffer& out) const { return out.squeezed || fixed_rows(out.output) > 0; }
@@ -252,8 +253,8 @@ class NumpyBatch : public ShardSink {
                      plan.flags,
                      bytes_.back().get(),
                      packed_.back().get()};
-    const bool is_given = given_ != nullptr && !given_->empty() && !(*given_)[data_.size()].is_none();
-    data_.push_back(is_given ? (*given_)[data_.size()] : make_data(out));
+    const bool is_given = !given_.empty() && !given_[data_.size()].is_none();
+    data_.push_back(is_given ? given_[data_.size()] : make_data(out));
     if (plan.flags != kPerItemColumn) out.data = array_data<char>(data_.back());
     out.past_caches = size_t{n_} * out.rows * out.row_bytes > kCacheBytes;
     outputs_.push_back(out);
@@ -287,7 +288,7 @@ class NumpyBatch : public ShardSink {
   const StepPlan& plan_;
   uint32_t n_;
   const BatchLayout* layout_;
-  const GivenArrays* given_;
+  const GivenArrays& given_;
   ItemNumbers numbers_;
   std::vector<const TableRecord*> records_;  // of several tables: theirs
   const uint32_t *first_place_ = nullptr, *places_ = nullptr;

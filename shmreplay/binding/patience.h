@@ -35,7 +35,7 @@ class GilPatience : public Patience {
   explicit GilPatience(PyObject* observer, const Flag* ended = nullptr, const Flag* closed = nullptr) noexcept
       : ended_(ended), closed_(closed), observer_(observer) {}
 
-  // SYNC POINT with TableHandle::end_waits: seq_cst, as the futex words that are bumped after it. A client's end bumps
+  // SYNC POINT with NativeTable::end_waits: seq_cst, as the futex words that are bumped after it. A client's end bumps
   // none, for it would wake all that wait in its tables: its own calls hear of it within a slice.
   bool ended() const noexcept override {
     return (ended_ != nullptr && ended_->is_set()) || (closed_ != nullptr && closed_->is_set());
@@ -79,10 +79,10 @@ class GilPatience : public Patience {
   const Flag* ended_;
   const Flag* closed_;
   int64_t told_s_ = 0;
-  PyObject* observer_;  // borrowed from the caller, who holds it over the call
+  PyObject* observer_;  // borrowed: the caller keeps it for the length of the call
 };
 
-// Of who waits for news: however long that takes, nobody holds him up.
+// For a call that waits for news. However long that takes, nothing is wrong, so nothing is reported.
 class QuietPatience final : public GilPatience {
  public:
   explicit QuietPatience(const GilPatience& patience) noexcept : GilPatience(patience) {}

@@ -28,11 +28,10 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kNoCallSlots, "ShmReplayError",
      "all call slots of the arena are in use by reads in flight; raise max_sessions"},
     {Status::kNoPatterns, "ShmReplayError",
-     "the live items of the arena, and the first one that each table had, were made by 256 different selections, and "
-     "it "
+     "the live items of the arena, and the first item of each table, were made by 256 different selections, and the "
+     "arena "
      "keeps no more; let the items of some go (delete, sample, evict), or make items alike: those that show the same "
-     "steps, "
-     "counted from the newest, share one"},
+     "steps, counted from the newest, share one"},
     {Status::kStructure, "SignatureMismatch", "the item has another structure than the items of its table"},
     {Status::kTooManyChunks, "ShmReplayError",
      "the item spans more chunks than one item may; create the table with larger chunk_steps"},

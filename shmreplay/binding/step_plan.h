@@ -24,7 +24,7 @@ struct PlanColumn {
   bool is_opaque = false;    // of bytes that Python's codec makes: no dtype
   uint32_t flags = 0;        // ColumnFlag: the arena's, once bound to it
   bool is_packed = false;    // in the heap, by the core's codec: read and written as a plain one; once bound
-  bool past_caches = false;  // likewise: see Arena::exceeds_caches()
+  bool past_caches = false;  // once bound: see Arena::exceeds_caches()
 };
 
 class StepPlan {
@@ -41,13 +41,14 @@ class StepPlan {
 
   const std::vector<PlanColumn>& columns() const { return columns_; }
   bool has_opaque() const noexcept { return has_opaque_; }
-  bool has_heap() const noexcept { return has_opaque_ || has_packed_; }
-  bool has_packed() const noexcept { return has_packed_; }
+  bool has_heap() const noexcept { return has_opaque_ || has_packed(); }
+  bool has_packed() const noexcept { return !packed_.empty(); }
+  const std::vector<uint32_t>& packed_columns() const noexcept { return packed_; }
   void bind(size_t column, uint32_t flags, bool is_packed, bool past_caches) {
     columns_[column].flags = flags;
     columns_[column].is_packed = is_packed;
     columns_[column].past_caches = past_caches && !is_packed;  // its cells are the writer's own, and are read at once
-    has_packed_ |= is_packed;
+    if (is_packed) packed_.push_back(static_cast<uint32_t>(column));
   }
   const nb::object& canonical() const { return canonical_; }
 
@@ -59,7 +60,7 @@ class StepPlan {
                  [&](uint32_t column, PyObject* leaf) { return write_leaf(columns_[column], leaf, cell(column)); });
   }
 
-  // The arrays of a batch of steps, by column (borrowed), if each is contiguous, of the right dtype and shape behind
+  // The arrays of a batch of steps, by column (borrowed), if each is contiguous, of the right dtype and shape after
   // its leading axis, and all leading axes agree. false: not by the fast path.
   bool batch(PyObject* steps, std::vector<PyArrayObject*>& arrays, npy_intp& n) const {
     if (has_opaque_) return false;
@@ -92,7 +93,7 @@ class StepPlan {
     });
   }
 
-  // Whether `leaf` is a contiguous array of the column's dtype and of its shape behind `leading` axes.
+  // Whether `leaf` is a contiguous array of the column's dtype and of its shape after `leading` axes.
   static bool is_exact(const PlanColumn& c, PyObject* leaf, int leading) {
     if (!PyArray_Check(leaf)) return false;
     auto* array = reinterpret_cast<PyArrayObject*>(leaf);
@@ -278,7 +279,8 @@ class StepPlan {
   }
 
   std::vector<PlanColumn> columns_;
-  bool has_opaque_ = false, has_packed_ = false;
+  bool has_opaque_ = false;
+  std::vector<uint32_t> packed_;  // columns
   Node root_;
   nb::object canonical_;
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arena/arena.h"
+#include "chunks/block_heap.h"
 #include "python.h"
 #include "status_error.h"
 
@@ -45,7 +46,7 @@ inline uint64_t blocks_for(const Arena& arena, const ValueBytes& value, const st
   return blocks_of(arena, size);
 }
 
-// What a batch of N whole steps has for one heap column, or its items for the per-item columns: a list of N.
+// What N steps have for one heap column, or their items for the per-item columns.
 class ValueList {
  public:
   ValueList() = default;
@@ -57,6 +58,12 @@ class ValueList {
     }
     if (values_.size() != n)
       raise_error("InternalError", what + " has another number of values than the batch has steps; please report");
+  }
+
+  // Of one step.
+  ValueList(const Arena& arena, PyObject* leaf, const std::string& what) : keep_{nb::borrow(leaf)} {
+    values_.push_back(value_bytes(leaf, what));
+    blocks_.push_back(blocks_for(arena, values_.back(), what));
   }
 
   bool empty() const noexcept { return values_.empty(); }

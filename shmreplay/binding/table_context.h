@@ -6,6 +6,7 @@
 
 #include "arena/arena.h"
 #include "base/row_copy.h"
+#include "heap_rows.h"
 #include "patience.h"
 #include "read/sample_call.h"
 #include "status_error.h"
@@ -15,7 +16,7 @@
 
 namespace shmreplay {
 
-// The mapping, the signature's plan, and who is asked about long waits.
+// The mapping, the signature's plan, and the observer of long waits.
 struct TableContext {
   std::shared_ptr<Arena> arena;
   const TableFacts* facts;
@@ -66,17 +67,23 @@ struct TableContext {
     return arrays;
   }
 
-  // Copies one cell: row `number` of an array that checked_arrays() took, into the writer's row. The GIL is not needed.
-  void write_cell(StreamWriter& writer, uint32_t column, PyArrayObject* array, size_t number) const {
-    const size_t row_bytes = plan->columns()[column].row_bytes;
-    const char* row = static_cast<const char*>(PyArray_DATA(array)) + number * row_bytes;
-    copy_row(writer.cell(column), row, row_bytes, arena->exceeds_caches());
+  // Row `number` of an array that checked_arrays() took; nullptr of an absent one. The GIL is not needed.
+  const char* row_of(PyArrayObject* array, uint32_t column, size_t number) const {
+    if (array == nullptr) return nullptr;
+    return static_cast<const char*>(PyArray_DATA(array)) + number * plan->columns()[column].row_bytes;
   }
 
-  // The same of a heap column.
-  static void write_value(StreamWriter& writer, uint32_t column, const ValueBytes& value, uint32_t ahead = 0) {
-    if (value.size < 0) writer.write_no_value(column, ahead);
-    else writer.write_value(column, value.data, static_cast<uint32_t>(value.size), ahead);
+  // Copies that row into the writer's.
+  void write_cell(StreamWriter& writer, uint32_t column, PyArrayObject* array, size_t number) const {
+    copy_row(writer.cell(column), row_of(array, column, number), plan->columns()[column].row_bytes,
+             arena->exceeds_caches());
+  }
+
+  // What rows of such arrays put into the heap, with `values` of the columns of Python's codecs.
+  HeapRows heap_rows(std::vector<PyArrayObject*> arrays, std::vector<ValueList> values) const {
+    return {*plan,
+            [this, arrays = std::move(arrays)](uint32_t c, size_t number) { return row_of(arrays[c], c, number); },
+            std::move(values)};
   }
 
   // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact. kOk, or why
@@ -94,29 +101,30 @@ struct TableContext {
   Status write_arrays(StreamWriter& writer, const nb::object& list, bool whole, int64_t deadline_ns,
                       uint64_t more = 0) const {
     const std::vector<PyArrayObject*> arrays = checked_arrays(list, 0);
-    std::vector<ValueBytes> values;
-    std::vector<nb::object> keep;  // the list may change while the GIL is released
+    const auto is_written = [&](uint32_t c) {
+      return plan->columns()[c].flags != kPerItemColumn && (whole || (arrays[c] != nullptr && !writer.has(c)));
+    };
     if (plan->has_heap()) {
-      values.resize(arrays.size());
-      writer.begin_packing();
+      std::vector<PyArrayObject*> rows(arrays.size(), nullptr);
+      std::vector<ValueList> values(arrays.size());
+      std::vector<nb::object> keep;  // the list may change while the GIL is released
       for (uint32_t c = 0; c < arrays.size(); ++c) {
-        if (arrays[c] == nullptr || (!whole && writer.has(c))) continue;
-        keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(arrays[c])));
-        if (writer.packs(c)) writer.pack(c, static_cast<const char*>(PyArray_DATA(arrays[c])), 0);
-        if (!is_coded(c)) continue;
-        values[c] = value_bytes(keep.back().ptr(), column_name(c));
-        more += blocks_for(*arena, values[c], column_name(c));
+        if (!is_written(c)) continue;
+        auto* leaf = arrays[c] == nullptr ? Py_None : reinterpret_cast<PyObject*>(arrays[c]);
+        keep.push_back(nb::borrow(leaf));
+        if (is_coded(c)) values[c] = ValueList(*arena, leaf, column_name(c));
+        else rows[c] = arrays[c];
       }
-      if (const Status s = secure_blocks(writer, more + writer.packed_blocks(), deadline_ns); s != Status::kOk)
-        return s;
-      writer.write_packed();
+      const HeapRows heap = heap_rows(std::move(rows), std::move(values));
+      const Status s = secure_blocks(writer, more + heap.blocks(writer, 0), deadline_ns);
+      if (s != Status::kOk) return s;
+      heap.write(writer, 0);
     }
     for (uint32_t c = 0; c < arrays.size(); ++c) {
-      if (plan->columns()[c].flags == kPerItemColumn || (!whole && (arrays[c] == nullptr || writer.has(c)))) continue;
-      if (is_coded(c)) write_value(writer, c, values[c]);
-      else if (arrays[c] == nullptr)
+      if (!is_written(c)) continue;
+      if (!is_coded(c) && arrays[c] == nullptr)
         raise_error("InternalError", column_name(c) + " of a whole step is missing; please report");
-      else if (!writer.packs(c)) write_cell(writer, c, arrays[c], 0);
+      if (!is_coded(c) && !writer.packs(c)) write_cell(writer, c, arrays[c], 0);
       if (!whole) writer.mark(c);
     }
     return Status::kOk;
@@ -137,26 +145,13 @@ struct TableContext {
   }
 
  private:
-  // What a step has put into the cells of packed columns, all of them. Nobody else knows of these: a long row needs no
-  // GIL.
+  // What a step has put into the cells of packed columns, all of them.
   Status write_packed(StreamWriter& writer, int64_t deadline_ns, uint64_t more) const {
-    writer.begin_packing();
-    for (uint32_t c = 0; c < plan->columns().size(); ++c) {
-      if (!writer.packs(c)) continue;
-      if (plan->columns()[c].row_bytes < kLongRow) {
-        writer.pack(c);
-      } else {
-        const GilRelease release;
-        writer.pack(c);
-      }
-    }
-    const Status s = secure_blocks(writer, writer.packed_blocks() + more, deadline_ns);
-    if (s == Status::kOk) writer.write_packed();
+    const HeapRows heap = HeapRows::staged(*plan);
+    const Status s = secure_blocks(writer, more + heap.blocks(writer, 0), deadline_ns);
+    if (s == Status::kOk) heap.write(writer, 0);
     return s;
   }
-
-  static constexpr size_t kLongRow = 32768;  // bytes: less takes about as long to compress as to give the GIL away and
-                                             // have it back
 
   template <class Go>
   Status in_two_goes(int64_t deadline_ns, Go go) const {

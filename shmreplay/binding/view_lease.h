@@ -35,7 +35,7 @@ inline nb::capsule owner_of(std::shared_ptr<ViewLease> lease) {
                      [](void* p) noexcept { delete static_cast<std::shared_ptr<ViewLease>*>(p); });
 }
 
-// Keeps the memory mapped: who reads a row whose lease is over reads what is there by then, no fault.
+// Keeps the memory mapped. A row that is read after its lease shows what is there by then; that is no fault.
 inline nb::capsule owner_of(std::shared_ptr<Arena> arena) {
   return nb::capsule(new std::shared_ptr<Arena>(std::move(arena)),
                      [](void* p) noexcept { delete static_cast<std::shared_ptr<Arena>*>(p); });

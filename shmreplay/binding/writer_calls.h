@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdio>
 
+#include "items/table_calls.h"
+#include "numpy_arrays.h"
 #include "rule_reader.h"
 #include "table_context.h"
 #include "write/rule_writer.h"
@@ -11,7 +13,7 @@
 namespace shmreplay {
 
 // Answers of a writer's calls beside the core's statuses.
-inline constexpr int kNeedsEndEpisode = -101;  // append() behind a row that ended its episode
+inline constexpr int kNeedsEndEpisode = -101;  // append() after a row that ended its episode
 inline constexpr int kLacksColumn = -102;      // create_item(): a finished step lacks a column
 inline constexpr int kNeedsFinalStep = -103;   // end_episode(): one that did not terminate lacks its final step, or a
                                                // column of it
@@ -21,7 +23,7 @@ inline constexpr int kColumnMissing = -106;    // write_open(): the row would be
 inline constexpr int kRowIsOpen = -107;        // append() of a whole row while one is open
 
 // `ends`: (bool columns of shape () that end an episode when true; that of them, or -1, that does not terminate it;
-// whether an append behind an end is no error).
+// whether an append after an end is no error).
 inline WriterFacts writer_facts(const TableContext& context, nb::tuple ends) {
   WriterFacts facts;
   for (const PlanColumn& c : context.bound_plan().columns()) facts.formats.push_back(number_format(c));

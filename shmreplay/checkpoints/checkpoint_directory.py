@@ -1,8 +1,8 @@
-"""A directory of checkpoints: their names, making a new one whole or not at all, and removing some.
+"""CheckpointDirectory: names, creates and removes checkpoints. A new one appears whole or not at all.
 
-A checkpoint is `shmreplay.<label>.<moment>.checkpoint`; while it is written, `.partial` is added and the file is locked
-with flock, so that the rest of a saver that was killed is told from one that works. What has such a name and is no
-regular file, or a moment that no clock shows, is as if it were not there.
+A checkpoint is called `shmreplay.<label>.<moment>.checkpoint`. While it is written, its name ends in `.partial` and the
+file is locked with flock, which distinguishes it from the leftover of a killed saver. Files with such a name that are
+not regular files, or whose moment is impossible, are ignored.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from shmreplay.errors import CheckpointFailed
 log = logging.getLogger("shmreplay")
 
 PARTIAL = ".partial"
-EMBEDDED_LABEL = "embedded"  # of all sr.Servers: each has another instance
+EMBEDDED_LABEL = "embedded"  # shared by all sr.Servers, since each has a new instance
 _NAME = re.compile(r"shmreplay\.(?P<label>[A-Za-z0-9_-]{1,64})\.(?P<moment>[0-9]{8}T[0-9]{12}Z)\.checkpoint")
 
 
 class CheckpointDirectory:
-    """The checkpoints of one label, the name of a daemon's instance, in one directory."""
+    """The checkpoints of one label in a directory. The label is the name of the daemon's instance."""
 
     def __init__(self, path: str, label: str) -> None:
         self.path = os.path.abspath(path)
         self.label = label
 
     def checkpoints(self) -> list[str]:
-        """Paths of those that are there, newest first."""
+        """Paths of its checkpoints, newest first."""
         return find_checkpoints(self.path, self.label)
 
     @contextlib.contextmanager
     def create(self) -> Iterator[tuple[int, str]]:
-        """A descriptor to write a new checkpoint to, and the path that it has once the block ends without an error.
+        """Yields a descriptor for a new checkpoint, and the path that it gets if the block ends without an error.
 
-        After an error nothing is left of it. Raises CheckpointFailed if the directory cannot be written to.
+        After an error nothing is left. Raises CheckpointFailed if the directory cannot be written to.
         """
         path = self._new_path()
         temporary = path + PARTIAL
@@ -53,9 +53,9 @@ class CheckpointDirectory:
             os.rename(temporary, path)
         except BaseException as error:
             with contextlib.suppress(FileNotFoundError):
-                # Where it was made, which may have another name by now.
+                # By the descriptor: the directory may have been renamed.
                 os.unlink(os.path.basename(temporary), dir_fd=directory)
-            if isinstance(error, OSError) and error.errno and not error.filename:  # of a write, on a full disk for one
+            if isinstance(error, OSError) and error.errno and not error.filename:  # from a write, as on a full disk
                 text = f"no checkpoint can be written to {self.path}: {error.strerror}"
                 raise OSError(error.errno, text) from error
             raise
@@ -65,7 +65,7 @@ class CheckpointDirectory:
         self._sync()
 
     def _new_path(self) -> str:
-        """A name later than all others, so that the newest one sorts last even if the clock was set back."""
+        """A name that sorts after all others, even if the clock was set back."""
         moment = f"{datetime.datetime.now(datetime.timezone.utc):%Y%m%dT%H%M%S%f}Z"
         newest = self.checkpoints()
         if newest and self._path(moment) <= newest[0]:
@@ -80,7 +80,7 @@ class CheckpointDirectory:
         return os.path.join(self.path, f"shmreplay.{self.label}.{moment}.checkpoint")
 
     def _open(self, path: str) -> tuple[int, int]:
-        """Descriptors of the directory and of a new file in it, which is locked."""
+        """Opens the directory, and makes and locks a new file in it. Returns both descriptors."""
         try:
             os.makedirs(self.path, 0o700, exist_ok=True)
             directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -104,21 +104,21 @@ class CheckpointDirectory:
                 raise
             if os.fstat(fd).st_nlink > 0:
                 return fd
-            os.close(fd)  # another saver took it for remains between our open and our lock
+            os.close(fd)  # another saver removed it as a leftover between our open and our flock
 
     def _sync(self) -> None:
-        """The new name is on the disk, too."""
+        """Makes changes of names durable."""
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # file systems without such a thing have nothing to sync
+            if error.errno != errno.EINVAL:  # this file system cannot sync directories
                 raise
         finally:
             os.close(fd)
 
     def remove_partial_files(self) -> None:
-        """Removes what savers that were killed left half written."""
+        """Removes the partial files that killed savers left."""
         for name in _names(self.path):
             if name.endswith(PARTIAL) and _is_of(name.removesuffix(PARTIAL), self.label):
                 path = os.path.join(self.path, name)
@@ -127,27 +127,27 @@ class CheckpointDirectory:
                 except FileNotFoundError:
                     log.debug("another saver has removed %s", path)
                 except OSError as error:
-                    log.warning("%s is kept, for it cannot be looked at or removed: %s", path, error)
+                    log.warning("%s is kept, because it cannot be read or removed: %s", path, error)
 
     @staticmethod
     def _remove_unlocked(path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe must not keep us
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # not to block on a pipe
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not stat.S_ISREG(os.fstat(fd).st_mode) or not MAGIC.startswith(os.pread(fd, len(MAGIC), 0)):
-                log.warning("%s is kept, for it does not begin as a checkpoint does", path)
+                log.warning("%s is kept, because it does not begin like a checkpoint", path)
                 return
             os.unlink(path)
-            log.info("removed %s, which a saver that was killed had left half written", path)
+            log.info("removed %s, the partial file of a saver that was killed", path)
         except BlockingIOError:
             log.debug("left alone: %s, which is being written", path)
         finally:
             os.close(fd)
 
     def remove(self, paths: Sequence[str]) -> list[str]:
-        """Removes these, and returns the paths of those removed.
+        """Removes checkpoints, and returns the paths of those removed.
 
-        One that cannot be removed stays, and the log says so: the newest is there all the same.
+        Logs those that cannot be removed.
         """
         removed = []
         for path in paths:
@@ -155,14 +155,14 @@ class CheckpointDirectory:
                 os.unlink(path)
                 removed.append(path)
             except OSError as error:
-                log.warning("%s is kept, for it cannot be removed: %s", path, error)
+                log.warning("%s is kept, because it cannot be removed: %s", path, error)
         if removed:
             self._sync()
         return removed
 
 
 def find_checkpoints(directory: str, label: str | None = None) -> list[str]:
-    """Paths of the checkpoints in a directory, newest first; of one label, or of all. Raises OSError."""
+    """Paths of the checkpoints of one label, or of all, newest first. Raises OSError."""
     found = [name for name in _names(directory) if _is_of(name, label)]
     found.sort(key=lambda name: (_matched(name)["moment"], name), reverse=True)
     return [path for path in (os.path.join(directory, name) for name in found) if os.path.isfile(path)]
@@ -174,7 +174,7 @@ def labels_in(directory: str) -> set[str]:
 
 
 def moment_of(path: str) -> datetime.datetime:
-    """When it was begun, in UTC, as its name says."""
+    """The moment, in UTC, from the name of a checkpoint."""
     return _moment(_matched(os.path.basename(path))["moment"])
 
 

@@ -1,13 +1,13 @@
-"""The file of a checkpoint: sections, each with a checksum over every byte of it, written once and read once.
+"""The file format of checkpoints: sections, each with a checksum of all its bytes.
 
     magic 8 | format version u32 | crc u32                                            16 bytes
     section: "SECT" | kind u16 | arena u16 | number u64 | bytes u64 | table u32 | crc u32, then its bytes
     ...
-    the end section, and not a byte behind it
+    the end section, and nothing after it
 
-Numbers are little-endian; a section's number counts from 0, so that none can be missing or come twice. The checksum is
-CRC-32 (zlib) of the section's header, its own four bytes zero, and its bytes. docs/checkpoints.md says what each
-kind holds.
+Numbers are little-endian. Sections are numbered from 0, so a missing or repeated one is noticed. The checksum is CRC-32
+(zlib) of the section's header, with zeros in place of the checksum, and its bytes. docs/checkpoints.md says what each
+kind has.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import numpy.typing as npt
 from shmreplay.errors import DamagedCheckpoint
 
 FORMAT_VERSION = 3
-# Before 2 every compressed row stood by itself, which is one of the ways that it may be stored now; before 3 no chunk's
-# last row was the next one's first.
+# In version 1 every compressed row was stored by itself, which is still one of the possible forms. In versions 1 and 2
+# no chunk's last row was repeated as the first of the next chunk.
 READABLE_VERSIONS = (1, 2, 3)
 MAGIC = b"SHMRCKPT"
-SLICE_BYTES = 4 * 2**20  # of a section of records at most
-MAX_PLAIN_BYTES = 64 * 2**20  # of a section of msgpack
+SLICE_BYTES = 4 * 2**20  # largest section of records
+MAX_PLAIN_BYTES = 64 * 2**20  # largest section of msgpack
 MARK = b"SECT"
 _PREAMBLE = struct.Struct("<8sII")
 _HEADER = struct.Struct("<4sHHQQII")
@@ -43,7 +43,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Kind(IntEnum):
-    """What a section holds. The kinds of records have the numbers of the core's parts, plus RECORDS."""
+    """The kind of a section. Those of records are the core's part numbers plus RECORDS."""
 
     MANIFEST = 1
     ARENA = 2
@@ -60,7 +60,7 @@ RECORDS = Kind.PIECES
 
 @dataclass(frozen=True)
 class Section:
-    """One section as it was read; `payload` is overwritten by the next one."""
+    """A section that was read. The next one overwrites `payload`."""
 
     kind: Kind
     arena: int
@@ -71,12 +71,12 @@ class Section:
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return f"section {self.number} ({self.kind.name.lower()}) at offset {self.offset}"
 
 
 class CheckpointWriter:
-    """Writes the sections to a descriptor, which stays its caller's."""
+    """Writes sections to a descriptor, which the caller closes."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -100,7 +100,7 @@ class CheckpointWriter:
         self._number += 1
 
     def end(self) -> None:
-        """Writes the last section: how many there are, and a checksum of their checksums."""
+        """Writes the end section: the number of sections, and a checksum of their checksums."""
         self.write_plain(Kind.END, {"sections": self._number, "crc": self._crc})
 
     def _write(self, data: bytes | memoryview) -> None:
@@ -111,9 +111,9 @@ class CheckpointWriter:
 
 
 class CheckpointReader:
-    """Reads the sections in order, each into the same memory. Every method raises DamagedCheckpoint where it is due.
+    """Reads the sections in order, all into the same memory. Every method raises DamagedCheckpoint if it finds damage.
 
-    The manifest is read at once. `progress` is called with the bytes read so far; what it raises ends the reading.
+    The constructor reads the manifest. `progress` is called with the bytes read so far; an exception ends the reading.
     """
 
     def __init__(self, path: str, progress: Callable[[int], None] | None = None) -> None:
@@ -127,7 +127,7 @@ class CheckpointReader:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             os.close(fd)
-            raise DamagedCheckpoint(f"{path} is no regular file, so it is no checkpoint")
+            raise DamagedCheckpoint(f"{path} is not a regular file, so it is not a checkpoint")
         self._file: BinaryIO = open(fd, "rb", buffering=0)  # noqa: SIM115
         try:
             self.num_bytes = status.st_size
@@ -138,7 +138,7 @@ class CheckpointReader:
             raise
 
     def damaged(self, reason: str) -> DamagedCheckpoint:
-        """The error that names the file, and the section read last."""
+        """Makes the error, which names the file and the section read last."""
         return DamagedCheckpoint(f"checkpoint {self.path} is damaged: {self._at}: {reason}")
 
     def _read_preamble(self) -> None:
@@ -171,11 +171,11 @@ class CheckpointReader:
         raw = self._exactly(_HEADER.size)
         mark, kind, arena, number, num_bytes, table, crc = _HEADER.unpack(raw)
         if mark != MARK or number != self._number:
-            raise self.damaged("its header is not that of the section expected there")
+            raise self.damaged("its header is not that of the expected section")
         if kind not in Kind.__members__.values():
             raise self.damaged(f"it is of unknown kind {kind}")
         if num_bytes > (SLICE_BYTES if kind >= RECORDS else MAX_PLAIN_BYTES):
-            raise self.damaged(f"it says that it has {num_bytes} bytes, which is more than one may have")
+            raise self.damaged(f"its length is {num_bytes} bytes, which is too long")
         section = Section(Kind(kind), arena, number, table, offset, self._payload(num_bytes))
         self._at = section.name
         if (
@@ -192,7 +192,7 @@ class CheckpointReader:
         return section
 
     def _payload(self, num_bytes: int) -> Bytes:
-        if num_bytes > self.num_bytes - self._file.tell():  # before memory is taken for it
+        if num_bytes > self.num_bytes - self._file.tell():  # checked before memory is allocated
             raise self._cut_off()
         buffer = self._buffer if num_bytes <= SLICE_BYTES else np.empty(num_bytes, np.uint8)
         payload = buffer[:num_bytes]
@@ -207,7 +207,7 @@ class CheckpointReader:
             raise self.damaged(f"{self.num_bytes - self._file.tell()} more bytes follow")
 
     def plain(self, section: Section) -> dict[str, Any]:
-        """The map that a section of msgpack holds."""
+        """The map in a section of msgpack."""
         try:
             value = msgpack.unpackb(section.payload.tobytes(), raw=False, strict_map_key=True, **_LIMITS)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
@@ -225,7 +225,7 @@ class CheckpointReader:
         while left:
             try:
                 num_read = self._file.readinto(left)  # type: ignore[attr-defined]
-            except OSError as error:  # a bad sector, say
+            except OSError as error:  # for example a bad sector
                 raise self.damaged(f"it cannot be read: {error}") from error
             if not num_read:
                 raise self._cut_off()
@@ -239,9 +239,9 @@ class CheckpointReader:
 
 
 def verify(path: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Reads all of a checkpoint and returns what it holds: its manifest, with `num_bytes`, and a list of `states`.
+    """Reads a whole checkpoint. Returns its manifest, with `num_bytes` and a list of `states`, one an arena.
 
-    Raises DamagedCheckpoint that names section and offset, OSError if the file cannot be read.
+    Raises DamagedCheckpoint, which names section and offset; OSError if the file cannot be opened.
     """
     reader = CheckpointReader(path, progress)
     try:

@@ -1,8 +1,8 @@
-"""The mark of arenas that count together or not at all: those that one restoration publishes.
+"""RestorationMark: makes the publication of all arenas of a restoration one atomic step.
 
-A file beside the segments that names them, there from before the first is published until the last one is. Removing it
-is the commit. Who finds one that a killed daemon left removes the arenas that it names: they belong to that daemon's
-instance, and no client has ever been given one.
+The mark is a file beside the segments that names the arenas. It exists from before the first arena is published until
+after the last one is. Removing it is the commit. A daemon that finds the mark of a killed daemon removes its
+arenas; no client has got one of them yet.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Sequence
 
 from shmreplay.segments.segment import SegmentStore, check_name, mark_name
 
-_END = "end\n"  # a mark without it was not written to its end: then nothing was published yet
+_END = "end\n"  # without it the mark is incomplete, and nothing was published yet
 _MAX_BYTES = 2**20
 
 
 class UnfitMark(Exception):
-    """Why a file of such a name is not obeyed."""
+    """A file with the name of a mark that this daemon must not obey; the text says why."""
 
 
 class RestorationMark:
-    """Of the arenas named, which must all be this daemon's own and unpublished."""
+    """A mark for arenas that this daemon has made and not published."""
 
     def __init__(self, store: SegmentStore, instance: str, arenas: Sequence[str]) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class RestorationMark:
         self._name = mark_name(instance, arenas[0])
 
     def set(self) -> None:
-        """Raises ShmReplayError if it can not be set; then there is none."""
+        """Writes the mark. Raises ShmReplayError, and leaves none, if that fails."""
         fd = self._store.create(self._name)
         try:
             text = "".join(f"{arena}\n" for arena in self._arenas) + _END
@@ -47,7 +47,8 @@ class RestorationMark:
 def obey_mark(store: SegmentStore, instance: str, name: str) -> list[str]:
     """Removes the arenas that a mark names, and then the mark. Returns their names.
 
-    Dying half-way only repeats it. Raises UnfitMark, and removes nothing, for a file that no daemon of this user wrote.
+    If the process dies meanwhile, the next call does it again. Raises UnfitMark, and removes nothing, for a file that
+    no daemon of this user wrote.
     """
     arenas = _read(store, name)
     for arena in arenas:
@@ -74,4 +75,4 @@ def _read(store: SegmentStore, name: str) -> list[str]:
     try:
         return [check_name("arena", arena) for arena in names]
     except ValueError as error:
-        raise UnfitMark(f"it names what is no arena: {error}") from error
+        raise UnfitMark(f"it has a name that is not an arena's: {error}") from error

@@ -1,1 +1,1 @@
-"""What a step is: specs of columns, nested structures of them, and how values become rows."""
+"""The structure of steps: specs of columns, nested structures of them, and how values become rows."""

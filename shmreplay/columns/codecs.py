@@ -1,8 +1,8 @@
-"""Codecs: how a row of a column in the heap becomes bytes, and again a row.
+"""ArrayCodec: converts a row of a column in the heap to bytes, and back.
 
 A row is a header and a body. The header is a little-endian uint32 for each axis of any size (None) of the column's
 shape; columns of a fixed shape have none. The body is the row itself, in C order and the machine's byte order, or an
-LZ4 block of it where that is shorter: bytes that are as many as the row has are never compressed.
+LZ4 block of it if that is shorter. So a body with as many bytes as the row is never compressed.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from shmreplay.columns.specs import ArraySpec
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
-SIZE = np.dtype("<u4")  # how stored bytes say a size
+SIZE = np.dtype("<u4")  # dtype of a stored size
 _MAX_BYTES = 2**32 - 2  # the last number of bytes stands for "no value"
 _MAX_LZ4_BYTES = 0x7E000000
-# What a byte of an LZ4 block can stand for at most, and what its first ones add.
+# The most that each byte of an LZ4 block can expand to, and what the first ones add.
 _LZ4_GROWTH, _LZ4_START = 255, 64
 
 
 class DamagedBytes(ValueError):
-    """Stored bytes are none that a codec has made."""
+    """Stored bytes that no codec has made."""
 
 
 @dataclass(frozen=True)
 class ArrayCodec:
-    """Codec of one column's rows. `spec` says which."""
+    """The codec of the rows of one column, `spec`."""
 
     spec: ArraySpec
 
@@ -41,7 +41,7 @@ class ArrayCodec:
         """Returns the bytes of a row, of exactly the column's dtype, C-contiguous; they may share its memory.
 
         Raises:
-            ValueError: more bytes than a row can have in the heap; the text says how many.
+            ValueError: the row is too long for the heap; the text says how long it is.
         """
         body = row.reshape(-1).view(np.uint8)
         if self.spec.compression is not None:
@@ -74,7 +74,7 @@ class ArrayCodec:
         """Returns the row that `encode` was given; it may share the memory of `stored`.
 
         Raises:
-            DamagedBytes: these are not the bytes of a row. Nothing larger than they can stand for is allocated.
+            DamagedBytes: these are not the bytes of a row. Never allocates more than these bytes can expand to.
         """
         shape = self.shape(stored)
         body = stored[self.header_bytes :]

@@ -1,6 +1,6 @@
-"""Conversion of what callers pass into the exact arrays of a signature's columns, explaining whatever does not fit.
+"""Converts values that callers pass to exact arrays of a signature's columns, and explains what does not fit.
 
-This is the slow path: the native code takes what fits as it is and leaves the rest to this module.
+This is the slow path: the native code takes what fits exactly, and leaves the rest to this module.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Batch: TypeAlias = int | tuple[int, ...] | None  # axes in front of a column's o
 
 
 class Missing:
-    """Stands for a column that a step does not bring."""
+    """Marks a column that is missing in a step."""
 
 
 MISSING: Final = Missing()
-IS_NONE: Final = Missing()  # the same, said with None
+IS_NONE: Final = Missing()  # the same, because the value is None
 
 
 def flatten(node: Node, step: object, where: str, path: str = "") -> list[object]:
-    """Returns the leaf values of `step` in column order, `MISSING` where a dict lacks the key, `IS_NONE` where
-    the value is None.
+    """Returns the leaf values of `step` in column order, `MISSING` if a dict lacks the key, `IS_NONE` if the
+    value is None.
 
-    Lists and tuples stand for each other; a named tuple may be of any class with the same fields.
+    Lists and tuples are interchangeable; a named tuple may have any class with the same fields.
 
     Raises:
-        SignatureMismatch: a dict has unknown keys, or the step is built otherwise than the signature.
+        SignatureMismatch: a dict has unknown keys, or the step has another structure than the signature.
     """
     if isinstance(node, LeafNode):
         return [IS_NONE if step is None else step]
@@ -80,10 +80,10 @@ def _structure_text(node: Node, step: object, where: str, path: str) -> str:
 def column_array(value: object, leaf: Leaf, where: str, batch: Batch) -> Array:
     """Returns `value` as a C-contiguous array of exactly the column's dtype and shape, the axes of `batch` in front.
 
-    An axis of any size has the one that came. It may share the caller's memory.
+    An axis of any size keeps the size passed. The result may share the caller's memory.
 
     Raises:
-        SignatureMismatch: it does not fit; the text names the column, what was expected, what came and what to do.
+        SignatureMismatch: it does not fit; the text names the column, what was expected, what it got and what to do.
     """
     at = f"{where}, column {leaf.path!r}"
     spec = leaf.spec
@@ -92,7 +92,7 @@ def column_array(value: object, leaf: Leaf, where: str, batch: Batch) -> Array:
         what = "is None" if value is IS_NONE else "missing from the step"
         raise SignatureMismatch(f"{at}: {what}; expected {expected}; only a partial append may leave a column out")
     if isinstance(value, np.generic) or not isinstance(value, (bool, int, float, complex)):
-        # A numpy scalar is a 0-d array, also np.float64, which is a Python float besides.
+        # A numpy scalar counts as a 0-d array, also np.float64, although it is a Python float, too.
         array = _as_array(value, at, expected)
         _check_shape(array, spec, at, batch)
         _check_dtype(array, spec, at, batch)
@@ -105,10 +105,10 @@ def column_array(value: object, leaf: Leaf, where: str, batch: Batch) -> Array:
 def leading_axis(value: object, leaf: Leaf, where: str) -> int | None:
     """Returns the size of the first axis of a batch's column.
 
-    None for an optional column that is not there. Columns in the heap may have a list.
+    None for an optional column that is missing. Columns in the heap may have a list.
 
     Raises:
-        SignatureMismatch: there is none, or the value is no array.
+        SignatureMismatch: there is none, or the value is not an array.
     """
     at = f"{where}, column {leaf.path!r}"
     if leaf.spec.in_heap and isinstance(value, (list, tuple)):
@@ -130,7 +130,7 @@ def leading_axis(value: object, leaf: Leaf, where: str) -> int | None:
 
 
 def expected_text(spec: ArraySpec, batch: Batch) -> str:
-    """Describes what a column takes: `float32 (4,)`, or `float32 (32, 4)` in a batch of 32."""
+    """Describes what a column accepts: `float32 (4,)`, or `float32 (32, 4)` in a batch of 32."""
     return f"{spec.dtype.name} {_expected_shape(spec, batch)}"
 
 
@@ -171,7 +171,7 @@ def _as_array(value: object, at: str, expected: str) -> Array:
     if isinstance(value, (list, tuple)):
         raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; pass a numpy array")
     device = getattr(value, "device", None)
-    # numpy >= 2 says "cpu" for its own arrays; torch has device objects with a type, and says is_cuda besides.
+    # numpy >= 2 has "cpu" for its own arrays; torch has device objects with a type, and also is_cuda.
     if getattr(device, "type", "cpu") != "cpu" or getattr(value, "is_cuda", False) is True:
         raise SignatureMismatch(
             f"{at}: expected {expected}, got {value_text(value)} on device {str(device)!r}; "
@@ -180,7 +180,7 @@ def _as_array(value: object, at: str, expected: str) -> Array:
     if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; pass a numpy array")
     if isinstance(value, (np.ndarray, np.generic)):
-        return np.asarray(value)  # what is raised here is a signal handler's
+        return np.asarray(value)  # only a signal handler can raise here
     try:
         return np.asarray(value)
     except Exception as error:  # whatever a foreign __array__ raises is part of the explanation
@@ -219,7 +219,7 @@ def _check_dtype(array: Array, spec: ArraySpec, at: str, batch: Batch) -> None:
 
 
 def _number(value: complex, spec: ArraySpec, at: str) -> Array:
-    """Converts a Python number; what fits is decided by its kind and its range, never by its precision."""
+    """Converts a Python number. Kind and range decide whether it fits, not precision."""
     kind = spec.dtype.kind if spec.dtype.kind != "V" else _ml_kind(spec.dtype)
     got = f"{at}: expected {spec.dtype.name} {spec.shape}, got {value_text(value)}"
     if kind == "b" and not isinstance(value, bool):
@@ -257,6 +257,6 @@ def _limits(dtype: np.dtype[Any], kind: str) -> tuple[Any, Any]:
 
 
 def _ml_info(name: str, dtype: np.dtype[Any]) -> Any:
-    import ml_dtypes  # present, since a dtype of it is
+    import ml_dtypes  # installed, since one of its dtypes is used
 
     return getattr(ml_dtypes, name)(dtype)

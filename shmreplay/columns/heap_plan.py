@@ -1,11 +1,11 @@
-"""HeapPlan: the blocks of an arena for values that do not lie in the rows of its chunks.
+"""HeapPlan: the blocks of an arena for values that are not stored in the rows of its chunks.
 
     blocks = what the values of all rows of all chunks take, by their mean stored bytes
            + what items bring: for max_size * F of them, and as many again as the reserve has rows
 
-A value takes whole blocks. A block is the largest power of two of bytes, 64 to 4096, that wastes at most a quarter of
-what is stored; values of varying size waste half a block each, on average. Blocks go with their chunk, so F counts for
-items too.
+A value takes whole blocks. The size of a block is the largest power of two from 64 to 4096 bytes that wastes at most a
+quarter of what is stored. Values of varying size waste half a block each, on average. Blocks are freed with their
+chunk, so F applies to items, too.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ITEM_HEADER_BYTES = 4  # in front of each value that an item brings
 
 @dataclass(frozen=True)
 class HeapPlan:
-    """Sizes of a heap, all 0 where no column needs one. Made by `plan_heap`.
+    """Sizes of a heap, all 0 if no column needs one. Made by `plan_heap`.
 
     Attributes:
-        num_blocks: blocks of it.
-        block_bytes: bytes of one.
+        num_blocks: number of blocks.
+        block_bytes: bytes of a block.
         step_bytes: bytes of a step's values in it, on average.
         item_bytes: bytes of the values that an item brings, on average.
         num_rows: steps to have room for.
@@ -49,7 +49,7 @@ class HeapPlan:
 
 @dataclass(frozen=True)
 class _Value:
-    """A value as planned: its mean bytes over all rows, and its own where it is there, if these are always the same."""
+    """Planned sizes of a value: the mean over all rows, and the size of a present value if that is constant."""
 
     mean_bytes: int
     fixed_bytes: int | None
@@ -96,7 +96,7 @@ def _value_of(leaf: Leaf) -> _Value:
 
 
 def _item_value(leaves: Sequence[Leaf]) -> _Value | None:
-    """What an item brings, which is stored as one value."""
+    """The values that an item brings, which are stored as one value."""
     values = [_value_of(leaf) for leaf in leaves if leaf.spec.is_per_item]
     if not values:
         return None

@@ -1,4 +1,4 @@
-"""Conversion of what callers pass for columns in the heap into the bytes that are stored there."""
+"""Converts values that callers pass for columns in the heap to the bytes stored there."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NO_VALUE_SIZE = 0xFFFFFFFF
 
 
 def stored_value(value: object, leaf: Leaf, where: str) -> Bytes | None:
-    """Returns the bytes of one value, None for an optional one that is not there.
+    """Returns the bytes of one value; None for an optional one that is missing.
 
     Raises:
-        SignatureMismatch: it does not fit; the text names the column, what was expected, what came and what to do.
+        SignatureMismatch: it does not fit; the text names the column, what was expected, what it got and what to do.
     """
     if leaf.is_whole_step:
         return _encoded(None if value is IS_NONE else value, leaf, where)
@@ -48,10 +48,10 @@ def stored_values(values: object, leaf: Leaf, where: str, count: int) -> list[By
 
 
 def stacked(values: Sequence[object], leaf: Leaf, where: str, count: int) -> Array:
-    """Returns the rows of a batch, given as a list of one a step, as an array `[count, *shape]`.
+    """Returns the rows of a batch, given as a list with one for each step, as an array `[count, *shape]`.
 
     Raises:
-        SignatureMismatch: one does not fit, or there are not as many.
+        SignatureMismatch: one does not fit, or their number is wrong.
     """
     _check_count(values, leaf, where, count)
     rows = np.empty((count, *leaf.spec.least_shape), leaf.spec.dtype)
@@ -69,7 +69,7 @@ def _check_count(values: Sequence[object], leaf: Leaf, where: str, count: int) -
 
 
 def join_item_values(values: Sequence[Bytes | None]) -> Bytes:
-    """Returns what an item stores of its values of all columns that are per item: each one's size, then its bytes."""
+    """Joins an item's values of all columns that are per item, as it stores them: size and bytes of each."""
     parts: list[Bytes] = []
     for value in values:
         size = NO_VALUE_SIZE if value is None else value.size

@@ -1,4 +1,4 @@
-"""ItemStructure: what a batch of items looks like when it is not the signature itself."""
+"""ItemStructure: the structure of a batch of items, if it is not the signature itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shmreplay.errors import SignatureMismatch
 
 @dataclass(frozen=True)
 class Selected:
-    """An output, and the part of the signature that it shows: a column's path, or a prefix of several."""
+    """An output, and the part of the signature that it shows: the path of a column, or a prefix of several paths."""
 
     name: str
     source: str
@@ -29,7 +29,7 @@ class ItemStructure:
 
     Attributes:
         columns: by output, the signature's columns that it shows, in order.
-        names: how the outputs nest, as msgpack: what a segment keeps with its patterns.
+        names: the nesting of the outputs, as msgpack, which a segment stores with its patterns.
     """
 
     columns: tuple[tuple[int, ...], ...]
@@ -37,7 +37,7 @@ class ItemStructure:
 
     @classmethod
     def of(cls, signature: Signature, outputs: Iterable[Selected]) -> ItemStructure:
-        """Raises SignatureMismatch for a source that is not there; the text names those there are."""
+        """Makes the structure. Raises SignatureMismatch for an unknown source; the text names the known ones."""
         outputs = list(outputs)
         parts = [signature.part(output.source) for output in outputs]
         for output, part in zip(outputs, parts, strict=True):
@@ -54,18 +54,18 @@ class ItemStructure:
 
 
 def pack_node(node: structure.Node) -> bytes:
-    """Returns how outputs nest, as a segment keeps it; `node_of` is its inverse."""
+    """Packs the nesting of outputs as a segment stores it; `node_of` is its inverse."""
     packed: bytes = msgpack.packb(structure.to_wire(node))
     return packed
 
 
 def item_output(column: int) -> tuple[int, bool, bool, list[tuple[int, int, int]]]:
-    """An output of a column that is per item, as the core reads it: whatever steps are asked for, it has none."""
+    """An output of a column that is per item, as the core takes it: without steps."""
     return (column, True, False, [])
 
 
 def has_steps(signature: Signature, columns: Iterable[int]) -> bool:
-    """Whether one of the columns is one that steps have."""
+    """Whether at least one of the columns belongs to steps."""
     return not all(signature.leaves[column].spec.is_per_item for column in columns)
 
 

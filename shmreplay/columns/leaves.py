@@ -1,4 +1,4 @@
-"""Leaves of a signature: columns with their paths, and the foreign specs that can stand for an ArraySpec."""
+"""Leaves of a signature: columns with their paths; and conversion of other libraries' specs to ArraySpec."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shmreplay.columns.codecs import ArrayCodec
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.columns.step_codec import StepCodec
 
-# As the core has them.
+# The same values as in the core.
 HEAP, MUTABLE, PER_ITEM = 1, 2, 4
 DESCRIPTOR_BYTES = 8
 EXPECTED_PLAIN = "a plain column, neither compressed, of variable shape, optional, mutable nor per item"
@@ -26,8 +26,8 @@ class Leaf:
         path: where it is in the signature, such as `observation/camera[0]`; `step` where the signature is one column.
         spec: shape, dtype and rules of the column.
         index: its number, counted depth first.
-        is_whole_step: whether it stands for steps of any structure, in a table without a signature; `spec` is then that
-            of the bytes that describe them.
+        is_whole_step: whether it is a whole step of any structure, in a table without a signature; `spec` is then that
+            of the encoded bytes.
     """
 
     path: str
@@ -37,21 +37,21 @@ class Leaf:
 
     @property
     def flags(self) -> int:
-        """What kind of column it is, as the core has it."""
+        """The kind of column, as a number of the core."""
         if self.spec.is_per_item:
             return PER_ITEM
         return HEAP if self.spec.in_heap else MUTABLE if self.spec.mutable else 0
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of what stands in a row of a chunk: the value, or a descriptor of where it is in the heap."""
+        """Bytes in a row of a chunk: of the value, or of the descriptor of its place in the heap."""
         if self.spec.is_per_item:
             return 0
         return DESCRIPTOR_BYTES if self.spec.in_heap else self.spec.row_bytes
 
     @property
     def packed_bytes(self) -> int:
-        """Bytes of a row that the core compresses; 0 of other columns."""
+        """Bytes of a row, if the core compresses it; otherwise 0."""
         return self.spec.row_bytes if self.spec.is_packed else 0
 
     @property
@@ -63,22 +63,22 @@ class Leaf:
 
     @cached_property
     def codec(self) -> ArrayCodec | StepCodec:
-        """Makes bytes of the values of a column in the heap, and values of bytes; not of a packed one's rows."""
+        """The codec of a column in the heap. The core itself encodes packed columns."""
         return StepCodec() if self.is_whole_step else ArrayCodec(self.spec)
 
     def __str__(self) -> str:
-        """What it takes, for error texts."""
+        """What it accepts, for error texts."""
         return "a step of any structure" if self.is_whole_step else str(self.spec)
 
 
 def as_spec(leaf: object, where: str) -> ArraySpec:
     """Returns the ArraySpec that a leaf of a signature tree stands for.
 
-    Taken are an ArraySpec, a numpy dtype or scalar type (a scalar column), and anything that has `.shape` and `.dtype`:
+    Accepts an ArraySpec, a numpy dtype or scalar type (a scalar column), and anything that has `.shape` and `.dtype`:
     numpy arrays, gymnasium's Box, Discrete, MultiDiscrete and MultiBinary, dm_env's specs, tensors and their specs.
 
     Raises:
-        TypeError: it is none of these, or of a dtype that shared memory cannot hold.
+        TypeError: it is none of these, or its dtype cannot be in shared memory.
         ValueError: its shape is negative.
     """
     try:

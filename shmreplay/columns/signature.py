@@ -1,4 +1,4 @@
-"""Signature: the nested structure of a table's steps, one column a leaf."""
+"""Signature: the nested structure of a table's steps; each leaf is a column."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ FREE_STEP_BYTES = 1024
 class Signature:
     """Structure and columns of a table's steps. Made by `from_tree` or `from_wire`.
 
-    Two are equal when structure, columns and their order are. The table's name, there for error texts, does not count.
+    Two are equal if structure, columns and their order are equal. The table's name, for error texts, does not count.
 
     Attributes:
-        leaves: the columns, depth first, dicts in the order in which they were written.
+        leaves: the columns, depth first; dicts in their own order.
         table_name: name of the table, for error texts.
     """
 
@@ -39,7 +39,7 @@ class Signature:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Signature):
             return NotImplemented
-        # By the wire form: a named tuple is known by its name and fields, whatever class stands for it here.
+        # By the wire form, in which a named tuple has a name and fields but no class.
         return self.to_wire() == other.to_wire()
 
     def __hash__(self) -> int:
@@ -52,7 +52,7 @@ class Signature:
         `shmreplay.columns.leaves.as_spec` says what is a leaf.
 
         Raises:
-            TypeError: a dict key is not a str; a leaf is not a column, or of a dtype that shared memory cannot hold.
+            TypeError: a dict key is not a str; a leaf is not a column, or its dtype cannot be in shared memory.
             ValueError: a part of the tree is empty, two columns have the same path, or all columns are per item.
         """
         where = f"table {table_name!r}"
@@ -74,13 +74,13 @@ class Signature:
 
     @classmethod
     def free(cls, table_name: str, mean_bytes: int | None = None) -> Signature:
-        """That of a table without a signature: one column, of steps of any structure that describe themselves.
+        """Makes the signature of a table without one: a single column, whose values are whole encoded steps.
 
         Args:
-            mean_bytes: stored bytes of a step on average, to plan the heap by; None: 1024.
+            mean_bytes: average stored bytes of a step, to plan the heap; None: 1024.
 
         Raises:
-            TypeError, ValueError: `mean_bytes` is no int, or below 1.
+            TypeError, ValueError: `mean_bytes` is not an int, or below 1.
         """
         spec = ArraySpec((None,), "uint8", mean_bytes=FREE_STEP_BYTES if mean_bytes is None else mean_bytes)
         return cls((Leaf("step", spec, 0, is_whole_step=True),), table_name, structure.LeafNode(0))
@@ -102,7 +102,7 @@ class Signature:
 
     @cached_property
     def needs_decoding(self) -> bool:
-        """Whether it has columns whose values are stored as bytes that a codec of Python's makes."""
+        """Whether it has columns whose values are bytes that a Python codec makes."""
         return any(leaf.spec.is_coded for leaf in self.leaves)
 
     @cached_property
@@ -117,7 +117,7 @@ class Signature:
 
     @property
     def specs(self) -> Any:
-        """The nested structure with each column's ArraySpec as its leaf; None where steps may have any structure."""
+        """The nested structure with each column's ArraySpec as its leaf; None if steps may have any structure."""
         return None if self.is_free else self.unflatten([leaf.spec for leaf in self.leaves])
 
     @property
@@ -130,7 +130,7 @@ class Signature:
         return structure.find(self._root, path)
 
     def item_parts(self) -> dict[str, structure.Node]:
-        """The outermost parts that are per item as a whole, by name; of others the columns that are, by path."""
+        """The outermost parts that are entirely per item, by name; from other parts, the columns per item, by path."""
         if isinstance(self._root, structure.LeafNode):
             return {}
         children = self._root.children
@@ -144,10 +144,10 @@ class Signature:
         return parts
 
     def parts(self, tree: object) -> list[object]:
-        """The leaf values of a nested structure in column order, unchecked; a `Missing` for those that it lacks.
+        """The leaf values of a nested structure in column order, unchecked; `Missing` for those it lacks.
 
         Raises:
-            SignatureMismatch: it is built otherwise than the signature.
+            SignatureMismatch: it has another structure than the signature.
         """
         return conversion.flatten(self._root, tree, self._where)
 
@@ -179,7 +179,7 @@ class Signature:
         """Returns the leaf values of a nested structure in column order, unchecked; the inverse of `unflatten`.
 
         Raises:
-            SignatureMismatch: it is built otherwise than the signature, or lacks a column.
+            SignatureMismatch: it has another structure than the signature, or lacks a column.
         """
         values = self.parts(tree)
         for leaf, value in zip(self.leaves, values, strict=True):
@@ -192,26 +192,25 @@ class Signature:
     ) -> list[Any]:
         """Returns one C-contiguous array a column, of exactly its dtype and shape; it may share the caller's memory.
 
-        For columns of a codec it is the bytes to store, uint8 `[num_bytes]`, or None for an optional one that is not
-        there; in a batch a list of these, one a step. For columns that are per item it is None. Rows that the core
-        compresses are arrays like others.
+        For columns with a codec it is the bytes to store, uint8 `[num_bytes]`, or None for an optional one that is
+        missing; in a batch it is a list of these, one a step. For columns that are per item it is None. Rows that the
+        core compresses are arrays like others.
 
-        This is the slow path that explains. Taken are numpy arrays and scalars, whatever `__array__` makes one (tensors
-        in host memory), all within the column's `cast` rule; for scalar columns also Python numbers in the dtype's
+        This is the slow path, which explains errors. It accepts numpy arrays and scalars, and whatever has `__array__`
+        (tensors in host memory), within the column's `cast` rule; for scalar columns also Python numbers in the dtype's
         range.
 
         Args:
             step: values in the structure of the signature.
             batch: number of steps, if the values have a leading axis: shapes are then `(batch, *shape)`.
-            present: None, if every column must be there. Else the step may be partial: a column that is left out, or
-                None, comes back as None. The set holds the numbers of the columns that the open row has already, which
-                may not come again; those of this step are added to it on success.
-            with_items: whether the step may bring the values of columns that are per item; they are left to
-                `item_values`.
+            present: None, if every column is needed. Otherwise the step may be partial: a column that is missing, or
+                None, is None in the result. The set has the numbers of the columns that the open row already has, which
+                must not come again; on success those of this step are added.
+            with_items: whether the step may have values of columns that are per item; `item_values` handles those.
 
         Raises:
-            SignatureMismatch: something does not fit; the text names the column, what was expected, what came and what
-                to do.
+            SignatureMismatch: something does not fit; the text names the column, what was expected, what it got and
+                what to do.
         """
         arrays: list[Any] = []
         for leaf, value in zip(self.leaves, self.parts(step), strict=True):
@@ -245,17 +244,17 @@ class Signature:
         return heap_values.stored_values(value, leaf, self._where, batch)
 
     def item_values(self, values: object, *, with_steps: bool = False) -> Bytes | None:
-        """Returns the bytes of what an item brings with it: its values of all columns that are per item.
+        """Returns the bytes of an item's values: those of all columns that are per item.
 
         Args:
-            values: in the structure of the signature, without the columns that steps have. None: it brings nothing.
-            with_steps: whether `values` may have these as well; they are left to `canonical`.
+            values: in the structure of the signature, without the columns of steps. None: the item has no values.
+            with_steps: whether `values` may have columns of steps as well; `canonical` handles those.
 
         Returns:
             uint8 `[num_bytes]`; None in a table without such columns.
 
         Raises:
-            SignatureMismatch: a value does not fit, or is of a column that steps have; or one that is not optional is
+            SignatureMismatch: a value does not fit or belongs to a column of steps, or one that is not optional is
                 missing.
         """
         if not self.item_leaves and values is None:
@@ -284,7 +283,7 @@ class Signature:
             raise SignatureMismatch(f"{self._where}: values= has column {leaf.path!r}, which steps have; {expected}")
 
     def batch_item_values(self, steps: object, batch: int) -> list[Bytes] | None:
-        """The same for a batch of steps that bring the values of columns that are per item: one a step."""
+        """The same for a batch of steps with values of columns that are per item, one for each step."""
         if not self.item_leaves:
             return None
         parts = self.parts(steps)
@@ -295,11 +294,11 @@ class Signature:
         """Returns the size N of the leading axis of a batch of steps, which all columns share; 0 is possible.
 
         Args:
-            with_items: whether the columns that are per item count as well.
+            with_items: whether columns that are per item count as well.
 
         Raises:
-            SignatureMismatch: a column has no leading axis, or another one than the first column; or there is none but
-                optional ones that are not there.
+            SignatureMismatch: a column has no leading axis, or another size than the first column; or all columns are
+                optional and missing.
         """
         values = self.parts(steps)
         found = [
@@ -320,9 +319,9 @@ class Signature:
         return expected
 
     def difference(self, other: Signature) -> list[str]:
-        """Says by path where `other`, which is asked for, is not this signature, which is there; [] if nowhere.
+        """Lists the differences, by path, between this signature, which exists, and `other`, which is asked for.
 
-        The order of a dict's keys is no difference.
+        The order of a dict's keys does not matter.
         """
         mine, theirs = self._outline(), other._outline()
         paths = [*mine, *(path for path in theirs if path not in mine)]
@@ -343,8 +342,8 @@ class Signature:
     def from_wire(cls, wire: object, table_name: str) -> Signature:
         """Remakes a signature from what `to_wire` returned.
 
-        A named tuple comes back in the class that a signature of this process used, if name and fields are the same,
-        else in a `collections.namedtuple` made for it.
+        A named tuple gets the class that a signature of this process used, if name and fields are the same, otherwise a
+        new `collections.namedtuple`.
 
         Raises:
             TypeError, ValueError: malformed, or not a signature that `from_tree` would take.
@@ -361,7 +360,7 @@ class Signature:
         return cls.from_tree(structure.unflatten(root, [ArraySpec.from_wire(column) for column in columns]), table_name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A class of named tuples made here could not be pickled by its name.
+        # By the wire form, because a named tuple class made here cannot be pickled by name.
         return Signature.from_wire, (self.to_wire(), self.table_name)
 
     @property

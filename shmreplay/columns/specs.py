@@ -17,7 +17,7 @@ CASTS = ("safe", "same_kind", "no")
 COMPRESSIONS = (None, "lz4")
 _MAX_ROW_BYTES = 2**32
 _MAX_PACKED_BYTES = 2**31
-_PLANNED_SIZE = 16  # what an axis of any size counts as where memory is planned
+_PLANNED_SIZE = 16  # size of an axis of any size, to plan memory
 _WHERE = "ArraySpec"
 
 
@@ -25,28 +25,27 @@ _WHERE = "ArraySpec"
 class ArraySpec:
     """One column: one leaf of a table's signature.
 
-    Columns that are compressed, of variable shape, optional or per item are stored in a heap of blocks beside the rows;
-    the others lie in the rows. A mutable column has one fixed shape and goes with none of these.
+    Columns that are compressed, of variable shape, optional or per item are stored in a heap of blocks; the others are
+    stored in the rows. A mutable column must have a fixed shape and none of these options.
 
     Args:
-        shape: shape of one step's row, a tuple of ints >= 0; `()` is a scalar, `(1,)` is not. None for an axis of any
-            size, such as `(None, 3)`: batches are padded to the longest, or concatenated.
+        shape: shape of one step's row, a tuple of ints >= 0; `()` is a scalar, `(1,)` is not. None is an axis of any
+            size, as in `(None, 3)`: batches are padded to the longest, or concatenated.
         dtype: anything that names a fixed-size number or boolean dtype in native byte order: a numpy dtype, its name, a
             scalar type, a torch or jax dtype, bfloat16 and the other dtypes of ml_dtypes. Kept as `np.dtype`.
-        compression: "lz4" stores each row as what changed since the row before it, in a column of one shape that is
-            neither optional nor per item, or as an LZ4 block, whichever is shorter; None stores it as it is.
-        optional: a step may leave the column out; batches have zeros there, and False in the mask.
-        mutable: `table.update_data` may change the stored values.
+        compression: "lz4" stores each row as an LZ4 block, or, in a column of one shape that is neither optional nor
+            per item, as the changes since the previous row, whichever is shorter; None does not compress.
+        optional: a step may leave the column out; batches then have zeros, and False in the mask.
+        mutable: `table.update_data` may change stored values.
         per: "step", or "item" for a value that an item brings with it, `create_item(values={...})`.
-        cast: what dtypes a value may have: "no" this one only, "safe" (the default) also those that lose nothing by
+        cast: which dtypes a value may have: "no" only this one, "safe" (the default) also those that lose nothing by
             numpy's `can_cast`, "same_kind" also float64 for float32 and the like.
-        mean_bytes: of a column in the heap, the stored bytes of a row on average, to plan the heap by. None: half of
-            the row where it is compressed, else all of it; an axis of any size counts as 16.
+        mean_bytes: for a column in the heap, the average stored bytes of a row, to plan the heap. None: half of the row
+            if it is compressed, otherwise all of it; an axis of any size counts as 16.
 
     Raises:
         TypeError: `shape` is not a tuple of ints, or `dtype` names no dtype that shared memory can hold.
-        ValueError: a negative dimension, a row of 4 GiB or more, an option that is none of those above, or options that
-            do not go together.
+        ValueError: a negative dimension, a row of 4 GiB or more, an unknown option, or options that conflict.
     """
 
     shape: tuple[int | None, ...]
@@ -119,33 +118,33 @@ class ArraySpec:
 
     @property
     def least_shape(self) -> tuple[int, ...]:
-        """The shape, with 0 for an axis of any size."""
+        """The shape, with 0 for axes of any size."""
         return tuple(size or 0 for size in self.shape)
 
     @cached_property
     def in_heap(self) -> bool:
-        """Whether the values are stored in the heap, not in the rows."""
+        """Whether the values are stored in the heap instead of the rows."""
         return any(is_set for _, is_set in self._heap_options())
 
     @cached_property
     def is_packed(self) -> bool:
-        """Whether the core compresses its rows: they are in the heap, and go in and come out as arrays all the same."""
+        """Whether the core compresses its rows: they are in the heap, but callers pass and get arrays."""
         is_alone = None not in self.shape and not self.optional and not self.is_per_item
         return self.compression is not None and is_alone and 0 < self.row_bytes < _MAX_PACKED_BYTES
 
     @property
     def is_coded(self) -> bool:
-        """Whether its values are stored in the heap as bytes that a codec of Python's makes."""
+        """Whether its values are in the heap as bytes that a Python codec makes."""
         return self.in_heap and not self.is_packed
 
     @property
     def is_per_item(self) -> bool:
-        """Whether an item brings the value with it."""
+        """Whether the value belongs to an item, not to a step."""
         return self.per == "item"
 
     @property
     def planned_bytes(self) -> int:
-        """Stored bytes of a row of a column in the heap, on average, as the heap is planned by."""
+        """Average stored bytes of a row in the heap, to plan the heap."""
         if self.mean_bytes is not None:
             return self.mean_bytes
         header = 4 * self.shape.count(None)
@@ -180,7 +179,7 @@ class ArraySpec:
         return cls(shape, dtype, **dict(zip(names, options, strict=True)))  # type: ignore[arg-type]
 
 
-# The options, with what stands for "not given".
+# The options and their defaults.
 _OPTIONS: tuple[tuple[str, object], ...] = (
     ("compression", None),
     ("optional", False),
@@ -194,10 +193,10 @@ _OPTIONS: tuple[tuple[str, object], ...] = (
 def dtype_of(value: object) -> np.dtype[np.generic]:
     """Returns the numpy dtype that `value` names, checked to be one that shared memory can hold.
 
-    Dtypes of other libraries count by their name: `torch.float32` is "float32".
+    Dtypes of other libraries are recognised by name: `torch.float32` is "float32".
 
     Raises:
-        TypeError: `value` names no dtype; or one of Python objects, strings, bytes, dates or records; or one of foreign
+        TypeError: `value` names no dtype, or one of Python objects, strings, bytes, dates or records, or one of foreign
             byte order.
     """
     if value is None:  # numpy would read it as float64
@@ -207,12 +206,12 @@ def dtype_of(value: object) -> np.dtype[np.generic]:
         raise TypeError(f"dtype {dtype} cannot be a column: {problem}")
     if not dtype.isnative:
         raise TypeError(f'dtype {dtype.str!r} is of foreign byte order; declare the native "{dtype.name}"')
-    # By the name once more: drops metadata, and folds C's aliases (long long) into one dtype a size.
+    # Looked up by name again, which drops metadata and unifies C's aliases (long long).
     return _find_dtype(dtype.name)
 
 
 def refusal(dtype: np.dtype[np.generic]) -> str | None:
-    """Says why values of `dtype` cannot be stored, or returns None if they can."""
+    """Returns why values of `dtype` cannot be stored; None if they can."""
     if dtype.kind in "biufc":
         return None
     if dtype.names is not None:
@@ -228,7 +227,7 @@ def refusal(dtype: np.dtype[np.generic]) -> str | None:
 
 def _find_dtype(value: object) -> np.dtype[np.generic]:
     try:
-        return np.dtype(value)  # type: ignore[call-overload, no-any-return]  # that is what is being found out
+        return np.dtype(value)  # type: ignore[call-overload, no-any-return]  # checked here
     except TypeError:
         pass
     # "torch.bfloat16" and tf's DType.name; numpy knows bfloat16 and its like only through ml_dtypes.
@@ -259,7 +258,7 @@ def _size_of(size: object, shape: tuple[object, ...]) -> int | None:
     if size is None:
         return None
     try:
-        number = operator.index(size)  # type: ignore[arg-type]  # that is what is being found out
+        number = operator.index(size)  # type: ignore[arg-type]  # checked here
     except TypeError:
         raise TypeError(f"shape is {shape!r}; expected a tuple of ints, such as (4,) or () for a scalar") from None
     if number < 0:

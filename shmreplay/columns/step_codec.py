@@ -1,8 +1,8 @@
-"""StepCodec: how a step of a table without a signature becomes bytes that describe themselves.
+"""StepCodec: converts a step of a table without a signature to bytes that describe themselves, and back.
 
-They are msgpack: None, bools, ints, floats, str, bytes, lists and dicts with str keys are what they are there; a tuple
-is a map with the one key 0, a numpy array or scalar an extension: its dtype's name, its shape, its bytes as they lie in
-memory. Nothing in them is ever executed.
+The bytes are msgpack: None, bools, ints, floats, str, bytes, lists and dicts with str keys are stored as such. A tuple
+is a map with the single key 0. A numpy array or scalar is an extension: its dtype's name, its shape, and its bytes.
+Decoding never executes anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shmreplay.columns.specs import dtype_of
 from shmreplay.columns.structure import MAX_DEPTH
 
 _ARRAY, _SCALAR = 1, 2
-_TUPLE_KEY = 0  # no key of a dict, which are str
+_TUPLE_KEY = 0  # never a key of a dict, whose keys are str
 _PLAIN = (type(None), bool, float, str, bytes)
 _INT_LOW, _INT_HIGH = -(2**63), 2**64 - 1
 _MAX_BYTES = 2**32 - 2  # of msgpack's extensions, and of what the heap can count
@@ -27,13 +27,13 @@ _EXPECTED = "expected numbers, bools, None, str, bytes, numpy arrays, and lists,
 
 
 class StepCodec:
-    """Codec of whole steps of any structure."""
+    """The codec of whole steps of any structure."""
 
     def encode(self, step: object) -> Bytes:
         """Returns the bytes of a step.
 
         Raises:
-            ValueError: there is something in it that cannot be stored; the text names its path.
+            ValueError: a part of it cannot be stored; the text names its path.
         """
         packable = _packable(step, "", 0)
         try:
@@ -48,7 +48,7 @@ class StepCodec:
         """Returns the step that `encode` was given, in memory of its own.
 
         Raises:
-            DamagedBytes: these are not the bytes of a step. Nothing larger than they can stand for is allocated.
+            DamagedBytes: these are not the bytes of a step. Never allocates more than these bytes can expand to.
         """
         try:
             return msgpack.unpackb(
@@ -59,7 +59,7 @@ class StepCodec:
 
 
 def _packable(value: object, path: str, depth: int) -> object:
-    """The value as what msgpack packs; exact types only, so that what comes out is what was put in."""
+    """Converts a value for msgpack. Accepts exact types only, so that decoding returns the same types."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -94,7 +94,7 @@ def _packable_dict(value: dict[object, object], path: str, depth: int) -> dict[s
 
 
 def _unencodable(value: object, path: str) -> str | None:
-    """Says where the first str is that has a lone surrogate; None where there is none."""
+    """Says where the first str with a lone surrogate is; None if there is none."""
     if isinstance(value, str):
         return None if _is_encodable(value) else f"{_at(path)} is a str with a lone surrogate"
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
 """Structure: the nested dicts, lists, tuples and named tuples of a signature, with column numbers as leaves.
 
-It knows nothing of specs or arrays: `signature` gives the leaves their meaning.
+It knows nothing of specs or arrays; `signature` does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 Kind: TypeAlias = str | type[Any]  # "list", "tuple", or the class of a named tuple
 NativePlan: TypeAlias = tuple[Any, ...]
 
-# Deeper than any real step; it ends a tree that contains itself, and one made to exhaust the daemon's stack.
+# Deeper than any real step. It stops a tree that contains itself, or an attack on the daemon's stack.
 MAX_DEPTH = 64
 
 
@@ -118,11 +118,11 @@ def _parse_seq(tree: Sequence[object], add_leaf: AddLeaf, where: str, path: str,
 
 def unflatten(node: Node, values: Sequence[object]) -> Any:
     """Returns the nested structure with `values[i]` in the place of column i."""
-    # Most nodes are dicts of leaves, and every batch comes by here.
+    # Fast path: every batch is built here, and most nodes are dicts of leaves.
     if isinstance(node, DictNode):
         return {
             key: values[c.index] if isinstance(c, LeafNode) else unflatten(c, values)
-            for key, c in zip(node.keys, node.children)  # noqa: B905  # as many, by construction
+            for key, c in zip(node.keys, node.children)  # noqa: B905  # equal lengths, by construction
         }
     if isinstance(node, LeafNode):
         return values[node.index]
@@ -142,7 +142,7 @@ def leaf_indices(node: Node) -> Iterator[int]:
 
 
 def leaf_paths(node: Node, path: str = "") -> Iterator[str]:
-    """Yields the path of each leaf, depth first; "" for a node that is one itself."""
+    """Yields the path of each leaf, depth first; "" if the node itself is a leaf."""
     if isinstance(node, LeafNode):
         yield path
         return
@@ -151,9 +151,9 @@ def leaf_paths(node: Node, path: str = "") -> Iterator[str]:
 
 
 def prune(node: Node, kept: Mapping[int, int]) -> Node | None:
-    """Returns the node with those of its leaves that are in `kept`, renumbered by it; None if that is none.
+    """Returns the node with only the leaves in `kept`, renumbered by it; None if no leaf is left.
 
-    A named tuple that loses fields becomes another one of the same name.
+    A named tuple that loses fields becomes another class with the same name.
     """
     if isinstance(node, LeafNode):
         return LeafNode(kept[node.index]) if node.index in kept else None
@@ -201,7 +201,7 @@ def kind_text(node: Node) -> str:
 
 
 def outline(node: Node, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yields path and kind of every inner node. The keys of a dict are left out: their order does not matter."""
+    """Yields path and kind of every inner node, without the keys of dicts, whose order does not matter."""
     if isinstance(node, LeafNode):
         return
     yield path, "a dict" if isinstance(node, DictNode) else kind_text(node)
@@ -242,8 +242,8 @@ def from_wire(wire: object, next_index: Iterator[int], depth: int = 0) -> Node:
     raise ValueError(f"signature: malformed structure {wire!r:.100}")
 
 
-# The class a named tuple is rebuilt in: the one a signature of this process was declared with, so that a process
-# gets its own class back, else one made here. By name and fields, since no code travels between processes.
+# The classes in which named tuples are rebuilt, by name and fields, since no code is sent between processes. If this
+# process has declared a signature with such a class, it is that class, otherwise one made here.
 _named_tuples: dict[tuple[str, tuple[str, ...]], type[Any]] = {}
 
 
@@ -251,7 +251,7 @@ def _named_tuple(name: str, fields: tuple[str, ...]) -> type[Any]:
     if (name, fields) not in _named_tuples:
         make: Callable[..., type[Any]] = collections.namedtuple  # mypy reads only literal fields
         kind = make(name, fields)
-        # pickle looks a class up in its module, where this one is not.
+        # pickle would look the class up in its module, which does not have it.
         kind.__reduce__ = _reduce_named_tuple  # type: ignore[assignment]
         _named_tuples[name, fields] = kind
     return _named_tuples[name, fields]

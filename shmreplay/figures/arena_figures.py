@@ -1,4 +1,4 @@
-"""The figures of an arena and its tables, read without its lock: of `client.stats()` and of `stats --offline`."""
+"""The figures of an arena and its tables for `client.stats()` and `stats --offline`, read without the lock."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from shmreplay.figures.item_figures import item_figures
 
 
 def arena_figures(native: _core.Arena, tables: Sequence[str], items: bool = False) -> dict[str, Any]:
-    """`stats` of the arena, its `sessions` and `waits`, who holds its lock, and `tables` by name.
+    """Returns `stats`, `sessions`, `waits` and `lock_holder` of the arena, and `tables` by name.
 
     Args:
         native: the arena.
-        tables: names of its tables, in its order.
-        items: whether to look at the items of each table, which takes some milliseconds more.
+        tables: names of its tables, in order.
+        items: include figures of the items of each table, which takes some milliseconds more.
     """
     sessions = [
         {**session, "name": process_name(session["pid"], session["start_time"]), "role": _role(session)}
@@ -41,7 +41,7 @@ def arena_figures(native: _core.Arena, tables: Sequence[str], items: bool = Fals
 
 
 def _role(session: Mapping[str, Any]) -> str:
-    """What a process does here, by what it has done since it attached."""
+    """The role of a process, from what it has done since it attached."""
     writes = bool(session["writes"] or session["open_streams"])
     reads = bool(session["reads"] or session["updates"])
     if writes:
@@ -50,7 +50,7 @@ def _role(session: Mapping[str, Any]) -> str:
 
 
 def _users(info: Mapping[str, Any], writers: int, learners: int) -> dict[str, Any]:
-    """How many live processes have inserted into a table and sampled from it; whether there were some, and none is."""
+    """How many live processes have inserted into a table or sampled from it, and whether all such are gone."""
     return {
         "writers": writers,
         "learners": learners,

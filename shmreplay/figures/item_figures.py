@@ -1,4 +1,4 @@
-"""What a table's items are like: their ages, samples and priorities as histograms, from a look without the lock."""
+"""Histograms of a table's items: ages, times sampled and priorities, read without the lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from shmreplay import _core
 
-MAX_ITEMS = 65_536  # that are looked at: a few milliseconds
+MAX_ITEMS = 65_536  # items read at most, which takes a few milliseconds
 TIMES_SAMPLED_EDGES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 PRIORITY_EDGES = (0.0, *(float(f"{digit}e{power}") for power in range(-6, 7) for digit in (1, 2, 5)))
 
@@ -20,9 +20,9 @@ def item_figures(table: _core.Table) -> dict[str, Any]:
 
     Returns:
         `min_priority` (the smallest positive one), `max_priority` and `sum_priority` of all items, and the histograms
-        `ages` (inserts since the item's own), `times_sampled` and `priorities`: each of `edges`; `counts`, of the
-        items up to the edge and beyond the one before, and last of those beyond all edges; `sum` of the values; and
-        `of`, how many items were looked at. Of larger tables than MAX_ITEMS they are scaled up from so many.
+        `ages` (inserts since the item's own), `times_sampled` and `priorities`. Each histogram has `edges`; `counts`,
+        the items above the previous edge and up to this one, and at the end those above all edges; `sum` of the values;
+        and `of`, how many items were read. For tables larger than MAX_ITEMS, counts and sums are scaled up.
     """
     low, high, total = table.priority_stats()
     _, ages, times, priorities, stride = table.survey(MAX_ITEMS)
@@ -38,7 +38,7 @@ def item_figures(table: _core.Table) -> dict[str, Any]:
 
 
 def age_edges(max_size: int) -> list[int]:
-    """The same as long as the table lives: 0, 1, 2, 5, 10 ... up to what is beyond ten times its size."""
+    """0, 1, 2, 5, 10 ... up to ten times the table's size or more; constant for the life of the table."""
     edges = [0]
     power = 1
     while edges[-1] < 10 * max_size:

@@ -1,1 +1,1 @@
-"""What items are made of steps: windows, patterns, priorities, targets."""
+"""How items are made from steps: windows, patterns, priorities, targets."""

@@ -1,4 +1,4 @@
-"""Columns that say where episodes end: `terminated` and `truncated`, wherever they are in the signature."""
+"""The columns `terminated` and `truncated`, which end episodes, wherever they are in the signature."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from shmreplay.rules.item_rules import Rule
 from shmreplay.rules.windows import Window
 
 END_COLUMNS = ("terminated", "truncated")
-_OTHER_NAMES = ("done", "dones")  # what other libraries call them
+_OTHER_NAMES = ("done", "dones")  # names in other libraries
 
 
 def is_end_column(leaf: Leaf) -> bool:
-    """Whether a column says where episodes end."""
+    """Whether a column ends episodes."""
     return _last_name(leaf) in END_COLUMNS
 
 
 def check_end_columns(signature: Signature, where: str) -> None:
-    """Raises ValueError for a column of such a name that is no plain flag: windows would run over the ends."""
+    """Raises ValueError if such a column is not a plain flag: windows would ignore the ends of episodes."""
     for leaf in filter(is_end_column, signature.leaves):
         text = f"{where}, column {leaf.path!r}: is {leaf}, and says where episodes end"
         if leaf.flags != 0:
@@ -31,7 +31,7 @@ def check_end_columns(signature: Signature, where: str) -> None:
 
 
 def warn_if_ends_are_unknown(signature: Signature, rule: Rule | None, where: str, stacklevel: int) -> None:
-    """Warns of a window over steps whose ends have a name that says nothing; `stacklevel` counts from the caller."""
+    """Warns if a window's only end column is a `done`, which ends nothing; `stacklevel` counts from the caller."""
     if not isinstance(rule, Window) or rule.across_episodes or any(map(is_end_column, signature.leaves)):
         return
     for leaf in signature.leaves:

@@ -1,4 +1,4 @@
-"""Rules: what items are made by. A rule is a window or a pattern; both are numbers to the core."""
+"""Rules, by which items are made: windows and patterns. The core gets both as numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rule_from_wire(wire: object) -> Rule | None:
     """Remakes a rule from what `rule_to_wire` returned.
 
     Raises:
-        TypeError, ValueError: malformed, or of a kind that this version does not know.
+        TypeError, ValueError: malformed, or or this version does not know the kind.
     """
     if wire is None:
         return None

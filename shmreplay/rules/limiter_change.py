@@ -1,4 +1,4 @@
-"""A rate limiter as a table has it, with another ratio."""
+"""Changes the ratio of a table's rate limiter."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from shmreplay.rate_limiters import RateLimiter, SampleToInsertRatio, readable_b
 def changed_limiter(
     info: Mapping[str, Any], ratio: float, min_size: int | None = None, error_buffer: float | None = None
 ) -> RateLimiter:
-    """The limiter of the table of `info`, but for what is given.
+    """Returns the limiter of the table of `info`, with the given changes.
 
-    Without an `error_buffer` each bound stays as far from the difference at which sampling starts as it was, though at
-    least as far as the ratio needs; a bound that is none stays none.
+    Without an `error_buffer`, each bound keeps its distance from the difference at which sampling starts, but at least
+    the distance that the ratio needs. A missing bound stays missing.
 
     Raises:
-        TypeError: what is given is no number.
-        ValueError: a number is out of range, the table is a queue or stack, or it has no bounds and none are given.
+        TypeError: a change is not a number.
+        ValueError: a number is out of range, the table is a queue or stack, or there are no bounds.
     """
     where = f"table {info['name']!r}"
     if info["count_deletes"]:
@@ -43,8 +43,8 @@ def changed_limiter(
 
 
 def whole_limiter(table: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The limiter's numbers of a table, of whose one shard or several `parts` is what `info()` says."""
-    summed = ("min_size_to_sample", "min_diff", "max_diff")  # of each shard a part, which add up
+    """The limiter's numbers of a whole table, from the `info()` of its shards, or of itself without shards."""
+    summed = ("min_size_to_sample", "min_diff", "max_diff")  # each shard has a part; the parts add up
     numbers = {name: sum(part[name] for part in parts) for name in summed}
     kept = {name: parts[0][name] for name in ("samples_per_insert", "count_deletes")}
     return {"name": table, **kept, **numbers}

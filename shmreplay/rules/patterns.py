@@ -1,4 +1,4 @@
-"""Patterns: Reverb's structured writer. A rule looked at after each step, with conditions."""
+"""Patterns: rules with conditions, checked after each step, as in Reverb's structured writer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 @dataclass(frozen=True)
 class Condition:
-    """Made with `when`: what must hold at the newest step."""
+    """A condition on the newest step, made with `when`."""
 
     kind: int
     compare: str
@@ -36,7 +36,7 @@ class Condition:
         )
 
     def native(self, signature: Signature, where: str) -> tuple[int, int, int, float, int]:
-        """The condition as the core reads it."""
+        """The condition as the core takes it."""
         column = 0 if self.column is None else scalar_column(self.column, signature, f"{where}: when.data")
         return (self.kind, COMPARISONS.index(self.compare), self.modulo, float(self.value), column)
 
@@ -46,7 +46,7 @@ class Condition:
 
     @classmethod
     def from_wire(cls, wire: object) -> Condition:
-        """Remakes a condition from what `to_wire` returned. Raises ValueError for what is none."""
+        """Remakes a condition from what `to_wire` returned. Raises ValueError if it is malformed."""
         match wire:
             case [int(kind), str(compare), int() | float() as value, int(modulo), None | str() as column]:
                 is_known = STEP_INDEX <= kind <= DATA and compare in COMPARISONS and modulo >= 0
@@ -56,7 +56,7 @@ class Condition:
 
 
 class _Term:
-    """Left side of a condition: compare it."""
+    """The left side of a condition."""
 
     __hash__ = None  # type: ignore[assignment]  # == makes a condition
 
@@ -101,9 +101,9 @@ class _Data:
 class when:  # noqa: N801  (reads as a word: sr.when.step_index >= 3)
     """Conditions of a pattern.
 
-    `step_index` counts the steps of the episode from 0; `steps_since_applied` every step since the pattern last made an
-    item, over episodes' ends; `end_of_episode` makes the pattern be looked at when the episode ends; `data["x"]` is a
-    scalar of the newest step. `%` may come before a comparison.
+    `step_index` counts the steps of the episode from 0. `steps_since_applied` counts the steps since the pattern last
+    made an item, across episodes. With `end_of_episode`, the pattern is checked when the episode ends. `data["x"]` is a
+    scalar of the newest step. `%` is allowed before a comparison.
     """
 
     step_index = _Term(STEP_INDEX)
@@ -114,7 +114,7 @@ class when:  # noqa: N801  (reads as a word: sr.when.step_index >= 3)
 
 @dataclass(frozen=True)
 class Reference:
-    """A column as a pattern's `select` sees it: index it with negative ints or slices; -1 is the newest step."""
+    """A column in a pattern's `select`. Index it with negative ints or slices; -1 is the newest step."""
 
     column: str
 
@@ -148,7 +148,7 @@ class Selection:
         if index.start is None or index.start >= 0:
             raise ValueError(f"{shown}; expected a negative start: steps count from the newest, -1")
         if (index.stop is not None and index.stop >= 0) or stop <= index.start:
-            raise ValueError(f"{shown}; expected a negative stop behind the start, or none")
+            raise ValueError(f"{shown}; expected a negative stop after the start, or none")
         if step <= 0:
             raise ValueError(f"{shown}; expected a positive step")
         return index.start + 1, stop + 1, step
@@ -160,7 +160,7 @@ class Selection:
 
     @classmethod
     def from_wire(cls, wire: object) -> Selection:
-        """Remakes a selection from what `to_wire` returned. Raises ValueError for what is none."""
+        """Remakes a selection from what `to_wire` returned. Raises ValueError if it is malformed."""
         match wire:
             case [str(column), int(index)]:
                 return cls(column, index)
@@ -171,7 +171,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A rule that makes an item after a step, if its conditions hold and its steps are there.
+    """A rule that makes an item after a step, if its conditions hold and the history has its steps.
 
     Args:
         select: `{"x": step["a"][-3:], "last": step["b"][-1]}` by a function of the step, which is called once, or with
@@ -189,7 +189,7 @@ class Pattern:
     conditions: Sequence[Condition] = ()
     priority: PriorityRule = None
 
-    # A Table with such an item can be hashed, like any other; slices cannot before Python 3.12.
+    # Makes a Table with a pattern hashable. Before Python 3.12, slices are not hashable.
     def __hash__(self) -> int:
         return hash((tuple(self.selections), self.table, tuple(self.conditions)))
 
@@ -200,7 +200,7 @@ class Pattern:
                 raise TypeError(
                     f"pattern: condition {condition!r}; expected one made with sr.when, such as when.step_index >= 3"
                 )
-        # Read now: patterns made by the same function twice are then equal, as those of the same dict are.
+        # Evaluated now, so that two patterns made with the same function are equal.
         object.__setattr__(self, "select", _read_select(self.select))
         for name, selection in self.selections.items():
             selection.offsets(f"pattern: output {name!r}")
@@ -213,7 +213,7 @@ class Pattern:
         return cast(Mapping[str, Selection], self.select)
 
     def native(self, signature: Signature, table: int, where: str) -> dict[str, Any]:
-        """The rule as the core reads it."""
+        """The rule as the core takes it."""
         chosen = self.selections
         structure = ItemStructure.of(signature, [Selected(name, s.column) for name, s in chosen.items()])
         ranges = [selection.offsets(f"{where}: output {name!r}") for name, selection in chosen.items()]
@@ -242,11 +242,11 @@ class Pattern:
         }
 
     def num_steps(self, signature: Signature) -> int:
-        """Steps that a writer must hold for it, the newest included."""
+        """Steps that a writer must keep for it, the newest included."""
         return 1 - self._span(signature, "pattern")[0]
 
     def _span(self, signature: Signature, where: str) -> tuple[int, int]:
-        """The first step that it shows, counted from the newest (0), and the one behind the last."""
+        """The first step that it shows, and the one after the last, counted from the newest (0)."""
         chosen = self.selections
         columns = ItemStructure.of(signature, [Selected(name, s.column) for name, s in chosen.items()]).columns
         ranges = [
@@ -283,7 +283,7 @@ class Pattern:
             raise ValueError(f"pattern: malformed select {select!r:.100}")
         return cls(
             {name: Selection.from_wire(selection) for name, selection in select},
-            table,  # type: ignore[arg-type]  # it is checked there
+            table,  # type: ignore[arg-type]  # checked by the constructor
             [Condition.from_wire(condition) for condition in conditions],
             priority_from_wire(priority),
         )

@@ -1,4 +1,4 @@
-"""Priorities that rules take from the data, and the priority of a sequence."""
+"""Priorities that rules compute from the data, and the priority of a sequence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PriorityRule: TypeAlias = float | str | TdPriority | None
 
 def td_priority(column: str, eta: float = 0.9) -> TdPriority:
     """The priority `eta * max |d| + (1 - eta) * mean |d|` over an item's steps of a scalar column (R2D2,
-    Kapturowski 2019). In a window with `burn_in` only the steps from the reference step on count.
+    Kapturowski 2019). In a window with `burn_in`, only steps from the reference step on count.
 
     Raises:
         ValueError: eta is not in 0..1.
@@ -41,7 +41,7 @@ def td_priority(column: str, eta: float = 0.9) -> TdPriority:
 
 
 def sequence_priority(td: ArrayLike, mask: ArrayLike | None = None, eta: float = 0.9) -> NDArray[np.float64]:
-    """The same of a batch's TD errors: `td` `[B, T]`, True in `mask` `[B, T]` where a step counts; float64 `[B]`.
+    """The same for a batch of TD errors: float64 `[B]` for `td` `[B, T]`; `mask` `[B, T]` says which steps count.
 
     A row without any such step has priority 0.
 
@@ -63,12 +63,12 @@ def sequence_priority(td: ArrayLike, mask: ArrayLike | None = None, eta: float =
 
 
 def read_priority(rule: PriorityRule, signature: Signature, where: str) -> tuple[int, float, int]:
-    """Returns the rule as the core reads it.
+    """Returns the rule as the core takes it.
 
     Raises:
-        TypeError: it is none of None, a number, a column's name, `td_priority(...)`.
-        ValueError: a number that is not finite or negative.
-        SignatureMismatch: the column is not there, or not a scalar of a real dtype.
+        TypeError: it is not None, a number, a column's name, or `td_priority(...)`.
+        ValueError: a number is not finite, or negative.
+        SignatureMismatch: the column is unknown, or not a scalar of a real dtype.
     """
     if rule is None:
         return (CALL, 0.0, 0)
@@ -88,7 +88,7 @@ def priority_to_wire(rule: PriorityRule) -> object:
 
 
 def priority_from_wire(wire: Any) -> PriorityRule:
-    """Remakes a rule from what `priority_to_wire` returned. What is none is found by `read_priority`."""
+    """Remakes a rule from what `priority_to_wire` returned. `read_priority` checks it."""
     match wire:
         case ["td", str(column), float(eta)]:
             return td_priority(column, eta)
@@ -99,7 +99,7 @@ def scalar_column(path: str, signature: Signature, where: str) -> int:
     """Returns the number of a scalar column of a real dtype.
 
     Raises:
-        SignatureMismatch: it is not there, has a shape, is no plain column, or its dtype is not bool, integer, float32
+        SignatureMismatch: it is unknown, has a shape, is not a plain column, or its dtype is not bool, integer, float32
             or float64.
     """
     part = signature.part(path)

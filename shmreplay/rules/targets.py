@@ -30,21 +30,21 @@ def n_step_targets(
     """The target of item i is `returns[i] + discounts[i] * V(next_observation[i])`.
 
     Args:
-        batch: of items made by `NStep` or `Transition`; time-major or not. Its arrays may be PyTorch's in host memory,
-            or JAX's.
+        batch: a batch of items made by `NStep` or `Transition`, time-major or not. Its arrays may be PyTorch's in host
+            memory, or JAX's.
         gamma: discount of one step, 0..1.
         reward: name of the rewards, `[B, n]` or `[B]`.
-        terminated: name of the termination flags, of the same shape; a batch without them never terminated.
+        terminated: name of the termination flags, of the same shape. Without them, no item counts as terminated.
 
     Returns:
         returns: discounted sum of the rewards of the item's real steps.
-        discounts: gamma to the true number of steps; 0 where a real step terminated, which wins over truncation.
-        num_steps: of each item.
+        discounts: gamma to the power of the number of real steps; 0 if a real step terminated, even if truncated, too.
+        num_steps: number of real steps of each item.
 
     Raises:
-        ValueError: gamma is not in 0..1, or the batch has no such column; or it has no `terminated` though the table
-            does; the steps of both are not as many; or an item that did not terminate lacks its next step, a `next_*`
-            of the batch, from which a target has to bootstrap.
+        ValueError: gamma is not in 0..1; the batch has no such column, or no `terminated` although the table has one;
+            the two have different numbers of steps; or an item that did not terminate lacks its next step, a `next_*`
+            of the batch, from which its target bootstraps.
     """
     if not 0 <= gamma <= 1:
         raise ValueError(f"n_step_targets: gamma is {gamma!r}; expected 0..1")
@@ -77,7 +77,7 @@ def n_step_targets(
 
 
 def _check_next_steps(batch: Any, signature: Signature | None, is_time_major: bool, bootstraps: NDArray[Any]) -> None:
-    """Raises ValueError if one of these rows has no next step: what a target bootstraps from would be zeros."""
+    """Raises ValueError if one of these rows has no next step: its target would bootstrap from zeros."""
     for name, masks in batch.mask.items():
         if not name.startswith("next_"):
             continue
@@ -100,7 +100,7 @@ def _check_next_steps(batch: Any, signature: Signature | None, is_time_major: bo
 
 
 def _newest(mask: NDArray[Any]) -> int:
-    """The last step of a stack that any item has: what is behind it is padding."""
+    """The last step of a stack that any item has. What follows is padding."""
     there = np.flatnonzero(mask.any(axis=0))
     return int(there[-1]) if len(there) > 0 else mask.shape[1] - 1
 
@@ -111,7 +111,7 @@ def _is_optional(signature: Signature | None, path: str) -> bool:
 
 
 def _leaves(tree: Any, path: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Arrays of a nested structure, with their paths."""
+    """Yields the arrays of a nested structure with their paths."""
     if isinstance(tree, Mapping):
         names, parts = [f"{path}/{name}" for name in tree], list(tree.values())
     elif isinstance(tree, (list, tuple)):

@@ -1,17 +1,17 @@
 """Windows: rules by which the steps of an episode become items around reference steps.
 
-Drawn for a window of steps r - 1 .. r + 2 (`{"x": (-1, 3)}`) over an episode of six steps 0 .. 5, reference steps in
+For a window of steps r - 1 .. r + 2 (`{"x": (-1, 3)}`) over an episode of six steps 0 .. 5, with the reference steps in
 brackets:
 
     at_start="skip"      first item at r = 1:   0 [1] 2  3
     at_start="zeros"     first item at r = 0:   .  [0] 1  2      mask False at the dot, padding 0 ("short" is the same)
     at_start="repeat"    first item at r = 0:   0' [0] 1  2      mask False, the first step again
     at_end="skip"        last item at r = 3:    2 [3] 4  5
-    at_end="shorten"     also at r = 4, 5:      3 [4] 5     and   4 [5]          shown padded, mask False behind
+    at_end="shorten"     also at r = 4, 5:      3 [4] 5     and   4 [5]          shown padded, mask False there
     at_end="pad"         also at r = 4, 5:      3 [4] 5  .  and   4 [5] .  .
     at_end="shift"       with period=4, for r = 4 that does not fit:  2 [3] 4  5
 
-The final row of an episode, which has only some columns, is seen by windows but is never a reference step.
+Windows show the final row of an episode, which has only some columns, but it is never a reference step.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AT_END = ("skip", "shorten", "pad", "shift")
 REACH_EPISODE, REACH_HISTORY, REACH_WHOLE_EPISODE, REACH_STRETCH = range(4)
 FAR = 2**24
 
-# One step (no step axis) or steps a .. b - 1 from the reference step; first another column's name, if not the output's.
+# One step (without a step axis) or steps a .. b - 1 from the reference step; before it the column, if not the output's.
 Steps: TypeAlias = int | tuple[int, int] | tuple[str, int] | tuple[str, int, int]
 
 
@@ -43,28 +43,28 @@ class Window:
 
     Args:
         columns: output name to steps, counted from the reference step: an int is one step without a step axis, `(a, b)`
-            steps a .. b - 1, `("column", a, b)` or `("column", a)` those of another column. A range of another column
-            that reaches the window's end moves with it when the end is shortened: an n-step's next observation. A
-            column that is per item has one value, whatever steps are asked for.
-        at_start: what lies before the episode: "skip" makes no item, "short" and "zeros" pad with 0, "repeat" with the
-            first step. See the drawing above.
-        at_end: what lies behind it: "skip", "shorten", "pad", "shift".
-        period: every so many steps one is a reference step, from the episode's first on.
-        burn_in: that many steps before every range that begins at the reference step.
-        across_episodes: all that comes until the history is cleared is taken for one episode: `end_episode` with
-            `clear_history=False` ends none, and a step behind a terminated or truncated one needs no `end_episode`.
+            steps a .. b - 1, `("column", a, b)` or `("column", a)` those of another column. If the end of the window
+            is shortened, a range of another column that reaches the end moves with it, as the next observation of an
+            n-step item. A column that is per item has one value, whatever its steps.
+        at_start: what to do about steps before the episode: "skip" makes no item, "short" and "zeros" pad with 0,
+            "repeat" with the first step. See the drawing above.
+        at_end: what to do about steps after the episode: "skip", "shorten", "pad", "shift". See the drawing above.
+        period: steps from one reference step to the next, beginning at the first step of the episode.
+        burn_in: steps added before every range that begins at the reference step.
+        across_episodes: everything until the history is cleared counts as one episode: `end_episode` with
+            `clear_history=False` ends none, and after a terminated or truncated step no `end_episode` is needed.
         priority: None (the call's), a float, the name of a scalar column, or `td_priority(...)`.
         table: name of the table that gets the items; None: the writer's own.
-        rest: steps of every outermost column of the signature that `columns` does not name; None: they are left out.
-        optional: outputs that are left out where the signature lacks their column.
-        is_whole_episode: the item is the whole episode, whatever the steps say; made when it ends.
-        is_unroll: each item is to lie in a chunk of its own, see `fills_chunks`.
+        rest: steps of every outermost column of the signature that `columns` does not name; None leaves them out.
+        optional: outputs that are left out if the signature lacks their column.
+        is_whole_episode: the item is the whole episode, whatever its steps; it is made when the episode ends.
+        is_unroll: each item gets its own chunk, see `fills_chunks`.
 
     Raises:
         TypeError, ValueError: malformed; the text names the output.
     """
 
-    # A Table with such an item can be hashed, like any other.
+    # Makes a Table with a window hashable.
     def __hash__(self) -> int:
         return hash((tuple(self.columns), self.at_start, self.at_end, self.period, self.burn_in))
 
@@ -79,7 +79,7 @@ class Window:
     rest: Steps | None = None
     optional: frozenset[str] = frozenset()
     is_whole_episode: bool = False
-    is_unroll: bool = field(default=False, compare=False)  # says how items lie, not what they are
+    is_unroll: bool = field(default=False, compare=False)  # how items are stored, not what they are
 
     def __post_init__(self) -> None:
         check_choice("window", "at_start", self.at_start, AT_START)
@@ -95,7 +95,7 @@ class Window:
             raise TypeError(f"window: table is {self.table!r}; expected a table's name, or None")
 
     def parts(self, signature: Signature) -> list[_Part]:
-        """The outputs over that signature, in its order, those of other names behind."""
+        """The outputs for a signature, in its order; outputs with other names come last."""
         rest = {} if self.rest is None else dict.fromkeys(signature.top_names(), self.rest)
         if self.rest is not None and not rest:
             raise SignatureMismatch(
@@ -105,11 +105,11 @@ class Window:
         return [part for part in parts if part.name not in self.optional or signature.part(part.source) is not None]
 
     def structure(self, signature: Signature) -> ItemStructure:
-        """What items of it look like. Raises SignatureMismatch for a column that is not there."""
+        """The structure of its items. Raises SignatureMismatch for an unknown column."""
         return ItemStructure.of(signature, [Selected(part.name, part.source) for part in self.parts(signature)])
 
     def native(self, signature: Signature, table: int, where: str) -> dict[str, Any]:
-        """The rule as the core reads it."""
+        """The rule as the core takes it."""
         parts = self.parts(signature)
         structure = self.structure(signature)
         lo, hi = self._span(signature)
@@ -137,10 +137,10 @@ class Window:
         }
 
     def fills_chunks(self, signature: Signature) -> bool:
-        """Whether a writer begins a chunk with each item, where chunks have as many steps as an item shows.
+        """Whether a writer begins a chunk with each item, if chunks have as many steps as an item.
 
-        The last step that an item shows is then stored a second time, where it is the first one of the next item too.
-        So it goes only where every column is of a fixed size and not mutable, or per item.
+        The last step of an item, which is the first of the next item, is then stored twice. So this is only possible if
+        every column has a fixed size and is not mutable, or is per item.
         """
         if not self.is_unroll or self.burn_in > 0:
             return False
@@ -152,14 +152,14 @@ class Window:
         return REACH_STRETCH if self.across_episodes else REACH_EPISODE
 
     def num_steps(self, signature: Signature) -> int:
-        """Steps that a writer must hold for it, the newest included; 1 for whole episodes, of unknown length."""
+        """Steps that a writer must keep for it, the newest included; 1 for whole episodes, whose length is unknown."""
         if self.is_whole_episode:
             return 1
         lo, hi = self._span(signature)
         return max(hi, 1) - min(0, lo)
 
     def _span(self, signature: Signature) -> tuple[int, int]:
-        """The first step that it shows, counted from the reference step, and the one behind the last."""
+        """The first step that it shows, and the one after the last, counted from the reference step."""
         parts, columns = self.parts(signature), self.structure(signature).columns
         shown = [part for part, of in zip(parts, columns, strict=True) if has_steps(signature, of)]
         if not shown:
@@ -207,7 +207,7 @@ class Window:
         )
 
 
-# Fields that travel as they are.
+# Fields that are sent as they are.
 _PLAIN = ("at_start", "at_end", "period", "burn_in", "across_episodes", "table", "is_whole_episode")
 
 
@@ -216,7 +216,7 @@ def _steps_to_wire(steps: Steps) -> object:
 
 
 def _steps_from_wire(wire: Any) -> Any:
-    """Unchecked: `Window` looks at it."""
+    """Unchecked; `Window` checks it."""
     return tuple(wire) if isinstance(wire, list) else wire
 
 
@@ -275,8 +275,8 @@ SUMMED = ("reward", "terminated", "truncated")
 def Transition(next: tuple[str, ...] = ("observation",), **options: Any) -> Window:  # noqa: N802  (as a class)
     """One step, every column under its own name, and `next_observation`: `[B, ...]` each.
 
-    The last transition of an episode has the final row for its next step; without one it is missing (mask False), which
-    only a terminated episode may leave so.
+    The next step of an episode's last transition is the final row. Without one it is missing (mask False), which is
+    allowed only if the episode terminated.
 
     Args:
         next: columns whose next step is shown, as `next_<name>`.
@@ -293,13 +293,13 @@ def NStep(  # noqa: N802
     at_start: AtStart = "repeat",
     **options: Any,
 ) -> Window:
-    """A step and what the n next ones brought; shorter at an episode's end, where its next step moves along.
+    """A step and the rewards of n steps. It is shorter at an episode's end, where its next step is nearer.
 
     Args:
-        n: steps, >= 1. With n = 1 it is `Transition()`.
-        stack: frames to show of a column: `{"observation": 4}` gives `[B, 4, ...]`, of the next step as well.
+        n: number of steps, >= 1. `NStep(1)` is `Transition()`.
+        stack: frames of a column: `{"observation": 4}` gives `[B, 4, ...]`, also for the next step.
         next: columns whose step n later is shown, as `next_<name>`.
-        summed: columns that are shown for all n steps, `[B, n]`, where the signature has them: see `n_step_targets`.
+        summed: columns shown for all n steps, `[B, n]`, if the signature has them: see `n_step_targets`.
         at_start: what a stack shows before the episode: "repeat" or "zeros".
         **options: `priority`, `table` and `across_episodes` of `Window`.
     """
@@ -331,8 +331,8 @@ def Sequence(  # noqa: N802
     Args:
         length: training steps.
         period: from one sequence's first training step to the next one's.
-        burn_in: steps before them, to warm a recurrent state up; missing ones are masked.
-        at_start, at_end: as of `Window`; by default nothing is dropped and what is missing is masked.
+        burn_in: steps before them, to warm up a recurrent state; missing ones are masked.
+        at_start, at_end: as of `Window`; by default no step is dropped, and missing ones are masked.
         **options: `priority`, `table` and `across_episodes` of `Window`.
     """
     length = check_int("Sequence", "length", length, 1, FAR)
@@ -341,20 +341,20 @@ def Sequence(  # noqa: N802
 
 
 def Episode(**options: Any) -> Window:  # noqa: N802
-    """The whole episode as one item, made when it ends; the writer's `history` must hold it."""
+    """The whole episode as one item, made when it ends. The writer's `history` must be long enough."""
     return _window("Episode", options, {}, rest=(0, 1), is_whole_episode=True)
 
 
 def Unroll(T: int, bootstrap: tuple[str, ...] = ("observation",), **options: Any) -> Window:  # noqa: N802, N803
-    """T steps of every column, one unroll behind the other, and T + 1 of those in `bootstrap`.
+    """T steps of every column, and T + 1 of those in `bootstrap`. Each unroll begins where the previous one ended.
 
-    The last one of an episode is padded. Each lies in a chunk of its own, see docs/windows.md, unless the table is
-    given another `chunk_steps` than T + 1 (T without `bootstrap`) or has columns that are compressed, mutable or of any
-    size, or the unroll has a burn-in.
+    The last one of an episode is padded. Each has its own chunk, see docs/windows.md. There are three exceptions: a
+    table with other `chunk_steps` than T + 1 (T without `bootstrap`), columns that are compressed, mutable or of any
+    size, and an unroll with a burn-in.
 
     Args:
-        T: steps, >= 1.
-        bootstrap: columns that are shown one step further.
+        T: number of steps, >= 1.
+        bootstrap: columns shown for one more step.
         **options: `priority`, `table` and `across_episodes` of `Window`.
     """
     T = check_int("Unroll", "T", T, 1, FAR)  # noqa: N806
@@ -364,12 +364,12 @@ def Unroll(T: int, bootstrap: tuple[str, ...] = ("observation",), **options: Any
 
 
 def _window(maker: str, options: Mapping[str, Any], columns: Mapping[str, Steps], **fixed: Any) -> Window:
-    """The window, of which the maker has fixed some of the arguments. Raises TypeError for an option that is none."""
+    """Makes a window with fixed arguments and options. Raises TypeError for an unknown or fixed option."""
     free = [name for name in _OPTIONS if name not in fixed]
     for name in options:
         if name not in free:
             raise TypeError(
-                f"{maker}: {name}= is no option of it; expected one of {', '.join(free)}, or make a sr.Window, which "
+                f"{maker}: {name}= is not an option; expected one of {', '.join(free)}, or make a sr.Window, which "
                 "takes them all"
             )
     return Window(columns, **fixed, **options)

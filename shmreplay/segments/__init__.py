@@ -1,1 +1,1 @@
-"""Shared-memory segments: their names, pages and what a dead server leaves of them."""
+"""Shared-memory segments: their names, their pages, and the removal of abandoned ones."""

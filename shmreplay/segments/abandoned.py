@@ -1,4 +1,4 @@
-"""Arenas of an embedded daemon that was killed: no other daemon will ever adopt them."""
+"""Removes the arenas of an embedded daemon that was killed. No other daemon would ever adopt them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ DROP_TIMEOUT_S = 2.0
 
 
 def remove_abandoned(store: SegmentStore, instance: str) -> None:
-    """Drops the tables, so that callers who are blocked in them get TableClosed, and removes the segments."""
+    """Drops the tables, so that callers blocked in them get TableClosed, and removes the segments."""
     for arena in store.arenas(instance):
         names = segment_names(instance, arena)
-        # Segments that never became an arena have no callers; a stopped holder of the lock leaves no way to tell them.
+        # Unfinished arenas have no callers. If the lock's holder is stopped, callers cannot be told.
         with contextlib.suppress(OSError, ShmReplayError):
             _drop(store, names)
         store.remove_arena(instance, arena)

@@ -1,8 +1,8 @@
-"""PagePolicy: which pages segments are made of, and on which memory nodes they lie.
+"""PagePolicy: the page size of segments, and the memory nodes they are on.
 
-Huge pages, of 2 MiB, need neither a mount option nor a privilege from Linux 6.1 on: the daemon asks for them while it
-reserves a segment. Before that, only a tmpfs mounted with `huge=within_size` or `huge=always` has them. The end of a
-segment that is no whole huge page is in small ones.
+From Linux 6.1 on, huge pages (2 MiB) need neither a mount option nor a privilege: the daemon asks for them while it
+reserves a segment. On older kernels, only a tmpfs mounted with `huge=within_size` or `huge=always` has them. The end of
+a segment that does not fill a huge page is in small pages.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class PagePolicy:
     """How segments get their pages.
 
     Attributes:
-        huge_pages: "auto" takes huge pages where they are to be had; "require" makes no segment without; "never" asks
-            for none, and takes what the mount gives by itself.
-        numa: "interleave" spreads the pages over the machine's memory nodes; "default" leaves them where the kernel
-            puts them: on the daemon's node as long as that has some.
+        huge_pages: "auto" uses huge pages if available; "require" makes no segment without them; "never" asks for none,
+            and takes what the mount gives.
+        numa: "interleave" spreads the pages over the machine's memory nodes; "default" leaves the choice to the kernel:
+            the daemon's node while it has free memory.
 
     Raises:
         ValueError: one of them is something else.
@@ -46,9 +46,9 @@ class PagePolicy:
                 raise ValueError(f"{name} is {value!r}; expected {', '.join(map(repr, known))}")
 
     def check(self, directory: str) -> str | None:
-        """A note on what the policy does not change on this machine; None: it does what it says.
+        """Returns a note if the policy has no effect on this machine, otherwise None.
 
-        Raises ShmReplayError if it cannot be kept for segments in the directory.
+        Raises ShmReplayError if segments in the directory cannot follow it.
         """
         if self.huge_pages == "require" and (reason := why_no_huge_pages(directory)) is not None:
             raise ShmReplayError(f"huge_pages is 'require', but there are none in {directory}: {reason}; {REMEDY}")
@@ -61,7 +61,7 @@ class PagePolicy:
         return None
 
     def spread(self, fd: int, num_bytes: int) -> None:
-        """Says on which nodes the pages of a segment that has none yet are to lie. Raises ShmReplayError if refused."""
+        """Sets the memory nodes of a segment that has no pages yet. Raises ShmReplayError if the kernel refuses."""
         if self.numa == "interleave" and _core.num_memory_nodes() > 1:
             _interleave(fd, num_bytes)
 
@@ -80,7 +80,7 @@ class PagePolicy:
 
 
 def why_no_huge_pages(directory: str) -> str | None:
-    """Tries to have one in the directory: None if that went well, else why not."""
+    """Tries to get a huge page in the directory. Returns None if it works, otherwise the reason."""
     with _scratch_file(directory) as fd:
         error = _core.take_huge_pages(fd, 0, HUGE_PAGE_BYTES)
         try:
@@ -96,7 +96,7 @@ def why_no_huge_pages(directory: str) -> str | None:
 
 
 def huge_option(directory: str) -> str:
-    """What the mount of the directory says about huge pages: never, advise, within_size or always."""
+    """The mount option `huge=` of the directory: never, advise, within_size or always."""
     mount = mount_of(directory)
     options = mount.options.split(",") if mount is not None else []
     return next((option.removeprefix("huge=") for option in options if option.startswith("huge=")), "never")
@@ -113,7 +113,7 @@ def _interleave(fd: int, num_bytes: int) -> None:
 
 @contextlib.contextmanager
 def _scratch_file(directory: str) -> Iterator[int]:
-    """A file of one huge page without a name."""
+    """An unnamed file of the size of a huge page."""
     try:
         fd = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -126,7 +126,7 @@ def _scratch_file(directory: str) -> Iterator[int]:
 
 
 def _shmem_enabled() -> str:
-    """The setting of all shared memory of this machine that no mount option is for; `deny` is for all."""
+    """The machine's setting for shared memory without a mount option; `deny` overrides mount options, too."""
     try:
         with open(_SHMEM_ENABLED, encoding="ascii") as file:
             return file.read().partition("[")[2].partition("]")[0]

@@ -1,8 +1,8 @@
-"""The shared-memory files of an arena: their names, making and reserving them, and looking at those received.
+"""The shared-memory files of an arena: their names, creating and reserving them, and checking received ones.
 
-An arena is two POSIX shared-memory objects, `/shmreplay.<instance>.<arena>.index` and `.data`. A store with a directory
-of its own (another tmpfs, hugetlbfs) keeps plain files of the same names there. A dot separates the parts of a name and
-stands in none of them, so instance `a` with arena `b.c` cannot be mistaken for instance `a.b` with arena `c`.
+An arena is two POSIX shared-memory objects, `/shmreplay.<instance>.<arena>.index` and `.data`. A store with another
+directory (another tmpfs, hugetlbfs) has plain files of the same names there. Dots separate the parts of a name, and no
+part has a dot, so names are unambiguous.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from shmreplay.errors import SegmentFailed, ShmReplayError
 from shmreplay.segments.page_policy import PagePolicy
 
 SHARED_MEMORY = "/dev/shm"  # where Linux keeps the objects of shm_open
-SLICE_BYTES = 64 * 2**20  # reserved in one call: hundredths of a second, after which a cancel or a signal is heard
+SLICE_BYTES = 64 * 2**20  # reserved in one call: hundredths of a second, so that cancels and signals are handled soon
 _PREFIX = "shmreplay"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_ARENA_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(~[0-9]{1,3})?")  # ~ and a number: a shard's
+_ARENA_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(~[0-9]{1,3})?")  # ~ and a number: a shard
 _EMBEDDED = re.compile(r"embedded-([0-9]{1,9})-[0-9a-f]+")
 
-Progress = Callable[[int], None]  # called with the bytes reserved so far; what it raises ends the reservation
+Progress = Callable[[int], None]  # called with the bytes reserved so far; an exception ends the reservation
 
 
 @dataclass(frozen=True)
@@ -64,20 +64,20 @@ def mark_name(instance: str, arena: str) -> str:
 
 
 def embedded_instance(parent_pid: int, token: str) -> str:
-    """The name of the instance of a daemon that lives as long as the process that started it."""
+    """The instance name of an embedded daemon."""
     return f"embedded-{parent_pid}-{token}"
 
 
 def embedded_parent(instance: str) -> int | None:
-    """The pid in such a name; None if the instance has another name."""
+    """The parent's pid in the instance name of an embedded daemon; None for other names."""
     match = _EMBEDDED.fullmatch(instance)
     return int(match[1]) if match else None
 
 
 class SegmentStore:
-    """The place where one daemon's segments lie: /dev/shm through posix_ipc, or a directory on another tmpfs.
+    """The place of a daemon's segments: /dev/shm through posix_ipc, or a directory on another tmpfs.
 
-    `pages` is what they are made of, for who makes some.
+    `pages` applies to segments that are created here.
     """
 
     def __init__(self, directory: str | None = None, pages: PagePolicy | None = None) -> None:
@@ -93,7 +93,7 @@ class SegmentStore:
         return os.path.join(self.directory, name)
 
     def create(self, name: str) -> int:
-        """Makes an empty segment that nobody else may open yet (mode 0600), and returns its descriptor.
+        """Creates an empty segment that only this user may open (mode 0600). Returns its descriptor.
 
         Raises ShmReplayError if the name is taken.
         """
@@ -111,13 +111,13 @@ class SegmentStore:
             raise ShmReplayError(f"segment {self.path(name)} cannot be created: {error}") from error
 
     def open(self, name: str) -> int:
-        """Opens a segment that is there. Raises OSError as open(2) does; a symbolic link is refused."""
+        """Opens an existing segment. Raises OSError as open(2) does; refuses a symbolic link."""
         return os.open(self.path(name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def unlink(self, name: str) -> bool:
-        """Removes a segment's name; False if there was none. Those who have mapped it keep what they have.
+        """Removes a segment's name. Returns False if there was none. Existing mappings stay valid.
 
-        Raises ShmReplayError if it is not to be removed: a directory, or another user's file.
+        Raises ShmReplayError if it cannot be removed: a directory, or another user's file.
         """
         try:
             if self._is_posix:
@@ -131,9 +131,9 @@ class SegmentStore:
         return True
 
     def arenas(self, instance: str) -> dict[str, set[str]]:
-        """The arenas of an instance that have left files here, each with the kinds found: `index`, `data`.
+        """The arenas of an instance that have files here, each with the kinds found: `index`, `data`.
 
-        A file whose arena would have a name that none can have is somebody else's.
+        Ignores files whose arena name is impossible: another program made them.
         """
         found: dict[str, set[str]] = {}
         for file_name in os.listdir(self.directory):
@@ -159,24 +159,24 @@ class SegmentStore:
         return [part[1] for part in parts if len(part) == 3 and part[0] == _PREFIX and part[2] == "lock"]
 
     def remove_arena(self, instance: str, arena: str) -> None:
-        """Unlinks both segments, the index first: a data segment alone can then only be the rest of a removal."""
+        """Unlinks both segments, the index first: a lone data segment is then always left by a removal."""
         names = segment_names(instance, arena)
         self.unlink(names.index)
         self.unlink(names.data)
 
     def round_up(self, num_bytes: int) -> int:
-        """The size a file here must have to hold so many bytes: whole (huge) pages."""
+        """Rounds a size up to whole pages of this file system."""
         page = os.statvfs(self.directory).f_bsize
         return -(-num_bytes // page) * page
 
 
 def reserve(fd: int, num_bytes: int, progress: Progress | None = None, pages: PagePolicy | None = None) -> int:
-    """Gives the segment its size and every page of it, slice by slice, so that no later access can fail for room.
+    """Allocates every page of the segment, slice by slice, so that no later access can fail for lack of room.
 
-    Returns 0, or the errno with which the kernel would give no more huge pages, if it was asked for some.
+    Returns 0, or the errno of the kernel's refusal to give more huge pages.
 
-    Takes 0.2 s a GiB of huge pages, 0.7 s of small ones, and several where the kernel has to move others' pages for
-    huge ones; run it in a worker thread. Raises ShmReplayError when the file system is full.
+    A GiB takes 0.2 s with huge pages, 0.7 s with small ones, and several seconds if the kernel must move other pages to
+    make huge ones. Call it in a worker thread. Raises ShmReplayError if the file system is full.
     """
     done = refused = 0
     if pages is not None:
@@ -188,7 +188,7 @@ def reserve(fd: int, num_bytes: int, progress: Progress | None = None, pages: Pa
     wants_huge = pages is not None and pages.huge_pages != "never"
     while done < num_bytes:
         step = min(SLICE_BYTES, num_bytes - done)
-        if wants_huge and refused == 0:  # one refusal is enough: asking takes long where memory is in pieces
+        if wants_huge and refused == 0:  # do not ask again: asking takes long if memory is fragmented
             refused = _core.take_huge_pages(fd, done, step)
         _reserve_slice(fd, done, step)
         done += step
@@ -202,7 +202,7 @@ def _reserve_slice(fd: int, offset: int, num_bytes: int) -> None:
         try:
             os.posix_fallocate(fd, offset, num_bytes)
             return
-        except InterruptedError:  # older kernels give a slice back when a signal comes: begin it again
+        except InterruptedError:  # older kernels free the slice on a signal: begin it again
             continue
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.ENOMEM):
@@ -218,14 +218,14 @@ def _not_reserved(error: OSError) -> ShmReplayError:
 
 
 def set_access(fd: int, group_id: int | None) -> None:
-    """Mode 0600, or 0660 and the group, whatever the umask was."""
+    """Sets mode 0600, or 0660 and the group, whatever the umask is."""
     if group_id is not None:
         os.fchown(fd, -1, group_id)
     os.fchmod(fd, 0o600 if group_id is None else 0o660)
 
 
 def check_received(fd: int, what: str, num_bytes: int, owner_ids: set[int]) -> None:
-    """Looks at a segment's descriptor before it is mapped.
+    """Checks a received descriptor before it is mapped.
 
     Raises SegmentFailed unless it is an ordinary file of one of the owners, closed to others, and of exactly
     `num_bytes` bytes: a shorter one would end this process with SIGBUS.
@@ -237,7 +237,7 @@ def check_received(fd: int, what: str, num_bytes: int, owner_ids: set[int]) -> N
     elif status.st_uid not in owner_ids:
         problem = f"it belongs to uid {status.st_uid}, expected {' or '.join(map(str, sorted(owner_ids)))}"
     elif status.st_mode & 0o007:
-        problem = f"its mode is {stat.S_IMODE(status.st_mode):04o}: open to everybody, expected 0600 or 0660"
+        problem = f"its mode is {stat.S_IMODE(status.st_mode):04o}: anybody can open it, expected 0600 or 0660"
     elif status.st_size != num_bytes:
         problem = f"it has {status.st_size} bytes, expected {num_bytes}: it was truncated or replaced"
     elif fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDWR:

@@ -1,4 +1,4 @@
-"""Whether a pair of segments is what this version of shmreplay maps, by the header of its index."""
+"""Checks by the header of the index whether this version of shmreplay can map a pair of segments."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 from shmreplay import _core
 from shmreplay.segments.segment import SegmentStore
 
-Fact = tuple[str, object, object]  # what it is called, what was found, what is wanted
+Fact = tuple[str, object, object]  # name, value found, value expected
 
 
 def layout_facts(store: SegmentStore, header: dict[str, Any], index_fd: int, data_fd: int) -> list[Fact]:
-    """What a mapping of the segments relies on: with less, it would end this process, or say nothing that is true.
+    """The facts that a mapping relies on. Without them, reading it could crash this process or give wrong data.
 
-    `header`: of `_core.inspect_header(index_fd)`, with its magic in place.
+    Args:
+        header: from `_core.inspect_header(index_fd)`; its magic is right.
     """
     return [
         ("layout version", header["layout_version"], _core.LAYOUT_VERSION),
@@ -26,7 +27,7 @@ def layout_facts(store: SegmentStore, header: dict[str, Any], index_fd: int, dat
 
 
 def first_misfit(facts: Iterable[Fact]) -> str | None:
-    """The first of them that is not as wanted, in words; None if all are."""
+    """A text on the first fact that is not as expected; None if all are."""
     for what, found, wanted in facts:
         if found != wanted:
             return f"its {what} is {found}, expected {wanted}"

@@ -1,1 +1,1 @@
-"""What a table is, as declared: its arguments, its shards, and the memory it needs."""
+"""The declaration of a table: its arguments, its shards, and the memory it needs."""

@@ -9,13 +9,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class IndexTerm:
-    """What one kind of record takes of the index.
+    """The bytes that one kind of record takes in the index.
 
     Attributes:
-        name: "items", "chunks", "streams", "sessions", and "blocks" of the heap where there is one; "the rest" is the
+        name: "items", "chunks", "streams", "sessions", and "blocks" if there is a heap; "the rest" is the
             lock, its undo log, patterns and specs.
         count: number of records; 0 for the rest.
-        num_bytes: bytes of them, with the structures of samplers and removers for items.
+        num_bytes: their bytes; for items, with the structures of samplers and removers.
     """
 
     name: str
@@ -26,13 +26,14 @@ class IndexTerm:
 def index_terms(
     native: dict[str, Any], plan_arena: Callable[[dict[str, Any]], dict[str, int]]
 ) -> tuple[IndexTerm, ...]:
-    """Divides the index of an arena, which the core lays out as one, by asking what each kind of record adds to it.
+    """Divides the size of an arena's index by kind of record.
 
-    Exact to the page: it is what the index has more than one with a single record of the kind.
+    The core only says the size of a whole index. So the size of one kind is the difference from an index with a single
+    record of that kind. Exact to the page.
 
     Args:
-        native: of `ArenaSpec.native()`.
-        plan_arena: the core's; gives "index_bytes" for such a dict.
+        native: from `ArenaSpec.native()`.
+        plan_arena: the core's function, which returns "index_bytes" for such a dict.
     """
     whole = plan_arena(native)["index_bytes"]
     single: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""The tables of an arena as bytes: what its index segment, a checkpoint and a file of items keep of them."""
+"""The tables of an arena as bytes, for its index segment, for checkpoints and for files of items."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shmreplay.tables.table import Table
 
 
 def pack_specs(tables: Iterable[Table]) -> bytes:
-    """Returns the msgpack form of an arena's tables that its index segment keeps."""
+    """Packs the tables of an arena with msgpack."""
     packed: bytes = msgpack.packb([table.to_wire() for table in tables])
     return packed
 

@@ -1,14 +1,14 @@
-"""Plan: how many chunks an arena needs, of how many steps, and what that costs in bytes.
+"""Plan: how many chunks an arena needs, and of how many steps.
 
     chunks = sum over tables (ceil(max_size * item_steps * F / chunk_steps))     the items at worst
            + max_streams * (ceil(history / chunk_steps) + 2)                     steps that open streams hold
            + reserve                                                             chunks that readers are still gathering
 
-F is 1 where items leave in the order they came, and where each has a chunk of its own; else the harmonic number of
-`chunk_steps`. Under random removal a chunk is free only when its last item has gone, which takes that many times the
-space: 4.7 times at 64 steps.
+F is 1 if items are deleted in the order of their insertion, or if each has its own chunk; otherwise it is the harmonic
+number of `chunk_steps`. With random removal, a chunk is free only after its last item was deleted. That needs F times
+the space: 4.7 times at 64 steps.
 
-Values that do not lie in the rows are in a heap beside them: see `heap_plan`.
+Values that are not stored in the rows are in a heap: see `heap_plan`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ class TableTerm:
 
     Attributes:
         name: name of the table.
-        max_size: number of items at most.
+        max_size: largest number of items.
         item_steps: steps of the longest item.
-        fragmentation: F; 1.0 where items leave in the order they came or have a chunk each, or where `capacity_steps`
-            is given.
-        steps: number of steps to have room for, before F.
-        chunks: number of chunks for them, F included.
-        shared_steps: where the items are windows that overlap and nothing else was said, how many steps they have
-            together, but for a final one of each episode; else None.
+        fragmentation: F; 1.0 if items are deleted in order or have a chunk each, or if `capacity_steps` is given.
+        steps: number of steps to have room for, without F.
+        chunks: number of chunks for them, with F.
+        shared_steps: if the items are overlapping windows and `capacity_steps` is not given, the number of steps they
+            have together, without the final one of each episode; otherwise None.
     """
 
     name: str
@@ -64,14 +63,14 @@ class ArenaSpec:
     Attributes:
         name: name of the arena.
         tables: the tables, in the order of their indices in the segment.
-        terms: what each of them adds, in the same order.
+        terms: what each table adds, in the same order.
         chunk_steps: steps a chunk.
-        history: steps that an open stream holds for its next item.
+        history: steps that an open stream keeps for its next item.
         stream_chunks: chunks for open streams.
         reserve_chunks: chunks for reads in flight.
-        max_streams: number of open streams at most.
-        max_sessions: number of attached processes at most.
-        heap: blocks for values that do not lie in the rows.
+        max_streams: largest number of open streams.
+        max_sessions: largest number of attached processes.
+        heap: blocks for values that are not stored in the rows.
     """
 
     name: str
@@ -101,7 +100,7 @@ class ArenaSpec:
         return _columns(self.tables)
 
     def native(self) -> dict[str, Any]:
-        """Returns what the native code lays the segments out by."""
+        """Returns the plan as the native code takes it."""
         return {
             "columns": [(leaf.row_bytes, leaf.flags, leaf.packed_bytes) for leaf in self.tables[0].sig.leaves],
             "num_blocks": self.heap.num_blocks,
@@ -116,9 +115,9 @@ class ArenaSpec:
 
 
 def by_arena(tables: Iterable[Table]) -> dict[str, list[Table]]:
-    """Returns the tables by the name of their arena, in the order given, shard by shard of those that have any.
+    """Groups tables by the name of their arena, in the given order. A table with shards becomes its shards.
 
-    Raises ValueError for two of one name.
+    Raises ValueError for two tables with the same name.
     """
     groups: dict[str, list[Table]] = {}
     names: set[str] = set()
@@ -134,19 +133,22 @@ def by_arena(tables: Iterable[Table]) -> dict[str, list[Table]]:
 def plan(tables: Sequence[Table]) -> ArenaSpec:
     """Sizes the arena that holds `tables`: one table, or several that share their steps.
 
-    `chunk_steps` is what a table gives; else, where items are to lie in one chunk each (`sr.Unroll`), what one of them
-    shows, if that is the same for all such tables; else the largest power of two whose chunk, with its values in the
-    heap, is at most 64 KiB, or 1 where items are one step and F would be above 1. That power is then halved until what
-    open streams may hold, three chunks each, is at most half of the steps that the tables have room for: else a small
-    table would be dwarfed by its streams.
+    `chunk_steps` is chosen in this order:
 
-    The reserve is an eighth of the tables' chunks, at least 16 and at most 1024; where 16 chunks are more than 64 MiB,
-    at least as many as fit in there, and 2. A table's `capacity_steps` takes the
-    place of `max_size * item_steps * F`. Of `max_streams` and `max_sessions` the largest counts.
+    1. The value that a table gives.
+    2. For items that get one chunk each (`sr.Unroll`): the steps of an item, if all such tables agree.
+    3. 1 if items are single steps and F would be above 1.
+    4. The largest power of two whose chunk, with its values in the heap, is at most 64 KiB. It is halved until the open
+       streams, with three chunks each, need at most half of the steps of the tables. Otherwise a small table would be
+       dwarfed by its streams.
+
+    The reserve is an eighth of the tables' chunks, at least 16 and at most 1024. If 16 chunks are more than 64 MiB, its
+    minimum is what fits into 64 MiB, but at least 2. A table's `capacity_steps` replaces `max_size * item_steps * F`.
+    The largest `max_streams` and `max_sessions` of the tables count.
 
     Raises:
-        ValueError: no table; two of one name, of different arenas, signatures or `chunk_steps`; or more chunks than an
-            arena can number.
+        ValueError: there is no table; two have the same name, or different arenas, signatures or `chunk_steps`; or the
+            arena would have too many chunks.
     """
     _check_together(tables)
     given = {table.chunk_steps for table in tables} - {None}
@@ -182,7 +184,7 @@ def plan(tables: Sequence[Table]) -> ArenaSpec:
 
 
 def overlap_hint(terms: Sequence[TableTerm]) -> str:
-    """What an error adds whose plan takes overlapping windows for ones that share nothing; "" where none does."""
+    """A hint for errors: overlapping windows share steps, which the plan does not assume. "" if there are none."""
     return "".join(
         f"; the windows of table {term.name!r} overlap: capacity_steps={term.shared_steps}, and one an episode, holds "
         "all"
@@ -194,7 +196,7 @@ def overlap_hint(terms: Sequence[TableTerm]) -> str:
 def chunk_bytes(row_bytes: Sequence[int], chunk_steps: int) -> int:
     """Returns the bytes of a chunk of columns whose rows take `row_bytes` bytes each.
 
-    Each column has a stretch of `chunk_steps` rows, rounded up to 128 bytes. Besides there is a bit a row for every
+    Each column has `chunk_steps` rows in a row, rounded up to 128 bytes. In addition there is a bit for each row and
     column, in words of 8 bytes, that says whether the row has that column.
     """
     words = ceil_div(len(row_bytes), _PRESENCE_COLUMNS)
@@ -225,7 +227,7 @@ def _check_together(tables: Sequence[Table]) -> None:
             raise ValueError(
                 f"{where}: table {table.name!r} names arena {table.arena_name!r}; plan one arena at a time"
             )
-        # The order of columns counts here, since they are laid out by it.
+        # The order of columns matters, because it is their order in memory.
         if table.sig != first.sig:
             different = "; ".join(first.sig.difference(table.sig)) or "the columns come in another order"
             raise ValueError(
@@ -272,7 +274,7 @@ def _term(table: Table, chunk_steps: int) -> TableTerm:
 
 
 def _unroll_steps(table: Table) -> int | None:
-    """Steps of an item where each is to lie in a chunk of its own, and can; else None."""
+    """Steps of an item if each can get its own chunk; otherwise None."""
     if not isinstance(table.item, Window) or not table.item.fills_chunks(table.sig):
         return None
     steps = table.item.num_steps(table.sig)
@@ -280,7 +282,7 @@ def _unroll_steps(table: Table) -> int | None:
 
 
 def _shared_steps(table: Table) -> int | None:
-    """Steps of `max_size` windows that begin every `period` steps, where that is less than what is planned for."""
+    """Steps of `max_size` windows that begin every `period` steps, if these are fewer than planned; else None."""
     if not isinstance(table.item, Window) or table.item.is_whole_episode or table.capacity_steps is not None:
         return None
     steps = table.max_size * table.item.period + table.item_steps
@@ -292,7 +294,7 @@ def _capacity_steps(table: Table) -> int:
 
 
 def _fragments(table: Table) -> bool:
-    """Whether items may leave in another order than they came."""
+    """Whether items may be deleted in another order than they were inserted."""
     fifo_sampler = isinstance(table.sampler, selectors.Fifo)
     return not isinstance(table.remover, selectors.Fifo) or (table.consuming and not fifo_sampler)
 

@@ -1,8 +1,8 @@
-"""Shards: one table in several arenas, each with a lock of its own, so that writers stand in each other's way less.
+"""Shards: a table in several arenas, each with its own lock, so that writers wait less for each other.
 
-A table with `shards=k` is k tables behind one name: `replay~0` to `replay~k-1`, each in an arena of its own, with its
-part of the size, of the streams and of the rate limiter. Parts are whole numbers that add up; the limiter's bounds are
-divided so that they add up as well. So whatever every shard keeps to by itself, all of them together keep to.
+A table with `shards=k` consists of k tables under one name: `replay~0` to `replay~k-1`, each in its own arena, with its
+part of the size, the streams and the rate limiter. The parts are whole numbers that add up to the whole, and so do the
+parts of the limiter's bounds. So if every shard keeps its limits, the whole table keeps its limits.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from shmreplay import rate_limiters
 
 MAX_SHARDS = 128  # a key has 7 bits for it
 KEY_SHIFT = 56
-_SEPARATOR = "~"  # no table's own name has it
+_SEPARATOR = "~"  # not allowed in the names of tables
 
 
 def shard_name(table: str, number: int) -> str:
-    """The name of a shard, of its table and of its arena."""
+    """The name of a shard's table and arena."""
     return f"{table}{_SEPARATOR}{number}"
 
 
 def whole_name(name: str) -> str:
-    """The name of the table that a shard belongs to; that of any other table is its own."""
+    """The name of the whole table of a shard; any other name is returned unchanged."""
     return name.partition(_SEPARATOR)[0]
 
 
 def part_of(total: int, shards: int, number: int) -> int:
-    """The part of shard `number` of a whole number: the parts add up to it, and differ by one at most."""
+    """The part of `total` for shard `number`. The parts add up to `total` and differ by at most 1."""
     return total // shards + (1 if number < total % shards else 0)
 
 
 def limiter_part(limiter: rate_limiters.RateLimiter, shards: int, number: int) -> rate_limiters.RateLimiter:
-    """The rate limiter of one shard. The bounds of all shards add up to the limiter's.
+    """The rate limiter of one shard. The bounds of all shards add up to those of `limiter`.
 
-    `min_size_to_sample` is divided, but for at least 1 a shard; a bound is as far from the difference at that size as
-    the k-th part of what it was.
+    `min_size_to_sample` is divided, with at least 1 a shard. Each bound has a distance from the difference at which
+    sampling starts; the shard gets the k-th part of that distance.
     """
     size = max(1, part_of(limiter.min_size_to_sample, shards, number))
     if isinstance(limiter, rate_limiters.MinSize):
@@ -49,7 +49,7 @@ def limiter_part(limiter: rate_limiters.RateLimiter, shards: int, number: int) -
 
 
 def check_limiter_parts(where: str, limiter: rate_limiters.RateLimiter, shards: int) -> None:
-    """Raises ValueError for a rate limiter that cannot be divided among so many shards."""
+    """Raises ValueError if the rate limiter cannot be divided among so many shards."""
     if limiter.count_deletes:
         raise ValueError(
             f"{where}: rate_limiter is {limiter!r} with shards={shards}; a queue or stack has one order of all its "

@@ -1,4 +1,4 @@
-"""Table: everything that says how a table behaves, checked when it is written down."""
+"""Table: the declaration of a table, checked when it is made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shmreplay.tables.shards import MAX_SHARDS, check_limiter_parts, limiter_par
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_STEPS = 2**48
 MAX_CHUNK_STEPS = 2**24
-# max_size + 1 item records must be countable in an int32.
+# max_size + 1 item records must fit into an int32.
 INTS = {
     "max_size": (1, INT32_MAX - 1),
     "max_times_sampled": (0, INT32_MAX),
@@ -36,47 +36,47 @@ class Table:
     """A table to be created: an index of items over the steps of an arena.
 
     Args:
-        name: letters, digits, `_` and `-`, at most 64: it becomes part of a segment's name.
-        signature: nested dict, list, tuple or named tuple of columns; see `Signature.from_tree`. None: every step may
-            have another structure, is stored with a description of itself, and sampled as it was put in.
-        max_size: number of items at most, 1..2**31 - 2. One more makes the remover delete one.
-        sampler: picks the items that are sampled.
-        remover: picks the items that make room.
+        name: at most 64 letters, digits, `_` and `-`, because it becomes part of a segment's name.
+        signature: nested dict, list, tuple or named tuple of columns; see `Signature.from_tree`. None: each step may
+            have its own structure; it is stored with a description of itself, and sampled as it was inserted.
+        max_size: largest number of items, 1..2**31 - 2. For one more, the remover deletes one.
+        sampler: picks the items to sample.
+        remover: picks the items to delete when the table is full.
         rate_limiter: how far sampling and inserting may run ahead of each other.
-        max_times_sampled: an item is deleted when it was sampled so often; 0 means never. A table with such a limit
-            *consumes*: it never drops an item for lack of chunks, its writers wait.
-        item: the window or pattern whose items these are, such as `sr.NStep(3)`: what a writer makes when it is given
-            no patterns, and the structure that every item must have. None: the first item's is everybody's.
-        item_steps: number of steps of the longest item, to size the arena by; 1 stands for what `item` reaches over.
-        arena: name of the arena that holds the steps; None means one of the table's own name.
-        chunk_steps: steps a chunk, at most 2**24; None means by size, see `shmreplay.tables.plan`.
-        capacity_steps: number of steps to have room for; None means what `max_size` items need at worst.
-        on_full: what a writer does that finds no free chunk: "wait", "error" (`ArenaFull`), or None: the writer of a
-            consuming table waits, in any other table the oldest chunk goes with its items.
-        max_streams: number of open writers' streams at most.
-        max_sessions: number of attached processes at most.
-        mean_bytes: where `signature` is None, the stored bytes of a step on average, to size the arena by; None: 1024.
-        shards: number of arenas that the items are spread over, each with its lock: see docs/shards.md. More than 1
-            goes with a Uniform or Prioritized sampler, a Fifo remover and columns of a fixed shape.
+        max_times_sampled: an item is deleted after it was sampled this many times; 0 means never. A table with such a
+            limit *consumes*: it never deletes an item for lack of chunks; its writers wait instead.
+        item: the window or pattern of its items, such as `sr.NStep(3)`. Writers without patterns make these items, and
+            every item must have this structure. None: all items must have the structure of the first one.
+        item_steps: number of steps of the longest item, to size the arena; 1 means the number that `item` covers.
+        arena: name of the arena for the steps; None: the table's name.
+        chunk_steps: steps a chunk, at most 2**24; None: chosen by size, see `shmreplay.tables.plan`.
+        capacity_steps: number of steps to have room for; None: what `max_size` items need at worst.
+        on_full: what a writer does without a free chunk: "wait", "error" (`ArenaFull`), or None: it waits if the table
+            consumes; in any other table the oldest chunk is freed, with its items.
+        max_streams: largest number of open streams of writers.
+        max_sessions: largest number of attached processes.
+        mean_bytes: if `signature` is None, the average stored bytes of a step, to size the arena; None: 1024.
+        shards: number of arenas that the items are spread over, each with its own lock: see docs/shards.md. More than 1
+            needs a Uniform or Prioritized sampler, a Fifo remover and columns of a fixed shape.
 
     Attributes:
-        sig: the signature, read.
-        whole: of the table of one shard, the table that it is a part of; else None.
-        shard: its number there; else 0.
+        sig: the signature, parsed.
+        whole: for a shard, the whole table; otherwise None.
+        shard: for a shard, its number; otherwise 0.
 
     Warns:
-        UserWarning: the rate limiter's `min_size_to_sample` is more than `max_size`: sampling never starts. Or `item`
-            is a window, and there is a column `done` or `dones`, which ends no episode, but none that does.
+        UserWarning: the rate limiter's `min_size_to_sample` is more than `max_size`, so sampling never starts. Or
+            `item` is a window, and the only end of episodes is a column `done` or `dones`, which ends none.
 
     Raises:
-        TypeError: an argument is of the wrong type, or the signature has a leaf that is no column.
-        ValueError: an argument is out of range, or does not go with another one; or a column called `terminated` or
-            `truncated`, where episodes end, is no bool of shape ().
-        SignatureMismatch: `item` names a column that is not there.
+        TypeError: an argument has the wrong type, or the signature has a leaf that is not a column.
+        ValueError: an argument is out of range, or conflicts with another one; or a column called `terminated` or
+            `truncated`, which end episodes, is not a bool of shape ().
+        SignatureMismatch: `item` names an unknown column.
     """
 
     name: str
-    signature: Any = field(compare=False)  # trees may hold arrays, which do not compare; sig does
+    signature: Any = field(compare=False)  # trees may have arrays, which do not compare; sig does
     max_size: int
     _: KW_ONLY
     sampler: selectors.Selector = field(default_factory=selectors.Uniform)
@@ -126,7 +126,7 @@ class Table:
         return sig
 
     def _check_item(self, where: str, item: object) -> None:
-        """Checks the rule, and that the table's items are as long as it needs."""
+        """Checks the rule, and that `item_steps` is enough for it."""
         if not isinstance(item, RULES):
             raise TypeError(f"{where}: item is {item!r}; expected a window such as sr.NStep(3), a pattern, or None")
         if item.table not in (None, self.name):
@@ -149,7 +149,7 @@ class Table:
             raise ValueError(f"{where}: item_steps is {self.item_steps}, but item reaches over {steps}; leave it out")
 
     def _check_room(self, where: str) -> None:
-        """Checks what sizes the arena."""
+        """Checks the arguments that size the arena."""
         if self.arena is not None:
             _check_name(where, "arena", self.arena)
         check_choice(where, "on_full", self.on_full, (None, "wait", "error"))
@@ -219,7 +219,7 @@ class Table:
 
         Args:
             name, signature, max_size: as of `Table`.
-            **options: the others of `Table`, but for the selectors, the rate limiter and `max_times_sampled`.
+            **options: as of `Table`, except the selectors, the rate limiter and `max_times_sampled`.
 
         Raises:
             TypeError, ValueError: as `Table`; or one of those four is given.
@@ -232,7 +232,7 @@ class Table:
 
         Args:
             name, signature, max_size: as of `Table`.
-            **options: the others of `Table`, but for the selectors, the rate limiter and `max_times_sampled`.
+            **options: as of `Table`, except the selectors, the rate limiter and `max_times_sampled`.
 
         Raises:
             TypeError, ValueError: as `Table`; or one of those four is given.
@@ -253,7 +253,7 @@ class Table:
         fixed = {"sampler", "remover", "rate_limiter", "max_times_sampled"}
         if clash := sorted(fixed & options.keys()):
             raise TypeError(f"table {name!r}: Table.{maker} sets {clash[0]} itself; leave it out, or use Table(...)")
-        # Before the limiter sees it, so that the refusal names the table's argument.
+        # Checked before the limiter is made, so that the error names the table's argument.
         size = check_int(f"table {name!r}", "max_size", max_size, *INTS["max_size"])
         return cls(
             name,
@@ -268,22 +268,22 @@ class Table:
 
     @property
     def consuming(self) -> bool:
-        """Whether items are used up by being sampled."""
+        """Whether sampling uses items up."""
         return self.max_times_sampled > 0
 
     @property
     def arena_name(self) -> str:
-        """Name of the arena that holds the table's steps."""
+        """Name of the arena with the table's steps."""
         return self.name if self.arena is None else self.arena
 
     @property
     def owner(self) -> Table:
-        """The table by which its users know it: the whole of a shard's, else itself."""
+        """For a shard, the whole table; otherwise the table itself."""
         return self if self.whole is None else self.whole
 
     @property
     def parts(self) -> tuple[Table, ...]:
-        """The tables of its shards; of one without shards, or of a shard's, itself alone."""
+        """The tables of its shards; without shards, and for a shard, only the table itself."""
         if self.shards == 1 or self.whole is not None:
             return (self,)
         return tuple(self._part(number) for number in range(self.shards))
@@ -301,15 +301,15 @@ class Table:
         if self.capacity_steps is not None:
             values["capacity_steps"] = part_of(self.capacity_steps, self.shards, number)
         if self.item is not None and self.item.table is not None:
-            values["item"] = replace(self.item, table=None)  # it names the whole
+            values["item"] = replace(self.item, table=None)  # it names the whole table
         for name, value in values.items():
             object.__setattr__(part, name, value)
         return part
 
     def difference(self, other: Table) -> list[str]:
-        """Says where `other`, which is asked for, is not this table, which is there; [] if nowhere.
+        """Lists the differences between this table, which exists, and `other`, which is asked for.
 
-        The order of a dict's keys in the signature is no difference. Of tables of shards it is said of the wholes.
+        The order of a dict's keys in the signature does not matter. Shards are compared by their whole tables.
         """
         if self.whole is not None or other.whole is not None:
             return self.owner.difference(other.owner)
@@ -347,19 +347,19 @@ class Table:
         _check_name("table", "name", name)
         plain: dict[str, Any] = {part: wire_field(f"table {name!r}", wire, part) for part in _PLAIN}
         item = wire_field(f"table {name!r}", wire, "item")
-        assert isinstance(wire, dict)  # else it had no fields
+        assert isinstance(wire, dict)  # otherwise it had no fields
         table = cls(
             **plain,
             signature=Signature.from_wire(signature, str(name)).specs,
             sampler=selectors.from_wire(sampler),
             remover=selectors.from_wire(remover),
         )
-        # Behind the checks, for some of them warn: whoever made the table was warned, its readers need not be.
+        # Set after the constructor, whose checks would warn again: the process that made the table was warned.
         object.__setattr__(table, "rate_limiter", rate_limiters.from_wire(limiter))
         if (rule := rule_from_wire(item)) is not None:
             object.__setattr__(table, "item", rule)
             table._check_item(f"table {name!r}", rule)
-        # Of a table saved by a version that knew no shards there is nothing.
+        # Older versions did not know shards, so the field may be missing.
         shards = check_int(f"table {name!r}", "shards", wire.get("shards", 1), *INTS["shards"])
         object.__setattr__(table, "shards", shards)
         table._check_shards(f"table {name!r}")
@@ -368,7 +368,7 @@ class Table:
         return table._part(check_int(f"table {name!r}", "shard", shard, 0, shards - 1))
 
 
-# Fields that travel as they are.
+# Fields that are sent as they are.
 _PLAIN = (
     "name",
     "max_size",
@@ -385,7 +385,7 @@ _PLAIN = (
 
 
 def warn_if_never_sampled(name: str, max_size: int, limiter: rate_limiters.RateLimiter, stacklevel: int) -> None:
-    """Warns of a limiter that waits for more items than the table can hold; `stacklevel` counts from the caller."""
+    """Warns if a limiter waits for more items than the table can have; `stacklevel` counts from the caller."""
     if limiter.min_size_to_sample > max_size:
         warnings.warn(
             f"table {name!r}: min_size_to_sample is {limiter.min_size_to_sample}, more than max_size {max_size}: "
@@ -395,7 +395,7 @@ def warn_if_never_sampled(name: str, max_size: int, limiter: rate_limiters.RateL
 
 
 def check_brings_no_values(signature: Signature, where: str) -> None:
-    """Raises ValueError for an item that brings no values of its own, in a table that needs some."""
+    """Raises ValueError if the table needs values for each item; the items here bring none."""
     for leaf in signature.item_leaves:
         if not leaf.spec.optional:
             raise ValueError(

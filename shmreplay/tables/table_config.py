@@ -1,14 +1,14 @@
-"""Tables declared in a TOML file, for `shmreplay plan` and whoever else creates tables by a file.
+"""Tables declared in a TOML file, for the daemon, `shmreplay plan` and other commands.
 
-    [arenas.steps]                            # what tables over the same steps share; a table may say all of it itself
+    [arenas.steps]                            # what tables that share steps have in common; or each table has it itself
     max_streams = 16_384                      # also max_sessions, chunk_steps
     [arenas.steps.columns]                    # or columns = "any": steps of any structure, without a signature
-    observation = { dtype = "uint8", shape = [84, 84] }    # options as of ArraySpec; "any" is a size of any number
+    observation = { dtype = "uint8", shape = [84, 84] }    # options of ArraySpec; size "any" is an axis of any size
     action = "int64"                          # a scalar
     reward = { dtype = "float32", cast = "same_kind" }
 
     [tables.replay]
-    arena = "steps"                           # without it: an arena of its own, of the table's name
+    arena = "steps"                           # without it: an arena with the table's name
     max_size = 1_000_000                      # and the other arguments of Table, under their names
     sampler = { kind = "Prioritized", priority_exponent = 0.6 }
     rate_limiter = { kind = "SampleToInsertRatio", samples_per_insert = 8, min_size_to_sample = 99, error_buffer = 99 }
@@ -20,8 +20,8 @@
     max_size = 100
     item = { kind = "Unroll", T = 20 }
 
-All that is wrong is one ValueError, a line each: the file, the line, the key, what it is and what was expected. Inside,
-what cannot be is added to `problems` and left out, so that the rest is looked at, too.
+All mistakes are in one ValueError, one line each: the file, the line, the key, the value and what was expected.
+The functions below add each mistake to `problems` and leave the value out, so that they check the rest as well.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _INTS = {**INTS, "chunk_steps": (1, MAX_CHUNK_STEPS)}
 
 
 class TablesRefused(ValueError):
-    """What a file declares cannot be. `problems` has a line for each thing, with where it stands."""
+    """The declarations in a file are wrong. `problems` has one line for each mistake, which names its place."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -60,7 +60,7 @@ class TablesRefused(ValueError):
 
 @dataclass(frozen=True)
 class _Kind:
-    """Something that a file names by `kind`: how it is made, and of which keys."""
+    """Something that a file names by `kind`: how it is made, and with which keys."""
 
     make: Callable[..., Any]
     required: tuple[str, ...] = ()
@@ -101,18 +101,18 @@ def read_tables(path: str | os.PathLike[str]) -> list[Table]:
     """Reads the tables that a TOML file declares, in its order.
 
     Raises:
-        TablesRefused: it declares no table, or some that cannot be.
-        ValueError: it is no TOML.
+        TablesRefused: it declares no table, or has mistakes.
+        ValueError: it is not TOML.
         OSError: it cannot be read.
     """
     return tables_in(TomlFile(path))
 
 
 def tables_in(file: TomlFile) -> list[Table]:
-    """Returns the tables of a file that was read already.
+    """Returns the tables of a file that is already read.
 
     Raises:
-        TablesRefused: it declares no table, or some that cannot be.
+        TablesRefused: it declares no table, or has mistakes.
     """
     try:
         return tables_of(file.document, file.path)
@@ -121,11 +121,11 @@ def tables_in(file: TomlFile) -> list[Table]:
 
 
 def tables_of(document: Mapping[str, Any], where: str) -> list[Table]:
-    """Returns the tables of a TOML document; `where` is its file's name. Other sections may stand beside `arenas` and
-    `tables`.
+    """Returns the tables of a TOML document; `where` is the file's name. Sections other than `arenas` and `tables`
+    are ignored.
 
     Raises:
-        TablesRefused: it declares no table, or some that cannot be.
+        TablesRefused: it declares no table, or has mistakes.
     """
     problems: list[str] = []
     arenas = {
@@ -154,34 +154,35 @@ def _section(document: Mapping[str, Any], name: str, where: str, problems: list[
 
 @dataclass(frozen=True)
 class _Arena:
-    """What tables over the same steps share: its columns are read, as `signature`.
+    """A section of [arenas], which tables that share steps have in common.
 
     Attributes:
-        is_whole: whether all that it says can be; else nothing can be said of what it says to a table.
+        options: its values; its columns are parsed, as `signature`.
+        is_valid: whether it has no mistake; otherwise its tables cannot be checked.
     """
 
-    given: Mapping[str, Any]
-    is_whole: bool = True
+    options: Mapping[str, Any]
+    is_valid: bool = True
 
 
 def _read_arena(entry: object, where: str, problems: list[str]) -> _Arena:
     before = len(problems)
-    given = _read_given(entry, _ARENA_KEYS, where, problems)
-    return _Arena(given, is_whole=len(problems) == before)
+    options = _read_options(entry, _ARENA_KEYS, where, problems)
+    return _Arena(options, is_valid=len(problems) == before)
 
 
-def _read_given(entry: object, keys: tuple[str, ...], where: str, problems: list[str]) -> dict[str, Any]:
-    """What a section says, but for what cannot be; its columns are read, as `signature`."""
-    given: dict[str, Any] = {}
+def _read_options(entry: object, keys: tuple[str, ...], where: str, problems: list[str]) -> dict[str, Any]:
+    """The valid values of a section; its columns are parsed, as `signature`."""
+    options: dict[str, Any] = {}
     with _noted(problems):
-        given = _copy(entry, where, keys, problems)
+        options = _copy(entry, where, keys, problems)
     for name, bounds in _INTS.items():
-        if name in given:
+        if name in options:
             with _noted(problems), _named(where, f"{where}: "):
-                check_int(where, name, given[name], *bounds)
-    if "columns" in given:
-        given["signature"] = _read_signature(given.pop("columns"), f"{where}.columns", problems)
-    return given
+                check_int(where, name, options[name], *bounds)
+    if "columns" in options:
+        options["signature"] = _read_signature(options.pop("columns"), f"{where}.columns", problems)
+    return options
 
 
 def _check_arenas(
@@ -191,9 +192,11 @@ def _check_arenas(
     where: str,
     problems: list[str],
 ) -> None:
-    """Whether each arena has tables, and those that it has go together: as far as they could all be read."""
+    """Checks that each arena has tables and that they fit together, if all of them could be read."""
     of = {name: _arena_of(name, entry) for name, entry in entries.items()}
-    if arenas.keys() >= {arena for name, arena in of.items() if tables[name] is None}:  # else it may be meant there
+    if arenas.keys() >= {
+        arena for name, arena in of.items() if tables[name] is None
+    }:  # else a broken table may be in it
         problems += [
             f"{where}: arenas.{name}: no table is in it; expected one with arena = {name!r}"
             for name in arenas
@@ -207,7 +210,7 @@ def _check_arenas(
 
 
 def _arena_of(name: str, entry: object) -> str:
-    """The arena of a table: its own name where it says none, or nothing that could be one."""
+    """The arena of a table: the table's name if it names none, or not with a str."""
     said = entry.get("arena", name) if isinstance(entry, Mapping) else name
     return said if isinstance(said, str) else name
 
@@ -215,33 +218,33 @@ def _arena_of(name: str, entry: object) -> str:
 def _read_table(
     name: str, entry: object, arenas: Mapping[str, _Arena], where: str, problems: list[str]
 ) -> Table | None:
-    """The table, if it can be: then nothing is added to `problems`."""
+    """Returns the table; None if there is a mistake, which is then in `problems`."""
     before = len(problems)
-    own = _read_given(entry, _TABLE_KEYS, where, problems)
+    own = _read_options(entry, _TABLE_KEYS, where, problems)
     if not isinstance(entry, Mapping):
         return None
     if not isinstance(own.get("arena", name), str):
         problems.append(f"{where}.arena is {own['arena']!r:.100}; expected a name")
     arena = arenas.get(_arena_of(name, own), _Arena({}))
-    found = {**arena.given, **own}
+    found = {**arena.options, **own}
     make: Callable[..., Table] = Table
     with _noted(problems):
         make = _kind_of(found.pop("kind", "table"), _TABLE_KINDS, where)
     if "max_size" not in found:
         problems.append(f"{where}.max_size is missing; expected the number of items at most")
-    if "signature" not in found and arena.is_whole:
+    if "signature" not in found and arena.is_valid:
         problems.append(_no_columns(own.get("arena"), arenas, where))
     for key, kinds in _PARTS.items():
         if key in found:
             found[key] = _read_part(found[key], kinds, f"{where}.{key}", problems)
-    if arena.is_whole and len(problems) == before:
+    if arena.is_valid and len(problems) == before:
         with _noted(problems), _named(where, f"table {name!r}: "):
             return make(name, found.pop("signature"), found.pop("max_size"), **found)
     return None
 
 
 def _no_columns(named: object, arenas: Mapping[str, _Arena], where: str) -> str:
-    """What to say of a table that has no columns: its arena may be meant to have them, and not be there."""
+    """Text for a table without columns. Perhaps it names an arena that is missing."""
     if isinstance(named, str) and named not in arenas:
         there = f"the file has {', '.join(map(repr, arenas))}" if arenas else f"expected a section [arenas.{named}]"
         return f"{where}.arena is {named!r}: there is no such arena; {there}, or give the table columns of its own"
@@ -258,7 +261,7 @@ def _read_signature(columns: object, where: str, problems: list[str]) -> dict[st
 
 
 def _read_columns(entry: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
-    """A dtype, or a section with one, is a column; a section without is a dict of columns."""
+    """A dtype, or a section with one, is a column. A section without a dtype is a dict of columns."""
     return {name: _read_column(value, f"{where}.{name}", problems) for name, value in entry.items()}
 
 
@@ -298,7 +301,7 @@ def _read_part(value: object, kinds: Mapping[str, _Kind], where: str, problems: 
 
 
 def _read_option(key: str, value: Any) -> Any:
-    """Python's form of a value: tuples for lists, and a priority by TD errors."""
+    """Converts a TOML value: lists become tuples, and a priority may be from TD errors."""
     if key == "priority" and isinstance(value, Mapping) and set(value) <= {"td", "eta"} and "td" in value:
         return td_priority(value["td"], value.get("eta", 0.9))
     if isinstance(value, list):
@@ -313,7 +316,7 @@ def _copy(
     problems: list[str],
     instead: str = "keys and their values",
 ) -> dict[str, Any]:
-    """A copy of a section, with those of its keys that are among `keys`. Raises ValueError if it is none."""
+    """Copies the known keys of a section. Raises ValueError if it is not a section."""
     if not isinstance(entry, Mapping):
         raise ValueError(f"{where} is {entry!r:.100}; expected {instead}, or a section")
     return dict(entry) if keys is None else _known(entry, keys, where, "it", problems)
@@ -334,7 +337,7 @@ def _kind_of(kind: object, kinds: Mapping[str, _Made], where: str) -> _Made:
 
 @contextlib.contextmanager
 def _noted(problems: list[str]) -> Iterator[None]:
-    """Adds what is refused to the problems, and goes on behind the block."""
+    """Adds a ValueError of the block to `problems`, and goes on after the block."""
     try:
         yield
     except ValueError as error:
@@ -343,7 +346,7 @@ def _noted(problems: list[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _named(where: str, said_twice: str = "") -> Iterator[None]:
-    """Names the place in the file in what the specifications refuse."""
+    """Adds the place in the file to errors of the specifications."""
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.support.repository import ROOT
 
 GATHERS = ("C++ gather of the rows from one", "C++ gather of the rows from 5")
 TAKES = ("take(out=) of the rows from one", "take(out=) of the rows from 5")

@@ -8,7 +8,8 @@ import sys
 from xml.etree import ElementTree
 
 from tests.docs.test_docs import figures_of
-from tests.docs.test_readme import README, ROOT
+from tests.docs.test_readme import README
+from tests.support.repository import ROOT
 
 CHART = ROOT / "docs" / "images" / "results.svg"
 REPORT = ROOT / "bench" / "RESULTS.json"

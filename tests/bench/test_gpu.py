@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from tests.support.fake_cuda import built
+from tests.support.repository import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--mib", "8", "--copy-mib", "2", "--only", "registration", "copies", "neighbours")
 
 

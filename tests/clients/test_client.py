@@ -15,9 +15,8 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.link.connection import RequestTimeout
 from shmreplay.protocol import Deadline, pack, receive_message
-from tests.support.daemons import WAIT_S, DaemonProcess, Script, StartDaemon, eventually, is_asleep, table
-
-Run = Callable[..., Script]
+from tests.support.daemons import DaemonProcess, Run, StartDaemon, is_asleep, table
+from tests.support.waiting import WAIT_S, eventually
 
 
 def test_no_daemon_is_an_error_with_path_cause_and_remedy(tmp_path: pathlib.Path) -> None:
@@ -367,7 +366,7 @@ print(len(client.table("replay")))
     )
     code, out, err = script.finish()
     assert (code, err) == (0, "")
-    assert "1 of 2 file descriptors arrived: this process has used up its own (ulimit -n)" in out
+    assert "1 of 2 file descriptors arrived: this process has no more (ulimit -n)" in out
     assert out.splitlines()[-1] == "0"
 
 

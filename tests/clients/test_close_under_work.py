@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 
 import shmreplay as sr
-from tests.support.tables import WAIT_S, TableMaker, check, eventually, step, steps, values
+from tests.support.tables import TableMaker, check, step, steps, values
+from tests.support.waiting import WAIT_S, eventually
 
 
 def test_closing_ends_blocked_calls_of_other_threads(make_table: TableMaker, server: sr.Server) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import RawClient, Script, eventually, table, wait_for_end
+from tests.support.daemons import RawClient, Run, Script, table, wait_for_end
+from tests.support.waiting import eventually
 
-Run = Callable[..., Script]
 pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 
 SERVE = """

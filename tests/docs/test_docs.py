@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.docs.test_readme import ROOT, run_python
+from tests.docs.test_readme import run_python
+from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 

@@ -15,13 +15,14 @@ import yaml
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.clients.cli.main import main
 from shmreplay.daemon.config.configuration import read_config
-from shmreplay.tables.estimates import Estimate, estimate
+from shmreplay.estimates import Estimate, estimate
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table_config import read_tables
 from tests.daemon.monitoring.test_monitoring import RULES
 from tests.docs.test_docs import PAGES
-from tests.docs.test_readme import ROOT
-from tests.support.daemons import WAIT_S, StartDaemon, table
+from tests.support.daemons import StartDaemon, table
+from tests.support.repository import ROOT
+from tests.support.waiting import WAIT_S
 
 PAGE = PAGES["operations.md"]
 

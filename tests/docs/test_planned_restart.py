@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 import shmreplay as sr
-from tests.docs.test_readme import ROOT
-from tests.support.daemons import Script, StartDaemon, eventually
+from tests.support.daemons import Script, StartDaemon
+from tests.support.repository import ROOT
+from tests.support.waiting import eventually
 
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

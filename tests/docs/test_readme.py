@@ -10,11 +10,11 @@ from functools import reduce
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import WAIT_S
+from tests.support.repository import ROOT
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -1,9 +1,9 @@
 """docs/reliability.md names tests: each of them exists."""
 
-import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.support.repository import ROOT
+
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"`([\w./*]+)`", PAGE)))
 

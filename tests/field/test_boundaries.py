@@ -5,7 +5,6 @@ writer's stream keep to it however chunks lie (`test_writers_do_not_mix`); both 
 """
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,9 @@ from numpy.typing import NDArray
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.children import Child, Work
+from tests.support.children import Fork
 from tests.support.tables import TableMaker, check, live
 
-Fork = Callable[[Work], Child]
 SIGNATURE = {"episode": sr.ArraySpec((), "int64"), "t": sr.ArraySpec((), "int64")}
 
 

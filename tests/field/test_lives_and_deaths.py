@@ -10,14 +10,12 @@ tests/soak. N3, a fork after attach, N4, every start method, N9, pickles: tests/
 
 import os
 import signal
-from collections.abc import Callable
 
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import DaemonProcess, Script, eventually, table, wait_for_end
-
-Run = Callable[..., Script]
+from tests.support.daemons import DaemonProcess, Run, table, wait_for_end
+from tests.support.waiting import eventually
 
 TRAINER = """
 import os, sys, time

@@ -15,15 +15,14 @@ tests/daemon/arenas/test_access.py, `test_a_segment_open_to_everybody_is_not_ado
 
 import os
 import signal
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import DaemonProcess, Script, eventually, table, wait_for_end
+from tests.support.daemons import DaemonProcess, Run, table, wait_for_end
+from tests.support.waiting import eventually
 
-Run = Callable[..., Script]
 STEP = {"x": np.ones(3, np.float32), "n": 7}
 
 COUNT = """

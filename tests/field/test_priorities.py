@@ -6,20 +6,16 @@ and learners (pytorch/rl#3714, `test_priorities_that_many_processes_give_and_upd
 concurrent updates (vwxyzjn/cleanba#10, `test_eight_handles_at_once_draw_right_and_unlike_each_other`).
 """
 
-import pathlib
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.support.children import Child, Work
+from tests.support.children import Fork
+from tests.support.repository import ROOT
 from tests.support.tables import TableMaker, live, steps, values
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-Fork = Callable[[Work], Child]
 
 
 def test_a_priority_of_a_slot_that_holds_another_item_by_now_changes_nothing(

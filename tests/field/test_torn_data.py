@@ -9,18 +9,16 @@ sanitizer. A5, a slot is reused while a reader copies it (pytorch/tutorials#3261
 
 import os
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.support.children import Child, Work
+from tests.support.children import Fork
 from tests.support.rounds import rounds
 from tests.support.tables import TableMaker, check
 
-Fork = Callable[[Work], Child]
 WIDTH = 1000
 SIGNATURE = {"row": sr.ArraySpec((WIDTH,), "float32")}
 STOPS = rounds(200, 800)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from packaging.requirements import Requirement
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.support.repository import ROOT
 
 # Runs a command from `/`, where no source folder can stand in for the package.
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.support.repository import ROOT
+
 FOLDERS = {"shmreplay": "shmreplay", "daemon": "shmreplay.daemon", "clients": "shmreplay.clients", "bench": "bench"}
 
 # folder -> modules that its files may not import, with all below them

@@ -108,7 +108,7 @@ def test_a_clone_that_hides_the_installed_package_says_only_that(
     done = run_clean("python", "-c", "import shmreplay", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        f"ImportError: the source folder {tmp_path / 'shmreplay'} hides the installed shmreplay: run from outside of "
-        f"{tmp_path}, with scripts that lie outside of it too, or set PYTHONSAFEPATH=1 (or python -P; Python 3.11 or "
+        f"ImportError: the source folder {tmp_path / 'shmreplay'} hides the installed shmreplay: run outside "
+        f"{tmp_path}, with scripts that lie outside it too, or set PYTHONSAFEPATH=1 (or python -P; Python 3.11 or "
         "later)"
     )

@@ -7,8 +7,7 @@ import sys
 from shmreplay.clients.cli.commands.catalogue import SUBCOMMANDS, build_parser
 from shmreplay.clients.cli.terminal.grammar import read_parser
 from shmreplay.daemon.config.configuration import build_parser as build_daemon_parser
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.support.repository import ROOT
 
 
 def test_the_page_is_as_the_code_is() -> None:

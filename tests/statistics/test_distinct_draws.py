@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +10,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.tables.table import TableHandle
 from tests.statistics.chi_square import is_drawn_by
-from tests.support.tables import TableMaker, eventually
+from tests.statistics.numbered import filled
+from tests.support.tables import TableMaker
+from tests.support.waiting import eventually
 
-SIGNATURE = {"n": sr.ArraySpec((), "int64")}
 SAMPLERS = {
     "fifo": sr.selectors.Fifo(),
     "lifo": sr.selectors.Lifo(),
@@ -24,13 +23,6 @@ SAMPLERS = {
     "lowest": sr.selectors.MinHeap(),
     "highest": sr.selectors.MaxHeap(),
 }
-
-
-def filled(make_table: TableMaker, size: int, priorities: Any = None, **options: Any) -> TableHandle:
-    """A table with the values 0, 1, ..., size - 1."""
-    table = make_table(options.pop("max_size", size), signature=SIGNATURE, **options)
-    table.insert_batch({"n": np.arange(size)}, priorities)
-    return table
 
 
 def selections(weights: NDArray[np.float64], n: int) -> dict[tuple[int, ...], float]:

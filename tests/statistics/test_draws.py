@@ -11,18 +11,11 @@ from numpy.typing import NDArray
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from tests.statistics.chi_square import LIMIT, deviation, is_drawn_by
+from tests.statistics.numbered import SIGNATURE, filled
 from tests.support.children import Child, Work
 from tests.support.tables import TableMaker
 
-SIGNATURE = {"n": sr.ArraySpec((), "int64")}
 DRAWS = {1: 2_000, 3: 30_000, 4096: 200_000, 231_071: 3_000_000}
-
-
-def filled(make_table: TableMaker, size: int, priorities: Any = None, **options: Any) -> TableHandle:
-    """A table with the values 0, 1, ..., size - 1."""
-    table = make_table(size, signature=SIGNATURE, **options)
-    table.insert_batch({"n": np.arange(size)}, priorities)
-    return table
 
 
 def draw(table: TableHandle, count: int, batch_size: int = 4096) -> NDArray[np.int64]:

@@ -1,7 +1,6 @@
 """Parts of several learners: batches without a common item, each drawn in proportion to the weights of its part."""
 
 import itertools
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -10,22 +9,15 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from shmreplay.clients.batches.ranks import seed_of_rank
+from shmreplay.clients.ranks import seed_of_rank
 from shmreplay.clients.tables.table import TableHandle
 from tests.statistics.chi_square import is_drawn_by
-from tests.support.children import Child, Work
-from tests.support.tables import TableMaker, eventually
+from tests.statistics.numbered import SIGNATURE, filled
+from tests.support.children import Fork, Work
+from tests.support.tables import TableMaker
+from tests.support.waiting import eventually
 
-Fork = Callable[[Work], Child]
-SIGNATURE = {"n": sr.ArraySpec((), "int64")}
 UNIFORM, PRIORITISED = sr.selectors.Uniform(), sr.selectors.Prioritized(0.7)
-
-
-def filled(make_table: TableMaker, size: int, priorities: Any = None, **options: Any) -> TableHandle:
-    """A table with the values 0, 1, ..., size - 1, in slots of the same numbers."""
-    table = make_table(size, signature=SIGNATURE, **options)
-    table.insert_batch({"n": np.arange(size)}, priorities)
-    return table
 
 
 def values(table: TableHandle, n: int, part: tuple[int, int], **options: Any) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.tables import WAIT_S
+from tests.support.waiting import WAIT_S
 
 STOP_TRY_S = 0.5  # for a look at a small arena
 
@@ -150,8 +150,11 @@ def first_to_speak(children: list[Child]) -> list[Child]:
     return [child for pipe, child in by_pipe.items() if pipe in ready]
 
 
+Fork = Callable[[Work], Child]  # what `fork` gives
+
+
 @pytest.fixture
-def fork() -> Iterator[Callable[[Work], Child]]:
+def fork() -> Iterator[Fork]:
     """Forks children; those that still run at the end of the test are killed."""
     children: list[Child] = []
 

@@ -19,7 +19,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.protocol import PROTOCOL_VERSION, Deadline, Message, receive_message, send_message
 from shmreplay.segments.segment import SegmentStore
-from tests.support.tables import WAIT_S as WAIT_S
+from tests.support.waiting import WAIT_S
 
 
 def wait_for_end(pid: int) -> None:
@@ -38,13 +38,6 @@ def is_asleep(pid: int) -> bool:
     """Whether the process waits for something."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         return file.read().rpartition(")")[2].split()[0] == "S"
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Asks again and again, each time over the control socket, until it holds; fails the test if it never does."""
-    deadline = Deadline(WAIT_S)
-    while not condition():
-        assert not deadline.is_over, "what the test waits for did not happen"
 
 
 def table(name: str = "replay", max_size: int = 1000, **options: Any) -> sr.Table:
@@ -246,6 +239,9 @@ class Script:
         if self.process.returncode is None:
             self.process.kill()
             self.process.communicate()
+
+
+Run = Callable[..., Script]  # what `run_script` gives
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Tables for tests of the data path: steps whose every byte follows from one number, so a batch is checked whole."""
 
 import itertools
-import os
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +12,6 @@ import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
-
-WAIT_S = 100.0  # a bound on waiting for what must happen, so that a fault fails and does not hang, on a busy machine
 
 
 def client_of(table: TableHandle | ShardedTable) -> sr.Client:
@@ -114,17 +110,19 @@ def live(table: TableHandle) -> Batch:
     return table.get(table.keys())
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Looks again and again until it holds; fails the test if it never does."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "what the test waits for did not happen"
-        os.sched_yield()
-
-
 def check(table: TableHandle) -> list[str]:
     """What is wrong with the table's arena; [] if nothing."""
     return table._arena.check()
+
+
+def leased(table: TableHandle) -> bool:
+    """Whether this process has a lease on any of the table's chunks."""
+    return table._arena.names_chunks()
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where its first element is."""
+    return int(array.__array_interface__["data"][0])
 
 
 class TableMaker:
@@ -187,3 +185,10 @@ def interleave(parts: Sequence[Sequence[int]], rng: np.random.Generator) -> list
     owners = rng.permutation(np.repeat(np.arange(len(parts)), [len(part) for part in parts]))
     iterators = [iter(part) for part in parts]
     return [next(iterators[owner]) for owner in owners]
+
+
+def filled(make_table: TableMaker, count: int = 50, **options: Any) -> TableHandle:
+    """A prioritised table with the steps 0 to count - 1, of priorities 1 to count."""
+    table = make_table(count, **{"sampler": sr.selectors.Prioritized(0.8), **options})
+    table.insert_batch(steps(range(count)), np.arange(1.0, count + 1))
+    return table

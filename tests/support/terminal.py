@@ -17,7 +17,7 @@ from typing import Any
 import pyte
 
 from shmreplay.protocol import Deadline
-from tests.support.tables import WAIT_S
+from tests.support.waiting import WAIT_S
 
 TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 import pytest
 
 from shmreplay import _core
-from tests.support.daemons import WAIT_S, wait_for_end
+from tests.support.daemons import wait_for_end
+from tests.support.waiting import WAIT_S
 
 CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 TOOLS = ("unshare", "nsenter", "pivot_root", "systemctl", "systemd-sysusers", "systemd-tmpfiles", "journalctl")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from shmreplay.clients.cli.main import main
-from tests.support.daemons import eventually
+from tests.support.waiting import eventually
 from tests.system.booted import Booted, booted, why_not
 
 pytestmark = [

@@ -2,19 +2,17 @@
 
 import os
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import shmreplay as sr
-from tests.support.children import Child, Work, fork
+from tests.support.children import Fork, fork
 from tests.support.rounds import rounds
-from tests.support.tables import COLUMNS, WAIT_S, check, eventually, numbers, step
+from tests.support.tables import COLUMNS, check, numbers, step
+from tests.support.waiting import WAIT_S, eventually
 
 __all__ = ["fork"]
-
-Fork = Callable[[Work], Child]
 CLIENTS = int(os.environ.get("SHMREPLAY_CLIENTS", rounds(60, 150)))
 BLOCKED = 40
 SECONDS = 2.0

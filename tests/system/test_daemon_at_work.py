@@ -3,16 +3,15 @@
 import concurrent.futures
 import os
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import DaemonProcess, Script, eventually, table, wait_for_end
+from tests.support.daemons import DaemonProcess, Run, table, wait_for_end
+from tests.support.waiting import eventually
 
-Run = Callable[..., Script]
 STEP = {"x": np.ones(3, np.float32), "n": 7}
 
 

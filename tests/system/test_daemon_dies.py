@@ -5,21 +5,19 @@ import os
 import pathlib
 import signal
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.support.children import Child, Work, fork
-from tests.support.daemons import DaemonProcess, StartDaemon, eventually, table
+from tests.support.children import Child, Fork, Work, fork
+from tests.support.daemons import DaemonProcess, StartDaemon, table
 from tests.support.rounds import rounds
-from tests.support.tables import COLUMNS, WAIT_S, numbers, step
+from tests.support.tables import COLUMNS, numbers, step
+from tests.support.waiting import WAIT_S, eventually
 
 __all__ = ["fork"]
-
-Fork = Callable[[Work], Child]
 CYCLES = int(os.environ.get("SHMREPLAY_DAEMON_CYCLES", rounds(3, 6)))
 
 # Kills itself while it has a request of that name.

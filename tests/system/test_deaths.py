@@ -3,13 +3,13 @@
 import os
 import re
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import DaemonProcess, Script, eventually, table, wait_for_end
+from tests.support.daemons import DaemonProcess, Run, table, wait_for_end
+from tests.support.waiting import eventually
 
 ATTACH = """
 import os, sys
@@ -21,8 +21,6 @@ for line in sys.stdin:
     exec(line)
     print("done", flush=True)
 """
-
-Run = Callable[..., Script]
 
 
 def sessions(client: sr.Client, arena: str = "replay") -> list[dict[str, Any]]:
@@ -60,12 +58,10 @@ def test_sessions_of_processes_that_die_are_taken_back(
         os.kill(script.pid, number)
     eventually(lambda: pids(replay) == [scripts[2].pid])
     assert replay.stats()["daemon"]["deaths"] == 2
-    told = [line for line in daemon.log().splitlines() if "has ended while attached" in line]
+    told = [line for line in daemon.log().splitlines() if "ended while attached" in line]
     assert len(told) == 2
     for script in scripts[:2]:
-        text = (
-            rf" INFO process {script.pid} \('.+'\) has ended while attached; its writers, leases and chunks are taken"
-        )
+        text = rf" INFO process {script.pid} \('.+'\) ended while attached; taking back its writers, leases and chunks"
         assert sum(re.search(text + r" back in 'replay'$", line) is not None for line in told) == 1
 
 
@@ -93,7 +89,7 @@ def test_a_death_is_noticed_in_every_arena(daemon: DaemonProcess, replay: sr.Cli
     os.kill(script.pid, signal.SIGKILL)
     eventually(lambda: [len(sessions(replay, name)) for name in ("replay", "other")] == [0, 0])
     assert f"process {script.pid} (" in daemon.log()
-    assert "are taken back in 'other', 'replay'\n" in daemon.log()
+    assert "leases and chunks in 'other', 'replay'\n" in daemon.log()
 
 
 def test_a_closed_socket_is_not_death(daemon: DaemonProcess, replay: sr.Client, run_script: Run) -> None:

@@ -6,7 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,12 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.writer import Writer
-from tests.support.children import Child, Work, fork
+from tests.support.children import Child, Fork, Work, fork
 from tests.support.daemons import DaemonProcess
-from tests.support.tables import COLUMNS, WAIT_S, check, eventually, numbers, step, steps
+from tests.support.tables import COLUMNS, check, numbers, step, steps
+from tests.support.waiting import WAIT_S, eventually
 
 __all__ = ["fork"]
-
-Fork = Callable[[Work], Child]
 
 
 class Scene:
@@ -191,7 +190,7 @@ def test_a_stopped_holder_is_waited_for_and_the_log_says_which_pid_holds_the_loc
         assert not call.done()
         child.go_on()
         assert call.result(WAIT_S) > 0
-    assert "has held the arena's lock for 1 s in one hold, and is stopped (state T)" in caplog.text
+    assert "has held the arena's lock for 1 s without releasing it, and is stopped (state T)" in caplog.text
     child.kill()
 
 
@@ -266,8 +265,8 @@ def test_a_checkpoint_says_which_stopped_process_it_waits_for_and_keeps_the_tabl
     source = """
 import sys
 from shmreplay.daemon import main
-from shmreplay.daemon.checkpoints import saving
-saving.LOCK_TIMEOUT_S = 2.5
+from shmreplay.daemon.checkpoints import arena_save
+arena_save.LOCK_TIMEOUT_S = 2.5
 sys.exit(main.main())
 """
     table = scene.table(20_000)
@@ -278,7 +277,7 @@ sys.exit(main.main())
     scene.daemon.start("--checkpoint-dir", str(tmp_path), "--checkpoint-at-stop", source=source)
     stop_in_a_hold(child, table)
     told: list[str] = []
-    reason = f"process {child.pid} holds the lock of arena 'replay' .* let it go on .SIGCONT., or kill it"
+    reason = f"process {child.pid} holds the lock of arena 'replay' .* continue it .SIGCONT., or kill it"
     with pytest.raises(sr.CheckpointFailed, match=reason):
         scene.client.checkpoint(on_progress=told.append)
     assert f"its lock is held by process {child.pid}" in told[-1]

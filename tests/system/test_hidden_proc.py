@@ -5,17 +5,17 @@ import os
 import pathlib
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from tests.daemon.arenas.test_access import NOBODY
-from tests.support.daemons import DaemonProcess, Script, eventually, new_daemon, table
+from tests.support.daemons import DaemonProcess, Run, new_daemon, table
 from tests.support.namespaces import HIDDEN_PROC, in_own_mounts, needs_hidden_proc
+from tests.support.waiting import eventually
 from tests.system.test_deaths import ATTACH, pids
 
-Run = Callable[..., Script]
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="acting as another user takes root"),
     needs_hidden_proc,

@@ -103,4 +103,4 @@ def test_a_daemon_without_huge_pages_says_once_that_it_takes_small_ones(daemon: 
         for name in ("a", "b"):
             client.create_tables([sr.Table(name, {"x": sr.ArraySpec((100,), "float32")}, MAX_SIZE)])
     has_none = why_no_huge_pages(SHM) is not None and huge_option(SHM) in ("never", "advise")
-    assert daemon.log().count("small pages are used") == (1 if has_none else 0)
+    assert daemon.log().count("not all pages in") == (1 if has_none else 0)

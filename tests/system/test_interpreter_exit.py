@@ -3,15 +3,14 @@
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import WAIT_S, Script, eventually
+from tests.support.daemons import Run
+from tests.support.waiting import WAIT_S, eventually
 
-Run = Callable[..., Script]
 pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 
 # Modules are taken down when no other thread gets the GIL any more: it is then that a call that waits is woken.

@@ -1,7 +1,6 @@
 """Clients are killed at random moments while others go on: nothing that was committed is lost or half done."""
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,11 +8,11 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.children import Child, Work
+from tests.support.children import Fork
 from tests.support.rounds import rounds
-from tests.support.tables import PATHS, TableMaker, by_path, check, columns_of, eventually, numbers, step, steps
+from tests.support.tables import PATHS, TableMaker, by_path, check, columns_of, numbers, step, steps
+from tests.support.waiting import eventually
 
-Fork = Callable[[Work], Child]
 KILLS = rounds(20, 80)
 SLOTS = 5  # clients at a time
 WAIT = 0.002  # seconds for the queue, which is full or empty time and again

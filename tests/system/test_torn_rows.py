@@ -8,11 +8,11 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.children import Child, Work, stop_outside_a_hold
+from tests.support.children import Child, Fork, stop_outside_a_hold
 from tests.support.rounds import rounds
-from tests.support.tables import TableMaker, eventually, step, steps, values
+from tests.support.tables import TableMaker, step, steps, values
+from tests.support.waiting import eventually
 
-Fork = Callable[[Work], Child]
 WIDTH = 1000
 SIGNATURE = {"n": sr.ArraySpec((), "int64"), "row": sr.ArraySpec((WIDTH,), "float32")}
 BATCHES = rounds(200, 800)  # that each sampler looks at

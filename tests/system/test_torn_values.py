@@ -1,17 +1,16 @@
 """Torn values are hunted: states that are changed without end by processes that die, a heap that wraps without end."""
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import shmreplay as sr
-from tests.support.children import Child, Work
+from tests.support.children import Child, Fork
 from tests.support.rounds import rounds
-from tests.support.tables import TableMaker, check, eventually
+from tests.support.tables import TableMaker, check
+from tests.support.waiting import eventually
 
-Fork = Callable[[Work], Child]
 UPDATERS, WRITERS = rounds(8, 24), rounds(8, 20)
 WIDTH = 1000  # float32 of a state, so that an update can be killed within one
 STATES = {"n": sr.ArraySpec((), "int64"), "state": sr.ArraySpec((WIDTH,), "float32", mutable=True)}

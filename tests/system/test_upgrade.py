@@ -11,7 +11,7 @@ import numpy as np
 
 import shmreplay as sr
 from tests.support.daemons import Script, StartDaemon, table
-from tests.support.tables import WAIT_S
+from tests.support.waiting import WAIT_S
 from tests.system.booted import copy_package
 
 RunScript = Callable[..., Script]

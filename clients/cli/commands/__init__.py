@@ -1,1 +1,1 @@
-"""One command a file."""
+"""The commands, one a file, and the catalogue of them."""

@@ -1,4 +1,4 @@
-"""The catalogue of subcommands: their groups, their modules and the parser of all of them."""
+"""The catalogue of commands: their groups, their modules and the parser of all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import ModuleType
 
 from shmreplay.protocol import package_version
 
-# Each is a module of this folder, with `add_parser` and `run`; "-" stands for "_" there.
+# Each command is a module of this folder, with `add_parser` and `run`. A "-" in its name is a "_" in the module's.
 GROUPS = {
     "try it": ("demo",),
     "look": ("top", "tables", "clients", "stats", "check"),
@@ -21,17 +21,17 @@ GROUPS = {
 }
 SUBCOMMANDS = tuple(name for group in GROUPS.values() for name in group)
 _MODULES = {
-    "import": "commands.import_items",  # Python keeps the name `import` to itself
+    "import": "commands.import_items",  # `import` is a keyword of Python
     "top": "top.command",  # a folder of its own
 }
 
 
 def build_parser(names: Iterable[str] = SUBCOMMANDS) -> argparse.ArgumentParser:
-    """The parser with these subcommands, whose modules it imports."""
+    """The parser with these commands. It imports their modules."""
     parser = argparse.ArgumentParser(
         prog="shmreplay",
         usage="%(prog)s [-h] [--version] COMMAND ...",
-        description="Tables of experience replay in shared memory. `shmreplay COMMAND -h` tells more of a command.",
+        description="Tables of experience replay in shared memory. `shmreplay COMMAND -h` says more about a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"shmreplay {package_version()}")
@@ -54,6 +54,6 @@ def _list_groups(helps: dict[str, str]) -> str:
 
 
 def load(name: str) -> ModuleType:
-    """The module of a subcommand, imported when it is first needed."""
+    """The module of a command, imported when it is first needed."""
     module = _MODULES.get(name, f"commands.{name.replace('-', '_')}")
     return importlib.import_module(f"shmreplay.clients.cli.{module}")

@@ -1,4 +1,4 @@
-"""`shmreplay check`: whether the index of an arena holds together, looked at under its lock."""
+"""`shmreplay check`: checks the whole index of an arena for contradictions, under its lock."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import time
 from typing import Any
 
 from shmreplay.base.json_values import to_json
-from shmreplay.clients.cli.terminal.counted import counted
-from shmreplay.clients.cli.terminal.options import add_daemon_options, arenas_of, connected
+from shmreplay.clients.cli.figures.daemon_figures import arenas_of
+from shmreplay.clients.cli.terminal.options import add_daemon_options, connected
+from shmreplay.clients.cli.terminal.printing import counted
 from shmreplay.clients.client import Client
 from shmreplay.errors import EXPECTED_ERRORS, SegmentFailed
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser(
         "check",
-        help="look for contradictions in the index of arenas",
-        description="Goes through the whole index of an arena under its lock: whoever uses its tables waits meanwhile, "
-        "and how long that was is said.",
+        help="check the index of arenas for contradictions",
+        description="Checks the whole index of an arena under its lock. Calls that use its tables wait meanwhile; the "
+        "output says how long that was.",
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("table", nargs="?", metavar="TABLE", help="the arena of this table")
@@ -29,7 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints one line an arena, and one a contradiction. Returns 1 if there is one, or an arena could not be looked at.
+    """Prints one line an arena, and one a contradiction. Returns 1 if there is one, or an arena could not be checked.
 
     Raises TableNotFound if there is no such table.
     """
@@ -42,29 +43,28 @@ def run(args: argparse.Namespace) -> int:
         for problem in told:
             print(f"shmreplay check: arena {arena!r}: {problem}", file=sys.stderr)
         if not args.json:
-            print(f"arena {arena!r}: {_state(outcome)}; the look took {outcome['seconds'] * 1000:.1f} ms")
+            print(f"arena {arena!r}: {_state(outcome)}; the check took {outcome['seconds'] * 1000:.1f} ms")
     if not found and not args.json:
         print("no tables")
     return 1 if any(outcome["problems"] or outcome["error"] for outcome in found.values()) else 0
 
 
 def _arenas(client: Client, only: str | None) -> dict[str, str]:
-    """Each arena that is asked for, with a table of it."""
+    """Each arena that is to be checked, with one of its tables."""
     found: dict[str, str] = {}
     for name, entry in sorted(client.tables().items()):
         if only is None or name == only:
             for part, arena in zip(entry["spec"].parts, arenas_of(entry), strict=True):
                 found.setdefault(arena, part.name)
     if only is not None and not found:
-        client.table(only)  # says which there are
+        client.table(only)  # raises an error that lists the tables
     return found
 
 
 def _check(client: Client, name: str, timeout_s: float) -> dict[str, Any]:
-    """What contradicts itself in the arena of a table, and how long that took, the wait for its lock included.
+    """The contradictions in the arena of a table, and how long the check took, with the wait for the lock.
 
-    `error` is why it could not be looked at, such as a lock that is held for too long: others are looked at all the
-    same.
+    `error` says why it could not be checked, such as a lock that is held for too long. Other arenas are still checked.
     """
     begun = time.monotonic()
     problems, failure = [], None
@@ -79,5 +79,5 @@ def _check(client: Client, name: str, timeout_s: float) -> dict[str, Any]:
 
 def _state(outcome: dict[str, Any]) -> str:
     if outcome["error"] is not None:
-        return "not looked at"
+        return "not checked"
     return counted(len(outcome["problems"]), "contradiction") if outcome["problems"] else "whole"

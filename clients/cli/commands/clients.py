@@ -1,4 +1,4 @@
-"""`shmreplay clients`: which processes are attached, and what they do."""
+"""`shmreplay clients`: lists the attached processes and what they do."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import fields
 from typing import Any
 
 from shmreplay.base.json_values import to_json
-from shmreplay.clients.cli.figures.figures import Figures, ProcessFigures, Wait
-from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, format_rows
-from shmreplay.clients.cli.terminal.plain_text import plain
+from shmreplay.clients.cli.figures.daemon_figures import Figures, ProcessFigures, Wait
+from shmreplay.clients.cli.terminal.options import add_daemon_options, connected
+from shmreplay.clients.cli.terminal.printing import format_rows, plain
 
 FIGURES = ("inserts", "samples", "updates", "open_streams", "pinned_chunks")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     add_daemon_options(subparsers.add_parser("clients", help="list the processes that are attached to a daemon"))
 
 
@@ -43,18 +43,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plain_process(process: ProcessFigures) -> dict[str, Any]:
-    """As JSON has it."""
+    """The form for JSON."""
     figures = {each.name: getattr(process, each.name) for each in fields(process)}
     return {**figures, "waits": [plain_wait(wait) for wait in process.waits]}
 
 
 def plain_wait(wait: Wait) -> dict[str, Any]:
-    """As JSON has it."""
+    """The form for JSON."""
     return {name: getattr(wait, name) for name in ("table", "side", "pid", "name", "since_s")}
 
 
 def describe_waits(waits: tuple[Wait, ...]) -> str:
-    """The longest of them, and how many there are."""
+    """The longest of the waits, and how many more there are."""
     if not waits:
         return "-"
     longest = max(waits, key=lambda wait: wait.since_s)

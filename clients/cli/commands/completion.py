@@ -1,4 +1,4 @@
-"""`shmreplay completion`: scripts that complete the command line in shells. Names of tables they ask of the daemon."""
+"""`shmreplay completion`: prints scripts that complete command lines in shells. They ask the daemon for table names."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from shmreplay.clients.client import connect
 from shmreplay.errors import ShmReplayError
 
 SHELLS = ("bash", "zsh", "fish")
-ASK_TIMEOUT_S = 0.5  # somebody has pressed a key, and waits
-_FILES = ("PATH", "FILE", "DIR", "CONFIG")  # how metavars of what is a file begin
+ASK_TIMEOUT_S = 0.5  # somebody has pressed a key and waits
+_FILES = ("PATH", "FILE", "DIR", "CONFIG")  # metavars that begin so stand for a file
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser(
         "completion",
         help="print a script for your shell that completes command lines",
         description='bash: eval "$(shmreplay completion bash)" in ~/.bashrc. zsh: the same with zsh in ~/.zshrc, '
-        "behind compinit. fish: shmreplay completion fish > ~/.config/fish/completions/shmreplay.fish",
+        "after compinit. fish: shmreplay completion fish > ~/.config/fish/completions/shmreplay.fish",
     )
-    parser.add_argument("shell", choices=(*SHELLS, "tables"), metavar="|".join(SHELLS), help="which shell's")
+    parser.add_argument("shell", choices=(*SHELLS, "tables"), metavar="|".join(SHELLS), help="the shell")
     parser.add_argument("--address", "--socket", metavar="PATH", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the script. With `tables`, which these scripts call: the names of the tables, or nothing."""
+    """Prints the script. With `tables`, which the scripts call: prints the names of the tables, or nothing."""
     if args.shell == "tables":
         with contextlib.suppress(ShmReplayError, OSError, ValueError), connect(args.address, ASK_TIMEOUT_S) as client:
             print("\n".join(sorted(client.tables())))
@@ -133,7 +133,7 @@ complete -F _{name} {name}"""
 
 
 def zsh(program: Command) -> str:
-    """The script for zsh, which takes those of bash."""
+    """The script for zsh, which can run that of bash."""
     return f"autoload -U +X bashcompinit && bashcompinit\n{bash(program)}"
 
 
@@ -184,7 +184,7 @@ def _fish_quote(text: str) -> str:
 
 
 def _leaves(command: Command) -> list[Command]:
-    """The commands that are no mere heads of others."""
+    """The commands without commands of their own."""
     if not command.commands:
         return [command]
     return [leaf for part in command.commands for leaf in _leaves(part)]
@@ -212,7 +212,7 @@ def _bash_values(program: Command) -> str:
 
 
 def _kind(option: Option) -> str:
-    """What its value is: `tables`, `files`, `=` and the choices, or `none`."""
+    """The kind of its value: `tables`, `files`, `=` with the choices, or `none`."""
     if option.choices:
         return "=" + "|".join(choice for choice in option.choices if choice in option.metavar.split("|"))
     if option.metavar == "TABLE":

@@ -9,16 +9,16 @@ from shmreplay.errors import ShmReplayError
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser(
         "demo",
         help="train CartPole-v1 with actor processes and a learner",
-        epilog="Exit code: 0 when it is solved, 1 when the time was up before or a process died, 130 after a Ctrl-C.",
+        epilog="Exit code: 0 if it is solved, 1 if the time is up before or a process died, 130 after a Ctrl-C.",
     )
     add = parser.add_argument
     add("--actors", type=int, default=4, metavar="N", help="actor processes (default: 4)")
     add("--seconds", type=float, default=180.0, metavar="S", help="give up after so long (default: 180)")
-    add("--seed", type=int, default=0, metavar="N", help="of environments, exploration and weights (default: 0)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of environments, exploration and weights (default: 0)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,6 +35,6 @@ def run(args: argparse.Namespace) -> int:
     if missing:
         raise ShmReplayError(f"needs {' and '.join(missing)}: python -m pip install {' '.join(missing)}")
 
-    from shmreplay.clients.demo.training import train  # these packages are needed by nobody else
+    from shmreplay.clients.demo.training import train  # no other command needs these packages
 
     return train(args.actors, args.seconds, args.seed)

@@ -1,4 +1,4 @@
-"""`shmreplay doctor`: what this machine gives shared memory and learners, why it matters, and how to get more."""
+"""`shmreplay doctor`: checks what this machine offers to shared memory and learners, and says how to get more."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 from dataclasses import asdict
 
 from shmreplay.base.json_values import to_json
-from shmreplay.clients.cli.machine import findings
-from shmreplay.clients.cli.machine.finding import Finding
-from shmreplay.clients.cli.machine.host import Host
+from shmreplay.clients.cli.machine import machine_checks as checks
+from shmreplay.clients.cli.machine.host_files import HostFiles
+from shmreplay.clients.cli.machine.machine_checks import Finding
 from shmreplay.segments.segment import SegmentStore
 
 INDENT = 16
@@ -17,32 +17,34 @@ VITAL = ("lock", "kernel")  # without these no daemon can run
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
-    parser = subparsers.add_parser("doctor", help="say what this machine gives: room, limits, huge pages, GPUs")
+    """Registers the command."""
+    parser = subparsers.add_parser("doctor", help="check this machine: memory, limits, huge pages, GPUs")
     parser.add_argument("--directory", metavar="DIR", help="where a daemon would keep its segments (default: /dev/shm)")
-    parser.add_argument("--why", action="store_true", help="say of all why it matters, not only where something lacks")
+    parser.add_argument(
+        "--why", action="store_true", help="say for every line why it matters, not only where something is missing"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the findings. 1 if a daemon could not run here."""
-    directory, host = SegmentStore(args.directory).directory, Host()
+    """Prints the findings. Returns 1 if a daemon cannot run here."""
+    directory, host = SegmentStore(args.directory).directory, HostFiles()
     found = [
-        findings.look_at_lock(),
-        findings.look_at_kernel(),
-        findings.look_at_python(),
-        findings.look_at_segments(directory),
-        findings.look_at_cgroup(directory),
-        findings.look_at_overcommit(host),
-        findings.look_at_huge_pages(directory),
-        findings.look_at_hugetlb(host),
-        findings.look_at_nodes(),
-        findings.look_at_locked_memory(),
-        findings.look_at_open_files(),
-        findings.look_at_mappings(host),
-        findings.look_at_logout(host, os.geteuid()),
-        findings.look_at_container(host, os.environ),
-        findings.look_at_gpus(),
+        checks.look_at_lock(),
+        checks.look_at_kernel(),
+        checks.look_at_python(),
+        checks.look_at_segments(directory),
+        checks.look_at_cgroup(directory),
+        checks.look_at_overcommit(host),
+        checks.look_at_huge_pages(directory),
+        checks.look_at_hugetlb(host),
+        checks.look_at_nodes(),
+        checks.look_at_locked_memory(),
+        checks.look_at_open_files(),
+        checks.look_at_mappings(host),
+        checks.look_at_logout(host, os.geteuid()),
+        checks.look_at_container(host, os.environ),
+        checks.look_at_gpus(),
     ]
     if args.json:
         print(to_json([asdict(finding) for finding in found]))

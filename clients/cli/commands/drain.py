@@ -1,4 +1,4 @@
-"""`shmreplay drain`: lets learners take what is left in a table, and nobody put more in."""
+"""`shmreplay drain`: pauses the inserts of a table, and waits until its items are sampled away."""
 
 from __future__ import annotations
 
@@ -8,40 +8,42 @@ from dataclasses import dataclass
 
 from shmreplay.base.json_values import to_json
 from shmreplay.base.waiting import ago
-from shmreplay.clients.cli.figures.figures import Figures, TableFigures
-from shmreplay.clients.cli.terminal.counted import counted
-from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, seconds, show_progress
+from shmreplay.clients.cli.figures.daemon_figures import Figures, TableFigures
+from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, seconds
+from shmreplay.clients.cli.terminal.printing import counted, show_progress
 from shmreplay.clients.client import Client
 from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import Deadline
 
-LOOK_S = 0.1  # no event tells another process that a table is empty
+LOOK_S = 0.1  # there is no event that tells other processes that a table is empty
 PROGRESS_S = 1.0
 
 
 @dataclass(frozen=True)
 class Drained:
-    """How it ended: items left, which no sample is admitted of, and samples since it began."""
+    """The result: items that are left, since no sample of them is admitted, and samples since the beginning."""
 
     left: int
     samples: int
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser(
         "drain",
         help="pause a table's inserts until its items are sampled away",
-        description="Pauses the inserts of a table whose items go with their last sample, and waits until none is "
-        "left, or until the rate limiter admits no further sample. Inserts stay paused: shmreplay resume TABLE.",
+        description="For tables whose items are removed after their last sample. Pauses the inserts, and waits until "
+        "no item is left, or the rate limiter admits no further sample. Inserts stay paused: shmreplay resume TABLE.",
     )
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("--wait", type=seconds(), metavar="S", help="give up after so long in all (default: never)")
+    parser.add_argument(
+        "--wait", type=seconds(), metavar="S", help="give up after so many seconds in all (default: never)"
+    )
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Drains it, telling how far it is on stderr, and prints how it ended. 1 if not within --wait."""
+    """Drains the table, and prints the result. Progress goes to stderr. Raises ShmReplayError after --wait seconds."""
     with connected(args) as client:
         before = Figures.read(client.stats()).table(args.table)
         check_drainable(before)
@@ -54,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(to_json({"table": args.table, "left": drained.left, "samples": drained.samples}))
         return 0
-    left = f"{_left(drained)}, which the rate limiter admits no sample of" if drained.left else "empty"
+    left = f"{_left(drained)}, and the rate limiter admits no sample of them" if drained.left else "empty"
     print(f"{args.table}: {left}, after {counted(drained.samples, 'sample')}; {_still_paused(args.table)}")
     return 0
 
 
 def check_drainable(table: TableFigures) -> None:
-    """Raises ValueError for a table whose items stay, ShmReplayError for one that nobody can sample from now."""
+    """Raises ValueError if the table's items are never removed, ShmReplayError if its samples are paused."""
     if table.info["max_times_sampled"] == 0:
         raise ValueError(
             f"table {table.name!r}: its items stay when they are sampled (max_times_sampled is 0), so it never drains; "
@@ -85,7 +87,7 @@ def _wait(client: Client, before: TableFigures, deadline: Deadline) -> Drained:
         check_drainable(table)
         if not info["paused_inserts"]:
             raise ShmReplayError(
-                f"table {name!r}: somebody has let its inserts go on; {_left(drained)}, after "
+                f"table {name!r}: somebody resumed its inserts; {_left(drained)}, after "
                 f"{counted(drained.samples, 'sample')}"
             )
         if time.monotonic() - shown_at >= PROGRESS_S and shown != drained.left:

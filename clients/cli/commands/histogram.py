@@ -1,4 +1,4 @@
-"""`shmreplay histogram`: how the priorities, ages or samples of a table's items are spread."""
+"""`shmreplay histogram`: shows the distribution of a table's priorities, ages or numbers of samples."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay.base.json_values import to_json
-from shmreplay.clients.cli.items.items import shards_of, short
-from shmreplay.clients.cli.terminal.counted import counted
+from shmreplay.clients.cli.items.shown_items import shards_of, short
 from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, positive
-from shmreplay.clients.cli.terminal.plain_text import can_show
+from shmreplay.clients.cli.terminal.printing import can_show, counted
 from shmreplay.figures.item_figures import MAX_ITEMS
 
 WHAT = ("priority", "age", "times_sampled")
@@ -23,22 +22,22 @@ EIGHTHS = "▏▎▍▌▋▊▉█"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser(
         "histogram",
-        help="show how priorities, ages or samples of items are spread",
-        description=f"Looks at {MAX_ITEMS} items at most, evenly chosen, without the lock; of a larger table it scales "
-        "the counts up. The age of an item is how many inserts there were since its own.",
+        help="show the distribution of priorities, ages or samples of items",
+        description=f"Reads at most {MAX_ITEMS} items, evenly chosen, without the lock; for a larger table it scales "
+        "the counts up. The age of an item is the number of inserts after its own.",
     )
     parser.add_argument("table", metavar="TABLE")
     parser.add_argument("what", choices=WHAT, metavar="|".join(WHAT))
     parser.add_argument("--bins", type=_bins, default=20, metavar="N", help=f"bars, at most {MAX_BINS} (default: 20)")
-    parser.add_argument("--log", action="store_true", help="bars that each span a multiple of the one before")
+    parser.add_argument("--log", action="store_true", help="logarithmic bars: each spans a multiple of the one before")
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints a line of figures, then one bar a line."""
+    """Prints a line of figures, then one line for each bar."""
     with connected(args) as client:
         looks = [shard._control().survey(MAX_ITEMS) for shard in shards_of(client.table(args.table))]
     values = np.concatenate([np.asarray(_column(look, args.what), np.float64) for look in looks])
@@ -69,10 +68,10 @@ def _bins(text: str) -> int:
 def summarise(
     values: NDArray[np.float64], weights: NDArray[np.float64], num_bins: int, is_log: bool, is_whole: bool
 ) -> dict[str, Any]:
-    """Figures of the values, and how many lie from each edge up to the next; `weights` says how many each stands for.
+    """Figures of the values, and how many lie between edges. `weights`: how many items each value stands for.
 
-    Bins of whole numbers are of whole width. With `is_log` the edges are each a multiple of the one before; values of
-    0 and below count to the first bin.
+    Bins of whole numbers have a whole width. With `is_log` each edge is a multiple of the one before, and values of 0
+    and below count for the first bin.
     """
     if len(values) == 0:
         return {"items": 0, "looked_at": 0, "edges": [], "counts": []}
@@ -102,7 +101,7 @@ def summarise(
 
 
 def bars(edges: list[float], counts: list[int], width: int, has_blocks: bool) -> list[str]:
-    """A line for each bin: where it begins and ends, how many there are, and a bar; within `width` columns."""
+    """A line for each bin: its edges, its count and a bar, within `width` columns."""
     begins, ends = [short(edge) for edge in edges[:-1]], [short(edge) for edge in edges[1:]]
     numbers = [str(count) for count in counts]
     begin, end, number = (max(map(len, texts)) for texts in (begins, ends, numbers))
@@ -115,7 +114,7 @@ def bars(edges: list[float], counts: list[int], width: int, has_blocks: bool) ->
 
 
 def _bar(length: float, has_blocks: bool) -> str:
-    """Never empty for what is not."""
+    """A bar of that length. It is empty only for a length of 0."""
     if not has_blocks:
         return "#" * (max(1, round(length)) if length > 0 else 0)
     eighths = max(1, round(length * 8)) if length > 0 else 0

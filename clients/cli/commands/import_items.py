@@ -1,4 +1,4 @@
-"""`shmreplay import`: puts the items of a file, as `shmreplay export` writes it, into a table."""
+"""`shmreplay import`: inserts the items of a file that `shmreplay export` wrote into a table."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ import contextlib
 import sys
 
 from shmreplay.base.json_values import to_json
-from shmreplay.clients.cli.items.importer import Importer
 from shmreplay.clients.cli.items.item_file import ItemFile, open_items
-from shmreplay.clients.cli.items.items import shards_of
-from shmreplay.clients.cli.terminal.counted import counted
-from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, seconds, show_progress
-from shmreplay.clients.cli.terminal.progress import Progress
+from shmreplay.clients.cli.items.item_importer import Importer
+from shmreplay.clients.cli.items.shown_items import shards_of
+from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, seconds
+from shmreplay.clients.cli.terminal.printing import Progress, counted, show_progress
 from shmreplay.errors import ShmReplayError, SignatureMismatch
 from shmreplay.tables.table import Table
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser(
         "import",
         help="put the items of an exported file into a table",
-        description="Inserts the items of a file that `shmreplay export` wrote, in its order, into a table of the same "
-        "columns and items. Data, masks and priorities become what they were; keys, ages, episodes and samples count "
-        "anew. The rate limiter counts them as it counts all inserts, and may let them wait.",
+        description="Inserts the items of a file that `shmreplay export` wrote, in its order, into a table with the "
+        "same columns and items. Data, masks and priorities are as before; keys, ages, episodes and samples are new. "
+        "The rate limiter counts these inserts like all others, and may have them wait.",
     )
     parser.add_argument("table", metavar="TABLE")
     parser.add_argument("path", metavar="FILE.npz", help="the file")
@@ -33,13 +32,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=seconds(),
         default=10.0,
         metavar="S",
-        help="give up when one item has waited so long to be admitted; not for all of them (default: 10)",
+        help="give up when a single item has waited so many seconds (default: 10)",
     )
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints how many items went in; where the rest did not, 1, and why on stderr."""
+    """Prints how many items went in. If not all did: returns 1, with the reason on stderr."""
     with open_items(args.path) as items, connected(args) as client:
         table = client.table(args.table)
         check_fits(items, table.spec, args.path)
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
                 show_progress(f"{importer.num_inserted} of {counted(len(items), 'item')} went in")
                 raise
         evicted = 0
-        with contextlib.suppress(ShmReplayError):  # as where the table was dropped, which is told then
+        with contextlib.suppress(ShmReplayError):  # such as a dropped table, which `problem` says already
             evicted = table.info().evicted_for_room - evicted_before
     found = {"path": args.path, "items": len(items), "inserted": importer.num_inserted, "evicted_for_room": evicted}
     if problem is not None:
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(to_json(found))
     else:
-        room = f"; {counted(evicted, 'item')} went again for want of room" if evicted > 0 else ""
+        room = f"; {counted(evicted, 'item')} evicted again for room" if evicted > 0 else ""
         verb = "is" if found["items"] == 1 else "are"
         share = f"{found['inserted']} of {counted(found['items'], 'item')}"
         print(f"{args.path}: {share} {verb} in table {args.table!r}{room}")
@@ -73,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_fits(items: ItemFile, table: Table, path: str) -> None:
-    """Raises SignatureMismatch if the items are not such as the table has; ShmReplayError if they are too many."""
+    """Raises SignatureMismatch if the items do not fit the table, ShmReplayError if there are too many."""
     where = f"table {table.name!r}: items of {path} do not go in"
     if texts := table.sig.difference(items.table.sig):
         raise SignatureMismatch(f"{where}, they have other columns: {'; '.join(texts)}")

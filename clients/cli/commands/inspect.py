@@ -1,4 +1,4 @@
-"""`shmreplay inspect`: what a checkpoint holds, or what an item is."""
+"""`shmreplay inspect`: shows an item of a table, or what a checkpoint contains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from shmreplay.base.json_values import to_json
 from shmreplay.base.processes import describe_process, process_name
 from shmreplay.clients.cli.commands.inspect_checkpoint import inspect_checkpoint
-from shmreplay.clients.cli.items.items import (
+from shmreplay.clients.cli.items.item_images import is_image, picture, write_png
+from shmreplay.clients.cli.items.shown_items import (
     JSON_VALUES,
     Output,
     describe_values,
@@ -21,31 +22,35 @@ from shmreplay.clients.cli.items.items import (
     outputs_of,
     short,
 )
-from shmreplay.clients.cli.terminal.counted import counted
+from shmreplay.clients.cli.items.whole_file import whole_file
 from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, key
-from shmreplay.clients.cli.terminal.png import is_image, picture, write_png
-from shmreplay.clients.cli.terminal.whole_file import whole_file
+from shmreplay.clients.cli.terminal.printing import counted
 from shmreplay.errors import ShmReplayError
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser(
         "inspect",
-        help="show an item of a table, or what a checkpoint holds",
+        help="show an item of a table, or what a checkpoint contains",
         usage="shmreplay inspect [options] TABLE KEY\n       shmreplay inspect [--json] PATH",
-        description="With a table and a key, as `shmreplay peek` lists them: the item's numbers, who wrote it, and "
-        "what its arrays are. It counts as no sample. With a path alone: the tables that a checkpoint holds.",
+        description="With a table and a key, as `shmreplay peek` lists them: shows the item's numbers, the process "
+        "that wrote it, and its arrays. It does not count as a sample. With only a path: lists the tables of a "
+        "checkpoint.",
     )
-    parser.add_argument("table", metavar="TABLE", help="or the path of a checkpoint, or of a directory of them")
-    parser.add_argument("key", nargs="?", type=key, metavar="KEY", help="of the item")
-    parser.add_argument("--save", metavar="FILE.png", help="write its images to this file, beside each other")
-    parser.add_argument("--column", metavar="NAME", help="of which output to save the images (default: the first)")
+    parser.add_argument(
+        "table", metavar="TABLE", help="a table; or the path of a checkpoint, or of a directory of them"
+    )
+    parser.add_argument("key", nargs="?", type=key, metavar="KEY", help="the key of the item")
+    parser.add_argument("--save", metavar="FILE.png", help="write its images to this file, side by side")
+    parser.add_argument(
+        "--column", metavar="NAME", help="the output whose images to save (default: the first with images)"
+    )
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the item's numbers, then one line an output."""
+    """Prints the item's numbers, then one line for each output."""
     if args.key is None:
         return _run_checkpoint(args)
     with connected(args) as client:
@@ -71,13 +76,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_checkpoint(args: argparse.Namespace) -> int:
-    """Raises ShmReplayError where the name is no path, and that of a table rather."""
+    """Raises ShmReplayError if the argument seems to be a table's name instead of a path."""
     if args.save is not None or args.column is not None:
-        raise ShmReplayError(f"--save and --column are of an item; expected its key behind {args.table!r}")
+        raise ShmReplayError(f"--save and --column are for an item; expected its key after {args.table!r}")
     if not os.path.exists(args.table) and os.sep not in args.table:
         raise ShmReplayError(
-            f"there is no checkpoint {args.table!r}; of a table give a key as well: `shmreplay peek {args.table}` "
-            "lists some"
+            f"there is no checkpoint {args.table!r}; to see an item of a table, give its key, too: `shmreplay peek "
+            f"{args.table}` lists some"
         )
     return inspect_checkpoint(args.table, args.json)
 
@@ -102,7 +107,7 @@ def _describe_steps(item: dict[str, Any]) -> str:
 
 
 def _describe_writer(item: dict[str, Any]) -> str:
-    """The process, where it is there still, and its stream."""
+    """The process that wrote the item, if it still exists, and its stream."""
     if item["stream"] is None:
         return ""
     pid = item["writer_pid"]
@@ -120,7 +125,7 @@ def _kind(output: Output) -> str:
 
 
 def _full(output: Output) -> dict[str, Any]:
-    """All that is said of an output in JSON."""
+    """An output in JSON."""
     if not output.is_array:
         return {"values": output.data, "mask": output.mask}
     data = output.data
@@ -136,7 +141,7 @@ def _full(output: Output) -> dict[str, Any]:
 
 
 def _save(args: argparse.Namespace, outputs: list[Output]) -> None:
-    """Raises ShmReplayError if there is no such output, or no image in it."""
+    """Writes the images of an output. Raises ShmReplayError if there is no such output, or it has no images."""
     images = [output for output in outputs if output.is_array and is_image(output.leaf) and output.data.size > 0]
     if args.column is not None:
         if args.column not in [output.path for output in outputs]:

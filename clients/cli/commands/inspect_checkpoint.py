@@ -1,4 +1,4 @@
-"""What a checkpoint holds, for `shmreplay inspect PATH`. No daemon is needed."""
+"""`shmreplay inspect PATH`: what a checkpoint contains. It needs no daemon."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.base.json_values import to_json
 from shmreplay.checkpoints.checkpoint_file import verify
-from shmreplay.clients.cli.terminal.options import checkpoints_at, format_rows
+from shmreplay.clients.cli.terminal.options import checkpoints_at
+from shmreplay.clients.cli.terminal.printing import format_rows
 from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
 
 FIGURES = ("size", "inserts", "samples")
 
 
 def inspect_checkpoint(where: str, as_json: bool) -> int:
-    """Reads all of it, then prints where it comes from and one line a table."""
+    """Reads the whole checkpoint, then prints its origin and one line a table."""
     path, found, damages = _read(where)
     for damage in damages:
-        print(f"shmreplay inspect: {damage}; looking at the one before it", file=sys.stderr)
+        print(f"shmreplay inspect: {damage}; reading the one before it", file=sys.stderr)
     tables = [
         {"table": table["name"], "arena": state["arena"], **{figure: table[figure] for figure in FIGURES}}
         for state in found["states"]
@@ -39,9 +40,9 @@ def inspect_checkpoint(where: str, as_json: bool) -> int:
 
 
 def _read(path: str) -> tuple[str, dict[str, Any], list[DamagedCheckpoint]]:
-    """A checkpoint, or the newest whole one of a directory: its path, what it holds, what the newer ones suffer from.
+    """A checkpoint, or the newest undamaged one of a directory: its path, its contents, and the damage of newer ones.
 
-    Raises DamagedCheckpoint, CheckpointFailed if the directory has none that is whole, OSError.
+    Raises DamagedCheckpoint, CheckpointFailed if the directory has no undamaged one, OSError.
     """
     damages: list[DamagedCheckpoint] = []
     for found in checkpoints_at(path):

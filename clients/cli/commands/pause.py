@@ -1,4 +1,4 @@
-"""`shmreplay pause`: lets inserts, samples or both of a table wait."""
+"""`shmreplay pause`: pauses inserts, samples or both of a table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shmreplay.clients.client import Client
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
-    parser = subparsers.add_parser("pause", help="let inserts, samples or both of a table wait, until resume")
+    """Registers the command."""
+    parser = subparsers.add_parser("pause", help="pause inserts, samples or both of a table, until resume")
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("--inserts", action="store_true", help="inserts alone, unless --samples is given too")
-    parser.add_argument("--samples", action="store_true", help="samples alone, unless --inserts is given too")
+    parser.add_argument("--inserts", action="store_true", help="only inserts, unless --samples is given, too")
+    parser.add_argument("--samples", action="store_true", help="only samples, unless --inserts is given, too")
     add_daemon_options(parser)
 
 
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_pauses(client: Client, table: str, as_json: bool) -> None:
-    """Which sides of the table are paused."""
+    """Prints which sides of the table are paused."""
     entry = client.tables()[table]
     paused = [side for side in ("inserts", "samples") if entry[f"paused_{side}"]]
     if as_json:

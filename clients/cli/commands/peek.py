@@ -1,4 +1,4 @@
-"""`shmreplay peek`: which items a table has, with their numbers."""
+"""`shmreplay peek`: lists some items of a table, with their numbers."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from numpy.typing import NDArray
 
 from shmreplay.base.json_values import to_json
 from shmreplay.clients.batches.batch import Batch
-from shmreplay.clients.cli.items.items import NUMBERS, numbers_of, outputs_of, shards_of, short
-from shmreplay.clients.cli.terminal.counted import counted
-from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, format_rows, positive
+from shmreplay.clients.cli.items.shown_items import NUMBERS, numbers_of, outputs_of, shards_of, short
+from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, positive
+from shmreplay.clients.cli.terminal.printing import counted, format_rows
 from shmreplay.clients.tables.table import TableHandle
 
 AT_A_TIME = 64
-MOST_COLUMNS = 4  # of scalars that are shown beside the numbers
+MOST_COLUMNS = 4  # of an item's scalars, shown beside its numbers
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser(
         "peek",
         help="list some items of a table",
-        description="Lists items with their numbers and up to four of their scalars. It counts as no sample.",
+        description="Lists items with their numbers and up to four of their scalars. It does not count as a sample.",
     )
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("-n", type=positive, default=10, metavar="N", help="so many items (default: 10)")
+    parser.add_argument("-n", type=positive, default=10, metavar="N", help="how many items (default: 10)")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--newest", dest="which", action="store_const", const="newest", help="the last ones inserted (the default)"
@@ -43,7 +43,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints one line an item: newest first, or oldest first; of several shards by their ages."""
+    """Prints one line an item, newest or oldest first. Items of several shards are ordered by their ages."""
     rng = np.random.default_rng()
     items: list[dict[str, Any]] = []
     with connected(args) as client:
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _listed(items: list[dict[str, Any]], width: int) -> str:
-    """A line an item, with as many of its scalars as there is room for."""
+    """One line for each item, with as many of its scalars as fit."""
     scalars = list(items[0]["scalars"])[:MOST_COLUMNS]
     while True:
         rows = [
@@ -80,7 +80,7 @@ def _listed(items: list[dict[str, Any]], width: int) -> str:
 def _choose(
     keys: Sequence[NDArray[np.int64]], which: str, n: int, rng: np.random.Generator
 ) -> list[NDArray[np.intp] | slice]:
-    """Which keys of each shard to look at."""
+    """The positions, in each shard, of the keys to show."""
     if which == "newest":
         return [slice(max(0, len(of_shard) - n), None) for of_shard in keys]
     if which == "oldest":
@@ -103,7 +103,7 @@ def _read(table: TableHandle, keys: NDArray[np.int64], timeout_s: float) -> list
 
 
 def _scalars(batch: Batch, item: int) -> dict[str, Any]:
-    """The outputs of an item that are one number each, where it has them."""
+    """The outputs of an item that are single numbers and not missing."""
     return {
         output.path: output.data.item()
         for output in outputs_of(batch, item)

@@ -1,4 +1,4 @@
-"""`shmreplay plan`: what memory tables will take, before they are created."""
+"""`shmreplay plan`: how much memory tables will take, before they are created."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shmreplay import selectors
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.base.json_values import to_json
 from shmreplay.columns.specs import ArraySpec
-from shmreplay.tables.estimates import Estimate, estimate
+from shmreplay.estimates import Estimate, estimate
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table import Table
 from shmreplay.tables.table_config import read_tables
@@ -41,28 +41,43 @@ CONFIG is a TOML file:                            or, of one table:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser(
         "plan",
-        help="show what memory tables will take",
+        help="show how much memory tables will take",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("config", nargs="?", metavar="CONFIG", help="a file that declares tables; or describe one by the options")
+    add("config", nargs="?", metavar="CONFIG", help="a file that declares tables; or describe one table with options")
     add("--json", action="store_true", help="print JSON")
     one = parser.add_argument_group("one table").add_argument
-    one("--column", action="append", metavar="NAME=DTYPE[SHAPE]", help="one for each column of a step")
-    one("--max-size", type=_parse_count, metavar="N", help="items at most")
+    one(
+        "--column",
+        action="append",
+        metavar="NAME=DTYPE[SHAPE]",
+        help="a column of a step; give it once for each column",
+    )
+    one("--max-size", type=_parse_count, metavar="N", help="largest number of items")
     one("--item-steps", type=_parse_count, metavar="N", help="steps of the longest item (default: 1)")
     one("--remover", choices=sorted(_REMOVERS), help="any but fifo needs more room (default: fifo)")
     one("--chunk-steps", type=_parse_count, metavar="N", help="steps a chunk (default: by size)")
-    one("--capacity-steps", type=_parse_count, metavar="N", help="steps to have room for (default: by max-size)")
-    one("--max-streams", type=_parse_count, metavar="N", help="open writers' streams at most (default: 1024)")
+    one(
+        "--capacity-steps",
+        type=_parse_count,
+        metavar="N",
+        help="number of steps to have room for (default: by max-size)",
+    )
+    one(
+        "--max-streams",
+        type=_parse_count,
+        metavar="N",
+        help="largest number of streams of open writers (default: 1024)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the estimate of every arena, with every term."""
+    """Prints the estimate of every arena, term by term."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         tables = _tables(args)
@@ -106,7 +121,7 @@ def _as_text(found: Sequence[Estimate]) -> str:
 
 
 def _as_json(found: Sequence[Estimate], config: str | None) -> str:
-    """Of the options' one table its estimate, of a file those of all arenas."""
+    """The estimate of the one table that the options describe, or those of all arenas of a file."""
     plain = [dataclasses.asdict(one) for one in found]
     total = sum(one.total_bytes for one in found)
     return to_json(plain[0] if config is None else {"arenas": plain, "total_bytes": total})

@@ -9,8 +9,8 @@ from shmreplay.clients.cli.terminal.options import add_daemon_options, connected
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
-    parser = subparsers.add_parser("resume", help="let paused inserts and samples of a table go on")
+    """Registers the command."""
+    parser = subparsers.add_parser("resume", help="resume paused inserts and samples of a table")
     parser.add_argument("table", metavar="TABLE")
     add_daemon_options(parser)
 

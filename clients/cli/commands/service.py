@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from shmreplay.base.json_values import to_json
 from shmreplay.errors import ShmReplayError
 
-HOMES = ("/home", "/root", "/run/user")  # what ProtectHome=yes hides from a service
+HOMES = ("/home", "/root", "/run/user")  # ProtectHome=yes hides these from a service
 SYSTEM_FILES = {  # template -> where it goes
     "shmreplayd.service": "/etc/systemd/system/shmreplayd.service",
     "shmreplayd.socket": "/etc/systemd/system/shmreplayd.socket",
@@ -36,14 +36,14 @@ USER_NEXT: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class File:
-    """One that is to be installed. The administrator's own is never written over."""
+    """A file to be installed. `is_own`: the administrator may have changed it, so it is never overwritten."""
 
     path: str
     text: str
     is_own: bool
 
     def state(self) -> str:
-        """What is to be done: `new`, `changed`, `same`, or `kept`."""
+        """Compares it with the file that exists: `new`, `changed`, `same`, or `kept`."""
         try:
             with open(self.path, encoding="utf-8") as file:
                 found = file.read()
@@ -54,7 +54,7 @@ class File:
         return "kept" if self.is_own else "changed"
 
     def write(self) -> None:
-        """Puts it there as a whole, or not at all. Raises OSError."""
+        """Writes the file completely, or not at all. Raises OSError."""
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         fresh = f"{self.path}.new"
         with open(fresh, "w", encoding="utf-8") as file:
@@ -63,22 +63,22 @@ class File:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser("service", help="run shmreplayd as a service of systemd")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     install = actions.add_parser(
         "install",
-        help="write its units and a configuration, and say what to do next",
-        epilog="Units are written anew at each call: change them by `systemctl edit shmreplayd`. A configuration that "
-        "is there is kept.",
+        help="write its units and a configuration, and print the next steps",
+        epilog="Units are overwritten by each call: change them with `systemctl edit shmreplayd`. An existing "
+        "configuration is kept.",
     )
     whose = install.add_mutually_exclusive_group()
-    whose.add_argument("--system", action="store_true", help="a service of the machine, with a user of its own")
-    whose.add_argument("--user", action="store_true", help="a service of your own, without any privilege")
+    whose.add_argument("--system", action="store_true", help="a system service, with a user of its own")
+    whose.add_argument("--user", action="store_true", help="a user service of your own; needs no privileges")
     install.add_argument(
         "--dry-run",
         action="store_true",
-        help="print what would be written, and write nothing; by itself, of --system for root, else of --user",
+        help="print what would be written, and write nothing (default: for --system as root, else for --user)",
     )
     install.add_argument("--program", metavar="PATH", help="the shmreplayd to run (default: that of this installation)")
     install.add_argument("--root", metavar="DIR", default="/", help="write below DIR, as for a package or an image")
@@ -87,27 +87,27 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the files, unless it is a dry run, and prints what became of each, and what to do next.
+    """Writes the files, unless it is a dry run. Prints what it did with each, and the next steps.
 
-    Raises ShmReplayError if the service could not run the program, which is a remark in a dry run, OSError if a file
-    cannot be written.
+    Raises ShmReplayError if the service could not run the program (a dry run only says so), OSError if a file cannot be
+    written.
     """
     remarks = []
     is_system = args.system
     if not args.system and not args.user:
         if not args.dry_run:
-            args.refuse("say whose service it is to be: --system or --user")
+            args.refuse("say which service: --system or --user")
         is_system = os.geteuid() == 0
         remarks.append(_chosen(is_system))
     program = args.program or _program()
     if is_system:
-        if args.root == "/":  # else the program will run elsewhere
+        if args.root == "/":  # with another root, the program will run elsewhere
             try:
                 _check_visible(program)
             except ShmReplayError as error:
                 if not args.dry_run:
                     raise
-                remarks.append(f"without --dry-run it is refused: {error}")
+                remarks.append(f"without --dry-run this is an error: {error}")
         files, following = _files("system", SYSTEM_FILES, program, args.root), SYSTEM_NEXT
     else:
         files, following = _files("user", _user_files(), program, args.root), USER_NEXT
@@ -128,10 +128,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chosen(is_system: bool) -> str:
-    """Which service is shown to somebody who did not say which."""
+    """Says which service a dry run shows, if the user did not choose."""
     if is_system:
-        return "this is what --system would write, for you are root; --user is a service of your own"
-    return "this is what --user would write; --system, as root, is a service of the machine"
+        return "this is what --system would write, because you are root; --user is for a service of your own"
+    return "this is what --user would write; --system, as root, is for a system service"
 
 
 def _print(files: list[File], states: dict[str, str], following: tuple[str, ...], is_dry: bool) -> None:
@@ -158,7 +158,7 @@ def _files(kind: str, places: dict[str, str], program: str, root: str) -> list[F
 
 
 def _template(kind: str, name: str) -> str:
-    """A file of the installation that lies beside the daemon's code, of which none is needed for it."""
+    """A template of the installation. It lies beside the daemon's code, which is not imported for it."""
     spec = importlib.util.find_spec("shmreplay.daemon")
     assert spec is not None
     assert spec.origin is not None
@@ -182,7 +182,7 @@ def _base(variable: str, below_home: str) -> str:
 
 
 def _program() -> str:
-    """The shmreplayd beside this Python; else the first one that a shell would find."""
+    """The shmreplayd beside this Python, or the first one in $PATH."""
     beside = os.path.join(os.path.dirname(sys.executable), "shmreplayd")
     found = beside if os.access(beside, os.X_OK) else shutil.which("shmreplayd")
     if found is None:
@@ -191,20 +191,20 @@ def _program() -> str:
 
 
 def _check_visible(program: str) -> None:
-    """Raises ShmReplayError for a program, or its Python, in a home: a service of the machine cannot see it."""
+    """Raises ShmReplayError if the program or its Python is in a home directory, which a system service cannot see."""
     if not os.access(program, os.X_OK):
         raise ShmReplayError(f"{program} is no program")
     for path in (program, os.path.realpath(program), *_interpreter(program)):
         home = next((home for home in HOMES if path.startswith(f"{home}/")), None)
         if home is not None:
             raise ShmReplayError(
-                f"{path} lies in {home}, which a service of the machine cannot see; install shmreplay elsewhere "
+                f"{path} lies in {home}, which a system service cannot see; install shmreplay elsewhere "
                 "(python3 -m venv /opt/shmreplay), name another one (--program), or use --user"
             )
 
 
 def _interpreter(program: str) -> list[str]:
-    """The Python that a console script names in its first line, as it is named and where it really lies."""
+    """The Python in a console script's first line, as it is named and with symbolic links resolved."""
     with open(program, "rb") as file:
         line = file.readline(4096).decode("utf-8", "replace")
     if not line.startswith("#!/"):
@@ -214,6 +214,6 @@ def _interpreter(program: str) -> list[str]:
 
 
 def _escaped(path: str) -> str:
-    """As ExecStart= takes it."""
+    """The path, quoted for ExecStart=."""
     doubled = path.replace("%", "%%").replace("$", "$$")
     return f'"{doubled}"' if any(letter.isspace() for letter in path) else doubled

@@ -1,4 +1,4 @@
-"""`shmreplay set-ratio`: how often items of a table are to be sampled, changed while it is in use."""
+"""`shmreplay set-ratio`: changes how often items of a table are sampled, while it is in use."""
 
 from __future__ import annotations
 
@@ -7,32 +7,36 @@ import sys
 import warnings
 
 from shmreplay.base.json_values import to_json
-from shmreplay.clients.cli.figures.figures import Figures
+from shmreplay.clients.cli.figures.daemon_figures import Figures
 from shmreplay.clients.cli.terminal.options import add_daemon_options, connected
 from shmreplay.rate_limiters import readable_bound
 from shmreplay.rules.limiter_change import changed_limiter
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser(
         "set-ratio",
         help="change how often items of a table are sampled",
-        description="Gives a table another ratio of samples to inserts, while it is in use. What is not given stays: "
-        "the size from which it may be sampled, and how far the difference may go to either side of that of its start, "
-        "though never less than the new ratio needs.",
+        description="Changes a table's ratio of samples to inserts, while it is in use. Without the options, the size "
+        "from which it may be sampled stays, and so does how far the difference may go to either side, unless the new "
+        "ratio needs more.",
     )
     add = parser.add_argument
     add("table", metavar="TABLE")
     add("ratio", type=float, metavar="RATIO", help="samples per insert, above 0")
-    add("--min-size-to-sample", type=int, metavar="N", help="samples wait for so many items")
-    add("--error-buffer", type=float, metavar="E", help="how many samples it may be off, to either side")
-    add("--keep-difference", action="store_true", help="go on with the difference as it is, not in the middle")
+    add("--min-size-to-sample", type=int, metavar="N", help="samples wait until there are so many items")
+    add("--error-buffer", type=float, metavar="E", help="how far, in samples, the difference may go to either side")
+    add(
+        "--keep-difference",
+        action="store_true",
+        help="keep the difference as it is, instead of the middle of the bounds",
+    )
     add_daemon_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Changes it, and prints the limiter as it is then."""
+    """Changes the rate limiter, and prints the new one."""
     with connected(args) as client:
         info = Figures.read(client.stats()).table(args.table).info
         with warnings.catch_warnings(record=True) as warned:

@@ -1,4 +1,4 @@
-"""`shmreplay stats`: a daemon's figures."""
+"""`shmreplay stats`: shows the figures of a daemon and its arenas."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.base.json_values import to_json
 from shmreplay.base.processes import describe_process
-from shmreplay.clients.cli.figures.figures import Figures, arena_state
-from shmreplay.clients.cli.figures.offline import read_arenas
-from shmreplay.clients.cli.terminal.counted import counted
-from shmreplay.clients.cli.terminal.options import add_daemon_options, connected, format_rows
+from shmreplay.clients.cli.figures.daemon_figures import Figures, arena_state
+from shmreplay.clients.cli.figures.offline_figures import read_arenas
+from shmreplay.clients.cli.terminal.options import add_daemon_options, connected
+from shmreplay.clients.cli.terminal.printing import counted, format_rows
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.segment import SegmentStore, check_name
 
@@ -22,17 +22,20 @@ MAX_WAITS = 20  # that are shown
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser("stats", help="show the figures of a daemon and its arenas")
     add_daemon_options(parser)
     offline = parser.add_argument_group("without a daemon")
-    offline.add_argument("--offline", action="store_true", help="read the figures from shared memory itself")
-    offline.add_argument("--instance", metavar="NAME", default="default", help="of this instance (default: default)")
-    offline.add_argument("--directory", metavar="DIR", help="whose segments are there (default: /dev/shm)")
+    offline.add_argument("--offline", action="store_true", help="read the figures directly from shared memory")
+    offline.add_argument("--instance", metavar="NAME", default="default", help="the instance (default: default)")
+    offline.add_argument("--directory", metavar="DIR", help="where its segments are (default: /dev/shm)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the daemon, a line an arena, and who waits. Offline a line a table too; 1 if one has no figures."""
+    """Prints the daemon, one line an arena, and calls that wait; offline also one line a table.
+
+    Offline it returns 1 if an arena is unreadable.
+    """
     if args.offline:
         return _run_offline(args)
     with connected(args) as client:
@@ -80,7 +83,7 @@ def _run_offline(args: argparse.Namespace) -> int:
 
 
 def _print_arenas(arenas: Mapping[str, Any]) -> None:
-    """One line each. How much of one is in huge pages only its daemon counts."""
+    """One line each. Only a daemon knows how much of an arena is in huge pages."""
     rows = [
         (
             name,
@@ -97,7 +100,7 @@ def _print_arenas(arenas: Mapping[str, Any]) -> None:
 
 
 def _print_waits(arenas: Mapping[str, Any]) -> None:
-    """Who waits, those who wait longest first, and why."""
+    """The calls that wait, the longest wait first, with the reason."""
     tables = Figures.read({"daemon": {}, "arenas": arenas}).tables
     waits = sorted((wait for table in tables for wait in table.waits), key=lambda wait: -wait.since_s)
     for wait in waits[:MAX_WAITS]:
@@ -109,10 +112,10 @@ def _print_waits(arenas: Mapping[str, Any]) -> None:
 
 
 def _describe_checkpoint(found: dict[str, Any]) -> str:
-    """The last one that was saved, and what failed since."""
+    """The last checkpoint that was saved, and what failed since."""
     parts = []
     if found["path"] is not None:
         parts.append(f"{found['path']}, {show_bytes(found['bytes'])}, saved {found['saved_s_ago']:.0f} s ago")
     if found["error"] is not None:
-        parts.append(f"none was saved {found['failed_s_ago']:.0f} s ago: {found['error']}")
+        parts.append(f"a save failed {found['failed_s_ago']:.0f} s ago: {found['error']}")
     return f"checkpoint: {'; '.join(parts)}"

@@ -1,4 +1,4 @@
-"""`shmreplay tables`: what tables a daemon has."""
+"""`shmreplay tables`: lists the tables of a daemon."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import argparse
 from typing import Any
 
 from shmreplay.base.json_values import to_json
-from shmreplay.clients.cli.terminal.options import add_daemon_options, arenas_of, connected, format_rows
+from shmreplay.clients.cli.figures.daemon_figures import arenas_of
+from shmreplay.clients.cli.terminal.options import add_daemon_options, connected
+from shmreplay.clients.cli.terminal.printing import format_rows
 
 FIGURES = ("size", "inserts", "samples", "deletes")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     add_daemon_options(subparsers.add_parser("tables", help="list the tables of a daemon"))
 
 
@@ -36,5 +38,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plain(entry: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it."""
+    """The form for JSON."""
     return {**entry, "spec": entry["spec"].to_wire()}

@@ -1,4 +1,4 @@
-"""`shmreplay verify`: reads a checkpoint and every checksum in it. No daemon is needed."""
+"""`shmreplay verify`: reads checkpoints and checks every checksum. It needs no daemon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shmreplay.errors import DamagedCheckpoint
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the subcommand."""
+    """Registers the command."""
     parser = subparsers.add_parser("verify", help="check every byte of checkpoints")
     parser.add_argument("path", metavar="PATH", help="a checkpoint, or a directory of them")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,1 +1,1 @@
-"""The figures that commands print, from a daemon or from the segments themselves."""
+"""The figures that commands print, from a daemon or read from the segments themselves."""

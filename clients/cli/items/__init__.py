@@ -1,1 +1,1 @@
-"""Items in files and on screens."""
+"""Items as commands show, export and import them."""

@@ -27,11 +27,11 @@ from shmreplay.tables.packed_specs import pack_specs, unpack_specs
 from shmreplay.tables.table import Table
 
 FORMAT = 1
-EXPORT_AGAIN = "export the items again"  # to whoever has a file that is not as `shmreplay export` wrote it
+EXPORT_AGAIN = "export the items again"  # the advice for a file that is not as `shmreplay export` wrote it
 PART_BYTES = 32 * 2**20  # read at a time
 MOST_AT_A_TIME = 4096  # items
-NO_STEP, REPEATED, NO_ROW = -1, -2, -3  # in `shows`; the first two as the core has them
-MOST_OF_HEAD = 2**20  # values of an array that says what the others are
+NO_STEP, REPEATED, NO_ROW = -1, -2, -3  # in `shows`; the first two are the core's values
+MOST_OF_HEAD = 2**20  # values of an array that describes the others
 NUMBERS = {
     "keys": np.int64,
     "priorities": np.float64,
@@ -45,26 +45,26 @@ NUMBERS = {
 
 @dataclass(frozen=True)
 class Layout:
-    """How items are structured: what `names` nests, and of each output its column and whether it has no step axis."""
+    """The structure of items: how `names` nests outputs, and each output's column and whether it has no step axis."""
 
     names: bytes
     columns: tuple[int, ...]
     squeezed: tuple[bool, ...]
 
     def paths(self, signature: Signature) -> list[str]:
-        """The outputs' names."""
+        """The names of the outputs."""
         return list(structure.leaf_paths(node_of(self.names) if self.names else signature.root))
 
 
-# What zipfile raises for files that it did not write.
+# The errors that zipfile raises for damaged files and other files.
 _NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 class GrowingArray:
-    """An array that grows along its first axis, in a temporary file; along the others it is padded at the end."""
+    """An array in a temporary file that grows along its first axis. The other axes are padded when it is written."""
 
     def __init__(self, directory: str, dtype: np.dtype[Any], fill: int = 0) -> None:
-        # What other libraries define has no name in a file; the table's specs have it.
+        # A dtype that another library defines has no name in the file; the table's specs in the file have it.
         self._dtype = np.dtype(f"V{dtype.itemsize}") if dtype.kind == "V" else dtype
         self._fill = fill
         self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  # closed in close()
@@ -76,7 +76,7 @@ class GrowingArray:
         self._file.write(np.ascontiguousarray(rows).view(np.uint8).data if rows.size else b"")
 
     def write(self, to: IO[bytes]) -> None:
-        """Writes all of it as .npy."""
+        """Writes the array as .npy."""
         rest = np.max([shape[1:] for shape in self._shapes], axis=0).astype(int).tolist() if self._shapes else []
         shape = (sum(shape[0] for shape in self._shapes), *rest)
         header = {"descr": npy.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
@@ -99,7 +99,7 @@ class GrowingArray:
 def write_items(
     file: IO[bytes], table: Table, layout: Layout, columns: dict[str, GrowingArray], *, is_compressed: bool
 ) -> None:
-    """Writes a file of these columns, whose names are those of its arrays."""
+    """Writes a file of items. The names of the columns are those of its arrays."""
     heads: dict[str, NDArray[Any]] = {
         "format": np.array([FORMAT], np.int64),
         "table": np.frombuffer(pack_specs([table]), np.uint8),
@@ -119,7 +119,7 @@ def write_items(
 
 
 class Member:
-    """An array of the file, read from its beginning on."""
+    """An array of the file, read from its beginning to its end."""
 
     def __init__(self, file: IO[bytes], num_bytes: int, where: str) -> None:
         self._file, self._where = file, where
@@ -137,7 +137,7 @@ class Member:
         self._left = self.shape[0] if self.shape else 0
 
     def expect(self, shape: Sequence[int | None]) -> None:
-        """Raises ValueError for another shape; None is any size."""
+        """Raises ValueError unless the array has this shape; None means any size."""
         if len(shape) != len(self.shape) or any(
             size not in (None, has) for size, has in zip(shape, self.shape, strict=True)
         ):
@@ -145,13 +145,13 @@ class Member:
             raise ValueError(f"{self._where}: has shape {self.shape}; expected ({sizes})")
 
     def parts(self, num_bytes: int) -> Iterator[NDArray[Any]]:
-        """All of it, in parts of so many bytes or of one row."""
+        """The array, in parts of about so many bytes, at least one row each."""
         n = max(1, num_bytes // max(1, math.prod(self.shape[1:]) * self.dtype.itemsize))
         while self._left > 0:
             yield self.read(min(n, self._left))
 
     def read(self, n: int) -> NDArray[Any]:
-        """The next n rows, `[n, ...]`. Raises ValueError where there are fewer."""
+        """The next n rows, `[n, ...]`. Raises ValueError if there are fewer."""
         shape = (n, *self.shape[1:])
         if n > self._left:
             raise ValueError(f"{self._where}: has {self._left} rows more; {n} are asked for")
@@ -161,7 +161,7 @@ class Member:
 
 
 class ItemFile:
-    """A file that `write_items` wrote, to be read part by part.
+    """A file that `write_items` wrote, read part by part.
 
     Attributes:
         table: the table whose items these are.
@@ -193,24 +193,24 @@ class ItemFile:
 
     @functools.cached_property
     def numbers(self) -> dict[str, NDArray[Any]]:
-        """What there is a number of for each item, by the names of `NUMBERS`."""
+        """The numbers of all items, by the names in `NUMBERS`."""
         return {name: self._present(name, dtype).read(len(self)) for name, dtype in NUMBERS.items()}
 
     def verify(self) -> None:
-        """Reads all of it. Raises ShmReplayError unless its checksums are right."""
+        """Reads the whole file. Raises ShmReplayError unless all checksums are right."""
         with _none_told(self.path):
             if (damaged := self._archive.testzip()) is not None:
                 raise ValueError(f"{damaged} in it is damaged")
 
     def member(self, name: str, dtype: np.dtype[Any] | None = None) -> Member | None:
-        """An array that goes with the items, if the file has one of that name. Raises ValueError for another dtype."""
+        """The array of that name, if the file has one. Raises ValueError if it has another dtype."""
         try:
             num_bytes = self._archive.getinfo(f"{name}.npy").file_size
             file = self._archive.open(f"{name}.npy")
         except KeyError:
             return None
         member = Member(file, num_bytes, f"{self.path}, {name!r}")
-        # What other libraries define is V in the file: see GrowingArray.
+        # A dtype that another library defines is V in the file: see GrowingArray.
         wanted = np.dtype(f"V{dtype.itemsize}") if dtype is not None and dtype.kind == "V" else dtype
         if wanted is not None and member.dtype not in (wanted, dtype):
             raise ValueError(f"{self.path}, {name!r}: is {member.dtype}; expected {dtype}")
@@ -232,7 +232,7 @@ class ItemFile:
 
 @contextlib.contextmanager
 def _none_told(path: str) -> Iterator[None]:
-    """Says of what is wrong with a file that it is none of items."""
+    """Turns errors about a file into ShmReplayError, which says that it is not a file of items."""
     try:
         yield
     except (*_NO_ARCHIVE, ValueError, TypeError) as error:
@@ -241,14 +241,14 @@ def _none_told(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_items(path: str) -> Iterator[ItemFile]:
-    """The items of a file, of which no more is read than what they are; `verify` reads the rest.
+    """Opens a file of items. Reads only what describes them; `verify` reads the rest.
 
     Raises:
-        ShmReplayError: it is none that `shmreplay export` wrote, or cannot be read.
+        ShmReplayError: `shmreplay export` did not write it, or it cannot be read.
     """
     with contextlib.ExitStack() as opened:
         try:
-            if not stat.S_ISREG(os.stat(path).st_mode):  # else it may have no end
+            if not stat.S_ISREG(os.stat(path).st_mode):  # anything else may have no end
                 raise ShmReplayError(f"{path} is no regular file; expected one that `shmreplay export` wrote")
             file = opened.enter_context(open(path, "rb"))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""StoredOutput and PartSteps: what the rows of a file's items are, and the steps that they show."""
+"""StoredOutput and PartSteps: the rows of a file's items, and the steps that they show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHECKED_BYTES = 2**20  # read at a time
 
 
 class StoredOutput:
-    """An output of the file's items: a part of them at a time."""
+    """One output of the file's items, read and checked part by part."""
 
     def __init__(self, items: ItemFile, number: int, leaf: Leaf, path: str) -> None:
         def member(kind: str, dtype: Any) -> Member:
@@ -63,7 +63,7 @@ class StoredOutput:
                 )
 
     def _check_values(self, data: Member, sizes: Member, shows: Member) -> None:
-        """The core takes the bytes of a step as they are: whoever samples it would find it damaged."""
+        """Checks stored steps. The core takes their bytes as they are, so errors would come when they are sampled."""
         item = 0
         for of_part in sizes.parts(CHECKED_BYTES):
             for of_item, shown in zip(of_part, shows.read(len(of_part)), strict=True):
@@ -78,11 +78,11 @@ class StoredOutput:
             self.leaf.codec.decode(stored)
         except DamagedBytes as error:
             raise ShmReplayError(
-                f"{self._file}: its item {item} has a step that is none: {error}; {EXPORT_AGAIN}"
+                f"{self._file}: its item {item} has a step that cannot be decoded: {error}; {EXPORT_AGAIN}"
             ) from error
 
     def _check_sizes(self, sizes: Member) -> None:
-        """Those of rows that are not there are 0."""
+        """Checks the sizes of rows. Those of missing rows are 0."""
         padded = [
             has
             for size, has in zip(self.leaf.spec.shape, self._data.shape[-len(self.leaf.spec.shape) :], strict=True)
@@ -96,11 +96,11 @@ class StoredOutput:
 
     @property
     def bytes_per_item(self) -> int:
-        """About."""
+        """The approximate size of an item."""
         return int(np.prod(self._data.shape[1:], dtype=np.int64)) * self._data.dtype.itemsize
 
     def read(self, n: int) -> None:
-        """Takes the next n items."""
+        """Reads the next n items."""
         self.mask = self._mask.read(n)
         self.shows = None if self._shows is None else self._shows.read(n)
         self.sizes = None if self._sizes is None else self._sizes.read(n)
@@ -114,20 +114,20 @@ class StoredOutput:
         self.data = self._data.read(int(sizes.sum()))
 
     def shape_of(self, item: int) -> tuple[int, ...] | None:
-        """The step that each row of an item shows; None where the item brings the value."""
+        """The step that each row of an item shows; None for a column that is per item."""
         if self.shows is None:
             return None
         steps: list[int] = np.atleast_1d(self.shows[item]).tolist()
         return tuple(step for step in steps if step != NO_ROW)
 
     def value(self, place: tuple[int, ...]) -> Any:
-        """Of one row, as the core takes it: an array; of a column of a codec its bytes, None for a value left out."""
+        """The value of one row, as the core takes it: an array; with a codec its bytes, or None if it is missing."""
         if self.leaf.is_whole_step:
             assert self.sizes is not None
             start = int(self._starts[place])
             return self.data[start : start + int(self.sizes[place])].copy()
         if not self.leaf.spec.is_coded:
-            return np.array(self.data[place])  # of 0 axes where the column has none
+            return np.array(self.data[place])  # also if the row is a number: then an array without axes
         if not self.mask[place] and self.leaf.spec.optional:
             return None
         row = self.data[place]
@@ -138,7 +138,7 @@ class StoredOutput:
 
 
 class PartSteps:
-    """The steps that a part's items show, each with all that any of them shows of it."""
+    """The steps that the items of a part show. Each step has all values that any of the items shows of it."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class PartSteps:
         begins: NDArray[np.int64],
     ) -> None:
         self._leaves, self._outputs = leaves, [output for output in outputs if output.shows is not None]
-        # By episode, step and column: an output and a place in it that have the value.
+        # By episode, step and column: an output that has the value, and the place in it.
         self._cells: dict[int, dict[int, dict[int, tuple[StoredOutput, tuple[int, ...]]]]] = {}
         for output in self._outputs:
             shows = output.shows
@@ -161,11 +161,11 @@ class PartSteps:
                 cells.setdefault(output.leaf.index, (output, tuple(place)))
 
     def known(self, episode: int, step: int) -> set[int]:
-        """The columns of a step that any item shows."""
+        """The columns of a step that at least one item shows."""
         return set(self._cells.get(episode, {}).get(step, ()))
 
     def row(self, episode: int, step: int) -> ConvertedStep:
-        """A step, with 0 in columns that no item shows of it."""
+        """A step, with 0 in the columns that no item shows."""
         cells = self._cells.get(episode, {}).get(step, {})
         columns: list[Any] = []
         for leaf in self._leaves:
@@ -178,7 +178,7 @@ class PartSteps:
         return ConvertedStep(columns)
 
     def needed(self, item: int, begin: int) -> Iterator[tuple[int, int]]:
-        """The steps that an item shows, and the column of each."""
+        """Yields each step that an item shows, with the column that it shows of it."""
         for output in self._outputs:
             assert output.shows is not None
             for step in np.atleast_1d(output.shows[item]).tolist():

@@ -1,4 +1,4 @@
-"""ItemStream: a stream of steps over which items are made that say of each of their rows which step it shows."""
+"""ItemStream: a stream of steps, and items of it that say for each of their rows which step it shows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from shmreplay.clients.writers.writer import Writer
 from shmreplay.columns.codecs import Bytes
 from shmreplay.rules.windows import AT_START
 
-FAR = 2**16  # behind an item, where no step of it is
+FAR = 2**16  # so far after an item there is no step of it
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What an item looks like: how many steps it spans, and which of them each row of every output shows: -1 for
-    one that is 0, -2 for the first one again; None for an output that the item brings."""
+    """How many steps an item has, and which of them each row of every output shows.
+
+    -1 means a row of zeros, -2 the first step again. None instead of rows means an output that is per item.
+    """
 
     num_steps: int
     rows: tuple[tuple[int, ...] | None, ...]
@@ -34,7 +36,7 @@ class Shape:
 
 
 class ItemStream(Writer):
-    """One stream of a shard; of one episode at a time. No episode ends in it by itself, whatever the steps say."""
+    """One stream in a shard, for one episode at a time. Its steps never end an episode, whatever their columns say."""
 
     def __init__(self, table: TableHandle, shard: int, history: int, layout: Layout) -> None:
         StreamHandle.__init__(self, table, history, ())
@@ -43,15 +45,17 @@ class ItemStream(Writer):
         self._layout = layout
         self._makes_items = True
         self.shard = shard
-        self._numbers: dict[tuple[Shape, int], int] = {}  # of rules that the core has, by shape and place
-        self._first = self._end = self._part_begin = 0  # steps of the episode: held, and since this part began
+        self._numbers: dict[tuple[Shape, int], int] = {}  # the numbers of rules that the core has, by shape and place
+        self._first = self._end = self._part_begin = (
+            0  # positions in the episode: first step held, end, and where this part began
+        )
 
     def begin_part(self) -> None:
-        """What later items may want of the steps up to here was not known when these were written."""
+        """Begins a part. The steps before it were written before it was known what its items need of them."""
         self._part_begin = self._end
 
     def begin_episode(self, timeout_s: float) -> None:
-        """Lets go of the episode before."""
+        """Ends the episode before."""
         if self._end > self._first:
             self.end_episode(timeout_s=timeout_s)
         self._first = self._end = self._part_begin = 0
@@ -59,7 +63,7 @@ class ItemStream(Writer):
     def reach(
         self, episode: int, begin: int, end: int, steps: PartSteps, needed: Iterable[tuple[int, int]], timeout_s: float
     ) -> None:
-        """Appends steps of the episode until those from `begin` to `end` are held, with the columns that are needed.
+        """Appends steps of the episode until those from `begin` to `end` are held, with all columns that are needed.
 
         Raises RateLimitTimeout if there is no room for them within `timeout_s`.
         """
@@ -76,13 +80,13 @@ class ItemStream(Writer):
             self._end = step + 1
 
     def _has(self, needed: Iterable[tuple[int, int]]) -> bool:
-        """Whether the steps that an earlier part wrote have what is needed of them. Those of this part have all."""
+        """Whether the steps of earlier parts have the columns that are needed. Those of this part have all."""
         if self._part_begin <= self._first:
             return True
         return all(step >= self._part_begin or column in self._known.get(step, ()) for step, column in needed)
 
     def make_item(self, shape: Shape, begin: int, priority: float, values: Bytes | None, timeout_s: float) -> None:
-        """Makes an item of held steps from `begin` on. Raises RateLimitTimeout if it is not admitted in time."""
+        """Makes an item of the steps from `begin` on, which are held. Raises RateLimitTimeout if it is not admitted."""
         number = self._number(shape, begin - (self._end - 1))
         key: Any = self._native.create_selected(number, priority, timeout_s, values)
         if isinstance(key, int) and key > 0:
@@ -90,7 +94,7 @@ class ItemStream(Writer):
         self._keys(-key if isinstance(key, int) and key != _core.UNFINISHED else key, "create_item", timeout_s)
 
     def _number(self, shape: Shape, lo: int) -> int:
-        """The number in the core of the rule of that shape, whose first step is `lo` from the newest one."""
+        """The number under which the core knows the rule of that shape with its first step `lo` from the newest."""
         if (number := self._numbers.get((shape, lo))) is not None:
             return number
         number = len(self._numbers)
@@ -110,9 +114,9 @@ class ItemStream(Writer):
 
 
 def places(rows: tuple[int, ...], shape: Shape) -> list[int]:
-    """Where each row lies, counted from the item's first step: a row that shows none lies before or behind them all.
+    """The position of each row, counted from the item's first step. A row without a step lies before or after them all.
 
-    In line with the rows beside it, if it can be: evenly spaced rows take the least room in the core.
+    If possible it continues the spacing of the rows beside it: evenly spaced rows take the least room in the core.
     """
     found: list[int] = []
     for index, step in enumerate(rows):
@@ -121,9 +125,9 @@ def places(rows: tuple[int, ...], shape: Shape) -> list[int]:
             continue
         to_next = next((rows[j] - (j - index) for j in range(index + 1, len(rows)) if rows[j] >= 0), 0)
         before = to_next if to_next < 0 else -1 - (len(rows) - index)
-        behind = found[-1] + 1 if found else shape.num_steps
+        after = found[-1] + 1 if found else shape.num_steps
         if step == REPEATED or (to_next < 0 and not shape.repeats):
             found.append(before)
         else:
-            found.append(behind if behind >= shape.num_steps else shape.num_steps + FAR + index)
+            found.append(after if after >= shape.num_steps else shape.num_steps + FAR + index)
     return found

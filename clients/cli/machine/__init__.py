@@ -1,1 +1,1 @@
-"""What `shmreplay doctor` finds out about the machine."""
+"""The checks of `shmreplay doctor`."""

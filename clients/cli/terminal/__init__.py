@@ -1,1 +1,1 @@
-"""What commands share at the terminal: options, questions, plain text, progress."""
+"""What commands share at the terminal: options, printing, and the grammar of the command line."""

@@ -1,4 +1,4 @@
-"""What a program takes on its command line, read off its parser: for completion in shells, and for docs/cli.md."""
+"""The grammar of a command line, read from its argparse parser: for completion in shells, and for docs/cli.md."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Option:
-    """A flag, or an argument that goes by its place.
+    """A flag, or a positional argument.
 
     Attributes:
-        flags: as they are written; empty for an argument.
-        metavar: what stands for its value; "" for a flag that has none.
-        choices: its values, where there are only some.
-        help: in a sentence.
+        flags: as the user writes them; empty for a positional argument.
+        metavar: the name of its value; "" for a flag without a value.
+        choices: the allowed values, if they are limited.
+        help: one sentence.
         repeats: whether several values may follow.
-        group: the heading that it is listed under; "" for the first.
-        is_needed: whether it may not be left out.
+        group: the heading that it is listed under; "" for the first one.
+        is_needed: whether it must be given.
     """
 
     flags: tuple[str, ...]
@@ -31,7 +31,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Command:
-    """A program, or a subcommand of one."""
+    """A program, or a command of one."""
 
     name: str
     usage: str
@@ -43,8 +43,9 @@ class Command:
 
 
 def read_parser(parser: argparse.ArgumentParser, help: str = "") -> Command:
-    """All that a parser takes, its subcommands with it; but for -h, which all of them take."""
-    # argparse has no public way to ask a parser what it takes; tests of completion and of docs/cli.md would tell.
+    """Everything that a parser accepts, its commands included, without -h, which all accept."""
+    # argparse has no public way to list what a parser accepts. If its internals change, tests of completion and of
+    # docs/cli.md fail.
     found: list[Option] = []
     commands: list[Command] = []
     for group in parser._action_groups:
@@ -67,7 +68,7 @@ def read_parser(parser: argparse.ArgumentParser, help: str = "") -> Command:
 
 
 def _first_titles() -> tuple[str, ...]:
-    """Those that argparse makes by itself, whatever a version calls them."""
+    """The titles of the groups that argparse makes by itself. They differ between versions."""
     return tuple(str(group.title) for group in argparse.ArgumentParser(add_help=False)._action_groups)
 
 
@@ -88,7 +89,7 @@ def _option(parser: argparse.ArgumentParser, action: argparse.Action, group: str
 
 
 def _usage(parser: argparse.ArgumentParser, options: list[Option], has_commands: bool) -> str:
-    """In one line: needed options, arguments; or as the parser says it itself, which may be several."""
+    """The usage in one line: required options, then arguments. If the parser has its own usage, that one."""
     if parser.usage is not None and parser.usage != argparse.SUPPRESS:
         return "\n".join(line.strip() for line in (parser.usage % {"prog": parser.prog}).splitlines())
     parts = [parser.prog, "[options]"]

@@ -1,4 +1,4 @@
-"""Options and output that several subcommands share."""
+"""Options that several commands share, and what they stand for: a client, a number, a yes, checkpoints."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from shmreplay.checkpoints.checkpoint_directory import find_checkpoints
 from shmreplay.clients.client import Client, connect
-from shmreplay.errors import CheckpointFailed
+from shmreplay.errors import CheckpointFailed, ShmReplayError
 
-FOR_EVER_S = 1e9  # decades; what the system's clocks can count from now
+FOR_EVER_S = 1e9  # decades; the system's clocks can count that far from now
 KEY_BOUND = 2**63
 
 
 def add_daemon_options(parser: argparse.ArgumentParser) -> None:
-    """The options of every subcommand that talks to a daemon."""
-    # shmreplayd calls it --socket, connect() an address; both programs take both.
+    """The options of every command that talks to a daemon."""
+    # shmreplayd calls it --socket, connect() an address. Both programs accept both.
     parser.add_argument(
         "--address", "--socket", metavar="PATH", help="the daemon's socket (default: where shmreplayd listens)"
     )
@@ -28,7 +27,7 @@ def add_daemon_options(parser: argparse.ArgumentParser) -> None:
         type=seconds(),
         default=2.0,
         metavar="S",
-        help="wait so long for a daemon, or for the lock of an arena (default: 2)",
+        help="seconds to wait for a daemon, or for an arena's lock (default: 2)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -40,21 +39,41 @@ def connected(args: argparse.Namespace) -> Client:
     return client
 
 
+def add_yes_option(parser: argparse.ArgumentParser) -> None:
+    """The option that answers the question of `confirm` in advance."""
+    parser.add_argument("--yes", action="store_true", help="do not ask; needed where stdin is not a terminal")
+
+
+def confirm(question: str, is_answered: bool) -> None:
+    """Asks before something that cannot be undone; `is_answered` if --yes was given.
+
+    Raises:
+        ShmReplayError: the answer is no, or stdin is not a terminal.
+    """
+    if is_answered:
+        return
+    if not sys.stdin.isatty():
+        raise ShmReplayError(f"{question} Nobody can be asked, since stdin is not a terminal: give --yes")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ShmReplayError("nothing was done")
+
+
 def positive(text: str) -> int:
-    """An argument that is a count of at least 1. Raises ArgumentTypeError for what is none."""
+    """The type of an argument that is a count of at least 1. Raises ArgumentTypeError for anything else."""
     try:
         number = int(text)
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
 
 
 def seconds(least: float = 0.0, most: float = math.inf) -> Callable[[str], float]:
-    """The type of an argument that is so many seconds; it raises ArgumentTypeError for what is none of these.
+    """The type of an argument that is a number of seconds; it raises ArgumentTypeError for anything else.
 
-    More than FOR_EVER_S are as many.
+    Numbers above FOR_EVER_S become FOR_EVER_S.
     """
     expected = f"seconds >= {least:g}" if most == math.inf else f"{least:g} to {most:g} seconds"
 
@@ -71,43 +90,23 @@ def seconds(least: float = 0.0, most: float = math.inf) -> Callable[[str], float
 
 
 def key(text: str) -> int:
-    """An argument that is the key of an item. Raises ArgumentTypeError for what can be none."""
+    """The type of an argument that is an item's key. Raises ArgumentTypeError for what cannot be one."""
     try:
         number = int(text)
     except ValueError:
         number = KEY_BOUND
     if not -KEY_BOUND <= number < KEY_BOUND:
-        raise argparse.ArgumentTypeError(f"{text!r} is no key; expected a whole number below 2**63")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a key; expected a whole number below 2**63")
     return number
 
 
 def checkpoints_at(path: str) -> list[str]:
-    """The checkpoint that the path names, or those of the directory, newest first. Raises CheckpointFailed for none."""
+    """The checkpoint that a PATH names, or those in that directory, newest first.
+
+    Raises:
+        CheckpointFailed: the directory has none.
+    """
     paths = find_checkpoints(path) if os.path.isdir(path) else [path]
     if not paths:
         raise CheckpointFailed(f"there is no checkpoint in {path}")
     return paths
-
-
-def show_progress(text: str) -> None:
-    """Tells on stderr how far a request is."""
-    print(text, file=sys.stderr)
-
-
-def arenas_of(entry: Mapping[str, Any]) -> list[str]:
-    """The arenas of an entry of `client.tables()`: one, or one for each shard."""
-    names = entry["arena"]
-    return [names] if isinstance(names, str) else list(names)
-
-
-def format_rows(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A plain text table: the first column to the left, the others, which are numbers, to the right."""
-    lines = [list(header), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )

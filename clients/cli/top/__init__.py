@@ -1,4 +1,4 @@
-"""`shmreplay top`: a daemon's tables and clients, live, and what can be done to a table."""
+"""`shmreplay top`: shows a daemon's tables and clients live, and can pause, resume, drain and drop tables."""
 
 from __future__ import annotations
 

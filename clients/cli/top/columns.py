@@ -1,4 +1,4 @@
-"""The columns of both lists: what a row says under each, and what it is sorted by."""
+"""The columns of both lists: what a row shows in each, and what it is sorted by."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from shmreplay import _core
 from shmreplay.base.host_memory import show_bytes
-from shmreplay.clients.cli.terminal.plain_text import plain
+from shmreplay.clients.cli.terminal.printing import plain
 from shmreplay.clients.cli.top.rates import ClientRow, TableRow
 from shmreplay.clients.cli.top.text import Marks, Span, bar, clip, duration, scale, short
 
-LONG_WAIT_S = float(_core.FIRST_REPORT_S)  # from here on a wait is red: a caller that waits so long logs it as well
+LONG_WAIT_S = float(_core.FIRST_REPORT_S)  # a longer wait is red; a caller logs it after the same time
 NOTHING = ""
 _STYLES = ("good", "warn", "bad")  # in order
 
 
 @dataclass(frozen=True)
 class Column:
-    """`cell` gives text and style for a row, in `width` cells; `order` what the row is sorted by.
+    """A column. `cell` returns a row's text and style for `width` cells; `order` what the row is sorted by.
 
-    A list of `least` cells or more shows it; in wider ones it grows up to `most` cells.
+    Lists of at least `least` cells show the column. If there is room, it grows up to `most` cells.
     """
 
     name: str
@@ -44,7 +44,7 @@ def _number(get: Callable[[Any], float | None]) -> Callable[[Any, int, Marks], S
 
 
 def _of(get: Callable[[Any], float | None]) -> Callable[[Any], float]:
-    """Orders by a number; where there is none it comes last."""
+    """Orders by a number; rows without one come last."""
 
     def order(row: Any) -> float:
         number = get(row)
@@ -58,7 +58,7 @@ def _of_info(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _info_cell(cell: Callable[[Any, int, Marks], Span]) -> Callable[[Any, int, Marks], Span]:
-    """Nothing where nothing can be said of the table."""
+    """Empty if there are no figures of the table."""
     return lambda row, width, marks: cell(row, width, marks) if row.info else (NOTHING, "")
 
 
@@ -90,12 +90,12 @@ def _bounds(row: TableRow, width: int, marks: Marks) -> Span:
 
 
 def longest_wait_s(row: TableRow | ClientRow) -> float | None:
-    """Of the calls that sleep in the table or of the process now. None if there are none."""
+    """The longest wait of the calls that wait now in the table, or of the process. None if no call waits."""
     return max((wait.since_s for wait in row.figures.waits), default=None)
 
 
 def table_state(row: TableRow) -> Span:
-    """What there is to say of a table in a few words, the worst first."""
+    """The state of a table in a few words, the worst first."""
     table, info = row.figures, row.info
     if not info:
         return f"failed: {table.failure}", "bad"
@@ -118,7 +118,7 @@ def table_state(row: TableRow) -> Span:
 
 
 def is_draining(info: Mapping[str, Any]) -> bool:
-    """Whether items only go: inserts are paused, and items go with their last sample."""
+    """Whether the table is draining: inserts are paused, and items are removed after their last sample."""
     return bool(info["max_times_sampled"] and info["paused_inserts"] and not info["paused_samples"])
 
 
@@ -182,9 +182,9 @@ CLIENT_COLUMNS: Sequence[Column] = (
 
 
 def layout(columns: Sequence[Column], width: int, longest_name: int = 0) -> list[tuple[Column, int]]:
-    """Those that a list so wide shows, each with its cells.
+    """The columns that a list of this width shows, each with its number of cells.
 
-    What is left over goes to names that are longer, then to all that may grow.
+    Spare cells go to longer names first, then to all columns that may grow.
     """
     shown = [column for column in columns if column.least <= width]
     widths = [column.width for column in shown]

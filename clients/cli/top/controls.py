@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 
 from shmreplay.clients.cli.commands.drain import check_drainable
-from shmreplay.clients.cli.terminal.counted import counted
+from shmreplay.clients.cli.terminal.printing import counted
 from shmreplay.clients.cli.top.columns import layout
 from shmreplay.clients.cli.top.rates import TableRow
 from shmreplay.clients.cli.top.state import CLIENTS, TABLES, Question, State
@@ -14,15 +14,15 @@ from shmreplay.clients.client import Client
 from shmreplay.errors import ShmReplayError
 from shmreplay.rules.limiter_change import changed_limiter
 
-STEP = 1.1  # what + and - change a ratio by
+STEP = 1.1  # + and - change a ratio by this factor
 MAX_TYPED = 80
-LOCK_TIMEOUT_S = 10.0  # for an arena's lock; a person waits for the answer
+LOCK_TIMEOUT_S = 10.0  # for an arena's lock; somebody waits for the answer
 
 Do = Callable[[str, Callable[[Client], str]], None]
 
 
 class Controls:
-    """Turns keys into changes of a state, and into what is done to tables: by `do`, beside the screen."""
+    """Turns keys into changes of the state, and into actions on tables, which `do` runs in the background."""
 
     def __init__(self, state: State, do: Do) -> None:
         self.state = state
@@ -62,11 +62,11 @@ class Controls:
         }
 
     def resize(self, size: tuple[int, int]) -> None:
-        """The screen has another size."""
+        """Takes note of the screen's size."""
         self._width, self._page = size[0], max(size[1] // 2, 1)
 
     def press(self, key: str) -> bool:
-        """Does what the key stands for. False: it is the end."""
+        """Does what the key stands for. Returns False if it ends the program."""
         state = self.state
         if state.question is not None:
             try:
@@ -165,52 +165,52 @@ class Controls:
             inserts, samples = key in "ib", key in "sb"
             what = {"i": "inserts are", "s": "samples are", "b": "inserts and samples are"}[key]
 
-            def deed(client: Client) -> str:
+            def action(client: Client) -> str:
                 client.pause(name, inserts=inserts, samples=samples, timeout_s=LOCK_TIMEOUT_S)
                 return f"{name}: {what} paused; r lets them go on"
 
-            self._do(f"pause {name}", deed)
+            self._do(f"pause {name}", action)
 
         self.state.question = Question(f"pause {name}: i inserts, s samples, b both?", pause, ("i", "s", "b"))
 
     def _resume(self, row: TableRow) -> None:
         name = row.key
 
-        def deed(client: Client) -> str:
+        def action(client: Client) -> str:
             client.resume(name, timeout_s=LOCK_TIMEOUT_S)
             return f"{name}: inserts and samples go on"
 
-        self._do(f"resume {name}", deed)
+        self._do(f"resume {name}", action)
 
     def _ask_drain(self, row: TableRow) -> None:
         name = row.key
         check_drainable(row.figures)
 
-        def deed(client: Client) -> str:
+        def action(client: Client) -> str:
             client.pause(name, inserts=True, samples=False, timeout_s=LOCK_TIMEOUT_S)
             return f"{name}: inserts are paused until r, its items drain away"
 
         self.state.question = Question(
             f"drain {name}: pause inserts and let its {counted(row.info['size'], 'item')} be sampled away? y/n",
-            lambda _: self._do(f"drain {name}", deed),
+            lambda _: self._do(f"drain {name}", action),
             ("y",),
         )
 
     def _ask_ratio(self, row: TableRow, factor: float) -> None:
         name, info = row.key, row.info
-        changed_limiter(info, info["samples_per_insert"] * factor)  # refused before anything is asked
+        changed_limiter(info, info["samples_per_insert"] * factor)  # raises before anything is asked
 
         def change(text: str) -> None:
             limiter = changed_limiter(info, _number(text))
 
-            def deed(client: Client) -> str:
+            def action(client: Client) -> str:
                 with warnings.catch_warnings(record=True) as warned:
                     warnings.simplefilter("always")
                     client.set_rate_limiter(name, limiter, timeout_s=LOCK_TIMEOUT_S)
                 notes = "".join(f"; {warning.message}" for warning in warned)
                 return f"{name}: {limiter.samples_per_insert:g} samples per insert{notes}"
 
-            self._do(f"change the ratio of {name}", deed)
+            self._do(f"change the ratio of {name}", action)
 
         self.state.question = Question(
             f"{name}: samples per insert (now {info['samples_per_insert']:g}):",
@@ -227,11 +227,11 @@ class Controls:
             if typed != name:
                 raise ValueError(f"{typed!r} is not {name!r}: nothing was dropped")
 
-            def deed(client: Client) -> str:
+            def action(client: Client) -> str:
                 client.drop_table(name, timeout_s=LOCK_TIMEOUT_S)
                 return f"{name} was dropped"
 
-            self._do(f"drop {name}", deed)
+            self._do(f"drop {name}", action)
 
         self.state.question = Question(f"drop {name} and its {size}: type its name:", drop)
 

@@ -1,13 +1,12 @@
-"""What there is to say of the selected row beyond its columns."""
+"""The lines about the selected row, below the list."""
 
 from __future__ import annotations
 
 import math
 
 from shmreplay.base.host_memory import show_bytes
-from shmreplay.clients.cli.figures.figures import Wait
-from shmreplay.clients.cli.terminal.counted import counted
-from shmreplay.clients.cli.terminal.plain_text import plain
+from shmreplay.clients.cli.figures.daemon_figures import Wait
+from shmreplay.clients.cli.terminal.printing import counted, plain
 from shmreplay.clients.cli.top.columns import LONG_WAIT_S
 from shmreplay.clients.cli.top.rates import ClientRow, TableRow
 from shmreplay.clients.cli.top.text import Line, duration, short, wrap
@@ -16,7 +15,7 @@ INDENT = "    "
 
 
 def details(row: TableRow | ClientRow, width: int) -> list[Line]:
-    """Lines about it, the ones that matter most first."""
+    """Lines about the row, the most important first."""
     return _of_table(row, width) if isinstance(row, TableRow) else _of_client(row, width)
 
 
@@ -35,7 +34,7 @@ def _of_table(row: TableRow, width: int) -> list[Line]:
     lines += _waits(row, width)
     for who, side in (("writers", "sample"), ("learners", "insert")):
         if getattr(row.figures, f"{who}_gone"):
-            lines += _lines(f"all {who} have gone: nobody attached lets a {side} go on", width, "warn")
+            lines += _lines(f"all {who} are gone: no attached process can end the wait of a {side}", width, "warn")
     lines += _lines(
         f"limiter: {info['samples_per_insert']:g} samples per insert from {info['min_size_to_sample']:,} items on, "
         f"difference {short(info['difference'])} {bounds}",
@@ -57,7 +56,7 @@ def _of_table(row: TableRow, width: int) -> list[Line]:
 
 
 def _memory(row: TableRow) -> str:
-    """Of its arenas, which it may share."""
+    """The memory of its arenas, which other tables may share."""
     figures = row.figures
     used = "" if figures.chunks_used is None else f", {figures.chunks_used:.0%} of the chunks in use"
     where = f"arena {figures.arenas[0]}" if len(figures.arenas) == 1 else f"{len(figures.arenas)} arenas"
@@ -65,7 +64,7 @@ def _memory(row: TableRow) -> str:
 
 
 def _waits(row: TableRow, width: int) -> list[Line]:
-    """The longest wait of each side, with the reason, and how many there are."""
+    """The longest wait of each side, with the reason and the number of waits."""
     lines: list[Line] = []
     for side in ("insert", "sample"):
         waits = sorted((wait for wait in row.figures.waits if wait.side == side), key=lambda wait: -wait.since_s)

@@ -1,4 +1,4 @@
-"""Feed: asks the daemon for figures beside the screen, so that keys work while it is silent."""
+"""Feed: asks the daemon for figures in a thread, so that keys work while the daemon is silent."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from shmreplay.clients.client import Client
 from shmreplay.errors import EXPECTED_ERRORS
 
-ITEMS_EVERY_S = 10.0  # histograms look at many items
+ITEMS_EVERY_S = 10.0  # histograms read many items
 
 
 class Feed:
-    """A thread that asks for figures again and again; `wake` is called with every answer, and with none.
+    """A thread that asks for figures again and again. It calls `wake` after each answer or failure.
 
-    It is not waited for at the end: a daemon that says nothing could hold it for half a minute.
+    The program does not wait for the thread at its end: a silent daemon could block it for half a minute.
     """
 
     def __init__(self, address: str, interval_s: float, wake: Callable[[], None]) -> None:
-        self._client = Client(address, 0.0)  # what is not there now is asked again the next time
+        self._client = Client(address, 0.0)  # a daemon that is not there is asked again the next time
         self._interval_s = interval_s
         self._wake = wake
         self._again = threading.Event()
@@ -30,15 +30,15 @@ class Feed:
         self._thread = threading.Thread(target=self._run, name="shmreplay-top-feed", daemon=True)
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the thread."""
         self._thread.start()
 
     def look_now(self) -> None:
-        """Asks at once, as after something was changed."""
+        """Asks at once, as after a change."""
         self._again.set()
 
     def take(self) -> tuple[tuple[dict[str, Any], float] | None, str | None]:
-        """The stats that have come since, with their moment of time.monotonic(), and why there are none now."""
+        """The newest stats since the last call, with their time by time.monotonic(), and why there are none now."""
         with self._lock:
             news, self._news = self._news, None
             return news, self._problem

@@ -1,4 +1,4 @@
-"""Keys: names for the bytes that a terminal sends."""
+"""Keys: decodes the bytes that a terminal sends into names of keys."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ ESCAPE = 0x1B
 
 
 class Keys:
-    """Decodes them. An escape sequence may come in pieces; an escape that nothing follows is the key itself."""
+    """Decodes keys. An escape sequence may come in pieces; an escape that nothing follows is the escape key."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     @property
     def is_open(self) -> bool:
-        """Whether what came last may go on."""
+        """Whether the last bytes may be the beginning of a sequence."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[str]:
-        """The keys that are complete now: names as `up`, and characters."""
+        """The keys that are complete now: names such as `up`, and characters."""
         data, self._rest = self._rest + data, b""
         found: list[str] = []
         while data:
@@ -41,13 +41,13 @@ class Keys:
         return found
 
     def end(self) -> list[str]:
-        """Nothing followed: what is left is an escape, or nothing that anybody typed."""
+        """Nothing followed: what is left is the escape key, or bytes that no key sends."""
         rest, self._rest = self._rest, b""
         return ["escape"] if rest == bytes([ESCAPE]) else []
 
 
 def _first(data: bytes) -> tuple[int, str]:
-    """How many bytes the first key takes, 0 if it is not complete, and its name, empty for one that has none."""
+    """How many bytes the first key takes (0 if it is incomplete), and its name, which may be empty."""
     if data[0] != ESCAPE:
         return _character(data)
     if len(data) == 1:

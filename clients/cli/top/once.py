@@ -1,4 +1,4 @@
-"""The same figures for scripts: as plain lines, and as JSON."""
+"""The output of `shmreplay top --once`: the figures as plain lines and as JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from shmreplay.clients.cli.commands.clients import plain_process, plain_wait
-from shmreplay.clients.cli.figures.figures import Wait
+from shmreplay.clients.cli.figures.daemon_figures import Wait
 from shmreplay.clients.cli.top.columns import table_state
 from shmreplay.clients.cli.top.rates import ClientRow, Snapshot, TableRow
 from shmreplay.clients.cli.top.state import CLIENTS, TABLES, State
@@ -15,7 +15,7 @@ from shmreplay.clients.cli.top.view import header, list_lines
 
 
 def as_lines(snapshot: Snapshot, width: int, marks: Marks) -> list[str]:
-    """The header and both lists, all rows of them."""
+    """The header and all rows of both lists."""
     state = State(math.inf, snapshot=snapshot)
     lines = header(state, snapshot.at_s)
     for tab in (TABLES, CLIENTS):
@@ -25,7 +25,7 @@ def as_lines(snapshot: Snapshot, width: int, marks: Marks) -> list[str]:
 
 
 def as_json(snapshot: Snapshot) -> dict[str, Any]:
-    """`daemon`, `tables` and `clients`. A rate is None where nothing can be said of it."""
+    """`daemon`, `tables` and `clients`. A rate that is not known is None."""
     return {
         "daemon": snapshot.figures.daemon,
         "tables": [_table(row) for row in snapshot.tables],

@@ -1,4 +1,4 @@
-"""Rows of the screen: figures of tables and clients, with what became of their counters since the last look."""
+"""Rates: rows of the screen, with the figures of tables and clients and their rates since the last reading."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shmreplay.clients.cli.figures.figures import Figures, ProcessFigures, TableFigures
+from shmreplay.clients.cli.figures.daemon_figures import Figures, ProcessFigures, TableFigures
 from shmreplay.rate_limiters import ratio_reached, readable_bound
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A table. Rates are per second, None at the first look and after a reset; ages are in inserts."""
+    """A table. Rates are per second, None at the first reading and after a reset; ages are in inserts."""
 
     figures: TableFigures
     inserts_per_s: float | None = None
@@ -21,32 +21,32 @@ class TableRow:
 
     @property
     def key(self) -> str:
-        """What stays the same from look to look."""
+        """The identity of the row from reading to reading."""
         return self.figures.name
 
     @property
     def label(self) -> str:
-        """What it is looked for by."""
+        """The text that a search looks at."""
         return self.figures.name
 
     @property
     def info(self) -> dict[str, Any]:
-        """As in client.stats(); empty where nothing can be said."""
+        """As in client.stats(); empty if there are no figures."""
         return self.figures.info
 
     @property
     def fill(self) -> float:
-        """From 0 to 1."""
+        """How full the table is, from 0 to 1."""
         return float(self.info["size"] / self.info["max_size"])
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Of the difference; infinite where there is none."""
+        """The bounds of the difference; infinite if there is none."""
         return readable_bound(self.info["min_diff"]), readable_bound(self.info["max_diff"])
 
     @property
     def target(self) -> float | None:
-        """The ratio that the rate limiter keeps; None where it has no bounds and keeps none."""
+        """The ratio that the rate limiter keeps; None if it has no bounds and keeps none."""
         low, high = self.bounds
         return None if low == -high == -float("inf") else float(self.info["samples_per_insert"])
 
@@ -58,7 +58,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class ClientRow:
-    """A process that is attached. Rates are per second, None at the first look."""
+    """An attached process. Rates are per second, None at the first reading."""
 
     figures: ProcessFigures
     inserts_per_s: float | None = None
@@ -67,12 +67,12 @@ class ClientRow:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What stays the same from look to look."""
+        """The identity of the row from reading to reading."""
         return self.figures.pid, self.figures.start_time
 
     @property
     def label(self) -> str:
-        """What it is looked for by."""
+        """The text that a search looks at."""
         return f"{self.figures.pid} {self.figures.name} {self.figures.role}"
 
 
@@ -87,14 +87,14 @@ class Snapshot:
 
 
 class Rates:
-    """Turns what client.stats() returns from time to time into snapshots."""
+    """Turns successive results of client.stats() into snapshots."""
 
     def __init__(self) -> None:
         self._last: Snapshot | None = None
-        self._ages: dict[str, float | None] = {}  # of the last look that had histograms
+        self._ages: dict[str, float | None] = {}  # from the last reading with histograms
 
     def take(self, stats: Mapping[str, Any], at_s: float) -> Snapshot:
-        """The snapshot of a moment, with rates since the one before."""
+        """Returns a snapshot, with rates since the one before."""
         figures, last = Figures.read(stats), self._last
         if last is not None and last.figures.daemon["pid"] != figures.daemon["pid"]:
             last = None  # another daemon
@@ -125,7 +125,7 @@ class Rates:
 
 
 def median(histogram: Mapping[str, Any]) -> float | None:
-    """Where half of what a histogram counts is below, as far as its edges tell. None if it counts nothing."""
+    """The median of a histogram, as exactly as its edges allow. None if it is empty."""
     edges, counts = histogram["edges"], histogram["counts"]
     half, below = sum(counts) / 2, 0.0
     if half == 0:

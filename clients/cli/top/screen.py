@@ -1,4 +1,4 @@
-"""Screen: a terminal that is drawn on, and given back as it was however this ends."""
+"""Screen: draws on the terminal, and restores it however the program ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shmreplay.errors import ShmReplayError
 
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"  # the alternate screen, no cursor
 LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
-ESCAPE_S = 0.05  # a terminal sends the bytes of one key together
+ESCAPE_S = 0.05  # a terminal sends the bytes of one key within this time
 _STYLES = {
     "bold": "1", "dim": "2", "title": "7", "selected": "7", "good": "32", "warn": "33", "bad": "1;31", "bar": "36",
 }  # fmt: skip
@@ -28,10 +28,10 @@ _ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Screen:
-    """The terminal of stdin and stdout, while it is entered.
+    """The terminal of stdin and stdout. A context manager, within which the screen is in use.
 
     Raises:
-        ShmReplayError: they are no terminal.
+        ShmReplayError: they are not a terminal.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -44,7 +44,7 @@ class Screen:
         self._woken, self._waker = os.pipe()
         for fd in (self._woken, self._waker):
             os.set_blocking(fd, False)
-        self._waking = threading.RLock()  # a handler may come upon another
+        self._waking = threading.RLock()  # reentrant: a signal handler may interrupt another
         self._has_ended = False
         self._before: list[Any] = []
         self._handlers: dict[signal.Signals, Any] = {}
@@ -57,17 +57,17 @@ class Screen:
 
     @property
     def has_colours(self) -> bool:
-        """Whether the selected row can be told by its colours."""
+        """Whether the terminal shows colours, so that they mark the selected row."""
         return self._has_colours
 
     def wake(self) -> None:
-        """Ends a `wait`; for any thread and for handlers of signals."""
-        with self._waking, contextlib.suppress(BlockingIOError):  # it is full: it is woken already
+        """Ends a `wait`. Any thread and signal handlers may call it."""
+        with self._waking, contextlib.suppress(BlockingIOError):  # the pipe is full, so it wakes anyway
             if not self._has_ended:
                 os.write(self._waker, b"!")
 
     def wait(self, timeout_s: float) -> list[str] | None:
-        """The keys that were pressed: when there are some, `wake` is called, or time is up. None: input has ended."""
+        """Waits for keys, a `wake` or the timeout. Returns the keys that were pressed; None at the end of input."""
         waited_s = min(timeout_s, ESCAPE_S) if self._keys.is_open else timeout_s
         ready, _, _ = select.select([self._in, self._woken], [], [], waited_s)
         if self._woken in ready:
@@ -78,7 +78,7 @@ class Screen:
         return self._keys.feed(data) if data else None
 
     def paint(self, lines: list[Line]) -> None:
-        """Shows the lines, writing those alone that changed."""
+        """Shows the lines. Writes only those that changed."""
         drawn = [self._draw(line) for line in lines]
         if len(drawn) != len(self._shown):
             self._shown = [""] * len(drawn)
@@ -92,7 +92,7 @@ class Screen:
         self._write("".join(changed))
 
     def redraw(self) -> None:
-        """Has the next paint write all of it."""
+        """Has the next `paint` write all lines."""
         self._shown = []
 
     def __enter__(self) -> Screen:
@@ -101,7 +101,7 @@ class Screen:
             for number in (signal.SIGWINCH, signal.SIGTSTP, *_ENDS):
                 self._handlers[number] = signal.signal(number, self._on_signal)
             self._take()
-        except BaseException:  # as a Ctrl-C that came at once
+        except BaseException:  # such as a Ctrl-C
             self._end()
             raise
         return self
@@ -112,16 +112,16 @@ class Screen:
         self._end()
 
     def _end(self) -> None:
-        for number in (signal.SIGINT, *_ENDS):  # a second one must not end this half-way
+        for number in (signal.SIGINT, *_ENDS):  # a second signal must not interrupt this
             self._handlers.setdefault(number, signal.getsignal(number))
             signal.signal(number, signal.SIG_IGN)
         try:
-            with contextlib.suppress(OSError, termios.error):  # the terminal may be what has gone
+            with contextlib.suppress(OSError, termios.error):  # the terminal itself may be gone
                 self._give_back()
         finally:
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
-            with self._waking:  # threads may be there yet
+            with self._waking:  # threads may still run
                 self._has_ended = True
                 os.close(self._woken)
                 os.close(self._waker)
@@ -139,7 +139,7 @@ class Screen:
         if number == signal.SIGTSTP:
             self._give_back()
             signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGTSTP)  # returns when the shell lets it go on
+            os.kill(os.getpid(), signal.SIGTSTP)  # returns when the shell continues it
             signal.signal(signal.SIGTSTP, self._on_signal)
             self._take()
         elif number != signal.SIGWINCH:

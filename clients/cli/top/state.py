@@ -1,4 +1,4 @@
-"""State: what is looked at: list, row, order, and a question that is being asked."""
+"""State: what the screen shows: the list, the selected row, the order, and a question."""
 
 from __future__ import annotations
 
@@ -11,38 +11,43 @@ from shmreplay.clients.cli.top.rates import ClientRow, Snapshot, TableRow
 
 TABLES, CLIENTS = "tables", "clients"
 COLUMNS = {TABLES: TABLE_COLUMNS, CLIENTS: CLIENT_COLUMNS}
-_TEXT_FIRST = ("name", "role", "tables", "pid")  # in order of the alphabet; figures have the largest first
+_TEXT_FIRST = (
+    "name",
+    "role",
+    "tables",
+    "pid",
+)  # sorted alphabetically at first; figures are sorted with the largest first
 
 
 @dataclass
 class Question:
-    """Asked in the last line. `keys` are the answers of one key; without them a text is typed, and sent by enter.
+    """A question in the last line. `keys` are the possible answers; without keys, a text is typed and ended by enter.
 
-    `answer` does what is asked for.
+    `answer` is called with the answer.
     """
 
     text: str
     answer: Callable[[str], None]
     keys: tuple[str, ...] = ()
     typed: str = ""
-    change: Callable[[str, str], str] | None = None  # what + and - make of the typed text
+    change: Callable[[str, str], str] | None = None  # changes the typed text for + and -
 
 
 @dataclass
 class Listing:
-    """One of the lists: its order, its selected row, and the first row that the screen shows."""
+    """A list: its order, its selected row, and the first row on the screen."""
 
     order: str
     is_descending: bool
     selected: Hashable | None = None
-    at: int = 0  # where the selected row was: the one there now is selected when it has gone
+    at: int = 0  # the position of the selected row; when that row disappears, the one there is selected
     first: int = 0
-    having: str = ""  # rows with this in their name alone are shown
+    having: str = ""  # only rows with this text in their name are shown
 
 
 @dataclass
 class State:
-    """All that a frame shows. `snapshot` is None before the first answer; `problem` is why there is none now."""
+    """Everything that a frame shows. `snapshot` is None before the first answer; `problem` says why there is none."""
 
     interval_s: float
     tab: str = TABLES
@@ -52,19 +57,19 @@ class State:
     snapshot: Snapshot | None = None
     problem: str | None = None
     message: str = ""
-    is_refused: bool = False  # whether the message says why something was not done
+    is_refused: bool = False  # whether the message says why an action was not done
     question: Question | None = None
     shows_help: bool = False
     is_frozen: bool = False
 
     @property
     def listing(self) -> Listing:
-        """Of the list that is shown."""
+        """That of the list that is shown."""
         return self.lists[self.tab]
 
     @property
     def columns(self) -> Sequence[Column]:
-        """Of the list that is shown."""
+        """That of the list that is shown."""
         return COLUMNS[self.tab]
 
     def rows(self) -> list[Any]:
@@ -80,7 +85,7 @@ class State:
         return sorted(known, key=column.order, reverse=self.listing.is_descending) + unknown
 
     def selected(self) -> TableRow | ClientRow | None:
-        """The row that keys are about, kept while others change places."""
+        """The selected row. It stays selected while other rows change places."""
         rows, listing = self.rows(), self.listing
         if not rows:
             return None
@@ -100,7 +105,7 @@ class State:
             self.listing.selected = rows[self.listing.at].key
 
     def order_by(self, by: int, shown: Sequence[Column]) -> None:
-        """Sorts by the column so many to the right of the one that it is sorted by, of those shown."""
+        """Sorts by another of the shown columns, `by` columns to the right."""
         names = [column.name for column in shown]
         now = names.index(self.listing.order) if self.listing.order in names else 0
         self.listing.order = names[(now + by) % len(names)]

@@ -1,4 +1,4 @@
-"""What a line of the screen is made of: spans of text, short numbers, bars. One character takes one cell."""
+"""The parts of a line on the screen: spans of text, short numbers, bars. One character takes one cell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import textwrap
 from dataclasses import dataclass
 
-from shmreplay.clients.cli.terminal.plain_text import can_show
+from shmreplay.clients.cli.terminal.printing import can_show
 
 Span = tuple[str, str]  # text and style: "", "bold", "dim", "good", "warn", "bad", "bar", "title", "selected"
 Line = list[Span]
@@ -32,20 +32,20 @@ ASCII_MARKS = Marks("#", ".", "|", "-", "|", "o", "^", "v")
 
 
 def marks_for(encoding: str | None) -> Marks:
-    """Those that a terminal of the encoding can show."""
+    """The marks that a terminal of this encoding can show."""
     marks = Marks()
     return marks if can_show("".join(vars(marks).values()), encoding) else ASCII_MARKS
 
 
 def clip(text: str, width: int, *, to_right: bool = False) -> str:
-    """The text in exactly so many cells; one that is too long ends with `~`."""
+    """The text in exactly `width` cells; a text that is too long ends with `~`."""
     if len(text) > width:
         return (text[: width - 1] + "~")[:width]
     return text.rjust(width) if to_right else text.ljust(width)
 
 
 def clip_line(line: Line, width: int) -> Line:
-    """The line in exactly so many cells."""
+    """The line in exactly `width` cells."""
     found: Line = []
     left = width
     for text, style in line:
@@ -59,7 +59,7 @@ def clip_line(line: Line, width: int) -> Line:
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """The text in lines of so many cells at most."""
+    """The text in lines of at most `width` cells."""
     return textwrap.wrap(text, max(width, len(indent) + 10), subsequent_indent=indent) or [""]
 
 
@@ -97,7 +97,7 @@ def duration(seconds: float | None) -> str:
 
 
 def bar(fraction: float, width: int, marks: Marks) -> str:
-    """How far it is, from left to right: full only from 1 on, empty only at 0."""
+    """A bar from left to right: full only from 1 on, empty only at 0."""
     if fraction >= 1:
         filled = width
     elif fraction <= 0:
@@ -108,7 +108,7 @@ def bar(fraction: float, width: int, marks: Marks) -> str:
 
 
 def scale(low: float, high: float, value: float, width: int, marks: Marks) -> str:
-    """Where a value is between two bounds; blank where one of them is none."""
+    """Shows where a value lies between two bounds; blank if a bound is infinite."""
     if width < 3 or math.isinf(low) or math.isinf(high):
         return " " * width
     inner = width - 2

@@ -1,4 +1,4 @@
-"""The frame: what a screen of some size shows of a state, as lines of exactly its width."""
+"""The frame: the lines that a screen shows of a state, each of exactly its width."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from shmreplay.base.host_memory import show_bytes
-from shmreplay.clients.cli.figures.figures import arena_state, memory_of
-from shmreplay.clients.cli.terminal.counted import counted
-from shmreplay.clients.cli.terminal.plain_text import plain
+from shmreplay.clients.cli.figures.daemon_figures import arena_state, memory_of
+from shmreplay.clients.cli.terminal.printing import counted, plain
 from shmreplay.clients.cli.top.columns import Column, layout
 from shmreplay.clients.cli.top.details import details
 from shmreplay.clients.cli.top.rates import Snapshot
@@ -17,7 +16,7 @@ from shmreplay.clients.cli.top.text import Line, Marks, clip_line, duration
 
 FIXED_LINES = 6  # three of the header, the tabs, the titles, the last line
 LEAST_LIST = 3
-LONG_READ_S = 1.0  # what is read or viewed so long keeps chunks from being used again
+LONG_READ_S = 1.0  # a read or view that lasts so long keeps chunks from being reused
 HINTS = {
     TABLES: "p pause  r resume  d drain  s ratio  D drop  < > sort  / find  ? help  q quit",
     CLIENTS: "< > sort  R turn round  / find  ? help  q quit",
@@ -26,28 +25,28 @@ HELP = (
     ("up down j k", "select a row; page up, page down, home, end too"),
     ("tab", "tables or clients"),
     ("< > left right", "sort by the column before, after; R turns the order round"),
-    ("/", "only those with a text in their name, or role; esc: all"),
+    ("/", "show only rows with a text in their name or role; esc: all"),
     ("p  r", "pause inserts, samples or both of the table; resume"),
     ("d", "drain: pause inserts until its items are sampled away"),
-    ("s  +  -", "change the ratio of samples to inserts; enter does it"),
-    ("D", "drop the table; its name has to be typed"),
-    ("space", "stop the figures, or let them go on"),
-    ("q", "quit; what was done to tables stays done"),
+    ("s  +  -", "change the ratio of samples to inserts; confirm with enter"),
+    ("D", "drop the table; asks you to type its name"),
+    ("space", "freeze the figures, or unfreeze them"),
+    ("q", "quit; changes of tables stay"),
 )
 COLUMNS_HELP = (
-    ("fill", "items there are of those that fit"),
-    ("ratio", "samples per insert: reached/kept by the limiter, any: none is"),
-    ("reach", "how much of the ratio is reached"),
+    ("fill", "how full the table is"),
+    ("ratio", "samples per insert: reached/wanted; any: no limit"),
+    ("reach", "how much of the wanted ratio is reached"),
     ("bounds", "the limiter's difference: samples wait at the left end,"),
     ("", "inserts at the right end"),
     ("age", "half of the items are younger, in inserts"),
     ("wr ln", "attached processes that have inserted, that have sampled"),
-    ("state", "who waits how long, pauses, whose processes have all gone"),
+    ("state", "calls that wait and how long, pauses, lost processes"),
 )
 
 
 def frame(state: State, size: tuple[int, int], marks: Marks, *, now_s: float, marks_row: bool = False) -> list[Line]:
-    """The lines of a screen of (columns, rows). `marks_row` shows the selected row by a sign, not by colour alone."""
+    """The lines of a screen of (columns, rows). `marks_row` marks the selected row with a sign, too, for no colours."""
     width, height = size
     lines = header(state, now_s)
     body = max(height - FIXED_LINES, 0)
@@ -75,7 +74,7 @@ def header(state: State, now_s: float) -> list[Line]:
 
 
 def memory_text(snapshot: Snapshot) -> str:
-    """Memory and checkpoint."""
+    """The line about memory and checkpoint."""
     arenas = list(snapshot.figures.arenas.values())
     total, used = memory_of(arenas)
     parts = [f"{show_bytes(total)} in {counted(len(arenas), 'arena')}"]
@@ -94,7 +93,7 @@ def memory_text(snapshot: Snapshot) -> str:
 
 
 def _third(state: State, snapshot: Snapshot, now_s: float) -> Line:
-    """What is wrong, else who is there."""
+    """The line about what is wrong, or else about processes."""
     silent_s = now_s - snapshot.at_s
     if state.problem is not None:
         return [(f"no daemon for {duration(silent_s)}, trying again: {state.problem}", "bad")]
@@ -126,13 +125,13 @@ def _tabs(state: State) -> Line:
         having = state.lists[tab].having
         text = f"{tab} {counts[tab]}" + (f" with {having!r}" if having else "")
         line.append((f"[{text}]" if is_shown else f" {text} ", "title" if is_shown else ""))
-    frozen = "the figures are stopped; space lets them go on" if state.is_frozen else f"every {state.interval_s:g} s"
+    frozen = "frozen; space unfreezes" if state.is_frozen else f"every {state.interval_s:g} s"
     line.append((f"  {frozen}   tab: the other list", "warn" if state.is_frozen else "dim"))
     return line
 
 
 def _lists(state: State, body: int, width: int, marks: Marks, marks_row: bool) -> list[Line]:
-    """Titles, rows, and what there is to say of the selected one."""
+    """Titles, rows, and the details of the selected row."""
     selected = state.selected()
     rows = state.rows()
     about = details(selected, width) if selected is not None else []
@@ -162,7 +161,7 @@ def _lists(state: State, body: int, width: int, marks: Marks, marks_row: bool) -
 
 
 def list_lines(state: State, width: int, marks: Marks) -> list[Line]:
-    """Titles and all rows of the list that is shown, names in full and none selected."""
+    """Titles and all rows of the list that is shown, with full names and no row selected."""
     rows = state.rows()
     longest = _longest_name(rows)
     shown = [
@@ -200,7 +199,7 @@ def _titles(state: State, shown: Sequence[tuple[Column, int]], marks: Marks) -> 
 def row_line(
     row: Any, shown: Sequence[tuple[Column, int]], marks: Marks, *, is_selected: bool = False, sign: str = ""
 ) -> Line:
-    """One row. A selected one has one style throughout."""
+    """One row. The selected row has a single style."""
     line: Line = [(sign, "")]
     for number, (column, cells) in enumerate(shown):
         if number > 0:
@@ -224,7 +223,7 @@ def _last(state: State, width: int) -> Line:
             return [(question.text, "bold")]
         typed = f" {question.typed}_"
         text = plain(question.text)
-        # What is typed is seen, whatever there is no room for.
+        # If there is not enough room, the typed text is what is shown.
         return [(text[max(len(text) + len(typed) - width, 0) :], "bold"), (typed, "")]
     if state.message:
         return [(plain(state.message), "bad" if state.is_refused else "good")]

@@ -163,7 +163,7 @@ inline void Hold::save_words(uint64_t offset, uint32_t num_words) {
   if (!logged_) return;
   if (length_ + num_words > kLogCapacity) outgrown();
   for (uint32_t i = 0; i < num_words; ++i) {
-    const uint64_t at = offset + 8 * i;
+    const uint64_t at = offset + uint64_t{8} * i;
     entries_[length_ + i] = {at << 2 | 3,
                              reinterpret_cast<std::atomic<uint64_t>*>(index_ + at)->load(std::memory_order_relaxed)};
   }

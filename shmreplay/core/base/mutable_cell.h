@@ -43,8 +43,8 @@ class MutableCell {
     std::atomic<uint64_t>* to = copy(before + 1);
     for (uint32_t i = 0; i < num_words_; ++i) {
       uint64_t word = 0;
-      if (i < row_bytes_ / 8) std::memcpy(&word, from + 8 * i, 8);
-      else std::memcpy(&word, from + 8 * i, row_bytes_ % 8);
+      if (i < row_bytes_ / 8) std::memcpy(&word, from + size_t{8} * i, 8);
+      else std::memcpy(&word, from + size_t{8} * i, row_bytes_ % 8);
       // Release: a reader that sees the word sees the version that stood when it was written.
       to[i].store(word, std::memory_order_release);
       SHMREPLAY_FAULT("mutable.word_written");
@@ -62,8 +62,8 @@ class MutableCell {
   void copy_out(const std::atomic<uint64_t>* from, char* to) const noexcept {
     for (uint32_t i = 0; i < num_words_; ++i) {
       const uint64_t word = from[i].load(std::memory_order_acquire);
-      if (i < row_bytes_ / 8) std::memcpy(to + 8 * i, &word, 8);
-      else std::memcpy(to + 8 * i, &word, row_bytes_ % 8);
+      if (i < row_bytes_ / 8) std::memcpy(to + size_t{8} * i, &word, 8);
+      else std::memcpy(to + size_t{8} * i, &word, row_bytes_ % 8);
     }
   }
 

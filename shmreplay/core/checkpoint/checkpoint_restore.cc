@@ -96,7 +96,7 @@ void Restorer::set_table(uint32_t table, const SavedTable& s) {
 
 void Restorer::set_pattern(uint32_t record, uint32_t num_outputs, uint32_t num_slices, const std::string& blob) {
   expect(record < arena_.geometry().max_patterns, "pattern " + std::to_string(record) + " is out of range");
-  expect(blob.size() % 8 == 0 && blob.size() <= kPatternWords * 8,
+  expect(blob.size() % 8 == 0 && blob.size() <= size_t{kPatternWords} * 8,
          "pattern " + std::to_string(record) + " has a bad size");
   std::vector<uint64_t> words(blob.size() / 8);
   if (!words.empty()) std::memcpy(words.data(), blob.data(), blob.size());

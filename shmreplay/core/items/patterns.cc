@@ -17,7 +17,7 @@ uint64_t hash_text(uint64_t hash, const std::string& text) noexcept {
   return mix(hash, text.size());
 }
 
-static_assert(kMaxColumns * (sizeof(PatternOutput) + sizeof(Slice)) + 8 <= kPatternWords * 8);
+static_assert(kMaxColumns * (sizeof(PatternOutput) + sizeof(Slice)) + 8 <= size_t{kPatternWords} * 8);
 
 // The elements' bytes one after the other. Both return the place after them. An empty vector has no data to point at.
 template <class T>
@@ -71,7 +71,7 @@ uint64_t Pattern::structure_hash() const noexcept {
 
 std::vector<uint64_t> Pattern::encode() const {
   const size_t bytes = outputs.size() * sizeof(PatternOutput) + slices.size() * sizeof(Slice) + 8 + names.size();
-  if (bytes > kPatternWords * 8 || outputs.size() > kMaxOutputs) {
+  if (bytes > size_t{kPatternWords} * 8 || outputs.size() > kMaxOutputs) {
     throw std::length_error("the trajectory's pattern takes " + std::to_string(bytes) + " bytes and " +
                             std::to_string(outputs.size()) + " outputs; at most " + std::to_string(kPatternWords * 8) +
                             " bytes and " + std::to_string(kMaxOutputs) +

@@ -57,6 +57,7 @@ GatherThreads::~GatherThreads() {
   if (threads_.empty()) return;
   if (arena_.forked()) {
     // They are not here, and what they share was left in whatever state they had it.
+    // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for three pointers the child ends here
     (void)new std::vector<std::thread>(std::move(threads_));
     (void)shared_.release();
     return;

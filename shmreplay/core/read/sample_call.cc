@@ -276,7 +276,7 @@ Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink, 
   }
   if (takes_) room_.check_kept();
   lease_.drop();
-  for (size_t i = 0; i < picks_.size(); ++i) sink.describe(first + static_cast<int64_t>(i), picks_[i]);
+  sink.describe(first, picks_.data(), static_cast<uint32_t>(picks_.size()));
   return Status::kOk;
 }
 
@@ -306,12 +306,12 @@ SampleResult SampleCall::view(const TableFacts& t, const SampleOptions& options,
 
 Status SampleCall::take(const TableFacts& t, ViewSink& sink, bool stays) {
   pad_rows(t, picks_.front().pattern);
-  const Part part{patterns_,
-                  picks_.data(),
-                  static_cast<uint32_t>(picks_.size()),
-                  runs_.data(),
-                  arena_.has_values() ? brought_.data() : nullptr,
-                  rows_.data()};
+  const DrawnItems part{patterns_,
+                        picks_.data(),
+                        static_cast<uint32_t>(picks_.size()),
+                        runs_.data(),
+                        arena_.has_values() ? brought_.data() : nullptr,
+                        rows_.data()};
   return sink.take(part, stays) ? Status::kOk : Status::kInterrupted;
 }
 
@@ -320,7 +320,7 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
                                   Deliver deliver, MakeRoom make_room) {
   SampleOptions options = asked;
   // An item that goes with its only sample is not drawn twice as it is.
-  options.distinct = asked.distinct && (!asked.share.is_all() || !(asked.count && t.max_times_sampled == 1));
+  options.distinct = asked.distinct && (!asked.part.is_all() || !(asked.count && t.max_times_sampled == 1));
   Blocked blocked(arena_, t, kSamples, wait, options.count);
   DropAtEnd drop_at_end(lease_);
   uint32_t done = 0;
@@ -329,7 +329,7 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
   if (options.distinct) {
     available_ = Selector(arena_, t, kSampler).num_drawable();  // read without the lock: for a report
     if (options.at_least > t.max_size) return end(Status::kTooFewItems);
-    distinct_.begin(t, options.n, options.uniforms, options.share);
+    distinct_.begin(t, options.n, options.uniforms, options.part);
   }
   LongWork work(wait);
   while (done < options.n) {
@@ -367,7 +367,7 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
     if (stop != Stop::kNotAdmitted && stop != Stop::kNoneLeft) continue;
     if (!options.waits || (done >= options.at_least && done > 0)) break;
     if (stop == Stop::kNoneLeft) {
-      if (!options.share.is_all()) available_ = distinct_.count_drawable();
+      if (!options.part.is_all()) available_ = distinct_.count_drawable();
       return end(Status::kTooFewItems);
     }
     if (!blocked.joined()) continue;

@@ -26,12 +26,12 @@ class BatchSink {
   virtual std::vector<OutputBuffer>& outputs() noexcept = 0;
   // Where what the items brought goes; nullptr: nowhere.
   virtual ItemValues* item_values() noexcept { return nullptr; }
-  // The descriptor of item i of the batch.
-  virtual void describe(int64_t i, const Pick& pick) noexcept = 0;
+  // What the draw says of items first .. first + n - 1 of the batch. Once for each part.
+  virtual void describe(int64_t first, const Pick* picks, uint32_t n) noexcept = 0;
 };
 
 // Items drawn under one lease, and what tells their rows.
-struct Part {
+struct DrawnItems {
   const PatternCache& patterns;
   const Pick* picks;
   uint32_t n;
@@ -46,7 +46,7 @@ class ViewSink {
   virtual ~ViewSink() = default;
   // `stays`: the part is as it is, and its chunks are named, until SampleCall::drop(); else until this returns, and the
   // rows must be copied. false ends the call with kInterrupted.
-  virtual bool take(const Part& part, bool stays) noexcept = 0;
+  virtual bool take(const DrawnItems& part, bool stays) noexcept = 0;
 };
 
 struct SampleOptions {
@@ -59,7 +59,7 @@ struct SampleOptions {
   bool distinct = false;     // no item twice; kTooFewItems where there are not at_least of them
   uint32_t num_threads = 1;  // that gather a large batch, the caller among them
   bool waits = true;         // false: what is admitted now is all, kOk
-  Share share{};             // of a `distinct` call of a random sampler: no items but these
+  Part part{};               // of a `distinct` call of a random sampler: no items but these
 };
 
 struct SampleResult {

@@ -69,12 +69,11 @@ void ShardDraw::choose(const double* uniforms) {
   }
 }
 
-Status ShardDraw::draw(const std::vector<SampleCall*>& calls, const double* uniforms, bool count,
-                       const std::vector<uint32_t>* most_rows, const Wait& wait, ShardSink& sink,
-                       uint32_t num_threads) {
-  if (!read_totals(count)) return Status::kOk;
-  choose(uniforms);
-  const double* own = uniforms + open_.size();
+Status ShardDraw::draw(const std::vector<SampleCall*>& calls, const SampleOptions& options, const Wait& wait,
+                       ShardSink& sink) {
+  if (!read_totals(options.count)) return Status::kOk;
+  choose(options.uniforms);
+  const double* own = options.uniforms + open_.size();
   std::vector<uint32_t> unfilled;
   for (uint32_t s = 0; s < shards_.size(); ++s) {
     if (counts_[s] == 0) continue;
@@ -85,10 +84,12 @@ Status ShardDraw::draw(const std::vector<SampleCall*>& calls, const double* unif
     }
     places -= counts_[s];
     sink.begin_part(places, shares_[s], table_size_);
-    SampleOptions options{counts_[s], 1, count, own, most_rows};
-    options.waits = false;
-    options.num_threads = num_threads;
-    const SampleResult part = calls[s]->sample(*shards_[s].table, options, wait, sink);
+    SampleOptions here = options;
+    here.n = counts_[s];
+    here.at_least = 1;
+    here.uniforms = own;
+    here.waits = false;
+    const SampleResult part = calls[s]->sample(*shards_[s].table, here, wait, sink);
     own += counts_[s];
     done_ += part.done;
     unfilled.insert(unfilled.end(), places + part.done, places + counts_[s]);

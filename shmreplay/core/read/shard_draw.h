@@ -31,12 +31,12 @@ class ShardDraw {
   // At least one shard and at most kMaxShards, of tables that do not consume; a batch of n.
   ShardDraw(std::vector<Shard> shards, uint32_t n);
 
-  // One round, by 2 * open() numbers in [0, 1): what is admitted now and no more. `calls` has one for each shard. kOk,
-  // or what ended it, in shard(): what was drawn before stays in the batch.
-  Status draw(const std::vector<SampleCall*>& calls, const double* uniforms, bool count,
-              const std::vector<uint32_t>* most_rows, const Wait& wait, ShardSink& sink, uint32_t num_threads = 1);
+  // One round: draws what is admitted now and no more. `calls` has one for each shard. Of `options` it looks at
+  // `uniforms`, which are 2 * open() here, `count`, `most_rows` and `num_threads`. kOk, or what ended the round, in
+  // shard(): what was drawn before stays in the batch.
+  Status draw(const std::vector<SampleCall*>& calls, const SampleOptions& options, const Wait& wait, ShardSink& sink);
 
-  // The live ones of `keys`, all of one shard, behind those that are done; `found` as of SampleCall::get.
+  // The live ones of `keys`, all of one shard, after those that are done; `found` as of SampleCall::get.
   SampleResult get(uint32_t shard, SampleCall& call, const int64_t* keys, uint32_t n, const Wait& wait, ShardSink& sink,
                    uint32_t* found);
 

@@ -14,25 +14,25 @@ uint64_t mixed(uint64_t z) noexcept {  // splitmix64's
 
 }  // namespace
 
-void DistinctDraws::begin(const TableFacts& t, uint32_t n, const double* uniforms, Share share) {
+void DistinctDraws::begin(const TableFacts& t, uint32_t n, const double* uniforms, Part part) {
   table_ = &t;
   uniforms_ = uniforms;
-  share_ = share;
+  part_ = part;
   left_only_ = ran_out_ = false;
   seen_seq_ = num_rejected_ = 0;
   drawn_.clear();
   drawn_.reserve(n);
   hash_.assign(std::bit_ceil(uint64_t{n} * 2), {kNone, 0});
   passed_.clear();
-  // A call that wants a good part of its share meets many others' items.
-  const uint64_t others = share.is_all() ? 0 : kMostPassed + 2 * uint64_t{n} * share.num_ranks;
+  // A call that wants much of its part meets many others' items.
+  const uint64_t others = part.is_all() ? 0 : kMostPassed + 2 * uint64_t{n} * part.world_size;
   most_passed_ = static_cast<uint32_t>(std::min<uint64_t>(others, t.capacity));
   passed_.reserve(most_passed_);
   const RoleLayout& role = t.roles[kSampler];
   if (role.dense != 0) sorted_.reserve(n + most_passed_);
   if (role.kind == kPrioritized) masked_.reserve(role.sum, n + most_passed_);
   if (role.heap != 0) stack_.reserve(3 * uint64_t{n} + 8);
-  const bool wants_much = !share.is_all() && 4 * uint64_t{n} * share.num_ranks >= t.record->size.get();
+  const bool wants_much = !part.is_all() && 4 * uint64_t{n} * part.world_size >= t.record->size.get();
   most_drawable_ = wants_much ? count_drawable() : UINT64_MAX;
 }
 
@@ -44,13 +44,13 @@ void DistinctDraws::each_in_share(Visit visit) {
   const uint64_t size = std::min<uint64_t>(table_->record->size.get(), table_->capacity);
   for (uint64_t i = 0; i < size; ++i) {
     const uint32_t g = sampler.dense_item(i);
-    if (!share_.has(sampler.slot(g)) || (by_weight && !(sampler.tree().leaf(sampler.slot(g)) > 0))) continue;
+    if (!part_.has(sampler.slot(g)) || (by_weight && !(sampler.tree().leaf(sampler.slot(g)) > 0))) continue;
     if (!visit(g)) return;
   }
 }
 
 uint64_t DistinctDraws::count_drawable() {
-  if (share_.is_all()) return Selector(arena_, *table_, kSampler).num_drawable();
+  if (part_.is_all()) return Selector(arena_, *table_, kSampler).num_drawable();
   uint64_t n = 0;
   each_in_share([&](uint32_t) { return ++n > 0; });
   return n;
@@ -88,7 +88,7 @@ bool DistinctDraws::is_drawn(uint32_t g) {
 }
 
 bool DistinctDraws::is_new(uint32_t g, const uint32_t* items, uint32_t n) {
-  return share_.has(g - static_cast<uint32_t>(table_->item_base)) && std::find(items, items + n, g) == items + n &&
+  return part_.has(g - static_cast<uint32_t>(table_->item_base)) && std::find(items, items + n, g) == items + n &&
          !is_drawn(g);
 }
 
@@ -98,7 +98,7 @@ uint32_t DistinctDraws::pick(const Hold& hold, const Selector& sampler, uint32_t
   ran_out_ = false;
   if (is_random && !left_only_) {
     // Asks for as many as the tries of a hold suffice for.
-    const uint32_t n = pick_new(hold, sampler, std::min(want, std::max(1u, kGroup / share_.num_ranks)), items);
+    const uint32_t n = pick_new(hold, sampler, std::min(want, std::max(1u, kGroup / part_.world_size)), items);
     if (n > 0) return n;
   }
   items[0] = is_random                        ? pick_left(sampler)
@@ -147,7 +147,7 @@ void DistinctDraws::leave_out(const Selector& sampler, uint32_t g) {
   sorted_.insert(std::lower_bound(sorted_.begin(), sorted_.end(), position), position);
 }
 
-// pick_left() met an item outside the share.
+// pick_left() met an item outside the part.
 void DistinctDraws::pass_over(const Selector& sampler, uint32_t g) {
   ++num_rejected_;
   if (passed_.size() == most_passed_) return;
@@ -182,7 +182,7 @@ uint32_t DistinctDraws::pick_left(const Selector& sampler) {
   for (uint32_t tries = 0; tries < kTries; ++tries) {
     const double u = uniform(drawn_.size(), kTries + 1 + num_rejected_);  // no attempt before had this number
     const uint32_t g = pick_any_left(sampler, u, by_weight);
-    if (g == kNone || share_.has(sampler.slot(g))) return g;
+    if (g == kNone || part_.has(sampler.slot(g))) return g;
     pass_over(sampler, g);
   }
   ran_out_ = true;

@@ -1,12 +1,12 @@
-// The draws of one call that draws no item twice, and perhaps only items from one learner's share.
+// The draws of one call that draws no item twice, and perhaps only items from one learner's part.
 //
 // Random samplers: a draw is repeated until it meets a new item. That is the same as drawing among the items left, in
 // proportion to their weights, exactly. Where little weight is left this would take long: after kTries the call picks
 // only among the items left, in a sum tree by MaskedTree, in a dense array by rank. Fifo and Lifo take the first items
 // left, heaps the best. Items may come, go and change between two holds; one that came meanwhile may be drawn.
 //
-// A learner's share is the slots whose number modulo the number of learners is its rank. An item outside the share is
-// drawn and not taken, which is the same as drawing inside the share in proportion to the weights, exactly. Once the
+// A learner's part is the slots whose number modulo the number of learners is its rank. An item outside the part is
+// drawn and not taken, which is the same as drawing inside the part in proportion to the weights, exactly. Once the
 // call picks among the items left, it passes such an item over from then on, so a heavy one is met once. A call
 // remembers only so many of them, and meets the others again. So it may pick nothing in a hold and still not be at its
 // end.
@@ -20,26 +20,26 @@
 
 namespace shmreplay {
 
-// The items of learner `rank` of `num_ranks`. A single learner has all items.
-struct Share {
-  uint32_t rank = 0, num_ranks = 1;
-  bool has(uint32_t slot) const noexcept { return num_ranks == 1 || slot % num_ranks == rank; }
-  bool is_all() const noexcept { return num_ranks == 1; }
+// The items of learner `rank` of `world_size`. A single learner has all items.
+struct Part {
+  uint32_t rank = 0, world_size = 1;
+  bool has(uint32_t slot) const noexcept { return world_size == 1 || slot % world_size == rank; }
+  bool is_all() const noexcept { return world_size == 1; }
 };
 
 class DistinctDraws {
  public:
   explicit DistinctDraws(const Arena& arena) noexcept : arena_(arena) {}
 
-  // Begins a call of n draws, n <= the table's max_size; `uniforms`: n in [0, 1). A share of several needs a random
+  // Begins a call of n draws, n <= the table's max_size; `uniforms`: n in [0, 1). A part of several needs a random
   // sampler. Called outside any hold; the rest allocates nothing.
-  void begin(const TableFacts& table, uint32_t n, const double* uniforms, Share share = {});
+  void begin(const TableFacts& table, uint32_t n, const double* uniforms, Part part = {});
 
-  // How many items of the share can be drawn, including those already drawn. Looks at every item of the table. Read
+  // How many items of the part can be drawn, including those already drawn. Looks at every item of the table. Read
   // without the lock: for a report.
   uint64_t count_drawable();
 
-  // Whether an item of the share is left, as far as a look without the lock tells. Also true where only a further hold
+  // Whether an item of the part is left, as far as a look without the lock tells. Also true where only a further hold
   // can tell.
   bool may_have_left();
 
@@ -49,7 +49,7 @@ class DistinctDraws {
   }
 
   // Picks up to `want` <= kGroup different new items; returns how many. 0: none is left, or all tries of the hold met
-  // items outside the share.
+  // items outside the part.
   uint32_t pick(const Hold& hold, const Selector& sampler, uint32_t want, uint32_t* items);
   bool ran_out_of_tries() const noexcept { return ran_out_; }
 
@@ -68,7 +68,7 @@ class DistinctDraws {
     uint64_t seq;  // 0: an empty place of the hash table
   };
   static constexpr uint32_t kTries = 64;         // a hold
-  static constexpr uint32_t kMostPassed = 1024;  // a call that wants a good part of its share remembers more
+  static constexpr uint32_t kMostPassed = 1024;  // a call that wants much of its part remembers more
   double uniform(uint64_t draw, uint64_t attempt) const noexcept;
   Drawn& place(uint32_t g);
   bool is_drawn(uint32_t g);
@@ -91,12 +91,12 @@ class DistinctDraws {
   std::vector<Drawn> drawn_;  // in order
   std::vector<Drawn> hash_;   // the same by item
   bool left_only_ = false;
-  Share share_;
-  uint64_t most_drawable_ = UINT64_MAX;  // of the share, where the call wants a good part of it
+  Part part_;
+  uint64_t most_drawable_ = UINT64_MAX;  // of the part, where the call wants much of it
   bool ran_out_ = false;
   uint64_t num_rejected_ = 0;  // by pick_left: so many of its numbers are used up
   uint32_t most_passed_ = 0;
-  std::vector<uint32_t> passed_;  // items outside the share; their slots stay outside
+  std::vector<uint32_t> passed_;  // items outside the part; their slots stay outside
   // What pick_left() goes by, as of a hold in which nobody else has changed anything since.
   uint64_t seen_seq_ = 0;
   bool seen_by_weight_ = false;

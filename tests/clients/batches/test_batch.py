@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmreplay.clients.batches.batch import Batch, NativeBatch
+from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.batches.native import NativeBatch
 from shmreplay.columns.signature import Signature
 from shmreplay.columns.specs import ArraySpec
 

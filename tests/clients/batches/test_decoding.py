@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmreplay.clients.batches import row_threads
-from shmreplay.clients.batches.batch import Batch, NativeBatch
+from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.decoding import check_ragged
+from shmreplay.clients.batches.native import NativeBatch
 from shmreplay.columns.heap_values import join_item_values
 from shmreplay.columns.leaves import Leaf
 from shmreplay.columns.signature import Signature
@@ -210,10 +211,10 @@ def test_damaged_bytes_are_named_by_table_and_column() -> None:
         signature = Signature.from_tree({column: COLUMNS[column]}, "replay")
         damaged = (np.full(3, 255, np.uint8), np.array(sizes, np.int64))
         with pytest.raises(SegmentFailed, match=re.escape(f"table 'replay', {text}")):
-            batch_of(signature, [damaged], [None], 1)
+            _ = batch_of(signature, [damaged], [None], 1).data
     signature = Signature.from_tree({"x": ArraySpec((2,), "u1", compression="lz4")}, "replay")
     text = "table 'replay', column 'x': 7 stored bytes of row 4 of a chunk that are no row of 2; the heap is damaged"
     with pytest.raises(SegmentFailed, match=text):
-        batch_of(signature, [np.zeros((2, 2), np.uint8)], [None], 1, damage=(0, 4, 7))
+        _ = batch_of(signature, [np.zeros((2, 2), np.uint8)], [None], 1, damage=(0, 4, 7)).data
     with pytest.raises(SegmentFailed, match="table 'replay', values of items: 2 stored bytes end within"):
-        example(values=(np.zeros(2, np.uint8), np.array([2, -1, -1])))
+        _ = example(values=(np.zeros(2, np.uint8), np.array([2, -1, -1])))[0].data

@@ -13,7 +13,7 @@ import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.tables.table import TableHandle
 from tests.support.children import Child
-from tests.support.tables import TableMaker
+from tests.support.tables import TableMaker, address
 
 LARGE = {"frame": sr.ArraySpec((101, 103), "uint8"), "n": sr.ArraySpec((), "int64")}
 STEPS = 4096  # 43 MB of them: more than a cache holds; only what is written takes memory
@@ -62,10 +62,6 @@ def filled(make_table: TableMaker) -> TableHandle:
     table = make_table(STEPS, signature=LARGE, seed=1)
     table.insert_batch(large(range(64)))
     return table
-
-
-def address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def test_a_batch_that_nobody_holds_gives_its_memory_to_the_next(make_table: TableMaker) -> None:

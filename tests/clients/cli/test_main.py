@@ -14,7 +14,8 @@ import pytest
 
 import shmreplay as sr
 from shmreplay import _core
-from tests.support.daemons import DaemonProcess, Script, StartDaemon, eventually, is_asleep, table
+from tests.support.daemons import DaemonProcess, Script, StartDaemon, is_asleep, table
+from tests.support.waiting import eventually
 
 MODULE = "shmreplay.clients.cli.main"
 
@@ -163,7 +164,7 @@ def test_stats_tell_of_the_last_checkpoint_and_of_what_failed_since(
         assert (found["path"], found["error"]) == (path, "no checkpoint was saved: there are no tables")
         assert found["saved_s_ago"] >= found["failed_s_ago"] >= 0
     assert re.search(
-        "; none was saved [0-9]+ s ago: no checkpoint was saved: there are no tables$",
+        "; a save failed [0-9]+ s ago: no checkpoint was saved: there are no tables$",
         shmreplay(*arguments).stdout.splitlines()[1],
     )
     assert re.search("ERROR a checkpoint that .* asked for failed: no checkpoint was saved: there are", daemon.log())

@@ -4,7 +4,6 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -14,11 +13,9 @@ from shmreplay.clients.cuda.driver import Driver
 from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable, Result
 from shmreplay.clients.cuda.event import Event
 from shmreplay.errors import ShmReplayError
-from tests.support.children import Child, Work
+from tests.support.children import Fork
 from tests.support.fake_cuda import FakeCuda
 from tests.support.tables import TableMaker, numbers, step
-
-Fork = Callable[[Work], Child]
 
 
 def why_not() -> str:

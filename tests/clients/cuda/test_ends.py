@@ -1,15 +1,14 @@
 """The end of Python: nothing stays page-locked, whoever forgot to let go, and no thread holds it up."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
 from tests.support.fake_cuda import built
+from tests.support.repository import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 CODE = """
 import atexit, ctypes, threading
 libcuda = ctypes.CDLL("libcuda.so.1")

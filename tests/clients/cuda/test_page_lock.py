@@ -17,7 +17,7 @@ from shmreplay.clients.cuda.errors import CudaError, Result
 from shmreplay.clients.cuda.page_lock import PageLock
 from tests.support.children import Child, Work
 from tests.support.fake_cuda import FakeCuda
-from tests.support.tables import eventually
+from tests.support.waiting import eventually
 
 PAGE = mmap.PAGESIZE
 CHUNK = 3 * 128  # three of four chunks end in the middle of a page

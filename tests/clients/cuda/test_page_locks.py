@@ -15,7 +15,7 @@ from shmreplay.clients.cuda.page_locks import PageHold, hold_pages
 from tests.clients.cuda.test_page_lock import PAGE, Memory
 from tests.support.children import Child, Work
 from tests.support.fake_cuda import FakeCuda
-from tests.support.tables import eventually
+from tests.support.waiting import eventually
 
 
 class Segment:

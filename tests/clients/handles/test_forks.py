@@ -7,17 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.support.children import Child, Work
-from tests.support.tables import TableMaker, eventually, numbers, step, steps, values
-
-Fork = Callable[[Work], Child]
+from tests.support.children import Fork
+from tests.support.tables import TableMaker, numbers, step, steps, values
+from tests.support.waiting import eventually
 
 PROGRAM = """
 import multiprocessing, pickle, sys

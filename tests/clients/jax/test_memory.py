@@ -12,7 +12,8 @@ import shmreplay as sr
 from shmreplay.clients.batches.aligned import ALIGNMENT, aligned_copy, aligned_empty, is_aligned
 from shmreplay.clients.jax import JaxBatch, JaxSampler
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.tables import WAIT_S, TableMaker
+from tests.support.tables import TableMaker
+from tests.support.waiting import WAIT_S
 
 WIDE = 4096  # float32: 16 KiB a row, and so a batch that JAX works at for a while
 SIGNATURE = {

@@ -10,11 +10,12 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.batches.batch import Batch
+from shmreplay.clients.batches.sample_options import SampleOptions
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.children import Child, Work
-from tests.support.tables import WAIT_S, TableMaker, by_path, columns_of, eventually, numbers, spans, step, steps
+from tests.support.children import Fork
+from tests.support.tables import TableMaker, by_path, columns_of, numbers, spans, step, steps
+from tests.support.waiting import WAIT_S, eventually
 
-Fork = Callable[[Work], Child]
 PRIORITIZED = sr.selectors.Prioritized(0.7)
 
 
@@ -182,17 +183,17 @@ def test_an_item_that_grows_while_a_batch_is_drawn_is_padded_to(
 ) -> None:
     first, second = with_spans(make_table, 0, 2), with_spans(make_table, 100, 2)
     mix = sr.mix([(first, 3), (second, 3)], seed=0)
-    sample = TableHandle.sample
+    draw = TableHandle._draw
 
-    def grow_before(table: TableHandle, *arguments: Any, **options: Any) -> Batch:
-        if table.name == second.name and options.get("out") is not None:
+    def grow_before(table: TableHandle, options: SampleOptions, timeout_s: float | None, out: Any = None) -> Batch:
+        if table.name == second.name and out is not None:
             with second.writer(history=9) as writer:
                 for n in range(200, 209):
                     writer.append(step(n))
                 writer.create_item(length=9)
-        return sample(table, *arguments, **options)
+        return draw(table, options, timeout_s, out)
 
-    monkeypatch.setattr(TableHandle, "sample", grow_before)
+    monkeypatch.setattr(TableHandle, "_draw", grow_before)
     batch = mix.sample()
     monkeypatch.undo()
     assert batch.data["n"].shape == (6, 9)

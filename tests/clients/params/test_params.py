@@ -14,7 +14,7 @@ from shmreplay.clients import params
 from shmreplay.clients.params import Params, Snapshot
 from shmreplay.tables.plan import plan
 from tests.clients.params.conftest import PolicyMaker, number_of, publish_until_full, seen, tree
-from tests.support.tables import eventually
+from tests.support.waiting import eventually
 
 
 def awaited(policy: Params) -> threading.Thread:
@@ -56,7 +56,7 @@ def test_numbers_do_not_begin_anew_after_a_reset(make_policy: PolicyMaker) -> No
     policy = make_policy()
     policy.publish(tree(1))
     policy._table.reset()
-    with pytest.raises(sr.RateLimitTimeout, match="the table has 0 items"):
+    with pytest.raises(sr.RateLimitTimeout, match="the table is empty"):
         policy.latest(timeout_s=0)
     assert policy.publish(tree(2)) == 2
     assert seen(policy.latest()) == 2

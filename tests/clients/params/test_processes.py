@@ -1,6 +1,5 @@
 """Versions between processes: nobody sees a mix of two, and nobody's death is anybody else's."""
 
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -9,10 +8,8 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.params import Params
 from tests.clients.params.conftest import PolicyMaker, number_of, publish_until_full, seen, tree
-from tests.support.children import Child, Work
-from tests.support.tables import eventually
-
-Fork = Callable[[Work], Child]
+from tests.support.children import Fork, Work
+from tests.support.waiting import eventually
 
 
 def attached(policy: Params) -> Params:

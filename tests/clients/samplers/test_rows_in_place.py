@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from tests.support.tables import WAIT_S, TableMaker, columns_of, eventually, live, step, steps
+from tests.support.tables import TableMaker, columns_of, live, step, steps
+from tests.support.waiting import WAIT_S, eventually
 
 WINDOW = sr.Window({"n": (-2, 3), "x": ("x", 1, 3), "image": 0}, at_start="repeat", at_end="pad")
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.children import Child, Work
-from tests.support.tables import WAIT_S, TableMaker, by_path, columns_of, eventually, numbers, spans, step, steps
+from tests.support.children import Fork
+from tests.support.tables import TableMaker, address, by_path, columns_of, filled, numbers, spans, step, steps
+from tests.support.waiting import WAIT_S, eventually
 
-Fork = Callable[[Work], Child]
 PREFETCH = [0, 1, 3]
 
 
@@ -29,16 +28,6 @@ def no_thread_is_left() -> Iterator[None]:
     yield
     gc.collect()
     eventually(lambda: set(threading.enumerate()) <= before)
-
-
-def filled(make_table: TableMaker, count: int = 50, **options: Any) -> TableHandle:
-    table = make_table(count, **{"sampler": sr.selectors.Prioritized(0.8), **options})
-    table.insert_batch(steps(range(count)), np.arange(1.0, count + 1))
-    return table
-
-
-def address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def num_threads() -> int:
@@ -254,7 +243,7 @@ def test_after_a_timeout_a_sampler_goes_on(make_table: TableMaker, prefetch: int
     table = make_table(10)
     with table.sampler(2, prefetch=prefetch, timeout_s=timeout_s) as sampler:
         for _ in range(3):
-            with pytest.raises(sr.RateLimitTimeout, match="the table has 0 items") as raised:
+            with pytest.raises(sr.RateLimitTimeout, match="the table is empty") as raised:
                 next(sampler)
             assert raised.value.batch is None
         table.insert(step(3))

@@ -6,7 +6,6 @@ import mmap
 import os
 import signal
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,9 @@ from numpy.typing import NDArray
 
 import shmreplay as sr
 from shmreplay import _core
-from tests.support.children import Child, Work
-from tests.support.tables import WAIT_S, TableMaker, by_path, check, columns_of, eventually, step, steps, values
-
-Fork = Callable[[Work], Child]
+from tests.support.children import Fork
+from tests.support.tables import TableMaker, by_path, check, columns_of, leased, step, steps, values
+from tests.support.waiting import WAIT_S, eventually
 
 
 def lies_in_a_segment(array: NDArray[Any]) -> bool:
@@ -30,10 +28,6 @@ def lies_in_a_segment(array: NDArray[Any]) -> bool:
             if first <= address < last:
                 return ".data" in line and "shmreplay" in line
     return False
-
-
-def leased(table: sr.TableHandle) -> bool:
-    return table._arena.names_chunks()
 
 
 def test_a_view_is_the_memory_itself_read_only_and_in_the_items_structure(make_table: TableMaker) -> None:

@@ -3,7 +3,6 @@
 import signal
 import threading
 import time
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -11,10 +10,9 @@ import pytest
 
 import shmreplay as sr
 from tests.clients.shards.conftest import MakeShards, shards_of
-from tests.support.children import Child, Work
-from tests.support.tables import WAIT_S, client_of, eventually, numbers, step, steps
-
-Fork = Callable[[Work], Child]
+from tests.support.children import Fork
+from tests.support.tables import client_of, numbers, step, steps
+from tests.support.waiting import WAIT_S, eventually
 
 
 def test_an_empty_table_lets_a_sample_time_out_and_says_why_by_shard(make_shards: MakeShards) -> None:

@@ -1,6 +1,5 @@
 """What goes into a table with shards, and what keys reach: routing, spreading, forks, deaths."""
 
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -8,10 +7,9 @@ import pytest
 
 import shmreplay as sr
 from tests.clients.shards.conftest import MakeShards, shards_of
-from tests.support.children import Child, Work
-from tests.support.tables import client_of, eventually, numbers, step, steps
-
-Fork = Callable[[Work], Child]
+from tests.support.children import Fork
+from tests.support.tables import client_of, numbers, step, steps
+from tests.support.waiting import eventually
 
 
 def test_handles_and_writers_spread_evenly(make_shards: MakeShards) -> None:

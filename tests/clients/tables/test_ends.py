@@ -9,10 +9,10 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.children import Child, Work
-from tests.support.tables import COLUMNS, TableMaker, eventually, numbers, step, steps, values
+from tests.support.children import Fork
+from tests.support.tables import COLUMNS, TableMaker, numbers, step, steps, values
+from tests.support.waiting import eventually
 
-Fork = Callable[[Work], Child]
 KEYS = np.array([3], np.int64)
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.support.children import Child, Work
+from tests.support.children import Fork
 from tests.support.heap_columns import COLUMNS, check_rows, image_of, points_of, step, steps
-from tests.support.tables import TableMaker, check, eventually
-
-Fork = Callable[[Work], Child]
+from tests.support.tables import TableMaker, check
+from tests.support.waiting import eventually
 
 
 def test_what_a_sample_drew_before_its_time_was_up_is_whole(make_table: TableMaker) -> None:

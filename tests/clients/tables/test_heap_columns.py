@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.tables.estimates import mean_stored_bytes
+from shmreplay.estimates import mean_stored_bytes
 from tests.support.heap_columns import (
     COLUMNS,
     check_rows,

@@ -2,7 +2,6 @@
 
 import itertools
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,9 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.children import Child, Work, first_to_speak
-from tests.support.tables import TableMaker, eventually, numbers, step, steps, values
-
-Fork = Callable[[Work], Child]
+from tests.support.children import Child, Fork, first_to_speak
+from tests.support.tables import TableMaker, numbers, step, steps, values
+from tests.support.waiting import eventually
 
 
 def take(table: TableHandle, n: int, **options: Any) -> list[int]:

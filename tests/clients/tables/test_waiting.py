@@ -11,10 +11,10 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.support.children import Child, Work
-from tests.support.tables import TableMaker, eventually, numbers, step, steps, values
+from tests.support.children import Fork
+from tests.support.tables import TableMaker, numbers, step, steps, values
+from tests.support.waiting import eventually
 
-Fork = Callable[[Work], Child]
 RateLimiter = sr.rate_limiters.RateLimiter
 FOREVER = float("inf")
 

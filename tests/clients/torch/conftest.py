@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.fake_cuda import FakeCuda, cuda
-from tests.support.tables import eventually
+from tests.support.waiting import eventually
 
 __all__ = ["cuda"]
 

@@ -13,16 +13,10 @@ import shmreplay as sr  # noqa: E402
 from shmreplay.clients.tables.table import TableHandle  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, TorchSampler  # noqa: E402
 from tests.clients.torch.tensors import arrays, numbers_of, pointers  # noqa: E402
-from tests.support.tables import TableMaker, by_path, numbers, spans, step, steps  # noqa: E402
+from tests.support.tables import TableMaker, by_path, filled, numbers, spans, step  # noqa: E402
 
 PREFETCH = [0, 2]
 NUMBERS = ("keys", "priorities", "probabilities", "times_sampled", "table_size", "episodes", "steps", "ages")
-
-
-def filled(make_table: TableMaker, count: int = 50, **options: Any) -> TableHandle:
-    table = make_table(count, **{"sampler": sr.selectors.Prioritized(0.8), **options})
-    table.insert_batch(steps(range(count)), np.arange(1.0, count + 1))
-    return table
 
 
 def written(make_table: TableMaker, **options: Any) -> TableHandle:

@@ -13,8 +13,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 import shmreplay as sr  # noqa: E402
 from shmreplay.clients.torch import ReplayDataset, TorchBatch  # noqa: E402
 from tests.clients.torch.tensors import numbers_of  # noqa: E402
-from tests.clients.torch.test_batch import filled  # noqa: E402
-from tests.support.tables import TableMaker, steps  # noqa: E402
+from tests.support.tables import TableMaker, filled, steps  # noqa: E402
 
 # The machine may have fewer cores than a test has workers.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")

@@ -1,15 +1,15 @@
 """How a process ends that has samplers for a GPU: nothing is let go of while a thread still has the GPU read there."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.repository import ROOT
+
 pytest.importorskip("torch")
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = """
 import atexit
 

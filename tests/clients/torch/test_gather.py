@@ -20,9 +20,10 @@ from shmreplay.clients.samplers.view import View  # noqa: E402
 from shmreplay.clients.tables.table import TableHandle  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, TorchSampler  # noqa: E402
 from tests.clients.torch.host_tensors import HostTensors  # noqa: E402
-from tests.clients.torch.test_batch import PREFETCH, filled  # noqa: E402
+from tests.clients.torch.test_batch import PREFETCH  # noqa: E402
 from tests.support.fake_cuda import FakeCuda  # noqa: E402
-from tests.support.tables import WAIT_S, TableMaker, eventually  # noqa: E402
+from tests.support.tables import TableMaker, filled  # noqa: E402
+from tests.support.waiting import WAIT_S, eventually  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("cuda", "gpu")
 

@@ -2,7 +2,6 @@
 
 import gc
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,9 @@ import shmreplay as sr  # noqa: E402
 from shmreplay.clients.cuda.errors import CudaUnavailable  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, TorchSampler  # noqa: E402
 from tests.clients.torch.tensors import numbers_of  # noqa: E402
-from tests.clients.torch.test_batch import PREFETCH, filled  # noqa: E402
-from tests.support.children import Child, Work  # noqa: E402
-from tests.support.tables import TableMaker, step, steps  # noqa: E402
-
-Fork = Callable[[Work], Child]
-
+from tests.clients.torch.test_batch import PREFETCH  # noqa: E402
+from tests.support.children import Fork  # noqa: E402
+from tests.support.tables import TableMaker, filled, step, steps  # noqa: E402
 
 # --- priorities ------------------------------------------------------------------------------------------------------
 

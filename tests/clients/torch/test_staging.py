@@ -3,7 +3,6 @@ anew."""
 
 import gc
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -18,14 +17,13 @@ from shmreplay.clients.tables.table import TableHandle  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, TorchSampler  # noqa: E402
 from tests.clients.torch.host_tensors import GARBAGE  # noqa: E402
 from tests.clients.torch.tensors import arrays, numbers_of  # noqa: E402
-from tests.clients.torch.test_batch import NUMBERS, PREFETCH, filled, written  # noqa: E402
-from tests.support.children import Child, Work  # noqa: E402
+from tests.clients.torch.test_batch import NUMBERS, PREFETCH, written  # noqa: E402
+from tests.support.children import Fork  # noqa: E402
 from tests.support.fake_cuda import FakeCuda  # noqa: E402
-from tests.support.tables import WAIT_S, TableMaker, eventually, spans, step, steps  # noqa: E402
+from tests.support.tables import TableMaker, filled, spans, step, steps  # noqa: E402
+from tests.support.waiting import WAIT_S, eventually  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("cuda", "gpu")
-Fork = Callable[[Work], Child]
-
 OUT_OF_MEMORY = 2
 
 

@@ -12,7 +12,8 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.writers.writer import Writer
 from tests.support.children import Child, Work
-from tests.support.tables import TableMaker, check, eventually, live, spans, step
+from tests.support.tables import TableMaker, check, live, spans, step
+from tests.support.waiting import eventually
 
 STEPS = {
     "n": sr.ArraySpec((), "int64"),

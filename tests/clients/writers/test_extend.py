@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from tests.clients.writers.twins import SIGNATURE, compare, row, rows
-from tests.support.tables import TableMaker, eventually, live
+from tests.support.tables import TableMaker, live
+from tests.support.waiting import eventually
 
 ITEMS = {
     "transition": sr.Transition(),

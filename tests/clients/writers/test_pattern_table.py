@@ -13,9 +13,9 @@ from tests.support.tables import TableMaker, check
 SIGNATURE = {"x": sr.ArraySpec((), "int64")}
 MAX_PATTERNS = 256
 FULL = re.escape(
-    "the live items of the arena, and the first one that each table had, were made by 256 different selections, and it "
-    "keeps no more; let the items of some go (delete, sample, evict), or make items alike: those that show the same "
-    "steps, counted from the newest, share one"
+    "the live items of the arena, and the first item of each table, were made by 256 different selections, and "
+    "the arena keeps no more; let the items of some go (delete, sample, evict), or make items alike: those that show "
+    "the same steps, counted from the newest, share one"
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import shmreplay as sr
-from tests.support.tables import TableMaker, check, live, step
+from tests.support.tables import TableMaker, address, check, leased, live, step
 
 T, N = 4, 6  # steps of an unroll, streams
 SIGNATURE = {
@@ -23,11 +23,6 @@ def rows(t: int, num: int = N) -> dict[str, NDArray[Any]]:
     number = 1000 * np.arange(1, num + 1) + t
     observation = (number[:, None] + np.arange(3) / 4).astype(np.float32)
     return {"observation": observation, "action": number, "terminated": np.zeros(num, np.bool_)}
-
-
-def address(array: NDArray[Any]) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
 
 
 def queue(make_table: TableMaker, **options: Any) -> sr.TableHandle:
@@ -155,10 +150,6 @@ def test_an_unroll_that_was_written_by_extend_lies_in_one_chunk_too(make_table: 
 
 
 # --- DLPack ----------------------------------------------------------------------------------------------------------
-
-
-def leased(table: sr.TableHandle) -> bool:
-    return table._arena.names_chunks()
 
 
 def write_unrolls(table: sr.TableHandle) -> None:

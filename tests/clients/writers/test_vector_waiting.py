@@ -12,7 +12,8 @@ import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.vector_writer import VectorWriter
 from tests.clients.writers.twins import SIGNATURE, finals, row, rows
-from tests.support.tables import TableMaker, eventually, live
+from tests.support.tables import TableMaker, live
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -5,16 +5,15 @@ import pathlib
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import DaemonProcess, RawClient, Script, StartDaemon, eventually, table
+from tests.support.daemons import DaemonProcess, RawClient, Run, StartDaemon, table
 from tests.support.namespaces import needs_mount
-
-Run = Callable[..., Script]
+from tests.support.waiting import eventually
 
 
 def big_table(name: str, num_bytes: int) -> sr.Table:
@@ -150,7 +149,7 @@ def test_tables_of_one_arena_go_together_and_wake_who_waits_in_any_of_them(
         eventually(lambda: client.tables()["b"]["blocked_samples"] == 1)
         with pytest.raises(
             sr.ShmReplayError,
-            match=r"table 'a' shares arena 'shared' with 'b' and cannot go alone; .* drop_tables\(\['a', 'b'\]\)",
+            match=r"table 'a' shares arena 'shared' with 'b' and cannot be dropped .* drop_tables\(\['a', 'b'\]\)",
         ):
             client.drop_tables(["alone", "a"])
         with pytest.raises(sr.TableNotFound, match="no table 'nobody'"):

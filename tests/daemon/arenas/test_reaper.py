@@ -9,7 +9,7 @@ import pytest
 import shmreplay as sr
 from shmreplay import _core
 from shmreplay.daemon.arenas.reaper import Reaper, Session
-from tests.support.tables import WAIT_S
+from tests.support.waiting import WAIT_S
 
 
 def test_deaths_are_heard_of_and_every_session_is_closed_once(sleeper: "subprocess.Popen[bytes]") -> None:
@@ -44,7 +44,7 @@ def test_a_pid_that_another_process_has_now_is_a_death(sleeper: "subprocess.Pope
     async def main() -> None:
         reaper = Reaper(lambda session: asyncio.sleep(0))
         start_time = _core.process_start_time(sleeper.pid)
-        with pytest.raises(ProcessLookupError, match="another one has its pid"):
+        with pytest.raises(ProcessLookupError, match="another process has its pid"):
             reaper.watch(sleeper.pid, start_time - 1)
         assert reaper.processes == []
 

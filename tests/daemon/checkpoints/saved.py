@@ -14,6 +14,11 @@ INFO = tuple(
 )
 
 
+def rows(first: int, n: int) -> dict[str, Any]:
+    """A batch of n steps for tables that `daemons.table` makes; `n` counts from `first` on."""
+    return {"x": np.zeros((n, 3), np.float32), "n": np.arange(first, first + n)}
+
+
 def leaves(tree: Any) -> list[Any]:
     """The arrays of a batch's structure, in order."""
     if isinstance(tree, dict):

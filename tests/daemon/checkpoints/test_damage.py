@@ -19,11 +19,6 @@ def rows(first: int, n: int) -> dict[str, object]:
 
 
 @pytest.fixture
-def directory(tmp_path: pathlib.Path) -> str:
-    return str(tmp_path / "saved")
-
-
-@pytest.fixture
 def saver(make_daemon: StartDaemon, directory: str) -> DaemonProcess:
     """A daemon with two tables, that saves."""
     daemon = make_daemon().start("--checkpoint-dir", directory)
@@ -88,14 +83,14 @@ def test_a_file_cut_at_every_border_is_refused_and_the_one_before_it_taken(
             with pytest.raises(sr.DamagedCheckpoint) as error:
                 client.restore(second)
             assert second in str(error.value)
-            assert f"; the one before it is {first}" in str(error.value)
+            assert f"; the next older one is {first}" in str(error.value)
             assert border < 16 or f"at offset {border}" in str(error.value) or border == len(whole) - 1
             assert client.tables() == {}
             assert restoring.segments() == {}
         found = client.restore(directory)
         assert found["path"] == first
         assert f"{second} is damaged" in found["notes"][0]
-        assert "the one before it was taken" in found["notes"][0]
+        assert "the next older one was restored" in found["notes"][0]
         assert facts(client.table("a")) == before
     assert f"{second} is damaged" in restoring.log()
 
@@ -137,5 +132,5 @@ def test_a_stranger_may_not_make_the_daemon_read_a_file(saver: DaemonProcess) ->
         path = client.checkpoint()
         with pytest.raises((sr.ShmReplayError, ValueError, OSError)):
             client.restore("/dev/zero")
-        with pytest.raises(ValueError, match="is there already"):
+        with pytest.raises(ValueError, match="exists already"):
             client.restore(path)

@@ -7,20 +7,16 @@ import pathlib
 import subprocess
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_directory import PARTIAL, CheckpointDirectory, find_checkpoints
 from shmreplay.checkpoints.checkpoint_file import CheckpointReader
+from tests.daemon.checkpoints.saved import rows
 from tests.support.daemons import DaemonProcess, StartDaemon, table
 
 LATER = "shmreplay.{}.20981231T235959000000Z.checkpoint"
 EARLIER = "shmreplay.{}.20000101T000000000000Z.checkpoint"
-
-
-def rows(n: int) -> dict[str, object]:
-    return {"x": np.zeros((n, 3), np.float32), "n": np.arange(n)}
 
 
 @pytest.fixture
@@ -39,7 +35,7 @@ def saver(make_daemon: StartDaemon, flags: tuple[str, ...]) -> DaemonProcess:
     daemon = make_daemon().start(*flags)
     with daemon.connect() as client:
         client.create_tables([table("a")])
-        client.table("a").insert_batch(rows(10))
+        client.table("a").insert_batch(rows(0, 10))
         client.checkpoint()
     return daemon
 
@@ -115,7 +111,7 @@ def test_a_checkpoint_is_saved_though_an_older_one_cannot_be_removed(
         finally:
             subprocess.run(["chattr", "-i", stuck], check=True)
         assert find_checkpoints(str(directory)) == [paths[2], paths[1], stuck]
-    assert f"{stuck} is kept, for it cannot be removed" in saver.log()
+    assert f"{stuck} is kept, because it cannot be removed" in saver.log()
 
 
 def test_nothing_is_left_where_a_directory_was_that_has_another_name_by_now(directory: pathlib.Path) -> None:

@@ -5,14 +5,14 @@ import pathlib
 import re
 import signal
 
-import numpy as np
 import pytest
 
 import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_directory import PARTIAL, find_checkpoints
 from shmreplay.checkpoints.checkpoint_file import verify
-from tests.daemon.checkpoints.saved import facts
-from tests.support.daemons import WAIT_S, DaemonProcess, StartDaemon, table
+from tests.daemon.checkpoints.saved import facts, rows
+from tests.support.daemons import DaemonProcess, StartDaemon, table
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.crash
 
@@ -22,7 +22,7 @@ import os, signal, sys
 from shmreplay.checkpoints import checkpoint_directory, checkpoint_file
 from shmreplay.daemon import main
 from shmreplay.daemon.arenas import restoration
-from shmreplay.daemon.checkpoints import saving
+from shmreplay.daemon.checkpoints import arena_save
 from shmreplay.checkpoints.restoration_mark import RestorationMark
 from shmreplay.segments.segment import SegmentStore
 
@@ -56,8 +56,8 @@ dies_at(os, "unlink", "before removing an old one", "after removing an old one",
 for what, is_it in (("file", os.path.isfile), ("directory", os.path.isdir)):
     is_synced = lambda fd, is_it=is_it: is_it(f"/proc/self/fd/{fd}")
     dies_at(os, "fsync", f"before the {what} is synced", f"after the {what} is synced", is_synced)
-dies_at(saving.Saving, "_copy", "before copying", "after copying")
-dies_at(saving.Saving, "run", "before the instant", "after the arena")
+dies_at(arena_save.ArenaSave, "_copy", "before copying", "after copying")
+dies_at(arena_save.ArenaSave, "run", "before the instant", "after the arena")
 dies_at(restoration.RestoredArena, "begin", "before an arena is made", "after an arena is made")
 for arena in "ab":
     is_it = lambda self, arena=arena: self.arena == arena
@@ -87,15 +87,6 @@ RESTORING = [
     "before the mark is removed", "after the mark is removed",
 ]  # fmt: skip
 STARTING = ["before removing a", "after removing a", "before removing b", "after removing b"]
-
-
-def rows(first: int, n: int) -> dict[str, object]:
-    return {"x": np.zeros((n, 3), np.float32), "n": np.arange(first, first + n)}
-
-
-@pytest.fixture
-def directory(tmp_path: pathlib.Path) -> str:
-    return str(tmp_path / "saved")
 
 
 @pytest.fixture

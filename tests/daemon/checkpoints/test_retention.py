@@ -9,8 +9,9 @@ import pytest
 import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory
 from shmreplay.checkpoints.checkpoint_file import verify
-from shmreplay.daemon.checkpoints.retention import Found, Retention, which_may_go
-from tests.support.daemons import DaemonProcess, StartDaemon, eventually, table
+from shmreplay.daemon.checkpoints.retention import FoundCheckpoint, Retention, which_may_go
+from tests.support.daemons import DaemonProcess, StartDaemon, table
+from tests.support.waiting import eventually
 
 A, B, AB, EMPTY = frozenset("a"), frozenset("b"), frozenset("ab"), frozenset[str]()
 DAMAGED = None
@@ -52,7 +53,7 @@ def test_only_what_nobody_can_miss_may_go(
     dropped: str,
     expected: list[int],
 ) -> None:
-    found = [Found(str(number), each) for number, each in enumerate(tables)]
+    found = [FoundCheckpoint(str(number), each) for number, each in enumerate(tables)]
     may_go = which_may_go(found, keep, {str(number) for number in strange}, set(dropped))
     assert [int(path) for path in may_go] == expected
 
@@ -85,7 +86,7 @@ def test_a_daemon_that_forgot_to_restore_removes_no_checkpoint_of_the_one_before
         client.create_tables([table("a")])
     assert existing(saves(daemon, 4)) == [False, False, True, True]
     assert existing(good) == [True, True]
-    assert f"checkpoint {good[0]} is kept beside the newest 2: it was there before" in daemon.log()
+    assert f"checkpoint {good[0]} is kept in addition to the newest 2: it is older than the daemon" in daemon.log()
     assert daemon.stop() == 0
     # Whoever restores goes on from them, so they are its own to remove.
     daemon.start(*flags(tmp_path, "--restore"))
@@ -121,12 +122,12 @@ def test_the_last_checkpoint_with_a_table_that_was_lost_stays(make_daemon: Start
     os.unlink(daemon.store.path(next(name for name in daemon.segments() if name.endswith(".big.data"))))
     daemon.start(*flags(tmp_path, "--restore"))
     reason = (
-        "tables 'a' were taken over as they are in memory; only it has 'big', and it stays until newer ones have that"
+        "tables 'a' were taken over from memory; only the checkpoint has 'big'; it is kept until a newer one has that"
     )
     assert f"WARNING checkpoint {good[1]} is not used: {reason}" in daemon.log()
     assert existing(saves(daemon, 4)) == [False, False, True, True]
     assert existing(good) == [False, True]
-    assert f"checkpoint {good[1]} is kept beside the newest 2: no newer one has all its tables" in daemon.log()
+    assert f"checkpoint {good[1]} is kept in addition to the newest 2: no newer one has all its tables" in daemon.log()
     daemon.kill()
     daemon.clean_up()
 

@@ -215,7 +215,7 @@ def test_a_limiter_that_was_changed_is_restored_and_said_aloud(servers: Servers)
     path = servers.saving.checkpoint()
     servers.saving.resume("t")
     notes = servers.restoring.restore(path)["notes"]
-    assert notes[0] == "table 't' was paused when it was saved; it is not paused now"
+    assert notes[0] == "table 't' was paused when it was saved; it is no longer paused"
     assert notes[1] == (
         "table 't': its rate limiter is that of the checkpoint: samples_per_insert 4.0 instead of 1.0, "
         "min_size_to_sample 10 instead of 1, min_diff 20.0 instead of -inf, max_diff 60.0 instead of inf"
@@ -236,7 +236,7 @@ def test_tables_that_are_there_or_are_others_are_refused_before_anything_is_made
     drop_all(servers.restoring)
     servers.saving.create_tables([sr.Table("t", COLUMNS, 100, max_streams=4, max_sessions=8)])
     path = servers.saving.checkpoint()
-    with pytest.raises(ValueError, match="table 't' is there already; drop it"):
+    with pytest.raises(ValueError, match="table 't' exists already; drop it"):
         servers.saving.restore(path)
     with pytest.raises(ValueError, match=r"table 't' of .* is another: max_size: is 100, asked for 7"):
         servers.restoring.restore(path, [sr.Table("t", COLUMNS, 7, max_streams=4, max_sessions=8)])

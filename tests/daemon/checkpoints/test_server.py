@@ -8,19 +8,15 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
 import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_directory import PARTIAL, find_checkpoints
 from shmreplay.checkpoints.checkpoint_file import verify
 from shmreplay.clients.client import Client
-from tests.daemon.checkpoints.saved import facts
-from tests.support.daemons import WAIT_S, StartDaemon, eventually, table
-
-
-def rows(n: int) -> dict[str, object]:
-    return {"x": np.zeros((n, 3), np.float32), "n": np.arange(n)}
+from tests.daemon.checkpoints.saved import facts, rows
+from tests.support.daemons import StartDaemon, table
+from tests.support.waiting import WAIT_S, eventually
 
 
 def test_a_server_goes_on_where_the_last_one_was_saved(
@@ -29,11 +25,11 @@ def test_a_server_goes_on_where_the_last_one_was_saved(
     directory = str(tmp_path / "run")
     tables = [table("a"), table("b")]
     with sr.Server(tables, checkpoint_dir=directory) as server, server.client() as client:
-        client.table("a").insert_batch(rows(30))
+        client.table("a").insert_batch(rows(0, 30))
         path = client.checkpoint()
         assert os.path.dirname(path) == directory
         before = facts(client.table("a"))
-        client.table("a").insert_batch(rows(5))
+        client.table("a").insert_batch(rows(0, 5))
     more = [*tables, table("c")]
     with sr.Server(more, checkpoint_dir=directory, restore=directory) as server, server.client() as client:
         assert sorted(client.tables()) == ["a", "b", "c"]
@@ -42,7 +38,7 @@ def test_a_server_goes_on_where_the_last_one_was_saved(
     assert caplog.text == ""
     with sr.Server(restore=path, limiters="config") as server, server.client() as client:
         assert sorted(client.tables()) == ["a", "b"]
-        with pytest.raises(sr.CheckpointFailed, match="no directory for checkpoints was configured"):
+        with pytest.raises(sr.CheckpointFailed, match="no directory for checkpoints is configured"):
             client.checkpoint()
 
 
@@ -72,7 +68,7 @@ def test_a_server_that_cannot_restore_leaves_nothing(tmp_path: pathlib.Path) -> 
 
 def test_a_server_saves_nothing_by_itself(tmp_path: pathlib.Path) -> None:
     with sr.Server([table("a")], checkpoint_dir=str(tmp_path)) as server, server.client() as client:
-        client.table("a").insert_batch(rows(3))
+        client.table("a").insert_batch(rows(0, 3))
     assert find_checkpoints(str(tmp_path)) == []
 
 
@@ -102,7 +98,7 @@ def test_the_daemon_saves_at_its_interval_and_keeps_the_newest(
     daemon = make_daemon().start(*flags)
     with daemon.connect() as client:
         client.create_tables([table("a")])
-        client.table("a").insert_batch(rows(10))
+        client.table("a").insert_batch(rows(0, 10))
         first = client.checkpoint()
         eventually(lambda: not os.path.exists(first))
         assert len(find_checkpoints(directory)) in (3, 4)  # one more while the oldest is about to go
@@ -120,14 +116,14 @@ def test_the_daemon_saves_at_its_stop_and_begins_with_that(make_daemon: StartDae
     assert f"there is no checkpoint of {daemon.instance} in" in daemon.log()
     with daemon.connect() as client:
         client.create_tables([table("a")])
-        client.table("a").insert_batch(rows(10))
+        client.table("a").insert_batch(rows(0, 10))
         before = facts(client.table("a"))
     assert daemon.stop() == 0
     assert len(find_checkpoints(directory)) == 1
     daemon.start(*flags)
     with daemon.connect() as client:
         assert facts(client.table("a")) == before
-        client.table("a").insert_batch(rows(4))
+        client.table("a").insert_batch(rows(0, 4))
         later = facts(client.table("a"))
         # Killed, not stopped: what it left in memory is newer than the checkpoint, and is taken over.
         daemon.kill()
@@ -180,7 +176,7 @@ sys.exit(main.main())
     with daemon.connect() as client:
         client.create_tables([table("a")])
         eventually(lambda: client.stats() is not None and reached.exists())
-        client.table("a").insert_batch(rows(10))  # behind the instant of the one that is being saved
+        client.table("a").insert_batch(rows(0, 10))  # behind the instant of the one that is being saved
     assert daemon.stop() == 0
     assert "ERROR" not in daemon.log()
     assert not [name for name in os.listdir(directory) if name.endswith(PARTIAL)]
@@ -250,14 +246,14 @@ def test_the_interval_goes_on_whatever_a_checkpoint_failed_by(make_daemon: Start
     source = """
 import sys
 from shmreplay.daemon import main
-from shmreplay.daemon.checkpoints import saving
-real, failed = saving.Saving.run, []
+from shmreplay.daemon.checkpoints import arena_save
+real, failed = arena_save.ArenaSave.run, []
 def run(self, writer):
     if not failed:
         failed.append(True)
         raise MemoryError("no memory for a slice")
     return real(self, writer)
-saving.Saving.run = run
+arena_save.ArenaSave.run = run
 sys.exit(main.main())
 """
     directory = str(tmp_path / "saved")
@@ -279,7 +275,7 @@ def test_tables_stay_in_shared_memory_whose_last_checkpoint_failed(
     with daemon.connect() as client:
         client.create_tables([table("a")])
         client.checkpoint()
-        client.table("a").insert_batch(rows(900))
+        client.table("a").insert_batch(rows(0, 900))
         before = facts(client.table("a"))
     resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))  # room for the log
     assert daemon.stop() == 1
@@ -302,7 +298,7 @@ def test_a_daemon_begins_with_a_whole_checkpoint_of_its_own_or_not_at_all(
         client.create_tables([table("a")])
         stranger.create_tables([table("b")])
         paths = [client.checkpoint()]
-        client.table("a").insert_batch(rows(10))
+        client.table("a").insert_batch(rows(0, 10))
         paths.append(client.checkpoint())
         stranger.checkpoint()
     assert daemon.stop() == 0
@@ -361,7 +357,7 @@ def test_the_console_script_saves_verifies_inspects_and_restores(
     daemon = make_daemon().start("--checkpoint-dir", directory)
     with daemon.connect() as client:
         client.create_tables([table("a"), table("b", max_size=7, arena="shared")])
-        client.table("a").insert_batch(rows(10))
+        client.table("a").insert_batch(rows(0, 10))
     ran = shmreplay("checkpoint", "--address", daemon.socket)
     assert (ran.returncode, ran.stderr) == (0, "")
     path = ran.stdout.strip()

@@ -16,8 +16,8 @@ def test_two_servers_do_not_get_one_directory(tmp_path: pathlib.Path) -> None:
     with sr.Server([table("a")], checkpoint_dir=str(tmp_path)) as server, server.client() as client:
         path = client.checkpoint()
         expected = (
-            rf"process {server.pid} saves checkpoints of 'embedded' in {re.escape(str(tmp_path))} already \(it holds "
-            r".*/shmreplay\.embedded\.lock\); choose another directory, one for each daemon"
+            rf"process {server.pid} already saves checkpoints of 'embedded' in {re.escape(str(tmp_path))} \(it holds "
+            r".*/shmreplay\.embedded\.lock\); give each daemon its own directory"
         )
         with pytest.raises(sr.DaemonUnavailable, match=expected):
             sr.Server([table("a")], checkpoint_dir=str(tmp_path))
@@ -78,7 +78,7 @@ def test_a_daemon_that_finds_only_checkpoints_of_others_says_so(
         client.create_tables([table("a")])
         client.checkpoint()
     other.start(*flags)
-    hint = f"(there are ones of {daemon.instance!r}): starting empty"
+    hint = f"(it has checkpoints of {daemon.instance!r}): starting empty"
     assert f"WARNING there is no checkpoint of {other.instance} in {tmp_path} {hint}" in other.log()
     assert daemon.stop() == other.stop() == 0
 
@@ -142,8 +142,8 @@ def test_what_is_not_there_is_not_found_and_what_is_damaged_is_damaged(tmp_path:
         assert "taken" not in str(failed.value)
         with pytest.raises(sr.DamagedCheckpoint, match=r"it is no checkpoint of shmreplay$"):
             client.restore(str(damaged / names[0]))
-        with pytest.raises(sr.DamagedCheckpoint, match=f"; the one before it is .*{names[0]}$"):
+        with pytest.raises(sr.DamagedCheckpoint, match=f"; the next older one is .*{names[0]}$"):
             client.restore(str(damaged / names[1]))
         log = server.log()
-        assert log.count("it is no checkpoint of shmreplay; taking the one before it") == 1
-        assert log.count("it is no checkpoint of shmreplay; there is none before it") == 1
+        assert log.count("it is no checkpoint of shmreplay; trying the next older one") == 1
+        assert log.count("it is no checkpoint of shmreplay; there is no older one") == 1

@@ -5,13 +5,13 @@ import pathlib
 import signal
 import threading
 
-import numpy as np
 import pytest
 
 import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_directory import find_checkpoints
-from tests.daemon.checkpoints.saved import facts
-from tests.support.daemons import DaemonProcess, StartDaemon, eventually, table
+from tests.daemon.checkpoints.saved import facts, rows
+from tests.support.daemons import DaemonProcess, StartDaemon, table
+from tests.support.waiting import eventually
 
 FLAGS = ("--checkpoint-at-stop", "--checkpoint-dir")
 
@@ -32,10 +32,6 @@ sys.exit(main.main())
 """
 
 
-def rows(n: int) -> dict[str, object]:
-    return {"x": np.zeros((n, 3), np.float32), "n": np.arange(n)}
-
-
 @pytest.fixture
 def disk(tmp_path: pathlib.Path) -> pathlib.Path:
     path = tmp_path / "disk"
@@ -50,7 +46,7 @@ def slow(make_daemon: StartDaemon, tmp_path: pathlib.Path, disk: pathlib.Path) -
     daemon = make_daemon().start(*FLAGS, str(tmp_path / "saved"), source=SLOW, env=env)
     with daemon.connect() as client:
         client.create_tables([table("a")])
-        client.table("a").insert_batch(rows(10))
+        client.table("a").insert_batch(rows(0, 10))
     return daemon
 
 
@@ -62,7 +58,7 @@ def test_a_daemon_that_cannot_save_its_last_checkpoint_drops_nothing(
     with daemon.connect() as client:
         client.create_tables([table("a")])
         handle = client.table("a")
-        handle.insert_batch(rows(10))
+        handle.insert_batch(rows(0, 10))
         os.unlink(directory / f"shmreplay.{daemon.instance}.lock")
         directory.rmdir()
         directory.write_text("somebody else's")
@@ -71,7 +67,7 @@ def test_a_daemon_that_cannot_save_its_last_checkpoint_drops_nothing(
         assert "ERROR no checkpoint was saved at the stop: [Errno 20] Not a directory: " in daemon.log()
         assert "so the tables stay in shared memory; the next shmreplayd of this" in daemon.log()
         assert "dropping all tables" not in daemon.log()
-        handle.insert_batch(rows(1), timeout_s=0)  # as after a crash, who is attached works on
+        handle.insert_batch(rows(0, 1), timeout_s=0)  # as after a crash, who is attached works on
         assert len(daemon.segments()) == 2
         daemon.start()
         assert facts(handle) != before
@@ -91,7 +87,7 @@ def test_inserts_and_samples_wait_while_the_last_checkpoint_is_saved(
 
         def insert() -> None:
             try:
-                handle.insert_batch(rows(5), timeout_s=60)
+                handle.insert_batch(rows(0, 5), timeout_s=60)
                 ended.append("inserted")
             except sr.TableClosed:
                 ended.append("closed")
@@ -99,7 +95,7 @@ def test_inserts_and_samples_wait_while_the_last_checkpoint_is_saved(
         slow.signal(signal.SIGTERM)
         eventually(lambda: not handle.can_insert() and client.tables() is not None)
         assert not handle.can_sample()
-        for call in (lambda: handle.insert_batch(rows(1), timeout_s=0), lambda: handle.sample(1, timeout_s=0)):
+        for call in (lambda: handle.insert_batch(rows(0, 1), timeout_s=0), lambda: handle.sample(1, timeout_s=0)):
             with pytest.raises(sr.RateLimitTimeout, match="the daemon is stopping and saves a last checkpoint"):
                 call()
         with pytest.raises(sr.ShmReplayError, match="was not created: the daemon is stopping"):
@@ -135,7 +131,7 @@ def test_a_daemon_killed_while_it_saves_its_last_checkpoint_keeps_nobody_waiting
         slow.start()
         assert handle.can_insert()
         assert not handle.can_sample()  # that pause was a client's
-        handle.insert_batch(rows(1), timeout_s=0)
+        handle.insert_batch(rows(0, 1), timeout_s=0)
     assert slow.stop() == 0
 
 

@@ -16,8 +16,8 @@ from shmreplay.daemon.config.open_files import possible_clients
 from shmreplay.daemon.config.settings import SETTINGS, Setting
 from shmreplay.daemon.loop.endpoint import Endpoint
 from shmreplay.daemon.process.summary import summary, summary_json
+from tests.support.repository import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "daemon" / "systemd" / "system" / "shmreplayd.toml"
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
@@ -239,7 +239,7 @@ def test_what_tables_warn_of_is_kept(file: pathlib.Path) -> None:
 def test_more_clients_than_open_files_allow_are_warned_of(file: pathlib.Path) -> None:
     config = read(file, "[limits]\nclients = 2_000_000_000")
     assert config.max_clients < 2_000_000_000
-    expected = f"{file}:2: limits.clients is 2000000000, but open files suffice for {config.max_clients} (LimitNOFILE,"
+    expected = f"{file}:2: limits.clients is 2000000000, but the limit of open files allows only "
     assert config.notes[0].startswith(expected)
 
 
@@ -273,7 +273,7 @@ def test_the_summary_in_json_has_the_same_as_values(file: pathlib.Path) -> None:
 
 def test_json_is_of_a_check_alone(file: pathlib.Path) -> None:
     assert problems(file, "", "--json") == [
-        "--json goes with --check-config; log.format is for the log (--log-format json)"
+        "--json needs --check-config; for the log use log.format (--log-format json)"
     ]
 
 
@@ -295,9 +295,9 @@ def test_a_directory_for_checkpoints_that_lacks_is_warned_of(
 ) -> None:
     text = f"[checkpoints]\ndirectory = '{tmp_path}/a/b'"
     said = f"warning: {file}:2: checkpoints.directory is '{tmp_path}/a/b', "
-    assert warnings_of(read(file, text)) == [said + "which does not exist: the daemon will make it"]
+    assert warnings_of(read(file, text)) == [said + "which does not exist yet: the daemon will make it"]
     (tmp_path / "a").write_text("no directory", encoding="utf-8")
-    assert warnings_of(read(file, text)) == [said + f"but {tmp_path}/a is no directory: no checkpoint can be saved"]
+    assert warnings_of(read(file, text)) == [said + f"but {tmp_path}/a is not a directory: no checkpoint can be saved"]
     (tmp_path / "a").unlink()
     (tmp_path / "a" / "b").mkdir(parents=True)
     assert warnings_of(read(file, text)) == []

@@ -24,7 +24,8 @@ from shmreplay.daemon.control.shared_state import SharedState
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.protocol import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, Deadline, pack, receive_message, send_message
 from shmreplay.segments.segment import SegmentStore
-from tests.support.daemons import WAIT_S, DaemonProcess, RawClient, StartDaemon, eventually, new_daemon, table
+from tests.support.daemons import DaemonProcess, RawClient, StartDaemon, new_daemon, table
+from tests.support.waiting import WAIT_S, eventually
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def test_a_daemon_with_few_descriptors_refuses_the_client_too_many_and_serves_th
     clients = [RawClient(daemon.socket) for _ in range(8)]
     assert all(raw.hello()["ok"] for raw in clients)
     with RawClient(daemon.socket) as raw:
-        assert "serves at most 8 clients and all are there" in raw.hello()["message"]
+        assert "already serves 8 clients, its maximum" in raw.hello()["message"]
         assert raw.is_dropped()
     assert clients[0].ask({"command": "tables"})["ok"]
     clients.pop().sock.close()

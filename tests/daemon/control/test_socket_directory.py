@@ -19,7 +19,7 @@ def test_of_the_sockets_directory_one_level_is_made(tmp_path: pathlib.Path) -> N
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
     assert not make_socket_directory(DaemonConfig(str(made / "x.sock"))), "it was there"
     directory, parent = tmp_path / "a" / "b", tmp_path / "a"
-    text = f"directory {directory}: {parent} is not there, and only one level is made; make it, or choose another"
+    text = f"directory {directory}: {parent} does not exist; make it, or choose another"
     with pytest.raises(ShmReplayError, match=re.escape(text)):
         make_socket_directory(DaemonConfig(str(directory / "x.sock")))
     assert not parent.exists()
@@ -35,7 +35,7 @@ def test_who_may_not_make_the_sockets_directory_is_told_where_it_could_be(
     config = DaemonConfig("/run/none/default.sock")
     refused = "cannot make the socket's directory /run/none: Permission denied; choose another --socket, such as "
     for runtime, path in (
-        (str(tmp_path), f"{tmp_path}/shmreplay/default.sock, where clients look by themselves"),
+        (str(tmp_path), f"{tmp_path}/shmreplay/default.sock, where clients look by default"),
         ("/nowhere", "/home/me/.shmreplay/default.sock, and give clients that path in SHMREPLAY_SOCKET"),
     ):
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)

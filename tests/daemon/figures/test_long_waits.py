@@ -2,15 +2,15 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import DaemonProcess, Script, StartDaemon, eventually, table
+from tests.support.daemons import DaemonProcess, Run, StartDaemon, table
+from tests.support.waiting import eventually
 from tests.support.worker import WORK, Worker
 
-Run = Callable[..., Script]
 IMPATIENT = """
 import sys
 from shmreplay.daemon.figures import long_waits
@@ -94,12 +94,12 @@ def test_a_table_that_loses_its_last_writer_is_named_with_who_waits_there(
     eventually(lambda: bool(waits(replay)))
     one.do("client.close()")
     eventually(lambda: len(replay.stats()["arenas"]["replay"]["sessions"]) == 2)
-    assert lines(impatient, "no process is left") == []
+    assert lines(impatient, "it is gone") == []
     os.kill(other.pid, 9)
-    eventually(lambda: bool(lines(impatient, "no process is left")))
-    [line] = lines(impatient, "no process is left")
+    eventually(lambda: bool(lines(impatient, "it is gone")))
+    [line] = lines(impatient, "it is gone")
     assert re.search(
-        r"WARNING table 'replay': no process is left of those that have inserted into it, and 1 call has waited to "
+        r"WARNING table 'replay': every process that has inserted into it is gone, and 1 call has waited to "
         rf"sample, of process {learner.pid} \('python[\w.]*'\) for \d+ s$",
         line,
     ), line
@@ -111,7 +111,7 @@ def test_a_last_learner_that_leaves_is_told_of_without_alarm_where_nobody_waits(
     worker = Worker(run_script(WORK, impatient.socket))
     worker.do("table.insert(step); table.insert(step); table.sample(1)")
     worker.do("client.close()")
-    eventually(lambda: len(lines(impatient, "no process is left")) == 2)
-    written, read = lines(impatient, "no process is left")
-    assert written.endswith("INFO table 'replay': no process is left of those that have inserted into it")
-    assert read.endswith("INFO table 'replay': no process is left of those that have sampled from it")
+    eventually(lambda: len(lines(impatient, "it is gone")) == 2)
+    written, read = lines(impatient, "it is gone")
+    assert written.endswith("INFO table 'replay': every process that has inserted into it is gone")
+    assert read.endswith("INFO table 'replay': every process that has sampled from it is gone")

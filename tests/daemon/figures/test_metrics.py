@@ -15,8 +15,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
 import shmreplay as sr
-from tests.docs.test_readme import ROOT
-from tests.support.daemons import WAIT_S, DaemonProcess, StartDaemon, eventually, table
+from tests.support.daemons import DaemonProcess, StartDaemon, table
+from tests.support.repository import ROOT
+from tests.support.waiting import WAIT_S, eventually
 
 STEP = {"x": np.ones(3, np.float32), "n": 7}
 Samples = dict[str, dict[tuple[str, ...], float]]

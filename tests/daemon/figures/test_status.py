@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,9 @@ import shmreplay as sr
 from shmreplay.base import waiting
 from shmreplay.clients.cli.main import main
 from tests.daemon.web.fake_stats import FakeStats
-from tests.support.daemons import DaemonProcess, Script, eventually, table
+from tests.support.daemons import DaemonProcess, Run, table
+from tests.support.waiting import eventually
 from tests.support.worker import WORK, Worker
-
-Run = Callable[..., Script]
 
 
 @pytest.fixture

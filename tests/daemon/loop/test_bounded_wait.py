@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from shmreplay.daemon.loop.bounded_wait import within
-from tests.support.tables import WAIT_S
+from tests.support.waiting import WAIT_S
 
 
 def test_a_bounded_wait_returns_raises_or_times_out() -> None:

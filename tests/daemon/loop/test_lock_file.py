@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from shmreplay.daemon.loop.lock_file import Held, LockFile
-from tests.support.tables import WAIT_S
+from tests.support.waiting import WAIT_S
 
 
 def test_a_second_one_is_told_who_has_it(tmp_path: pathlib.Path) -> None:

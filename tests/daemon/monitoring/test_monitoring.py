@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeHistogramMetricFami
 
 import shmreplay as sr
 from shmreplay.daemon.figures.metrics import Snapshot
-from tests.docs.test_readme import ROOT
-from tests.support.daemons import WAIT_S
+from tests.support.repository import ROOT
+from tests.support.waiting import WAIT_S
 
 FOLDER = ROOT / "daemon" / "monitoring"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))

@@ -13,7 +13,8 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.daemon.process.activation import take_listener
-from tests.support.daemons import WAIT_S, DaemonProcess, StartDaemon, table
+from tests.support.daemons import DaemonProcess, StartDaemon, table
+from tests.support.waiting import WAIT_S
 
 # What systemd does between fork and exec: the socket becomes descriptor 3, and the variables name this very process.
 ACTIVATE = """
@@ -125,16 +126,16 @@ def test_what_was_passed_to_another_process_is_left_alone(unit: SocketUnit) -> N
 
 
 def test_what_cannot_be_served_is_refused(unit: SocketUnit, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(sr.ShmReplayError, match=r"2 sockets were passed \(a:b\); expected one, of a socket unit"):
+    with pytest.raises(sr.ShmReplayError, match=r"systemd passed 2 sockets \(a:b\); expected one, from a socket unit"):
         take_listener(pass_on(unit.listener, unit.listener, LISTEN_FDNAMES="a:b"), unit.listener.fileno())
     with (
         open(tmp_path / "file", "wb") as file,
-        pytest.raises(sr.ShmReplayError, match="was passed is no socket; expec"),
+        pytest.raises(sr.ShmReplayError, match="from systemd is not a socket; expec"),
     ):
         take_listener(pass_on(unit.listener), file.fileno())
     for family, kind, name, text in (
-        (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0), "is no stream socket of this machine"),
-        (socket.AF_UNIX, socket.SOCK_DGRAM, str(tmp_path / "a"), "is no stream socket of this machine"),
+        (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0), "is not a Unix stream socket"),
+        (socket.AF_UNIX, socket.SOCK_DGRAM, str(tmp_path / "a"), "is not a Unix stream socket"),
         (socket.AF_UNIX, socket.SOCK_STREAM, str(tmp_path / "b"), "does not listen"),
     ):
         with socket.socket(family, kind) as other:
@@ -144,5 +145,5 @@ def test_what_cannot_be_served_is_refused(unit: SocketUnit, tmp_path: pathlib.Pa
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as abstract:
         abstract.bind(f"\0shmreplay-test-{os.getpid()}")
         abstract.listen()
-        with pytest.raises(sr.ShmReplayError, match=r"is bound to b'\\x00shmreplay-test-[0-9]+', which is no path"):
+        with pytest.raises(sr.ShmReplayError, match=r"is bound to b'\\x00shmreplay-test-[0-9]+', which is not a path"):
             take_listener(pass_on(abstract), abstract.fileno())

@@ -22,7 +22,7 @@ def test_a_lock_is_had_once_and_again_after_its_release(instance: str) -> None:
     lock = InstanceLock(store, instance, "/run/x.sock")
     with open(path, encoding="utf-8") as file:
         assert file.read() == f"{os.getpid()}\n/run/x.sock\n"
-    with pytest.raises(sr.ShmReplayError, match=f"has a daemon already, pid {os.getpid()}"):
+    with pytest.raises(sr.ShmReplayError, match=f"already has a daemon, pid {os.getpid()}"):
         InstanceLock(store, instance)
     lock.release()
     assert not os.path.exists(path)

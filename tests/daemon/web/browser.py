@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from typing import Any
 
-from tests.support.tables import WAIT_S
+from tests.support.waiting import WAIT_S
 
 BINARIES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = (

@@ -12,7 +12,7 @@ from shmreplay.daemon.web.site import Site
 from shmreplay.protocol import Message
 from tests.daemon.web.fake_stats import FakeStats
 from tests.support.fake_stats import info
-from tests.support.tables import WAIT_S
+from tests.support.waiting import WAIT_S
 
 
 class FakeCommands:

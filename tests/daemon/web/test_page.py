@@ -15,8 +15,8 @@ from tests.daemon.web.browser import Browser, Page
 from tests.daemon.web.fake_stats import FakeStats
 from tests.daemon.web.served import Served
 from tests.daemon.web.test_site import asker_of
-from tests.support.daemons import DaemonProcess, eventually, table
-from tests.support.tables import WAIT_S
+from tests.support.daemons import DaemonProcess, table
+from tests.support.waiting import WAIT_S, eventually
 
 STEP = {"x": np.ones(3, np.float32), "n": 7}
 ROWS = "document.querySelectorAll('tbody tr').length"

@@ -38,5 +38,5 @@ def test_each_start_has_another_and_the_group_may_read_it(tmp_path: pathlib.Path
 
 
 def test_where_it_cannot_be_written_the_error_says_what_to_do(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ShmReplayError, match=r"cannot write the token of the page to .*leave web\.listen out"):
+    with pytest.raises(ShmReplayError, match=r"cannot write the token of the page to .*unset web\.listen"):
         PageToken(str(tmp_path / "none" / "token"), None)

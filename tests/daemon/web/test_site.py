@@ -18,8 +18,8 @@ from shmreplay.daemon.web.actions import act
 from shmreplay.daemon.web.stats_cache import FRESH_S
 from tests.daemon.web.fake_stats import FakeStats
 from tests.daemon.web.served import Served
-from tests.support.daemons import DaemonProcess, StartDaemon, eventually, make_daemon, table
-from tests.support.tables import WAIT_S
+from tests.support.daemons import DaemonProcess, StartDaemon, make_daemon, table
+from tests.support.waiting import WAIT_S, eventually
 
 __all__ = ["make_daemon"]
 
@@ -77,7 +77,7 @@ def ask(served: Served) -> Asker:
 
 def asker_of(daemon: DaemonProcess) -> Asker:
     """Where the daemon's log says that its page is, with the token that it says."""
-    address, token_path = re.findall(r"a page to look at: (\S+); .* the token in (\S+)", daemon.log())[-1]
+    address, token_path = re.findall(r"web page: (\S+); .* the token in (\S+)", daemon.log())[-1]
     return Asker(address, pathlib.Path(token_path).read_text(encoding="ascii").strip())
 
 
@@ -162,7 +162,7 @@ def test_this_machine_is_asked_by_any_of_its_own_names_and_ports(ask: Asker, hos
 def test_a_name_that_was_made_to_lead_here_is_refused(ask: Asker, host: str) -> None:
     answer, text = ask("/api/stats", Host=host)
     assert answer.status == 403
-    assert text.startswith("the page is to be asked for as one of 127.0.0.1, localhost, [::1], not as ")
+    assert text.endswith("; expected one of 127.0.0.1, localhost, [::1]\n")
     assert ask("/", Host=host)[0].status == 403
 
 
@@ -213,8 +213,8 @@ def test_there_is_nothing_else(ask: Asker, path: str, method: str, status: int) 
             400,
             "Authorization is there more than once; expected at most one",
         ),
-        ("GET / HTTP/1.1\r\nAccept: a", 403, "the page is to be asked for as one of "),
-        ("\0\xff", 403, "the page is to be asked for as one of "),
+        ("GET / HTTP/1.1\r\nAccept: a", 403, "the host is ''; expected one of "),
+        ("\0\xff", 403, "the host is ''; expected one of "),
     ],
     ids=["too_long", "many_digits", "negative", "no_digit", "chunked", "two_hosts", "two_tokens", "no_host", "garbage"],
 )
@@ -260,7 +260,7 @@ def test_the_token_alone_can_be_tried(ask: Asker, served: Served) -> None:
     assert ask("/api/token", {}, Origin=served.address, Sec_Fetch_Site="same-origin")[0].status == 200
     answer, text = Asker(served.address, "other")("/api/token", {})
     assert answer.status == 401
-    assert text.startswith("the token is missing, or that of an earlier start; it is in ")
+    assert text.startswith("the token is missing, or of an earlier start of the daemon; it is in ")
     assert served.commands.asked == before
 
 
@@ -280,7 +280,7 @@ def test_the_token_alone_can_be_tried(ask: Asker, served: Served) -> None:
         (
             "set_ratio",
             {"table": "a", "error_buffer": 4},
-            "expected table, samples_per_insert and, where it is to change, min_size_to_sample, error_buffer; got "
+            "expected table, samples_per_insert, and optionally min_size_to_sample, error_buffer; got "
             "error_buffer, table",
         ),
     ],
@@ -299,7 +299,7 @@ def test_what_cannot_be_meant_is_refused_and_says_what_is(
 def test_a_body_that_is_nested_without_end_is_no_json(served: Served) -> None:
     done = asyncio.run(act(cast(Commands, served.commands), "pause", b"[" * 60_000))
     assert done.status == "400 Bad Request"
-    assert done.fields["message"].startswith("the body is no JSON: ")
+    assert done.fields["message"].startswith("the body is not JSON: ")
 
 
 # --- a real daemon -----------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def test_changes_are_made_in_the_daemon_and_named_in_its_log(shown: DaemonProces
         found = json.loads(ask("/api/stats")[1])["arenas"]
         assert set(found) == {"a", "d~0", "d~1"}
         assert "shmreplayd" in shown.log()
-        assert "the page asks: drop_tables tables=['b', 'c']" in shown.log()
+        assert "request of the page: drop_tables tables=['b', 'c']" in shown.log()
         client.drop_tables(["a", "d"])
 
 

@@ -34,7 +34,7 @@ class BoundedBatch final : public BatchSink {
     return batch_.prepare(structure, rows, done);
   }
   std::vector<OutputBuffer>& outputs() noexcept override { return batch_.outputs(); }
-  void describe(int64_t i, const Pick& pick) noexcept override { batch_.describe(i, pick); }
+  void describe(int64_t first, const Pick* picks, uint32_t n) noexcept override { batch_.describe(first, picks, n); }
   ItemValues* item_values() noexcept override { return batch_.item_values(); }
 
  private:
@@ -178,7 +178,7 @@ void Attack::sample_otherwise(uint32_t t) {
   reader_.sample(arena_.table(t), options, kNow, batch);
   class Ignores final : public ViewSink {
    public:
-    bool take(const Part&, bool) noexcept override { return true; }
+    bool take(const DrawnItems&, bool) noexcept override { return true; }
   } sink;
   SampleCall call(arena_);
   call.view(arena_.table(t), {n, n, true, uniforms.data()}, kNow, sink);

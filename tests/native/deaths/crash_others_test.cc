@@ -219,7 +219,7 @@ TEST(a_reader_that_dies_in_its_gather_gives_its_chunks_back) {
       return false;
     }
     std::vector<OutputBuffer>& outputs() noexcept override { return none_; }
-    void describe(int64_t, const Pick&) noexcept override {}
+    void describe(int64_t, const Pick*, uint32_t) noexcept override {}
 
    private:
     std::vector<OutputBuffer> none_;

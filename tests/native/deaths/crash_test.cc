@@ -73,7 +73,7 @@ Operation inserts_step(uint32_t table) {
 Operation views(uint32_t table, uint32_t n) {
   class Ignores final : public ViewSink {
    public:
-    bool take(const Part&, bool) noexcept override { return true; }
+    bool take(const DrawnItems&, bool) noexcept override { return true; }
   };
   return [=](Arena& arena) -> std::function<void()> {
     auto* call = new SampleCall(arena);

@@ -1,5 +1,5 @@
-#include "items/item_survey.h"
 #include "items/news.h"
+#include "items/item_survey.h"
 
 #include "deaths/crash.h"
 #include "sessions/blocked.h"

@@ -92,9 +92,9 @@ class Narrow final : public BatchSink {
   }
   std::vector<OutputBuffer>& outputs() noexcept override { return batch_.outputs(); }
   ItemValues* item_values() noexcept override { return batch_.item_values(); }
-  void describe(int64_t i, const Pick& pick) noexcept override {
-    batch_.describe(i, pick);
-    if (i == 0) after_first_();
+  void describe(int64_t first, const Pick* picks, uint32_t n) noexcept override {
+    batch_.describe(first, picks, n);
+    if (first == 0) after_first_();
   }
 
  private:

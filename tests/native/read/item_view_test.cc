@@ -17,7 +17,7 @@ ArenaSpec small(uint32_t num_chunks = 16) { return arena_of({open_table("a", 100
 class Looker final : public ViewSink {
  public:
   explicit Looker(const Arena& arena) : arena_(arena) {}
-  bool take(const Part& part, bool stays) noexcept override {
+  bool take(const DrawnItems& part, bool stays) noexcept override {
     for (uint32_t i = 0; i < part.n; ++i) {
       const Pick& pick = part.picks[i];
       const Pattern& pattern = part.patterns.at(pick.pattern);

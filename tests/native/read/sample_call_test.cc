@@ -33,7 +33,7 @@ class Meddling final : public BatchSink {
     return batch_.prepare(structure, rows, done);
   }
   std::vector<OutputBuffer>& outputs() noexcept override { return batch_.outputs(); }
-  void describe(int64_t i, const Pick& pick) noexcept override { batch_.describe(i, pick); }
+  void describe(int64_t first, const Pick* picks, uint32_t n) noexcept override { batch_.describe(first, picks, n); }
   int parts = 0;
 
  private:
@@ -345,7 +345,7 @@ TEST(getting_thousands_of_keys_keeps_their_order) {
 // The steps that each item spans, of whatever is looked up.
 class Spans final : public ViewSink {
  public:
-  bool take(const Part& part, bool stays) noexcept override {
+  bool take(const DrawnItems& part, bool stays) noexcept override {
     for (uint32_t i = 0; i < part.n; ++i) {
       keys.push_back(part.picks[i].key);
       rows.push_back(part.patterns.at(part.picks[i].pattern).rows(0, num_positions(part.picks[i])));
@@ -471,7 +471,7 @@ TEST(a_long_call_asks_now_and_then_whether_it_is_interrupted) {
       }
       return shifted_;
     }
-    void describe(int64_t i, const Pick&) noexcept override { first = i + 1; }
+    void describe(int64_t begin, const Pick*, uint32_t n) noexcept override { first = begin + n; }
     int64_t first = 0;
 
    private:

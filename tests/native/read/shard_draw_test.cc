@@ -31,10 +31,13 @@ class PlacedBatch final : public ShardSink {
     for (OutputBuffer& out : batch_.outputs()) out.places = places_;
     return batch_.outputs();
   }
-  void describe(int64_t i, const Pick& pick) noexcept override {
-    picks[places_[i]] = pick;
-    picks[places_[i]].probability *= share_;
-    ++filled[places_[i]];
+  void describe(int64_t first, const Pick* drawn, uint32_t n) noexcept override {
+    for (uint32_t i = 0; i < n; ++i) {
+      const uint32_t place = places_[first + i];
+      picks[place] = drawn[i];
+      picks[place].probability *= share_;
+      ++filled[place];
+    }
   }
   // Every part is there.
   void finish() {
@@ -111,7 +114,7 @@ TEST(every_place_is_filled_once_from_the_shard_that_its_number_picks) {
   for (int i = 0; i < 10; ++i) s.actors[2]->insert(3.0);
   ShardDraw draw(s.list(), 80);
   PlacedBatch batch(s.worlds, 80);
-  CHECK_EQ(draw.draw(s.calls, evenly(80).data(), true, nullptr, kNow, batch), Status::kOk);
+  CHECK_EQ(draw.draw(s.calls, {.n = 80, .uniforms = evenly(80).data()}, kNow, batch), Status::kOk);
   CHECK_EQ(draw.done(), 80u);
   CHECK_EQ(draw.open(), 0u);
   batch.finish();
@@ -132,10 +135,10 @@ TEST(what_a_shard_does_not_admit_is_drawn_from_the_others_in_the_next_round) {
            Status::kOk);
   ShardDraw draw(s.list(), 40);
   PlacedBatch batch(s.worlds, 40);
-  CHECK_EQ(draw.draw(s.calls, evenly(40).data(), true, nullptr, kNow, batch), Status::kOk);
+  CHECK_EQ(draw.draw(s.calls, {.n = 40, .uniforms = evenly(40).data()}, kNow, batch), Status::kOk);
   CHECK_EQ(draw.done(), 24u);  // 4 and all of the other's 20
   CHECK_EQ(draw.open(), 16u);
-  CHECK_EQ(draw.draw(s.calls, evenly(16).data(), true, nullptr, kNow, batch), Status::kOk);
+  CHECK_EQ(draw.draw(s.calls, {.n = 16, .uniforms = evenly(16).data()}, kNow, batch), Status::kOk);
   CHECK_EQ(draw.open(), 0u);
   std::vector<uint32_t> places = draw.places();
   std::sort(places.begin(), places.end());

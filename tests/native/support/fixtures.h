@@ -2,6 +2,7 @@
 // children.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -142,9 +143,9 @@ class Batch final : public BatchSink {
   Batch(const Arena& arena, int64_t num_items);
   bool prepare(const Pattern& structure, const uint32_t* rows, int64_t filled) noexcept override;
   std::vector<OutputBuffer>& outputs() noexcept override { return outputs_; }
-  void describe(int64_t i, const Pick& pick) noexcept override {
-    picks[static_cast<size_t>(i)] = pick;
-    delivered_ = i + 1;
+  void describe(int64_t first, const Pick* drawn, uint32_t n) noexcept override {
+    std::copy_n(drawn, n, picks.begin() + static_cast<std::ptrdiff_t>(first));
+    delivered_ = first + n;
   }
   ItemValues* item_values() noexcept override { return arena_.has_values() ? &values_ : nullptr; }
 

@@ -20,7 +20,7 @@ class Distinct {
     std::vector<double> uniforms(n);
     for (double& u : uniforms) u = random_.uniform();
     SampleOptions options{n, std::min(at_least, n), count, uniforms.data(), nullptr, true};
-    options.share = share;
+    options.part = part;
     return call.sample(table, options, wait, batch);
   }
 
@@ -38,7 +38,7 @@ class Distinct {
   }
 
   SampleCall call;
-  Share share;
+  Part part;
 
  private:
   Arena& arena_;
@@ -49,10 +49,10 @@ uint32_t slot_of(const TableFacts& t, int64_t key) {
   return static_cast<uint32_t>(key & ((int64_t{1} << t.slot_bits) - 1));
 }
 
-std::vector<int64_t> in_share(const TableFacts& t, const std::vector<int64_t>& keys, Share share) {
+std::vector<int64_t> in_part(const TableFacts& t, const std::vector<int64_t>& keys, Part part) {
   std::vector<int64_t> mine;
   for (const int64_t key : keys) {
-    if (share.has(slot_of(t, key))) mine.push_back(key);
+    if (part.has(slot_of(t, key))) mine.push_back(key);
   }
   return mine;
 }
@@ -79,9 +79,9 @@ void check_selections(const std::map<std::vector<size_t>, int>& came, const std:
 }
 
 void draw_selections(World& w, const std::vector<int64_t>& keys, const std::vector<double>& weights, uint32_t n,
-                     size_t possible, Share share = {}) {
+                     size_t possible, Part part = {}) {
   Distinct draws(w.arena, seed());
-  draws.share = share;
+  draws.part = part;
   std::map<std::vector<size_t>, int> came;
   constexpr int kRounds = 20'000;
   for (int i = 0; i < kRounds; ++i) {
@@ -244,7 +244,7 @@ TEST(a_call_whose_items_lose_their_priority_on_the_way_ends_with_what_it_drew) {
       return batch.prepare(structure, rows, done);
     }
     std::vector<OutputBuffer>& outputs() noexcept override { return batch.outputs(); }
-    void describe(int64_t i, const Pick& pick) noexcept override { batch.describe(i, pick); }
+    void describe(int64_t first, const Pick* picks, uint32_t n) noexcept override { batch.describe(first, picks, n); }
     Batch batch;
     World& w;
     const std::vector<int64_t>& keys_;
@@ -280,20 +280,20 @@ TEST(one_call_without_replacement_follows_from_its_numbers) {
   CHECK_EQ(one.keys(w.table(), 400), other.keys(w.table(), 400));
 }
 
-// ---- shares --------------------------------------------------------------------------------------------------------
+// ---- parts --------------------------------------------------------------------------------------------------------
 
-TEST(shares_of_several_learners_are_disjoint_and_leave_nothing_out) {
+TEST(parts_of_several_learners_are_disjoint_and_leave_nothing_out) {
   for (const uint32_t sampler : {kUniform, kPrioritized}) {
-    for (const uint32_t num_ranks : {2u, 3u, 7u, 64u}) {
+    for (const uint32_t world_size : {2u, 3u, 7u, 64u}) {
       World w(arena_of({open_table("a", 300, sampler)}, 8, 128));
       std::vector<double> priorities(300);
       for (size_t i = 0; i < 300; ++i) priorities[i] = std::pow(1.1, static_cast<double>(i % 100));
       const std::vector<int64_t> keys = insert_all(w, priorities);
       Distinct draws(w.arena, seed());
       std::vector<int64_t> all;
-      for (uint32_t rank = 0; rank < num_ranks; ++rank) {
-        draws.share = {rank, num_ranks};
-        const std::vector<int64_t> mine = in_share(w.table(), keys, draws.share);
+      for (uint32_t rank = 0; rank < world_size; ++rank) {
+        draws.part = {rank, world_size};
+        const std::vector<int64_t> mine = in_part(w.table(), keys, draws.part);
         const std::vector<int64_t> drawn = draws.keys(w.table(), static_cast<uint32_t>(mine.size()));
         CHECK_EQ(sorted(drawn), mine);
         all.insert(all.end(), drawn.begin(), drawn.end());
@@ -304,47 +304,47 @@ TEST(shares_of_several_learners_are_disjoint_and_leave_nothing_out) {
   }
 }
 
-TEST(a_few_of_a_large_share_come_as_they_were_asked_for) {
+TEST(a_few_of_a_large_part_come_as_they_were_asked_for) {
   for (const uint32_t sampler : {kUniform, kPrioritized}) {
     World w(arena_of({open_table("a", 4000, sampler)}, 32, 256));
     insert_all(w, std::vector<double>(4000, 1.0));
     Distinct draws(w.arena, seed());
-    for (const Share share : {Share{1, 2}, Share{0, 8}, Share{63, 64}, Share{999, 1000}}) {
-      draws.share = share;
-      const uint32_t n = std::min(20u, 4000 / share.num_ranks / 2);
+    for (const Part part : {Part{1, 2}, Part{0, 8}, Part{63, 64}, Part{999, 1000}}) {
+      draws.part = part;
+      const uint32_t n = std::min(20u, 4000 / part.world_size / 2);
       const std::vector<int64_t> drawn = draws.keys(w.table(), n);
-      CHECK_EQ(in_share(w.table(), drawn, share), drawn);
+      CHECK_EQ(in_part(w.table(), drawn, part), drawn);
     }
   }
 }
 
-TEST(uniform_selections_of_a_share_are_all_alike) {
+TEST(uniform_selections_of_a_part_are_all_alike) {
   World w(arena_of({open_table("a", 12)}));
-  const Share share{1, 2};
-  const std::vector<int64_t> mine = in_share(w.table(), insert_all(w, std::vector<double>(11, 1.0)), share);
+  const Part part{1, 2};
+  const std::vector<int64_t> mine = in_part(w.table(), insert_all(w, std::vector<double>(11, 1.0)), part);
   CHECK_EQ(mine.size(), 5u);
-  draw_selections(w, mine, {1, 1, 1, 1, 1}, 3, 60, share);
+  draw_selections(w, mine, {1, 1, 1, 1, 1}, 3, 60, part);
 }
 
-TEST(prioritised_selections_of_a_share_follow_the_weights_of_what_is_left_of_it) {
+TEST(prioritised_selections_of_a_part_follow_the_weights_of_what_is_left_of_it) {
   World w(arena_of({open_table("a", 12, kPrioritized)}));
   const std::vector<int64_t> keys = insert_all(w, {1, 3, 2, 5, 4, 7, 8, 9});
-  draw_selections(w, in_share(w.table(), keys, {0, 2}), {1, 2, 4, 8}, 4, 24, {0, 2});
+  draw_selections(w, in_part(w.table(), keys, {0, 2}), {1, 2, 4, 8}, 4, 24, {0, 2});
 }
 
 // Others' items have almost all weight: they are passed over, and the rest comes in proportion all the same.
 TEST(what_others_have_of_the_weight_does_not_matter) {
   World w(arena_of({open_table("a", 12, kPrioritized)}));
   const std::vector<int64_t> keys = insert_all(w, {1, 1e9, 2, 1e12, 4, 1e10});
-  draw_selections(w, in_share(w.table(), keys, {0, 2}), {1, 2, 4}, 2, 6, {0, 2});
+  draw_selections(w, in_part(w.table(), keys, {0, 2}), {1, 2, 4}, 2, 6, {0, 2});
 }
 
-TEST(more_than_there_are_in_a_share_is_refused_before_anything_is_drawn) {
+TEST(more_than_there_are_in_a_part_is_refused_before_anything_is_drawn) {
   for (const uint32_t sampler : {kUniform, kPrioritized}) {
     World w(arena_of({open_table("a", 20, sampler)}));
     insert_all(w, {1, 1, 0, 1, 3, 1, 0, 1});
     Distinct draws(w.arena);
-    draws.share = {0, 2};
+    draws.part = {0, 2};
     Batch batch(w.arena, 5);
     const uint32_t there = sampler == kPrioritized ? 2 : 4;
     const SampleResult r = draws.sample(w.table(), there + 1, batch);
@@ -358,14 +358,14 @@ TEST(more_than_there_are_in_a_share_is_refused_before_anything_is_drawn) {
 }
 
 // Also where others have more items than a call remembers, so that none of its holds comes to the end of them.
-TEST(a_share_without_any_weight_is_found_to_have_none) {
+TEST(a_part_without_any_weight_is_found_to_have_none) {
   for (const uint32_t size : {10u, 1000u, 4000u}) {
     World w(arena_of({open_table("a", size, kPrioritized)}, 32, 256));
     std::vector<double> priorities(size, 1.0);
     for (size_t i = 0; i < size; i += 2) priorities[i] = 0;
     insert_all(w, priorities);
     Distinct draws(w.arena, seed());
-    draws.share = {0, 2};
+    draws.part = {0, 2};
     Batch batch(w.arena, 1);
     const SampleResult r = draws.sample(w.table(), 1, batch);
     CHECK_EQ(r.status, Status::kTooFewItems);
@@ -375,25 +375,25 @@ TEST(a_share_without_any_weight_is_found_to_have_none) {
   }
 }
 
-TEST(the_one_item_of_a_share_that_has_weight_is_found_among_thousands) {
+TEST(the_one_item_of_a_part_that_has_weight_is_found_among_thousands) {
   World w(arena_of({open_table("a", 4000, kPrioritized)}, 32, 256));
   std::vector<double> priorities(4000, 1.0);
   for (size_t i = 0; i < 4000; i += 2) priorities[i] = i == 2222 ? 1e-3 : 0;
   const std::vector<int64_t> keys = insert_all(w, priorities);
   Distinct draws(w.arena, seed());
-  draws.share = {0, 2};
+  draws.part = {0, 2};
   CHECK_EQ(draws.keys(w.table(), 1), std::vector<int64_t>{keys[2222]});
 }
 
-TEST(learners_of_a_table_that_consumes_get_their_shares_and_no_more) {
+TEST(learners_of_a_table_that_consumes_get_their_parts_and_no_more) {
   TableSpec t = open_table("a", 60, kUniform);
   t.max_times_sampled = 1;
   World w(arena_of({t}, 4, 64));
   const std::vector<int64_t> keys = insert_all(w, std::vector<double>(50, 1.0));
   Distinct draws(w.arena, seed());
-  draws.share = {1, 2};
-  CHECK_EQ(sorted(draws.keys(w.table(), 25)), in_share(w.table(), keys, draws.share));
-  CHECK_EQ(sorted(live_keys(w.arena, w.table())), in_share(w.table(), keys, {0, 2}));
+  draws.part = {1, 2};
+  CHECK_EQ(sorted(draws.keys(w.table(), 25)), in_part(w.table(), keys, draws.part));
+  CHECK_EQ(sorted(live_keys(w.arena, w.table())), in_part(w.table(), keys, {0, 2}));
   Batch batch(w.arena, 1);
   CHECK_EQ(draws.sample(w.table(), 1, batch).status, Status::kTooFewItems);
   check_healthy(w.arena);
@@ -421,13 +421,13 @@ TEST(learners_side_by_side_never_draw_each_others_items_whatever_changes) {
     };
     const auto learner = [&](uint32_t rank) {
       Distinct draws(w.arena, 3 + rank);
-      draws.share = {rank, 3};
+      draws.part = {rank, 3};
       for (int i = 0; i < 40; ++i) {
         Batch batch(w.arena, 100);
         CHECK_EQ(draws.sample(w.table(), 100, batch, true, UINT32_MAX, kWhatever).status, Status::kOk);
         std::set<int64_t> keys;
         for (const Pick& pick : batch.picks) {
-          CHECK(draws.share.has(slot_of(w.table(), pick.key)));
+          CHECK(draws.part.has(slot_of(w.table(), pick.key)));
           keys.insert(pick.key);
         }
         CHECK_EQ(keys.size(), 100u);
@@ -440,24 +440,24 @@ TEST(learners_side_by_side_never_draw_each_others_items_whatever_changes) {
   }
 }
 
-TEST(a_call_for_a_share_that_dies_at_any_point_leaves_whole_holds) {
+TEST(a_call_for_a_part_that_dies_at_any_point_leaves_whole_holds) {
   CrashLab lab(arena_of({open_table("a", 8, kPrioritized)}, 4, 16));
   insert_all(lab.world, {1, 1e9, 1, 1e8, 2, 1e7, 3, 2});
-  lab.run("sample of a share", CrashLab::Holds::kMany, [](Arena& arena) -> std::function<void()> {
+  lab.run("sample of a part", CrashLab::Holds::kMany, [](Arena& arena) -> std::function<void()> {
     auto* draws = new Distinct(arena, 5);
-    draws->share = {0, 2};
+    draws->part = {0, 2};
     auto* batch = new Batch(arena, 4);
     return [=, &arena] { CHECK_EQ(draws->sample(arena.table(0), 4, *batch).status, Status::kOk); };
   });
 }
 
-TEST(one_call_for_a_share_follows_from_its_numbers) {
+TEST(one_call_for_a_part_follows_from_its_numbers) {
   World w(arena_of({open_table("a", 500, kPrioritized)}, 8, 256));
   std::vector<double> priorities(500);
   for (size_t i = 0; i < 500; ++i) priorities[i] = std::pow(1.05, static_cast<double>(i));
   insert_all(w, priorities);
   Distinct one(w.arena, 9), other(w.arena, 9);
-  one.share = other.share = {2, 4};
+  one.part = other.part = {2, 4};
   CHECK_EQ(one.keys(w.table(), 100), other.keys(w.table(), 100));
 }
 

@@ -95,7 +95,7 @@ void append(std::vector<int64_t>& to, const std::vector<int64_t>& keys) {
 // Draws the n oldest items of a queue and answers how they lie.
 bool lie_at_one_stride(World& w, SampleCall& call, uint32_t n, ItemStride& stride) {
   struct Looker final : ViewSink {
-    bool take(const Part& part, bool stays) noexcept override {
+    bool take(const DrawnItems& part, bool stays) noexcept override {
       CHECK(stays);
       lie = find_stride(part.picks, part.n, part.runs, stride);
       return true;

@@ -103,7 +103,7 @@ def test_sections_that_are_exchanged_left_out_or_doubled_are_found(tmp_path: pat
     ]
     for other in others:
         path.write_bytes(whole[: borders[0]] + b"".join(other))
-        with pytest.raises(DamagedCheckpoint, match="is not that of the section expected there"):
+        with pytest.raises(DamagedCheckpoint, match="is not that of the expected section"):
             verify(str(path))
 
 
@@ -133,7 +133,7 @@ def test_a_section_that_claims_to_be_huge_takes_no_memory(tmp_path: pathlib.Path
     for kind, size in ((Kind.ITEMS, SLICE_BYTES + 1), (Kind.MANIFEST, 2**60)):
         header = struct.pack("<4sHHQQII", b"SECT", kind, 0, 0, size, 0, 0)
         path.write_bytes(head + header)
-        with pytest.raises(DamagedCheckpoint, match=f"it says that it has {size} bytes"):
+        with pytest.raises(DamagedCheckpoint, match=f"its length is {size} bytes"):
             verify(str(path))
 
 

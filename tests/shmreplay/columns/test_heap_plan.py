@@ -14,7 +14,7 @@ from shmreplay import _core, selectors
 from shmreplay.columns.heap_plan import HeapPlan, plan_heap
 from shmreplay.columns.signature import Signature
 from shmreplay.columns.specs import ArraySpec
-from shmreplay.tables.estimates import estimate_of
+from shmreplay.estimates import estimate_of
 from shmreplay.tables.plan import chunk_bytes, plan
 from shmreplay.tables.table import Table
 

@@ -55,15 +55,15 @@ WINDOWS: list[Window] = [
         (lambda: sr.NStep(2, {"a": 0}), ValueError, "NStep, stack of 'a': frames is 0; expected an integer in 1.."),
         (lambda: sr.Sequence(0), ValueError, "Sequence: length is 0; expected an integer in 1.."),
         (lambda: sr.Unroll(0), ValueError, "Unroll: T is 0; expected an integer in 1.."),
-        (lambda: sr.Episode(speed=1), TypeError, "Episode: speed= is no option of it; expected one of period"),
+        (lambda: sr.Episode(speed=1), TypeError, "Episode: speed= is not an option; expected one of period"),
         (lambda: sr.NStep(3, stack=4), TypeError, "NStep: stack is 4; expected frames by column, such as {'observ"),  # type: ignore[arg-type]
         (
             lambda: sr.NStep(3, at_end="pad"),
             TypeError,
-            "NStep: at_end= is no option of it; expected one of period, burn",
+            "NStep: at_end= is not an option; expected one of period, burn",
         ),
-        (lambda: sr.Sequence(8, overlap=4), TypeError, "Sequence: overlap= is no option of it; expected one of across"),
-        (lambda: sr.Unroll(8, period=4), TypeError, "Unroll: period= is no option of it; expected one of burn_in"),
+        (lambda: sr.Sequence(8, overlap=4), TypeError, "Sequence: overlap= is not an option; expected one of across"),
+        (lambda: sr.Unroll(8, period=4), TypeError, "Unroll: period= is not an option; expected one of burn_in"),
     ],
 )
 def test_a_malformed_window_is_refused_with_its_name(make: Any, error: type[Exception], text: str) -> None:

@@ -1,21 +1,18 @@
 """Memory is told in advance: what an estimate says is what the segments then take, and what steps then fill."""
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.tables.estimates import Estimate, estimate
+from shmreplay.estimates import Estimate, estimate
 from shmreplay.tables.plan import by_arena
-from tests.support.children import Child, Work
+from tests.support.children import Fork
 from tests.support.tables import TableMaker, check, live
 
 BLOCK_BYTES = 512  # the unit of st_blocks
-Fork = Callable[[Work], Child]
-
 IMAGES = {"observation": sr.ArraySpec((84, 84), "uint8"), "action": sr.ArraySpec((), "int64")}
 VECTORS = {
     "observation": {"joints": sr.ArraySpec((17,), "float32"), "contact": sr.ArraySpec((), "bool")},

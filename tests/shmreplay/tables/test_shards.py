@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.tables.estimates import estimate, together
+from shmreplay.estimates import estimate, together
 from shmreplay.tables.packed_specs import pack_specs, unpack_specs
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.shards import limiter_part, part_of

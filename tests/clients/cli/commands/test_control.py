@@ -10,8 +10,9 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.cli.main import main
-from tests.support.daemons import DaemonProcess, eventually, new_daemon, table
+from tests.support.daemons import DaemonProcess, new_daemon, table
 from tests.support.terminal import Terminal
+from tests.support.waiting import eventually
 
 STEP = {"x": np.zeros(3, np.float32), "n": np.int64(1)}
 
@@ -140,7 +141,7 @@ def test_a_drain_ends_where_no_further_sample_is_admitted(client: sr.Client, she
     code, out, err = shell("drain", "once")
     assert (code, err) == (0, "")
     assert out.startswith(
-        "once: 2 items are left, which the rate limiter admits no sample of, after 0 samples; inserts"
+        "once: 2 items are left, and the rate limiter admits no sample of them, after 0 samples; inserts"
     )
 
 
@@ -169,7 +170,7 @@ def test_a_drain_ends_when_somebody_lets_inserts_go_on(client: sr.Client, shell:
     code, out, err = shell("drain", "queue")
     other.join()
     assert (code, out) == (1, "")
-    assert err.endswith("drain: table 'queue': somebody has let its inserts go on; 2 items are left, after 0 samples\n")
+    assert err.endswith("drain: table 'queue': somebody resumed its inserts; 2 items are left, after 0 samples\n")
 
 
 def test_a_table_that_never_drains_is_refused(client: sr.Client, shell: Shell) -> None:
@@ -218,7 +219,7 @@ def test_where_nobody_can_be_asked_nothing_is_lost(
         monkeypatch.setattr("sys.stdin", nobody)
         code, out, err = shell(*arguments)
     assert (code, out) == (1, "")
-    assert err.endswith("? Nobody can be asked, for the input is no terminal: give --yes\n")
+    assert err.endswith("? Nobody can be asked, since stdin is not a terminal: give --yes\n")
     assert len(client.table("a")) == 2
 
 

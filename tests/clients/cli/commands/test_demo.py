@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from tests.support.daemons import WAIT_S, wait_for_end
+from tests.support.daemons import wait_for_end
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 

@@ -159,7 +159,7 @@ def test_counts_that_are_none_are_usage_errors(capsys: Any) -> None:
         with pytest.raises(SystemExit) as ended:
             main(["peek", "plain", "-n", text])
         assert ended.value.code == 2
-        assert f"{text!r} is no whole number of at least 1" in capsys.readouterr().err
+        assert f"{text!r} is not a whole number of at least 1" in capsys.readouterr().err
 
 
 # --- inspect ---------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_keys_that_no_item_can_have_are_usage_errors(key: str, capsys: Any) -> N
     for arguments in (["inspect", "plain", key], ["export", "plain", "--to", "x.npz", "--keys", key]):
         with pytest.raises(SystemExit, match="2"):
             main(arguments)
-        assert f"{key!r} is no key; expected a whole number below 2**63" in capsys.readouterr().err
+        assert f"{key!r} is not a key; expected a whole number below 2**63" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("timeout", ["inf", "1e300", "1e18"])
@@ -245,8 +245,10 @@ def test_long_timeouts_are_for_ever(timeout: str, capsys: Any) -> None:
 
 
 def test_a_table_without_a_key_is_no_checkpoint(capsys: Any) -> None:
-    assert "of a table give a key as well: `shmreplay peek plain` lists some" in refused(capsys, "inspect", "plain")
-    assert "expected its key behind 'plain'" in refused(capsys, "inspect", "plain", "--save", "x.png")
+    assert "to see an item of a table, give its key, too: `shmreplay peek plain` lists some" in refused(
+        capsys, "inspect", "plain"
+    )
+    assert "expected its key after 'plain'" in refused(capsys, "inspect", "plain", "--save", "x.png")
 
 
 def test_images_are_saved_side_by_side(client: sr.Client, capsys: Any, tmp_path: pathlib.Path) -> None:
@@ -302,7 +304,7 @@ def test_an_empty_table_has_no_histogram(capsys: Any) -> None:
 
 
 def test_whole_arenas_are_said_to_be(capsys: Any) -> None:
-    assert said(capsys, "check", "plain").startswith("arena 'plain': whole; the look took ")
+    assert said(capsys, "check", "plain").startswith("arena 'plain': whole; the check took ")
     lines = said(capsys, "check", "--all").splitlines()
     assert [line.split()[1] for line in lines] == [
         f"'{name}':" for name in ("empty", "free", "other", "plain", "replay", "split~0", "split~1")
@@ -316,7 +318,7 @@ def test_contradictions_are_listed(capsys: Any, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(check, "_check", lambda *_: found)
     assert main(["check", "plain"]) == 1
     out, err = capsys.readouterr()
-    assert out == "arena 'plain': 2 contradictions; the look took 10.0 ms\n"
+    assert out == "arena 'plain': 2 contradictions; the check took 10.0 ms\n"
     assert err.splitlines() == [f"shmreplay check: arena 'plain': {problem}" for problem in found["problems"]]
     assert main(["check", "plain", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"plain": found}
@@ -341,7 +343,7 @@ def test_an_arena_that_cannot_be_looked_at_costs_no_other_its_result(
     assert all(found[name]["error"] is None for name in found if name != "other")
     assert main(["check", "--all"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2].startswith("arena 'other': not looked at; ")
+    assert lines[2].startswith("arena 'other': not checked; ")
     assert lines[3].startswith("arena 'plain': whole; ")
 
 

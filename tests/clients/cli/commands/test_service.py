@@ -104,7 +104,7 @@ def test_an_installation_of_nobody_s_is_refused(tmp_path: pathlib.Path, capsys: 
     with pytest.raises(SystemExit) as exited:
         main(["service", "install", "--root", str(tmp_path)])
     assert (exited.value.code, below(tmp_path)) == (2, [])
-    assert "say whose service it is to be: --system or --user" in capsys.readouterr().err
+    assert "say which service: --system or --user" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_program_that_a_service_cannot_see_is_refused(
         assert re.fullmatch(f"shmreplay service: {refusal}", said)
         code, printed, said = install("--dry-run", "--program", str(script), "--system")
         assert code == 0
-        assert re.fullmatch(f"shmreplay service: without --dry-run it is refused: {refusal}", said)
+        assert re.fullmatch(f"shmreplay service: without --dry-run this is an error: {refusal}", said)
         assert f"\nExecStart={script} --config " in printed
         (remark,) = json.loads(install("--dry-run", "--program", str(script), "--system", "--json")[1])["remarks"]
         assert remark in said

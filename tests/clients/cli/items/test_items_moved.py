@@ -15,11 +15,11 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.cli.commands import export
-from shmreplay.clients.cli.items import importer, item_file
+from shmreplay.clients.cli.items import item_exporter, item_file, item_importer
 from shmreplay.clients.cli.main import main
-from shmreplay.clients.cli.terminal import progress
-from tests.support.daemons import eventually
+from shmreplay.clients.cli.terminal import printing
 from tests.support.terminal import Terminal
+from tests.support.waiting import eventually
 
 STEP = {"x": np.float32(0), "frame": np.zeros((2, 3), np.uint8), "terminated": np.bool_(0)}
 HEAP = {
@@ -150,8 +150,8 @@ def test_items_are_byte_for_byte_the_same(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(export, "MOST_AT_A_TIME", part)
-    monkeypatch.setattr(importer, "MOST_AT_A_TIME", part)
+    monkeypatch.setattr(item_exporter, "MOST_AT_A_TIME", part)
+    monkeypatch.setattr(item_importer, "MOST_AT_A_TIME", part)
     signature, options, fill = KINDS[kind]
     client.create_tables([table("a", signature, **options), table("b", signature, **options)])
     try:
@@ -419,7 +419,7 @@ def test_steps_that_are_none_do_not_go_in(client: sr.Client, tmp_path: pathlib.P
     else:
         arrays["sizes"][6:] = 1
     np.savez(path, **arrays)
-    assert "its item 6 has a step that is none: " in refused(capsys, "import", "empty", path)
+    assert "its item 6 has a step that cannot be decoded: " in refused(capsys, "import", "empty", path)
     assert len(client.table("empty")) == 0
     client.drop_tables(["free", "empty"])
 
@@ -459,7 +459,7 @@ def test_a_table_in_use_is_exported_as_far_as_its_items_stay(
     client: sr.Client, server: sr.Server, tmp_path: pathlib.Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every item of the file is one that was put in, whole; what the remover took meanwhile is counted."""
-    monkeypatch.setattr(export, "MOST_AT_A_TIME", 16)
+    monkeypatch.setattr(item_exporter, "MOST_AT_A_TIME", 16)
     client.create_tables([table("a", {"x": np.zeros(50, np.int64)}, item=sr.Window({"x": (0, 3)}))])
     ends, begun = threading.Event(), threading.Event()
 
@@ -521,11 +521,11 @@ def test_a_table_that_is_dropped_under_an_import_is_told(
 ) -> None:
     client.create_tables([table("gone", STEP)])
 
-    def drop(self: progress.Progress, done: int) -> None:
+    def drop(self: printing.Progress, done: int) -> None:
         if done == 3:
             client.drop_table("gone")
 
-    monkeypatch.setattr(progress.Progress, "tell", drop)
+    monkeypatch.setattr(printing.Progress, "tell", drop)
     assert main(["import", "gone", exported]) == 1
     out, err = capsys.readouterr()
     assert out.endswith(": 3 of 10 items are in table 'gone'\n")
@@ -536,7 +536,7 @@ def test_a_table_that_is_dropped_under_an_import_is_told(
 def test_progress_of_long_work_is_told_once_a_second(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    told = progress.Progress("items are in", 50)
+    told = printing.Progress("items are in", 50)
     for done, passed in ((1, 0.5), (2, 0.6), (3, 0.3), (40, 2.0)):
         now[0] += passed
         told.tell(done)

@@ -16,8 +16,9 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.clients.cli.main import main
-from tests.support.daemons import DaemonProcess, Script, StartDaemon, eventually, new_daemon, table
+from tests.support.daemons import DaemonProcess, Script, StartDaemon, new_daemon, table
 from tests.support.terminal import LEFT, Terminal
+from tests.support.waiting import eventually
 
 STEP = {"x": np.zeros(3, np.float32), "n": np.int64(1)}
 WORKER = """
@@ -242,7 +243,7 @@ def test_once_is_for_scripts(scene: Scene, capsys: pytest.CaptureFixture[str]) -
     assert (tables["replay"]["target"], tables["replay"]["state"]) == (4.0, "ok")
     (wait,) = tables["queue"]["waits"]
     assert (wait["side"], wait["pid"]) == ("sample", scene.waiter)
-    assert "the table has 0 items" in wait["reason"]
+    assert "the table is empty" in wait["reason"]
     clients = {each["pid"]: each for each in found["clients"]}
     assert clients[scene.worker]["role"] == "both"
     assert clients[scene.waiter]["waits"] == [wait]
@@ -275,7 +276,7 @@ def test_what_cannot_be_is_one_clear_line(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())  # as a script has it
     for arguments, text in (
-        (("--json",), "--json prints the figures once; give --once with it"),
+        (("--json",), "--json prints the figures once; give --once, too"),
         ((), "needs a terminal; --once prints the figures once, --once --json as JSON"),
     ):
         assert main(["top", "--address", scene.daemon.socket, *arguments]) == 1

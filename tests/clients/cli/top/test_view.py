@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shmreplay.clients.cli.figures import figures
+from shmreplay.clients.cli.figures import daemon_figures
 from shmreplay.clients.cli.top import view
 from shmreplay.clients.cli.top.columns import table_state
 from shmreplay.clients.cli.top.rates import Rates
@@ -16,7 +16,7 @@ from tests.support import fake_stats as fake
 @pytest.fixture(autouse=True)
 def one_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reasons are not what is looked at here."""
-    monkeypatch.setattr(figures, "explain", lambda info, side, arena: f"{info['name']} admits no {side}")
+    monkeypatch.setattr(daemon_figures, "explain", lambda info, side, arena: f"{info['name']} admits no {side}")
 
 
 def busy() -> dict[str, Any]:
@@ -83,7 +83,7 @@ def test_a_screen_of_80_by_24() -> None:
         "-" * 80,
         "queue: 0 of 50 items, 20 inserts, 20 samples, 20 deletes",
         "sample: actor-71 71 (+1) waits 75s: queue admits no sample",
-        "all writers have gone: nobody attached lets a sample go on",
+        "all writers are gone: no attached process can end the wait of a sample",
         "limiter: 1 samples per insert from 1 items on, difference 0 in 0..50",
         "last insert 0s ago, last sample never | waited in all: inserts 0s, samples 0s",
         "0 writers, 1 learner | 200 evicted",
@@ -251,7 +251,7 @@ def test_a_daemon_that_has_gone_is_told_of() -> None:
     assert shown(state, now_s=20.0)[2] == "the daemon has not answered for 20s; these figures are that old"
     state.is_frozen = True
     assert "processes" in shown(state, now_s=20.0)[2]
-    assert "space lets them go on" in shown(state)[3]
+    assert "frozen; space unfreezes" in shown(state)[3]
     nothing = State(2.0, problem="no shmreplayd answered")
     assert shown(nothing)[:2] == ["no figures yet", "no shmreplayd answered"]
 

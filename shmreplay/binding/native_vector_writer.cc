@@ -1,0 +1,394 @@
+// _core.VectorWriter: N streams written from Python, one native call for all of them.
+//
+// Calls take `numbers`, rows of the caller's arrays, and `streams`, what each of them belongs to: int64 arrays of one
+// length, checked by the caller, no stream twice. They answer
+//   (status or one of writer_calls.h, rows done, row it is about, step, column, keys, exception of a signal handler or
+//   None):
+// the first `done` of the rows are done. Keys of append: int64 [rows, rules], of create_items: [rows], 0: none; of
+// end_episodes: ([all of them], int64 [rows] of how many each row has).
+#include "native_table.h"
+#include "write/vector_writer.h"
+#include "writer_calls.h"
+
+using namespace nb::literals;
+
+namespace shmreplay {
+namespace {
+
+class NativeVectorWriter {
+ public:
+  // `ends`, `rules`: as of NativeWriter.
+  NativeVectorWriter(const NativeTable& table, uint32_t num_streams, uint32_t history, nb::tuple ends, nb::list rules)
+      : context_(table.context()),
+        writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules),
+                num_streams) {}
+
+  ~NativeVectorWriter() {
+    const GilRelease release;  // closing may wait for the lock
+    writer_.give_up();
+  }
+
+  // Whole rows; `steps` in the signature's structure with arrays [num_rows, ...].
+  nb::tuple append(nb::handle steps, int64_t num_rows, nb::handle numbers, nb::handle streams, nb::handle priority,
+                   nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    Call call(*this, busy, numbers, streams, timeout_s);
+    const double p = call_priority(priority, *context_);
+    call.refuse_if([&](const RuleWriter& w) {
+      return w.unfinished() == WriterCall::kEnd ? kUnfinished : w.needs_end_episode() ? kNeedsEndEpisode : 0;
+    });
+    if (call.refused()) return call.answer(nb::none());
+    const Arrays arrays = whole_arrays(steps, num_rows);
+    call.run([&](VectorWriter::Progress& progress) {
+      const VectorWriter::Fill fill = context_->plan->has_heap() ? filling(arrays) : filling_whole(arrays);
+      return writer_.append(call.rows, fill, true, p, call.wait, progress);
+    });
+    return call.answer(call.keys_by_rule());
+  }
+
+  // Columns that `arrays` has (None: absent), arrays [num_rows, ...] each, into the open rows; with `finish` as
+  // append(). A heap column is a list of num_rows values (None: no value); NO_VALUE: rows that are open then, and lack
+  // it, get none.
+  nb::tuple write_open(nb::object arrays, bool finish, nb::handle numbers, nb::handle streams, nb::handle priority,
+                       nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    Call call(*this, busy, numbers, streams, timeout_s);
+    const double p = call_priority(priority, *context_);
+    const Arrays columns = partial_arrays(arrays);
+    call.refuse_if([&](const RuleWriter& w) { return cells_refused(call, w, columns, finish); });
+    if (call.refused()) return call.answer(nb::none());
+    call.run([&](VectorWriter::Progress& progress) {
+      return writer_.append(call.rows, filling(columns), finish, p, call.wait, progress);
+    });
+    return call.answer(call.keys_by_rule());
+  }
+
+  // `arrays`: final steps, as write_open() takes them, or None.
+  nb::tuple end_episodes(nb::object arrays, bool clear_history, nb::handle numbers, nb::handle streams,
+                         nb::handle priority, nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    Call call(*this, busy, numbers, streams, timeout_s);
+    const double p = call_priority(priority, *context_);
+    const Arrays columns = arrays.is_none() ? Arrays{} : partial_arrays(arrays);
+    call.refuse_if([&](const RuleWriter& w) {
+      if (w.unfinished() != WriterCall::kNothing) return w.unfinished() == WriterCall::kAppend ? kUnfinished : 0;
+      if (columns.has_cells()) {
+        if (const int code = cells_refused(call, w, columns, false); code != 0) return code;
+      }
+      return final_step_refused(call, w, columns, clear_history);
+    });
+    if (call.refused()) return call.answer(nb::none());
+    call.run([&](VectorWriter::Progress& progress) {
+      const VectorWriter::Fill fill = filling(columns);
+      return writer_.end_episodes(call.rows, columns.arrays.empty() ? nullptr : &fill, clear_history, p, call.wait,
+                                  progress);
+    });
+    return call.answer(call.keys_by_row());
+  }
+
+  // `priorities` float64 by number, negative for the table's default; `selection`: its number, or -1 for `length`
+  // steps.
+  nb::tuple create_items(uint32_t length, int64_t selection, nb::handle priorities, nb::handle numbers,
+                         nb::handle streams, nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    Call call(*this, busy, numbers, streams, timeout_s);
+    const auto p =
+        copied<double>(priorities, NPY_DOUBLE, "priorities: expected a contiguous float64 array of one axis");
+    call.refuse_if([&](const RuleWriter& w) {
+      if (w.unfinished() != WriterCall::kNothing) return kUnfinished;
+      if (w.stream().num_steps() == 0) return static_cast<int>(Status::kHistory);
+      if (selection >= 0) return 0;
+      if (length > w.stream().num_steps()) return static_cast<int>(Status::kHistory);
+      return length > w.longest_span() ? kLacksColumn : 0;
+    });
+    if (call.refused()) return call.answer(nb::none());
+    ItemRule* rule = selection < 0 ? nullptr : &selections_.at(static_cast<uint32_t>(selection));
+    call.run([&](VectorWriter::Progress& progress) {
+      return writer_.create_items(call.rows, length, rule, p.data(), call.wait, progress);
+    });
+    return call.answer(call.one_key_each());
+  }
+
+  void set_selection(uint32_t number, nb::dict rule) {
+    const Busy busy(busy_, *context_);
+    selections_.set(number, rule);
+  }
+
+  int close(nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    return close_writer(*context_, timeout_s, [this](const Wait& wait) { return writer_.close(wait); });
+  }
+
+  nb::object read_cell(uint32_t stream, uint64_t step, uint32_t column) const {
+    return shmreplay::read_cell(checked(stream), *context_, step, column);
+  }
+  uint64_t oldest_step(uint32_t stream) const { return checked(stream).oldest_held(); }
+  uint32_t num_steps(uint32_t stream) const { return checked(stream).num_steps(); }
+  uint64_t episode_steps(uint32_t stream) const { return checked(stream).episode_steps(); }
+  bool row_is_open(uint32_t stream) const { return checked(stream).row_is_open(); }
+  // Index of the table whose limiter kept the stream's item out when the call timed out, or -1.
+  int blocking_table(uint32_t stream) const {
+    const uint32_t t = checked(stream).blocking_table();
+    return t == kNone ? -1 : static_cast<int>(t);
+  }
+  // Whether a row of any of the streams is open.
+  bool any_open() const {
+    for (uint32_t i = 0; i < writer_.num_streams(); ++i) {
+      if (checked(i).row_is_open()) return true;
+    }
+    return false;
+  }
+  bool forked() const { return context_->arena->forked(); }
+
+ private:
+  // Arrays by column (nullptr: absent), kept while the GIL is released: the caller's structure may change meanwhile.
+  struct Arrays {
+    std::vector<PyArrayObject*> arrays;
+    std::vector<nb::object> keep;
+    HeapRows heap;
+
+    bool is_no_value(size_t c) const { return reinterpret_cast<PyObject*>(arrays[c]) == no_value(); }
+    bool has_cells() const {
+      for (size_t c = 0; c < arrays.size(); ++c) {
+        if (arrays[c] != nullptr && !is_no_value(c)) return true;
+      }
+      return false;
+    }
+  };
+
+  // One call: its rows, its wait, how far it came.
+  struct Call {
+    Call(NativeVectorWriter& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
+        : handle_(handle), patience_(handle.context_->patience()), wait{deadline_of(timeout_s), &patience_} {
+      const char* expected = "numbers, streams: expected contiguous int64 arrays of one axis";
+      const std::vector<int64_t> n = copied<int64_t>(numbers, NPY_INT64, expected),
+                                 s = copied<int64_t>(streams, NPY_INT64, expected);
+      if (n.size() != s.size())
+        throw nb::type_error("numbers and streams: expected as many of the one as of the other");
+      for (size_t i = 0; i < n.size(); ++i) {
+        (void)handle.checked(static_cast<uint32_t>(s[i]));
+        rows.push_back({static_cast<uint32_t>(s[i]), static_cast<uint32_t>(n[i])});
+      }
+      if (!busy.begun()) code_ = static_cast<int>(Status::kSessionLost);
+      if (handle.forked()) code_ = static_cast<int>(Status::kForked);
+    }
+
+    // Asks of every stream before anything is written.
+    template <class Ask>
+    void refuse_if(Ask ask) {
+      for (progress.at = 0; progress.at < rows.size() && code_ == 0; progress.at += code_ == 0 ? 1 : 0) {
+        code_ = ask(writer(progress.at));
+      }
+    }
+    bool refused() const { return code_ != 0; }
+
+    template <class Work>
+    void run(Work work) {
+      if (!rows.empty()) {
+        const GilRelease release;
+        status_ = work(progress);
+      }
+      status_ = handle_signals(status_);
+      if (status_ == Status::kInterrupted) raised_ = take_raised();
+      code_ = static_cast<int>(status_);
+    }
+
+    nb::tuple answer(nb::object keys) const {
+      const bool is_cell = status_ == Status::kMissingCell;
+      return nb::make_tuple(code_, progress.done, progress.at, progress.missing.step,
+                            is_cell ? progress.missing.column : column, keys, raised_);
+    }
+
+    nb::object keys_by_rule() const {
+      const size_t num_rules = handle_.writer_.num_rules();
+      nb::object array = zeros(rows.size() * num_rules);
+      auto* to = array_data<int64_t>(array);
+      for (uint32_t i = 0; i < progress.done; ++i) {
+        const RuleWriter& w = writer(i);
+        for (uint32_t k = 0; k < w.num_in(); ++k) to[i * num_rules + w.rule_of(k)] = w.keys()[k];
+      }
+      return array;
+    }
+
+    nb::object one_key_each() const {
+      nb::object array = zeros(rows.size());
+      for (uint32_t i = 0; i < progress.done; ++i) array_data<int64_t>(array)[i] = writer(i).keys().front();
+      return array;
+    }
+
+    nb::object keys_by_row() const {
+      nb::object counts = zeros(rows.size());
+      std::vector<int64_t> all;
+      for (uint32_t i = 0; i < progress.done; ++i) {
+        const RuleWriter& w = writer(i);
+        array_data<int64_t>(counts)[i] = w.num_in();
+        all.insert(all.end(), w.keys().begin(), w.keys().begin() + w.num_in());
+      }
+      nb::object keys = zeros(all.size());
+      std::copy(all.begin(), all.end(), array_data<int64_t>(keys));
+      return nb::make_tuple(keys, counts);
+    }
+
+    const RuleWriter& writer(uint32_t i) const { return handle_.writer_.at(rows[i].stream); }
+
+   private:
+    static nb::object zeros(size_t n) {
+      nb::object array = new_array(NPY_INT64, static_cast<npy_intp>(n));
+      std::fill_n(array_data<int64_t>(array), n, 0);
+      return array;
+    }
+
+    NativeVectorWriter& handle_;
+    GilPatience patience_;
+    Status status_ = Status::kOk;
+    int code_ = 0;
+    nb::object raised_ = nb::none();
+
+   public:
+    std::vector<VectorWriter::Row> rows;
+    Wait wait;
+    VectorWriter::Progress progress;
+    uint32_t column = 0;
+  };
+
+  const StreamWriter& checked(uint32_t stream) const {
+    if (stream >= writer_.num_streams()) throw nb::index_error("no stream of that number");
+    return writer_.at(stream).stream();
+  }
+
+  // What keeps the columns out of the stream's open row, or out of the one that they would begin.
+  int cells_refused(Call& call, const RuleWriter& w, const Arrays& columns, bool finish) const {
+    if (w.unfinished() == WriterCall::kAppend && finish) return 0;  // its row is written
+    if (w.unfinished() != WriterCall::kNothing) return kUnfinished;
+    if (finish && w.needs_end_episode()) return kNeedsEndEpisode;
+    for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
+      if (context_->plan->columns()[c].flags == kPerItemColumn) continue;  // no row lacks it
+      const bool has = w.stream().row_is_open() && w.stream().has(c), comes = columns.arrays[c] != nullptr;
+      const int code = has && comes && !columns.is_no_value(c) ? kColumnTwice
+                       : finish && !has && !comes              ? kColumnMissing
+                                                               : 0;
+      if (code == 0) continue;
+      call.column = c;
+      return code;
+    }
+    return 0;
+  }
+
+  // What a final step with these columns lacks, the open row's among them.
+  static int final_step_refused(Call& call, const RuleWriter& w, const Arrays& columns, bool clear_history) {
+    const bool has_row = columns.has_cells() || w.stream().row_is_open();
+    const int lacking = w.lacks_of_final_step(
+        clear_history, has_row, [&](uint32_t c) { return c < columns.arrays.size() && columns.arrays[c] != nullptr; });
+    if (lacking < 0) return 0;
+    call.column = static_cast<uint32_t>(lacking);
+    return kNeedsFinalStep;
+  }
+
+  Arrays whole_arrays(nb::handle steps, int64_t num_rows) const {
+    Arrays a;
+    npy_intp n = -1;
+    if (!context_->bound_plan().batch(steps.ptr(), a.arrays, n) || n != num_rows) {
+      const nb::object list =
+          outlive_interpreter([&] { return context_->plan->canonical()(steps, nb::arg("batch") = num_rows); });
+      return partial_arrays(list);
+    }
+    keep(a);
+    if (context_->plan->has_heap()) a.heap = context_->heap_rows(a.arrays, {});
+    return a;
+  }
+
+  Arrays partial_arrays(const nb::object& list) const {
+    Arrays a{context_->checked_arrays(list, 1), {}, {}};
+    keep(a);
+    if (!context_->plan->has_heap()) return a;
+    std::vector<ValueList> coded(a.arrays.size());
+    for (size_t c = 0; c < a.arrays.size(); ++c) {
+      if (!context_->is_coded(c) || a.arrays[c] == nullptr || a.is_no_value(c)) continue;
+      const nb::handle values(reinterpret_cast<PyObject*>(a.arrays[c]));
+      coded[c] = ValueList(*context_->arena, values, nb::len(values), context_->column_name(c));
+    }
+    a.heap = context_->heap_rows(a.arrays, std::move(coded));
+    return a;
+  }
+
+  static void keep(Arrays& a) {
+    for (PyArrayObject* array : a.arrays) {
+      if (array != nullptr) a.keep.push_back(nb::borrow(reinterpret_cast<PyObject*>(array)));
+    }
+  }
+
+  // Of arrays of all columns, none of which is in the heap.
+  VectorWriter::Fill filling_whole(const Arrays& columns) const {
+    struct Cells {
+      const char* data;
+      size_t row_bytes;
+    };
+    std::vector<Cells> cells;
+    for (size_t c = 0; c < columns.arrays.size(); ++c) {
+      cells.push_back(
+          {static_cast<const char*>(PyArray_DATA(columns.arrays[c])), context_->plan->columns()[c].row_bytes});
+    }
+    VectorWriter::Fill fill;
+    fill.cells = [cells = std::move(cells)](StreamWriter& stream, uint32_t number) {
+      for (uint32_t c = 0; c < cells.size(); ++c) {
+        copy_row(stream.cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes,
+                 stream.arena().exceeds_caches());
+      }
+      stream.mark_all();
+    };
+    return fill;
+  }
+
+  VectorWriter::Fill filling(const Arrays& columns) const {
+    VectorWriter::Fill fill;
+    fill.cells = [this, &columns](StreamWriter& stream, uint32_t number) {
+      if (context_->plan->has_heap()) columns.heap.write(stream, number);
+      for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
+        if (columns.arrays[c] == nullptr || columns.is_no_value(c)) continue;
+        if (!context_->is_coded(c) && !stream.packs(c)) context_->write_cell(stream, c, columns.arrays[c], number);
+        stream.mark(c);
+      }
+      for (uint32_t c = 0; c < columns.arrays.size() && stream.row_is_open(); ++c) {
+        if (columns.arrays[c] == nullptr || !columns.is_no_value(c) || stream.has(c)) continue;
+        stream.write_no_value(c);
+        stream.mark(c);
+      }
+    };
+    if (!context_->plan->has_heap()) return fill;
+    fill.blocks = [&columns](StreamWriter& stream, uint32_t number) { return columns.heap.blocks(stream, number); };
+    return fill;
+  }
+
+  std::shared_ptr<TableContext> context_;
+  VectorWriter writer_;
+  Selections selections_;
+  std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
+};
+
+}  // namespace
+
+void bind_vector_writer(nb::module_& m) {
+  nb::class_<NativeVectorWriter>(m, "VectorWriter", "N streams, written by one call.")
+      .def(nb::init<const NativeTable&, uint32_t, uint32_t, nb::tuple, nb::list>(), "table"_a, "num_streams"_a,
+           "history"_a, "ends"_a, "rules"_a)
+      .def("append", &NativeVectorWriter::append, "steps"_a.none(), "num_rows"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
+      .def("write_open", &NativeVectorWriter::write_open, "arrays"_a, "finish"_a, "numbers"_a, "streams"_a,
+           "priority"_a.none(), "timeout_s"_a.none())
+      .def("end_episodes", &NativeVectorWriter::end_episodes, "arrays"_a.none(), "clear_history"_a, "numbers"_a,
+           "streams"_a, "priority"_a.none(), "timeout_s"_a.none())
+      .def("create_items", &NativeVectorWriter::create_items, "length"_a, "selection"_a, "priorities"_a, "numbers"_a,
+           "streams"_a, "timeout_s"_a.none())
+      .def("set_selection", &NativeVectorWriter::set_selection, "number"_a, "rule"_a)
+      .def("close", &NativeVectorWriter::close, "timeout_s"_a.none())
+      .def("read_cell", &NativeVectorWriter::read_cell, "stream"_a, "step"_a, "column"_a)
+      .def("oldest_step", &NativeVectorWriter::oldest_step, "stream"_a)
+      .def("num_steps", &NativeVectorWriter::num_steps, "stream"_a)
+      .def("episode_steps", &NativeVectorWriter::episode_steps, "stream"_a)
+      .def("row_is_open", &NativeVectorWriter::row_is_open, "stream"_a)
+      .def("blocking_table", &NativeVectorWriter::blocking_table, "stream"_a)
+      .def_prop_ro("any_open", &NativeVectorWriter::any_open)
+      .def_prop_ro("forked", &NativeVectorWriter::forked);
+}
+
+}  // namespace shmreplay

@@ -1,0 +1,33 @@
+"""Interrupts: a signal is noted and raises nothing; once one was noted, later ones change nothing."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from shmreplay.clients.demo.interrupts import NUMBERS, Interrupts
+
+
+@pytest.fixture(autouse=True)
+def handlers_as_before() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_without_a_signal_the_handlers_come_back() -> None:
+    before = [signal.getsignal(number) for number in NUMBERS]
+    with Interrupts() as interrupts:
+        assert [signal.getsignal(number) for number in NUMBERS] != before
+    assert interrupts.exit_code == 0
+    assert [signal.getsignal(number) for number in NUMBERS] == before
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_is_noted_and_a_second_one_disturbs_nothing(number: signal.Signals) -> None:
+    with Interrupts() as interrupts:
+        signal.raise_signal(number)
+    assert interrupts.exit_code == 128 + number
+    signal.raise_signal(number)  # with the handler of before it would end the process or raise
+    assert interrupts.exit_code == 128 + number
