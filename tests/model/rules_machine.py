@@ -168,7 +168,7 @@ class RulesMachine(RuleBasedStateMachine):
     def _admitted(self, due: list[list[Made]], call: Any) -> Any:
         """The keys that a call gave; None if it was not admitted, and then for a reason."""
         keys, refusal = attempt(call)
-        if "the rate limiter" in str(refusal):
+        if "the rate limiter" in str(refusal) or "the queue is full" in str(refusal):
             assert due[2]
             assert not self.fed[2].plain.can_insert(len(due[2]))
         elif refusal is not None:
