@@ -218,10 +218,9 @@ class NativeWriter {
 
   Status bring_values(nb::handle values, nb::handle timeout_s) {
     if (values.is_none()) return Status::kOk;
-    const Status s =
-        context_->bring_values(values, deadline_of(timeout_s), [this](const char* bytes, uint64_t n, const Wait& wait) {
-          return writer_.bring_values(bytes, n, wait);
-        });
+    const Status s = context_->bring_values(
+        values, deadline_of(timeout_s),
+        [this](const char* bytes, uint64_t n, const Wait& wait) { return writer_.bring_values(bytes, n, wait); });
     return s == Status::kOk ? s : taken_back(s);
   }
 

@@ -64,7 +64,8 @@ Status StreamItems::fill(Hold& hold, Rows& rows, Filled& filled) {
   }
   while (rows.done < rows.n && hold.room() >= entries) {
     NewItem* const items = &newcomers_[rows.done];
-    const uint32_t left = rows.n - rows.done, admitted = items->counted ? admitted_inserts(hold, *t.record, left) : left;
+    const uint32_t left = rows.n - rows.done,
+                   admitted = items->counted ? admitted_inserts(hold, *t.record, left) : left;
     if (admitted == 0) break;
     note_insert(hold, t, rows.pattern, *items);
     rows.done += put_in(hold, t, items, admitted, rows.keys + rows.done);

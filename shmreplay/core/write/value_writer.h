@@ -20,8 +20,8 @@ class ValueWriter {
   void use_chunk(uint32_t chunk);
 
   // Makes sure of at least n spare blocks, for the stream `stream`. Waits as for a chunk, and gives back its spare
-  // blocks meanwhile: two writers that each kept some and waited for more would wait for each other. kValueTooLarge: the
-  // heap has fewer blocks in all.
+  // blocks meanwhile: two writers that each kept some and waited for more would wait for each other. kValueTooLarge:
+  // the heap has fewer blocks in all.
   Status secure(uint32_t stream, uint64_t n, const Wait& wait);
 
   // Writes a value to spare blocks, of which there must be enough. `row` and `column` (kNone: an item's) say whose it
