@@ -22,6 +22,7 @@ CORE = ROOT / "shmreplay" / "core"
 
 # A test -> the modules that it covers and that have no test in the mirrored folder. A module that gets one leaves.
 COVERED = {
+    "tests/clients/batches/test_sample_options.py": ["clients/samplers/sampled.py"],
     "tests/clients/batches/test_large_rows.py": ["clients/handles/gather_threads.py"],
     "tests/clients/cli/commands/test_control.py": [
         "clients/cli/commands/clients.py",
@@ -60,7 +61,7 @@ COVERED = {
     "tests/clients/gymnasium/test_recorder.py": ["clients/gymnasium/rows.py", "clients/gymnasium/spaces.py"],
     "tests/clients/handles/test_forks.py": ["clients/handles/handle.py"],
     "tests/clients/jax/test_batch.py": ["clients/jax/placement.py", "clients/jax/sampler.py"],
-    "tests/clients/mixes/test_mix.py": ["clients/mixes/mixed_batch.py"],
+    "tests/clients/mixes/test_mix.py": ["clients/mixes/parts.py"],
     "tests/clients/params/test_params.py": ["clients/params/leaves.py", "clients/params/snapshot.py"],
     "tests/clients/samplers/test_sampler.py": ["clients/samplers/ahead.py"],
     "tests/clients/shards/test_writes.py": ["clients/shards/shard_calls.py", "clients/shards/shard_changes.py"],
@@ -137,16 +138,21 @@ COVERED = {
         "shmreplay/core/checkpoint/touched_data",
         "shmreplay/core/chunks/save_lease",
     ],
+    "tests/native/items/insert_test.cc": ["shmreplay/core/items/item_chunks", "shmreplay/core/items/new_item"],
     "tests/native/sessions/session_reports_test.cc": [
         "shmreplay/core/arena/session_counts",
         "shmreplay/core/base/report_word",
     ],
     "tests/native/trees/sum_tree_test.cc": ["shmreplay/core/trees/settle_trees"],
-    "tests/native/write/due_insert_test.cc": ["shmreplay/core/write/stream_group"],
-    "tests/native/write/stream_writer_test.cc": ["shmreplay/core/write/held_back", "shmreplay/core/write/row_packer"],
+    "tests/native/write/due_insert_test.cc": ["shmreplay/core/write/due_item", "shmreplay/core/write/stream_group"],
+    "tests/native/write/stream_history_test.cc": ["shmreplay/core/write/stream_view"],
+    "tests/native/write/stream_writer_test.cc": [
+        "shmreplay/core/write/held_back",
+        "shmreplay/core/write/row_packer",
+        "shmreplay/core/write/stream_steps",
+    ],
     "tests/native/write/values_test.cc": [
         "shmreplay/core/read/value_gather",
-        "shmreplay/core/write/stream_values",
         "shmreplay/core/write/value_writer",
     ],
     "tests/packaging/test_wheel.py": ["shmreplay/version.py"],

@@ -63,7 +63,7 @@ std::set<uint32_t> churn(World& w, Actor& actor, int n) {
     const int64_t key = actor.insert();
     Hold hold(w.arena);
     CHECK_EQ(hold.begin(kWhatever), Status::kOk);
-    chunks.insert(w.arena.item(find_item(w.arena, w.table(), key)).place.get().chunk);
+    chunks.insert(w.arena.item(shmreplay::find_item(hold, w.table(), key)).place.get().chunk);
   }
   return chunks;
 }
