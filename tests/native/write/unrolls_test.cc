@@ -69,7 +69,7 @@ class Stream {
 std::vector<uint32_t> chunks_of(World& w, int64_t key, uint32_t table = 0) {
   Hold hold(w.arena);
   CHECK_EQ(hold.begin(kNow), Status::kOk);
-  const ItemRecord& item = w.arena.item(find_item(w.arena, w.table(table), key));
+  const ItemRecord& item = w.arena.item(find_item(hold, w.table(table), key));
   std::vector<uint32_t> chunks;
   each_run(w.arena, item.place.get(), item.extent.get().num_steps,
            [&](uint32_t c, uint32_t, uint32_t) { chunks.push_back(c); });
@@ -79,7 +79,7 @@ std::vector<uint32_t> chunks_of(World& w, int64_t key, uint32_t table = 0) {
 Place place_of(World& w, int64_t key) {
   Hold hold(w.arena);
   CHECK_EQ(hold.begin(kNow), Status::kOk);
-  return w.arena.item(find_item(w.arena, w.table(), key)).place.get();
+  return w.arena.item(find_item(hold, w.table(), key)).place.get();
 }
 
 void append(std::vector<int64_t>& to, const std::vector<int64_t>& keys) {
