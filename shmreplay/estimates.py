@@ -25,13 +25,13 @@ class Estimate:
     Attributes:
         name: name of the arena.
         terms: what each table adds.
-        chunk_steps: steps a chunk.
+        chunk_steps: steps per chunk.
         history: steps that an open stream keeps for its next item.
         max_streams: largest number of open streams.
         stream_chunks: chunks for open streams.
         reserve_chunks: chunks for reads in flight.
         num_chunks: all chunks.
-        chunk_bytes: bytes a chunk, alignment included.
+        chunk_bytes: bytes per chunk, alignment included.
         row_bytes: bytes of one step as the caller passes it; an axis of any size counts as 16.
         bytes_per_step: bytes of one step in a chunk, with alignment, and of its values in the heap; rounded up.
         bytes_per_item: `total_bytes` divided by the number of items of full tables, rounded up.

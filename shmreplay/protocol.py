@@ -241,7 +241,12 @@ def close_all(fds: Sequence[int]) -> None:
 
 
 def socket_path(address: str) -> str:
-    """Returns the socket path of an address: a path, or `unix:` and a path. Raises ValueError on anything else."""
+    """Returns the socket path of an address, which is a path, or `unix:` and a path.
+
+    Raises:
+        TypeError: the address is not a str.
+        ValueError: it is no path of a socket, or one that is longer than Linux allows.
+    """
     if not isinstance(address, (str, os.PathLike)):
         raise TypeError(f"address is a {type(address).__name__}; expected the path of a socket as str")
     path = os.fspath(address)

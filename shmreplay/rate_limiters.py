@@ -122,8 +122,9 @@ class SampleToInsertRatio(RateLimiter):
     Args:
         samples_per_insert: average number of times an item is to be sampled, finite and > 0.
         min_size_to_sample: number of items the table must hold before it can be sampled, >= 1.
-        error_buffer: how many samples the ratio may be off, around `min_size_to_sample * samples_per_insert`; or the
-            pair `(min_diff, max_diff)` itself. The wider it is, the less actors and learners wait for each other.
+        error_buffer: by how many samples the difference may be off `min_size_to_sample * samples_per_insert`, up and
+            down; or the pair `(min_diff, max_diff)` itself. The wider it is, the less actors and learners wait for each
+            other.
 
     Warns:
         UserWarning: `max_diff < min_size_to_sample * samples_per_insert`. A single thread that inserts and samples
@@ -131,8 +132,9 @@ class SampleToInsertRatio(RateLimiter):
 
     Raises:
         TypeError: an argument is not a number, or `error_buffer` neither a number nor a pair.
-        ValueError: a number is out of range; `error_buffer` is less than `max(1, samples_per_insert)`, twice that as a
-            pair, or does not reach down to the difference at `min_size_to_sample`: no sample might ever be admitted.
+        ValueError: a number is out of range; `error_buffer` is less than `max(1, samples_per_insert)`; or it is a pair
+            whose bounds are less than twice that apart, or whose `min_diff` is above
+            `min_size_to_sample * samples_per_insert`, so that no sample might ever be admitted.
     """
 
     def __init__(
@@ -154,7 +156,7 @@ class SampleToInsertRatio(RateLimiter):
 
     @classmethod
     def _from_bounds(cls, numbers: RateLimiter) -> SampleToInsertRatio:
-        """Remakes a limiter without the warning, which the process that declared it has already had."""
+        """Remakes a limiter without the warning: the process that declared the limiter was warned."""
         limiter = cls.__new__(cls)
         RateLimiter.__init__(
             limiter, numbers.samples_per_insert, numbers.min_size_to_sample, numbers.min_diff, numbers.max_diff

@@ -1,1 +1,1 @@
-"""What knows nothing of tables: checks of arguments, processes, memory of the host, JSON, TOML."""
+"""Helpers that know nothing of tables: checks of arguments, processes, memory of the host, JSON, TOML."""

@@ -1,4 +1,4 @@
-"""How much memory this host has left: on the file system of the segments, free memory, and cgroup limits.
+"""How much memory is left: on the file system of the segments, in the host, and below the limits of cgroups.
 
 If shared memory is promised but missing, the process that touches it first is killed: by SIGBUS if the file system is
 full, by the OOM killer if memory or a cgroup is. So the room is checked before anything is allocated.
@@ -61,7 +61,8 @@ def check_room(needed_bytes: int, directory: str, purpose: str, proc: str = "/pr
     """Raises ShmReplayError unless `needed_bytes` more fit into the directory and into this process' memory limits.
 
     The error says how much is needed, total and free memory of the tightest limit, what to do, and `hint`. The check is
-    a forecast: another process may take the memory a moment later. For the file system, the reservation finds that.
+    a forecast: another process may take the memory a moment later. If the file system is full then, reserving the
+    segment raises an error.
     """
     short = [room for room in rooms(directory, proc) if room.free_bytes < needed_bytes]
     if short:
@@ -88,7 +89,7 @@ def check_memory(needed_bytes: int, purpose: str, proc: str = "/proc") -> None:
 
 
 def rooms(directory: str, proc: str = "/proc") -> list[Room]:
-    """Returns every limit on new segments in the directory. Raises ShmReplayError if it is not in memory."""
+    """Returns every limit on new segments in the directory. Raises ShmReplayError if it is not a file system in memory."""
     mount = mount_of(directory, proc)
     if mount is not None and mount.kind not in MEMORY_FILE_SYSTEMS:
         raise ShmReplayError(
@@ -210,5 +211,5 @@ def show_bytes(num_bytes: int) -> str:
 
 
 def whole_huge_bytes(num_bytes: int) -> int:
-    """How much of a segment of `num_bytes` can be in huge pages."""
+    """How many bytes of a segment of `num_bytes` can be in huge pages."""
     return num_bytes - num_bytes % HUGE_PAGE_BYTES

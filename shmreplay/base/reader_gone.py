@@ -32,7 +32,7 @@ def until_reader_goes(run: Callable[[], int]) -> int:
 
 
 def outputs_without_reader() -> list[int]:
-    """Those of stdout and stderr whose reader has gone. A BrokenPipeError may be from another pipe."""
+    """Which of stdout and stderr have lost their reader. A BrokenPipeError alone does not say it was one of them."""
     poll = select.poll()
     for fd in _OUTPUTS:
         poll.register(fd, 0)

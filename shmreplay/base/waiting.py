@@ -19,7 +19,7 @@ Figures = Mapping[str, Any]
 
 
 def explain(info: Figures, side: str, arena_stats: Figures) -> str:
-    """Explains to somebody else why calls of one side wait, with the numbers, and what could end the wait.
+    """Explains to an observer why calls of one side wait, with the numbers, and what could end the wait.
 
     Args:
         info: of the table, as in `client.stats()`.
@@ -109,7 +109,7 @@ def count_chunks(arena_stats: Figures, holders: str, own: str = "") -> str:
 
 
 def counters(info: Figures) -> str:
-    """The counters that the rate limiter goes by."""
+    """The counters that the rate limiter compares."""
     return (
         f"{info['inserts']} inserts, {info['deletes']} deletes, {info['samples']} samples, at "
         f"{info['samples_per_insert']:g} samples per insert"
@@ -122,7 +122,7 @@ def bound(value: float) -> str:
 
 
 def last(seconds: float | None) -> str:
-    """When what a call waits for last happened."""
+    """When the operation that a call waits for last happened."""
     return "there was none yet" if seconds is None else f"the last was {seconds:.0f} s ago"
 
 
@@ -141,7 +141,7 @@ def _items(number: int) -> str:
 
 
 def _admitted(info: Figures, call: str) -> str:
-    """Of a call that will go on at once, or of items that must go in together and are too many."""
+    """Text for a call that will go on at once, or for an insert of too many items that must go in together."""
     together = ", but not all items that must go in together" if call == "insert" else ""
     return (
         f"the rate limiter admits one more {call} now{together} (difference {info['difference']:g}; {counters(info)})"

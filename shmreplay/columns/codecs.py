@@ -21,14 +21,14 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 SIZE = np.dtype("<u4")  # dtype of a stored size
-_MAX_BYTES = 2**32 - 2  # the last number of bytes stands for "no value"
+_MAX_BYTES = 2**32 - 2  # 2**32 - 1 stands for "no value"
 _MAX_LZ4_BYTES = 0x7E000000
-# The most that each byte of an LZ4 block can expand to, and what the first ones add.
+# The most bytes that each byte of an LZ4 block can expand to, and what the first ones add.
 _LZ4_GROWTH, _LZ4_START = 255, 64
 
 
 class DamagedBytes(ValueError):
-    """Stored bytes that no codec has made."""
+    """Stored bytes that cannot be what a codec wrote."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,10 @@ class ArrayCodec:
     def decode(self, stored: Bytes) -> Array:
         """Returns the row that `encode` was given; it may share the memory of `stored`.
 
+        Never allocates more memory than these bytes can expand to, even if they are damaged.
+
         Raises:
-            DamagedBytes: these are not the bytes of a row. Never allocates more than these bytes can expand to.
+            DamagedBytes: these are not the bytes of a row.
         """
         shape = self.shape(stored)
         body = stored[self.header_bytes :]

@@ -27,7 +27,7 @@ class Missing:
 
 
 MISSING: Final = Missing()
-IS_NONE: Final = Missing()  # the same, because the value is None
+IS_NONE: Final = Missing()  # marks a column whose value in the step is None
 
 
 def flatten(node: Node, step: object, where: str, path: str = "") -> list[object]:
@@ -105,10 +105,10 @@ def column_array(value: object, leaf: Leaf, where: str, batch: Batch) -> Array:
 def leading_axis(value: object, leaf: Leaf, where: str) -> int | None:
     """Returns the size of the first axis of a batch's column.
 
-    None for an optional column that is missing. Columns in the heap may have a list.
+    None for an optional column that is missing. The value of a column in the heap may be a list.
 
     Raises:
-        SignatureMismatch: there is none, or the value is not an array.
+        SignatureMismatch: the value has no leading axis, or is not an array.
     """
     at = f"{where}, column {leaf.path!r}"
     if leaf.spec.in_heap and isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
 """HeapPlan: the blocks of an arena for values that are not stored in the rows of its chunks.
 
-    blocks = what the values of all rows of all chunks take, by their mean stored bytes
-           + what items bring: for max_size * F of them, and as many again as the reserve has rows
+    blocks = blocks for the values of all rows of all chunks, by their mean stored bytes
+           + blocks for the values that items bring: for max_size * F items, and for one more a row of the reserve
 
 A value takes whole blocks. The size of a block is the largest power of two from 64 to 4096 bytes that wastes at most a
 quarter of what is stored. Values of varying size waste half a block each, on average. Blocks are freed with their
@@ -28,10 +28,10 @@ class HeapPlan:
     Attributes:
         num_blocks: number of blocks.
         block_bytes: bytes of a block.
-        step_bytes: bytes of a step's values in it, on average.
+        step_bytes: bytes of a step's values in the heap, on average.
         item_bytes: bytes of the values that an item brings, on average.
-        num_rows: steps to have room for.
-        num_items: items that bring values to have room for.
+        num_rows: number of steps that the heap has room for; 0 if steps have no values in it.
+        num_items: number of items that the heap has room for; 0 if items bring no values.
     """
 
     num_blocks: int = 0

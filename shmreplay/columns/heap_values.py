@@ -69,7 +69,7 @@ def _check_count(values: Sequence[object], leaf: Leaf, where: str, count: int) -
 
 
 def join_item_values(values: Sequence[Bytes | None]) -> Bytes:
-    """Joins an item's values of all columns that are per item, as it stores them: size and bytes of each."""
+    """Joins an item's values of all its per-item columns into the bytes to store: size and bytes of each value."""
     parts: list[Bytes] = []
     for value in values:
         size = NO_VALUE_SIZE if value is None else value.size
@@ -83,7 +83,7 @@ def split_item_values(stored: Bytes, count: int) -> list[Bytes | None]:
     """Returns what `join_item_values` was given, `count` values; they share the memory of `stored`.
 
     Raises:
-        DamagedBytes: these are not the bytes of so many values.
+        DamagedBytes: these are not the bytes of `count` values.
     """
     values: list[Bytes | None] = []
     at = 0

@@ -28,7 +28,7 @@ class ItemStructure:
     """A dict of outputs, each a part of the signature.
 
     Attributes:
-        columns: by output, the signature's columns that it shows, in order.
+        columns: for each output, the numbers of the signature's columns that it shows, in order.
         names: the nesting of the outputs, as msgpack, which a segment stores with its patterns.
     """
 

@@ -79,7 +79,7 @@ def as_spec(leaf: object, where: str) -> ArraySpec:
 
     Raises:
         TypeError: it is none of these, or its dtype cannot be in shared memory.
-        ValueError: its shape is negative.
+        ValueError: its shape has a negative size.
     """
     try:
         return _read(leaf)

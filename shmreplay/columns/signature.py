@@ -25,7 +25,7 @@ FREE_STEP_BYTES = 1024
 class Signature:
     """Structure and columns of a table's steps. Made by `from_tree` or `from_wire`.
 
-    Two are equal if structure, columns and their order are equal. The table's name, for error texts, does not count.
+    Two signatures are equal if their structure, columns and order of columns are equal, whatever the table's name.
 
     Attributes:
         leaves: the columns, depth first; dicts in their own order.
@@ -69,7 +69,7 @@ class Signature:
 
         root = structure.parse(tree, add_leaf, where)
         if all(leaf.spec.is_per_item for leaf in leaves):
-            raise ValueError(f"{where}: every column is per item; expected one at least that steps have")
+            raise ValueError(f"{where}: every column is per item; expected at least one column that steps have")
         return cls(tuple(leaves), table_name, root)
 
     @classmethod
@@ -130,7 +130,7 @@ class Signature:
         return structure.find(self._root, path)
 
     def item_parts(self) -> dict[str, structure.Node]:
-        """The outermost parts that are entirely per item, by name; from other parts, the columns per item, by path."""
+        """All columns that are per item: outermost parts of only such columns by name, the other columns by path."""
         if isinstance(self._root, structure.LeafNode):
             return {}
         children = self._root.children
@@ -217,8 +217,8 @@ class Signature:
             if leaf.spec.is_per_item:
                 if not (with_items or isinstance(value, Missing)):
                     raise SignatureMismatch(
-                        f"{self._where}, column {leaf.path!r}: is per item, no step has it; give it to create_item, "
-                        "in values={...}"
+                        f"{self._where}, column {leaf.path!r}: is per item, so steps do not have it; pass it to "
+                        "create_item, in values={...}"
                     )
                 arrays.append(None)
             elif isinstance(value, Missing) and present is not None:
@@ -267,7 +267,7 @@ class Signature:
         for leaf in self.item_leaves:
             if isinstance(parts[leaf.index], Missing) and not leaf.spec.optional:
                 raise SignatureMismatch(
-                    f"{self._where}, column {leaf.path!r}: missing, an item brings one {leaf}; give it in "
+                    f"{self._where}, column {leaf.path!r}: missing; each item needs one {leaf}; pass it in "
                     "values={...}, or declare the column with optional=True"
                 )
         return heap_values.join_item_values(
@@ -283,7 +283,18 @@ class Signature:
             raise SignatureMismatch(f"{self._where}: values= has column {leaf.path!r}, which steps have; {expected}")
 
     def batch_item_values(self, steps: object, batch: int) -> list[Bytes] | None:
-        """The same for a batch of steps with values of columns that are per item, one for each step."""
+        """Returns the bytes of each item's values, for a batch of steps that are an item each; see `item_values`.
+
+        Args:
+            steps: in the structure of the signature, with a leading axis or list of `batch` values in each column.
+            batch: number of steps.
+
+        Returns:
+            One uint8 `[num_bytes]` for each step; None in a table without columns that are per item.
+
+        Raises:
+            SignatureMismatch: a value does not fit, or one that is not optional is missing.
+        """
         if not self.item_leaves:
             return None
         parts = self.parts(steps)

@@ -47,8 +47,10 @@ class StepCodec:
     def decode(self, stored: Bytes) -> Any:
         """Returns the step that `encode` was given, in memory of its own.
 
+        Never allocates more memory than these bytes can expand to, even if they are damaged.
+
         Raises:
-            DamagedBytes: these are not the bytes of a step. Never allocates more than these bytes can expand to.
+            DamagedBytes: these are not the bytes of a step.
         """
         try:
             return msgpack.unpackb(

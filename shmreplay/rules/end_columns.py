@@ -21,7 +21,7 @@ def is_end_column(leaf: Leaf) -> bool:
 
 
 def check_end_columns(signature: Signature, where: str) -> None:
-    """Raises ValueError if such a column is not a plain flag: windows would ignore the ends of episodes."""
+    """Raises ValueError if an end column is not a plain flag, since windows would then ignore the ends of episodes."""
     for leaf in filter(is_end_column, signature.leaves):
         text = f"{where}, column {leaf.path!r}: is {leaf}, and says where episodes end"
         if leaf.flags != 0:
@@ -38,7 +38,7 @@ def warn_if_ends_are_unknown(signature: Signature, rule: Rule | None, where: str
         if _last_name(leaf) in _OTHER_NAMES:
             warnings.warn(
                 f"{where}: column {leaf.path!r} ends no episode, only those called 'terminated' and 'truncated' do; "
-                "call them so, or windows run on until end_episode()",
+                "rename it, or windows go on until end_episode()",
                 stacklevel=stacklevel + 1,
             )
             return

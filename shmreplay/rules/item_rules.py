@@ -1,4 +1,4 @@
-"""Rules, by which items are made: windows and patterns. The core gets both as numbers."""
+"""Rules that make items from steps: windows and patterns. The core gets both as numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rule_from_wire(wire: object) -> Rule | None:
     """Remakes a rule from what `rule_to_wire` returned.
 
     Raises:
-        TypeError, ValueError: malformed, or or this version does not know the kind.
+        TypeError, ValueError: malformed, or of a kind that this version does not know.
     """
     if wire is None:
         return None

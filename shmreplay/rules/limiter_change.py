@@ -34,8 +34,8 @@ def changed_limiter(
     low, high = readable_bound(info["min_diff"]), readable_bound(info["max_diff"])
     if math.isinf(low) and math.isinf(high):
         raise ValueError(
-            f"{where}: its rate limiter has no bounds, so that no ratio is kept; give an error buffer, how many "
-            "samples it may be off"
+            f"{where}: its rate limiter has no bounds, so it keeps no ratio; give an error buffer: by how many samples "
+            "the ratio may be off"
         )
     start, needed = info["min_size_to_sample"] * info["samples_per_insert"], max(1.0, ratio)
     bounds = size * ratio - max(start - low, needed), size * ratio + max(high - start, needed)
@@ -43,7 +43,7 @@ def changed_limiter(
 
 
 def whole_limiter(table: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The limiter's numbers of a whole table, from the `info()` of its shards, or of itself without shards."""
+    """The limiter's numbers of a whole table. `parts` are the `info()` of its shards, or its own if it has none."""
     summed = ("min_size_to_sample", "min_diff", "max_diff")  # each shard has a part; the parts add up
     numbers = {name: sum(part[name] for part in parts) for name in summed}
     kept = {name: parts[0][name] for name in ("samples_per_insert", "count_deletes")}

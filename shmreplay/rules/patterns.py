@@ -174,8 +174,9 @@ class Pattern:
     """A rule that makes an item after a step, if its conditions hold and the history has its steps.
 
     Args:
-        select: `{"x": step["a"][-3:], "last": step["b"][-1]}` by a function of the step, which is called once, or with
-            `(column, index)` pairs for values: `{"x": ("a", slice(-3, None))}`. Kept as a dict of `Selection`s.
+        select: a function of the step that returns a dict such as `{"x": step["a"][-3:], "last": step["b"][-1]}`; it is
+            called once. Or such a dict with `(column, index)` pairs as values, `{"x": ("a", slice(-3, None))}`. Kept
+            as a dict of `Selection`s.
         table: name of the table that gets the items; None: the writer's own.
         conditions: made with `sr.when`; all must hold.
         priority: None (the call's), a float, a scalar column's name, or `td_priority(...)`.

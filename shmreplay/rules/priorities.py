@@ -41,9 +41,15 @@ def td_priority(column: str, eta: float = 0.9) -> TdPriority:
 
 
 def sequence_priority(td: ArrayLike, mask: ArrayLike | None = None, eta: float = 0.9) -> NDArray[np.float64]:
-    """The same for a batch of TD errors: float64 `[B]` for `td` `[B, T]`; `mask` `[B, T]` says which steps count.
+    """The priorities of a batch of TD errors by the formula of `td_priority`, for `update_priorities`.
 
-    A row without any such step has priority 0.
+    Args:
+        td: real numbers `[B, T]`.
+        mask: bool `[B, T]`, True for the steps that count; None: all.
+        eta: weight of the maximum, 0..1; the mean has the rest.
+
+    Returns:
+        float64 `[B]`; 0 for a row in which no step counts.
 
     Raises:
         ValueError: the shapes differ, or eta is not in 0..1.

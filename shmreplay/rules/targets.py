@@ -77,7 +77,7 @@ def n_step_targets(
 
 
 def _check_next_steps(batch: Any, signature: Signature | None, is_time_major: bool, bootstraps: NDArray[Any]) -> None:
-    """Raises ValueError if one of these rows has no next step: its target would bootstrap from zeros."""
+    """Raises ValueError if a row that bootstraps has no next step: its target would use zeros instead."""
     for name, masks in batch.mask.items():
         if not name.startswith("next_"):
             continue

@@ -33,7 +33,8 @@ AT_END = ("skip", "shorten", "pad", "shift")
 REACH_EPISODE, REACH_HISTORY, REACH_WHOLE_EPISODE, REACH_STRETCH = range(4)
 FAR = 2**24
 
-# One step (without a step axis) or steps a .. b - 1 from the reference step; before it the column, if not the output's.
+# One step (without a step axis), or steps a .. b - 1, counted from the reference step. The name of a column comes first
+# if it is not that of the output.
 Steps: TypeAlias = int | tuple[int, int] | tuple[str, int] | tuple[str, int, int]
 
 
@@ -44,8 +45,9 @@ class Window:
     Args:
         columns: output name to steps, counted from the reference step: an int is one step without a step axis, `(a, b)`
             steps a .. b - 1, `("column", a, b)` or `("column", a)` those of another column. If the end of the window
-            is shortened, a range of another column that reaches the end moves with it, as the next observation of an
-            n-step item. A column that is per item has one value, whatever its steps.
+            is shortened, a range of another column that reaches the end moves with it: so the next observation of an
+            n-step item is always the one after its last step. A column that is per item has one value, whatever
+            its steps.
         at_start: what to do about steps before the episode: "skip" makes no item, "short" and "zeros" pad with 0,
             "repeat" with the first step. See the drawing above.
         at_end: what to do about steps after the episode: "skip", "shorten", "pad", "shift". See the drawing above.
@@ -61,7 +63,7 @@ class Window:
         is_unroll: each item gets its own chunk, see `fills_chunks`.
 
     Raises:
-        TypeError, ValueError: malformed; the text names the output.
+        TypeError, ValueError: an argument is malformed; the text names the output.
     """
 
     # Makes a Table with a window hashable.
@@ -250,7 +252,7 @@ def _check_steps(name: object, steps: object) -> Steps:
 
 def _check_range(begin: int, end: int, where: str) -> tuple[int, int]:
     if begin >= end:
-        raise ValueError(f"{where}: steps {begin} to {end} are none; expected the first below the end")
+        raise ValueError(f"{where}: steps {begin} to {end} are an empty range; expected the first below the end")
     if max(abs(begin), abs(end)) > FAR:
         raise ValueError(f"{where}: steps {begin} to {end} are too far away; expected at most {FAR} steps")
     return (begin, end)
@@ -293,7 +295,9 @@ def NStep(  # noqa: N802
     at_start: AtStart = "repeat",
     **options: Any,
 ) -> Window:
-    """A step and the rewards of n steps. It is shorter at an episode's end, where its next step is nearer.
+    """A step, the rewards of n steps from it on, and the step after those.
+
+    Near an episode's end an item has fewer steps, and its next step is nearer.
 
     Args:
         n: number of steps, >= 1. `NStep(1)` is `Transition()`.
@@ -348,9 +352,9 @@ def Episode(**options: Any) -> Window:  # noqa: N802
 def Unroll(T: int, bootstrap: tuple[str, ...] = ("observation",), **options: Any) -> Window:  # noqa: N802, N803
     """T steps of every column, and T + 1 of those in `bootstrap`. Each unroll begins where the previous one ended.
 
-    The last one of an episode is padded. Each has its own chunk, see docs/windows.md. There are three exceptions: a
-    table with other `chunk_steps` than T + 1 (T without `bootstrap`), columns that are compressed, mutable or of any
-    size, and an unroll with a burn-in.
+    The last one of an episode is padded. Each unroll is stored in a chunk of its own (see docs/windows.md), with three
+    exceptions: a table with other `chunk_steps` than T + 1 (T without `bootstrap`), columns that are compressed,
+    mutable or of any size, and an unroll with a burn-in.
 
     Args:
         T: number of steps, >= 1.

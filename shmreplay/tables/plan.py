@@ -64,7 +64,7 @@ class ArenaSpec:
         name: name of the arena.
         tables: the tables, in the order of their indices in the segment.
         terms: what each table adds, in the same order.
-        chunk_steps: steps a chunk.
+        chunk_steps: steps per chunk.
         history: steps that an open stream keeps for its next item.
         stream_chunks: chunks for open streams.
         reserve_chunks: chunks for reads in flight.

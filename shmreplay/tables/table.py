@@ -39,7 +39,7 @@ class Table:
         name: at most 64 letters, digits, `_` and `-`, because it becomes part of a segment's name.
         signature: nested dict, list, tuple or named tuple of columns; see `Signature.from_tree`. None: each step may
             have its own structure; it is stored with a description of itself, and sampled as it was inserted.
-        max_size: largest number of items, 1..2**31 - 2. For one more, the remover deletes one.
+        max_size: largest number of items, 1..2**31 - 2. In a full table, the remover deletes one item for each insert.
         sampler: picks the items to sample.
         remover: picks the items to delete when the table is full.
         rate_limiter: how far sampling and inserting may run ahead of each other.
@@ -49,10 +49,10 @@ class Table:
             every item must have this structure. None: all items must have the structure of the first one.
         item_steps: number of steps of the longest item, to size the arena; 1 means the number that `item` covers.
         arena: name of the arena for the steps; None: the table's name.
-        chunk_steps: steps a chunk, at most 2**24; None: chosen by size, see `shmreplay.tables.plan`.
+        chunk_steps: steps per chunk, at most 2**24; None: chosen by size, see `shmreplay.tables.plan`.
         capacity_steps: number of steps to have room for; None: what `max_size` items need at worst.
-        on_full: what a writer does without a free chunk: "wait", "error" (`ArenaFull`), or None: it waits if the table
-            consumes; in any other table the oldest chunk is freed, with its items.
+        on_full: what a writer does if no chunk is free: "wait", "error" (raise `ArenaFull`), or None: it waits if the
+            table consumes; in any other table it frees the oldest chunk, with its items.
         max_streams: largest number of open streams of writers.
         max_sessions: largest number of attached processes.
         mean_bytes: if `signature` is None, the average stored bytes of a step, to size the arena; None: 1024.
@@ -143,7 +143,8 @@ class Table:
             object.__setattr__(self, "item_steps", steps)
         if isinstance(item, Window) and item.is_whole_episode and self.item_steps == 1:
             raise ValueError(
-                f"{where}: item is a whole episode; give item_steps, the longest one's with its final step"
+                f"{where}: item is a whole episode; give item_steps: the steps of the longest episode, its final "
+                "step included"
             )
         if self.item_steps < steps:
             raise ValueError(f"{where}: item_steps is {self.item_steps}, but item reaches over {steps}; leave it out")
@@ -347,7 +348,7 @@ class Table:
         _check_name("table", "name", name)
         plain: dict[str, Any] = {part: wire_field(f"table {name!r}", wire, part) for part in _PLAIN}
         item = wire_field(f"table {name!r}", wire, "item")
-        assert isinstance(wire, dict)  # otherwise it had no fields
+        assert isinstance(wire, dict)  # otherwise wire_field() would have raised
         table = cls(
             **plain,
             signature=Signature.from_wire(signature, str(name)).specs,

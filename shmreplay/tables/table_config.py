@@ -1,6 +1,6 @@
 """Tables declared in a TOML file, for the daemon, `shmreplay plan` and other commands.
 
-    [arenas.steps]                            # what tables that share steps have in common; or each table has it itself
+    [arenas.steps]                            # for tables that share steps; a table alone can have these keys itself
     max_streams = 16_384                      # also max_sessions, chunk_steps
     [arenas.steps.columns]                    # or columns = "any": steps of any structure, without a signature
     observation = { dtype = "uint8", shape = [84, 84] }    # options of ArraySpec; size "any" is an axis of any size
@@ -210,7 +210,7 @@ def _check_arenas(
 
 
 def _arena_of(name: str, entry: object) -> str:
-    """The arena of a table: the table's name if it names none, or not with a str."""
+    """The name of a table's arena; the table's own name if it gives none, or one that is not a str."""
     said = entry.get("arena", name) if isinstance(entry, Mapping) else name
     return said if isinstance(said, str) else name
 

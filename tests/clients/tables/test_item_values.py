@@ -138,7 +138,7 @@ def test_windows_are_refused_where_items_must_bring_a_value(make_table: TableMak
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        (None, "column 'goal': missing, an item brings one float32 (2,) per='item'; give it in values={...}"),
+        (None, "column 'goal': missing; each item needs one float32 (2,) per='item'; pass it in values={...}"),
         ({"goal": np.zeros(3, "f4")}, "column 'goal': expected float32 (2,), got float32 (3,)"),
         (
             {"goal": goal_of(1), "n": 1},
@@ -157,7 +157,7 @@ def test_values_that_do_not_fit_make_no_item(make_table: TableMaker, values: Any
             writer.create_item(trajectory={"x": writer.history["n"][-1]}, values=values)
         assert (len(table), free_blocks(table)) == (0, before)
         with pytest.raises(
-            sr.SignatureMismatch, match="column 'goal': is per item, no step has it; give it to create_item"
+            sr.SignatureMismatch, match="column 'goal': is per item, so steps do not have it; pass it to create_item"
         ):
             writer.append({"n": 2, "goal": goal_of(2)})
         with pytest.raises(TypeError, match="history of column 'goal': it is per item, so it is not in steps; give it"):

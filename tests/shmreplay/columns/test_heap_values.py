@@ -76,7 +76,7 @@ def test_an_axis_of_any_size_may_be_empty_and_is_converted_by_the_cast_rule() ->
         ({"points": [[1, 2, 3]]}, "column 'points': expected float32 (None, 3), got a list of 1; pass a numpy array"),
         ({"points": None}, "column 'points': is None; expected float32 (None, 3)"),
         ({"note": np.zeros(3, "i4")}, "column 'note': expected int32 (2,), got int32 (3,)"),
-        ({"goal": np.zeros(2, "f4")}, "column 'goal': is per item, no step has it; give it to create_item, in values="),
+        ({"goal": np.zeros(2, "f4")}, "column 'goal': is per item, so steps do not have it; pass it to create_item"),
     ],
 )
 def test_a_step_that_does_not_fit_is_refused_by_the_columns_name(changes: dict[str, Any], text: str) -> None:
@@ -147,9 +147,9 @@ def test_an_item_brings_its_values_in_the_signatures_structure() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        (None, "column 'goal': missing, an item brings one float32 (2,) per='item'; give it in values={...}, or"),
-        ({}, "column 'goal': missing, an item brings one"),
-        ({"goal": None}, "column 'goal': missing, an item brings one"),
+        (None, "column 'goal': missing; each item needs one float32 (2,) per='item'; pass it in values={...}, or"),
+        ({}, "column 'goal': missing; each item needs one"),
+        ({"goal": None}, "column 'goal': missing; each item needs one"),
         ({"goal": np.zeros(3, "f4")}, "column 'goal': expected float32 (2,), got float32 (3,)"),
         (
             {"goal": np.zeros(2, "f4"), "n": 3},
@@ -243,5 +243,5 @@ def test_a_malformed_wire_form_of_it_is_refused(columns: Any) -> None:
 
 
 def test_a_signature_of_nothing_but_what_items_bring_is_refused() -> None:
-    with pytest.raises(ValueError, match="table 't': every column is per item; expected one at least that steps have"):
+    with pytest.raises(ValueError, match="table 't': every column is per item; expected at least one column"):
         Signature.from_tree({"goal": GOAL}, "t")

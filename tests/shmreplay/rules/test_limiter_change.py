@@ -68,7 +68,7 @@ def test_what_is_no_number_is_refused(arguments: tuple[Any, ...], text: str) -> 
         (
             {"min_diff": -fake.NO_BOUND, "max_diff": fake.NO_BOUND},
             (2.0,),
-            "table 't': its rate limiter has no bounds, so that no ratio is kept; give an error buffer",
+            "table 't': its rate limiter has no bounds, so it keeps no ratio; give an error buffer",
         ),
         ({}, (0.0,), "table 't': the ratio is 0.0; expected a finite number > 0"),
         ({}, (math.nan,), "table 't': the ratio is nan; expected a number"),

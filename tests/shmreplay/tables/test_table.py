@@ -107,7 +107,7 @@ def test_a_name_must_be_a_str() -> None:
         ),
         ({"on_full": "evict"}, ValueError, "on_full is 'evict'; expected one of None, 'wait', 'error'"),
         ({"item": {}}, TypeError, "item is {}; expected a window such as sr.NStep(3), a pattern, or None"),
-        ({"item": Episode()}, ValueError, "item is a whole episode; give item_steps, the longest one's with its final"),
+        ({"item": Episode()}, ValueError, "item is a whole episode; give item_steps: the steps of the longest"),
         ({"item": NStep(3), "item_steps": 3}, ValueError, "item_steps is 3, but item reaches over 4; leave it out"),
         (
             {"item": NStep(3, table="other")},
