@@ -117,7 +117,7 @@ class Server:
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Server can not be pickled; pass server.address, or server.client()")
+        raise TypeError("a Server cannot be pickled; pass server.address, or server.client()")
 
     def __repr__(self) -> str:
         return f"<shmreplay.Server {self.address}{'' if self._finalizer.alive else ' closed'}>"

@@ -31,7 +31,7 @@ class Finding:
 
 
 def skipped(check: str, why: str) -> Finding:
-    """Of a check that can not be done here."""
+    """Of a check that cannot be done here."""
     return Finding(check, f"skipped: {why}")
 
 

@@ -1,1 +1,1 @@
-"""What a read returns, and the arguments that reads share."""
+"""Batches of items, and the arguments that all calls reading items share."""

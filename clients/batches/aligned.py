@@ -1,4 +1,4 @@
-"""Arrays that begin at borders of 64 bytes: XLA takes such memory as it is, and copies any other."""
+"""Arrays whose memory begins at a multiple of 64 bytes. XLA uses such memory as it is, and copies any other."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ ALIGNMENT = 64
 
 
 def is_aligned(array: NDArray[Any]) -> bool:
-    """Whether its memory begins at such a border."""
+    """Whether the array's memory begins at a multiple of 64 bytes."""
     address: int = array.__array_interface__["data"][0]
     return address % ALIGNMENT == 0
 
 
 def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Returns a new C-contiguous array of any content at such a border, the owner of its memory."""
+    """Returns a new C-contiguous aligned array of undefined content; no other array owns its memory."""
     memory = bytearray(math.prod(shape) * dtype.itemsize + ALIGNMENT - 1)
     begin: int = np.frombuffer(memory, np.uint8).__array_interface__["data"][0]
     return np.ndarray(tuple(shape), dtype, buffer=memory, offset=-begin % ALIGNMENT)
 
 
 def aligned_copy(array: NDArray[Any], dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
-    """Returns a C-contiguous copy at such a border, of another dtype if one is given."""
+    """Returns a C-contiguous aligned copy, converted to `dtype` if one is given."""
     copy = aligned_empty(array.shape, array.dtype if dtype is None else dtype)
     copy[...] = array
     return copy

@@ -9,10 +9,10 @@ MAX_BATCH = 2**31 - 1
 
 
 def check_count(where: str, name: str, value: int, high: int = MAX_BATCH) -> int:
-    """Returns value if it is an integer in 1..high.
+    """Returns `value` as an int if it is an integer in 1..high.
 
     Raises:
-        TypeError: it is no integer.
+        TypeError: it is not an integer.
         ValueError: it is out of range.
     """
     if type(value) is int and 1 <= value <= high:
@@ -35,28 +35,29 @@ def key_array(where: str, keys: ArrayLike) -> NDArray[np.int64]:
 
 
 def float_array(where: str, what: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Returns real numbers, of whatever dtype and in host memory, as a contiguous float64 array of one axis.
+    """Returns real numbers of any dtype, in host memory, as a contiguous float64 array of one axis.
 
     Raises:
-        TypeError: they can not be read as an array, or are not real numbers.
+        TypeError: the values cannot be read as an array, or are not real numbers.
     """
     try:
         array = np.asarray(values)
     except (TypeError, RuntimeError, ValueError) as error:
         raise TypeError(
-            f"{where}: {what} can not be read as an array ({error}); expected real numbers in host memory"
+            f"{where}: {what} cannot be read as an array ({error}); expected real numbers in host memory"
         ) from error
-    # Extension floats (bfloat16) are of no kind that numpy knows, but convert; complex numbers and objects do not.
+    # numpy has no kind for extension floats (bfloat16), but can cast them; it cannot cast complex numbers or objects.
     if array.dtype.kind not in "fiub" and not np.can_cast(array.dtype, np.float64, "same_kind"):
         raise TypeError(f"{where}: {what} have dtype {array.dtype}; expected real numbers")
     return np.ascontiguousarray(array, np.float64).reshape(-1)
 
 
 def priority_array(where: str, priorities: ArrayLike, num_keys: int) -> NDArray[np.float64]:
-    """Returns priorities for so many keys, `[num_keys]` or `[num_keys, 1]`, as `float_array`.
+    """Returns the priorities of `num_keys` keys, given as `[num_keys]` or `[num_keys, 1]`, as float64 `[num_keys]`.
 
     Raises:
-        ValueError: there are not as many.
+        TypeError: as `float_array`.
+        ValueError: there are not as many priorities as keys.
     """
     values = float_array(where, "priorities", priorities)
     if len(values) != num_keys:
@@ -68,11 +69,11 @@ def priority_array(where: str, priorities: ArrayLike, num_keys: int) -> NDArray[
 
 
 def check_timeout(timeout_s: float | None) -> float | None:
-    """Returns a number of seconds to wait, or None for no limit.
+    """Returns the seconds to wait, or None for no limit.
 
     Raises:
-        TypeError: it is not a number.
-        ValueError: it is below 0, or not a number (nan).
+        TypeError: `timeout_s` is not a number.
+        ValueError: it is below 0, or nan.
     """
     if timeout_s is None:
         return None

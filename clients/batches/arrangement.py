@@ -24,18 +24,18 @@ MAX_KEPT = 64  # arrangements of one handle; a caller has two or three
 
 
 class ShownOutput(NamedTuple):
-    """One output of a batch: where it is in `data`, and what of."""
+    """One output of a batch: its path in `data`, and the column that it shows."""
 
     path: str
     column: int
     is_squeezed: bool
     spec: ArraySpec
-    number: int  # in the items' structure
+    number: int  # of the output in the items' structure
     rows: int | None  # None: as many as the table's longest item
 
 
 class Items:
-    """What a batch of a table's items shows, once the first item has fixed it."""
+    """The structure and the outputs of a table's items. The table's first item fixes them."""
 
     def __init__(self, signature: Signature, names: bytes, outputs: Sequence[NativeOutput]) -> None:
         self.signature = signature
@@ -46,11 +46,11 @@ class Items:
 
     @classmethod
     def of_steps(cls, signature: Signature) -> Items:
-        """Items of one step each: what a table without any item so far is taken to hold."""
+        """Items of one step each: assumed for a table that has never had an item."""
         return cls(signature, b"", [(leaf.index, True, 1) for leaf in signature.leaves])
 
     def differences(self, other: Items) -> list[str]:
-        """Says by path where `other` is not this; [] if nowhere. The order of a dict's keys is no difference."""
+        """Lists the differences from `other` by path; [] if there are none. Orders of dict keys do not matter."""
         mine, theirs = self._outline(), other._outline()
         paths = [*mine, *(path for path in theirs if path not in mine)]
         return [
@@ -74,10 +74,10 @@ class Items:
 
 
 class Arrangement:
-    """One way in which batches of a table are asked for.
+    """How a caller wants batches of a table: which outputs, padded to how many rows, in which order of axes.
 
     Attributes:
-        layout: the same for the core.
+        layout: the arrangement as the core takes it.
         time_major: whether the step axis comes first.
     """
 
@@ -112,7 +112,7 @@ class Arrangement:
         return sorted(shown)
 
     def _padded(self, pad_to: PadTo) -> dict[int, int]:
-        """Rows by number of output."""
+        """The rows that outputs are padded to, by number of output."""
         if pad_to is None:
             return {}
         stepped = [number for number in self._numbers if not self._items.outputs[number][1]]
@@ -146,22 +146,22 @@ class Arrangement:
 
     @property
     def names(self) -> bytes:
-        """How the outputs nest, as `NativeBatch.names`."""
+        """The nesting of the outputs, as in `NativeBatch.names`."""
         return self._names
 
     @property
     def root(self) -> structure.Node:
-        """The same as a structure."""
+        """The nesting of the outputs, as a structure."""
         return self._root
 
     @property
     def items(self) -> Items:
-        """What the table's items look like."""
+        """The structure of the table's items."""
         return self._items
 
     @property
     def outputs(self) -> list[ShownOutput]:
-        """What is shown, in the order of the batch's arrays."""
+        """The outputs that are shown, in the order of the batch's arrays."""
         items = self._items
         specs = [items.signature.leaves[column].spec for column, _, _ in items.outputs]
         return [
@@ -169,19 +169,19 @@ class Arrangement:
         ]
 
     def unflatten(self, values: Sequence[object]) -> Any:
-        """The structure of the batch's data with a value for each output."""
+        """Returns the structure of the batch's data with `values[i]` for output i."""
         return structure.unflatten(self._root, values)
 
     # --- what it is written into ---------------------------------------------------------------------------------
 
     def arrays(self, out: Any) -> list[Any]:
-        """Returns the arrays of `out`, one an output shown. The core looks at each; `explain` says what is wrong.
+        """Returns the arrays of `out`, one for each output shown. The core checks each; `explain` says what is wrong.
 
-        Columns of a codec or per item have none: they come in new arrays. One whose rows the core compresses may have
-        one.
+        The entry is None for columns that have a codec or are per item, since these come in new arrays. For a column
+        whose rows the core compresses it may be an array or None.
 
         Raises:
-            SignatureMismatch: it is built otherwise than the batch's data, or has an array for such a column.
+            SignatureMismatch: `out` has another structure than the batch's data, or an array where None is expected.
         """
         if isinstance(out, Batch):
             self._check_batch(out)
@@ -199,7 +199,7 @@ class Arrangement:
     def _check_batch(self, out: Batch) -> None:
         if out._native.names != self._names or out.time_major != self.time_major:
             raise SignatureMismatch(
-                f"{self._where}: out is a batch of other columns, or of the other order of axes; give one that was "
+                f"{self._where}: out is a batch with other columns or another order of axes; pass one that was "
                 "sampled with the same columns= and time_major="
             )
 
@@ -217,7 +217,7 @@ class Arrangement:
         if not fits:
             got = f"one with the keys {', '.join(map(repr, out))}" if isinstance(out, Mapping) else type(out).__name__
             raise SignatureMismatch(
-                f"{self._where}: out{f' at {path!r}' if path else ''} must be {structure.kind_text(node)}, as the "
+                f"{self._where}: out{f' at {path!r}' if path else ''} must be {structure.kind_text(node)}, like the "
                 f"batch's data; got {got}"
             )
         for child, part, at in zip(
@@ -226,7 +226,13 @@ class Arrangement:
             self._collect(child, part, at, arrays)
 
     def explain(self, arrays: Sequence[Any], n: int) -> NoReturn:
-        """Raises for the first array that the core did not take."""
+        """Raises the error for the first of the arrays that the core cannot write a batch of n items into.
+
+        Raises:
+            TypeError: it is not a numpy array.
+            ValueError: it has another dtype or shape, is not contiguous, is read-only, or shares another's memory.
+            InternalError: all arrays are right.
+        """
         taken: list[tuple[int, NDArray[Any]]] = []
         for number, array in zip(self._numbers, arrays, strict=True):
             spec = self._leaf(number).spec
@@ -275,7 +281,7 @@ class Arrangement:
     # --- what came ------------------------------------------------------------------------------------------------
 
     def too_long(self, longest: Sequence[NativeOutput], arrays: Sequence[Any] | None) -> ValueError:
-        """The error of a batch that has too little room for the table's longest item."""
+        """Returns the error for a batch that has too little room for the table's longest item."""
         for i, number in enumerate(self._numbers):
             _, squeezed, needed = longest[number]
             path = self._items.paths[number]
@@ -301,7 +307,7 @@ class Arrangement:
 
 
 class Arrangements:
-    """What has been asked of one table's batches, each worked out once."""
+    """The arrangements that callers have asked for of one table's batches. Each is made once and kept."""
 
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
@@ -310,21 +316,23 @@ class Arrangements:
 
     @property
     def items(self) -> Items | None:
-        """What the table's items look like; None: not known yet."""
+        """The structure of the table's items; None: not known yet."""
         return self._items
 
     def learn(self, names: bytes, outputs: Sequence[NativeOutput]) -> None:
-        """Takes what the core says of the table's items, which then stays so."""
+        """Takes the structure of the table's items from the core. It does not change afterwards."""
         self._items = Items(self._signature, names, outputs)
 
     def of(self, columns: Columns, pad_to: PadTo, time_major: bool) -> Arrangement:
-        """The arrangement of these options.
+        """Returns the arrangement for these options.
 
         Raises:
-            SignatureMismatch, ValueError, TypeError: they name what the items do not have, or are none.
+            SignatureMismatch: an option names an output that the items do not have.
+            ValueError: `columns` is empty, `pad_to` is out of range, or its outputs have no step axis.
+            TypeError: an option has the wrong type.
         """
         names = None if columns is None else self._names(columns)
-        # By repr: 8 and 8.0 are equal and not alike.
+        # By repr, because 8 and 8.0 are equal, but only 8 is valid.
         key = (names, None if pad_to is None else repr(pad_to), bool(time_major))
         if self._items is None:  # `get` of a table that has never held an item
             return Arrangement(Items.of_steps(self._signature), names, pad_to, bool(time_major))

@@ -1,4 +1,4 @@
-"""ArraySet: the arrays of one batch, which are written to again when nobody holds them."""
+"""ArraySet: the arrays of one batch. A sampler writes to them again when nobody else refers to them."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from shmreplay.columns.item_structure import unflatten_outputs
 
 
 def owner_of(array: NDArray[Any]) -> NDArray[Any]:
-    """The array whose memory it shows: whoever holds that array, or a view or a tensor of it, refers to this one."""
+    """The array that owns the memory of `array`. Every view and every tensor of that memory refers to the owner."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def num_references(arrays: Sequence[NDArray[Any]]) -> list[int]:
-    """By array, how many references there are."""
+    """How many references there are to each array."""
     return [sys.getrefcount(array) for array in arrays]
 
 
-# What num_references() says of an array that its list alone refers to: counted the same way, whatever the interpreter
-# holds meanwhile.
+# What num_references() returns for an array that only its list refers to. Counted by the same function, because that
+# includes the references that the interpreter itself holds during the call.
 ALONE = num_references([np.empty(0)])[0]
 
 
 class ArraySet:
-    """The arrays that a batch was written into; with `at_borders` new ones for those that begin at none of 64 bytes."""
+    """The arrays that a batch was written into. With `at_borders`, new aligned arrays replace those not aligned."""
 
     def __init__(self, batch: Batch, at_borders: bool = False) -> None:
         names = batch._native.names
@@ -49,17 +49,17 @@ class ArraySet:
         self._build = partial(unflatten_outputs, names) if names else batch._signature.unflatten
 
     def another(self) -> ArraySet:
-        """New arrays like these, at borders of 64 bytes."""
+        """Returns new, aligned arrays of the same shapes and dtypes."""
         other = copy.copy(self)
         other._arrays = [aligned_empty(array.shape, array.dtype) for array in self._arrays]
         return other
 
     def is_free(self) -> bool:
-        """Whether nobody else refers to any of them."""
+        """Whether nobody else refers to any of the arrays."""
         return all(count == ALONE for count in num_references(self._arrays))
 
     @property
     def out(self) -> Any:
-        """What `sample(out=)` takes."""
+        """The arrays in the structure that `sample(out=)` takes."""
         arrays = iter(self._arrays)
         return self._build([next(arrays) if has_array else None for has_array in self._has_array])

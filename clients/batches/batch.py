@@ -22,25 +22,26 @@ Normalise = Literal["batch", "table"] | None
 class Batch:
     """B items, in the order drawn.
 
-    `data`, `mask` and `sizes` are made when they are first read. Where columns are stored in the heap, that decodes
-    their values: it raises SegmentFailed if stored bytes are damaged, and MemoryError if there is no memory.
+    `data`, `mask` and `sizes` are made when they are first read. If the table has columns in the heap, the first read
+    decodes their values. It raises SegmentFailed if stored bytes are damaged, and MemoryError if memory runs out.
 
     Attributes:
-        data: the table's structure with an array a leaf, of the column's dtype: `[B, ...]` for one-step items,
+        data: the table's structure with one array for each leaf, of the column's dtype: `[B, ...]` for one-step items,
             `[B, L, ...]` for items of up to L steps. Rows that an item does not have, and values that a step left out,
-            are 0. Columns of variable shape are padded with 0 to the longest in the batch, or one array of all rows
-            (`ragged="concat"`). In a table without a signature it is a list of what was put in, or of a list an item.
-        time_major: whether arrays with a step axis, those of `mask` among them, are `[L, B, ...]` instead; not those of
-            rows that are joined, nor lists.
+            are 0. Columns of variable shape are padded with 0 to the longest in the batch, or joined to one array of
+            all rows (`ragged="concat"`). In a table without a signature it is a list of B steps as they were inserted,
+            or of B lists of steps.
+        time_major: whether arrays with a step axis, also those of `mask`, are `[L, B, ...]` instead. Joined rows and
+            lists stay as they are.
         keys: int64 `[B]`, for `update_priorities`, `delete` and `get`.
         priorities: float64 `[B]`, when drawn.
-        probabilities: float64 `[B]`: with which each was drawn; 1 for Fifo, Lifo and heaps.
+        probabilities: float64 `[B]`: probability with which each item was drawn; 1 for Fifo, Lifo and heaps.
         times_sampled: int64 `[B]`, this draw included.
         table_size: int64 `[B]`: items in the table when each was drawn, itself included.
-        episodes: int64 `[B]`: equal for items of one episode, of whatever writer.
-        steps: int64 `[B]`: index in its episode of each item's first step; negative if it reaches back over the
+        episodes: int64 `[B]`: number of each item's episode, different for episodes of different writers.
+        steps: int64 `[B]`: index of each item's first step in its episode; negative if the item begins before the
             episode's start (`end_episode(clear_history=False)`).
-        ages: int64 `[B]`: inserts into the table since each item's own.
+        ages: int64 `[B]`: number of inserts into the table since the item's own.
     """
 
     def __init__(
@@ -83,12 +84,12 @@ class Batch:
     def _made(self) -> Any:
         if self._signature.needs_decoding or self.time_major or self._native.damage is not None:
             return self._unflatten([shown.data for shown in self._shown])
-        done = self._done  # as most batches are
+        done = self._done  # the usual case: nothing to decode
         return self._unflatten([array[:done] for array in self._native.data])
 
     @classmethod
     def empty(cls, signature: Signature, names: bytes = b"", outputs: Sequence[NativeOutput] | None = None) -> Batch:
-        """A batch of no items; of `outputs`, or else of the signature's columns without a step axis."""
+        """Makes a batch of no items with these outputs. None: the signature's columns, without a step axis."""
         if outputs is None:
             outputs = [(leaf.index, True, 1) for leaf in signature.leaves]
         squeezed = [squeezed for _, squeezed, _ in outputs]
@@ -103,20 +104,20 @@ class Batch:
 
     @property
     def lengths(self) -> Any:
-        """In data's structure: int32 `[B]`, how many rows of each item are real; 1 where there is no step axis."""
+        """In the structure of `data`: int32 `[B]`, the number of real rows of each item; 1 without a step axis."""
         return self._unflatten([lengths[: self._done] for lengths in self._native.lengths])
 
     @property
     def mask(self) -> Any:
-        """In data's structure: bool, True where a row is real and has a value; `[B, L]`, or `[B]` without step axis.
+        """In the structure of `data`: bool, True where a row is real and has a value.
 
-        `[L, B]` if `time_major`.
+        `[B, L]`, or `[L, B]` if `time_major`; `[B]` without a step axis.
         """
         return self._unflatten(self._masks)
 
     @property
     def _masks(self) -> list[NDArray[np.bool_]]:
-        """By output."""
+        """The mask of each output."""
         return [
             mask_of(self._counted(mask, squeezed), shown, 1 if squeezed else 2)
             for mask, shown, squeezed in zip(self._native.masks, self._shown, self._native.squeezed, strict=True)
@@ -124,9 +125,10 @@ class Batch:
 
     @property
     def sizes(self) -> Any:
-        """In data's structure: of columns of variable shape int32 `[B, L, k]` (`[B, k]` without a step axis), the sizes
-        of each row's k axes that are None in the shape, 0 where there is no row; None for other columns. `[L, B, k]` if
-        `time_major`.
+        """In the structure of `data`: the sizes of each row's k axes that are None in the column's shape.
+
+        int32 `[B, L, k]`, or `[L, B, k]` if `time_major`; `[B, k]` without a step axis. 0 where there is no row. None
+        for columns of a fixed shape.
         """
         return self._unflatten([shown.sizes for shown in self._shown])
 
@@ -135,12 +137,13 @@ class Batch:
 
         Args:
             beta: 0 gives ones, 1 corrects fully.
-            normalise: what the weights are divided by: the largest of this batch ("batch"), the largest any item of the
-                table could have ("table": the one of the smallest positive priority), or nothing (None).
+            normalise: what the weights are divided by: the largest weight of this batch ("batch"); the largest weight
+                that an item of the table could have, that of its smallest positive priority ("table"); or nothing
+                (None).
 
         Raises:
-            ValueError: beta is not finite or negative; unknown `normalise`.
-            TypeError: beta is no number.
+            ValueError: beta is negative or not finite, or `normalise` is unknown.
+            TypeError: beta is not a number.
         """
         beta = check_weights(beta, normalise)
         weights = np.asarray((self.table_size * self.probabilities) ** -beta, np.float64)
@@ -153,11 +156,11 @@ class Batch:
         return weights
 
     def _table_probability(self) -> float:
-        # Samplers that do not know priorities draw every item with the same probability.
+        # 0: the sampler ignores priorities, and draws every item with the same probability.
         return self._smallest_probability if self._smallest_probability > 0 else float(self.probabilities.min())
 
     def _counted(self, mask: NDArray[np.bool_] | None, squeezed: bool) -> NDArray[np.bool_] | None:
-        """Of those asked for the items that were drawn."""
+        """The part of a mask for the items that were drawn; the mask has a place for each item asked for."""
         if mask is None:
             return None
         return mask[:, : self._done] if self.time_major and not squeezed else mask[: self._done]
@@ -181,7 +184,7 @@ def check_weights(beta: float, normalise: Normalise) -> float:
 
 
 def _nothing(leaf: Leaf, rows: tuple[int, ...]) -> Any:
-    """What the core hands over of a column for no items."""
+    """What the core returns for a column in a batch of no items."""
     if leaf.spec.is_per_item:
         return None
     if leaf.spec.is_coded:

@@ -1,4 +1,4 @@
-"""Decoding: what a batch shows of its outputs, those of columns in the heap made arrays again."""
+"""Decoding: makes the arrays that a batch shows, from the core's arrays and from the stored bytes of the heap."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Stored: TypeAlias = Sequence[Bytes | None]
 class Shown(NamedTuple):
     """What a batch shows of one output.
 
-    Where a batch is `time_major`, all that is `[B, L, ...]` here is `[L, B, ...]`.
+    In a `time_major` batch, shapes `[B, L, ...]` are `[L, B, ...]` instead.
 
     Attributes:
         data: an array `[B, ...]` or `[B, L, ...]`; in a table without a signature a list of steps, or of lists of them.
-        has: bool `[B]` or `[B, L]`, whether there is a value; None: wherever the item has a row.
-        sizes: int32 `[B, k]` or `[B, L, k]`, of the k axes of any size; None where there are none.
+        has: bool `[B]` or `[B, L]`, True where there is a value; None: every row of the item has one.
+        sizes: int32 `[B, k]` or `[B, L, k]`, the sizes of the k axes of any size; None if the shape is fixed.
     """
 
     data: Any
@@ -38,7 +38,7 @@ class Shown(NamedTuple):
 
 
 def check_ragged(where: str, ragged: str, signature: Signature) -> None:
-    """Raises ValueError if it is no way to show columns of variable shape, or one that a column does not admit."""
+    """Raises ValueError if `ragged` is unknown, or if it is "concat" and a column's rows cannot be joined."""
     if ragged == "pad":
         return
     check_choice(where, "ragged", ragged, ("pad", "concat"))
@@ -54,14 +54,15 @@ def check_ragged(where: str, ragged: str, signature: Signature) -> None:
 def show(native: NativeBatch, done: int, signature: Signature, ragged: str, time_major: bool) -> list[Shown]:
     """The outputs of a batch's first `done` items, in the order of `native.columns`.
 
-    Plain columns lie as they are to be shown, `[L, B, ...]` if `time_major`; values of the heap always item by item.
+    In `native`, plain columns already have the order of axes to show, `[L, B, ...]` if `time_major`. Values of the heap
+    always follow one another item by item.
 
     Raises:
-        SegmentFailed: stored bytes are none that were put there.
+        SegmentFailed: stored bytes are damaged.
     """
     _check_packed(native, signature)
     if not (signature.needs_decoding or time_major):
-        return [Shown(data[:done]) for data in native.data]  # as most batches are
+        return [Shown(data[:done]) for data in native.data]  # the usual case: nothing to decode
     brought = _item_values(native, done, signature) if signature.item_leaves else {}
     outputs: list[Shown] = []
     for column, data, squeezed in zip(native.columns, native.data, native.squeezed, strict=True):
@@ -77,10 +78,10 @@ def show(native: NativeBatch, done: int, signature: Signature, ragged: str, time
 
 
 def show_item(native: NativeItem, signature: Signature) -> list[Shown]:
-    """The outputs of one viewed item, without a leading axis; those of the heap are read-only copies.
+    """The outputs of one viewed item, without a leading axis; those of columns in the heap are read-only copies.
 
     Raises:
-        SegmentFailed: stored bytes are none that were put there.
+        SegmentFailed: stored bytes are damaged.
     """
     _check_packed(native, signature)
     brought: dict[int, list[Bytes | None]] = {}
@@ -99,7 +100,7 @@ def show_item(native: NativeItem, signature: Signature) -> list[Shown]:
 
 
 def _check_packed(native: NativeBatch | NativeItem, signature: Signature) -> None:
-    """Raises SegmentFailed if the core found bytes that are no row."""
+    """Raises SegmentFailed if the core found stored bytes that are not those of a row."""
     if native.damage is not None:
         output, row, num_bytes = native.damage
         leaf = signature.leaves[native.columns[output]]
@@ -113,14 +114,16 @@ def _only_item(shown: Shown) -> Shown:
     data = shown.data[0]
     if isinstance(data, np.ndarray):
         data.flags.writeable = False
-    # As arrays, also those without axes.
+    # asarray: indexing an array of one axis gives a scalar.
     has = None if shown.has is None else np.asarray(shown.has[0])
     return Shown(data, has, None if shown.sizes is None else shown.sizes[0])
 
 
 def mask_of(mask: NDArray[np.bool_] | None, shown: Shown, num_axes: int) -> NDArray[np.bool_]:
-    """Where there is a row and a value, for an output with so many axes in front of its rows' own; `mask` says of which
-    rows there are, None: of all."""
+    """Where an output has a row and a value, bool of `num_axes` axes, which come before the axes of a row.
+
+    `mask` says which rows are real; None: all of them.
+    """
     if mask is None:
         return np.ones(shown.data.shape[:num_axes], np.bool_) if shown.has is None else shown.has
     return mask if shown.has is None else np.asarray(mask & shown.has)
@@ -133,7 +136,7 @@ def _heap_output(leaf: Leaf, stored: Bytes, sizes: NDArray[np.int64], ragged: st
 
 
 def _by_step(shown: Shown, ragged: str) -> Shown:
-    """The step axis first; rows that were joined, and lists of steps, stay as they are."""
+    """Moves the step axis to the front. Joined rows and lists of steps stay as they are."""
     is_turned = isinstance(shown.data, np.ndarray) and (ragged == "pad" or shown.sizes is None)
     return Shown(
         _turned(shown.data) if is_turned else shown.data,
@@ -147,7 +150,7 @@ def _turned(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _raw(leaf: Leaf, stored: Bytes, sizes: NDArray[np.int64], signature: Signature) -> Shown:
-    """The same as `_fixed`, of values that are stored as they are: all at once."""
+    """As `_fixed`, for values that are stored as they are: all are copied at once."""
     spec, has = leaf.spec, sizes >= 0
     if not np.all(sizes[has] == spec.row_bytes):
         error = DamagedBytes(f"stored bytes of another size than {spec.row_bytes}")
@@ -159,7 +162,7 @@ def _raw(leaf: Leaf, stored: Bytes, sizes: NDArray[np.int64], signature: Signatu
 
 
 def _split(stored: Bytes, sizes: NDArray[np.int64]) -> list[Bytes | None]:
-    """The values, whose bytes follow one another; None where the size is negative."""
+    """Divides bytes that follow one another into values of these sizes; None where the size is negative."""
     flat = sizes.reshape(-1)
     ends = np.cumsum(np.maximum(flat, 0))
     return [
@@ -168,7 +171,7 @@ def _split(stored: Bytes, sizes: NDArray[np.int64]) -> list[Bytes | None]:
 
 
 def _item_values(native: NativeBatch, done: int, signature: Signature) -> dict[int, list[Bytes | None]]:
-    """What the items of a batch brought, by column."""
+    """The values that the items of a batch brought, by column: one for each item, None where it brought none."""
     if native.values is None:
         return _split_items([None] * done, signature)
     return _split_items(_split(native.values[0], native.values[1][:done]), signature)
@@ -229,7 +232,11 @@ def _padded(leaf: Leaf, stored: Stored, axes: tuple[int, ...]) -> Shown:
 
 
 def padded(leaf: Leaf, rows: Sequence[NDArray[Any] | None]) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Rows of a column of variable shape as one array, padded with 0 to the longest, and their sizes."""
+    """Puts rows of a column of variable shape into one array, padded with 0 to the longest.
+
+    Returns:
+        The array `[n, ...]` of the column's dtype, and int32 `[n, k]`: the sizes of each row's k axes of any size.
+    """
     spec, sizes = leaf.spec, _sizes(leaf, rows)
     longest = sizes.max(axis=0, initial=0).tolist()
     shape = tuple(longest.pop(0) if size is None else size for size in spec.shape)
@@ -249,7 +256,7 @@ def _joined(leaf: Leaf, stored: Stored, axes: tuple[int, ...]) -> Shown:
 
 
 def _arrays(leaf: Leaf, stored: Stored) -> list[NDArray[Any] | None]:
-    """The rows, each of a shape of its own."""
+    """The decoded rows, each in its own shape; None where there is no value."""
     codec = _array_codec(leaf)
     rows: list[NDArray[Any] | None] = [None] * len(stored)
 
@@ -257,7 +264,7 @@ def _arrays(leaf: Leaf, stored: Stored) -> list[NDArray[Any] | None]:
         if (value := stored[i]) is not None:
             rows[i] = codec.decode(value)
 
-    # Compressed rows become several times as many bytes; the others are not copied here.
+    # Decompressing is worth several threads: assume four times the stored bytes. Other rows are not copied here.
     num_bytes = sum(value.size for value in stored if value is not None) if leaf.spec.compression else 0
     for_each_row(put, len(stored), 4 * num_bytes)
     return rows

@@ -1,4 +1,4 @@
-"""What the core hands over: batches, viewed items, and how the items of a table are structured."""
+"""What the core returns: batches, viewed items, and the structure of a table's items."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NativeOutput: TypeAlias = tuple[int, bool, int]  # column, whether it has no ste
 
 
 class NativeBatch(NamedTuple):
-    """What the core hands over: arrays whose first `done` items count."""
+    """A batch as the core returns it. Only the first `done` items of its arrays were drawn."""
 
     names: bytes
     squeezed: Sequence[bool]
     columns: Sequence[int]
-    data: Sequence[Any]  # of columns of a codec their bytes and sizes, of those that are per item None
+    data: Sequence[Any]  # an array; (bytes, sizes) for a column with a codec; None for a column per item
     lengths: Sequence[NDArray[np.int32]]
     masks: Sequence[NDArray[np.bool_] | None]
     keys: NDArray[np.int64]
@@ -30,11 +30,12 @@ class NativeBatch(NamedTuple):
     episodes: NDArray[np.int64]
     steps: NDArray[np.int64]
     ages: NDArray[np.int64]
-    values: tuple[Bytes, NDArray[np.int64]] | None = None  # what the items brought: bytes and sizes
-    damage: tuple[int, int, int] | None = None  # an output, and a row of it that could not be made: its stored bytes
+    values: tuple[Bytes, NDArray[np.int64]] | None = None  # the values that items brought: bytes and sizes
+    # A row that could not be decompressed: number of the output, row of its chunk, stored bytes.
+    damage: tuple[int, int, int] | None = None
 
     def numbers_of(self, done: int) -> NativeBatch:
-        """The same, with what there is a number an item of cut to the first `done`. Mostly they are all there."""
+        """Returns this batch with `keys` to `ages` cut to the first `done` items. Usually there is nothing to cut."""
         if done == len(self.keys):
             return self
         return self._replace(
@@ -50,20 +51,20 @@ class NativeBatch(NamedTuple):
 
 
 class NativeItem(NamedTuple):
-    """What the core hands over of one item; the first ones have an entry for each output."""
+    """One viewed item as the core returns it. The fields up to `masks` have an entry for each output."""
 
     names: bytes
     squeezed: Sequence[bool]
     columns: Sequence[int]
-    data: Sequence[Any]  # of columns of a codec their bytes and sizes, of those that are per item None
+    data: Sequence[Any]  # an array; (bytes, sizes) for a column with a codec; None for a column per item
     is_view: Sequence[bool]
     masks: Sequence[NDArray[np.bool_] | None]
-    values: Bytes | None = None  # what it brought
+    values: Bytes | None = None  # the values that it brought
     damage: tuple[int, int, int] | None = None  # as `NativeBatch.damage`
-    insert_number: int = 0  # the how many-th insert of the table it was
+    insert_number: int = 0  # counts the table's inserts
 
     def copied(self) -> NativeItem:
-        """The same, without memory of the arena."""
+        """Returns the item with read-only copies in place of the arena's memory."""
         data = [array.copy() if is_view else array for array, is_view in zip(self.data, self.is_view, strict=True)]
         for array in data:
             if isinstance(array, np.ndarray):
@@ -72,7 +73,7 @@ class NativeItem(NamedTuple):
 
 
 class ItemNumbers(NamedTuple):
-    """What there is a number of for each item drawn, as `Batch` has it, `[n]`."""
+    """The figures of the items drawn, `[n]` each, as in `Batch`."""
 
     keys: NDArray[np.int64]
     priorities: NDArray[np.float64]

@@ -17,7 +17,7 @@ _pool: ThreadPoolExecutor | None = None
 def for_each_row(work: Callable[[int], object], count: int, num_bytes: int) -> None:
     """Calls `work(i)` for i in 0 .. count - 1, by several threads if `num_bytes` of results are worth it.
 
-    Raises what one of the calls raises; others may not have been made then.
+    Raises the error of a call that fails; then some of the other calls may not have been made.
     """
     if NUM_THREADS == 1 or num_bytes < WORTH_BYTES or count < 2:
         for i in range(count):
@@ -29,7 +29,7 @@ def for_each_row(work: Callable[[int], object], count: int, num_bytes: int) -> N
             work(i)
 
     for _ in _threads().map(share, range(NUM_THREADS)):
-        pass  # raises what a share raised
+        pass  # the iterator raises the error of a share
 
 
 def _threads() -> ThreadPoolExecutor:
@@ -42,7 +42,8 @@ def _threads() -> ThreadPoolExecutor:
 
 def _after_fork() -> None:
     global _lock, _pool
-    _lock, _pool = threading.Lock(), None  # the parent's threads are not here, and one of them may have held the lock
+    # A child has none of the parent's threads, and one of those may have held the lock during the fork.
+    _lock, _pool = threading.Lock(), None
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,4 @@
-"""SampleOptions: what a caller asks of the batches that are drawn for it, checked once."""
+"""SampleOptions: the options of a caller that draws batches, checked once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_THREADS = _core.MAX_GATHER_THREADS
 
 
 class DrawnFrom(NamedTuple):
-    """A table that batches are drawn from, as far as options are checked against it."""
+    """What the checks of options need to know of the table that batches are drawn from."""
 
     where: str  # how errors name it
     sampler: Selector
@@ -33,13 +33,13 @@ class DrawnFrom(NamedTuple):
 
 
 class SampleOptions(NamedTuple):
-    """What a caller asks of batches, checked. The values are those of `sample`'s arguments of the same names.
+    """Checked options of `sample`. The fields have the names of its arguments.
 
-    One value serves many calls. A call adds how long it may wait and the arrays it writes into.
+    One value serves many calls. Each call adds its timeout and the arrays that it writes into.
 
     Attributes:
-        at_least: n where the caller gave none.
-        native: the same for the core.
+        at_least: n if the caller gave none.
+        native: the options as the core takes them.
     """
 
     n: int
@@ -71,12 +71,12 @@ class SampleOptions(NamedTuple):
         num_threads: int = 1,
         part: Part = None,
     ) -> SampleOptions:
-        """Checks the options of a call. What `pad_to` and `columns` name is looked up when the table's items are known.
+        """Checks the options of a call. `pad_to` and `columns` are checked later, when the table's items are known.
 
         Raises:
             ValueError: an option is out of range or contradicts another one, or the table's sampler, its shards or a
-                column do not admit it.
-            TypeError: an option is of another type.
+                column do not allow it.
+            TypeError: an option has the wrong type.
         """
         where = table.where
         if ragged != "pad":
@@ -108,7 +108,7 @@ class SampleOptions(NamedTuple):
 
     @property
     def is_arranged(self) -> bool:
-        """Whether batches are to be anything but all outputs as the table has them."""
+        """Whether the batches asked for differ from all outputs as the table has them."""
         return self.columns is not None or self.pad_to is not None or self.time_major
 
     @property
@@ -118,19 +118,19 @@ class SampleOptions(NamedTuple):
         return [name for name, default in defaults.items() if getattr(self, name) != default]
 
     def spread(self, uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The n numbers in [0, 1) to draw by; of a stratified draw the i-th is in the i-th of n equal parts."""
+        """The n numbers in [0, 1) to draw by. In a stratified draw, number i lies in the i-th of n equal parts."""
         if not self.stratified:
             return uniforms
         return np.minimum((np.arange(self.n) + uniforms) / self.n, np.nextafter(1.0, 0.0))
 
     def too_few_items(self, table: DrawnFrom, available: int, done: int) -> ValueError:
-        """The error of a call without replacement that has no item left."""
+        """Returns the error for a call without replacement that has no item left to draw."""
         items = "items of positive priority" if isinstance(table.sampler, Prioritized) else "items"
         of_part = f" in part {self.part}" if self.part is not None else ""
         if done > 0:
             return ValueError(
-                f"{table.where}: replacement=False: of the {self.n} items asked for {done} were drawn, which are in "
-                f"the error's .batch, and none is left{of_part}; they went, or lost their priority, during the call"
+                f"{table.where}: replacement=False: {done} of the {self.n} items asked for were drawn, see the error's "
+                f".batch, and none is left{of_part}; others were removed, or lost their priority, during the call"
             )
         return ValueError(
             f"{table.where}: n is {self.n} with replacement=False, but the table has {available} {items}{of_part}; "
@@ -146,7 +146,7 @@ _DEFAULTS = {
 
 
 def _check_shards(table: DrawnFrom, replacement: bool, stratified: bool, part: Part) -> None:
-    """Raises ValueError for draws that shards, which draw each on its own, can not make together."""
+    """Raises ValueError for draws that need all shards together, since each shard draws separately."""
     asked = (
         ("replacement=False", not replacement),
         ("stratified=True", stratified),
@@ -155,13 +155,13 @@ def _check_shards(table: DrawnFrom, replacement: bool, stratified: bool, part: P
     for name, is_asked in asked:
         if is_asked:
             raise ValueError(
-                f"{table.where}: {name}, but it has {table.num_shards} shards, which draw each on its own; "
+                f"{table.where}: {name}, but it has {table.num_shards} shards, each of which draws separately; "
                 "leave it out, or create the table without shards"
             )
 
 
 def _check_stratified(where: str, sampler: Selector, replacement: bool) -> None:
-    """Raises ValueError for stratified draws that the sampler does not make."""
+    """Raises ValueError if stratified draws are impossible with this sampler or without replacement."""
     if not replacement:
         raise ValueError(f"{where}: stratified=True and replacement=False exclude each other; expected one of them")
     if not isinstance(sampler, (Uniform, Prioritized)):
@@ -174,7 +174,7 @@ def _check_part(where: str, sampler: Selector, replacement: bool, part: tuple[in
     """Returns rank and world_size.
 
     Raises:
-        TypeError: it is no pair of integers.
+        TypeError: `part` is not a pair of integers.
         ValueError: the rank is out of range; or the draws are with replacement, or not random.
     """
     rank, world_size = check_rank(where, part)

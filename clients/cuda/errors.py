@@ -31,7 +31,7 @@ class CudaUnavailable(ShmReplayError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"CUDA can not be used here: {self.reason}"
+        return f"CUDA cannot be used here: {self.reason}"
 
 
 class CudaError(ShmReplayError):

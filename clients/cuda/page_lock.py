@@ -70,7 +70,7 @@ class PageLock:
         """
         if address % mmap.PAGESIZE or num_bytes < 1 or chunk_bytes < 1:
             raise ValueError(
-                f"{where}: {num_bytes} bytes in chunks of {chunk_bytes} at {address:#x} can not be page-locked; "
+                f"{where}: {num_bytes} bytes in chunks of {chunk_bytes} at {address:#x} cannot be page-locked; "
                 f"expected a positive number of both, from a multiple of {mmap.PAGESIZE} on"
             )
         self._device = device.again()
@@ -162,7 +162,7 @@ class PageLock:
             self._unregister()
             self._state, self._reason = "refused", refusal
             logger.warning(
-                "%s: its memory can not be page-locked for GPU %d, which takes batches by another way: %s",
+                "%s: its memory cannot be page-locked for GPU %d, which takes batches by another way: %s",
                 self._where,
                 self._device.ordinal,
                 refusal,

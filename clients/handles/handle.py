@@ -103,7 +103,7 @@ class Handle:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self._where}: a handle can not be pickled; pickle its client and call client.table({self._name!r}) there"
+            f"{self._where}: a handle cannot be pickled; pickle its client and call client.table({self._name!r}) there"
         )
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""JaxBatch: what a `JaxSampler` gives."""
+"""JaxBatch: a batch of JAX arrays, made by `JaxSampler`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class JaxBatch:
     """B items as JAX arrays, in the order drawn.
 
     Attributes:
-        data: the structure of `Batch.data` with a `jax.Array` a leaf, `[B, ...]` or `[B, L, ...]`. Where
-            `jax_enable_x64` is not set, columns of 64 bits are of 32, as everywhere in JAX.
+        data: the structure of `Batch.data` with one `jax.Array` for each leaf, `[B, ...]` or `[B, L, ...]`. Unless
+            `jax_enable_x64` is set, columns of 64 bits become columns of 32 bits, as everywhere in JAX.
         keys: int64 `[B]`, for `update_priorities`; a NumPy array, since a key does not fit into 32 bits.
-        host: the batch as it was sampled, of NumPy arrays, which are not to be written to; for what is worked out on
-            the host, such as `sr.n_step_targets(batch.host, gamma)`, and for `ages`, `episodes` and the like.
+        host: the batch as it was sampled, with NumPy arrays. Do not write to them. Use it for computations on the host,
+            such as `sr.n_step_targets(batch.host, gamma)`, and for `ages`, `episodes` and other figures.
     """
 
     def __init__(self, host: Batch, placement: Placement) -> None:
@@ -36,18 +36,18 @@ class JaxBatch:
 
     @cached_property
     def mask(self) -> Any:
-        """In data's structure: bool, True where a row is real: as `Batch.mask`."""
+        """In the structure of `data`: bool, True where a row is real and has a value, as `Batch.mask`."""
         return self._placed(self.host._masks)
 
     @cached_property
     def lengths(self) -> Any:
-        """In data's structure: int32 `[B]`, how many rows of each item are real."""
+        """In the structure of `data`: int32 `[B]`, the number of real rows of each item."""
         lengths = [lengths[: len(self)] for lengths in self.host._native.lengths]
         return self.host._unflatten(self._placement.place(lengths, [0] * len(lengths)))
 
     @cached_property
     def probabilities(self) -> jax.Array:
-        """float32 `[B]`: with which each item was drawn."""
+        """float32 `[B]`: probability with which each item was drawn."""
         return self._one_an_item(self.host.probabilities)
 
     def weights(self, beta: float, normalise: Normalise = "batch") -> jax.Array:

@@ -1,8 +1,9 @@
 """Placements: how NumPy arrays become JAX arrays, and where these lie.
 
-None of these JAX arrays ever changes. On the host they are the NumPy arrays' own memory, handed over without a copy;
-elsewhere they are copies that may still be under way. Either way JAX refers to the NumPy array for as long as it looks
-at its memory, for else Python would free it; and a sampler writes to no array that somebody refers to.
+None of these JAX arrays ever changes. On the host they share the memory of the NumPy arrays, without a copy. Elsewhere
+they are copies that may still be under way. In both cases JAX keeps a reference to the NumPy array as long as it reads
+its memory. So Python does not free the memory, and no sampler writes to it, because samplers write only to arrays that
+nobody refers to.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class Placement(Protocol):
     transfer: str
 
     def place(self, arrays: Sequence[NDArray[Any]], batch_axes: Sequence[int]) -> list[jax.Array]:
-        """Returns JAX arrays of the same values, in dtypes that JAX has; nobody may write to `arrays` from now on.
+        """Returns JAX arrays of the same values, in dtypes that JAX has. Nobody may write to `arrays` afterwards.
 
         Args:
-            arrays: of whatever alignment; those at borders of 64 bytes are not copied on the host.
-            batch_axes: by array, which of its axes counts the items.
+            arrays: NumPy arrays. On the host, those aligned to 64 bytes are not copied.
+            batch_axes: for each array, the number of the axis that counts the items.
         """
 
 
@@ -49,7 +50,7 @@ class OnHost:
         return [self._hand_over(_canonical(array)) for array in arrays]
 
     def _hand_over(self, array: NDArray[Any]) -> jax.Array:
-        if array.dtype.kind == "V":  # bfloat16 and its kind, which NumPy exports to nobody
+        if array.dtype.kind == "V":  # bfloat16 and similar dtypes, which NumPy does not export by DLPack
             placed: jax.Array = jax.device_put(array, self._device)
             return placed
         if not (is_aligned(array) and array.flags.c_contiguous):
@@ -59,7 +60,7 @@ class OnHost:
 
 
 class OnDevice:
-    """One device, by transfers that go on while the caller does."""
+    """One device, by transfers that run while the caller goes on."""
 
     transfer = "device_put"
 
@@ -95,13 +96,13 @@ def placement_of(
     """The placement of these options: see `JaxSampler`.
 
     Raises:
-        ValueError: there is no such device or axis, the items can not be divided evenly over it, the mesh has devices
+        ValueError: there is no such device or axis, the items cannot be divided evenly over it, the mesh has devices
             of other processes, or device and mesh are both given.
-        TypeError: an option is of another type.
+        TypeError: an option has the wrong type.
     """
     if mesh is None:
         if axis is not None:
-            raise ValueError(f"{where}: axis is {axis!r}, but there is no mesh; expected mesh= beside it")
+            raise ValueError(f"{where}: axis is {axis!r}, but there is no mesh; pass mesh= as well")
         found = _device(where, device)
         return OnHost(found) if found == jax.local_devices(backend="cpu")[0] else OnDevice(found)
     if device is not None:
@@ -113,7 +114,7 @@ def placement_of(
 
 def _device(where: str, device: jax.Device | str | None) -> jax.Device:
     if device is None:
-        [default] = jax.numpy.zeros(()).devices()  # wherever JAX puts what is not told where
+        [default] = jax.numpy.zeros(()).devices()  # where JAX puts arrays by default
         return default
     if isinstance(device, jax.Device):
         return device
@@ -126,7 +127,7 @@ def _device(where: str, device: jax.Device | str | None) -> jax.Device:
         return jax.local_devices(backend=platform)[int(number or 0)]
     except (RuntimeError, ValueError, IndexError) as error:
         here = ", ".join(f"{found.platform}:{i}" for i, found in enumerate(jax.local_devices()))
-        raise ValueError(f"{where}: device is {device!r}, and there is none such ({error}); here are {here}") from None
+        raise ValueError(f"{where}: device is {device!r}; there is no such device ({error}), only {here}") from None
 
 
 def _axis(where: str, batch_size: int, mesh: Mesh, axis: str | None) -> str:
@@ -152,6 +153,6 @@ def _axis(where: str, batch_size: int, mesh: Mesh, axis: str | None) -> str:
 
 
 def _canonical(array: NDArray[Any]) -> NDArray[Any]:
-    """As JAX has it: without `jax_enable_x64` numbers of 64 bits become those of 32."""
+    """The array in a dtype that JAX has: without `jax_enable_x64`, numbers of 64 bits become numbers of 32 bits."""
     dtype = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
     return array if dtype == array.dtype else aligned_copy(array, dtype)

@@ -23,14 +23,14 @@ from shmreplay.clients.tables.table import TableHandle
 class JaxSampler(BatchStream[JaxBatch]):
     """An endless iterator of `JaxBatch`es, and a context manager: `for batch in JaxSampler(table, 256): ...`.
 
-    On the host a batch is gathered into memory of its own, which JAX then has without another copy. For an accelerator
-    or a mesh the thread that samples ahead begins the transfer too: while the learner is at one batch, the next ones
-    are on their way. Arrays never change, whatever is sampled later: their memory is used again once neither Python
-    nor a computation under way refers to them.
+    On the host, a batch is gathered into its own memory, which JAX then uses without another copy. For an accelerator
+    or a mesh, the thread that samples ahead also starts the transfer: while the learner works on one batch, the next
+    ones are on their way. Arrays never change when later batches are sampled. Their memory is used again only when
+    neither Python nor a running computation refers to them.
 
-    It ends as a `shmreplay.Sampler` does: with `close`, at the end of a `with`, when it is garbage, with its client,
-    and with Python. Safe to use from threads, each of which gets other batches. Do not fork with it: JAX has threads
-    that a child lacks.
+    It ends as a `shmreplay.Sampler` does: with `close`, at the end of a `with`, when it is collected as garbage, with
+    its client, and when Python exits. Safe to use from threads: each batch goes to one of them. Do not fork while it
+    exists: a child lacks the threads of JAX.
     """
 
     def __init__(
@@ -52,27 +52,27 @@ class JaxSampler(BatchStream[JaxBatch]):
         """Asks JAX for its devices, and draws nothing yet.
 
         Args:
-            table: what to sample from; not a table without a signature.
-            batch_size: items a batch, >= 1.
-            device: a `jax.Device`, or a name such as "cpu" or "gpu:1"; None: where JAX puts what is not told where.
-            prefetch: how many batches a thread makes ahead, and sends off: as in `table.sampler`.
-            mesh: divide the items evenly over this process's devices of a mesh, instead of `device`.
-            axis: the mesh's axis to divide them over; along the others the parts are repeated. None: the only one.
-            rank, world_size: which of how many learners this is, from 0 on: equal seeds then give each random numbers
-                of its own. One alone needs no rank.
+            table: the table to sample from; it must have a signature.
+            batch_size: items per batch, >= 1.
+            device: a `jax.Device`, or a name such as "cpu" or "gpu:1"; None: JAX's default device.
+            prefetch: how many batches a thread makes ahead and starts to transfer, as in `table.sampler`.
+            mesh: divides the items evenly over this process's devices of a mesh; given instead of `device`.
+            axis: the mesh's axis to divide them over; the parts are repeated along the other axes. None: the only axis.
+            rank, world_size: number of this learner, from 0, and number of all learners. With equal seeds, each rank
+                has its own random numbers. A single learner needs no rank.
             disjoint: draws without replacement, and no item that another rank could draw: see docs/sampling.md.
-            seed: of the sampler's own random numbers, as in `table.sampler`.
+            seed: seeds the sampler's own random numbers, as in `table.sampler`.
             timeout_s: seconds that `next()` waits for the rate limiter.
-            sample_options: of `table.sample`, other than `out`.
+            sample_options: options of `table.sample`, except `out`.
 
         Raises:
             ValueError: an option is out of range or contradicts another one; there is no such device; `batch_size` is
-                no multiple of the mesh's axis, or batches may have other sizes (`at_least`, `ragged="concat"`).
-            TypeError: an option is unknown or of another type; or the table has no signature.
+                not a multiple of the mesh's axis, or batches may have other sizes (`at_least`, `ragged="concat"`).
+            TypeError: an option is unknown or has the wrong type; or the table has no signature.
             TableClosed: the table was dropped.
 
-        `next()` raises what `table.sample` raises. An error's `.batch`, items that were drawn and are perhaps nowhere
-        else, is of NumPy arrays: `place` makes JAX arrays of it.
+        `next()` raises what `table.sample` raises. The error's `.batch` has NumPy arrays; `place` makes JAX arrays of
+        it. If the table consumes its items, this is the only copy of the items drawn.
         """
         if any(leaf.is_whole_step for leaf in table.spec.sig.leaves):
             raise TypeError(f"table {table.name!r} has no signature: its batches are lists, of which JAX has no arrays")
@@ -87,35 +87,38 @@ class JaxSampler(BatchStream[JaxBatch]):
 
     @property
     def transfer(self) -> str:
-        """How batches reach their place: "dlpack", without a copy, or "device_put"."""
+        """How batches get to their place: "dlpack" (without a copy) or "device_put"."""
         return self._placement.transfer
 
     def place(self, batch: Batch) -> JaxBatch:
-        """A batch that came otherwise, such as a timeout's or `table.get(keys)`; nobody may write to its arrays."""
+        """Makes JAX arrays of another batch, such as that of `table.get(keys)` or of a timeout.
+
+        Nobody may write to the batch's arrays afterwards.
+        """
         return JaxBatch(batch, self._placement)
 
     def update_priorities(self, keys: ArrayLike, priorities: ArrayLike, timeout_s: float | None = None) -> int:
-        """As `table.update_priorities`; priorities may be JAX arrays, whose computation it waits for."""
+        """As `table.update_priorities`. Priorities may be a JAX array; the call waits until it is computed."""
         return self._table.update_priorities(keys, np.asarray(priorities), timeout_s)
 
 
 class JaxDraw:
-    """A table's batches, each placed as soon as it is drawn."""
+    """Draws a table's batches, and places each as soon as it is drawn."""
 
     def __init__(self, draw: Draw, placement: Placement) -> None:
         self._draw = draw
         self._placement = placement
 
     def anew(self) -> JaxDraw:
-        """The same, with arrays of its own."""
+        """Returns the same with its own arrays."""
         return JaxDraw(self._draw.anew(), self._placement)
 
     def close(self) -> None:
-        """Lets go of the arrays that nobody else has."""
+        """Frees the arrays that nobody else refers to."""
         self._draw.close()
 
     def __call__(self, timeout_s: float | None) -> JaxBatch:
-        """Raises whatever keeps a batch from its place with that batch: its items may be nowhere else."""
+        """Returns the next batch. If placing it fails, the error carries it as `.batch`: it may be the only copy."""
         batch = self._draw(timeout_s)
         try:
             return JaxBatch(batch, self._placement)
@@ -124,8 +127,8 @@ class JaxDraw:
 
 
 def _check_even(where: str, options: SampleOptions) -> None:
-    """Raises ValueError for options by which batches can not be divided evenly."""
+    """Raises ValueError for options with which batches cannot be divided evenly over a mesh."""
     if options.at_least < options.n:
-        raise ValueError(f"{where}: at_least= goes with no mesh: a batch that is not full can not be divided evenly")
+        raise ValueError(f"{where}: no mesh with at_least=: a batch that is not full cannot be divided evenly")
     if options.ragged != "pad":
-        raise ValueError(f"{where}: ragged='concat' goes with no mesh: joined rows can not be divided by items")
+        raise ValueError(f"{where}: no mesh with ragged='concat': joined rows cannot be divided by items")

@@ -1,1 +1,1 @@
-"""Batches drawn from several tables."""
+"""Mixes: batches drawn from several tables."""

@@ -1,4 +1,4 @@
-"""mix: one batch out of several tables."""
+"""mix: makes batches whose items come from several tables."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ def mix(parts: Iterable[tuple[TableHandle, int]], seed: Any = None) -> Mix:
     """Batches out of several tables: `sr.mix([(demonstrations, 8), (replay, 24)]).sample()` has 32 items.
 
     Args:
-        parts: tables, of one server or of several, and how many items of each a batch has.
-        seed: of the mix's own random numbers, which no other call moves.
+        parts: pairs of a table and the number of its items in a batch. The tables may belong to several servers.
+        seed: seeds the mix's own random numbers, which no other call uses.
 
     Raises:
-        SignatureMismatch: the tables' items have different structures; the text says where. Of a table without
-            `item=` that has never had an item this is not known before the first batch.
-        ValueError, TypeError: `parts` is empty, or not of tables and numbers.
+        SignatureMismatch: the tables' items have different structures; the text says where. For a table without
+            `item=` that has never had an item, this is checked at the first batch.
+        ValueError: `parts` is empty, a number is out of range, or a table has shards.
+        TypeError: a part is not a pair of a table and an integer.
     """
     return Mix(parts, seed)
 
 
 class Mix:
-    """Several tables, and how many items of each a batch has. Made by `mix`.
+    """Several tables, and the number of items of each in a batch. Made by `mix`.
 
     Safe to use from threads and after a fork.
     """
@@ -53,17 +54,17 @@ class Mix:
             for table, own in zip(given, seeds, strict=True)
         )
         self._ends = np.cumsum([0, *self._counts]).tolist()
-        self._layout: Layout | None = None  # of the options asked for last
+        self._layout: Layout | None = None  # for the options of the last call
         _check_alike(self._tables, [_known_items(table) for table in self._tables])
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables' names, as `sources` counts them."""
+        """The tables' names, in the order in which `sources` numbers them."""
         return tuple(table.name for table in self._tables)
 
     @property
     def batch_size(self) -> int:
-        """Items of a batch."""
+        """Number of items in a batch."""
         return sum(self._counts)
 
     def sample(
@@ -84,17 +85,19 @@ class Mix:
         Args:
             timeout_s: seconds to wait for the rate limiters of all tables together.
             pad_to, columns, time_major, count, replacement, stratified, num_threads, part: as in `TableHandle.sample`,
-                of each table on its own. Without `pad_to` all are padded to the longest item of any of the tables.
-            out: as there, for all B items; not with `time_major`.
+                for each table separately. Without `pad_to`, all are padded to the longest item of any of the tables.
+            out: as in `TableHandle.sample`, for all B items; not with `time_major`.
 
         Returns:
-            The items of the first table, then those of the second, ...; `.sources` says whose each is.
-            `.weights(beta)` are `(N * P(i)) ** -beta` with N and P of each item's own table, divided by the largest of
-            the batch (normalise="batch"), by the largest that an item of the same table could have ("table"), or not.
+            The items of the first table, then those of the second, ...; `.sources` says which table each item is from.
+            `.weights(beta)` are `(N * P(i)) ** -beta` with N and P of each item's own table, divided by the largest
+            weight of the batch (normalise="batch"), by the largest weight that an item of the same table could have
+            ("table"), or by nothing (None).
 
         Raises:
-            RateLimitTimeout: a table did not admit all in time. Its `.batch` is a `MixedBatch` of all that was drawn by
-                then, of whatever table, or None. Whatever else ends the call carries it too.
+            RateLimitTimeout: a table did not admit all in time. The error's `.batch` is a `MixedBatch` of the items
+                drawn before, from all tables, or None. Every other error that ends the call half-way, also
+                KeyboardInterrupt, has this `.batch`, too.
             SignatureMismatch: the tables' items have different structures; nothing was drawn.
             ValueError, TypeError: as by `TableHandle.sample`.
         """
@@ -103,13 +106,13 @@ class Mix:
         return self._draw(self._options(asked), timeout_s, out)
 
     def _options(self, asked: dict[str, Any]) -> list[SampleOptions]:
-        """By table, the options, checked."""
+        """The checked options for each table."""
         return [
             SampleOptions.of(table._drawn_from, n, **asked) for table, n in zip(self._tables, self._counts, strict=True)
         ]
 
     def _draw(self, options: Sequence[SampleOptions], timeout_s: float | None, out: Any = None) -> MixedBatch:
-        """One batch, by the options of each table: see `sample`."""
+        """Draws one batch with the options for each table: see `sample`."""
         deadline = Deadline(check_timeout(timeout_s))
         arrangements = [
             table._arrange(
@@ -163,22 +166,22 @@ class Mix:
         sources: ArrayLike | None = None,
         timeout_s: float | None = None,
     ) -> int:
-        """Gives items new priorities, each in its own table. Those that are gone are skipped.
+        """Gives items new priorities, each in its own table. Items that were removed are skipped.
 
         Args:
-            items: a batch of this mix; or keys of some of its items, int64 `[K]`, together with their `sources`: a key
-                alone does not tell its table.
+            items: a batch of this mix; or keys of some of its items, int64 `[K]`, together with their `sources`, since
+                a key does not say which table it belongs to.
             priorities: `[B]` or `[K]`, finite, >= 0, of any real dtype.
-            sources: of the keys, as `batch.sources`.
+            sources: integers `[K]`, the table of each key, as in `batch.sources`; None with a batch.
             timeout_s: seconds to wait for each arena's lock.
 
         Returns:
-            How many were still there.
+            How many of the items still exist.
 
         Raises:
-            ValueError: a priority is not finite or negative, a source is no table's number, or there are not as many of
-                the one as of the other; nothing was changed. Or the batch is another mix's.
-            TypeError: keys without sources, or not int64.
+            ValueError: a priority is negative or not finite, a source is not the number of a table, the arguments have
+                different lengths, or the batch is from another mix; nothing was changed.
+            TypeError: keys without sources, keys that are not int64, or a batch of a single table.
         """
         keys, of = self._keys(items, sources)
         values = float_array("mix", "priorities", priorities)
@@ -200,16 +203,16 @@ class Mix:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         if isinstance(items, MixedBatch):
             if not self._is_same(items.mix):
-                raise ValueError(f"mix: the batch is of {items.mix!r}, not of {self!r}; update it there")
+                raise ValueError(f"mix: the batch is from {items.mix!r}, not from {self!r}; update it there")
             if sources is not None:
-                raise ValueError("mix: a batch has its sources; give sources= with keys only")
+                raise ValueError("mix: a batch has its own sources; pass sources= only with keys")
             return items.keys, items.sources
         if isinstance(items, Batch):
-            raise TypeError("mix: the batch is one of a single table; update it there, or give a batch of this mix")
+            raise TypeError("mix: the batch is from a single table; update it there, or pass a batch of this mix")
         if sources is None:
             raise TypeError(
-                "mix: keys alone do not tell their table; give the batch, or its sources= beside keys that are some of "
-                "its"
+                "mix: keys do not say which table they belong to; pass the batch, or some of its keys with their "
+                "sources="
             )
         of = np.asarray(sources)
         if of.dtype.kind not in "iu":
@@ -231,7 +234,7 @@ class Mix:
     # --- putting them together -----------------------------------------------------------------------------------
 
     def _layout_of(self, arrangements: Sequence[Arrangement]) -> Layout:
-        """Raises SignatureMismatch if the tables' items do not go together."""
+        """The layout for these arrangements. Raises SignatureMismatch if the tables' items differ in structure."""
         layout = self._layout
         if layout is None or not layout.is_of(arrangements):
             _check_alike(self._tables, [arrangement.items for arrangement in arrangements])
@@ -241,9 +244,9 @@ class Mix:
     def _given(self, layout: Layout, out: Any) -> list[NDArray[Any] | None]:
         arrangement = layout.first
         if arrangement.time_major:
-            raise ValueError("mix: out= goes with items first; leave time_major=True or out= away")
+            raise ValueError("mix: out= needs time_major=False; leave out one of the two options")
         if not layout.is_alike:
-            raise ValueError("mix: a column comes in new arrays from one table and not from another; leave out= away")
+            raise ValueError("mix: a column has a codec in one table and none in another, so out= is not possible")
         arrays = arrangement.arrays(out)
         for output, array in zip(arrangement.outputs, arrays, strict=True):
             if output.spec.is_coded:
@@ -263,14 +266,14 @@ class Mix:
 
 
 class MixedBatch(Batch):
-    """B items of several tables: those of the mix's first table first. All else is as in `Batch`.
+    """B items of several tables, in the order of the mix's tables. All else is as in `Batch`.
 
-    `probabilities`, `table_size`, `ages` and `times_sampled` are those of each item in its own table, and `keys` mean
-    something only together with `sources`.
+    `probabilities`, `table_size`, `ages` and `times_sampled` are those of each item in its own table. `keys` have a
+    meaning only together with `sources`.
 
     Attributes:
-        mix: what it was sampled by.
-        sources: int64 `[B]`: which table of the mix each item is of.
+        mix: the mix that drew it.
+        sources: int64 `[B]`: number of the table, in the mix, that each item is from.
     """
 
     def __init__(self, joined: Joined, mix: Mix) -> None:
@@ -294,12 +297,12 @@ def _read_parts(parts: Iterable[tuple[TableHandle, int]]) -> tuple[list[TableHan
     for part in parts:
         if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], ShardedTable):
             raise ValueError(
-                f"mix: table {part[0].name!r} has shards, which a mix has no part for; sample it by itself, or "
+                f"mix: table {part[0].name!r} has shards, and a mix takes only tables without; sample it by itself, or "
                 "create it without shards"
             )
         if not (isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], TableHandle)):
             raise TypeError(f"mix: {part!r} is no pair of a table and a number; expected (client.table(...), 8)")
-        part[0]._control()  # a table that is gone says so
+        part[0]._control()  # raises if the table was dropped
         tables.append(part[0])
         counts.append(check_count(f"mix: table {part[0].name!r}", "n", part[1]))
     if not tables:
@@ -308,7 +311,7 @@ def _read_parts(parts: Iterable[tuple[TableHandle, int]]) -> tuple[list[TableHan
 
 
 def _structure(table: TableHandle) -> tuple[bytes, list[NativeOutput] | None]:
-    """Names and outputs of the table's items; no outputs: it has never held an item."""
+    """Names and outputs of the table's items; None for the outputs if it has never held an item."""
     while True:
         status, names, outputs = table._native.structure(False, False, None)
         if status == 0:
@@ -317,7 +320,7 @@ def _structure(table: TableHandle) -> tuple[bytes, list[NativeOutput] | None]:
 
 
 def _known_items(table: TableHandle) -> Items | None:
-    """What the table's items look like; None: not known before the first one."""
+    """The structure of the table's items; None: not known before the first item."""
     names, outputs = _structure(table)
     if outputs is None and table.spec.item is not None:
         declared = table.spec.item.native(table._sig, 0, table._where)
@@ -326,7 +329,7 @@ def _known_items(table: TableHandle) -> Items | None:
 
 
 def _longest(table: TableHandle) -> list[int]:
-    """Rows by output that batches are padded to now."""
+    """The rows of each output in the table's longest item so far, which batches are padded to."""
     return [rows for _, _, rows in _structure(table)[1] or []]
 
 
@@ -341,7 +344,7 @@ def _check_alike(tables: Sequence[TableHandle], items: Sequence[Items | None]) -
 
 
 def _sample(table: TableHandle, options: SampleOptions, deadline: Deadline, slices: Any, must_fit: bool) -> Batch:
-    """A batch; in arrays of its own if an item came in meanwhile that is longer than all before."""
+    """Draws a batch into `slices`; into new arrays if an item that is too long for these was inserted meanwhile."""
     try:
         return decoded(table._draw(options, deadline.remaining_s(), slices))
     except ValueError as error:

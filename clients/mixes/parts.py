@@ -1,4 +1,4 @@
-"""Parts: a batch of each of several tables, and how they are put together."""
+"""Parts: the batches that the tables of a mix gave, and how they become one batch."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ PER_ITEM = ("keys", "priorities", "probabilities", "times_sampled", "table_size"
 
 
 class Joined(NamedTuple):
-    """Batches of several tables as one: what a `MixedBatch` is made of."""
+    """The batches of several tables, joined. A `MixedBatch` is made of it."""
 
     native: NativeBatch
     arrangement: Arrangement
     parts: Sequence[Batch]
-    sources: Sequence[int]  # by part, which of the tables it is of
+    sources: Sequence[int]  # the number of each part's table
     shown: list[Shown]
 
 
 class Layout:
-    """How batches of a mix's tables go together: as the first table's, whose outputs may lie elsewhere in the others'.
+    """How batches of a mix's tables are joined: in the structure of the first table.
+
+    The other tables have the same outputs, but perhaps in another order.
 
     Attributes:
-        arrangements: by table, of the options asked for.
-        outputs: the first table's.
-        is_alike: whether no column has a codec in one table and none in another.
-        orders: by table, the place of each of those outputs among its own.
+        arrangements: the arrangement for each table.
+        outputs: the outputs of the first table.
+        is_alike: whether each column has a codec in all tables or in none.
+        orders: for each table, the place of each of `outputs` among its own outputs.
     """
 
     def __init__(self, arrangements: Sequence[Arrangement]) -> None:
@@ -42,12 +44,12 @@ class Layout:
         own = [arrangement.outputs for arrangement in arrangements]
         places = [{output.path: at for at, output in enumerate(outputs)} for outputs in own]
         self.orders = [[places_of[output.path] for output in self.outputs] for places_of in places]
-        # By output and table, its number in that table's items.
+        # For each output and table: the output's number in that table's items.
         self._numbers = [
             [outputs[order[o]].number for outputs, order in zip(own, self.orders, strict=True)]
             for o in range(len(self.outputs))
         ]
-        # By output, whether tables decode it: all, none, or some.
+        # For each output: {True} if all tables decode it, {False} if none does, both if some do.
         kinds = [
             {outputs[order[o]].spec.is_coded for outputs, order in zip(own, self.orders, strict=True)}
             for o in range(len(self.outputs))
@@ -58,17 +60,19 @@ class Layout:
 
     @property
     def first(self) -> Arrangement:
-        """The first table's."""
+        """The arrangement for the first table."""
         return self.arrangements[0]
 
     def is_of(self, arrangements: Sequence[Arrangement]) -> bool:
-        """Whether it is the one of these."""
+        """Whether this layout was made from exactly these arrangements."""
         return all(mine is theirs for mine, theirs in zip(self.arrangements, arrangements, strict=True))
 
     def new_arrays(self, num_items: int, longest: Sequence[Sequence[int]]) -> list[NDArray[Any] | None]:
-        """For the rows of all tables, as long as the longest item of any: `longest` has rows by table and output.
+        """Makes arrays for the rows of all tables, one for each output; None for columns with a codec.
 
-        None for columns of a codec.
+        Args:
+            num_items: number of items of a batch.
+            longest: rows of the longest item, for each table and output; the arrays have room for the largest.
         """
         arrays: list[NDArray[Any] | None] = []
         for output, numbers in zip(self.outputs, self._numbers, strict=True):
@@ -83,7 +87,7 @@ class Layout:
 
 
 class Parts:
-    """What the tables of a mix have given so far, in their order."""
+    """The batches that the tables of a mix have given so far, in the order of the tables."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -91,22 +95,23 @@ class Parts:
         self._sources: list[int] = []
 
     def add(self, source: int, batch: Batch | None) -> None:
-        """One more, of that table; None: it gave nothing."""
+        """Adds the batch of table number `source`; None: it gave nothing."""
         if batch is not None:
             self._batches.append(batch)
             self._sources.append(source)
 
     def joined(self, arrays: Sequence[NDArray[Any] | None] | None) -> Joined | None:
-        """All of them as one; None if there are none.
+        """Joins all batches; None if there are none.
 
         Args:
-            arrays: for all items, one array an output. What all batches were written into is used as it is.
+            arrays: one array for each output, for all items. If all batches were written into them, they are used as
+                they are; otherwise the batches are copied together.
         """
         if not self._batches:
             return None
         arrays = self._written_into(arrays)
         layout = self._layout
-        data: list[NDArray[Any] | None] = []  # for a sampler to write to again; of columns of a codec there is none
+        data: list[NDArray[Any] | None] = []  # arrays that a sampler writes to again; None for columns with a codec
         shown, lengths, masks = [], [], []
         for o, squeezed in enumerate(layout.squeezed):
             parts = [batch._shown[at] for batch, at in self._output(o)]
@@ -126,7 +131,7 @@ class Parts:
         return sum(map(len, self._batches))
 
     def _written_into(self, arrays: Sequence[NDArray[Any] | None] | None) -> Sequence[NDArray[Any] | None] | None:
-        """The arrays, if all batches were written into them."""
+        """Returns the arrays if all batches were written into them, otherwise None."""
         first = next((o for o, array in enumerate(arrays or ()) if array is not None), None)
         if arrays is None or first is None:
             return None
@@ -134,7 +139,7 @@ class Parts:
         return arrays if all(is_theirs) else None
 
     def _join_shown(self, parts: Sequence[Shown], squeezed: bool) -> Shown:
-        """Outputs, one after the other; for columns of a codec also where there is a value, and the sizes."""
+        """Joins one output of all parts; for columns with a codec also `has` and `sizes`."""
         data: Any = [step for part in parts for step in part.data] if isinstance(parts[0].data, list) else None
         if data is None:
             data = self._join([part.data for part in parts], squeezed)
@@ -145,13 +150,13 @@ class Parts:
         return Shown(data, has, self._join(sizes, squeezed) if sizes else None)
 
     def _output(self, o: int) -> list[tuple[Batch, int]]:
-        """By part, its batch and the number there of the first table's output o."""
+        """For each part: its batch, and the place there of the first table's output o."""
         return [
             (batch, self._layout.orders[source][o]) for source, batch in zip(self._sources, self._batches, strict=True)
         ]
 
     def _axis(self, squeezed: bool) -> int:
-        """That of the items."""
+        """The number of the axis of the items."""
         return 1 if self._layout.first.time_major and not squeezed else 0
 
     def _counted(self, batch: Batch, values: NDArray[Any], squeezed: bool) -> NDArray[Any]:
@@ -170,7 +175,7 @@ class Parts:
         return self._join(counted, squeezed)
 
     def _join(self, parts: Sequence[NDArray[Any]], squeezed: bool) -> NDArray[Any]:
-        """One after the other, padded with 0 to the longest item and to the largest row of variable shape."""
+        """Joins arrays along the axis of the items, padded with 0 to the longest item and the largest row."""
         axis = self._axis(squeezed)
         shape = [max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True)]
         shape[axis] = sum(part.shape[axis] for part in parts)
@@ -188,7 +193,7 @@ class Parts:
 
 
 def _axes_of(shown: Shown) -> NDArray[Any]:
-    """An array with the output's axes in front."""
+    """An array whose first axes are those of the output's mask."""
     array: NDArray[Any] = shown.data if shown.has is None else shown.has
     return array
 

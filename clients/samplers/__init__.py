@@ -1,1 +1,1 @@
-"""Learners: batches ahead of time, and views that copy nothing."""
+"""What learners use: samplers, which draw batches ahead of time, and views, which copy nothing."""

@@ -1,4 +1,4 @@
-"""Ahead: a thread that makes batches before anybody asks for them. It ends with its sampler, whatever it waits for."""
+"""Ahead: a thread that makes batches before they are asked for. It ends with its sampler, even while it waits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ B = TypeVar("B")
 
 @dataclass
 class Failure:
-    """What ended an attempt to make a batch that began at `began`."""
+    """The error of an attempt to make a batch, and when the attempt began (`time.monotonic()`)."""
 
     error: BaseException
     began: float
 
 
 class Ahead(Generic[B]):
-    """A thread that makes batches, and those that are ready. Does not refer to its sampler, which may be garbage."""
+    """A thread that makes batches, and the batches that are ready.
+
+    It has no reference to its sampler, so that a sampler that is left can be collected as garbage.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class Ahead(Generic[B]):
         prefetch: int,
         timeout_s: float | None,
     ) -> None:
-        """`draw(timeout_s)` makes one; `end_waits` ends its waits in another thread, at once."""
+        """`draw(timeout_s)` makes a batch. `end_waits()`, called in another thread, ends a wait in `draw` at once."""
         self._draw = draw
         self._end_waits = end_waits
         self._stop = stop
@@ -45,19 +48,19 @@ class Ahead(Generic[B]):
         self._timeout_s = timeout_s
         self._next_timeout_s = timeout_s  # of the next attempt
         self._fork_count = fork_count()
-        self._changed = threading.Condition()  # with an RLock: a finalizer may run within
+        self._changed = threading.Condition()  # its RLock lets a finalizer run in a thread that holds it
         self._ready = deque[B | Failure]()
         self._thread: threading.Thread | None = None
-        self._is_over = False  # then take() returns None
+        self._is_over = False  # if True, take() returns None
         _threads.add(self)
 
     @property
     def is_own(self) -> bool:
-        """Whether its thread is one of this process."""
+        """Whether its thread belongs to this process, not to the parent of a fork."""
         return self._fork_count == fork_count()
 
     def take(self) -> B | None:
-        """The next batch; None if this has ended. Raises what ended the attempt in its place."""
+        """Returns the next batch; None after `end`. If the attempt to make it failed, raises that error."""
         began = time.monotonic()
         with self._changed:
             if self._thread is None and not self._is_over:
@@ -79,7 +82,10 @@ class Ahead(Generic[B]):
                         del outcome  # else error and frame would refer to each other
 
     def _is_late(self, failure: Failure, began: float) -> bool:
-        """Whether a timeout came of a wait that was not this call's: then the next attempt gets what is left."""
+        """Whether `take` ignores a timeout, because the attempt began before the call and the call has time left.
+
+        The next attempt then gets the time that is left.
+        """
         if not isinstance(failure.error, RateLimitTimeout) or failure.began >= began or self._timeout_s is None:
             return False
         left = self._timeout_s - (time.monotonic() - began)
@@ -89,7 +95,7 @@ class Ahead(Generic[B]):
         return True
 
     def end(self) -> None:
-        """Ends the thread, at once if it waits, and every `take`. Nothing in a forked child: it has no such thread."""
+        """Ends the thread, at once if it waits, and every `take`. Does nothing in a forked child, which has none."""
         if self.is_own:
             self._is_over = True
             self._end_thread()
@@ -101,12 +107,12 @@ class Ahead(Generic[B]):
         self._end_waits()
 
     def leave(self) -> None:
-        """Ends the thread since Python ends. A daemon thread that takes sleeps on, as others in a call do."""
+        """Ends the thread, because Python exits. Daemon threads blocked in `take` stay blocked, as in other calls."""
         if self.is_own:
             self._end_thread()
 
     def join(self) -> None:
-        """Waits for the thread's end, and lets go of what it has made."""
+        """Waits for the thread's end, and drops the batches that are ready."""
         if self.is_own and self._thread is not None:
             self._thread.join()
             self._ready.clear()
@@ -143,7 +149,7 @@ _threads = weakref.WeakSet[Ahead[Any]]()
 
 
 def end_all() -> None:
-    """Ends every such thread of this process, since Python ends, and waits until they have."""
+    """Ends all these threads of this process, because Python exits, and waits for their end."""
     own = list(_threads)
     for ahead in own:
         ahead.leave()
@@ -151,4 +157,4 @@ def end_all() -> None:
         ahead.join()
 
 
-atexit.register(end_all)  # Python stops a thread that is left then wherever it is
+atexit.register(end_all)  # otherwise Python would stop the threads at any point when it exits

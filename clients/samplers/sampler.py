@@ -1,4 +1,4 @@
-"""Sampler: batches one after the other, sampled ahead by a thread, in arrays that are used again."""
+"""Sampler: an iterator of batches that a thread samples ahead, in arrays that are used again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shmreplay.clients.samplers.ahead import Ahead
 from shmreplay.errors import ShmReplayError
 
 DEFAULT_PREFETCH = 2
-SPARE_SETS = 3  # beside those of the batches that wait: the caller's batch, the one before it, and one being written
+SPARE_SETS = 3  # in addition to the batches ready: the caller's batch, the one before it, and one being written
 
 B = TypeVar("B")
 B_co = TypeVar("B_co", covariant=True)
@@ -30,14 +30,14 @@ S = TypeVar("S", bound="BatchStream[Any]")
 
 @dataclass(frozen=True)
 class Source:
-    """What a sampler samples from.
+    """What a sampler draws its batches from.
 
     Attributes:
-        where: how errors name it.
-        sample: called with seconds to wait and what to write into, or None.
-        handles: those it samples with, of this sampler alone.
-        stop: theirs.
-        consumes: whether sampling takes items away.
+        where: the name in error texts.
+        sample: draws a batch; called with the seconds to wait, and the arrays to write into or None.
+        handles: the handles that it samples with; only this sampler uses them.
+        stop: ends calls of these handles.
+        consumes: whether sampling uses items up.
         takes_out: whether batches can be written into given arrays.
     """
 
@@ -55,20 +55,20 @@ class Source:
 
 
 class Draws(Protocol[B_co]):
-    """What makes a sampler's batches, one a call. Safe to use from threads."""
+    """Makes a sampler's batches, one for each call. Safe to use from threads."""
 
     def __call__(self, timeout_s: float | None) -> B_co:
         """The next batch."""
 
     def anew(self) -> Draws[B_co]:
-        """The same for a forked child, with memory of its own."""
+        """Returns the same for a forked child, with its own memory."""
 
     def close(self) -> None:
-        """Lets go of what it has. Nobody calls it any more."""
+        """Frees its memory. It is not called again afterwards."""
 
 
 class BatchStream(Generic[B]):
-    """An endless iterator of what `draw` makes, ahead of time by a thread, and a context manager."""
+    """An endless iterator of the batches that `draw` makes, in a thread ahead of time; also a context manager."""
 
     def __init__(self, source: Source, prefetch: int, timeout_s: float | None, draw: Draws[B]) -> None:
         self._source = source
@@ -84,8 +84,8 @@ class BatchStream(Generic[B]):
     def _new_thread(self) -> Ahead[B]:
         source = self._source
         ahead = Ahead(self._draw, source.end_waits, source.stop, self._prefetch, self._timeout_s)
-        # Ends the thread of a sampler that is garbage. It does not wait for that: it may run anywhere, in that very
-        # thread as well.
+        # Ends the thread when the sampler is collected as garbage. It does not wait for the thread's end, because the
+        # finalizer may run in any thread, even in that one.
         weakref.finalize(self, ahead.end).atexit = False
         return ahead
 
@@ -96,7 +96,7 @@ class BatchStream(Generic[B]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called, or the client closed."""
+        """Whether the sampler or its client was closed."""
         return self._is_closed
 
     def __iter__(self: S) -> S:
@@ -115,7 +115,7 @@ class BatchStream(Generic[B]):
         return batch
 
     def _begin_anew(self) -> None:
-        """In a forked child: the parent's thread is not here, and another one of it may have held any lock."""
+        """Starts again in a forked child, which lacks the parent's threads; one of them may have held any lock."""
         with _replacing:
             if self._fork_count != fork_count():
                 self._draw = self._draw.anew()
@@ -123,7 +123,7 @@ class BatchStream(Generic[B]):
                 self._fork_count = fork_count()
 
     def close(self) -> None:
-        """Ends the thread and blocked calls of `next`, at once. Idempotent. Batches given out stay as they are."""
+        """Ends the thread and blocked calls of `next` at once. Idempotent. Batches already returned stay valid."""
         self._is_closed = self._source.stop.is_set = True
         if self._ahead is None:
             self._source.end_waits()
@@ -132,7 +132,7 @@ class BatchStream(Generic[B]):
             self._ahead.join()
         for handle in self._source.handles:
             handle._end_threads()
-        if self._fork_count == fork_count():  # else what it has is the parent's
+        if self._fork_count == fork_count():  # in a forked child, its memory is the parent's
             self._draw.close()
 
     def __enter__(self: S) -> S:
@@ -156,9 +156,10 @@ class BatchStream(Generic[B]):
 class Sampler(BatchStream[Batch]):
     """An endless iterator of batches, and a context manager. Made by `TableHandle.sampler` and `Mix.sampler`.
 
-    It ends with `close`, at the end of a `with`, when it is garbage (a `for` loop over it was left), when its client is
-    closed and when Python ends; its thread ends with it, out of whatever it waits for. Safe to use from threads, each
-    of which gets other batches. In a forked child it goes on with a thread, arrays and random numbers of its own.
+    It ends with `close`, at the end of a `with`, when it is collected as garbage (after a `for` loop over it was left),
+    when its client is closed, and when Python exits. Its thread then ends, too, even while it waits. Safe to use from
+    threads: each batch goes to one of them. In a forked child it goes on with its own thread, arrays and random
+    numbers.
     """
 
     def __init__(self, source: Source, prefetch: int | None, timeout_s: float | None) -> None:
@@ -167,7 +168,12 @@ class Sampler(BatchStream[Batch]):
 
 
 def check_prefetch(source: Source, prefetch: int | None) -> int:
-    """How many batches wait: None is 2, or 0 where items are consumed. Raises ValueError or TypeError for none such."""
+    """Returns how many batches to sample ahead; for None 2, or 0 if sampling consumes items.
+
+    Raises:
+        TypeError: `prefetch` is not an integer.
+        ValueError: it is negative, or above 0 although sampling consumes items.
+    """
     if prefetch is None:
         return 0 if source.consumes else DEFAULT_PREFETCH
     if isinstance(prefetch, bool) or not isinstance(prefetch, (int, np.integer)):
@@ -185,7 +191,7 @@ def check_prefetch(source: Source, prefetch: int | None) -> int:
 def check_names(where: str, sample: Callable[..., Batch], options: dict[str, Any]) -> None:
     """Raises ValueError or TypeError for options that `sample` does not have, or that a sampler sets itself."""
     if "out" in options:
-        raise ValueError(f"{where}: a sampler has arrays of its own; leave out= away, or call sample()")
+        raise ValueError(f"{where}: a sampler uses its own arrays, so it takes no out=; remove it, or call sample()")
     found = inspect.signature(sample)
     found = found.replace(parameters=[part for part in found.parameters.values() if part.name != "n"])
     try:
@@ -195,7 +201,10 @@ def check_names(where: str, sample: Callable[..., Batch], options: dict[str, Any
 
 
 def decoded(batch: Batch) -> Batch:
-    """The batch, its data made now. Whatever keeps it from that carries the batch: its items may be nowhere else."""
+    """Makes the batch's data, and returns the batch.
+
+    An error while doing so carries the batch as `.batch`, because there may be no other copy of its items.
+    """
     try:
         _ = batch.data
     except BaseException as error:  # noqa: BLE001  # raised again
@@ -204,26 +213,27 @@ def decoded(batch: Batch) -> Batch:
 
 
 class Draw:
-    """One batch after the other, written into arrays that nobody holds any more.
+    """Draws batches, and writes them into arrays of earlier batches that nobody refers to any more.
 
-    With `at_borders` those arrays begin at borders of 64 bytes; only what the first batch comes in may not.
+    With `at_borders`, these arrays begin at multiples of 64 bytes, except those of batches that got new arrays: the
+    first one, and one whose items had outgrown the arrays.
     """
 
     def __init__(self, source: Source, prefetch: int, at_borders: bool = False) -> None:
         self._source = source
         self._prefetch = prefetch
         self._at_borders = at_borders
-        # 0: every batch gets new arrays
+        # With 0, every batch gets new arrays.
         self._num_sets = prefetch + SPARE_SETS if source.takes_out and not source.consumes else 0
         self._sets: list[ArraySet] = []
         self._lock = threading.Lock()
 
     def anew(self) -> Draw:
-        """The same, with arrays of its own."""
+        """Returns the same with its own arrays."""
         return Draw(self._source, self._prefetch, self._at_borders)
 
     def close(self) -> None:
-        """Lets go of the arrays that nobody else has."""
+        """Frees the arrays that nobody else refers to."""
         with self._lock:
             self._sets.clear()
 
@@ -236,7 +246,7 @@ class Draw:
         except ValueError:
             if arrays is None:
                 raise
-            # The table's longest item has grown out of them.
+            # The table's longest item has outgrown the arrays.
             with self._lock:
                 self._sets.clear()
             arrays = None
@@ -249,7 +259,7 @@ class Draw:
         return batch
 
     def _sample(self, timeout_s: float | None, out: Any) -> Batch:
-        return decoded(self._source.sample(timeout_s, out))  # by the thread that samples ahead, not by the learner
+        return decoded(self._source.sample(timeout_s, out))  # decoded here, so by the thread, not by the learner
 
     def _take(self) -> ArraySet | None:
         with self._lock:
@@ -261,10 +271,10 @@ class Draw:
     def _put(self, arrays: ArraySet) -> None:
         with self._lock:
             self._sets.append(arrays)
-            del self._sets[: -self._num_sets]  # where a caller keeps all batches, the oldest sets are forgotten
+            del self._sets[: -self._num_sets]  # if a caller keeps all batches, the oldest sets are dropped
 
 
-_replacing = threading.Lock()  # a sampler's thread, after a fork
+_replacing = threading.Lock()  # held while a sampler replaces its thread after a fork
 
 
 def _after_fork() -> None:

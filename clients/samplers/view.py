@@ -1,4 +1,4 @@
-"""View: items looked at where they lie, without a copy, until they are released."""
+"""View: items read directly in shared memory, without a copy, until they are released."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from shmreplay.columns.item_structure import unflatten_outputs
 from shmreplay.columns.signature import Signature
 from shmreplay.errors import ShmReplayError
 
-HOST = (1, 0)  # DLPack's number of it, and of the one that there is
+HOST = (1, 0)  # DLPack's numbers for host memory: kind of device, and number of the device
 
 
 class ViewedItem:
-    """One item of a view. What it is, as in `Batch`, without the leading axis.
+    """One item of a view. Its attributes are those of `Batch`, without the leading axis.
 
     Attributes:
         key, times_sampled, episode, step, age: int.
@@ -45,22 +45,22 @@ class ViewedItem:
 
     @property
     def insert_number(self) -> int:
-        """The how many-th insert of the table it was; neither a reset nor a restore begins anew."""
+        """Number of the item's insert, counted over the table's life; resets and restores go on counting."""
         return self._native.insert_number
 
     @property
     def data(self) -> Any:
-        """The item's structure with a read-only array a leaf: `[*shape]` without, `[rows, *shape]` with a step axis.
+        """The item's structure with one read-only array for each leaf.
 
-        The rows are those of this item alone: nothing is padded to the longest one. Raises ShmReplayError after the
-        release.
+        `[rows, *shape]`, or `[*shape]` without a step axis. The rows are those of this item, not padded to the longest
+        one. Raises ShmReplayError after the release.
         """
         self._view._check_held()
         return self._structured([shown.data for shown in self._shown])
 
     @property
     def sizes(self) -> Any:
-        """In data's structure: as `Batch.sizes`, int32 `[rows, k]` or `[k]` of columns of variable shape, else None."""
+        """In the structure of `data`: as `Batch.sizes`, int32 `[rows, k]`, or `[k]` without a step axis."""
         self._view._check_held()
         return self._structured([shown.sizes for shown in self._shown])
 
@@ -74,10 +74,10 @@ class ViewedItem:
 
     @property
     def is_view(self) -> Any:
-        """In data's structure: True where the array is the arena's memory, False where it is a private copy.
+        """In the structure of `data`: True where the array is the arena's memory, False where it is a private copy.
 
-        Raises as `data`. A copy is made of what is in the heap, mutable or per item, where the rows do not lie at one
-        stride (they cross into another chunk), where rows are padding, and of what was drawn before the call
+        Raises as `data`. These are copied: columns in the heap, mutable or per item; rows that cross into another
+        chunk, so that they do not lie at one stride; rows with padding; and items that were drawn before the call
         waited for the rate limiter.
         """
         self._view._check_held()
@@ -85,7 +85,7 @@ class ViewedItem:
 
     @property
     def mask(self) -> Any:
-        """In data's structure: bool, True where a row is real: `[rows]`, or `[]` where there is no step axis."""
+        """In the structure of `data`: bool, True where a row is real: `[rows]`, or `[]` without a step axis."""
         self._view._check_held()
         return self._structured(self._masks)
 
@@ -105,30 +105,31 @@ class ViewedItem:
 
 
 class Layout(NamedTuple):
-    """How the outputs of a view's items lie in a batch; the last three have an entry for each."""
+    """The outputs of a view's items. All fields but `names` have an entry for each output."""
 
     names: bytes
     squeezed: Sequence[bool]
     columns: Sequence[int]
-    rows: Sequence[int]  # at least, where there is a step axis
+    rows: Sequence[int]  # least number of rows to pad to, for outputs with a step axis
 
 
 class View:
-    """n items where they lie in shared memory, in the order drawn. A context manager; see `TableHandle.view`.
+    """n items read directly in shared memory, in the order drawn. A context manager; see `TableHandle.view`.
 
     Their chunks are leased to this view until it is released: at the end of a `with`, by `release()`, when it is
-    garbage or when the client is closed. In a forked child it is the parent's: to release it there does nothing.
+    collected as garbage, or when the client is closed. In a forked child the view still belongs to the parent, and
+    releasing it does nothing.
 
     Attributes:
         keys: int64 `[n]`, for `update_priorities`, `delete` and `get`.
-        priorities, probabilities, times_sampled, table_size, episodes, steps, ages: `[n]`, as of `Batch`.
-        is_contiguous: whether every array of `data` is the shared memory itself.
+        priorities, probabilities, times_sampled, table_size, episodes, steps, ages: `[n]`, as in `Batch`.
+        is_contiguous: whether every array of `data` is the shared memory itself, not a copy.
     """
 
     def __init__(
         self, native: _core.View | None, numbers: ItemNumbers, copies: Sequence[NativeItem], signature: Signature
     ) -> None:
-        self._native = native  # None: the items are all copies
+        self._native = native  # None: all items are copies
         self._numbers = numbers
         self._copies = copies
         self._signature = signature
@@ -145,33 +146,34 @@ class View:
 
     @property
     def data(self) -> Any:
-        """All items together, read-only, in the structure and of the shapes of `Batch.data`: `[n, ...]`, `[n, L, ...]`.
+        """All items, read-only, in the structure and shapes of `Batch.data`: `[n, ...]`, `[n, L, ...]`.
 
-        The shared memory itself, strided, where the items lie at one stride: one after the other in a chunk, or in
-        chunks at equal distances. A vector writer's unrolls of the same steps lie so, unless an episode ended in
-        between; see docs/windows.md. Otherwise a copy, made when it is first read; `sample` makes one faster. Raises
-        ShmReplayError after the release.
+        An array is the shared memory itself, strided, if the items lie at one stride: one after the other in a chunk,
+        or in chunks at equal distances. This is so for a vector writer's unrolls of the same steps, unless an episode
+        ended in between; see docs/windows.md. Otherwise it is a copy, made at the first read; `sample` copies faster.
+        Raises ShmReplayError after the release.
         """
         self._check_held()
         return self._structured(self._layout.names, [read_only(output.data) for output in self._outputs])
 
     @property
     def mask(self) -> Any:
-        """In data's structure: as `Batch.mask`, bool `[n]`, or `[n, L]` where there is a step axis."""
+        """In the structure of `data`: as `Batch.mask`, bool `[n, L]`, or `[n]` without a step axis."""
         self._check_held()
         return self._structured(self._layout.names, [output.has for output in self._outputs])
 
     def for_dlpack(self, device: tuple[int, int] = HOST) -> Any:
-        """In data's structure: what `torch.from_dlpack` and others of that name take, without a copy.
+        """In the structure of `data`: objects that `from_dlpack` of torch and other libraries takes without a copy.
 
-        What they make of it keeps the rows leased until it is gone, also after the release: so do not keep it long.
+        A tensor made of such an object keeps the rows leased as long as it exists, even after the release. So do not
+        keep it long.
 
         Args:
-            device: what kind of memory it is to be called, as DLPack numbers it, and of which device: `(1, 0)`, the
-                host's; `(3, 0)`, the host's that the caller has page-locked.
+            device: kind and number of the device to declare, as DLPack numbers them: `(1, 0)` is host memory, `(3, 0)`
+                is host memory that the caller has page-locked.
 
         Raises:
-            ValueError: an array is none of the shared memory, and `device` is not the host's.
+            ValueError: an array is a copy, not the shared memory, and `device` is not `(1, 0)`.
             TypeError: DLPack has no such dtype.
             ShmReplayError: the view was released.
         """
@@ -187,7 +189,7 @@ class View:
     def release(self) -> None:
         """Gives the chunks back. Idempotent.
 
-        Arrays that are kept stay readable and show whatever the memory holds by then: other steps, or half of them.
+        Arrays that are kept stay readable, but show whatever is written to the memory next: other steps, or parts.
         """
         self._is_released = True
         if self._native is not None:
@@ -242,26 +244,30 @@ class View:
             return exported
         if device != HOST:
             raise ValueError(
-                f"{self!r}: an output is a copy, and no memory of device {device}; see is_contiguous, and take its data"
+                f"{self!r}: an output is a copy, not memory of device {device}; see is_contiguous, and use its data"
             )
-        return self._outputs[number].data  # not read-only: NumPy before 2.1 exports nothing that is
+        return self._outputs[number].data  # writable, because NumPy before 2.1 exports no read-only array
 
     def _structured(self, names: bytes, values: Sequence[Any]) -> Any:
         return unflatten_outputs(names, values) if names else self._signature.unflatten(values)
 
     @property
     def _num_copies(self) -> int:
-        """How many items, the first ones, are copies as a whole."""
+        """How many of the first items are entirely copies."""
         return len(self) if self._native is None else self._native.num_copies
 
     @property
     def _smallest_probability(self) -> float:
-        """The smallest probability of the table's items; 0 if it is unknown, or all are drawn alike."""
+        """The smallest probability of the table's items; 0 if it is unknown, or the same for all."""
         return 0.0 if self._native is None else self._native.smallest_probability
 
     def _row_numbers(self, output: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Which rows of the arena an output shows, `[n]` or `[n, L]` as a batch is padded: chunk * chunk_steps + row,
-        -1 where there is none; and where there is a real one. Of items that are copies there is none."""
+        """Which rows of the arena an output shows, `[n]` or, padded like a batch, `[n, L]`.
+
+        Returns:
+            int64: chunk * chunk_steps + row, or -1 where there is no row, as for items that are copies; and bool: True
+            where the row is real.
+        """
         self._check_held()
         assert self._native is not None  # the caller has looked at _num_copies
         numbers, is_real = self._native.row_numbers(output)
@@ -282,7 +288,7 @@ class View:
 
 
 def read_only(data: Any) -> Any:
-    """The same array, or list of steps, that nobody writes to."""
+    """Returns a read-only view of an array; lists of steps are returned as they are."""
     if isinstance(data, np.ndarray) and data.flags.writeable:
         data = data.view()
         data.flags.writeable = False
@@ -290,7 +296,7 @@ def read_only(data: Any) -> Any:
 
 
 def stacked(arrays: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
-    """The arrays as one, each padded with 0 to the longest of its axes; the first one to `rows` at least."""
+    """Stacks arrays, each axis padded with 0 to its largest size; the first axis to at least `rows`."""
     shape = np.max([array.shape for array in arrays], axis=0).astype(int).tolist()
     if rows > 0:
         shape[0] = max(shape[0], rows)
@@ -325,7 +331,7 @@ def open_view(table: Handle, n: int, timeout_s: float | None) -> View:
 
 
 def most_items(table: Handle) -> int:
-    """How many items a view of the table may have: as many as a lease can name the chunks of."""
+    """The largest number of items in a view of the table: those whose chunks one lease can name."""
     return max(1, _core.VIEW_CHUNKS // _chunks_of_an_item(table))
 
 

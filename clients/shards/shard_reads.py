@@ -24,10 +24,10 @@ from shmreplay.protocol import Deadline
 
 
 class ShardReads:
-    """Of one table. Safe to use from threads.
+    """The reads of one table with shards. Safe to use from threads.
 
     Attributes:
-        table: the table, as options are checked against it.
+        table: what the checks of options need to know of the table.
     """
 
     def __init__(self, table: DrawnFrom, shards: Sequence[TableHandle], seed: Any) -> None:
@@ -70,7 +70,11 @@ class ShardReads:
         return [shard._native for shard in self._shards]
 
     def _fill(self, batch: _core.ShardBatch, at_least: int) -> tuple[int, BaseException | None]:
-        """Draws round by round until the batch is full, or has enough and no shard admits more: 0, or what ended it."""
+        """Draws round by round until the batch is full, or has `at_least` items and no shard admits more.
+
+        Returns:
+            Status 0, or that of the shard that ended the draws; and the error that ended them, or None.
+        """
         while batch.open > 0:
             before = batch.done
             status, raised = batch.draw(self._random.uniforms(2 * batch.open))
@@ -90,7 +94,10 @@ class ShardReads:
         return Batch(native, batch.done, self.table.signature, smallest, options.time_major, options.ragged)
 
     def _arrange(self, call: str, columns: Columns, pad_to: PadTo, time_major: bool, deadline: Deadline) -> Arrangement:
-        """The arrangement of these options, by the first shard that has ever held one. All but `get` wait for that."""
+        """The arrangement for these options, by the first shard that has ever held an item.
+
+        If no shard has, `get` does not wait for an item; all other calls do.
+        """
         while True:
             natives = self._natives()
             for shard in self._shards:
@@ -121,7 +128,7 @@ class ShardReads:
     def _raise(
         self, status: int, number: int, call: str, timeout_s: float | None, n: int, batch: Batch | None
     ) -> NoReturn:
-        """Raises what a status stands for; of a timeout, why no shard admits a draw."""
+        """Raises the error of a status; for a timeout, with the reason why no shard admits a draw."""
         if status != _core.STATUS_TIMEOUT:
             self._shards[number]._raise_status(status, call, timeout_s, batch=batch, asked=n)
         explain = explain_looks if call == LOOK else explain_samples
@@ -156,7 +163,11 @@ class ShardReads:
         return Batch(native, batch.done, self.table.signature, 0.0, ragged=ragged)
 
     def _look_up(self, batch: _core.ShardBatch, keys: NDArray[np.int64]) -> tuple[int, NDArray[np.intp]]:
-        """Looks keys up shard by shard: where in `keys` those are that were found, in the batch's order."""
+        """Looks keys up shard by shard.
+
+        Returns:
+            A status, and the positions in `keys` of those found, in the batch's order.
+        """
         positions = [np.empty(0, np.intp)]
         for number, mine in by_shard(keys, len(self._shards)):
             status, found, indices, raised = batch.get(number, keys[mine])
@@ -173,7 +184,7 @@ class ShardReads:
         natives, admitted = self._natives(), 0
         for native in natives:
             low, high = 0, n - admitted
-            while low < high:  # what is admitted for m is admitted for less
+            while low < high:  # binary search: a shard that admits m samples admits fewer, too
                 middle = (low + high + 1) // 2
                 low, high = (middle, high) if native.can_sample(middle) else (low, middle - 1)
             admitted += low

@@ -56,7 +56,7 @@ class ShardedTable(Sampled):
         drawn_from = DrawnFrom(self._where, whole.sampler, self._shards[0]._sig, whole.shards)
         self._reads = ShardReads(drawn_from, self._shards, seed)
         self._changes = ShardChanges(self._where, self._shards)
-        self._home: tuple[int, TableHandle] | None = None  # and the fork count of the process that it is of
+        self._home: tuple[int, TableHandle] | None = None  # fork count of the process that chose it, and the shard
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class ShardedTable(Sampled):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self._where}: a handle can not be pickled; pickle its client and call client.table({self.name!r}) there"
+            f"{self._where}: a handle cannot be pickled; pickle its client and call client.table({self.name!r}) there"
         )
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ class ShardedTable(Sampled):
         return self._inserts_to().insert_batch(steps, priorities, timeout_s)
 
     def writer(self, history: int | None = None, patterns: list[Any] | None = None, commit_every: int = 1) -> Writer:
-        """As `TableHandle.writer`: a stream in the shard that has the fewest."""
+        """As `TableHandle.writer`: a stream in the shard that has the fewest open streams."""
         return self._choose().writer(history, self._own(patterns), commit_every)
 
     def vector_writer(
@@ -110,7 +110,7 @@ class ShardedTable(Sampled):
         return self._choose().vector_writer(num_streams, history, self._own(patterns))
 
     def _own(self, patterns: list[Any] | None) -> list[Any] | None:
-        """The rules, with those that name this table meant for the shard's own table."""
+        """The rules for a shard. A rule that names this table gets no name, which means the shard's own table."""
         if not isinstance(patterns, (list, tuple)):
             return patterns
         return [replace(rule, table=None) if getattr(rule, "table", None) == self.name else rule for rule in patterns]
@@ -142,7 +142,7 @@ class ShardedTable(Sampled):
     def view(self, n: int, timeout_s: float | None = None) -> NoReturn:
         """Raises ValueError: a view shows the memory of one arena."""
         raise ValueError(
-            f"{self._where}: a view shows items of one arena, and its {len(self._shards)} shards have each their own; "
+            f"{self._where}: a view shows items of one arena, and each of its {len(self._shards)} shards has its own; "
             "use sample"
         )
 

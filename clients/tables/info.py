@@ -21,8 +21,8 @@ class TableInfo:
         size: number of items now.
         max_size: largest number of items.
         capacity_steps: how many steps the arena has room for, for all tables that share it.
-        sampler, remover: as created, except that the sampler has the priority exponent of now.
-        max_times_sampled: after so many samples an item is removed; 0: never.
+        sampler, remover: as created, except that the sampler has the current priority exponent.
+        max_times_sampled: an item is removed after this many samples; 0: never.
         inserts, samples, deletes: since creation or reset, as the rate limiter counts them; size = inserts - deletes.
         uncounted: inserts that do not count for the difference: those of `extend(count=False)`.
         num_episodes: number of episodes that have live items.

@@ -52,8 +52,8 @@ class TableChanges(Handle):
         Args:
             keys: int64 `[K]`, as `batch.keys`.
             values: the table's structure with arrays `[K, k, *shape]`, with only the mutable columns that are to
-                change. Row j is for the step at place `at` + j of the item. Places are counted as in a batch, padding
-                included; an item of one step has only place 0.
+                change. Row j is for the step at place `at` + j of the item. Places are counted from 0 as in a batch,
+                padding included; an item of one step has only place 0.
             at: the first place, >= 0.
             timeout_s: seconds to wait for the arena's lock.
 

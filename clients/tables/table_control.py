@@ -68,13 +68,13 @@ class TableControl(Handle):
             raise ValueError(f"{self._where}: exponent is {exponent}; expected a finite number >= 0")
         if not isinstance(self._spec.sampler, Prioritized):
             raise ValueError(
-                f"{self._where}: its sampler is {self._spec.sampler!r}, which has no priority exponent; only a "
-                "Prioritized one has"
+                f"{self._where}: its sampler is {self._spec.sampler!r}; only a Prioritized sampler has a priority "
+                "exponent"
             )
         self._control().set_priority_exponent(exponent, timeout_s)
 
     def pause(self, inserts: bool = True, samples: bool = True, timeout_s: float | None = None) -> None:
-        """Has inserts, samples or both wait until `resume`, as if the rate limiter did not admit them.
+        """Makes inserts, samples or both wait until `resume`, as if the rate limiter did not admit them.
 
         Raises:
             RateLimitTimeout: the arena's lock was not free within `timeout_s`.

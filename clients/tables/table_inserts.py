@@ -46,7 +46,7 @@ class TableInserts(Handle):
         values = None
         if self._sig.item_leaves:
             step, values = self._conversion.step_with_values(step)
-        while True:  # as _repeat(), whose calls would make an insert a third slower
+        while True:  # the loop of _repeat() written out, because its calls make an insert a third slower
             if self._client.is_closed:
                 raise_closed(self._name)
             key = self._native.insert(step, priority, timeout_s, values)
@@ -193,7 +193,8 @@ class TableInserts(Handle):
         wanted = max(self._spec.item_steps, steps_needed(rules, self._sig))
         steps = wanted if history is None else check_count(self._where, "history", history)
         stats = self._arena.stats()
-        # Beside the chunks of its steps, a stream has one that is begun, and one more before the oldest is freed.
+        # In addition to the chunks of its history, a stream has one that is not full yet, and for a moment one more,
+        # until the oldest is freed.
         room = room_for((stats["num_chunks"] - 1) // num_streams, stats["chunk_steps"], rules, self._sig)
         check_history(steps, rules, self._sig, room, self._where)
         if commit_every > 1 and steps + commit_every > room:

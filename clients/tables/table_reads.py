@@ -34,7 +34,7 @@ class TableReads(Handle, Sampled):
         return (self,)
 
     def _anew(self, seed: Any, stop: Stop) -> TableReads:
-        self._control()  # a table that is gone says so
+        self._control()  # raises if the table was dropped
         return type(self)(self._client, self._name, self._client._attach(self._name), seed, stop)
 
     def _draw(self, options: SampleOptions, timeout_s: float | None, out: Any = None) -> Batch:
@@ -76,7 +76,7 @@ class TableReads(Handle, Sampled):
         options: SampleOptions,
         batch: Batch | None,
     ) -> int:
-        """Raises if it is about arrays that do not fit; else returns it, or why the table could not be asked."""
+        """Raises the error of arrays that do not fit. Returns any other status, or why the table could not be asked."""
         if status == _core.WRONG_ARRAYS:
             arrangement.explain(arrays or [], options.n)
         if status == _core.STATUS_TOO_LONG:
@@ -86,25 +86,26 @@ class TableReads(Handle, Sampled):
         return status
 
     def view(self, n: int, timeout_s: float | None = None) -> View:
-        """Draws n items as `sample(n)` does, to be looked at where they lie: their rows are not copied.
+        """Draws n items as `sample(n)` does, to read them directly in shared memory, without copying their rows.
 
-        Use it as a context manager: `with table.view(2) as items: train(items[0].data)`. Until it is released, nobody
-        reuses the chunks of its items; writers that need room wait for them at most, and for no others. So keep it
-        short, and never wait for an insert of your own while you hold one.
+        Use it as a context manager: `with table.view(2) as items: train(items[0].data)`. Until the view is released,
+        the chunks of its items are not reused. Writers go on in other chunks, and wait only if none is left. So keep it
+        short, and never wait for an insert of your own program while you hold a view.
 
         Args:
-            n: items, at most as many as a lease can name the chunks of: 832 if each lies in one.
+            n: number of items. One lease must be able to name their chunks: at most 832 if each item is in one chunk.
             timeout_s: seconds to wait for the rate limiter.
 
         Returns:
-            n items with `.data` (read-only arrays in the item's structure, on the shared memory itself where
-            `.is_view` says so), `.key`, `.priority`, ...: see `ViewedItem`; and of all together `.keys`, int64 `[n]`,
-            `.data`, `[n, ...]`, on the shared memory itself where `.is_contiguous`, ...: see `View`. Arrays kept after
-            the release show whatever is written to the memory next: other steps, perhaps half of them.
+            A `View` of n `ViewedItem`s. Each item has `.data` (read-only arrays in the item's structure, the shared
+            memory itself where `.is_view` is True), `.key`, `.priority` and so on. The view has `.keys`, int64 `[n]`,
+            `.data`, `[n, ...]`, the shared memory itself if `.is_contiguous`, and so on. Arrays kept after the release
+            show whatever is written to the memory next: other steps, or parts of them.
 
         Raises:
-            RateLimitTimeout: not all were admitted in time. Its `.batch` has copies of those that were drawn, or is
-                None. Whatever else ends the call half-way, KeyboardInterrupt among it, carries them too.
+            RateLimitTimeout: not all were admitted in time. The error's `.batch` is a `View` with copies of the items
+                that were drawn, or None. Every other error that ends the call half-way, also KeyboardInterrupt, has
+                this `.batch`, too.
             ValueError: n is out of range; the text has the largest n.
         """
         return open_view(self, n, timeout_s)
@@ -112,7 +113,7 @@ class TableReads(Handle, Sampled):
     def get(
         self, keys: ArrayLike, timeout_s: float | None = None, columns: Columns = None, ragged: Ragged = "pad"
     ) -> Batch:
-        """The live ones of the items, in the order given; moves no counter. An empty batch if none is left.
+        """Returns those of the items that still exist, in the order given. Changes no counter.
 
         Args:
             keys: int64 `[K]`, as `batch.keys`.
@@ -121,7 +122,7 @@ class TableReads(Handle, Sampled):
             ragged: as of `sample`.
 
         Returns:
-            A batch of B <= K items, shaped as by `sample`.
+            A batch of B <= K items, shaped as by `sample`; an empty one if none of the items exists.
 
         Raises:
             TypeError: the keys are not int64.

@@ -42,7 +42,7 @@ def mutable_arrays(signature: Signature, values: object, num_keys: int) -> list[
         found.append((leaf.index, conversion.column_array(value, leaf, where, (num_keys, steps))))
         num_steps.setdefault(steps, leaf.path)
     if not found:
-        raise SignatureMismatch(f"{where}: update_data has no values; expected one mutable column at least")
+        raise SignatureMismatch(f"{where}: update_data has no values; expected at least one mutable column")
     if len(num_steps) > 1:
         (a, first), (b, second) = list(num_steps.items())[:2]
         raise SignatureMismatch(

@@ -1,8 +1,8 @@
-"""What PyTorch learners hold: batches of tensors on their device, a data set, a replay buffer with TorchRL's calls.
+"""What PyTorch learners use: batches of tensors on their device, a data set, a replay buffer with TorchRL's calls.
 
-Reading order: `batch` (what they get), `sampler` (from whom), `host`, `staging` and `gather` (the ways to the device),
-`choice` (which one, and why), `targets`, `dataset`, `replay_buffer`. What is torch.cuda's own is in `device_tensors`
-alone, and nothing here touches CUDA before a sampler for a GPU is made.
+Reading order: `batch`, `sampler` (makes the batches), `host`, `staging` and `gather` (the ways to the device, called
+rungs), `choice` (picks one), `targets`, `dataset`, `replay_buffer`. Only `device_tensors` calls torch.cuda, and nothing
+here uses CUDA before a sampler for a GPU is made.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""TorchBatch: a batch of tensors, on whatever device the learner computes."""
+"""TorchBatch: a batch of tensors on the learner's device."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from shmreplay.columns import structure
 
 
 class TorchBatch:
-    """B items, in the order drawn: what `Batch` has, as tensors of one device.
+    """B items, in the order drawn: what `Batch` has, as tensors on one device.
 
-    On the CPU they share the memory of the batch's arrays. What is not `data` is made when it is read. It can be moved,
-    and pickled, as data loaders do.
+    On the CPU they share the memory of the batch's arrays. All tensors but those of `data` are made when they are read.
+    A batch can be moved to another device, and pickled, as data loaders do.
 
     Attributes:
-        data: the table's structure with a tensor a leaf, `[B, *shape]` or `[B, L, *shape]`; `[L, B, *shape]` where
-            there is a step axis, if `time_major`. In a table without a signature it has lists, as in `Batch`.
+        data: the table's structure with one tensor for each leaf, `[B, *shape]` or `[B, L, *shape]`; with a step axis
+            `[L, B, *shape]` if `time_major`. In a table without a signature it has lists, as in `Batch`.
         time_major: whether the step axis comes first.
-        keys_host: int64 `[B]`, a numpy array: what `update_priorities` needs without a copy from the device.
+        keys_host: int64 `[B]`, a numpy array for `update_priorities`, which then needs no copy from the device.
     """
 
     def __init__(self, parts: Parts, form: Form, convert: Callable[[Any], Tensor] = as_tensor) -> None:
-        """`convert` makes a tensor of what is in `parts`."""
+        """`convert` makes a tensor of each array or place in `parts`."""
         self._parts = parts
         self._form = form
         self._convert = convert
@@ -40,10 +40,10 @@ class TorchBatch:
 
     @classmethod
     def of(cls, batch: Batch) -> TorchBatch:
-        """The same batch as tensors in host memory, over its arrays.
+        """Returns the same batch as tensors in host memory, which share the memory of its arrays.
 
         Raises:
-            TypeError: torch has no dtype of one of its columns; the text names it.
+            TypeError: torch has no dtype for one of its columns; the text names it.
         """
         return cls(BatchParts(batch), Form.of(batch))
 
@@ -55,7 +55,7 @@ class TorchBatch:
         """Where the tensors are."""
         return self.keys.device
 
-    # --- what there is one an item of ----------------------------------------------------------------------------
+    # --- one number for each item --------------------------------------------------------------------------------
 
     @property
     def keys(self) -> Tensor:
@@ -69,7 +69,7 @@ class TorchBatch:
 
     @property
     def probabilities(self) -> Tensor:
-        """float64 `[B]`: with which each was drawn; 1 for Fifo, Lifo and heaps."""
+        """float64 `[B]`: probability with which each item was drawn; 1 for Fifo, Lifo and heaps."""
         return self._number("probabilities")
 
     @property
@@ -84,49 +84,50 @@ class TorchBatch:
 
     @property
     def episodes(self) -> Tensor:
-        """int64 `[B]`: equal for items of one episode."""
+        """int64 `[B]`: number of each item's episode."""
         return self._number("episodes")
 
     @property
     def steps(self) -> Tensor:
-        """int64 `[B]`: index in its episode of each item's first step."""
+        """int64 `[B]`: index of each item's first step in its episode."""
         return self._number("steps")
 
     @property
     def ages(self) -> Tensor:
-        """int64 `[B]`: inserts into the table since each item's own."""
+        """int64 `[B]`: number of inserts into the table since the item's own."""
         return self._number("ages")
 
-    # --- what there is of each output ----------------------------------------------------------------------------
+    # --- one value for each output -------------------------------------------------------------------------------
 
     @property
     def lengths(self) -> Any:
-        """In data's structure: int32 `[B]`, how many rows of each item are real; 1 where there is no step axis."""
+        """In the structure of `data`: int32 `[B]`, the number of real rows of each item; 1 without a step axis."""
         return self._unflatten([self._convert(lengths) for lengths in self._parts.lengths])
 
     @property
     def mask(self) -> Any:
-        """In data's structure: bool, True where a row is real and has a value; `[B, L]`, or `[B]` without step axis.
+        """In the structure of `data`: bool, True where a row is real and has a value.
 
-        `[L, B]` if `time_major`.
+        `[B, L]`, or `[L, B]` if `time_major`; `[B]` without a step axis.
         """
         return self._unflatten([self._mask(i) for i in range(len(self._parts.masks))])
 
     @property
     def sizes(self) -> Any:
-        """In data's structure: of columns of variable shape int32, as `Batch.sizes`; None for other columns."""
+        """In the structure of `data`: int32 for columns of variable shape, as `Batch.sizes`; None for other columns."""
         sizes = self._parts.sizes
         return self._unflatten([None if value is None else self._convert(value) for value in sizes])
 
     def weights(self, beta: float, normalise: Normalise = "batch", dtype: torch.dtype = torch.float32) -> Tensor:
-        """Importance weights `(N * P(i)) ** -beta` `[B]`, as `Batch.weights` has them: reckoned on the device in
-        float64, and given in `dtype`, so that a loss stays of its own.
+        """Importance weights `(N * P(i)) ** -beta` `[B]`, as `Batch.weights` has them.
+
+        They are computed on the device in float64, and returned in `dtype`, so that they do not change a loss's dtype.
 
         Raises:
             ValueError, TypeError: as by `Batch.weights`.
         """
         beta = check_weights(beta, normalise)
-        sizes = self.table_size.double()  # an int64 tensor times a float is a float32 one
+        sizes = self.table_size.double()  # an int64 tensor times a float would be a float32 tensor
         weights = (sizes * self.probabilities) ** -beta
         if len(self) > 0 and normalise == "batch":
             weights = weights / weights.max()
@@ -141,13 +142,13 @@ class TorchBatch:
     # --- elsewhere -----------------------------------------------------------------------------------------------
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> TorchBatch:
-        """The same batch on another device, by `Tensor.to`."""
+        """Returns the batch on another device, by `Tensor.to`."""
         return TorchBatch(
             self._parts.map(lambda part: self._convert(part).to(device, non_blocking=non_blocking)), self._form
         )
 
     def pin_memory(self, device: torch.device | str | None = None) -> TorchBatch:
-        """A copy in torch's page-locked memory, as a DataLoader's `pin_memory=True` makes it."""
+        """Returns a copy in torch's page-locked memory, as a DataLoader with `pin_memory=True` does."""
         return TorchBatch(self._parts.map(lambda part: self._convert(part).pin_memory(device)), self._form)
 
     def __reduce__(self) -> tuple[type[TorchBatch], tuple[Parts, Form]]:
@@ -174,7 +175,7 @@ class TorchBatch:
             raise _named(error, self._form, i) from error
 
     def _mask(self, i: int, device: torch.device | None = None) -> Tensor:
-        """On that device, or where the batch is. Where all rows are real nothing is copied from one to the other."""
+        """The mask of output i on `device`; None: the batch's device. If all rows are real, nothing is copied."""
         if (mask := self._parts.masks[i]) is not None:
             return self._convert(mask).to(device)
         data = self._convert(self._parts.data[i])
@@ -199,6 +200,6 @@ def check_dtypes(parts: Parts, form: Form) -> None:
 
 
 def _named(error: TypeError, form: Form, i: int) -> TypeError:
-    """The error of output i."""
+    """Returns the error with the path of output i in its text."""
     path = list(structure.leaf_paths(form.root))[i] or "step"
     return TypeError(f"table {form.table_name!r}: {path!r}: {error}")

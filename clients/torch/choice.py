@@ -1,4 +1,4 @@
-"""Which way batches take to their device, and why."""
+"""Chooses the way that batches take to their device."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def open_rung(
     device: torch.device,
     transfer: Transfer,
 ) -> Rung:
-    """The best rung there is for the device, or the one asked for.
+    """Returns the best rung for the device, or the one asked for.
 
     Raises:
-        ValueError: `transfer` is none, or none of the device's.
-        CudaUnavailable: the device is a GPU that torch does not see, or the rung asked for can not be had there.
+        ValueError: `transfer` is unknown, or impossible for the device or the options.
+        CudaUnavailable: the device is a GPU that torch does not see, or the rung asked for is not possible there.
     """
     check_choice(source.where, "transfer", transfer, TRANSFERS)
     if device.type != "cuda":
@@ -46,7 +46,7 @@ def open_rung(
         return HostRung(source, prefetch, tensors.device, ASKED_FOR)
     try:
         gpu = open_device(tensors.device.index), tensors
-    except CudaUnavailable as error:  # a GPU that torch can use, by another maker's driver
+    except CudaUnavailable as error:  # torch can use the GPU, but with another maker's driver
         if transfer != "auto":
             raise
         return HostRung(source, prefetch, tensors.device, str(error))
@@ -60,9 +60,9 @@ def open_rung(
 def _without_cuda(source: Source, prefetch: int, device: torch.device, transfer: Transfer) -> HostRung:
     if transfer in ("gather", "staging"):
         raise ValueError(
-            f"{source.where}: transfer is {transfer!r}, but device is {str(device)!r}; only an NVIDIA GPU takes "
-            "batches so, device='cuda:0': leave transfer out"
+            f"{source.where}: transfer is {transfer!r}, but device is {str(device)!r}; that way leads only to an "
+            "NVIDIA GPU, such as device='cuda:0': leave transfer out"
         )
     if device.type == "cpu":
         return HostRung(source, prefetch, device, "the learner is on the CPU")
-    return HostRung(source, prefetch, device, f"device {str(device)!r} is no NVIDIA GPU")
+    return HostRung(source, prefetch, device, f"device {str(device)!r} is not an NVIDIA GPU")

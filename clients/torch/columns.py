@@ -1,4 +1,4 @@
-"""SegmentColumns: the columns of a page-locked segment as the GPU sees them, and rows of them by number."""
+"""SegmentColumns: the columns of a page-locked segment as the GPU sees them. It reads their rows by number."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from shmreplay.clients.handles.handle import Handle
 from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.tensors import dtype_of
 
-# The largest first; rows begin at a multiple of what divides them, since chunks and columns begin at one of 128 bytes.
+# Words by size, the largest first. A row begins at a multiple of each size that divides its bytes, because chunks and
+# columns begin at multiples of 128 bytes.
 _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
 class RowNumbers(NamedTuple):
-    """Rows of the segment, as the device indexes them, int64 `[...]`.
+    """Numbers of rows of the segment, as tensors on the device, `[...]` each.
 
     Attributes:
-        chunks: which chunk each is in.
-        rows: which row there.
-        missing: bool, where there is none; None: nowhere.
+        chunks: int64, the number of each row's chunk.
+        rows: int64, the number of the row in its chunk.
+        missing: bool, True where there is no row; None: there is one everywhere.
     """
 
     chunks: Tensor
@@ -31,15 +32,15 @@ class RowNumbers(NamedTuple):
 
     @classmethod
     def of(cls, numbers: Tensor, chunk_steps: int, are_missing: bool) -> RowNumbers:
-        """From chunk * chunk_steps + row, -1 where there is no row."""
+        """Divides numbers of the form chunk * chunk_steps + row; -1 means no row."""
         chunks = torch.div(numbers, chunk_steps, rounding_mode="floor")
         return cls(chunks, numbers - chunks * chunk_steps, numbers < 0 if are_missing else None)
 
 
 class SegmentColumns:
-    """Of one table, each looked at as words of a row: a gather moves bytes, whatever they are.
+    """The columns of one table as rows of words, because a gather moves bytes, whatever their dtype is.
 
-    It keeps the mapping, not the registration: a reader must hold the registration and a lease.
+    It keeps the segment mapped, but not page-locked. Whoever reads must hold the page lock and a lease of the rows.
     """
 
     def __init__(self, table: Handle, tensors: DeviceTensors) -> None:
@@ -48,7 +49,7 @@ class SegmentColumns:
         self._words: dict[int, Tensor] = {}
 
     def _words_of(self, column: int) -> Tensor:
-        """`[num_chunks, chunk_steps, words of a row]`, strided over the segment."""
+        """The column as `[num_chunks, chunk_steps, words of a row]`, strided over the segment."""
         if (words := self._words.get(column)) is None:
             rows = self._tensors.column(self._table, column)
             rows = rows.unsqueeze(-1) if rows.ndim == 2 else rows.flatten(2)
@@ -59,8 +60,7 @@ class SegmentColumns:
         return words
 
     def gather(self, output: ShownOutput, numbers: RowNumbers) -> Tensor:
-        """The rows of those numbers, `[..., *shape]`, 0 where there is none: read by the current stream of the
-        device."""
+        """Has the current stream of the device read rows. Returns them, `[..., *shape]`; 0 where there is no row."""
         found = self._words_of(output.column)[numbers.chunks, numbers.rows]
         if numbers.missing is not None:
             found.masked_fill_(numbers.missing.unsqueeze(-1), 0)

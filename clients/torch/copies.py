@@ -1,4 +1,4 @@
-"""Items of views as one batch in host memory: the long way, for those that are copies already."""
+"""Joins the items of views to one batch in host memory: the slow way, for items that are copies already."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shmreplay.clients.torch.parts import NUMBERS, Form, Parts
 
 
 def form_of(views: Sequence[View], arrangement: Arrangement) -> Form:
-    """What a batch of these views' items is, wherever its data lies."""
+    """The form of a batch of these views' items."""
     return Form(
         arrangement.items.signature.table_name,
         arrangement.root,
@@ -27,12 +27,12 @@ def form_of(views: Sequence[View], arrangement: Arrangement) -> Form:
 
 
 def numbers_of(views: Sequence[View]) -> dict[str, NDArray[Any]]:
-    """What there is one an item of, by its name."""
+    """The figures of the views' items, by name, one number for each item."""
     return {name: np.concatenate([getattr(view._numbers, name) for view in views]) for name in NUMBERS}
 
 
 def copied_parts(views: Sequence[View], arrangement: Arrangement, longest: Sequence[NativeOutput]) -> Parts:
-    """The views' items in arrays as a batch has them; `longest` is of all the table's."""
+    """Copies the views' items into arrays like those of a batch. `longest` has the rows of the table's longest item."""
     data, masks, lengths = [], [], []
     for output in arrangement.outputs:
         rows = 0 if output.is_squeezed else output.rows or longest[output.number][2]
@@ -46,7 +46,7 @@ def copied_parts(views: Sequence[View], arrangement: Arrangement, longest: Seque
 
 
 def joined(arrays: Sequence[Any], rows: int, value: int) -> NDArray[Any]:
-    """Arrays joined, one after the other. With a step axis (`rows` > 0) padded to so many rows, or to the most."""
+    """Joins arrays along the first axis. `rows` > 0: pads their step axis with `value`, to at least that many rows."""
     if rows == 0:
         return np.concatenate(arrays)
     rows = max(rows, *(array.shape[1] for array in arrays))
@@ -56,7 +56,7 @@ def joined(arrays: Sequence[Any], rows: int, value: int) -> NDArray[Any]:
 
 
 def num_real(mask: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Of each item, how many rows are real; 1 without a step axis."""
+    """The number of real rows of each item, int32 `[B]`; 1 without a step axis."""
     return np.ones(len(mask), np.int32) if mask.ndim == 1 else mask.sum(1, dtype=np.int32)
 
 

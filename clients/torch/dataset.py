@@ -1,4 +1,4 @@
-"""ReplayDataset: a table's batches for torch.utils.data.DataLoader, whose workers attach by themselves."""
+"""ReplayDataset: a table's batches for torch.utils.data.DataLoader. Each worker attaches to the table itself."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from shmreplay.clients.torch.sampler import TorchSampler
 
 
 class ReplayDataset(IterableDataset[TorchBatch]):
-    """Whole batches, so the loader is to batch nothing: `DataLoader(ReplayDataset(table, 256), batch_size=None)`.
+    """Yields whole batches, so turn off the loader's own: `DataLoader(ReplayDataset(table, 256), batch_size=None)`.
 
-    Each worker process, forked or spawned, attaches to the table by the server's address and the table's name, with
-    random numbers of its own, and its batches reach the learner pickled, through a pipe. `TorchSampler` copies less,
-    and is what to use where the learner does not need a DataLoader. It can be pickled.
+    Each worker process, forked or spawned, attaches to the table by the server's address and the table's name, and has
+    its own random numbers. Its batches are pickled and sent to the learner through a pipe. `TorchSampler` copies less;
+    use it if the learner does not need a DataLoader. A data set can be pickled.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class ReplayDataset(IterableDataset[TorchBatch]):
         """Attaches to nothing yet.
 
         Args:
-            table: what to sample from.
-            batch_size: items a batch, >= 1.
-            num_batches: of all workers together, after which an iteration ends; None: it never does.
-            prefetch: as of `TorchSampler`. None: 0 in a worker, which works ahead of the learner anyhow.
-            rank, world_size, disjoint: as of `TorchSampler`; the workers of all ranks are disjoint as well.
-            seed: of all random numbers. Each worker of each rank has its own below it, and each iteration: see
-                `set_epoch`.
+            table: the table to sample from.
+            batch_size: items per batch, >= 1.
+            num_batches: an iteration ends after this many batches of all workers together; None: it never ends.
+            prefetch: as in `TorchSampler`. None: 0 in a worker process, which works ahead of the learner anyway.
+            rank, world_size, disjoint: as in `TorchSampler`; with `disjoint`, workers share no items either.
+            seed: seeds all random numbers. Each worker of each rank derives its own seed from it, another one for each
+                iteration: see `set_epoch`.
             timeout_s: seconds that a worker waits for the rate limiter.
-            sample_options: of `table.sample`, other than `out`.
+            sample_options: options of `table.sample`, except `out`.
 
         Raises:
-            ValueError, TypeError: an option is out of range. Options of `sample` are looked at in the workers.
+            ValueError, TypeError: an option is out of range. Options of `sample` are checked in the workers.
         """
         where = f"table {table.name!r}"
         rank = rank_of(where, rank, world_size)
@@ -69,9 +69,10 @@ class ReplayDataset(IterableDataset[TorchBatch]):
         self._options = sample_options
 
     def set_epoch(self, epoch: int) -> None:
-        """Before an iteration: with a seed, equal epochs draw alike from equal tables, others do not. It is 0 at first.
+        """Sets the epoch of the next iteration, 0 at first; each iteration then adds 1.
 
-        Workers that persist see only what was set before they began; they count on by themselves.
+        With a seed, equal epochs draw equally from equal tables, and different epochs differently. Persistent workers
+        see only the epoch that was set before they started; they count on from there.
         """
         self._epoch = check_int(f"table {self._table_name!r}", "epoch", epoch, 0)
 
@@ -86,7 +87,7 @@ class ReplayDataset(IterableDataset[TorchBatch]):
         return self._batches(seed, prefetch, options, self._share(worker, num_workers))
 
     def _share(self, worker: int, num_workers: int) -> int | None:
-        """How many batches are this worker's: together they are as many as were asked for."""
+        """How many batches this worker makes, so that all workers together make as many as were asked for."""
         return None if self._num_batches is None else (self._num_batches + num_workers - 1 - worker) // num_workers
 
     def _batches(

@@ -1,4 +1,4 @@
-"""DeviceTensors: all that is torch.cuda's own. Nothing else here calls it, so that tests may do without a GPU."""
+"""DeviceTensors: all calls of torch.cuda. No other module here makes any, so that tests can run without a GPU."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _DLPACK_CUDA = 2
 
 
 class DeviceTensors:
-    """Memory of one GPU by torch's allocator, the learner's stream there, and a side stream for what goes ahead of it.
+    """Memory of one GPU from torch's allocator, the learner's stream, and a side stream for work ahead of the learner.
 
     Attributes:
-        device: with its number.
-        side_stream: the side stream's handle. It waits for no other one.
+        device: the GPU, with its number.
+        side_stream: handle of the side stream, which waits for no other stream.
     """
 
     def __init__(self, device: torch.device) -> None:
-        """Begins to use CUDA in this process, unless torch has.
+        """Starts to use CUDA in this process, if torch does not use it yet.
 
         Raises:
             CudaUnavailable: torch has no such GPU.
@@ -35,34 +35,35 @@ class DeviceTensors:
         if number >= torch.cuda.device_count():
             raise CudaUnavailable(f"there is no GPU {number}; torch sees {torch.cuda.device_count()}, counted from 0")
         self.device = torch.device("cuda", number)
-        # One of torch's own, which live as long as the process.
+        # A stream from torch's pool, whose streams live as long as the process.
         self._side: Any = torch.cuda.Stream(self.device)
         self.side_stream = int(self._side.cuda_stream)
 
     @property
     def current_stream(self) -> int:
-        """The handle of the stream that the calling thread's kernels go to now."""
+        """The handle of the calling thread's current stream."""
         return int(torch.cuda.current_stream(self.device).cuda_stream)
 
     def empty(self, num_bytes: int) -> Tensor:
-        """uint8 `[num_bytes]`, for the side stream to write to; when it is free again it is the side stream's."""
+        """Returns uint8 `[num_bytes]` for the side stream to write to. When freed, it goes back to that stream."""
         with torch.cuda.stream(self._side):
             return torch.empty(num_bytes, dtype=torch.uint8, device=self.device)
 
     def hand_over(self, tensor: Tensor) -> None:
-        """From now on the calling thread's current stream uses it too: it is not free before that has done so."""
+        """Keeps a tensor's memory from being reused before the calling thread's current stream is done with it."""
         tensor.record_stream(torch.cuda.current_stream(self.device))
 
     def on_side_stream(self) -> contextlib.AbstractContextManager[object]:
-        """Kernels of the calling thread go to the side stream meanwhile."""
+        """Within the block, kernels of the calling thread go to the side stream."""
         return torch.cuda.stream(self._side)
 
     def column(self, table: Handle, number: int) -> Tensor:
-        """A column of the table's segment, `[num_chunks, chunk_steps, *shape]`, where it lies: the segment has to be
-        page-locked, under one address for processor and GPU, as long as anybody reads there.
+        """Returns a column as a tensor on the table's segment itself, `[num_chunks, chunk_steps, *shape]`.
+
+        The segment must be page-locked, with one address for processor and GPU, as long as anybody reads the tensor.
 
         Raises:
-            TypeError: it does not lie plain, or torch has no such dtype.
+            TypeError: the column is in the heap or mutable, or torch has no such dtype.
         """
         column: Tensor = from_dlpack(table._native.column(number, _DLPACK_CUDA, self.device.index))
         return column

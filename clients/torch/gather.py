@@ -1,4 +1,4 @@
-"""GatherRung: the GPU reads rows where they lie in the page-locked segment, and the processor only tells it which."""
+"""GatherRung: the GPU reads rows directly from the page-locked segment. The processor only sends the rows' numbers."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ from shmreplay.clients.torch.tensors import is_added
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.errors import ShmReplayError
 
-LINE_BYTES = 128  # of the host's memory that a GPU reads at once, however few of them it wants
-OPTIONS = ("columns", "pad_to", "time_major")  # of `sample`, that views can do
-FIRST_BYTES = 2**16  # of page-locked memory for the numbers of rows; more, if a batch has more
-LAST_READS_S = 10.0  # how long one that ends waits for them; a GPU that takes longer hangs
+LINE_BYTES = 128  # the least that a GPU reads of the host's memory at once
+OPTIONS = ("columns", "pad_to", "time_major")  # the options of `sample` that also work with views
+FIRST_BYTES = 2**16  # page-locked memory for the numbers of rows, at first; a larger batch gets more
+LAST_READS_S = 10.0  # how long `close` waits for the GPU's reads; a GPU that takes longer hangs
 
-atexit.register(end_all)  # before page locks are undone, which were registered to be before
+# Registered after the function that undoes page locks, so it runs before that.
+atexit.register(end_all)
 
 
 def why_not_gather(source: Source, options: SampleOptions) -> str | None:
-    """Why batches of this source can not be gathered by a GPU, whatever their items look like; None: they can."""
+    """Why the GPU cannot gather batches of this source, whatever its items are; None if nothing is known against it."""
     if len(source.handles) != 1 or not source.takes_out:
         return "its items lie in several arenas"
     if asked := [name for name in options.asked if name not in OPTIONS]:
@@ -55,10 +56,11 @@ def why_not_gather(source: Source, options: SampleOptions) -> str | None:
 
 
 class GatherRung:
-    """Draws by a view, sends the numbers of its rows, has the GPU read these, and gives the rows back when it has.
+    """Draws with a view, sends the numbers of its rows, has the GPU read the rows, and releases the view afterwards.
 
-    So their lease outlives every read, and no batch is torn. As long as the segment is not page-locked, and where a
-    batch would have to wait for the rate limiter, which nobody does with a lease, it goes by staging.
+    So the lease of the rows outlasts every read, and no batch is torn. A batch goes by staging instead while the
+    segment is not page-locked, and if it would have to wait for the rate limiter, because nobody may wait for that
+    while holding a lease.
     """
 
     def __init__(
@@ -76,19 +78,19 @@ class GatherRung:
         self._device, self._tensors = gpu
         self._staging = staging
         self._is_asked_for = is_asked_for
-        self._hold: PageHold | None = None  # as soon as items are known, and to be gathered
-        self._arrangement: Arrangement | None = None  # the last one looked at
+        self._hold: PageHold | None = None  # made when the items are known and can be gathered
+        self._arrangement: Arrangement | None = None  # the last one examined
         self._lack: str | None = None  # why its items are not gathered
-        self._lock = threading.Lock()  # of these three
+        self._lock = threading.Lock()  # guards these three
         self._columns = SegmentColumns(self._handle, self._tensors)
         self._rooms = Rooms(1)
-        self._unfinished: list[Room] = []  # that the GPU may be at, some of them of batches that came to nothing
-        # Another thread may close while one tells the GPU what to read: either waits for the other. An RLock: a
-        # signal's handler may close within.
+        self._unfinished: list[Room] = []  # rooms that the GPU may still use, also those of batches that failed
+        # Held while a thread gives the GPU work, and while another one closes. An RLock, because a signal handler may
+        # call close() in the thread that holds it.
         self._telling, self._is_closed = threading.RLock(), False
         self.tally = staging.tally
 
-    # --- which way -----------------------------------------------------------------------------------------------
+    # --- gather or staging ---------------------------------------------------------------------------------------
 
     @property
     def pin(self) -> Pin:
@@ -108,7 +110,7 @@ class GatherRung:
     def why(self) -> str:
         """See `Rung`."""
         if self._is_ready:
-            return "the data segment is page-locked, and the GPU reads it where it lies"
+            return "the data segment is page-locked, and the GPU reads rows directly from it"
         if self._staging.name != "staging":
             return self._staging.why
         if self._lack is not None:
@@ -116,7 +118,7 @@ class GatherRung:
         if self._hold is None:
             return "no batch was drawn yet"
         if self._hold.state == "refused":
-            return f"the data segment can not be page-locked: {self._hold.reason}"
+            return f"the data segment cannot be page-locked: {self._hold.reason}"
         return f"the data segment is not page-locked yet ({self._hold.progress:.0%})"
 
     def __call__(self, timeout_s: float | None) -> Delivery:
@@ -133,13 +135,13 @@ class GatherRung:
         return self._staging(timeout_s)
 
     def _look_at(self, arrangement: Arrangement) -> None:
-        """Has the segment page-locked, on a thread, unless items are not to be gathered."""
+        """Starts to page-lock the segment, on a thread, if the items can be gathered."""
         self._arrangement, self._lack = arrangement, self._what_items_lack(arrangement)
         if self._lack is None and self._hold is None:
             self._hold = hold_pages(self._device, self._handle._arena)
 
     def _insist(self) -> None:
-        """Waits for the page lock. Raises ShmReplayError where there is to be none, or the sampler is closed."""
+        """Waits for the page lock. Raises ShmReplayError if it is refused or impossible, or the sampler is closed."""
         while self._hold is not None and not self._hold.wait(LOOK_S) and not self._source.stop.is_set:
             pass
         if not self._is_ready:
@@ -148,7 +150,7 @@ class GatherRung:
     def _what_items_lack(self, arrangement: Arrangement) -> str | None:
         outputs = arrangement.outputs
         if other := [output.path for output in outputs if not _lies_plain(output.spec)]:
-            return f"{', '.join(map(repr, other))} can not be read by rows where they lie"
+            return f"{', '.join(map(repr, other))} cannot be read directly, row by row"
         if self._source.consumes and self._batch_size > most_items(self._handle):
             return f"a view of consumed items has at most {most_items(self._handle)}"
         large = sum(output.spec.row_bytes for output in outputs if output.spec.row_bytes >= LINE_BYTES)
@@ -163,20 +165,20 @@ class GatherRung:
     # --- one batch -----------------------------------------------------------------------------------------------
 
     def _gather(self, arrangement: Arrangement, timeout_s: float | None) -> Gathered:
-        with ExitStack() as leases:  # they end when the GPU has read, or when nobody gets what it reads
+        with ExitStack() as leases:  # they end when the GPU has read the rows, or after an error
             views: list[View] = []
             try:
                 for n in self._view_sizes():
                     views.append(leases.enter_context(open_view(self._handle, n, timeout_s)))
                 return self._read(views, arrangement)
-            except BaseException as error:  # noqa: BLE001  # raised again, with what may be nowhere else
+            except BaseException as error:  # noqa: BLE001  # raised again, with what may be the only copy
                 drawn = views if self._source.consumes else []
                 if isinstance(carried := getattr(error, "batch", None), View):
                     drawn = [*views, carried]
                 raise_with(error, batch=self._copied(drawn, arrangement) if drawn else None)
 
     def _view_sizes(self) -> list[int]:
-        """Of as few views as can name the chunks of a batch's items."""
+        """The numbers of items of the views for a batch: as few views as can name the chunks of all its items."""
         num_views = -(-self._batch_size // most_items(self._handle))
         return [(self._batch_size + i) // num_views for i in range(num_views)]
 
@@ -184,16 +186,16 @@ class GatherRung:
         return TorchBatch(copied_parts(views, arrangement, self._longest()), form_of(views, arrangement))
 
     def _longest(self) -> list[NativeOutput]:
-        """The structure of the table's items, with the rows of the longest. There has been an item by now."""
+        """The outputs of the table's items, with the rows of the longest item. An item was inserted by now."""
         status, _, outputs = self._handle._native.structure(False, False, None)
         if status != 0 or outputs is None:
             self._handle._raise_status(status, "view", None)
         return list(outputs)
 
     def _read(self, views: Sequence[View], arrangement: Arrangement) -> Gathered:
-        """The views' items in the GPU's memory, all of them read."""
+        """Has the GPU read the views' items into its memory. Returns when all are read."""
         outputs = arrangement.outputs
-        if any(view._num_copies > 0 for view in views):  # the limiter did not admit them all after all
+        if any(view._num_copies > 0 for view in views):  # a view had to wait for the rate limiter nevertheless
             parts, rows = copied_parts(views, arrangement, self._longest()), None
         else:
             rows = RowLists(views, outputs, arrangement.time_major)
@@ -212,7 +214,7 @@ class GatherRung:
             if rows is not None:
                 try:
                     data = self._gathered(rows, outputs, memory, places)
-                finally:  # what was told before an error is read all the same
+                finally:  # even after an error, the GPU does the work that it was given before
                     room.mark(self._tensors.side_stream)
                 read = sum(tensor.nbytes for tensor in data)
         wait_for(room, self._source)
@@ -224,7 +226,7 @@ class GatherRung:
         return Gathered(self, memory, moved, form_of(views, arrangement))
 
     def _gathered(self, rows: RowLists, outputs: Sequence[ShownOutput], memory: Tensor, places: Parts) -> list[Tensor]:
-        """The outputs' rows. The side stream reads them once it has copied the row numbers."""
+        """Returns the outputs' rows. The side stream reads them after it has copied the row numbers."""
         with self._tensors.on_side_stream():
             numbers = rows.on_device([place.tensor(memory) for place in places.data], self._chunk_steps)
             return [self._columns.gather(output, numbers[i]) for output, i in zip(outputs, rows.of, strict=True)]
@@ -242,7 +244,7 @@ class GatherRung:
         return room
 
     def deliver(self, gathered: Gathered) -> TorchBatch:
-        """See `Delivery.take`. All of it is there: it only has to stay until the caller's stream has used it."""
+        """See `Delivery.take`. All data has arrived; it only must stay until the caller's stream has used it."""
         for tensor in (gathered.memory, *gathered.parts.data):
             if isinstance(tensor, Tensor):
                 self._tensors.hand_over(tensor)
@@ -256,7 +258,7 @@ class GatherRung:
         self._staging.anew()
 
     def close(self) -> None:
-        """Lets go of the page-locked segment, once nobody reads there, and of all else."""
+        """Gives up the page lock once the GPU's reads are done, and frees all else."""
         with self._telling:
             self._is_closed = True
         for room in list(self._unfinished):
@@ -270,7 +272,7 @@ class GatherRung:
 
 @dataclass(frozen=True)
 class Gathered:
-    """A batch that is in the GPU's memory, the side stream's until it is taken."""
+    """A batch in the GPU's memory. The memory belongs to the side stream until the batch is taken."""
 
     rung: GatherRung
     memory: Tensor
@@ -283,14 +285,14 @@ class Gathered:
 
 
 class RowLists:
-    """Which rows of the segment the outputs of some views show: as a batch has them, outputs of the same rows together.
+    """Which rows of the segment the outputs of some views show, padded like a batch. Equal outputs share a list.
 
     Attributes:
-        numbers: int64, of each list; -1 where there is no row.
-        of: by output, which of the lists is its.
-        masks: by output, bool; None: all rows are real.
-        lengths: by output, int32 `[B]`.
-        are_too_many: whether an item has more rows than the outputs are to be padded to.
+        numbers: the lists, int64 `[B]`, `[B, L]` or `[L, B]` each; -1 where there is no row.
+        of: for each output, the number of its list.
+        masks: for each output, bool; None: all rows are real.
+        lengths: for each output, int32 `[B]`.
+        are_too_many: whether an item has more rows than `pad_to` allows.
     """
 
     def __init__(self, views: Sequence[View], outputs: Sequence[ShownOutput], time_major: bool) -> None:
@@ -321,11 +323,11 @@ class RowLists:
         return len(self.numbers) - 1
 
     def on_device(self, numbers: Sequence[Tensor], chunk_steps: int) -> list[RowNumbers]:
-        """The lists, from their copies in the device's memory."""
+        """Returns the lists as row numbers on the device, made of their copies in its memory, `numbers`."""
         missing = [bool((own < 0).any()) for own in self.numbers]
         return [RowNumbers.of(own, chunk_steps, lacks) for own, lacks in zip(numbers, missing, strict=True)]
 
 
 def _lies_plain(spec: ArraySpec) -> bool:
-    """Whether the rows are what they show, of a dtype that DLPack and torch have."""
+    """Whether rows in the segment are the values themselves, of a dtype that DLPack and torch have."""
     return not (spec.in_heap or spec.mutable) and (not is_added(spec.dtype) or spec.dtype.name == "bfloat16")

@@ -1,5 +1,4 @@
-"""HostRung: batches as `table.sampler` makes them, as tensors over their arrays, copied by torch where that is
-asked."""
+"""HostRung: batches of `table.sampler` as tensors that share the arrays' memory, or that torch copies to a device."""
 
 from __future__ import annotations
 
@@ -22,15 +21,15 @@ from shmreplay.clients.torch.tensors import as_tensor
 
 
 def num_bytes(batch: Batch) -> int:
-    """Of the rows that a batch shows."""
+    """Bytes of the rows that a batch shows."""
     return sum(array.nbytes for array in batch._native.data if isinstance(array, np.ndarray))
 
 
 class HostRung:
-    """On the CPU a batch's tensors share the memory of arrays that are used again when nobody holds them.
+    """On the CPU, a batch's tensors share the memory of its arrays, which are used again when nobody refers to them.
 
-    To another device they are copied from there as any tensor is, by the thread that takes the batch, on its current
-    stream, and it waits for that: `data` at once, all else when it is read.
+    To another device, the thread that takes the batch copies them, as any tensor, on its current stream, and waits for
+    the copy: `data` at once, all else when it is read.
     """
 
     pin: Pin = NOT_PINNED
@@ -46,12 +45,12 @@ class HostRung:
         return HostDelivery(self._draw(timeout_s), self._device, self.tally)
 
     def anew(self) -> HostRung:
-        """The same, with arrays and counts of its own."""
+        """Begins again with new arrays and counts, and returns itself."""
         self._draw, self.tally = self._draw.anew(), Tally()
         return self
 
     def close(self) -> None:
-        """Lets go of the arrays that nobody else has."""
+        """Frees the arrays that nobody else refers to."""
         self._draw.close()
 
 
@@ -69,7 +68,7 @@ class HostDelivery:
         self.tally.add(batches=1, gathered_bytes=copied, sent_bytes=0 if self.device.type == "cpu" else copied)
         try:
             return TorchBatch(BatchParts(self.batch), Form.of(self.batch), self._convert)
-        except BaseException as error:  # noqa: BLE001  # raised again, with what may be nowhere else
+        except BaseException as error:  # noqa: BLE001  # raised again, with what may be the only copy
             raise_with(error, batch=self.batch)
 
     @property

@@ -11,15 +11,15 @@ class TransferInfo:
 
     Attributes:
         device: where they go.
-        transfer: by which way the newest did: "gather", "staging" or "pageable"; "none": they stay on the CPU.
-        why: in a sentence, why that one.
-        batches: handed out so far.
-        gathered_bytes: of them, what this process' cores copied from the table into memory of its own.
-        sent_bytes: what was copied from there to the device.
-        read_bytes: what the device read where it lies in the table.
-        pin_state: of the table's data segment: "none" (it is not to be page-locked), "waiting", "registering",
+        transfer: the way of the newest batch: "gather", "staging" or "pageable"; "none": batches stay on the CPU.
+        why: the reason for that way, in one sentence.
+        batches: number of batches returned so far.
+        gathered_bytes: bytes that this process copied from the table into its own memory, for batches so far.
+        sent_bytes: bytes copied from there to the device.
+        read_bytes: bytes that the device read directly from the table.
+        pin_state: page lock of the table's data segment: "none" (it does not get one), "waiting", "registering",
             "registered", "refused" or "closed".
-        pin_reason: why it was refused; else "".
+        pin_reason: why the page lock was refused; otherwise "".
     """
 
     device: str

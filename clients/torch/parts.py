@@ -1,4 +1,4 @@
-"""Parts: all that a batch consists of, whatever it is at the time: arrays, places in pinned memory, tensors."""
+"""Parts: all that a batch consists of, as arrays, as places in page-locked memory, or as tensors."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ NUMBERS = ItemNumbers._fields
 
 @dataclass(frozen=True)
 class Form:
-    """What of a batch is the same wherever its data lies.
+    """Facts about a batch that are the same wherever its data is.
 
     Attributes:
-        table_name: for a reader.
-        root: how its outputs nest.
-        squeezed: by output, whether it has no step axis.
-        time_major: as of `Batch`.
+        table_name: for texts.
+        root: the nesting of its outputs.
+        squeezed: for each output, whether it has no step axis.
+        time_major: as in `Batch`.
         keys: int64 `[B]`, in host memory.
-        smallest_probability: the smallest of the table's items; 0: unknown, or all are drawn alike.
+        smallest_probability: the smallest probability of the table's items; 0 if it is unknown, or the same for all.
     """
 
     table_name: str
@@ -40,13 +40,13 @@ class Form:
     smallest_probability: float
 
     def __reduce__(self) -> tuple[Callable[..., Form], tuple[Any, ...]]:
-        """Pickled with the names of named tuples, whose classes another process may have made from a segment's."""
+        """Pickles named tuples by their names and fields, since their classes may exist in this process alone."""
         rest = (self.squeezed, self.time_major, self.keys, self.smallest_probability)
         return _unpickled, (self.table_name, pack_node(self.root), *rest)
 
     @classmethod
     def of(cls, batch: Batch) -> Form:
-        """That of a batch in host memory."""
+        """The form of a batch in host memory."""
         native, signature = batch._native, batch._signature
         root = node_of(native.names) if native.names else signature.root
         return cls(
@@ -65,14 +65,14 @@ def _unpickled(table_name: str, names: bytes, *rest: Any) -> Form:
 
 @dataclass
 class Parts:
-    """Of one batch, each an entry an output.
+    """The parts of one batch. All but `numbers` have an entry for each output.
 
     Attributes:
-        data: of a table without a signature they are lists, which stay what they are.
+        data: the values; lists, which are never converted, in a table without a signature.
         lengths: int32 `[B]`.
         masks: bool; None: every row is real and has a value.
-        sizes: int32; None: the column is of one shape.
-        numbers: what there is one an item of, by its name in NUMBERS.
+        sizes: int32; None: the column has a fixed shape.
+        numbers: the figures with one number for each item, by their names in NUMBERS.
     """
 
     data: list[Any]
@@ -82,7 +82,7 @@ class Parts:
     numbers: dict[str, Any]
 
     def map(self, convert: Callable[[Any], Any]) -> Parts:
-        """The same with each array, place or tensor converted."""
+        """Returns the parts with each array, place or tensor converted."""
 
         def convert_all(values: list[Any]) -> list[Any]:
             return [value if value is None or isinstance(value, list) else convert(value) for value in values]
@@ -97,7 +97,7 @@ class Parts:
 
 
 class BatchParts(Parts):
-    """The arrays of a batch in host memory. What few look at is made when somebody does."""
+    """The arrays of a batch in host memory. All but `data` are made when they are first read."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -105,7 +105,7 @@ class BatchParts(Parts):
 
     @cached_property
     def lengths(self) -> list[Any]:  # type: ignore[override]
-        """As of Parts, and so are the others."""
+        """As in `Parts`; the properties below as well."""
         return [lengths[: len(self._batch)] for lengths in self._batch._native.lengths]
 
     @cached_property

@@ -18,16 +18,16 @@ from shmreplay.clients.torch.tensors import on_host, to_host
 from shmreplay.errors import SignatureMismatch
 
 INDEX, WEIGHT = "index", "priority_weight"
-MAX_SAMPLERS = 8  # of batch sizes that a learner goes on asking for; it has one or two
+MAX_SAMPLERS = 8  # kept, one for each batch size; learners use one or two sizes
 
 
 class TorchReplayBuffer:
-    """`sample`, `update_priority`, `add`, `extend` and `len`, for a learner that was written for such a buffer.
+    """`sample`, `update_priority`, `add`, `extend` and `len`, for learners written for a replay buffer of TorchRL.
 
-    A batch is a dict of tensors, as a table of a dict's structure has them, with two entries more: "index", the keys of
-    the items, and "priority_weight", their importance weights. The table stays what it is: other processes write to it
-    and sample from it meanwhile, and its rate limiter lets `sample` and `extend` wait. Safe to use from threads. A
-    context manager; `close` ends what it has, not the table.
+    The table's items must be dicts. A batch is a dict of tensors with two more entries: "index", the keys of the items,
+    and "priority_weight", their importance weights. The table is an ordinary one: other processes can write to it and
+    sample from it, and its rate limiter can make `sample` and `extend` wait. Safe to use from threads. A context
+    manager; `close` ends its samplers, not the table.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class TorchReplayBuffer:
         """Draws nothing yet.
 
         Args:
-            table: of items that are dicts.
-            batch_size: items of a batch, unless `sample` says another number.
-            beta: of the importance weights: 0 gives ones, 1 corrects fully.
-            device, prefetch, options: as of `TorchSampler`. With `prefetch=0` a batch is drawn when it is asked for,
-                and so by the priorities of that time, as such buffers do.
+            table: a table whose items are dicts.
+            batch_size: items per batch; `sample` can give another number.
+            beta: exponent of the importance weights: 0 gives ones, 1 corrects fully.
+            device, prefetch, options: as in `TorchSampler`. With `prefetch=0`, `sample` itself draws the batch, by the
+                priorities of that moment, as TorchRL's buffers do.
 
         Raises:
-            ValueError, TypeError: beta is no number >= 0. All else is looked at by the first `sample`.
+            ValueError, TypeError: beta is not a number >= 0. The first `sample` checks everything else.
         """
         self._table = table
         self.batch_size = batch_size
@@ -62,16 +62,16 @@ class TorchReplayBuffer:
         return len(self._table)
 
     def sample(self, batch_size: int | None = None) -> dict[str, Any]:
-        """The next batch: see the class.
+        """Returns the next batch: see the class.
 
         Raises:
-            ValueError: neither the call nor the buffer says how many items.
-            SignatureMismatch: the table's items are no dicts, or have an entry of such a name.
+            ValueError: neither the call nor the buffer gives a `batch_size`.
+            SignatureMismatch: the table's items are not dicts, or already have an "index" or "priority_weight".
             RateLimitTimeout, and others: as by `TorchSampler`.
         """
         n = self.batch_size if batch_size is None else batch_size
         if n is None:
-            raise ValueError(f"table {self._table.name!r}: sample() needs a batch_size, here or of the buffer")
+            raise ValueError(f"table {self._table.name!r}: sample() needs a batch_size, from the call or the buffer")
         return self._as_dict(next(self._sampler(n)))
 
     def _sampler(self, n: int) -> TorchSampler:
@@ -93,23 +93,23 @@ class TorchReplayBuffer:
         return {**data, INDEX: batch.keys, WEIGHT: batch.weights(self.beta)}
 
     def update_priority(self, index: Any, priority: Any) -> int:
-        """Gives items new priorities: see `TorchSampler.update_priorities`. Returns how many were still there.
+        """Gives items new priorities: see `TorchSampler.update_priorities`. Returns how many of them still exist.
 
         Args:
-            index: int64 `[B]`, a batch's "index", or some of it.
+            index: int64 `[B]`, a batch's "index", or a part of it.
             priority: `[B]` or `[B, 1]`, finite, >= 0.
         """
         return self._table.update_priorities(*to_host(index, priority))
 
     def add(self, data: Any, priority: float | None = None) -> int:
-        """Inserts one step, an item of its own, and returns its key. Tensors are copied, from whatever device."""
+        """Inserts one step as one item, and returns its key. Tensors of any device are copied."""
         return self._table.insert(on_host(data), priority)
 
     def extend(self, data: Any, priorities: Any = None) -> Tensor:
-        """Inserts N steps, each an item of its own, and returns their keys, int64 `[N]`.
+        """Inserts N steps as N items, and returns their keys, int64 `[N]`.
 
         Args:
-            data: the table's structure with tensors or arrays `[N, *shape]`, copied from whatever device.
+            data: the table's structure with tensors or arrays `[N, *shape]`, of any device; they are copied.
             priorities: `[N]`, or None as in `table.insert_batch`.
         """
         return torch.from_numpy(self._table.insert_batch(on_host(data), on_host(priorities)))

@@ -1,4 +1,4 @@
-"""Room: page-locked memory for one batch at a time, which goes to the device from there with one copy."""
+"""Room: page-locked memory for one batch at a time. One copy brings the batch from there to the device."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shmreplay.clients.cuda.pinned import PinnedRing
 from shmreplay.clients.torch.parts import Parts
 from shmreplay.clients.torch.tensors import dtype_of
 
-ALIGNMENT = 256  # of CUDA's own allocations
+ALIGNMENT = 256  # as CUDA aligns its own allocations
 
 
 class Place(NamedTuple):
-    """Where an array lies in a room, and its copy in the device's memory: `offset` bytes from the beginning."""
+    """Where an array is in a room, and where its copy is in the device's memory: `offset` bytes from the beginning."""
 
     offset: int
     num_bytes: int
@@ -26,22 +26,22 @@ class Place(NamedTuple):
     dtype: np.dtype[Any]
 
     def tensor(self, memory: Tensor) -> Tensor:
-        """The tensor there, in uint8 memory. Raises TypeError as `dtype_of`."""
+        """Returns the tensor at this place of `memory`, uint8. Raises TypeError as `dtype_of`."""
         piece = memory[self.offset : self.offset + self.num_bytes]
         return piece.view(dtype_of(self.dtype)).view(self.shape)
 
 
 class Room:
-    """Has places for arrays like some that were there, so that the core writes batches here. After them is space for
-    all else. For one thread at a time.
+    """Page-locked memory with places for a batch's arrays, which the core writes to, and spare space after them.
+
+    For one thread at a time.
 
     Attributes:
-        arrays: those places; None where there was no array.
+        arrays: the places, arrays of the shapes and dtypes in `like`; None where `like` has None.
     """
 
     def __init__(self, device: Device, like: Sequence[NDArray[Any] | None], spare_bytes: int) -> None:
-        """`spare_bytes` is the space for what has no place. Raises CudaError if the driver has no such memory to
-        give."""
+        """`spare_bytes` is the space for arrays without a place. Raises CudaError if the driver has no such memory."""
         self._end = sum(_aligned(array.nbytes) for array in like if array is not None)
         self._ring = PinnedRing(device, 1, self._end + spare_bytes)
         slot = self._ring.take()
@@ -57,23 +57,30 @@ class Room:
         return self._slot.array[offset : offset + like.nbytes].view(like.dtype).reshape(like.shape)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until the GPU has come by the last `send` or `mark`, and says whether it has: False after `timeout_s`
-        seconds. Ctrl-C ends the wait. Raises CudaError if the GPU failed since."""
+        """Waits until the GPU has done all work up to the last `send` or `mark`.
+
+        Returns False if that takes more than `timeout_s` seconds. Ctrl-C ends the wait. Raises CudaError if the GPU
+        failed since.
+        """
         return self._slot.event.wait(timeout_s)
 
     def has_space_for(self, parts: Parts) -> bool:
-        """Whether there is space for all arrays that do not lie here already."""
+        """Whether there is space for all arrays that are not in the room already."""
         return self._end + space_for(parts, self) <= len(self._slot.array)
 
     def holds(self, array: NDArray[Any]) -> bool:
-        """Whether it lies here in one piece."""
+        """Whether the array is in the room, in one piece."""
         return array.flags.c_contiguous and 0 <= self._offset_of(array) <= len(self._slot.array) - array.nbytes
 
     def _offset_of(self, array: NDArray[Any]) -> int:
         return int(array.__array_interface__["data"][0]) - self._slot.address
 
     def take_in(self, parts: Parts) -> tuple[Parts, int]:
-        """The places of a batch's arrays, those that lie elsewhere copied here; and how many bytes have to be sent."""
+        """Copies those of a batch's arrays that are elsewhere into the spare space.
+
+        Returns:
+            The places of all arrays, and how many bytes of the room must be sent.
+        """
         end = self._end
 
         def place(array: NDArray[Any]) -> Place:
@@ -87,25 +94,25 @@ class Room:
         return parts.map(place), end
 
     def send(self, device: Device, memory: Tensor, num_bytes: int, stream: int) -> None:
-        """Has the stream copy the first so many bytes to the device's memory. Raises CudaError."""
+        """Has the stream copy the first `num_bytes` bytes to the device's memory. Raises CudaError."""
         device.copy_to_device_async(memory.data_ptr(), self._slot.address, num_bytes, stream)
         self.mark(stream)
 
     def mark(self, stream: int) -> None:
-        """What `wait` waits for is now what the stream has been given so far. Raises CudaError."""
+        """From now on, `wait` waits for all work that the stream has been given so far. Raises CudaError."""
         self._slot.sent(stream)
 
     def make_wait(self, stream: int) -> None:
-        """Has what the stream is given from now on wait for the last copy out of it."""
+        """Makes all later work of the stream wait for the last `send` or `mark`."""
         self._slot.event.hold_up(stream)
 
     def close(self) -> None:
-        """Gives the memory back, once copies under way are done and nobody holds an array of it."""
+        """Frees the memory, once running copies are done and nobody refers to an array of it."""
         self._ring.close()
 
 
 def space_for(parts: Parts, room: Room | None) -> int:
-    """Bytes that arrays of a batch take which do not lie in the room."""
+    """Bytes that the arrays of a batch take that are not in the room already."""
     return sum(_aligned(array.nbytes) for array in _arrays(parts) if room is None or not room.holds(array))
 
 

@@ -1,4 +1,4 @@
-"""Rung: one way of batches from the table to their device, and what is counted of it."""
+"""Rung: one way of batches from the table to their device, with its counters."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from shmreplay.clients.torch.batch import TorchBatch
 
 
 class Delivery(Protocol):
-    """A batch that may still be on its way. The thread that makes it is another one than the one that takes it."""
+    """A batch that may still be on its way. One thread makes it, another one takes it."""
 
     def take(self) -> TorchBatch:
-        """The batch. What the caller's current stream is given from now on sees it whole; the caller waits for nothing
-        that is on its way already."""
+        """Returns the batch. All later work of the caller's current stream sees it complete.
+
+        The caller itself does not wait for copies that are under way.
+        """
 
 
 class Pin(NamedTuple):
-    """Whether the data segment is page-locked: as `TransferInfo` says it."""
+    """Whether the data segment is page-locked, as in `TransferInfo.pin_state` and `pin_reason`."""
 
     state: str
     reason: str
@@ -29,25 +31,25 @@ NOT_PINNED = Pin("none", "")
 
 
 class Rung(Draws[Delivery], Protocol):
-    """Draws batches and sends them off.
+    """Draws batches and sends them to the device.
 
     Attributes:
-        tally: what it has moved.
+        tally: counts the batches and bytes that it moved.
     """
 
     tally: Tally
 
     @property
     def name(self) -> str:
-        """As `TransferInfo.transfer`: of the newest batch, or else of the next one."""
+        """As `TransferInfo.transfer`, for the newest batch; before the first batch, for the next one."""
 
     @property
     def why(self) -> str:
-        """Why it is the one."""
+        """Why batches take this way."""
 
     @property
     def pin(self) -> Pin:
-        """Of the data segment."""
+        """The page lock of the data segment."""
 
 
 @dataclass

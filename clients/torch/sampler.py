@@ -1,4 +1,4 @@
-"""TorchSampler: batches of tensors on the learner's device, one after the other, made ahead of time."""
+"""TorchSampler: an iterator of batches of tensors on the learner's device, made ahead of time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ logger = logging.getLogger("shmreplay")
 class TorchSampler:
     """An endless iterator of `TorchBatch`es, and a context manager.
 
-    On the CPU the tensors share the memory of arrays that are used again, but never while anybody refers to the batch,
-    to one of its tensors, or to a view of one. On a GPU they are the learner's own.
+    On the CPU, the tensors share the memory of arrays that are used again for later batches, but never while anything
+    refers to the batch, to one of its tensors, or to a view of one. On a GPU, each batch has its own memory.
 
-    It ends as a `shmreplay.Sampler` does: with `close`, at the end of a `with`, when it is garbage, with its client,
-    and with Python. Safe to use from threads, each of which gets other batches. In a forked child one on the CPU goes
-    on with arrays and random numbers of its own; one on a GPU raises CudaUnavailable there.
+    It ends as a `shmreplay.Sampler` does: with `close`, at the end of a `with`, when it is collected as garbage, with
+    its client, and when Python exits. Safe to use from threads: each batch goes to one of them. In a forked child, a
+    sampler for the CPU goes on with its own arrays and random numbers; one for a GPU raises CudaUnavailable.
     """
 
     def __init__(
@@ -47,28 +47,29 @@ class TorchSampler:
         timeout_s: float | None = None,
         **sample_options: Any,
     ) -> None:
-        """Begins to use CUDA if the device is a GPU, and draws nothing yet.
+        """Starts to use CUDA if the device is a GPU. Draws nothing yet.
 
         Args:
-            table: what to sample from.
-            batch_size: items a batch, >= 1.
-            device: where the tensors are to be, such as "cuda:0".
-            prefetch: how many batches a thread makes ahead, and sends off: their priorities and `ages` are as old. 0:
-                none, and no thread. None: 2, or 0 where items are consumed, since what was drawn ahead would be lost.
-            transfer: the way to a GPU. "gather": the GPU reads rows where they lie in shared memory, page-locked for
-                it; "staging": the processor copies them into page-locked memory, and the GPU fetches them from there;
-                "pageable": copied by torch as any tensor. "auto": the first of these that can be had and pays, see
-                `info().why` and docs/gpu.md.
-            rank, world_size: which of how many learners this is, from 0 on: equal seeds then give each random numbers
-                of its own. One alone needs no rank.
+            table: the table to sample from.
+            batch_size: items per batch, >= 1.
+            device: device of the tensors, such as "cuda:0".
+            prefetch: how many batches a thread makes ahead and sends to the device; their priorities and `ages` are
+                from when they were drawn. 0: no thread. None: 2, or 0 if sampling consumes items, because batches drawn
+                ahead would be lost with the sampler.
+            transfer: the way to a GPU. "gather": the GPU reads rows directly from the shared memory, which is
+                page-locked for it. "staging": the processor copies them into page-locked memory, and the GPU fetches
+                them from there. "pageable": torch copies them as any tensor. "auto": the first of these that is
+                possible and pays; see `info().why` and docs/gpu.md.
+            rank, world_size: number of this learner, from 0, and number of all learners. With equal seeds, each rank
+                has its own random numbers. A single learner needs no rank.
             disjoint: draws without replacement, and no item that another rank could draw: see docs/sampling.md.
-            seed: of the sampler's own random numbers, as in `table.sampler`.
+            seed: seeds the sampler's own random numbers, as in `table.sampler`.
             timeout_s: seconds that `next()` waits for the rate limiter.
-            sample_options: of `table.sample`, other than `out`.
+            sample_options: options of `table.sample`, except `out`.
 
         Raises:
             ValueError, TypeError: an option is out of range or unknown, or contradicts another one.
-            CudaUnavailable: the device is a GPU that torch does not see, or the transfer asked for can not be had
+            CudaUnavailable: the device is a GPU that torch does not see, or the transfer asked for is not possible
                 there.
             TableClosed: the table was dropped.
         """
@@ -78,7 +79,7 @@ class TorchSampler:
         self._rung: Rung = open_rung(source, options, prefetch, torch.device(device), transfer)
         self._device = torch.device(device)
         self._stream = BatchStream[Delivery](source, prefetch, timeout_s, self._rung)
-        self._logged = ""  # by which way, when that was logged last
+        self._logged = ""  # the way that was logged last
 
     @property
     def prefetch(self) -> int:
@@ -87,7 +88,7 @@ class TorchSampler:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called, or the client closed."""
+        """Whether the sampler or its client was closed."""
         return self._stream.is_closed
 
     def __iter__(self) -> TorchSampler:
@@ -96,9 +97,9 @@ class TorchSampler:
     def __next__(self) -> TorchBatch:
         """The next batch.
 
-        Raises what `table.sample` raises, after the batches made before; the next call goes on. A batch that the error
-        carries is in host memory. Raises CudaError if the GPU fails, TypeError if torch has no dtype of a column: then
-        the error's batch is of numpy's arrays.
+        If `table.sample` raises an error, this first returns the batches made before it, then raises it; later calls
+        draw again. The error's `.batch` is in host memory. Raises CudaError if the GPU fails. Raises TypeError if torch
+        has no dtype for a column; the error's `.batch` then has numpy arrays.
         """
         try:
             batch = next(self._stream).take()
@@ -119,13 +120,13 @@ class TorchSampler:
         """Gives items new priorities, as `table.update_priorities` does.
 
         Args:
-            keys: int64 `[B]`: `batch.keys_host`, or `batch.keys`, or some of them.
-            priorities: `[B]` or `[B, 1]`, a tensor on any device, or whatever the table takes. Of a GPU's tensors the
-                caller waits once for its stream, whether one of the two is there or both.
+            keys: int64 `[B]`: `batch.keys_host`, `batch.keys`, or a part of them.
+            priorities: `[B]` or `[B, 1]`, a tensor on any device, or anything that the table takes. If one or both are
+                tensors on a GPU, the caller waits once for its stream.
             timeout_s: seconds to wait for the arena's lock.
 
         Returns:
-            How many were still there.
+            How many of the items still exist.
 
         Raises:
             ValueError, TypeError: as by `table.update_priorities`; nothing was changed.
@@ -149,9 +150,9 @@ class TorchSampler:
         )
 
     def close(self) -> None:
-        """Ends the thread and blocked calls of `next`, at once, and gives page-locked memory back. Idempotent.
+        """Ends the thread and blocked calls of `next` at once, and frees page-locked memory. Idempotent.
 
-        Batches given out stay as they are.
+        Batches already returned stay valid.
         """
         self._stream.close()
 

@@ -1,4 +1,4 @@
-"""StagingRung: the core writes batches into page-locked memory, and the GPU fetches them from there by itself."""
+"""StagingRung: the core writes batches into page-locked memory, and the GPU copies them from there."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from shmreplay.errors import ShmReplayError
 
 logger = logging.getLogger("shmreplay")
 
-LOOK_S = 1.0  # between two looks whether anybody still wants a batch that the GPU takes long for
+LOOK_S = 1.0  # how often a wait for the GPU checks whether the sampler was closed
 
 
 class StagingRung:
-    """One copy a batch, on a side stream. Rows are leased while the core copies them, and no longer.
+    """Copies each batch once, on a side stream. Rows are leased only while the core copies them.
 
-    The learner's stream waits for the copy, and the learner for nothing. Columns that come in new arrays (those in the
-    heap), masks and numbers are copied after the others, in the same transfer.
+    The learner's stream waits for the copy; the learner itself does not. Columns that come in new arrays (those in the
+    heap), masks and numbers are placed after the others, and go in the same transfer.
     """
 
     pin: Pin = NOT_PINNED
@@ -50,15 +50,15 @@ class StagingRung:
         why: str,
         is_asked_for: bool,
     ) -> None:
-        """`is_asked_for`: without page-locked memory the call fails, it does not fall back to a slower way."""
+        """`is_asked_for`: if there is no page-locked memory, a call fails instead of using a slower way."""
         self._source = source
         self._device, self._tensors = gpu
-        weakref.finalize(self, self._device.close).atexit = False  # of a sampler that is garbage
+        weakref.finalize(self, self._device.close).atexit = False  # for a sampler that is collected as garbage
         self._rooms = Rooms(prefetch + 1)
         self._build: Callable[[Sequence[Any]], Any] = tuple  # the structure of `out`
         self._why = why
         self._is_asked_for = is_asked_for
-        self._refusal: str | None = None  # of page-locked memory
+        self._refusal: str | None = None  # why the driver gives no page-locked memory
         self.tally = Tally()
 
     @property
@@ -76,17 +76,17 @@ class StagingRung:
         try:
             batch, room = self._sample(timeout_s, room)
         except BaseException as error:
-            # What it carries may lie in the room, which then ends with it.
+            # The batch that the error carries may be in the room. Then the room is not used again.
             if room is not None and getattr(error, "batch", None) is None:
                 self._rooms.put(room)
             raise
         try:
             return self._send(batch, room)
-        except BaseException as error:  # noqa: BLE001  # raised again, with what may be nowhere else
+        except BaseException as error:  # noqa: BLE001  # raised again, with what may be the only copy
             raise_with(error, batch=batch)
 
     def _sample(self, timeout_s: float | None, room: Room | None) -> tuple[Batch, Room | None]:
-        """A batch, and the room it lies in; None: arrays of its own."""
+        """Draws a batch. Returns it with the room that it is in, or None if the room was too small."""
         sample = partial(self._source.sample, timeout_s)
         if room is None or not self._source.takes_out:
             return sample(None), room
@@ -96,7 +96,7 @@ class StagingRung:
         except ValueError as error:
             if getattr(error, "batch", None) is not None:
                 raise
-            # The table's longest item has grown out of it.
+            # The table's longest item has outgrown the room.
             self._rooms.forget()
             return sample(None), None
 
@@ -116,14 +116,14 @@ class StagingRung:
         return delivery
 
     def _room_like(self, batch: Batch, parts: Parts) -> Room | None:
-        """A room for batches like this one; None where there is to be none."""
+        """Makes a room for batches like this one; None if the driver gives no page-locked memory."""
         if self._refusal is not None:
             return None
         names, data = batch._native.names, batch._native.data
         self._build = partial(unflatten_outputs, names) if names else batch._signature.unflatten
         places = [array if isinstance(array, np.ndarray) else None for array in data]
         try:
-            # Space for as much again: of columns of variable shape the next batch may have more.
+            # Twice the space, because the next batch may have larger rows in columns of variable shape.
             return Room(self._device, places, 2 * space_for(parts, None))
         except CudaError as error:
             if self._is_asked_for:
@@ -147,14 +147,14 @@ class StagingRung:
         )
 
     def close(self) -> None:
-        """Gives the page-locked memory back."""
+        """Frees the page-locked memory."""
         self._rooms.forget()
         self._device.close()
 
 
 @dataclass(frozen=True)
 class StagedDelivery:
-    """A batch of which the GPU has been told. Its memory is the side stream's until it is taken."""
+    """A batch that the GPU has been told to copy. Its memory belongs to the side stream until it is taken."""
 
     rung: StagingRung
     room: Room
@@ -168,43 +168,43 @@ class StagedDelivery:
 
 
 def unpack(memory: Tensor, place: Place | Tensor) -> Tensor:
-    """The tensor of a place in the device's memory; a tensor is one already."""
+    """Returns the tensor at a place of the device's memory; a tensor is returned as it is."""
     return place if isinstance(place, Tensor) else place.tensor(memory)
 
 
 def wait_for(room: Room, source: Source) -> None:
-    """Waits until the GPU has come by what it was told of the room.
+    """Waits until the GPU has done the work that it was given for the room.
 
     Raises:
-        CudaError: it failed.
+        CudaError: the GPU failed.
         ShmReplayError: the sampler was closed meanwhile.
     """
     while not room.wait(LOOK_S):
         if source.stop.is_set:
-            raise ShmReplayError(f"{source.where}: the GPU takes more than {LOOK_S:g} s for a batch; closed")
+            raise ShmReplayError(f"{source.where}: the sampler was closed while it waited for the GPU")
 
 
 class Rooms:
-    """Those rooms of one rung that nobody uses, the longest unused first. Safe to use from threads."""
+    """The unused rooms of one rung, the one unused for longest first. Safe to use from threads."""
 
     def __init__(self, num_kept: int) -> None:
-        """`num_kept`: so many take turns, so that one is not written to before the batch before it was taken."""
+        """`num_kept` rooms take turns, so that a room is not written to before its last batch was taken."""
         self._num_kept = num_kept
         self._free = deque[Room]()
         self._lock = threading.Lock()
 
     def take(self) -> Room | None:
-        """One that is free; None as long as there are to be more of them."""
+        """Takes an unused room; None while there are fewer than `num_kept`: the caller then makes a new one."""
         with self._lock:
             return self._free.popleft() if len(self._free) >= self._num_kept else None
 
     def put(self, room: Room) -> None:
-        """It is free again, whether or not copies out of it are done."""
+        """Makes the room unused again, even if copies out of it still run."""
         with self._lock:
             self._free.append(room)
 
     def forget(self) -> None:
-        """Lets go of all that are free: others are to be made."""
+        """Frees all unused rooms, so that new ones are made."""
         with self._lock:
             while self._free:
                 self._free.pop().close()

@@ -1,4 +1,4 @@
-"""n-step targets of a batch of tensors, as tensors where the batch is."""
+"""n-step targets of a batch of tensors, as tensors on the batch's device."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def n_step_targets(
 ) -> TorchTargets:
     """The target of item i is `returns[i] + discounts[i] * V(next_observation[i])`: see `shmreplay.n_step_targets`.
 
-    Rewards, flags and masks, which are small, are looked at on the host: with a GPU's batch the caller waits for its
-    stream.
+    Rewards, flags and masks, which are small, are processed on the host. For a batch on a GPU, the caller therefore
+    waits for its stream.
 
     Raises:
         ValueError: as by `shmreplay.n_step_targets`.
@@ -43,7 +43,7 @@ def n_step_targets(
 
 @dataclass(frozen=True)
 class _OnHost:
-    """What targets are worked out of."""
+    """The parts of a batch that targets are computed from, in host memory."""
 
     data: Any
     mask: Any

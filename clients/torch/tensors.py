@@ -1,4 +1,4 @@
-"""Tensors over numpy's memory, and numpy's arrays out of tensors on any device."""
+"""Makes tensors that share numpy arrays' memory, and numpy arrays of tensors on any device."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_FIRST_ADDED = 256  # numbers of dtypes that a package added, such as ml_dtypes' bfloat16
+_FIRST_ADDED = 256  # numpy numbers dtypes that other packages added from here on, such as ml_dtypes' bfloat16
 
 
 def is_added(dtype: np.dtype[Any]) -> bool:
-    """Whether numpy itself does not have it."""
+    """Whether another package added the dtype to numpy."""
     return dtype.num >= _FIRST_ADDED
 
 
 @functools.lru_cache(maxsize=256)
 def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
-    """Torch's dtype of the same name and bytes.
+    """Returns torch's dtype of the same name and bytes.
 
     Raises:
-        TypeError: it has none; the text says what to do.
+        TypeError: torch has none; the text says what to do.
     """
     found = getattr(torch, dtype.name, None)
     if not isinstance(found, torch.dtype) or not dtype.isnative:
@@ -36,7 +36,7 @@ def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
 
 
 def as_tensor(value: NDArray[Any] | Tensor) -> Tensor:
-    """The value, as a tensor over the same memory. Raises TypeError as `dtype_of`."""
+    """Returns a tensor of the same memory; a copy of a read-only array. Raises TypeError as `dtype_of`."""
     if isinstance(value, Tensor):
         return value
     wanted = dtype_of(value.dtype)
@@ -48,9 +48,9 @@ def as_tensor(value: NDArray[Any] | Tensor) -> Tensor:
 
 
 def to_host(keys: Any, priorities: Any) -> tuple[Any, Any]:
-    """Keys and priorities as the table takes them: tensors become arrays in host memory.
+    """Returns keys and priorities as the table takes them: tensors become arrays in host memory.
 
-    Those of a GPU come over with one copy, for both if both are there, and the caller waits once for its stream.
+    If one or both are on a GPU, they are copied together, and the caller waits once for its stream.
     """
     if isinstance(priorities, Tensor):
         priorities = priorities.detach().reshape(-1)
@@ -76,7 +76,7 @@ def _array(value: Any) -> Any:
 
 
 def on_host(tree: Any) -> Any:
-    """A nested structure with arrays in host memory for its tensors; all else as it is."""
+    """Returns a nested structure with its tensors as arrays in host memory; all else stays as it is."""
     if isinstance(tree, Tensor):
         return _array(tree)
     if isinstance(tree, Mapping):

@@ -1,4 +1,4 @@
-"""A view's items as tensors on the shared memory itself."""
+"""Makes tensors of a view's items that share the arena's memory."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from shmreplay.clients.torch.tensors import as_tensor
 
 
 def view_tensors(view: View) -> Any:
-    """All items of a view together, in the structure and of the shapes of `view.data`.
+    """Returns all items of a view as tensors, in the structure and shapes of `view.data`.
 
-    Where `view.is_contiguous` they are the shared memory itself, strided; else private copies. Torch knows no read-only
-    tensors: whoever writes to these writes to everybody's steps. They keep the rows leased until they are gone, also
-    after the view's release: so do not keep them long, and `clone` what you keep.
+    If `view.is_contiguous`, they are the shared memory itself, strided; otherwise private copies. Torch has no
+    read-only tensors: writing to these tensors changes the steps for all processes. They keep the rows leased as long
+    as they exist, even after the view's release. So do not keep them long, and `clone` what you keep. In a table
+    without a signature the result has lists instead of tensors.
 
     Raises:
         ShmReplayError: the view was released.
-        TypeError: torch or DLPack have no dtype of a column. In a table without a signature there are lists.
+        TypeError: torch or DLPack has no dtype for a column.
     """
     view._check_held()
     layout = view._layout

@@ -89,7 +89,7 @@ def check_memory(needed_bytes: int, purpose: str, proc: str = "/proc") -> None:
 
 
 def rooms(directory: str, proc: str = "/proc") -> list[Room]:
-    """Returns every limit on new segments in the directory. Raises ShmReplayError if it is not a file system in memory."""
+    """Returns every limit on new segments in the directory. Raises ShmReplayError if it is not one in memory."""
     mount = mount_of(directory, proc)
     if mount is not None and mount.kind not in MEMORY_FILE_SYSTEMS:
         raise ShmReplayError(

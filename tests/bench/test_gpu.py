@@ -48,7 +48,7 @@ def table(text: str) -> dict[str, tuple[str, str]]:
 def test_without_a_gpu_it_says_that_it_was_skipped() -> None:
     done = run(CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("SKIPPED, nothing was measured. CUDA can not be used here: ")
+    assert done.stdout.startswith("SKIPPED, nothing was measured. CUDA cannot be used here: ")
 
 
 def test_with_a_driver_it_makes_its_table(tmp_path: pathlib.Path) -> None:

@@ -232,7 +232,7 @@ def test_a_table_that_is_in_no_list_is_refused_before_a_daemon_starts(monkeypatc
 
 def test_it_is_not_pickled_but_its_client_is() -> None:
     with sr.Server(tables=[table()]) as server:
-        with pytest.raises(TypeError, match=r"a Server can not be pickled; pass server.address, or server.client\(\)"):
+        with pytest.raises(TypeError, match=r"a Server cannot be pickled; pass server.address, or server.client\(\)"):
             pickle.dumps(server)
         with server.client() as client, pickle.loads(pickle.dumps(client)) as other:
             assert list(other.tables()) == ["replay"]

@@ -137,7 +137,7 @@ def test_a_batch_that_runs_out_of_items_carries_those_it_had(make_table: TableMa
 
     thief = threading.Thread(target=take_the_rest)
     thief.start()
-    text = r"of the 7 items asked for 4 were drawn, which are in the error's \.batch, and none is left"
+    text = r"4 of the 7 items asked for were drawn, see the error's \.batch, and none is left"
     with pytest.raises(ValueError, match=text) as raised:
         table.sample(7, replacement=False, timeout_s=100)
     thief.join()

@@ -369,9 +369,9 @@ def test_a_structure_that_is_not_the_batchs_is_refused(make_table: TableMaker) -
         table.sample(8, out={**out, "observation": out["reward"]})
     with pytest.raises(sr.SignatureMismatch, match="must be a dict with the keys 'n'"):
         table.sample(8, columns=["n"], out=out)
-    with pytest.raises(sr.SignatureMismatch, match="out is a batch of other columns, or of the other order of axes"):
+    with pytest.raises(sr.SignatureMismatch, match="out is a batch with other columns or another order of axes"):
         table.sample(8, columns=["n"], out=table.sample(8, count=False))
-    with pytest.raises(sr.SignatureMismatch, match="out is a batch of other columns, or of the other order of axes"):
+    with pytest.raises(sr.SignatureMismatch, match="out is a batch with other columns or another order of axes"):
         table.sample(8, out=table.sample(8, count=False), time_major=True)
     assert table.info().samples == 0
 

@@ -1,4 +1,4 @@
-"""The driver: what a process is told that can not use it, what a call tells, and who may call."""
+"""The driver: what a process is told that cannot use it, what a call tells, and who may call."""
 
 import pickle
 import subprocess
@@ -19,13 +19,13 @@ from tests.support.tables import TableMaker, numbers, step
 
 
 def why_not() -> str:
-    """What a process is told that can not use CUDA."""
+    """What a process is told that cannot use CUDA."""
     with pytest.raises(CudaUnavailable) as caught:
         Driver.open()
     return caught.value.reason
 
 
-# --- who can not use it ----------------------------------------------------------------------------------------------
+# --- who cannot use it ----------------------------------------------------------------------------------------------
 
 
 def test_without_a_driver_it_says_which_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

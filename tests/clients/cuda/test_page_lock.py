@@ -186,7 +186,7 @@ def test_when_the_smallest_piece_is_refused_all_is_undone_in_reverse_and_said_on
     reason = "cuMemHostRegister failed with CUDA_ERROR_OUT_OF_MEMORY (2), for 12.0 KiB after 108.0 KiB of 240.0 KiB"
     assert found.reason == reason
     assert caplog.messages == [
-        f"arena 'a': its memory can not be page-locked for GPU 0, which takes batches by another way: {reason}"
+        f"arena 'a': its memory cannot be page-locked for GPU 0, which takes batches by another way: {reason}"
     ]
 
 
@@ -252,9 +252,9 @@ def test_a_piece_that_the_driver_keeps_is_told_and_the_others_go(
 
 
 def test_memory_that_can_not_be_locked_by_pages_is_an_error_at_once(device: Device) -> None:
-    with pytest.raises(ValueError, match=r"^arena 'a': 10 bytes in chunks of 5 at 0x1001 can not be page-locked; exp"):
+    with pytest.raises(ValueError, match=r"^arena 'a': 10 bytes in chunks of 5 at 0x1001 cannot be page-locked; exp"):
         PageLock(device, PAGE + 1, 10, 5, "arena 'a'")
-    with pytest.raises(ValueError, match=r"^arena 'a': 0 bytes in chunks of 5 at 0x1000 can not"):
+    with pytest.raises(ValueError, match=r"^arena 'a': 0 bytes in chunks of 5 at 0x1000 cannot"):
         PageLock(device, PAGE, 0, 5, "arena 'a'")
 
 

@@ -256,7 +256,7 @@ def test_a_handle_is_not_pickled_but_its_client_is(make_table: TableMaker) -> No
     with pytest.raises(TypeError) as raised:
         pickle.dumps(table)
     assert str(raised.value) == (
-        f"table {table.name!r}: a handle can not be pickled; pickle its client and call client.table({table.name!r}) "
+        f"table {table.name!r}: a handle cannot be pickled; pickle its client and call client.table({table.name!r}) "
         "there"
     )
     with pickle.loads(pickle.dumps(make_table.client)) as client:

@@ -214,15 +214,15 @@ def test_a_batch_that_can_not_be_placed_comes_with_the_error(
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no such device": ({"device": "cpu:9"}, "device is 'cpu:9', and there is none such .*; here are cpu:0, cpu:1"),
-    "no such platform": ({"device": "abacus"}, "device is 'abacus', and there is none such"),
+    "no such device": ({"device": "cpu:9"}, "device is 'cpu:9'; there is no such device .*, only cpu:0, cpu:1"),
+    "no such platform": ({"device": "abacus"}, "device is 'abacus'; there is no such device"),
     "device and mesh": ({"device": "cpu", "mesh": mesh(4)}, "device= and mesh= are both given"),
     "axis without mesh": ({"axis": "data"}, "axis is 'data', but there is no mesh"),
     "no such axis": ({"mesh": mesh(4), "axis": "batch"}, "axis is 'batch'; the mesh has data"),
     "which axis": ({"mesh": mesh(2, 2)}, "the mesh has the axes data, model; expected axis="),
     "uneven": ({"mesh": mesh(3)}, "batch_size is 8; expected a multiple of 3, the size of the mesh's axis 'data'"),
-    "at_least": ({"mesh": mesh(4), "at_least": 2}, "at_least= goes with no mesh"),
-    "joined rows": ({"mesh": mesh(4), "ragged": "concat"}, "ragged='concat' goes with no mesh"),
+    "at_least": ({"mesh": mesh(4), "at_least": 2}, "no mesh with at_least="),
+    "joined rows": ({"mesh": mesh(4), "ragged": "concat"}, "no mesh with ragged='concat'"),
     "prefetch": ({"prefetch": -1}, "prefetch is -1"),
 }
 

@@ -116,13 +116,13 @@ def test_priorities_that_are_wrong_change_nothing(make_table: TableMaker) -> Non
         ((batch, [1, 1, 1, np.nan]), ValueError, r"mix: priorities\[3\] is nan; priorities must be finite, >= 0"),
         ((batch, [1, -1, 1, 1]), ValueError, r"mix: priorities\[1\] is -1\.0; priorities must be finite"),
         ((batch, [1, 1, 1]), ValueError, "mix: 4 keys, 4 sources and 3 priorities; expected as many of each"),
-        ((batch.keys, [1, 1, 1, 1]), TypeError, "mix: keys alone do not tell their table; give the batch"),
+        ((batch.keys, [1, 1, 1, 1]), TypeError, "mix: keys do not say which table they belong to; pass"),
         ((batch.keys, [1] * 4, [0, 0, 1, 2]), ValueError, r"mix: sources\[3\] is 2; expected 0 to 1, the tables"),
         ((batch.keys, [1] * 4, [0.0] * 4), TypeError, "mix: sources have dtype float64; expected integers"),
         ((batch.keys.astype(np.int32), [1] * 4, [0] * 4), TypeError, "mix: keys have dtype int32; expected int64"),
-        ((batch, [1] * 4, batch.sources), ValueError, "mix: a batch has its sources"),
-        ((other.sample(), [1] * 4), ValueError, "mix: the batch is of <shmreplay mix of .*; update it there"),
-        ((first.sample(4), [1] * 4), TypeError, "mix: the batch is one of a single table; update it there"),
+        ((batch, [1] * 4, batch.sources), ValueError, "mix: a batch has its own sources"),
+        ((other.sample(), [1] * 4), ValueError, "mix: the batch is from <shmreplay mix of .*; update it there"),
+        ((first.sample(4), [1] * 4), TypeError, "mix: the batch is from a single table; update it there"),
     ]
     for arguments, error, text in refused:
         with pytest.raises(error, match=text):
@@ -169,7 +169,7 @@ def test_a_batch_is_the_same_in_any_layout_and_in_given_arrays(make_table: Table
         out = given.data
     with pytest.raises(ValueError, match=r"mix: out, 'n' is \[4, 6\]; expected an array of 8 items"):
         plain.sample(columns=["n", "x"], out={name: array[:4] for name, array in out.items()})
-    with pytest.raises(ValueError, match="mix: out= goes with items first"):
+    with pytest.raises(ValueError, match="mix: out= needs time_major=False"):
         plain.sample(columns=["n", "x"], out=out, time_major=True)
     with pytest.raises(ValueError, match="the table's longest item has 3"):
         plain.sample(columns=["n"], out={"n": np.zeros((8, 2), np.int64)})

@@ -106,7 +106,7 @@ def test_options_are_those_of_sample(make_table: TableMaker) -> None:
         ({"prefetch": -1}, ValueError, "prefetch is -1; expected at least 0"),
         ({"prefetch": 1.0}, TypeError, r"prefetch is 1\.0; expected a number of batches, or None"),
         ({"prefetch": True}, TypeError, "prefetch is True; expected a number of batches"),
-        ({"out": None}, ValueError, "a sampler has arrays of its own; leave out= away"),
+        ({"out": None}, ValueError, "a sampler uses its own arrays, so it takes no out="),
         (
             {"colums": ["n"]},
             TypeError,

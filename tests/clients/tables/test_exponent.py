@@ -61,7 +61,7 @@ def test_an_exponent_that_is_none_is_refused(
 @pytest.mark.parametrize("sampler", [sr.selectors.Uniform(), sr.selectors.Fifo(), sr.selectors.MaxHeap()])
 def test_samplers_without_one_refuse_it(make_table: TableMaker, sampler: Any) -> None:
     table = make_table(10, signature=SIGNATURE, sampler=sampler, remover=sr.selectors.Prioritized(1.0))
-    with pytest.raises(ValueError, match="which has no priority exponent; only a Prioritized one has"):
+    with pytest.raises(ValueError, match="only a Prioritized sampler has a priority exponent"):
         table.set_priority_exponent(0.5)
     assert table.info().remover == sr.selectors.Prioritized(1.0)
 

@@ -137,7 +137,7 @@ def test_items_that_are_gone_are_skipped_whatever_took_their_place(make_table: T
             {"t": np.zeros((1, 1), "i8")},
             "column 't': is int64 (); update_data changes mutable columns, declare it with",
         ),
-        ({}, "update_data has no values; expected one mutable column at least"),
+        ({}, "update_data has no values; expected at least one mutable column"),
         (
             {"state": np.zeros((1, 3), "f4")},
             "column 'state': expected float32 (1, k, 3) for 1 keys and k >= 1 steps, got float32 (1, 3); one step",

@@ -136,7 +136,7 @@ def test_the_processor_copies_none_of_the_rows(make_table: TableMaker, cuda: Fak
     assert (info.gathered_bytes, info.sent_bytes) == (0, cuda.copied("pinned"))
     assert 0 < info.sent_bytes <= 10 * 256 * (1 + 4 + 8)
     assert (info.pin_state, info.pin_reason) == ("registered", "")
-    assert info.why == "the data segment is page-locked, and the GPU reads it where it lies"
+    assert info.why == "the data segment is page-locked, and the GPU reads rows directly from it"
     assert cuda.registered == [], "it was let go of"
 
 
@@ -271,11 +271,11 @@ def test_a_segment_that_is_refused_leaves_staging_which_says_why(
         info = sampler.info()
     assert (info.transfer, info.read_bytes) == ("staging", 0)
     assert info.why.startswith(
-        "the data segment can not be page-locked: cuMemHostRegister failed with CUDA_ERROR_NOT_SU"
+        "the data segment cannot be page-locked: cuMemHostRegister failed with CUDA_ERROR_NOT_SU"
     )
     assert info.pin_reason in info.why
     assert sum("batches go to" in record.message for record in caplog.records) == 1
-    assert sum("can not be page-locked" in record.message for record in caplog.records) >= 1
+    assert sum("cannot be page-locked" in record.message for record in caplog.records) >= 1
     with (
         gathering(table, 8) as sampler,
         pytest.raises(sr.ShmReplayError, match="transfer is 'gather', but the data segment"),
@@ -330,7 +330,7 @@ def test_small_rows_are_left_to_the_processor_unless_it_is_asked_for(make_table:
     ("options", "text"),
     [
         ({"stratified": True}, r"only sample\(\) has the options stratified; leave transfer out"),
-        ({"replacement": False, "count": False}, r"only sample\(\) has the options replacement, count"),
+        ({"replacement": False, "count": False}, r"only sample\(\) has the options count, replacement"),
     ],
 )
 def test_options_that_only_sample_has_are_refused_or_staged(
@@ -355,10 +355,10 @@ def test_columns_that_do_not_lie_plain_are_staged_with_all_others(make_table: Ta
         for _ in range(2):
             check_all = next(sampler).data
             assert (check_all.pop("state") == 1).all()
-        assert sampler.info().why == "'state' can not be read by rows where they lie"
+        assert sampler.info().why == "'state' cannot be read directly, row by row"
     with (
         gathering(table, 8) as sampler,
-        pytest.raises(sr.ShmReplayError, match="transfer is 'gather', but 'state' can not be read by rows"),
+        pytest.raises(sr.ShmReplayError, match="transfer is 'gather', but 'state' cannot be read directly"),
     ):
         next(sampler)
     with gathering(table, 8, columns=NAMES) as sampler:

@@ -68,7 +68,7 @@ def test_batch_sizes_have_samplers_of_their_own_and_few_are_kept(make_table: Tab
 
 
 def test_what_it_can_not_do_is_said(make_table: TableMaker) -> None:
-    with pytest.raises(ValueError, match=r"sample\(\) needs a batch_size, here or of the buffer"):
+    with pytest.raises(ValueError, match=r"sample\(\) needs a batch_size, from the call or the buffer"):
         TorchReplayBuffer(prioritised(make_table)).sample()
     plain = make_table(signature=sr.ArraySpec((2,), "float32"))
     plain.insert(np.zeros(2, np.float32))

@@ -108,7 +108,7 @@ def test_steps_may_be_tensors_of_the_cpu_and_others_are_refused_with_their_devic
         ({"prefetch": -1}, ValueError, "prefetch is -1; expected at least 0"),
         ({"batch_size": 0}, ValueError, "batch_size is 0; expected 1 to"),
         ({"colums": ["n"]}, TypeError, "got an unexpected keyword argument 'colums'; expected options of sample"),
-        ({"out": None}, ValueError, "a sampler has arrays of its own; leave out= away"),
+        ({"out": None}, ValueError, "a sampler uses its own arrays, so it takes no out="),
         (
             {"transfer": "quick"},
             ValueError,
@@ -147,7 +147,7 @@ def test_a_device_of_another_kind_gets_copies_by_torch(make_table: TableMaker) -
     with TorchSampler(filled(make_table, 3), 2, device="meta") as sampler:  # has shapes, and no memory
         assert next(sampler).data["x"].device == torch.device("meta")
         info = sampler.info()
-    assert (info.transfer, info.why) == ("pageable", "device 'meta' is no NVIDIA GPU")
+    assert (info.transfer, info.why) == ("pageable", "device 'meta' is not an NVIDIA GPU")
     assert info.sent_bytes == info.gathered_bytes == 2 * (8 + 20 + 6 + 8 + 1)
 
 

@@ -198,7 +198,7 @@ def test_a_machine_without_a_driver_copies_by_torch_and_says_why(make_table: Tab
     cuda.reset(is_there=False)
     with TorchSampler(filled(make_table), 2, device="cuda:0") as sampler:
         numbers_of(next(sampler))
-        assert sampler.info().why.startswith("CUDA can not be used here: the NVIDIA driver shows no GPU")
+        assert sampler.info().why.startswith("CUDA cannot be used here: the NVIDIA driver shows no GPU")
     with pytest.raises(CudaUnavailable, match="the NVIDIA driver shows no GPU"):
         staging(filled(make_table), 2)
 

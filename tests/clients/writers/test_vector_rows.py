@@ -178,7 +178,7 @@ def test_more_streams_than_there_is_room_for_are_refused_when_it_is_made(make_ta
         table.vector_writer(9)
     with pytest.raises(ValueError, match="steps of a stream: it would wait for itself"):
         table.vector_writer(8, history=100)
-    with table.vector_writer(8, history=1) as writer, pytest.raises(TypeError, match="can not be pickled"):
+    with table.vector_writer(8, history=1) as writer, pytest.raises(TypeError, match="cannot be pickled"):
         writer.__reduce__()
     with pytest.raises(sr.ShmReplayError, match=re.escape("make a new one with table.vector_writer()")):
         writer.append(rows(np.arange(8)))

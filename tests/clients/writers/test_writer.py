@@ -148,7 +148,7 @@ def test_single_steps_are_refused_by_a_table_declared_for_spans(make_table: Tabl
 
 def test_a_writer_is_not_pickled(make_table: TableMaker) -> None:
     table = make_table()
-    with table.writer() as writer, pytest.raises(TypeError, match="a writer can not be pickled, it is a stream of one"):
+    with table.writer() as writer, pytest.raises(TypeError, match="a writer cannot be pickled, it is a stream of one"):
         pickle.dumps(writer)
 
 

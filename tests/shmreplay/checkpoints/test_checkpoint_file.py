@@ -120,7 +120,7 @@ def test_another_programs_file_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(DamagedCheckpoint, match="it is no checkpoint of shmreplay"):
         verify(str(tmp_path / "c"))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DamagedCheckpoint, match="no regular file"):
+    with pytest.raises(DamagedCheckpoint, match="is not a regular file"):
         verify(str(tmp_path / "pipe"))
     with pytest.raises(FileNotFoundError):
         verify(str(tmp_path / "nothing"))

@@ -39,12 +39,12 @@ WINDOWS: list[Window] = [
         (lambda: Window([("a", 1)]), ValueError, "window: columns is empty; expected at least one output"),  # type: ignore[arg-type]
         (lambda: Window({1: 0}), TypeError, "window: the output 1 has no name; expected a str"),  # type: ignore[dict-item]
         (lambda: Window({"": 0}), TypeError, "window: the output '' has no name; expected a str"),
-        (lambda: Window({"x": (2, 2)}), ValueError, "window: output 'x': steps 2 to 2 are none"),
-        (lambda: Window({"x": ("a", 3, 1)}), ValueError, "window: output 'x': steps 3 to 1 are none"),
+        (lambda: Window({"x": (2, 2)}), ValueError, "window: output 'x': steps 2 to 2 are an empty range"),
+        (lambda: Window({"x": ("a", 3, 1)}), ValueError, "window: output 'x': steps 3 to 1 are an empty range"),
         (lambda: Window({"x": (0, 2**25)}), ValueError, "window: output 'x': steps 0 to 33554432 are too far away"),
         (lambda: Window({"x": True}), TypeError, "window: output 'x': True; expected an int, (first, end), ('column'"),
         (lambda: Window({"x": "a"}), TypeError, "window: output 'x': 'a'; expected an int, (first, end)"),  # type: ignore[dict-item]
-        (lambda: Window({}, rest=(1, 1)), ValueError, "window: output 'rest': steps 1 to 1 are none"),
+        (lambda: Window({}, rest=(1, 1)), ValueError, "window: output 'rest': steps 1 to 1 are an empty range"),
         (lambda: Window({"x": 0}, "left"), ValueError, "window: at_start is 'left'; expected one of 'skip', 'short'"),  # type: ignore[arg-type]
         (lambda: Window({"x": 0}, at_end="cut"), ValueError, "window: at_end is 'cut'; expected one of 'skip', 'sh"),  # type: ignore[arg-type]
         (lambda: Window({"x": 0}, period=0), ValueError, "window: period is 0; expected an integer in 1.."),
@@ -113,7 +113,7 @@ def test_an_unroll_of_a_checkpoint_that_knew_nothing_of_chunks_is_the_same_item(
         ({"columns": {}}, "window: malformed"),
         ({"optional": None}, "window: malformed"),
         ({"columns": [["x"]]}, "window: malformed columns"),
-        ({"columns": [["x", [1, 1]]]}, "output 'x': steps 1 to 1 are none"),
+        ({"columns": [["x", [1, 1]]]}, "output 'x': steps 1 to 1 are an empty range"),
         ({"at_end": "?"}, "at_end is '?'"),
     ],
 )
