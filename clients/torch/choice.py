@@ -60,8 +60,8 @@ def open_rung(
 def _without_cuda(source: Source, prefetch: int, device: torch.device, transfer: Transfer) -> HostRung:
     if transfer in ("gather", "staging"):
         raise ValueError(
-            f"{source.where}: transfer is {transfer!r}, but device is {str(device)!r}; that way leads only to an "
-            "NVIDIA GPU, such as device='cuda:0': leave transfer out"
+            f"{source.where}: transfer is {transfer!r}, but device is {str(device)!r}; only an NVIDIA GPU takes "
+            "batches that way, such as device='cuda:0': leave transfer out"
         )
     if device.type == "cpu":
         return HostRung(source, prefetch, device, "the learner is on the CPU")
