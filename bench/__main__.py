@@ -50,13 +50,13 @@ def main(arguments: Sequence[str]) -> int:
             report = report.with_answer(answer, {"load after": machine.load()})
             print("\n".join(lines(answer)), end="\n\n", flush=True)
         if options.json is not None:
-            options.json.write_text(report.to_json(), encoding="utf-8")  # what is there outlives what comes
+            options.json.write_text(report.to_json(), encoding="utf-8")  # so an error later loses no answer
     print(", ".join(f"{name}: {value}" for name, value in report.machine.items()))
     return 0
 
 
 def run(workload: Workload, size: Size) -> Answer:
-    """Sets a workload up on all cores, measures calls on one, and says on which; processes keep all of them."""
+    """Sets a workload up on all cores, and measures it: calls on one core, which the answer names; processes on all."""
     with workload.open(size) as rows:
         if any(isinstance(row, Trial) for row in rows):
             return measure(workload, size, rows)
@@ -65,7 +65,7 @@ def run(workload: Workload, size: Size) -> Answer:
 
 
 def command(options: argparse.Namespace) -> str:
-    """What does this run again."""
+    """The command that repeats this run."""
     size = [] if options.size.name == FULL.name else [f"--{options.size.name}"]
     if options.repeats is not None:
         size.append(f"--repeats={options.repeats}")

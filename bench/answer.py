@@ -25,12 +25,12 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What was measured of one contender or trial.
+    """The measurements of one contender or trial.
 
     Attributes:
-        calls: in one slice; 0 of a trial.
-        values: by metric, one value a repeat, in order.
-        ours_over_this: by metric, ours divided by this one's, one value a pair; empty for ours.
+        calls: number of calls in one slice; 0 for a trial.
+        values: by metric, one value for each repeat, in order.
+        ours_over_this: by metric, our value divided by this one's, one ratio for each pair; empty for ours.
     """
 
     name: str
@@ -45,8 +45,8 @@ class Answer:
     """A workload and its rows, ours first.
 
     Attributes:
-        disturbed: slices that were left out since the kernel gave the core to another task meanwhile.
-        left_out: who was not measured, and why.
+        disturbed: number of slices left out, because the kernel gave the core to another task meanwhile.
+        left_out: contenders that were not measured, and why.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Answer:
         return self.rows[0]
 
     def row(self, part: str) -> Row | None:
-        """The first whose label has `part` in it."""
+        """The first row whose label contains `part`; None if there is none."""
         return next((row for row in self.rows if part in label(row)), None)
 
 

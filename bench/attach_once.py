@@ -1,7 +1,7 @@
 """python -m bench.attach_once ADDRESS INSERTS: what attaching costs a process; for workloads/attach.py.
 
-Prints JSON: nanoseconds of connecting and attaching to table "bench", bytes of private memory and of page tables that
-came with it, and of page tables after so many inserts.
+Prints JSON: nanoseconds for connecting and attaching to table "bench", bytes of private memory and of page tables that
+attaching added, and bytes of page tables after INSERTS inserts.
 """
 
 import json
@@ -21,7 +21,7 @@ LAYOUT = "4kB"
 def main(arguments: Sequence[str]) -> int:
     address, inserts = arguments[0], int(arguments[1])
     steps = LAYOUTS[LAYOUT].separate(16, np.random.default_rng(1))
-    memory()  # what looking takes is taken
+    memory()  # the first reading itself takes memory
     private, tables = memory()
     start = time.monotonic_ns()
     client = sr.connect(address)

@@ -69,7 +69,7 @@ PANELS = (
 
 
 def chart(report: Report) -> str:
-    """The SVG. Raises ValueError if the report lacks one of the panels."""
+    """Returns the SVG. Raises ValueError if the report lacks the workload of a panel."""
     rows = [PANELS[i : i + 2] for i in range(0, len(PANELS), 2)]
     heights = [max(_height(len(_bars(report, panel))) for panel in row) for row in rows]
     height = TOP + sum(heights) + 36
@@ -102,7 +102,7 @@ def _height(num_bars: int) -> int:
 
 
 def _bars(report: Report, panel: Panel) -> list[tuple[str, Row]]:
-    """Ours, then of each peer that was measured its best row."""
+    """Our row, then the best row of each peer that was measured."""
     answer = _answer(report, panel)
     found = [("shmreplay", answer.ours)]
     for peer, shown in PEERS.items():

@@ -1,7 +1,7 @@
 """How long do an actor's inserts take while a checkpoint is saved? `python -m bench.checkpoint_latency [--items N]`.
 
-One actor inserts steps of 397 bytes into a full table, first alone, then while checkpoints are saved one behind the
-other. Printed: median, 99th percentile and longest insert of both, checkpoints saved and given up, bytes a second.
+One actor inserts steps of 397 bytes into a full table, first alone, then while checkpoints are saved one after the
+other. Prints median, 99th percentile and longest insert of both, checkpoints saved and given up, and bytes per second.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class Saved:
-    """Checkpoints, saved one behind the other on a thread."""
+    """Saves checkpoints one after the other, on a thread."""
 
     def __init__(self, client: sr.Client) -> None:
         self._client = client
@@ -85,7 +85,7 @@ class Saved:
 def latencies(
     table: TableHandle, steps: list[dict[str, Any]], goes_on: Callable[[], bool], at_least: int, pause_s: float
 ) -> dict[str, float]:
-    """Inserts until enough were made and `goes_on` says no; microseconds."""
+    """Inserts at least `at_least` times and until `goes_on` returns False. Returns figures in microseconds."""
     took: list[int] = []
     while len(took) < at_least or goes_on():
         step = steps[len(took) % len(steps)]

@@ -1,4 +1,4 @@
-"""Contender: one way to do a piece of work, to be timed beside others. By calls, or by what happens in a while."""
+"""Contender and Trial: one way to do a piece of work, measured beside others, by calls or over a time."""
 
 import dataclasses
 import math
@@ -15,16 +15,16 @@ class Contender:
     """One row of a benchmark of calls.
 
     Attributes:
-        name: what it does, for a reader.
-        kind: "ours"; "limit" does a part of the work that nobody can leave out; "peer" is another library's way.
-        run: run(n) does the work n times and returns the nanoseconds that took by a monotonic clock, without what it
-            prepared. It keeps its loop to itself, so that no call of a closure is measured with the work; one whose
-            work happens in another process or environment asks there.
-        slice_s: how long a slice has to be at least, for one that works in threads of its own behind its caller's
-            back: then a repeat is one such slice behind another one, and others may have the core meanwhile. None: as
-            the size has it.
-        least_calls: of a slice: so many that what comes once at its end, such as a flush, is little beside them.
-        interrupted: how often what works had to give up its core before it wanted to, so far.
+        name: what it does, in words.
+        kind: "ours"; "limit", a part of the work that nobody can leave out; or "peer", another library's way.
+        run: run(n) does the work n times and returns the nanoseconds that it took, by a monotonic clock, without the
+            preparation. The loop is inside, so that no call of a closure is measured with the work. If the work happens
+            in another process or environment, run asks that.
+        slice_s: least length of a slice, for a contender that works in background threads. A repeat is then two such
+            slices, and other tasks may use the core meanwhile. None: the length that the run's size gives.
+        least_calls: least number of calls in a slice, so that work done once at its end, such as a flush, counts
+            little.
+        interrupted: returns how often the worker was taken off its core involuntarily so far.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Trial:
     """One row of a benchmark of processes.
 
     Attributes:
-        name, kind: as a contender's.
-        run: run(seconds) sets processes to work, watches them for so long, ends them, and returns each metric of the
+        name, kind: as in `Contender`.
+        run: run(seconds) starts processes, watches them for that time, ends them, and returns each metric of the
             workload by its name.
-        longest_s: how long it is watched at most.
+        longest_s: the longest time that it is watched.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Trial:
 
 
 class Gone(RuntimeError):
-    """Who is measured has ended; the text begins with its name."""
+    """A contender has ended while it was measured; the text begins with its name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Absent:
-    """One who is not measured; `why` begins with its name."""
+    """A contender that is not measured; `why` begins with its name."""
 
     why: str

@@ -1,4 +1,4 @@
-"""Cores: one to run on, and whether others had it meanwhile. No library is needed."""
+"""Cores: keeps a thread on one core, and counts how often others took it. Needs only the standard library."""
 
 import contextlib
 import os
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def one_core() -> Iterator[int | None]:
-    """Keeps this thread on one core, the last of those it may use; yields which, None if that is not allowed here.
+    """Keeps this thread on one core, the last that it may use. Yields its number, or None if that is not allowed here.
 
-    What was started before, as the daemon, keeps all cores.
+    Processes started before, such as the daemon, keep all cores.
     """
     allowed = os.sched_getaffinity(0)
     core = max(allowed)
@@ -26,5 +26,5 @@ def one_core() -> Iterator[int | None]:
 
 
 def times_interrupted() -> int:
-    """How often this thread had to give up its core before it wanted to."""
+    """How often this thread was taken off its core involuntarily."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

@@ -1,4 +1,4 @@
-"""Crowd: forked processes that work side by side and count what they do. No library is needed."""
+"""Crowd: forked processes that work side by side and count what they do. Needs only NumPy."""
 
 import contextlib
 import ctypes
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-LINE = 8  # int64 of a cache line
-NOTES = 2**17  # the last ones of a process are kept
+LINE = 8  # int64 numbers in a cache line
+NOTES = 2**17  # kept for each process, the newest ones
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 10.0
 PR_SET_PDEATHSIG = 1
@@ -23,7 +23,7 @@ Work = Callable[["Tally"], None]
 
 
 class Tally:
-    """What one process of a crowd has done so far; in shared memory, a cache line of its own."""
+    """The counter of one process of a crowd, in shared memory, in its own cache line."""
 
     def __init__(self, line: NDArray[np.int64], notes: NDArray[np.int64], stop: NDArray[np.int64], gate: int) -> None:
         self._line, self._notes, self._stop, self._gate = line, notes, stop, gate
@@ -31,23 +31,23 @@ class Tally:
         self._noted = 0
 
     def start(self) -> None:
-        """What comes before is preparation; waits for the others', or the first ones would keep them from it."""
+        """Ends the preparation, and waits until all processes are prepared, so that none slows the others down."""
         self._line[2] = 1
         os.read(self._gate, 1)  # ends when the parent closes the other end
 
     def add(self, n: int) -> None:
-        """n more were done."""
+        """Counts n more."""
         self.count += n
         self._line[0] = self.count
 
     def note(self, ns: int) -> None:
-        """So long one took."""
+        """Notes how long one operation took."""
         self._notes[self._noted % NOTES] = ns
         self._noted += 1
         self._line[1] = self._noted
 
     def goes_on(self) -> bool:
-        """Whether there is more to do."""
+        """Whether the process should go on."""
         return not self._stop[0]
 
 
@@ -64,18 +64,18 @@ class Crowd:
         return Tally(self._lines[at], self._notes[at], self._lines[-1], self.gate)
 
     def leave_the_bar(self) -> None:
-        """In a child: the parent alone holds it."""
+        """Closes the bar in a child: the parent alone holds it."""
         os.close(self._bar)
 
     def counts(self) -> NDArray[np.int64]:
-        """int64 `[processes]`: what each has counted."""
+        """int64 `[processes]`: the count of each."""
         return self._lines[:-1, 0].copy()
 
     def start(self) -> None:
-        """Has all of them start, and waits until each has counted or noted something.
+        """Starts all processes, and waits until each has counted or noted something.
 
         Raises:
-            RuntimeError: one has ended, or is not at it for two minutes.
+            RuntimeError: a process has ended, or does not begin within two minutes.
         """
         self._wait_for(3)
         self._open_the_gate()
@@ -87,7 +87,7 @@ class Crowd:
             self._bar = -1
 
     def _wait_for(self, words: int) -> None:
-        """Until one of so many words of each is set: what it counted, what it noted, that it is ready."""
+        """Waits until one of the first `words` words of each is set: the count, the notes, and whether it is ready."""
         until = time.monotonic() + START_TIMEOUT_S
         while not self._lines[:-1, :words].any(axis=1).all():
             for pid in self.pids:
@@ -98,27 +98,27 @@ class Crowd:
             time.sleep(0.01)
 
     def rates(self, seconds: float) -> NDArray[np.float64]:
-        """float64 `[processes]`: what each counts a second, over so many seconds from now."""
+        """float64 `[processes]`: counts per second of each, over the next `seconds` seconds."""
         before, since = self.counts(), time.monotonic()
         time.sleep(seconds)
         after, took = self.counts(), time.monotonic() - since
         return (after - before) / took
 
     def forget_notes(self) -> None:
-        """Notes from now on are the only ones."""
+        """Drops all notes so far."""
         self._notes[:] = 0
 
     def notes(self, processes: slice) -> NDArray[np.int64]:
-        """What they noted, nanoseconds, in no order."""
+        """The notes of these processes, in nanoseconds, in any order."""
         notes = self._notes[processes].ravel()
         return notes[notes > 0]
 
     def cpu_s(self) -> NDArray[np.float64]:
-        """float64 `[processes]`: seconds that each has been on a processor, to the nanosecond."""
+        """float64 `[processes]`: seconds of processor time of each, exact to the nanosecond."""
         return np.array([on_cpu_s(pid) for pid in self.pids])
 
     def end(self) -> None:
-        """Tells all to end, and ends those who do not: who holds another library's lock has to give it back."""
+        """Tells all to end, so that they give locks of other libraries back, and then ends those that do not."""
         self._lines[-1, 0] = 1
         self._open_the_gate()  # for those that have not started yet
         os.close(self.gate)
@@ -137,11 +137,11 @@ class Crowd:
 
 @contextlib.contextmanager
 def crowd(works: Sequence[Work], notes: bool = False) -> Iterator[Crowd]:
-    """Forks a process for each work; yields once all of them are at it; ends them.
+    """Forks a process for each work, yields when all work, and ends them.
 
     Args:
-        works: each a loop that runs as long as its tally goes on.
-        notes: whether they note how long things take.
+        works: loops that run as long as their tally goes on.
+        notes: whether they note how long operations take.
     """
     them = Crowd(len(works), NOTES if notes else 0)
     try:
@@ -171,7 +171,7 @@ def _work(work: Work, tally: Tally) -> None:
 
 
 def on_cpu_s(pid: int) -> float:
-    """Seconds that the threads of a process have been on a processor, to the nanosecond."""
+    """Seconds of processor time of all threads of a process, exact to the nanosecond."""
     total = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         total += int((task / "schedstat").read_text(encoding="ascii").split()[0])

@@ -8,12 +8,12 @@ BATCH = 256
 
 
 def ends_of(table: TableHandle, updates: bool = False) -> Ends:
-    """Of one table for all; who learns sends the priorities back as they were, if `updates`."""
+    """Ends of one table for all processes. With `updates`, the learner sends the priorities back as they were."""
     return Ends(lambda at: table.insert, lambda at: learns(table, updates), lambda at: takes(table))
 
 
 def ends_of_their_own(client: Client, updates: bool = False) -> Ends:
-    """A table for each writer, called after its number, and one for who learns, "learner"."""
+    """Ends of one table for each writer, named by its number, and of the table "learner" for the learner."""
 
     def insert(at: int) -> Insert:
         return client.table(f"own{at}").insert

@@ -1,4 +1,4 @@
-"""Frames of 84 x 84 pixels, as games have them. No library is needed."""
+"""Frames of 84 x 84 pixels, as in games. Needs only NumPy."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ BLOCK = 12  # pixels
 
 
 def noise(n: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """A block that moves over noise which stays. `[n, 84, 84]`."""
+    """A block that moves over noise that does not change, `[n, 84, 84]`."""
     frames = np.repeat(rng.integers(0, 256, (1, SIDE, SIDE), np.uint8), n, axis=0)
     for i in range(n):
         y, x = 2 * i % (SIDE - BLOCK), 3 * i % (SIDE - BLOCK)
@@ -24,7 +24,7 @@ def noise(n: int, rng: np.random.Generator) -> NDArray[np.uint8]:
 
 
 def tiles(n: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """A board of 7 x 7 plain tiles, one of which changes a step. `[n, 84, 84]`."""
+    """A board of 7 x 7 plain tiles, one of which changes in each step, `[n, 84, 84]`."""
     board = rng.integers(0, 8, (SIDE // BLOCK, SIDE // BLOCK)).astype(np.uint8) * 32
     frames = np.empty((n, SIDE, SIDE), np.uint8)
     for frame in frames:

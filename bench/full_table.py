@@ -1,4 +1,4 @@
-"""A table that is full, on a server of its own: from there on every insert evicts, as in most of a long run."""
+"""A full table on its own server: every further insert evicts an item, as in most of a long run."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from shmreplay.selectors import Selector
 
 EXPONENT = 0.6
 SAMPLERS = {"uniform": sr.selectors.Uniform(), "prioritised": sr.selectors.Prioritized(EXPONENT)}
-FILL_BYTES = 400_000  # an insert_batch
+FILL_BYTES = 400_000  # of one insert_batch
 
 
 @contextlib.contextmanager
 def full_table(
     sampler: Selector, items: int, rng: np.random.Generator, layout: Layout = SMALL
 ) -> Iterator[TableHandle]:
-    """Yields a table of `items` random steps of random priorities in (0, 1]. Seeded: its draws repeat."""
+    """Yields a table of `items` random steps with random priorities in (0, 1]. Seeded, so its draws repeat."""
     with sr.Server([sr.Table("bench", signature(layout), items, sampler=sampler)]) as server, server.client() as client:
         table = client.table("bench", seed=1)
         fill(table, items, rng, layout)
@@ -28,7 +28,7 @@ def full_table(
 
 
 def fill(table: TableHandle, items: int, rng: np.random.Generator, layout: Layout = SMALL) -> None:
-    """Fills it. Every chunk of its arena is written by this process, so that no insert is the first to touch a page."""
+    """Fills a table. This process writes every chunk of the arena, so that no later insert is the first on a page."""
     n = max(1, min(1000, FILL_BYTES // layout.step_bytes))
     rows = layout.stacked(n, rng)
     arena = table.estimate()

@@ -1,8 +1,8 @@
 """How many instructions does an item take? `python -m bench.instructions [--calls insert,update_priorities]`.
 
-Counted by valgrind's callgrind, which must be installed; what else the machine does changes next to nothing about it.
-Each call is made ROUNDS times in a process of its own, and one that makes few is taken off. Going round a list of steps
-counts too. valgrind knows no AVX-512: what is written for it counts as AVX2.
+Counts with valgrind's callgrind, which must be installed. Other load on the machine hardly changes the count. Each call
+is made ROUNDS times in its own process; the count of a process with FEW rounds is subtracted. The loop over the list of
+steps counts, too. valgrind does not know AVX-512: it counts the AVX2 version of such code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shmreplay.clients.tables.table import TableHandle
 
 ITEMS = 4096
 BATCH = 256
-ROUNDS = 1000  # of a call, or of a batch of them
+ROUNDS = 1000  # each is one call, or a batch of calls
 FEW = 10  # rounds that warm up
 
 Round = Callable[[], object]
@@ -71,7 +71,7 @@ def update_priorities(table: TableHandle, rng: np.random.Generator) -> Round:
     return lambda: table.update_priorities(keys, priorities)
 
 
-# By name: the table's sampler, and what makes a round of BATCH items.
+# By name: the table's sampler, and a function that makes a round of BATCH items.
 CALLS: dict[str, tuple[str, Callable[[TableHandle, np.random.Generator], Round]]] = {
     "insert": ("uniform", insert),
     "append + create_item": ("uniform", append_item),
@@ -85,7 +85,7 @@ CALLS: dict[str, tuple[str, Callable[[TableHandle, np.random.Generator], Round]]
 
 
 def make(name: str, rounds: int) -> None:
-    """What is counted: so many rounds of the call on a full table."""
+    """The counted work: this many rounds of the call on a full table."""
     sampler, call = CALLS[name]
     rng = np.random.default_rng(1)
     with full_table(SAMPLERS[sampler], ITEMS, rng) as table:
@@ -95,7 +95,7 @@ def make(name: str, rounds: int) -> None:
 
 
 def count(name: str, rounds: int) -> int:
-    """Instructions of a process that makes so many rounds."""
+    """Instructions of a process that makes this many rounds."""
     counter = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
     done = subprocess.run(
         [*counter, sys.executable, "-m", "bench.instructions", "--make", name, str(rounds)],

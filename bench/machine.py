@@ -1,4 +1,4 @@
-"""The machine: what it is, for the record."""
+"""Facts about the machine, which are stored with the results."""
 
 import importlib.metadata
 import os
@@ -17,12 +17,12 @@ LIBRARY = ("shmreplay", "daemon", "clients", "CMakeLists.txt", "pyproject.toml")
 
 
 def facts() -> dict[str, str]:
-    """What a reader needs to judge the numbers or repeat the run."""
+    """The facts that a reader needs to judge the numbers, or to repeat the run."""
     return {**host(), "compiler of the limits": compiler_version()}
 
 
 def host() -> dict[str, str]:
-    """The same where no limit is measured, so that there may be no compiler."""
+    """The facts except the compiler, which only the limits need."""
     return {
         "processor": processor(),
         "cores": str(os.cpu_count()),
@@ -38,12 +38,12 @@ def host() -> dict[str, str]:
 
 
 def load() -> str:
-    """How many tasks ran or wanted to, on average over the last minute: above 1, others were at work as well."""
+    """The load: how many tasks ran or wanted to, on average over the last minute. Above 1, other tasks ran as well."""
     return f"{os.getloadavg()[0]:.1f}"
 
 
 def available_bytes() -> int:
-    """Memory that a process could get now."""
+    """Bytes of memory that a process could get now."""
     for line in pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""Timing: contenders in turn, ours beside each of the others, ratios pair by pair."""
+"""Measures contenders in turn, ours beside each of the others, with a ratio for each pair."""
 
 import contextlib
 import dataclasses
@@ -13,12 +13,12 @@ from bench.metric import A_CALL, Metric
 from bench.size import Size
 from bench.workload import Workload
 
-MAX_GROWTH = 16  # of the number of calls between two looks, while it is being found
+MAX_GROWTH = 16  # largest factor from one guess of the number of calls to the next
 
 
 @dataclasses.dataclass
 class Series:
-    """What is measured of one contender, repeat by repeat."""
+    """The measurements of one contender, repeat by repeat."""
 
     contender: Contender | Trial
     calls: int
@@ -32,7 +32,7 @@ class Series:
 
 
 def measure(workload: Workload, size: Size, rows: Sequence[Contender | Trial | Absent]) -> Answer:
-    """Measures the contenders or trials of a workload, ours first among them; who ends half-way is left out."""
+    """Measures the contenders or trials of a workload, of which ours is the first. Leaves out those that end early."""
     contenders = [row for row in rows if isinstance(row, Contender)]
     trials = [row for row in rows if isinstance(row, Trial)]
     left_out = [row.why for row in rows if isinstance(row, Absent)]
@@ -52,7 +52,7 @@ def measure(workload: Workload, size: Size, rows: Sequence[Contender | Trial | A
 
 @contextlib.contextmanager
 def leaving_out(left_out: list[str], series: list[Series], one: Series | None = None) -> Iterator[None]:
-    """Who is gone is no longer in the series, and is among those that are left out. Ours is never gone."""
+    """Moves a contender that raises Gone from the series to those left out. Ours never raises it."""
     try:
         yield
     except Gone as why:
@@ -62,7 +62,7 @@ def leaving_out(left_out: list[str], series: list[Series], one: Series | None = 
 
 
 def ratio(ours: float, this: float) -> float:
-    """Of what was measured; nothing of nothing is as much."""
+    """Ours divided by the other value; 1 if both are 0."""
     return ours / this if this else 1.0 if not ours else math.inf
 
 
@@ -70,10 +70,10 @@ def ratio(ours: float, this: float) -> float:
 
 
 def _time(contenders: Sequence[Contender], size: Size, left_out: list[str]) -> tuple[list[Series], int]:
-    """Pairs each contender but the first, which is ours, with repeats of ours beside it.
+    """Measures each contender but the first, which is ours, in pairs with ours.
 
-    A pair is two repeats in direct succession, ours first in every second one, so that what else the machine does
-    meets both alike. So ours has as many repeats as all others together.
+    A pair is two repeats in direct succession, with ours first in every second pair, so that other load on the machine
+    affects both equally. So ours has as many repeats as all others together.
     """
     with no_garbage_collection():
         series: list[Series] = []
@@ -90,7 +90,7 @@ def _time(contenders: Sequence[Contender], size: Size, left_out: list[str]) -> t
 
 
 def _pair(ours: Series, other: Series, ours_first: bool, size: Size) -> int:
-    """A repeat of each; how many slices were left out."""
+    """Measures a repeat of each. Returns how many slices were left out."""
     took: dict[str, float] = {}
     disturbed = 0
     for s in (ours, other) if ours_first else (other, ours):
@@ -103,9 +103,9 @@ def _pair(ours: Series, other: Series, ours_first: bool, size: Size) -> int:
 
 
 def measure_once(contender: Contender | Trial, calls: int, size: Size) -> tuple[float, int]:
-    """One repeat: nanoseconds a call, and how many of its slices were left out since something came between.
+    """Measures one repeat. Returns nanoseconds per call, and how many slices were left out as interrupted.
 
-    If something came between in every slice, they count all the same.
+    If every slice was interrupted, they all count.
     """
     assert isinstance(contender, Contender)
     if contender.slice_s is not None:
@@ -135,7 +135,7 @@ def find_calls(contender: Contender, slice_s: float) -> int:
 
 @contextlib.contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Collections of the interpreter's cycles come when they like and would meet one repeat and not the other."""
+    """Switches Python's garbage collector off, which would otherwise slow down some repeats and not others."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -150,7 +150,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def _watch(trials: Sequence[Trial], size: Size, window_s: float, left_out: list[str]) -> list[Series]:
-    """Rounds of all trials one behind the other, every second one backwards; a pair is ours and another of a round."""
+    """Runs rounds of all trials, in reverse order in every second round. A pair is ours and another one of a round."""
     series = [Series(trial, 0) for trial in trials]
     ours = series[0]
     for number in range(size.rounds):

@@ -1,4 +1,4 @@
-"""Metric: one number that a contender is measured by."""
+"""Metric: one number that is measured for each contender."""
 
 import dataclasses
 from typing import Literal
@@ -11,9 +11,9 @@ class Metric:
     """One column of a table of results.
 
     Attributes:
-        name: as in the JSON and in the heads of tables.
-        unit: "ns", "bytes", "s", "/s" (of whatever the name says), or "" for a plain number.
-        better: which way is up.
+        name: its name in the JSON and in the heads of tables.
+        unit: "ns", "bytes", "s", "/s" (per second, of what the name says), or "" for a plain number.
+        better: "less" or "more".
     """
 
     name: str
@@ -24,7 +24,7 @@ class Metric:
 A_CALL = Metric("a call", "ns", "less")
 INSERTS = Metric("inserts a second", "/s", "more")
 SAMPLES = Metric("samples a second", "/s", "more")
-SHARE = Metric("slowest writer's share", "", "more")  # of what a writer does on average
+SHARE = Metric("slowest writer's share", "", "more")  # divided by the average of all writers
 SLOWEST = Metric("slowest writer's inserts a second", "/s", "more")
 OF_ITS_TIME = Metric("samples a second of its processor time", "/s", "more")
 MEDIAN = Metric("p50", "ns", "less")

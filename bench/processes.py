@@ -1,7 +1,8 @@
 """python -m bench.processes: what deaths and crowds cost. docs/reliability.md has the answers.
 
-Four questions, each of its own daemon: whether actors and learners notice that the daemon dies; how long a process that
-waits for the lock waits when its holder is killed; what blocked clients burn; how many clients can be attached.
+Four questions, each with its own daemon: whether actors and learners notice that the daemon dies; how long a process
+that waits for the lock waits when its holder is killed; how much processor time blocked clients use; how many clients
+can be attached.
 """
 
 import argparse
@@ -34,7 +35,7 @@ STEP = {"observation": np.zeros(16, np.float32), "action": np.int64(0), "reward"
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How large the questions are."""
+    """The sizes of the questions."""
 
     actors: int = 8
     learners: int = 2
@@ -51,7 +52,7 @@ QUICK = Size(window_s=1.0, items=100_000, deaths=5, blocked=50, blocked_s=3.0, c
 
 @contextlib.contextmanager
 def forked(works: Sequence[Callable[[], NoReturn]]) -> Iterator[list[int]]:
-    """A process for each; killed at the end."""
+    """Forks a process for each work, yields their pids, and kills them at the end."""
     pids = []
     try:
         for work in works:
@@ -72,7 +73,7 @@ def forked(works: Sequence[Callable[[], NoReturn]]) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def standalone() -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
-    """A shmreplayd that can be killed and started: its socket, and these two."""
+    """Starts a shmreplayd. Yields its socket, and two functions that kill it and start it again."""
     with tempfile.TemporaryDirectory() as folder:
         socket = str(pathlib.Path(folder) / "bench.sock")
         command = [sys.executable, "-m", "shmreplay.daemon", "--socket", socket, "--instance", f"bench-{os.getpid()}"]
@@ -109,7 +110,7 @@ def learn(client: sr.Client) -> NoReturn:
 
 
 def rates_around_a_death(size: Size) -> dict[str, Any]:
-    """Inserts and samples a second of actors and learners with the daemon, without it, and with the next one."""
+    """Inserts and samples per second of actors and learners, with the daemon, without it, and with the next daemon."""
     spec = sr.Table("replay", STEP, 100_000, sampler=sr.selectors.Prioritized(0.6), max_streams=64, max_sessions=64)
     with standalone() as (socket, kill, start), sr.connect(socket, timeout_s=60) as client:
         client.create_tables([spec])
@@ -180,7 +181,7 @@ def burnt_by_the_blocked(size: Size) -> dict[str, Any]:
 
 
 def crowd(size: Size) -> dict[str, Any]:
-    """How long so many forked clients take to attach and to insert one item each."""
+    """How long many forked clients take to attach and to insert one item each."""
     spec = sr.Table("replay", STEP, size.clients, max_sessions=size.clients + 8, max_streams=size.clients + 8)
     with sr.Server([spec]) as server, server.client() as client:
         table = client.table("replay")

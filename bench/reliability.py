@@ -1,7 +1,7 @@
-"""python -m bench.reliability: how many deaths and damages were survived. The promises are in docs/reliability.md.
+"""python -m bench.reliability: counts survived deaths and damage. The promises are in docs/reliability.md.
 
-It runs the crash tests and the flips of build/native (`make native` builds them) and a storm (`python -m tests.soak`),
-each of which fails if anything is not as promised, and keeps the figures that they print.
+It runs the crash tests and the bit flips of build/native (`make native` builds them) and a storm
+(`python -m tests.soak`), and collects the figures that they print. Each of them fails if a promise is broken.
 """
 
 import argparse
@@ -23,7 +23,7 @@ FLIPS = re.compile(r"\[seed (\d+)\] (\d+) flips, (\d+) raised")
 
 
 def run(command: Sequence[str], **environment: str) -> str:
-    """What it printed. Raises CalledProcessError if a test of it failed, after showing it."""
+    """Returns the command's output. If the command fails, shows the output and raises CalledProcessError."""
     print(" ".join([*(f"{name}={value}" for name, value in environment.items()), *command]), flush=True)
     done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -52,7 +52,7 @@ def flips(native: pathlib.Path, count: int) -> dict[str, Any]:
 
 
 def storm(minutes: float, processes: int) -> Any:
-    """What `tests.soak` tells of itself."""
+    """The figures that `tests.soak` prints."""
     with tempfile.TemporaryDirectory() as folder:
         tally = pathlib.Path(folder, "tally.json")
         size = ["--minutes", str(minutes), "--processes", str(processes)]

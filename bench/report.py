@@ -1,4 +1,4 @@
-"""Report: all answers of a run with what they were measured on, as JSON and for a terminal."""
+"""Report: all answers of a run and the facts about its machine, as JSON and as text for a terminal."""
 
 import dataclasses
 import json
@@ -18,11 +18,11 @@ class Report:
     """A run.
 
     Attributes:
-        command: that does it again.
-        note: what whoever ran it has to say of it.
-        size: of the run.
-        machine: facts by name.
-        peers: versions of the libraries beside ours, by name.
+        command: the command that repeats it.
+        note: a remark of the person who ran it.
+        size: the size of the run.
+        machine: facts about the machine, by name.
+        peers: versions of the peers, by name.
         left_out: workloads that were not measured, and why.
     """
 
@@ -35,13 +35,13 @@ class Report:
     answers: tuple[Answer, ...]
 
     def to_json(self) -> str:
-        """Every number of the run, each repeat's too; times in nanoseconds."""
+        """JSON of every number of the run, also of each repeat; times in nanoseconds."""
         text = json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1)
         return re.sub(r"\[[-+.e\d\s,]*\]", lambda numbers: " ".join(numbers[0].split()), text) + "\n"  # a list a line
 
     @classmethod
     def from_json(cls, text: str) -> "Report":
-        """Raises ValueError for another format."""
+        """Reads a report. Raises ValueError if it has another format."""
         fields = json.loads(text)
         if (found := fields.pop("format")) != FORMAT:
             raise ValueError(f"the report is of format {found}; expected {FORMAT}")
@@ -49,10 +49,10 @@ class Report:
         return cls(**{**fields, "size": Size(**fields["size"]), "left_out": tuple(fields["left_out"])}, answers=answers)
 
     def again(self, run: "Report") -> "Report":
-        """This one's answers as the beginning of another run's.
+        """Returns another run's report that begins with this one's answers.
 
         Raises:
-            ValueError: they are of two commits, or of two sizes.
+            ValueError: the two runs are of different commits or sizes.
         """
         for what, mine, its in (
             ("commit", self.machine["commit"], run.machine["commit"]),
@@ -65,12 +65,12 @@ class Report:
         return dataclasses.replace(run, command=commands, note=note, peers=peers, answers=self.answers)
 
     def with_answer(self, answer: Answer, facts: dict[str, str]) -> "Report":
-        """The same with an answer more, or another one of its name; and with these facts of the machine."""
+        """Returns the report with one more answer, which replaces one of the same name, and with these facts."""
         others = tuple(other for other in self.answers if other.name != answer.name)
         return dataclasses.replace(self, machine=self.machine | facts, answers=(*others, answer))
 
     def without(self, why: str) -> "Report":
-        """The same with a workload left out, and why."""
+        """Returns the report with the reason why one more workload was left out."""
         return dataclasses.replace(self, left_out=(*self.left_out, why))
 
     def answer(self, name: str) -> Answer | None:
@@ -94,7 +94,7 @@ def _summaries(fields: dict[str, Any]) -> dict[str, Summary]:
 
 
 def lines(answer: Answer) -> Iterator[str]:
-    """An answer for a terminal."""
+    """The lines of an answer for a terminal."""
     yield f"{answer.number} {answer.name}: {answer.question}".lstrip()
     width = max(len(label(row)) for row in answer.rows)
     for metric in answer.metrics:
@@ -114,7 +114,7 @@ def an_item(answer: Answer) -> str:
 
 
 def quantity(value: float, metric: Metric) -> str:
-    """With its unit, three digits."""
+    """A value with three digits and its unit."""
     if metric.unit == "ns":
         return duration(value)
     if metric.unit == "s":
@@ -133,7 +133,7 @@ def scaled(value: float, units: tuple[str, ...] | None) -> str:
 
 
 def ratio(summary: Summary | None) -> str:
-    """Median and range of a ratio."""
+    """Median and range of a ratio, as text."""
     if summary is None:
         return ""
     return f"{number(summary.median)} ({number(summary.min)} to {number(summary.max)})"
@@ -148,7 +148,7 @@ def duration(ns: float) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits."""
+    """A number with three digits."""
     if value and abs(value) < 0.0995:
         return f"{value:.2g}"
     return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

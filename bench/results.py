@@ -13,7 +13,7 @@ from bench.report import Report, an_item, quantity, ratio
 from bench.targets import TARGETS
 
 GPU = pathlib.Path(__file__).with_name("GPU.json")
-RIVALS = ("np.take",)  # limits that a learner could call instead of us, with arrays of its own
+RIVALS = ("np.take",)  # limits that a learner could use instead of shmreplay, with its own arrays
 
 
 def page(report: Report) -> str:
@@ -47,7 +47,7 @@ def head(report: Report) -> Iterator[str]:
 
 
 def losses(report: Report) -> Iterator[str]:
-    """Where another one does the same in less time, or more of it in the same time."""
+    """Lines about where another way is faster than ours."""
     yield "## Where we lose"
     yield ""
     lost = [text for answer in report.answers for text in lost_by(answer)]
@@ -69,7 +69,7 @@ def is_rival(row: Row) -> bool:
 
 
 def targets(report: Report) -> Iterator[str]:
-    """What was meant to be reached; missed ones first."""
+    """Lines about the targets; missed targets come first."""
     yield "## Targets"
     yield ""
     yield "| | target | reached | |"
@@ -100,7 +100,7 @@ def tables(report: Report) -> Iterator[str]:
 
 
 def on_gpu() -> Iterator[str]:
-    """The run of `python -m bench.gpu` that is in the repository, another one than the report's."""
+    """Lines about the run of `python -m bench.gpu` in the repository, which is not part of the report's run."""
     yield "## On a GPU"
     yield ""
     if GPU.exists():

@@ -1,4 +1,4 @@
-"""Scenes: processes side by side, whoever's buffer it is. Each gives the `run` of a Trial. No library is needed."""
+"""Scenes: processes that use a buffer side by side, for any library's buffer. Each makes the `run` of a Trial."""
 
 import dataclasses
 import itertools
@@ -11,8 +11,8 @@ import numpy as np
 from bench.crowd import Crowd, Tally, Work, crowd
 from bench.steps import Layout
 
-EVERY = 16  # inserts between two looks whether to go on
-BLOCKED_AFTER_S = 0.001  # that long after an item was taken, who took it waits for the next one
+EVERY = 16  # inserts between two checks whether to go on
+BLOCKED_AFTER_S = 0.001  # by then, the process that took an item is blocked and waits for the next one
 
 Insert = Callable[[dict[str, Any]], object]
 Learn = Callable[[], int]
@@ -22,13 +22,14 @@ Run = Callable[[float], dict[str, float]]
 
 @dataclasses.dataclass(frozen=True)
 class Ends:
-    """The ends of a buffer. Each is asked for in the process that uses it, with the process's number among its kind.
+    """The ends of a buffer. Each process makes its own function, with its number among the processes of its kind.
 
     Attributes:
-        insert: what puts one step in.
-        learn: what takes a batch, sends priorities back where there are any, and says how many items it took.
-        take: what waits for the next item, and gives its `action`.
-        end: what a process that inserted has to do before it ends.
+        insert: makes a function that inserts one step.
+        learn: makes a function that takes a batch, sends priorities back if there are any, and returns the number of
+            items taken.
+        take: makes a function that waits for the next item, and returns its `action`.
+        end: called by a process that inserted, before it ends.
     """
 
     insert: Callable[[int], Insert]
@@ -60,7 +61,7 @@ def mixed(ends: Ends, layout: Layout, num: int) -> Run:
 
 
 def beside(ends: Ends, layout: Layout, num: int) -> Run:
-    """How long writers wait for an insert while a learner goes as fast as it can; the writers go on at once."""
+    """How long inserts of writers take while a learner samples as fast as it can. Writers do not pause."""
 
     def run(seconds: float) -> dict[str, float]:
         works = [*(_noting_writer(ends, layout, at) for at in range(num)), _learner(ends)]
@@ -79,7 +80,7 @@ def beside(ends: Ends, layout: Layout, num: int) -> Run:
 
 
 def attached(ends: Ends, layout: Layout, num: int, inserts_per_s: float) -> Run:
-    """What a learner gets out of its time on a processor, beside writers that keep to a rate."""
+    """How many items a learner samples per second of its processor time, beside writers with a fixed rate."""
 
     def run(seconds: float) -> dict[str, float]:
         works = [_learner(ends), *(_paced_writer(ends, layout, at, num, inserts_per_s / num) for at in range(num))]
@@ -97,7 +98,7 @@ def attached(ends: Ends, layout: Layout, num: int, inserts_per_s: float) -> Run:
 
 
 def woken(ends: Ends, layout: Layout) -> Run:
-    """How long it takes from before an insert until another process, which waits for it, has the item in its hands."""
+    """How long it takes from the start of an insert until another process, which waits for the item, has it."""
 
     def run(seconds: float) -> dict[str, float]:
         with crowd([_taker(ends), _stamping_writer(ends, layout)], notes=True) as them:
@@ -117,7 +118,7 @@ def _steps(layout: Layout) -> list[dict[str, Any]]:
 
 
 def _ready_to_insert(ends: Ends, layout: Layout, at: int) -> tuple[Insert, list[dict[str, Any]]]:
-    """What inserts, which has done so once, and steps."""
+    """Returns a function that inserts, after its first call, and steps for it."""
     insert, steps = ends.insert(at), _steps(layout)
     insert(steps[0])
     return insert, steps
@@ -156,7 +157,7 @@ def _noting_writer(ends: Ends, layout: Layout, at: int) -> Work:
 
 
 def _paced_writer(ends: Ends, layout: Layout, at: int, num: int, inserts_per_s: float) -> Work:
-    """They take turns: their first inserts are spread over the time between two inserts of one."""
+    """Makes a writer with a fixed rate. The writers' first inserts are spread over the time between two inserts."""
 
     def work(tally: Tally) -> None:
         insert, steps = _ready_to_insert(ends, layout, at)
@@ -183,7 +184,7 @@ def _stamping_writer(ends: Ends, layout: Layout) -> Work:
             step["action"] = time.monotonic_ns()
             insert(step)
             tally.add(1)
-        insert(steps[0])  # for who waits for the next one, to end
+        insert(steps[0])  # lets the process that waits for the next item end
         ends.end()
 
     return work
@@ -214,6 +215,6 @@ def _learner(ends: Ends) -> Work:
 
 
 def percentiles(them: Crowd, processes: slice) -> dict[str, float]:
-    """Nanoseconds of what they noted."""
+    """Percentiles of the times that these processes noted, in nanoseconds."""
     p50, p99, p999 = np.percentile(them.notes(processes), [50, 99, 99.9])
     return {"p50": float(p50), "p99": float(p99), "p99.9": float(p999)}

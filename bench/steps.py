@@ -1,4 +1,4 @@
-"""The steps that all workloads write: five columns, of about as many bytes as their name says. No library is needed."""
+"""The steps that all workloads write: five columns, with about as many bytes as their name says. Needs only NumPy."""
 
 import dataclasses
 from typing import Any
@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 
 Columns = dict[str, tuple[tuple[int, ...], str]]  # name -> shape, dtype
 
-CACHED_BYTES = 2**20  # of different steps that a writer goes round: an actor has them in its caches
+CACHED_BYTES = 2**20  # of different steps that a writer uses in turn, so few that they stay in its caches
 MAX_STEPS = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Steps of two arrays and three scalars, the arrays a quarter and three quarters of the bytes.
+    """Steps of two arrays and three scalars. By default, the arrays are a quarter and three quarters of the bytes.
 
     Attributes:
-        name: the bytes, for a reader.
-        observation: how many float32 the smaller array has.
-        times: how many times as many the other one has.
+        name: the size in words.
+        observation: number of float32 values in the smaller array.
+        times: size of the other array, as a multiple of that.
     """
 
     name: str
@@ -46,15 +46,15 @@ class Layout:
 
     @property
     def num_steps(self) -> int:
-        """Different steps that a writer goes round."""
+        """Number of different steps that a writer uses in turn."""
         return max(4, min(MAX_STEPS, CACHED_BYTES // self.step_bytes))
 
     def items(self, wanted: int) -> int:
-        """How many items a table has that takes the memory of `wanted` small ones, and no fewer than some batches."""
+        """How many items take the memory of `wanted` small ones; at least enough for some batches."""
         return min(wanted, max(64, wanted * SMALL.step_bytes // self.step_bytes))
 
     def stacked(self, n: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """n steps of random numbers, as batches are taken: arrays `[n, *shape]`."""
+        """n steps of random numbers as a batch: arrays `[n, *shape]`."""
         return {
             "observation": rng.random((n, self.observation), np.float32),
             "action": rng.integers(0, 18, n),
@@ -64,7 +64,7 @@ class Layout:
         }
 
     def separate(self, n: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """n steps, as an actor has them: arrays of their own, Python's numbers and bools."""
+        """n steps as an actor has them: separate arrays, Python numbers and bools."""
         rows = self.stacked(n, rng)
         return [
             {
@@ -80,5 +80,5 @@ class Layout:
 
 SMALL = Layout("400 B", 24)  # 397 bytes, since a bool is one
 LAYOUTS = {"400B": SMALL, "4kB": Layout("4 kB", 249), "40kB": Layout("40 kB", 2499), "400kB": Layout("400 kB", 24999)}
-# Of two arrays alike, as buffers want them that know what a transition is.
+# Two arrays of equal size, for buffers that store transitions.
 TRANSITIONS = {"transition 400B": Layout("400 B", 48, 1), "transition 40kB": Layout("40 kB", 4998, 1)}

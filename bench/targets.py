@@ -1,4 +1,4 @@
-"""Targets: what a run must reach, as data. Each is looked up in a report: reached so much, met or not."""
+"""Targets: what a run must reach, as data. For each, a report says what was reached and whether that is enough."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,8 +15,8 @@ class Reached:
     """What a run reached of a target.
 
     Attributes:
-        value: to compare with the target's bound.
-        text: the same for a reader, with min and max where there are several.
+        value: compared with the target's bound.
+        text: the value as text, with min and max if there are several.
     """
 
     value: float
@@ -28,11 +28,11 @@ class Target:
     """One thing that a run must reach.
 
     Attributes:
-        what: is measured.
-        wanted: of it, for a reader.
-        at_least: the bound, if more is better; else None.
-        at_most: the bound, if less is better; else None.
-        reached: what a report says of it; None if it was not measured.
+        what: what is measured, in words.
+        wanted: the bound, in words.
+        at_least: the bound, if more is better; otherwise None.
+        at_most: the bound, if less is better; otherwise None.
+        reached: returns what a report reached; None if it was not measured.
     """
 
     what: str
@@ -53,7 +53,7 @@ class Target:
 
 
 def times(workload: str, part: str, metric: str | None = None) -> Callable[[Report], Reached | None]:
-    """How many times as good ours is as the best of those rows whose label has `part` in it, pair by pair."""
+    """How many times as good as the best row whose label contains `part` ours is, pair by pair."""
 
     def reached(report: Report) -> Reached | None:
         answer = report.answer(workload)
@@ -78,7 +78,7 @@ def _times_as_good(answer: Answer, row: Row, metric: str) -> Summary:
 
 
 def over(workload: str, part: str, metric: str | None = None) -> Callable[[Report], Reached | None]:
-    """Ours divided by the first row whose label has `part` in it, pair by pair."""
+    """Ours divided by the first row whose label contains `part`, pair by pair."""
 
     def reached(report: Report) -> Reached | None:
         answer = report.answer(workload)
@@ -92,7 +92,7 @@ def over(workload: str, part: str, metric: str | None = None) -> Callable[[Repor
 
 
 def ours(workload: str, metric: str | None = None, part: str = "") -> Callable[[Report], Reached | None]:
-    """What ours took, or reached: our first row, or the one of ours whose label has `part` in it."""
+    """Our own value: that of our first row, or of our row whose label contains `part`."""
 
     def reached(report: Report) -> Reached | None:
         answer = report.answer(workload)
@@ -108,7 +108,7 @@ def ours(workload: str, metric: str | None = None, part: str = "") -> Callable[[
 
 
 def of_the_best(workload: str, others: str, metric: str) -> Callable[[Report], Reached | None]:
-    """The median of ours, as a part of the best median of ours among all workloads whose names begin with `others`."""
+    """Our median, divided by our best median in all workloads whose names begin with `others`."""
 
     def reached(report: Report) -> Reached | None:
         answer = report.answer(workload)
@@ -122,7 +122,7 @@ def of_the_best(workload: str, others: str, metric: str) -> Callable[[Report], R
 
 
 def inverse(workload: str, part: str, metric: str) -> Callable[[Report], Reached | None]:
-    """The first row whose label has `part` in it, divided by ours, pair by pair."""
+    """The first row whose label contains `part`, divided by ours, pair by pair."""
 
     def reached(report: Report) -> Reached | None:
         answer = report.answer(workload)
@@ -136,7 +136,7 @@ def inverse(workload: str, part: str, metric: str) -> Callable[[Report], Reached
 
 
 def allowed(workload: str, metric: str, of: str, fixed: float, per_mib: float) -> Callable[[Report], Reached | None]:
-    """A metric of ours, as a part of what a fixed cost and one a MiB of another metric come to."""
+    """A metric of ours, divided by a fixed cost plus `per_mib` for each MiB of another metric."""
 
     def reached(report: Report) -> Reached | None:
         answer = report.answer(workload)

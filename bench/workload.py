@@ -16,17 +16,17 @@ class Workload:
     """One benchmark.
 
     Attributes:
-        name: in the JSON and for `--only`.
-        question: for a reader.
-        open: sets up and yields contenders or trials, ours first; tears down behind the measurement.
-        number: of the list of workloads in README.md, such as "W1"; for `--only` as well.
-        metrics: what it is measured by, the one that counts most first.
-        items_per_call: items that one call of any contender stands for.
-        least_items: that it is about; a size that asks about fewer does without.
-        processes: that writers or clients are; a size that allows fewer does without.
-        in_quick: whether a quick run asks it: not if another one says almost the same.
-        memory: about how many bytes it takes, where that is much; a machine that has less available does without.
-        window_s: how long a trial of a full run is watched; None: as the size has it.
+        name: its name in the JSON and for `--only`.
+        question: the question, in words.
+        open: sets up and yields contenders or trials, ours first; tears down after the measurement.
+        number: its number in the list of workloads in README.md, such as "W1"; `--only` takes it, too.
+        metrics: what is measured, the most important metric first.
+        items_per_call: number of items that one call of any contender handles.
+        least_items: number of items that it is about; a smaller size leaves it out.
+        processes: number of writers or clients; a size that allows fewer processes leaves it out.
+        in_quick: whether a quick run has it; False if another workload shows almost the same.
+        memory: approximate bytes that it takes, if these are many; a machine with less available leaves it out.
+        window_s: how long a trial of a full run is watched; None: as long as the size says.
     """
 
     name: str
@@ -42,11 +42,11 @@ class Workload:
     window_s: float | None = None
 
     def is_asked_for(self, only: Sequence[str]) -> bool:
-        """Whether `only` has its number or a part of its name; an empty one has all."""
+        """Whether `only` has its number or a part of its name. An empty `only` selects all."""
         return not only or any(part in self.name or part == self.number for part in only)
 
     def why_not(self, available: int) -> str | None:
-        """Why it cannot be measured with so many bytes of memory; None: it can."""
+        """Why it cannot be measured with this many bytes of memory; None if it can."""
         if available >= self.memory:
             return None
         return f"{self.name} needs about {self.memory / 1e9:.0f} GB of memory; {available / 1e9:.1f} GB are available"

@@ -1,4 +1,4 @@
-"""Writes the lower part of docs/cli.md from the parsers of both programs; `--check`: says whether it is as they are."""
+"""Writes the lower part of docs/cli.md from the parsers of both programs. `--check` only says whether it is current."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shmreplay.daemon.config.configuration import build_parser as build_daemon_p
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "cli.md"
 
 MARK = "<!-- All below is written by `make cli-page`, from the code. -->\n"
-OF_A_DAEMON = ("--address", "--timeout", "--json")  # what every command that talks to one takes
+OF_A_DAEMON = ("--address", "--timeout", "--json")  # options of every command that talks to a daemon
 
 
 def page(before: str) -> str:
-    """The page, with what stands above the mark in the one before."""
+    """The new page, with the text above the mark taken from the page before."""
     program, daemon = read_parser(build_parser()), read_parser(build_daemon_parser())
     by_name = {command.name.partition(" ")[2]: command for command in program.commands}
     parts = [before.partition(MARK)[0] + MARK]

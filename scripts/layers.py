@@ -1,12 +1,12 @@
-"""The layers of the code: which folder may use which, held against every include and import.
+"""Checks every include and import against the layers of the code: which folder may use which.
 
 usage: layers.py [--root FOLDER] [--write]
 
 Without --write: prints each arrow that runs up and each circle between files. Exits with 1 if there is one, or if the
 picture in ARCHITECTURE.md is not that of the code. With --write: puts the picture there.
 
-A node is a file, for C++ the pair of a header and its source. An arrow is an include or an import, also one inside a
-function or for types alone. `AREAS` is the order: a file may use its own folder and those before it in the list.
+A node is a file; in C++, a header and its source are one node. An arrow is an include or an import, also one inside a
+function or only for types. `AREAS` is the order: a file may use its own folder and those before it in the list.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _joined(area: str, floor: str) -> str:
 
 
 def floor_of(path: str) -> str | None:
-    """The floor that a file belongs to; None: it is on none, such as an `__init__.py` that holds a docstring alone."""
+    """The floor that a file belongs to; None if it is on none, such as an `__init__.py` with only a docstring."""
     found = [floor for floor in floors() if path == floor or path.startswith(floor + "/")]
     return max(found, key=len, default=None)
 
@@ -195,7 +195,7 @@ def upward(arrows: Iterable[Arrow]) -> list[str]:
 
 
 def circles(arrows: Iterable[Arrow]) -> list[list[str]]:
-    """Files that use each other, directly or over others: a sorted list for each circle."""
+    """Files that use each other, directly or through others: a sorted list for each circle."""
     after: dict[str, set[str]] = {}
     for arrow in arrows:
         after.setdefault(arrow.user, set()).add(arrow.used)

@@ -2,8 +2,8 @@
 
 usage: make page-picture
 
-Needs a Chromium: apt-get install chromium-headless-shell. It takes about a minute, for the page's charts begin when the
-page is opened. The figures in the picture are of this run: the actors pause between their steps.
+Needs a Chromium: apt-get install chromium-headless-shell. It takes about a minute, because the page's charts begin when
+the page is opened. The figures in the picture are those of this run, in which the actors pause between their steps.
 """
 
 import multiprocessing

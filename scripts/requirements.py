@@ -1,4 +1,4 @@
-"""Print the requirements that pyproject.toml states, so that the Makefile need not repeat them.
+"""Prints the requirements that pyproject.toml states, so that the Makefile need not repeat them.
 
 usage: requirements.py GROUP...     build | runtime | the name of an extra
 
@@ -10,7 +10,7 @@ import sys
 
 if sys.version_info >= (3, 11):
     import tomllib
-else:  # 3.10 has no TOML reader of its own, but every pip brings one
+else:  # Python 3.10 has no TOML reader, but every pip brings one
     from pip._vendor import tomli as tomllib
 
 BUILD_TOOLS = ("cmake", "ninja")

@@ -1,8 +1,8 @@
-"""Write shmreplay/_core.pyi from the built binding.
+"""Writes shmreplay/_core.pyi from the built binding.
 
 usage: stubs.py
 
-nanobind names containers without what they hold; mypy --strict wants it said, so "anything" is said.
+nanobind writes containers without the types of their elements. mypy --strict requires those, so `Any` is added.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ BARE = re.compile(r"(: |-> |\[)(dict|tuple|list|Sequence)\b(?!\[)")
 
 
 def complete(stub: str) -> str:
-    """The stub with every bare container given its contents."""
+    """Returns the stub with `Any` as the element type of every bare container."""
     completed = BARE.sub(lambda match: match[1] + CONTENTS[match[2]], stub)
     if completed == stub:
         return stub

@@ -1,4 +1,4 @@
-"""Compare shmreplay/_core.pyi with the built binding, by mypy's stubtest.
+"""Compares shmreplay/_core.pyi with the built binding, by mypy's stubtest.
 
 usage: stubtest.py        (build/typing must be laid out: see typing_tree.py)
 
@@ -10,8 +10,8 @@ import re
 import subprocess
 import sys
 
-# Said of everything that nanobind makes: its functions and metaclass are types of its own, and a class that only the
-# module can make has an __init__ that takes anything and refuses it.
+# stubtest reports these for everything that nanobind makes: its functions and its metaclass have their own types, and a
+# class that only the module can instantiate has an __init__ that takes any arguments and refuses them.
 OF_NANOBIND = re.compile(
     r"^shmreplay\._core\.\w+("
     r" is not a function"
@@ -23,7 +23,7 @@ OF_NANOBIND = re.compile(
 
 
 def differences() -> list[str]:
-    """The lines of stubtest that mean something."""
+    """The lines of stubtest's output that report real differences."""
     line = [sys.executable, "-m", "mypy.stubtest", "shmreplay._core", "--concise"]
     env = os.environ | {"MYPYPATH": "build/typing"}
     done = subprocess.run(

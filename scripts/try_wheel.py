@@ -1,4 +1,4 @@
-"""Install a wheel in a clean virtual environment without a compiler, and run the README's example from it.
+"""Installs a wheel in a clean virtual environment without a compiler, and runs the README's example from it.
 
 usage: try_wheel.py WHEEL README
 
@@ -19,7 +19,7 @@ EXAMPLE_TIMEOUT_S = 300  # a watchdog, not a limit on speed
 
 
 def readme_example(readme: pathlib.Path) -> str:
-    """The first ```python block that imports shmreplay; SystemExit if there is none."""
+    """Returns the first ```python block that imports shmreplay. Raises SystemExit if there is none."""
     for block in re.findall(r"^```python\n(.*?)^```", readme.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         if re.search(r"^(import|from) shmreplay", block, re.MULTILINE):
             return str(block)
@@ -32,8 +32,8 @@ def segments_of(pid: int) -> list[str]:
 
 
 def bare_environment(bin_folder: pathlib.Path) -> dict[str, str]:
-    """An environment whose PATH is the virtual environment alone: no compiler, no make, nothing of ours."""
-    # pip's own settings, and the mark by which a CI run finds the processes that it left.
+    """An environment whose PATH has only the virtual environment: no compiler, no make, nothing of the repository."""
+    # Variables that stay: pip's own, and the mark by which a CI run finds processes that were left behind.
     prefixes = ("PIP_", "SHMREPLAY_CI_")
     kept = {name: value for name, value in os.environ.items() if name.startswith(prefixes) or name in {"HOME", "LANG"}}
     env = {**kept, "PATH": str(bin_folder), "CC": "/bin/false", "CXX": "/bin/false"}
@@ -44,7 +44,7 @@ def bare_environment(bin_folder: pathlib.Path) -> dict[str, str]:
 
 
 def try_wheel(wheel: pathlib.Path, readme: pathlib.Path) -> None:
-    """Raise CalledProcessError, TimeoutExpired or SystemExit at the first thing that fails."""
+    """Raises CalledProcessError, TimeoutExpired or SystemExit at the first failure."""
     with tempfile.TemporaryDirectory(prefix="shmreplay-wheel-") as folder:
         home = pathlib.Path(folder)
         venv.create(home / "venv", with_pip=True)
@@ -54,13 +54,13 @@ def try_wheel(wheel: pathlib.Path, readme: pathlib.Path) -> None:
         example.write_text(readme_example(readme), encoding="utf-8")
 
         def run(*command: str) -> int:
-            """Run a command to its end; the pid that it had."""
+            """Runs a command to its end, and returns the pid that it had."""
             print("+", *command, flush=True)
             with subprocess.Popen(command, cwd=home, env=env, stdin=subprocess.DEVNULL) as process:
                 try:
                     status = process.wait(EXAMPLE_TIMEOUT_S)
                 finally:
-                    process.kill()  # nothing to an ended process; without it a hung one would be waited for again
+                    process.kill()  # does nothing to an ended process; ends one that hangs, which would be waited for
             if status != 0:
                 raise subprocess.CalledProcessError(status, command)
             return process.pid

@@ -1,9 +1,9 @@
-"""Lay the package out as the wheel does, with links, for tools that read files and follow no import hook.
+"""Lays the package out as in the wheel, with links, for tools that read files and do not use import hooks.
 
 usage: typing_tree.py FOLDER        (made anew each time)
 
-An editable install is an import hook; mypy and stubtest look for files. The layout is the map in pyproject.toml, so
-that what they check is what a user installs.
+An editable install is an import hook, but mypy and stubtest look for files. The layout is the map in pyproject.toml, so
+these tools check what a user installs.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def lay_out(target: pathlib.Path) -> None:
-    """Link every mapped file into `target`, one by one: two mapped folders may share a parent."""
+    """Links every mapped file into `target`, one by one, because two mapped folders may share a parent."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     shutil.rmtree(target, ignore_errors=True)
     for source, place in pyproject["tool"]["scikit-build"]["wheel"]["force-include"].items():

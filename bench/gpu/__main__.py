@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     with device:
         for finding in (finding for part in options.only or PARTS for finding in checks(device, part, options)):
             made.findings.append(finding)
-            print(finding.line, flush=True)  # what is there is there, whatever comes
+            print(finding.line, flush=True)  # printed at once, in case a later check fails
     print("", made.lines()[-1], sep="\n")
     if options.json is not None:
         options.json.write_text(made.to_json(), encoding="utf-8")
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def checks(device: Device, part: str, options: argparse.Namespace) -> Iterator[Finding]:
-    """Those of a part. One that fails ends the part, and not the run: time on a GPU may be dear."""
+    """The checks of a part. An error ends the part, but not the run, since time on a GPU may be expensive."""
     try:
         yield from checks_of(device, part, options)
     except Exception as error:  # noqa: BLE001  # it is in the report

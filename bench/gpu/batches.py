@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from shmreplay.clients.torch.choice import Transfer
 
 WAYS: tuple["Transfer", ...] = ("gather", "staging", "pageable")
-WINDOW_S = 3.0  # of one way; the first third warms up
+WINDOW_S = 3.0  # how long one way is measured; the first third warms up
 FRAMES, BATCH = (84, 84, 4), 1024
 ROW, SMALL_BATCH = (16,), 4096
 
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """What one way came to.
+    """The measurements of one way.
 
     Attributes:
-        batches_per_s: that the GPU had.
-        processor_s: of this process, all threads, a batch.
-        gathered, sent, read: bytes a batch that the processor copied, that were sent to the GPU, and that it read in
-            the segment.
+        batches_per_s: batches per second that reached the GPU.
+        processor_s: processor time per batch, of all threads of this process.
+        gathered, sent, read: bytes per batch that the processor copied, that were sent to the GPU, and that the GPU
+            read from the segment.
     """
 
     batches_per_s: float
@@ -55,7 +55,7 @@ class Rate:
 
 
 def checks(device: Device, items: int) -> Iterator[Finding]:
-    """`items`: in the table of frames, 28 kB each."""
+    """Runs the checks. `items` is the number of items in the table of frames, 28 kB each."""
     if importlib.util.find_spec("torch") is None:
         yield skipped("batches of a PyTorch learner", "torch is not installed")
         return
@@ -68,7 +68,7 @@ def checks(device: Device, items: int) -> Iterator[Finding]:
 
 
 def torch_agrees(device: Device) -> Finding:
-    """Memory is pinned for torch too, where it lies; and what the driver refuses here does not come up there."""
+    """Torch sees registered memory as pinned, and an error of the driver in our call does not come up in torch."""
     import torch
 
     check = "a tensor over registered memory, and torch after a refusal"
@@ -89,7 +89,7 @@ def torch_agrees(device: Device) -> Finding:
 
 @contextlib.contextmanager
 def filled(shape: tuple[int, ...], dtype: str, items: int) -> Iterator[tuple[sr.Server, TableHandle]]:
-    """A full table of the column "x", each item's values all alike."""
+    """A full table with the column "x"; all values of an item are equal."""
     spec = sr.ArraySpec(shape, dtype)
     with sr.Server([sr.Table("bench", {"x": spec}, items)]) as server, server.client() as client:
         table = client.table("bench", seed=1)
@@ -99,13 +99,13 @@ def filled(shape: tuple[int, ...], dtype: str, items: int) -> Iterator[tuple[sr.
 
 
 def alike(shape: tuple[int, ...], dtype: str, numbers: range) -> NDArray[Any]:
-    """Items that have one value each."""
+    """Items whose values are all equal to their number."""
     values = (np.asarray(numbers) % 251).astype(dtype)
     return np.broadcast_to(values.reshape(-1, *[1] * len(shape)), (len(values), *shape)).copy()
 
 
 def side_by_side(device: Device, table: TableHandle, batch: int, what: str) -> Finding:
-    """All ways that can be had; the ratios are those of their batches a second."""
+    """Measures all ways that are possible. The ratios are those of their batches per second."""
     rates: dict[str, Rate] = {}
     lines = []
     for way in WAYS:
@@ -130,7 +130,7 @@ def sampler(device: Device, table: TableHandle, batch: int, way: "Transfer") -> 
 
 
 def rate(batches: "TorchSampler") -> Rate:
-    """Of a learner that does nothing but look at one number of each batch, for which it has to be there."""
+    """Measures a learner that only reads one number of each batch, which must have arrived for that."""
 
     def run(seconds: float) -> int:
         n, until = 0, time.monotonic() + seconds
@@ -167,7 +167,7 @@ def torn(device: Device, server: sr.Server, table: TableHandle) -> Finding:
 
 @contextlib.contextmanager
 def writing(server: sr.Server) -> Iterator[None]:
-    """A process that inserts without a pause meanwhile."""
+    """Runs a process that inserts without a pause during the block."""
     command, pipe = [sys.executable, "-m", __spec__.name, server.address], subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     try:
@@ -179,7 +179,7 @@ def writing(server: sr.Server) -> Iterator[None]:
 
 
 def main(address: str) -> None:
-    """What that process does: until its input ends."""
+    """The work of that process, until its standard input ends."""
     steps = {"x": alike(FRAMES, "uint8", range(64))}
     with sr.connect(address) as client:
         table = client.table("bench")

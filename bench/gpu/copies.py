@@ -1,4 +1,4 @@
-"""How fast bytes get to the GPU: from memory page-locked where it lies, from a pinned buffer, from any memory."""
+"""How fast bytes get to the GPU: from a page-locked segment, from a pinned buffer, and from ordinary memory."""
 
 import contextlib
 import statistics
@@ -17,7 +17,7 @@ LEAST_RATIO = 2.0
 
 
 def checks(device: Device, num_bytes: int) -> Iterator[Finding]:
-    """`num_bytes`: of one copy."""
+    """Runs the check. `num_bytes` is the size of one copy."""
     check = f"copy {show_bytes(num_bytes)} to the GPU"
     try:
         with (
@@ -39,7 +39,7 @@ def checks(device: Device, num_bytes: int) -> Iterator[Finding]:
 
 
 def rate(device: Device, to: int, address: int, num_bytes: int) -> float:
-    """Bytes a second: the median of some copies, each waited for."""
+    """Bytes per second: the median of some copies, one after the other."""
     event = Event(device)
     took = []
     for _ in range(REPEATS + 1):

@@ -1,4 +1,4 @@
-"""Finding: what one check of a GPU came to; and Run, all of them with the machine that they are of."""
+"""Finding: the result of one check of a GPU. Run: all findings, and facts about the machine."""
 
 import dataclasses
 import json
@@ -12,9 +12,9 @@ class Finding:
 
     Attributes:
         check: what was done.
-        found: what came of it, or why it was not done.
-        rule: what it has to come to; "" if it is written down only.
-        is_kept: whether the rule was kept; None if there is none, or if the check was not done.
+        found: the result, or why the check was not done.
+        rule: what the result must be; "" if there is no rule.
+        is_kept: whether the result follows the rule; None if there is no rule, or if the check was not done.
     """
 
     check: str
@@ -24,26 +24,26 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """Of the table in Markdown below `HEAD`."""
+        """The line in the Markdown table below `HEAD`."""
         verdict = {True: "kept", False: "NOT KEPT", None: ""}[self.is_kept]
         cells = (self.check, self.found, self.rule, verdict)
         return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
 
 
 def skipped(check: str, why: str) -> Finding:
-    """Of a check that cannot be done here."""
+    """The finding of a check that cannot be done here."""
     return Finding(check, f"skipped: {why}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Findings, and facts of the machine by name."""
+    """Findings, and facts about the machine by name."""
 
     machine: dict[str, str]
     findings: list[Finding]
 
     def lines(self) -> list[str]:
-        """A table in Markdown, and the machine below."""
+        """A Markdown table of the findings, and the facts below it."""
         facts = ", ".join(f"{name}: {value}" for name, value in self.machine.items())
         return [*HEAD, *(finding.line for finding in self.findings), "", facts]
 

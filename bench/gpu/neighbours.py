@@ -1,4 +1,4 @@
-"""Other processes at the same memory and GPU: each page-locks for itself, a dead one leaves nothing, all can call."""
+"""Other processes with the same memory and GPU: each has its own page lock, a dead one leaves none, all can call."""
 
 import contextlib
 import mmap
@@ -16,7 +16,11 @@ from shmreplay.clients.cuda.page_lock import PageLock
 
 
 def checks(device: Device, num_bytes: int, large_bytes: int) -> Iterator[Finding]:
-    """`num_bytes`: of the memory that both have; `large_bytes`: of what one locks while the other calls."""
+    """Runs the checks.
+
+    `num_bytes` is the size of the memory that both processes map, `large_bytes` the size of the memory that one
+    page-locks while the other one calls the driver.
+    """
     with shared(num_bytes) as memory:
         yield both(device, memory)
         yield after_a_kill(device, memory)
@@ -40,7 +44,7 @@ def after_a_kill(device: Device, memory: Shared) -> Finding:
 
 
 def calling(device: Device, num_bytes: int) -> Finding:
-    """What pinning takes from others: the driver holds locks meanwhile."""
+    """How long page-locking delays calls of other processes: the driver holds locks meanwhile."""
     check = f"calls of another process while this one page-locks {show_bytes(num_bytes)}"
     try:
         with shared(num_bytes) as memory, neighbour("call", memory) as (process, _):
@@ -52,7 +56,7 @@ def calling(device: Device, num_bytes: int) -> Finding:
 
 
 def locked(device: Device, memory: Shared) -> str:
-    """What a lock came to; it is undone by then."""
+    """Page-locks the memory, undoes it, and returns the state that the lock reached."""
     with PageLock(device, memory.address, memory.num_bytes, mmap.PAGESIZE, "bench") as lock:
         lock.wait()
         return f"{lock.state} {lock.reason}".strip()
@@ -60,7 +64,7 @@ def locked(device: Device, memory: Shared) -> str:
 
 @contextlib.contextmanager
 def neighbour(task: str, memory: Shared) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A process at work while this runs, and its first line."""
+    """Runs another process during the block. Yields it and the first line that it printed."""
     command = [sys.executable, "-m", __spec__.name, task, str(memory.fd), str(memory.num_bytes)]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, pass_fds=[memory.fd])

@@ -1,4 +1,4 @@
-"""What the driver does with memory that is there: whether it page-locks it, in what time, and that it comes back."""
+"""What the driver does with existing memory: whether it page-locks it, how fast, and whether it gives it back."""
 
 import mmap
 import time
@@ -17,7 +17,7 @@ MOST_S_A_GIB = 0.25
 
 
 def checks(device: Device, num_bytes: int) -> Iterator[Finding]:
-    """`num_bytes`: of the memory that is registered as a whole."""
+    """Runs the checks. `num_bytes` is the size of the memory that is registered as a whole."""
     yield attributes(device)
     for kind in ("small pages", "huge pages", "hugetlb"):
         yield registering(device, num_bytes, kind)
@@ -46,7 +46,7 @@ def registering(device: Device, num_bytes: int, kind: str) -> Finding:
 
 
 def register_all(device: Device, memory: Shared) -> float:
-    """Seconds that it took; it is unregistered by then."""
+    """Registers all memory, unregisters it, and returns the seconds that registering took."""
     starts = range(memory.address, memory.address + memory.num_bytes, MAX_PIECE_BYTES)
     done = []
     began = time.monotonic()
@@ -61,7 +61,7 @@ def register_all(device: Device, memory: Shared) -> float:
 
 
 def locking(device: Device, num_bytes: int) -> Finding:
-    """The same as a learner does it: on a thread, with pauses."""
+    """Registers the memory as a learner does: on a thread, with pauses."""
     check = f"page-lock {show_bytes(num_bytes)} of small pages as a learner does"
     try:
         with shared(num_bytes) as memory:
@@ -75,7 +75,7 @@ def locking(device: Device, num_bytes: int) -> Finding:
 
 
 def read_only(device: Device) -> Finding:
-    """A refusal must be one, and leave the driver as it was."""
+    """After a refusal, the driver must work as before."""
     check, num_bytes = "register memory that is mapped for reading only", 2**20
     answers = []
     with shared(num_bytes) as memory, mapped(memory.fd, num_bytes, mmap.PROT_READ) as address:

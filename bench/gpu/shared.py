@@ -1,4 +1,4 @@
-"""Shared memory of the kinds that segments are made of, with every page there."""
+"""Shared memory of the kinds that segments are made of, with every page allocated."""
 
 import contextlib
 import mmap
@@ -17,12 +17,12 @@ MFD_HUGETLB = 4
 
 
 class NoMemory(RuntimeError):
-    """This machine has none of the kind; the text says what."""
+    """This machine has no memory of that kind; the text says why."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A mapping, and the descriptor of its memory for others to map."""
+    """A mapping, and the descriptor with which other processes can map the same memory."""
 
     fd: int
     address: int
@@ -31,10 +31,10 @@ class Shared:
 
 @contextlib.contextmanager
 def shared(num_bytes: int, kind: str = "small pages") -> Iterator[Shared]:
-    """Of "small pages", "huge pages" (as our segments have them) or "hugetlb" (set aside by the administrator).
+    """Makes memory in "small pages", "huge pages" (as in our segments) or "hugetlb" (reserved by the administrator).
 
     Raises:
-        NoMemory: there is none.
+        NoMemory: there is none of that kind.
     """
     if machine.available_bytes() < num_bytes + num_bytes // 4:
         raise NoMemory(f"{show_bytes(num_bytes)} of memory are not to be had")
@@ -59,7 +59,7 @@ def shared(num_bytes: int, kind: str = "small pages") -> Iterator[Shared]:
 
 @contextlib.contextmanager
 def mapped(fd: int, num_bytes: int, prot: int = mmap.PROT_READ | mmap.PROT_WRITE) -> Iterator[int]:
-    """Its address, while it is mapped; every page was touched."""
+    """Maps the memory during the block, touches every page, and yields the address."""
     mapping = mmap.mmap(fd, num_bytes, prot=prot)
     array = np.frombuffer(mapping, np.uint8)
     array[:: mmap.PAGESIZE].sum()

@@ -1,1 +1,1 @@
-"""Limits: the parts of the work that nobody can leave out, done as barely as the machine allows. One noun a file."""
+"""Limits: the parts of the work that nobody can leave out, done as fast as the machine allows. One noun a file."""

@@ -1,4 +1,4 @@
-"""What it costs to get a step out of Python's hands."""
+"""What it costs to copy a step out of Python objects."""
 
 import ctypes
 import time
@@ -11,7 +11,7 @@ from bench.limits.shared_memory import Addresses, warm
 
 
 def dict_copy(steps: list[dict[str, Any]], column_bytes: Sequence[int], places: int) -> Contender:
-    """Steps in turn, each column into its own array of `places` rows in warm shared memory, by a bare C function.
+    """Copies steps in turn, each column into its own array of `places` rows in warm shared memory, by a C function.
 
     The steps hold arrays, ints for int64, floats for float32, and bools.
     """

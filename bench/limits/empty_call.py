@@ -9,11 +9,11 @@ from typing import Any
 from bench.contender import Absent, Contender
 from bench.limits.native import build
 
-FLAGS = ("-fvisibility=hidden", "-fno-strict-aliasing", "-DNB_COMPACT_ASSERTIONS", "-w")  # as its own build has them
+FLAGS = ("-fvisibility=hidden", "-fno-strict-aliasing", "-DNB_COMPACT_ASSERTIONS", "-w")  # as nanobind's own build
 
 
 def empty_call() -> Contender | Absent:
-    """A bound function that takes as much as `insert` and does nothing, called from Python."""
+    """Calls, from Python, a bound function that takes as many arguments as `insert` and does nothing."""
     try:
         nothing = _module().nothing
     except ImportError:

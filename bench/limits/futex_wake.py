@@ -1,4 +1,4 @@
-"""What it costs to wake a process that sleeps: nobody who waits for another one is told sooner."""
+"""What it costs to wake a sleeping process. No process can learn sooner that another one is done."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ from bench.scenes import BLOCKED_AFTER_S, percentiles
 
 
 def futex_wake(same_core: bool) -> Trial | Absent:
-    """One futex wake from process to process, both kept on one core or on two."""
+    """One futex wake from process to process, with both on one core, or on two cores."""
     where = "on the same core" if same_core else "from core to core"
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2 and not same_core:

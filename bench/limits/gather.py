@@ -1,4 +1,4 @@
-"""What it costs to pick the rows themselves, when memory is asked for them ahead of time."""
+"""What it costs to copy the rows of a batch, if their memory is prefetched."""
 
 import ctypes
 import time
@@ -14,7 +14,7 @@ from bench.limits.take import arrays
 
 
 def gather(column_bytes: Sequence[int], places: int, rows: NDArray[np.int64]) -> Contender:
-    """`rows`, int64 `[sets, batch]`, a set a call, from one warm shared array a column, by C++ that prefetches."""
+    """Gathers a set of `rows`, int64 `[sets, batch]`, per call, from one warm shared array per column, in C++."""
     library = load("gather")
     columns = Addresses([warm((places, num_bytes), "uint8") for num_bytes in column_bytes])
     out = Addresses([np.zeros((rows.shape[1], num_bytes), np.uint8) for num_bytes in column_bytes])

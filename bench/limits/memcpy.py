@@ -1,4 +1,4 @@
-"""What it costs to move the bytes alone, in one piece: into pages that are there, and into pages that are not yet."""
+"""What it costs to copy only the bytes, in one piece: into pages that exist, and into pages that do not exist yet."""
 
 import ctypes
 import time
@@ -10,7 +10,7 @@ from bench.contender import Contender
 from bench.limits.native import load
 from bench.limits.shared_memory import fresh, warm
 
-MAX_FRESH_BYTES = 64 * 2**20  # at once
+MAX_FRESH_BYTES = 64 * 2**20  # of fresh memory at a time
 
 
 class Copier:
@@ -21,7 +21,7 @@ class Copier:
         self._source = source
 
     def copy(self, to: NDArray[Any], first: int, n: int) -> int:
-        """Copies n rows to `to`, uint8 `[places, bytes]`, from place `first` on and round; nanoseconds."""
+        """Copies n rows to `to`, uint8 `[places, bytes]`, from place `first` on, going round. Returns nanoseconds."""
         places, num_bytes = to.shape
         numbers = [ctypes.c_uint64(i) for i in (places, first, len(self._source), num_bytes, n)]
         into, source = ctypes.c_void_p(to.ctypes.data), ctypes.c_void_p(self._source.ctypes.data)
@@ -31,7 +31,7 @@ class Copier:
 
 
 def memcpy_warm(source: NDArray[Any], places: int) -> Contender:
-    """Each row of `source` to the next of `places` in shared memory that was written before, round and round."""
+    """Copies each row of `source` to the next of `places` in shared memory that was written before, going round."""
     copier = Copier(source)
     to = warm((places, source.shape[1]), "uint8")
     at = 0
@@ -46,7 +46,7 @@ def memcpy_warm(source: NDArray[Any], places: int) -> Contender:
 
 
 def memcpy_fresh(source: NDArray[Any]) -> Contender:
-    """Each row of `source` into shared memory that nobody has touched: the kernel makes each page at its first byte."""
+    """Copies each row of `source` into untouched shared memory: the kernel makes each page at its first access."""
     copier = Copier(source)
     at_once = max(1, MAX_FRESH_BYTES // source.shape[1])
 

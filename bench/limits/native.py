@@ -1,4 +1,4 @@
-"""C++ next to these files, compiled when it is asked for and kept in build/bench as long as it does not change."""
+"""Compiles the C++ files in this folder when they are needed. Libraries are kept in build/bench."""
 
 import ctypes
 import functools
@@ -17,21 +17,21 @@ FLAGS = ("-std=c++20", "-O3", "-DNDEBUG", "-fPIC", "-shared", "-pthread", "-Wall
 
 
 def load(stem: str) -> ctypes.CDLL:
-    """The library of `stem`.cc. Its functions are called without the GIL."""
+    """Loads the library of `stem`.cc. Its functions are called without the GIL."""
     return ctypes.CDLL(str(build(stem)))
 
 
 def load_with_python(stem: str) -> ctypes.PyDLL:
-    """The library of `stem`.cc, which may include Python's and NumPy's headers. Called with the GIL."""
+    """Loads the library of `stem`.cc, which may use the C APIs of Python and NumPy. Calls keep the GIL."""
     python = sysconfig.get_paths()["include"]
     return ctypes.PyDLL(str(build(stem, "-isystem", python, "-isystem", np.get_include())))
 
 
 def build(stem: str, *flags: str) -> pathlib.Path:
-    """Compiles `stem`.cc unless a library of the same source, flags and compiler is there.
+    """Compiles `stem`.cc unless a library of the same source, flags and compiler exists.
 
     Raises:
-        RuntimeError: no compiler, or it refuses the file; with what it said.
+        RuntimeError: there is no compiler, or it refuses the file; the text has its output.
     """
     source = FOLDER / f"{stem}.cc"
     command = [compiler(), *FLAGS, *flags, str(source)]
@@ -45,18 +45,18 @@ def build(stem: str, *flags: str) -> pathlib.Path:
         done = subprocess.run([*command, "-o", str(fresh)], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-        os.replace(fresh, library)  # whole or not at all, should two runs build at once
+        os.replace(fresh, library)  # atomic, in case two runs build at the same time
     return library
 
 
 def compiler() -> str:
-    """The C++ compiler: $CXX, else g++."""
+    """The C++ compiler: $CXX, or g++."""
     return os.environ.get("CXX") or "g++"
 
 
 @functools.cache
 def compiler_version() -> str:
-    """The first line of what the compiler says of itself."""
+    """The first line of the compiler's version text."""
     try:
         done = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:

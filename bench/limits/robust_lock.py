@@ -1,4 +1,4 @@
-"""What it costs to be alone for a moment, and to be found out when one dies in it."""
+"""What it costs to take and release a lock whose owner's death others notice."""
 
 import ctypes
 import os
@@ -10,7 +10,7 @@ from bench.limits.shared_memory import warm
 
 
 def robust_lock() -> Contender:
-    """One robust process-shared lock and unlock, nobody else wanting it."""
+    """One lock and unlock of a robust process-shared mutex that nobody else wants."""
     library = load("robust_lock")
     memory = warm((4096,), "uint8")
     lock = memory.ctypes.data_as(ctypes.c_void_p)  # keeps the memory

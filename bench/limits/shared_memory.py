@@ -1,4 +1,4 @@
-"""Memory of the kind that the library's segments are made of: shared, of the kernel's tmpfs, without a name."""
+"""Memory of the kind that segments are made of: shared memory from the kernel's tmpfs, without a name."""
 
 import ctypes
 import mmap
@@ -15,14 +15,14 @@ HUGE_PAGE_BYTES = _core.HUGE_PAGE_BYTES
 
 
 def fresh(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """An array of zeros in new shared memory: no page of it is there before it is touched. Unmapped with the array."""
+    """An array of zeros in new shared memory. Each page is made at its first access. Unmapped with the array."""
     n = int(np.prod(shape))
     memory = mmap.mmap(-1, n * np.dtype(dtype).itemsize)  # anonymous and MAP_SHARED
     return np.frombuffer(memory, dtype, n).reshape(shape)
 
 
 def warm(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """The same with every page there and mapped: a huge one where segments have them, too."""
+    """As `fresh`, but every page exists and is mapped, in huge pages if segments get them on this machine."""
     n = int(np.prod(shape))
     memory = huge(n * np.dtype(dtype).itemsize)
     array = np.frombuffer(memory, dtype, n).reshape(shape)
@@ -31,16 +31,16 @@ def warm(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def huge(num_bytes: int) -> mmap.mmap:
-    """Shared memory in huge pages, mapped as such; in small ones where there are none."""
+    """Shared memory that is in huge pages and mapped by huge pages; in small pages if there are no huge ones."""
     fd = os.memfd_create("limit")
     try:
         os.ftruncate(fd, num_bytes + 2 * HUGE_PAGE_BYTES)
         _core.take_huge_pages(fd, 0, num_bytes + 2 * HUGE_PAGE_BYTES)
         offset = 0
-        for _ in range(4):  # a mapping of this length most often comes to lie where the last one did
+        for _ in range(4):  # a mapping of this length usually gets the address of the last one
             memory = mmap.mmap(fd, num_bytes, offset=offset)
             within = np.frombuffer(memory, np.uint8).ctypes.data % HUGE_PAGE_BYTES
-            if within == offset:  # a huge page is mapped whole where place and offset agree
+            if within == offset:  # the kernel maps whole huge pages only if address and offset agree
                 break
             offset = within
         return memory
@@ -49,7 +49,7 @@ def huge(num_bytes: int) -> mmap.mmap:
 
 
 class Addresses:
-    """Where arrays lie, for C: `pointers` is a `char* const*`. Keeps the arrays."""
+    """Addresses of arrays for C: `pointers` is a `char* const*`. Keeps the arrays alive."""
 
     def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
         self.arrays = arrays

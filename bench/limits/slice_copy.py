@@ -10,7 +10,7 @@ from bench.limits.shared_memory import warm
 
 
 def slice_copy(batches: list[dict[str, NDArray[Any]]], places: int) -> Contender:
-    """Each batch in turn to the next of `places` in a warm shared array a column; no priorities, no keys, no lock."""
+    """Copies batches in turn to the next of `places` in one warm shared array per column, without keys or lock."""
     n = len(next(iter(batches[0].values())))
     columns = [(warm((places * n, *column.shape[1:]), column.dtype), name) for name, column in batches[0].items()]
     at = 0

@@ -1,4 +1,4 @@
-"""What priorities cost: draws by them and updates of them, in a tree that nobody shares."""
+"""What priorities cost: draws and updates in a sum tree that no other process shares."""
 
 import ctypes
 import time
@@ -14,11 +14,11 @@ MAX_BATCH = 1024  # as in sum_tree.cc
 
 
 class BareSumTree:
-    """A sum tree in C++ of as many leaves as the table has items, all of random weights.
+    """A sum tree in C++ with one leaf for each item of the table, all with random weights.
 
     Args:
-        leaves: how many.
-        exponent: of the priorities.
+        leaves: number of leaves.
+        exponent: exponent of the priorities.
     """
 
     def __init__(self, leaves: int, exponent: float, rng: np.random.Generator) -> None:
@@ -31,7 +31,7 @@ class BareSumTree:
             self._update(some, 1 - rng.random(some.shape), 0, 1)
 
     def updates(self, leaves: NDArray[np.int64], priorities: NDArray[np.float64]) -> Contender:
-        """Both `[sets, batch]`, a set a call."""
+        """Each call updates one set. Both arrays are `[sets, batch]`."""
         at = 0
 
         def run(n: int) -> int:
@@ -43,7 +43,7 @@ class BareSumTree:
         return Contender("update of a bare sum tree", "limit", run)
 
     def draws(self, uniforms: NDArray[np.float64]) -> Contender:
-        """`uniforms` in [0, 1), `[sets, batch]`, a set a call."""
+        """Each call draws by one set of `uniforms`, numbers in [0, 1), `[sets, batch]`."""
         leaves = np.zeros(uniforms.shape[1], np.int64)
         at = 0
 

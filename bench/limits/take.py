@@ -1,4 +1,4 @@
-"""What it costs a learner to pick rows of arrays that are its own, by the fastest call that NumPy has for it."""
+"""What it costs a learner to copy rows of its own arrays, by NumPy's fastest call for that."""
 
 import time
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from bench.limits.shared_memory import warm
 
 
 def take(column_bytes: Sequence[int], places: int, rows: NDArray[np.int64]) -> Contender:
-    """np.take(out=, mode="clip") of `rows`, int64 `[sets, batch]`, a set a call, from a warm array a column."""
+    """Each call takes a set of `rows`, int64 `[sets, batch]`, from one warm array per column by np.take(out=)."""
     columns = [warm((places, num_bytes), "uint8") for num_bytes in column_bytes]
     out = [np.zeros((rows.shape[1], num_bytes), np.uint8) for num_bytes in column_bytes]
     pairs: list[tuple[NDArray[Any], NDArray[Any]]] = list(zip(columns, out, strict=True))
@@ -32,5 +32,5 @@ def take(column_bytes: Sequence[int], places: int, rows: NDArray[np.int64]) -> C
 
 
 def arrays(n: int) -> str:
-    """How many, for a name."""
+    """The number of arrays, in words."""
     return "one array" if n == 1 else f"{n} arrays"

@@ -1,1 +1,1 @@
-"""Peers: other ways to do what we do, each in a process and an environment of its own. One adapter a file."""
+"""Peers: other libraries and ways to do what shmreplay does, each in its own process and environment."""

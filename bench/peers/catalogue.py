@@ -1,4 +1,4 @@
-"""The peers there are, and their environments."""
+"""All peers, and their environments."""
 
 import dataclasses
 import functools
@@ -9,21 +9,21 @@ from collections.abc import Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / "build" / "peers"
-# What glibc does not give back to the kernel it need not fault in anew for the next batch. 32 MiB is the most it takes.
+# Makes glibc keep freed memory, so that the next batch causes no page faults. 32 MiB is the largest threshold allowed.
 MEMORY_KEPT = {"MALLOC_TOP_PAD_": str(2**28), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """One way to do what we do.
+    """One other way to do what shmreplay does.
 
     Attributes:
-        name: for a reader and of its environment's folder.
-        module: its adapter's.
-        requirements: what pip installs into its environment, a list an invocation; none: our own environment does.
-        python: the version that its environment needs, as "3.11".
-        distribution: whose version is stated; none: there is nothing but Python and NumPy.
-        builds: a module that its interpreter runs to finish it.
+        name: its name, also that of its environment's folder.
+        module: the module of its adapter.
+        requirements: what pip installs into its environment, one list for each call of pip; empty: it uses our own.
+        python: the Python version that its environment needs, such as "3.11".
+        distribution: the distribution whose version is shown; None: it needs only Python and NumPy.
+        builds: a module that its interpreter runs to complete the installation.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Peer:
         return self.version() is not None
 
     def version(self) -> str | None:
-        """Of what it is, "" if that is NumPy alone; None if it is not installed."""
+        """The version of its distribution; "" if it needs only NumPy; None if it is not installed."""
         if not self.requirements:
             return ""
         return _version(self.interpreter, self.distribution) if self.interpreter.exists() else None
@@ -64,7 +64,7 @@ PEERS = (
         "3.11",
         "dm-reverb",
     ),
-    # torch alone first: a CPU build may be had that a resolver would not take for torchrl's sake
+    # torch comes first and alone, so that pip can take a CPU build, which it would not do while it resolves torchrl.
     Peer(
         "torchrl",
         "bench.peers.torchrl_buffer",
@@ -89,7 +89,7 @@ _asked_for = [peer.name for peer in PEERS]
 
 
 def ask_for(names: Sequence[str]) -> None:
-    """Has only these beside ours from now on."""
+    """Limits the run to these peers."""
     _asked_for[:] = names
 
 
@@ -98,5 +98,5 @@ def asked_for() -> list[Peer]:
 
 
 def versions() -> dict[str, str]:
-    """What is beside ours in a run, or that it is not."""
+    """The version of each peer in a run, or that it is not installed."""
     return {peer.name: ("not installed" if (v := peer.version()) is None else v or "NumPy's") for peer in asked_for()}

@@ -1,8 +1,8 @@
-"""python -m bench.peers.child MODULE: an adapter in an interpreter of its own, asked by lines on its standard input.
+"""python -m bench.peers.child MODULE: an adapter in its own interpreter, which takes requests from standard input.
 
-The first line is a task; the answer to it says what the peer will do, or why it cannot (null: it has no such call).
-Every further line has one argument of its `run`, and whether that is to stay on one core; the answer has what it
-returned, and how often this thread had to give up its core so far. All lines are JSON. It ends with its standard input.
+The first line is a task; the answer says what the peer will do, or why it cannot (null: it has no such call). Every
+further line has one argument of its `run`, and whether the call must stay on one core. The answer has the result, and
+how often this thread was taken off its core so far. All lines are JSON. The process ends when its standard input ends.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from bench.peers.task import LeftOut, Task, Works
 
 def main(module: str) -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output of libraries goes to stderr, since stdout is for answers
     task = Task.from_json(sys.stdin.readline())
     try:
         works: Works = importlib.import_module(module).WORKS

@@ -1,4 +1,4 @@
-"""cpprb: buffers in one process, and its multi-process ones."""
+"""cpprb: its buffers for one process, and those for several processes."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from bench.peers.task import Ready, Task, Works, scenes_of, timed
 from bench.scenes import Ends
 
 NUM_BATCHES = 4  # different ones that a writer goes round
-BETA = 0.0  # no weights are asked for
+BETA = 0.0  # the weights are not used
 
 
 def environment(task: Task) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def environment(task: Task) -> dict[str, Any]:
 
 
 def buffer(task: Task) -> Any:
-    """Full with steps of random priorities."""
+    """A buffer full of steps with random priorities."""
     if task.exponent:
         return filled(cpprb.PrioritizedReplayBuffer(task.items, environment(task), alpha=task.exponent), task)
     return filled(cpprb.ReplayBuffer(task.items, environment(task)), task)
@@ -64,7 +64,7 @@ def insert_stacked(task: Task) -> Iterator[Ready]:
 
 @contextlib.contextmanager
 def insert_dicts(task: Task) -> Iterator[Ready]:
-    """As many dicts a call as a batch has, stacked 64 at a time by its caller."""
+    """Each call adds a batch of dicts, which its caller stacks 64 at a time."""
     steps = task.steps.separate(task.batch, np.random.default_rng(2))
     made = buffer(task)
 

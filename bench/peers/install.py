@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def install(peer: Peer) -> bool:
-    """Makes the environment of a peer unless it is there; whether it is there now."""
+    """Makes the environment of a peer if it is missing. Returns whether it exists now."""
     if (version := peer.version()) is not None:
         print(f"{peer.name} {version} is there")
         return True

@@ -1,4 +1,4 @@
-"""A ring of NumPy arrays in shared memory under `multiprocessing.Lock`, as one writes it in an afternoon."""
+"""A ring of NumPy arrays in shared memory under `multiprocessing.Lock`, as somebody would write it in an afternoon."""
 
 import contextlib
 import mmap
@@ -16,7 +16,7 @@ NUM_BATCHES = 4
 
 
 class LockedRing:
-    """Columns of as many rows as there are items; full."""
+    """Full columns with one row for each item."""
 
     def __init__(self, task: Task) -> None:
         self._items = task.items

@@ -1,4 +1,4 @@
-"""PeerProcess: a peer at work in a process of its own interpreter; and all of them beside ours."""
+"""PeerProcess: a peer that works in its own process and interpreter; and how to start all peers of a task."""
 
 import contextlib
 import json
@@ -12,15 +12,15 @@ from bench.peers.catalogue import ENVIRONMENTS, MEMORY_KEPT, ROOT, Peer, asked_f
 from bench.peers.task import Task
 
 END_TIMEOUT_S = 30.0
-LONGEST_S = 5.0  # a trial
+LONGEST_S = 5.0  # the longest that a trial of a peer is watched
 
 
 class PeerProcess:
-    """A peer that has one task to do; none of its work is in this process.
+    """A peer with one task. All of its work is in another process.
 
     Attributes:
-        name: what it does, as it says.
-        slice_s, least_calls: as a Contender's, as it says.
+        name: what it does, in its own words.
+        slice_s, least_calls: as in `Contender`, as the peer says.
         can: whether it can do the task.
         left_out: why it cannot; None: it has no such call.
     """
@@ -43,15 +43,15 @@ class PeerProcess:
         self.least_calls: int = said.get("least_calls", 1)
 
     def call(self, n: int) -> int:
-        """Nanoseconds of n calls, on one core if there is nothing in the background."""
+        """Nanoseconds of n calls, on one core if the peer has no background threads."""
         return int(self._run({"run": n, "alone": self.slice_s is None}))
 
     def watch(self, seconds: float) -> dict[str, float]:
-        """What its processes did in so many seconds."""
+        """The metrics of its processes over this many seconds."""
         return dict(self._run({"run": seconds}))
 
     def interrupted(self) -> int:
-        """How often it had to give up its core, as it said last."""
+        """How often it was taken off its core so far, by its last answer."""
         return self._interrupted
 
     def _run(self, question: dict[str, Any]) -> Any:
@@ -60,7 +60,7 @@ class PeerProcess:
         return answer["value"]
 
     def close(self) -> None:
-        """Ends it; its processes and servers end with it."""
+        """Ends the process; its own processes and servers end with it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -73,7 +73,7 @@ class PeerProcess:
         self._process.stdout.close()
 
     def _ask(self, line: str) -> Any:
-        """Raises Gone if it ends instead of answering; with the last that it wrote."""
+        """Sends a request and returns the answer. Raises Gone, with its last output, if it ends instead."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -93,16 +93,16 @@ Beside = list[Contender | Trial | Absent]
 
 @contextlib.contextmanager
 def peers(task: Task, *, trial: bool = False, both_mallocs: bool = False) -> Iterator[Beside]:
-    """All peers that can do the task, prepared; those that cannot are said to be absent, with the reason.
+    """Prepares all peers that can do the task. Those that cannot are `Absent`, with the reason.
 
     Args:
-        trial: whether its work is watched for a while, and not called.
-        both_mallocs: each also as glibc has it by default, where fresh arrays cost page faults.
+        trial: whether the work is watched for a time, instead of called.
+        both_mallocs: also measures each peer with glibc's default malloc, where fresh arrays cost page faults.
     """
     settings = {"": MEMORY_KEPT, ", malloc's defaults": {}} if both_mallocs else {"": MEMORY_KEPT}
     with contextlib.ExitStack() as stack:
         beside: Beside = []
-        for peer in asked_for():  # one behind the other: each is full before the next one takes memory
+        for peer in asked_for():  # one after the other: each is full before the next one takes memory
             version = peer.version()
             if version is None:
                 beside.append(Absent(f"{peer.name} is not installed: python -m bench.peers.install {peer.name}"))

@@ -1,4 +1,4 @@
-"""`multiprocessing.Queue`, and who takes steps out of it puts them into a ring of NumPy arrays. No priorities."""
+"""`multiprocessing.Queue`; the process at its end puts the steps into a ring of NumPy arrays. No priorities."""
 
 import contextlib
 import multiprocessing
@@ -19,7 +19,7 @@ DEPTH = 10_000  # steps in the queue; a writer waits for room beyond it
 
 
 class Ring:
-    """Columns of as many rows as there are items, in the memory of one process."""
+    """Columns with one row for each item, in the memory of one process."""
 
     def __init__(self, task: Task) -> None:
         columns = task.steps.columns.items()
@@ -34,7 +34,7 @@ class Ring:
 
 @contextlib.contextmanager
 def insert(task: Task) -> Iterator[Ready]:
-    """One writer, and the process at the other end."""
+    """One writer, and the process at the other end of the queue."""
     with consumed(task) as (queue, done):
         steps = task.steps.separate(task.steps.num_steps, np.random.default_rng(2))
 
@@ -65,9 +65,9 @@ def waited_for(task: Task) -> Iterator[tuple[str, Ends]]:
 
 @contextlib.contextmanager
 def consumed(task: Task) -> Iterator[tuple[Any, Any]]:
-    """A queue, and how many steps the process at its end has put into the ring, and one more.
+    """Yields a queue, and a counter: the number of steps that the process at its end has put into the ring, plus one.
 
-    A process that is forked after it put something in could not: the queue's thread would be missing there.
+    Writers must be forked before anything is put into the queue, because a later child lacks the queue's thread.
     """
     if task.exponent:
         raise LeftOut("has no priorities")
@@ -75,7 +75,7 @@ def consumed(task: Task) -> Iterator[tuple[Any, Any]]:
 
     def consume(tally: Tally) -> None:
         ring = Ring(task)
-        tally.add(1)  # it is at it
+        tally.add(1)  # says that the process works
         while tally.goes_on():
             ring.add(queue.get())
             tally.add(1)

@@ -1,4 +1,4 @@
-"""Reverb: a table in a server. In the same process for what one process does, else in a process of its own."""
+"""Reverb: a table in a server, which is in the same process for tasks of one process, and otherwise in its own."""
 
 import contextlib
 import itertools
@@ -20,8 +20,8 @@ from bench.scenes import Ends, Insert, Learn, Take
 
 SLICE_S = 0.1
 FILL_CHUNK = 1000
-MAX_WRITERS = 16  # a client has threads of its own; hundreds of them take the machine down
-IN_FLIGHT = ((64, 1), (256, 1), (1000, 1), (1000, 2))  # samples a worker asks for ahead, workers
+MAX_WRITERS = 16  # each client has its own threads, and hundreds of clients would overload the machine
+IN_FLIGHT = ((64, 1), (256, 1), (1000, 1), (1000, 2))  # samples in flight for each worker, number of workers
 TRY_S = 0.3
 
 
@@ -36,14 +36,14 @@ def table(task: Task) -> reverb.Table:
 
 
 def typed_steps(task: Task, seed: int) -> list[dict[str, Any]]:
-    """As its signature has them: a float of Python's would be taken for a double."""
+    """Steps with the exact dtypes of the signature: Reverb would store a Python float as a double."""
     steps = task.steps.separate(task.steps.num_steps, np.random.default_rng(seed))
     columns = task.steps.columns
     return [{name: np.asarray(value, columns[name][1]) for name, value in step.items()} for step in steps]
 
 
 def structured_writer(client: Any, task: Task) -> Any:
-    """The fastest way in: items by a pattern, made without a call of Python's for each."""
+    """The fastest way to insert: a pattern makes the items, without a Python call for each."""
     reference = reverb.structured_writer.create_reference_step(signature(task))
     pattern = {name: reference[name][-1] for name in task.steps.columns}
     return client.structured_writer([reverb.structured_writer.create_config(pattern, "t", [])])
@@ -51,7 +51,7 @@ def structured_writer(client: Any, task: Task) -> Any:
 
 @contextlib.contextmanager
 def full_server(task: Task) -> Iterator[tuple[Any, Any]]:
-    """A server in this process whose table is full, and a client of it."""
+    """A server in this process with a full table, and a client of it."""
     server = reverb.Server([table(task)])
     try:
         client = server.localhost_client()
@@ -96,7 +96,7 @@ def sample(task: Task) -> Iterator[Ready]:
 def runs(batches: Iterator[Any]) -> Callable[[int], int]:
     def run(n: int) -> int:
         for _ in range(4):
-            next(batches)  # what was fetched while others were measured
+            next(batches)  # drops what was fetched while others were measured
         start = time.monotonic_ns()
         for _ in range(n):
             next(batches)
@@ -106,7 +106,7 @@ def runs(batches: Iterator[Any]) -> Callable[[int], int]:
 
 
 def fastest(address: str, task: Task) -> tuple[str, Iterator[Any]]:
-    """The fastest of some ways to read batches, each tried for a while, and what it is called."""
+    """Tries some ways to read batches, each for TRY_S. Returns the name and the batches of the fastest."""
     tried = []
     for kind in (reverb.TimestepDataset, reverb.TrajectoryDataset):
         for in_flight, workers in IN_FLIGHT:
@@ -155,7 +155,7 @@ def update(task: Task) -> Iterator[Ready]:
 
 @contextlib.contextmanager
 def processes(task: Task) -> Iterator[tuple[str, Ends]]:
-    """A server in a process of its own. No thread of gRPC's is in this one, which is forked again and again."""
+    """A server in its own process. This process is forked many times, so it must have no threads of gRPC."""
     if task.writers > MAX_WRITERS:
         raise LeftOut(f"is measured with up to {MAX_WRITERS} writers: each has threads of its own")
     address = f"localhost:{free_port()}"
@@ -232,7 +232,7 @@ def waited_for(task: Task) -> Iterator[tuple[str, Ends]]:
 
 @contextlib.contextmanager
 def sequences(task: Task) -> Iterator[Ready]:
-    """In this process, server and all."""
+    """Sequences, with the server in this process."""
     signature = {name: tf.TensorSpec((frames.LENGTH, *shape), dtype) for name, (shape, dtype) in frames.COLUMNS.items()}
     limiter = reverb.rate_limiters.MinSize(1)
     selectors = (reverb.selectors.Uniform(), reverb.selectors.Fifo())

@@ -15,7 +15,7 @@ torch.set_num_threads(1)
 
 
 def buffer(task: Task) -> Any:
-    """Full."""
+    """A full buffer."""
     observation = spaces.Box(0, 1, (task.steps.observation,), np.float32)
     made = ReplayBuffer(task.items, observation, spaces.Discrete(18), device="cpu", handle_timeout_termination=False)
     n = max(1, min(1000, 400_000 // task.steps.step_bytes, task.items))

@@ -1,4 +1,4 @@
-"""Task: a piece of work that is asked of a peer; and what an adapter answers it with. No library is needed."""
+"""Task: a piece of work for a peer, and the answers of its adapter. Needs only the standard library."""
 
 import contextlib
 import dataclasses
@@ -13,17 +13,17 @@ from bench.steps import LAYOUTS, TRANSITIONS, Layout
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What a peer is to do.
+    """The work of a peer.
 
     Attributes:
-        work: which of an adapter's WORKS.
-        items: in the buffer, which is full.
-        layout: of its steps, a key of LAYOUTS or of TRANSITIONS.
-        batch: items of a call.
-        exponent: of priorities; 0: the buffer has none.
-        writers: processes that put items in.
-        kind: of frames, a key of KINDS.
-        inserts_per_s: of all writers together, where they are not to go as fast as they can; else 0.
+        work: a key of the adapter's WORKS.
+        items: number of items in the buffer, which is full.
+        layout: layout of its steps, a key of LAYOUTS or of TRANSITIONS.
+        batch: items per call.
+        exponent: priority exponent; 0: the buffer has no priorities.
+        writers: number of processes that insert items.
+        kind: kind of frames, a key of KINDS.
+        inserts_per_s: rate of all writers together; 0: as fast as they can.
     """
 
     work: str
@@ -52,9 +52,9 @@ class Ready:
     """A peer that has prepared a task.
 
     Attributes:
-        name: what it does by which of its calls, for a reader.
-        run: as that of a Contender or of a Trial.
-        slice_s, least_calls: as those of a Contender.
+        name: what it does, and by which of its calls.
+        run: as in `Contender` or `Trial`.
+        slice_s, least_calls: as in `Contender`.
     """
 
     name: str
@@ -72,7 +72,7 @@ class LeftOut(Exception):
 
 
 def timed(call: Callable[[Any], object], arguments: list[Any]) -> Callable[[int], int]:
-    """A run that calls with one argument behind the other, round and round."""
+    """Makes a `run` that calls with one argument after the other, going round."""
     at = 0
 
     def run(n: int) -> int:
@@ -91,7 +91,7 @@ OpenEnds = Callable[[Task], contextlib.AbstractContextManager[tuple[str, scenes.
 
 
 def scenes_of(open_ends: OpenEnds, *works: str) -> Works:
-    """The works of those names that are scenes between a buffer's ends; `open_ends` makes it, and names it."""
+    """The works that are scenes with these names. `open_ends` makes a buffer, and yields its name and its ends."""
     return {work: _scene(open_ends, work) for work in works}
 
 

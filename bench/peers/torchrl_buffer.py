@@ -20,7 +20,7 @@ NUM_BATCHES = 4
 
 
 def buffer(task: Task) -> Any:
-    """Full."""
+    """A full buffer."""
     if task.exponent:
         made = prioritised(task)
     else:
@@ -95,7 +95,7 @@ def update(task: Task) -> Iterator[Ready]:
 
 @contextlib.contextmanager
 def sequences(task: Task) -> Iterator[Ready]:
-    """Its storage has steps, not items: a sequence may begin at any of them."""
+    """Sequences. Its storage has steps, not items, so a sequence may begin at any step."""
     capacity = task.items * frames.PERIOD + frames.LENGTH
     sampler = SliceSampler(slice_len=frames.LENGTH, traj_key="episode", cache_values=True)
     made = ReplayBuffer(storage=LazyTensorStorage(capacity), sampler=sampler, batch_size=task.batch * frames.LENGTH)

@@ -1,6 +1,6 @@
-"""python -m bench.peers.torchrl_extension: TorchRL's extension, built anew from the sources that its wheel brings.
+"""python -m bench.peers.torchrl_extension: builds TorchRL's extension from the sources in its wheel.
 
-As shipped it is for another release of torch, and does not load; the trees of prioritised buffers are in it.
+The extension in the wheel was built for another release of torch, so it does not load. Prioritised buffers need it.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""How long do writers wait for an insert while a learner samples flat out, and does any of them starve?"""
+"""How long do inserts take while a learner samples as fast as it can, and does any writer starve?"""
 
 import contextlib
 import functools

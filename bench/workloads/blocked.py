@@ -1,4 +1,4 @@
-"""What do clients burn that wait for an item that nobody inserts?"""
+"""How much processor time do clients use while they wait for an item that nobody inserts?"""
 
 import contextlib
 import time
@@ -17,7 +17,7 @@ from bench.steps import SMALL
 from bench.workload import Workload
 
 CLIENTS = 200
-FIRST_REPORT_S = 10  # in which each has said once that it waits
+FIRST_REPORT_S = 10  # by then, each has logged once that it waits
 
 OF_A_CORE = Metric("percent of one core", "", "less")
 
@@ -36,7 +36,7 @@ def trials(size: Size) -> Iterator[Sequence[Contender | Trial | Absent]]:
 
 
 def blocked(client: sr.Client, name: str, num: int, daemon: int, settle_s: float) -> Run:
-    """Clients of the table of that name, which are blocked for `settle_s` before they are watched."""
+    """Clients of the table of this name, blocked for `settle_s` before they are watched."""
     table = client.table(name)
     step = SMALL.separate(1, np.random.default_rng(16))[0]
 

@@ -1,4 +1,4 @@
-"""What do pages of 2 MiB bring, to a learner and to an actor?"""
+"""What does a learner and an actor gain from pages of 2 MiB?"""
 
 import contextlib
 import functools
@@ -33,7 +33,7 @@ def contenders(size: Size, call: Call) -> Iterator[Sequence[Contender]]:
 
 @contextlib.contextmanager
 def table(size: Size, huge_pages: str) -> Iterator[TableHandle]:
-    """One that is full, on a server of its own."""
+    """A full table on its own server."""
     items = min(ITEMS, size.items)
     made = sr.Table("bench", signature(SMALL), items, sampler=SAMPLERS["prioritised"])
     with sr.Server([made], huge_pages=huge_pages) as server, server.client() as client:

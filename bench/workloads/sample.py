@@ -53,7 +53,7 @@ def contenders(size: Size, sampler: str, items: int, layout: str) -> Iterator[Se
 
 
 def drawn_rows(items: int, sampler: str, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rows as the table's sampler draws them: by chance alone, or as priorities random in (0, 1] have it."""
+    """Rows drawn as by the table's sampler: uniformly, or by random priorities in (0, 1]."""
     if sampler == "uniform":
         return rng.integers(0, items, (NUM_SETS, BATCH))
     sums = np.cumsum((1 - rng.random(items)) ** EXPONENT)

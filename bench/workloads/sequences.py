@@ -43,7 +43,7 @@ def trials(size: Size, kind: str) -> Iterator[Sequence[Contender | Trial | Absen
 
 
 def table(items: int, kind: str, compression: str | None) -> sr.Table:
-    """Its heap is planned by what such frames take, and its steps by what overlapping sequences share."""
+    """A table whose heap is planned by the measured size of such frames, and its steps for overlapping sequences."""
     mean = None
     if compression is not None:
         spec = sr.ArraySpec((SIDE, SIDE), "uint8", compression=compression)
@@ -55,7 +55,7 @@ def table(items: int, kind: str, compression: str | None) -> sr.Table:
 
 
 def in_and_out(table: TableHandle, kind: str) -> Run:
-    """In for half of the time, out for the other half; the table is full."""
+    """Inserts for half of the time, samples for the other half; the table is full."""
     endless = itertools.cycle(steps(kind, NUM_STEPS))
     writer = table.writer()
 

@@ -1,4 +1,4 @@
-"""How long does it take until an item is in the hands of a process that waits for it?"""
+"""How long does it take until a process that waits for an item has it?"""
 
 import contextlib
 from collections.abc import Iterator, Sequence
