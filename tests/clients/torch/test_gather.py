@@ -330,7 +330,7 @@ def test_small_rows_are_left_to_the_processor_unless_it_is_asked_for(make_table:
     ("options", "text"),
     [
         ({"stratified": True}, r"only sample\(\) has the options stratified; leave transfer out"),
-        ({"replacement": False, "count": False}, r"only sample\(\) has the options replacement, count"),
+        ({"replacement": False, "count": False}, r"only sample\(\) has the options count, replacement"),
     ],
 )
 def test_options_that_only_sample_has_are_refused_or_staged(

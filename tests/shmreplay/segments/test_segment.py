@@ -241,8 +241,8 @@ def test_a_received_segment_that_is_as_promised_passes(received: int) -> None:
     [
         (8192, None, 0o600, "the index is refused: it has 4096 bytes, expected 8192"),
         (4096, {4242}, 0o600, "belongs to uid 0, expected 4242"),
-        (4096, None, 0o666, "mode is 0666: open to everybody"),
-        (4096, None, 0o604, "mode is 0604: open to everybody"),
+        (4096, None, 0o666, "mode is 0666: anybody can open it"),
+        (4096, None, 0o604, "mode is 0604: anybody can open it"),
     ],
 )
 def test_a_received_segment_that_is_not_as_promised_is_refused(
