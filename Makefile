@@ -4,8 +4,8 @@
 #   make demo      four actors, one learner, CartPole (make demo DEMO_ARGS="--actors 8 --seed 1")
 #   make test      lint, types, native tests, Python tests, with fixed seeds (TEST_ARGS="-k rate_limiter", WORKERS=0: one
 #                  after the other). Goes on after a part that failed, and says at the end which did
-#   make test-long  all native and Python tests with fresh seeds, which are printed, the sanitizers, the wheel (about half
-#                  an hour on two cores)
+#   make test-long  what takes long or has a fresh seed, which is printed: native tests, sanitizers, the wheel, Python
+#                  tests that are long or random (about half an hour on two cores)
 #   make check     ruff, clang-format, mypy --strict, stubtest: a part of make test
 #   make tidy      clang-tidy over the core and the binding (two minutes of one processor)
 #   make native    the native tests alone, as make test-long runs them (make native-quick: as make test does)
@@ -86,8 +86,8 @@ python: $(STAMP)/installed $(STAMP)/dev
 	@SHMREPLAY_TEST_SEED=$(FIXED_SEED) HYPOTHESIS_PROFILE=fixed $(PYTEST) -m "not long" $(TEST_ARGS)
 
 python-long: $(STAMP)/installed $(STAMP)/dev
-	@echo "== python tests, all of them, with a fresh seed"
-	@SHMREPLAY_LONG=1 HYPOTHESIS_PROFILE=long $(PYTEST) $(LONG_TIMEOUTS) $(TEST_ARGS)
+	@echo "== python tests: those that a fresh seed, more rounds or more time make worth another run"
+	@SHMREPLAY_LONG=1 HYPOTHESIS_PROFILE=long $(PYTEST) $(LONG_TIMEOUTS) -m hunt $(TEST_ARGS)
 
 check: $(STAMP)/installed $(STAMP)/dev
 	@echo "== ruff, clang-format, mypy, stubtest"

@@ -59,10 +59,22 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["seed"] = node.config.stash[run_seed]
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with what takes long go first, so that no worker ends with one while the others have nothing to do."""
+    """Marks the hunts, and puts the files with slow tests first: then no worker is left alone with one at the end."""
+    for item in items:
+        if is_hunt(item):
+            item.add_marker("hunt")
     slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("long")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def is_hunt(item: pytest.Item) -> bool:
+    """Whether `make test-long` finds more by a test than `make test`: it is long, random, or has more rounds there."""
+    function = getattr(item, "function", None)
+    is_random = {"seed", "rng"} & set(getattr(item, "fixturenames", ())) or hypothesis.is_hypothesis_test(function)
+    has_rounds = hasattr(getattr(item, "module", None), "rounds")
+    return item.get_closest_marker("long") is not None or bool(is_random) or has_rounds
 
 
 # --- the seed --------------------------------------------------------------------------------------------------------

@@ -76,6 +76,7 @@ def test_a_killed_daemon_leaves_its_tables_to_the_next_one(daemon: DaemonProcess
     assert daemon.left_behind() == []
 
 
+@pytest.mark.long
 def test_cycles_of_start_and_kill_leave_shared_memory_as_it_was(make_daemon: StartDaemon) -> None:
     daemon = make_daemon()
     for _ in range(10):

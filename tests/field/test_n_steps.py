@@ -121,6 +121,7 @@ def stored(name: str, number: int) -> Any:
     return np.full(SHAPES[name], number % 30_000, np.int16)
 
 
+@pytest.mark.long
 def test_two_keys_of_different_depth_are_what_a_naive_buffer_holds(
     make_table: TableMaker, rng: np.random.Generator
 ) -> None:

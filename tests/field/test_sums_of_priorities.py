@@ -24,6 +24,7 @@ SIGNATURE = {"n": sr.ArraySpec((), "int64")}
 PROPORTIONAL = sr.selectors.Prioritized(1.0)
 
 
+@pytest.mark.long
 def test_ten_million_updates_leave_the_sum_of_ten_leaves(
     make_table: TableMaker, rng: np.random.Generator, seed: int
 ) -> None:

@@ -178,7 +178,7 @@ class TableMachine(RuleBasedStateMachine):
         """Whether a refused insert says why: the limiter, a pause, or want of room in a table that keeps its items."""
         text = str(error)
         if not self.plain.can_insert():
-            return "the rate limiter: " in text
+            return "the rate limiter: " in text or "the queue is full" in text
         assert self.keeps_items
         assert self.config.is_tight
         if self.config.on_full == "error":

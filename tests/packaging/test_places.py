@@ -8,6 +8,7 @@ This goes by names alone: whether a test is a good one, no check can say.
 """
 
 import ast
+import functools
 import pathlib
 import re
 from collections.abc import Iterable, Iterator
@@ -174,6 +175,7 @@ def core_modules() -> Iterator[str]:
     return (stem.relative_to(ROOT).as_posix() for stem in sorted(stems))
 
 
+@functools.cache
 def imported_by(test: pathlib.Path) -> set[str]:
     """What a test imports, by dotted name; `from a import b` gives a and a.b."""
     found: set[str] = set()
@@ -185,6 +187,7 @@ def imported_by(test: pathlib.Path) -> set[str]:
     return found
 
 
+@functools.cache
 def included_by(test: pathlib.Path) -> set[str]:
     """The headers that a native test includes, without their ending."""
     return set(re.findall(r'^#include "([\w/]+)\.h"', test.read_text(encoding="utf-8"), re.MULTILINE))

@@ -80,6 +80,7 @@ while True:
 """
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_actors_killed_at_any_moment_cost_nobody_anything(
     daemon: DaemonProcess, client: sr.Client, run_script: Run

@@ -47,6 +47,7 @@ def test_a_request_that_daemons_die_with_is_repeated_until_one_lives(make_daemon
         assert call.result(WAIT_S) == {}
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_a_request_that_every_daemon_dies_of_is_an_error(make_daemon: StartDaemon) -> None:
     daemon = make_daemon().start(source=DIES)
@@ -71,6 +72,7 @@ def test_a_request_that_changes_something_is_not_repeated(make_daemon: StartDaem
         assert list(client.tables()) == ["replay"]
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_what_is_not_repeated_goes_to_the_daemon_of_that_moment(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
@@ -124,6 +126,7 @@ def all_get_on(children: list[Child]) -> None:
         child.receive()
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_actors_and_learners_do_not_notice_that_the_daemon_dies_and_comes_back(
     daemon: DaemonProcess, client: sr.Client, fork: Fork
@@ -152,6 +155,7 @@ def test_actors_and_learners_do_not_notice_that_the_daemon_dies_and_comes_back(
     assert handle._arena.check() == []
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_many_cycles_of_start_and_kill_with_work_in_between_leave_shared_memory_as_it_was(
     make_daemon: StartDaemon,

@@ -62,7 +62,7 @@ def test_sessions_of_processes_that_die_are_taken_back(
     assert len(told) == 2
     for script in scripts[:2]:
         text = rf" INFO process {script.pid} \('.+'\) ended while attached; taking back its writers, leases and chunks"
-        assert sum(re.search(text + r" back in 'replay'$", line) is not None for line in told) == 1
+        assert sum(re.search(text + r" in 'replay'$", line) is not None for line in told) == 1
 
 
 def test_a_process_that_closed_its_client_ends_without_a_word(

@@ -257,6 +257,7 @@ def test_a_daemon_starts_beside_a_stopped_holder_and_serves_the_other_arenas(sce
     child.kill()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.crash
 def test_a_checkpoint_says_which_stopped_process_it_waits_for_and_keeps_the_tables_at_the_stop(

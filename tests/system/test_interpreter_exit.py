@@ -103,6 +103,7 @@ print("ends")
 """
 
 
+@pytest.mark.long
 def test_samplers_end_with_the_interpreter(run_script: Run) -> None:
     tables = [sr.Table(name, {"x": np.int64(0)}, 100, max_streams=8, max_sessions=8) for name in ("full", "empty")]
     with sr.Server(tables=tables) as server, server.client() as client:

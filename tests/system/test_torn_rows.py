@@ -146,6 +146,7 @@ def test_a_stopped_reader_holds_up_nobody(make_table: TableMaker, fork: Fork, rn
         child.kill()
 
 
+@pytest.mark.long
 def test_readers_that_are_stopped_in_their_gathers_keep_others_waiting_but_in_no_error(
     make_table: TableMaker, fork: Fork
 ) -> None:

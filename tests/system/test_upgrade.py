@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import shmreplay as sr
 from tests.support.daemons import Script, StartDaemon, table
@@ -65,6 +66,7 @@ class Installation:
         return {"env": {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}}
 
 
+@pytest.mark.long
 def test_a_version_is_replaced_under_an_actor_that_works_on(
     make_daemon: StartDaemon, run_script: RunScript, tmp_path: pathlib.Path
 ) -> None:

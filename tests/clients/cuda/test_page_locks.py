@@ -150,6 +150,7 @@ def test_a_lock_that_can_not_begin_is_no_hold_and_the_next_one_may(
     registered(hold_pages(device, segment)).close()
 
 
+@pytest.mark.long
 def test_a_thousand_holds_of_new_segments_leave_nothing(cuda: FakeCuda, device: Device) -> None:
     for _ in range(1000):
         with registered(hold_pages(device, Segment(1))):

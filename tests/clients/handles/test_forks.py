@@ -190,6 +190,7 @@ def test_children_draw_differently_and_seeded_ones_repeatably(make_table: TableM
     assert families(seed)[-1] == numbers(make_table.client.table(plain.name, seed=seed).sample(30)).tolist()
 
 
+@pytest.mark.long
 def test_two_hundred_clients_at_once(make_table: TableMaker, fork: Fork) -> None:
     """All of them attached at the same time, each inserting and sampling: from one table of two hundred streams."""
     count = 200

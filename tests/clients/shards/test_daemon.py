@@ -91,7 +91,7 @@ def test_a_checkpoint_brings_every_shard_back(make_daemon: StartDaemon, tmp_path
         assert again.spec == spec
         assert set(again.sample(256).keys.tolist()) <= set(before[0])  # type: ignore[call-overload]
         assert again.update_priorities(again.keys(), np.full(24, 2.0)) == 24
-        with pytest.raises(ValueError, match="table 'replay' is there already"):
+        with pytest.raises(ValueError, match="table 'replay' exists already"):
             client.restore(path)
         client.drop_table("replay")
         wider = spec_of(shards=3, sampler=spec.sampler, rate_limiter=sr.rate_limiters.MinSize(9))

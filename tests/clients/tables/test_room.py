@@ -67,7 +67,7 @@ def test_a_remover_that_keeps_a_few_for_ever_may_need_more_and_then_the_oldest_g
             priorities.update(zip(range(first, first + 500), some.tolist(), strict=True))
             table.insert_batch(steps(range(first, first + 500)), some)
     [record] = caplog.records
-    assert "a chunk of 64 steps is free only when its last item has gone" in record.getMessage()
+    assert "a chunk of 64 steps is free only once all its items are evicted" in record.getMessage()
     batch = table.get(table.keys())
     assert batch.priorities.tolist() == [priorities[n] for n in numbers(batch).tolist()]
     info = table.info()
@@ -102,8 +102,8 @@ def test_where_room_is_short_the_oldest_chunk_goes_and_is_counted_and_said_once(
     assert 40 <= len(found) < 1000
     assert info.evicted == info.evicted_for_room == 2000 - len(found)
     [record] = caplog.records
-    assert "the oldest are evicted for room" in record.getMessage()
-    assert "create it with capacity_steps=" in record.getMessage()
+    assert "the oldest are already evicted for room" in record.getMessage()
+    assert "Create it with capacity_steps=" in record.getMessage()
 
 
 def test_spans_give_their_chunks_back_from_the_oldest_on(make_table: TableMaker) -> None:

@@ -120,7 +120,9 @@ def test_a_checkpoint_beside_writers_is_of_one_instant(make_daemon: StartDaemon,
     with daemon.connect() as client:
         client.create_tables([*tables, sr.Table("third", WIDE, 500, **options)])
         with writers_at_work(daemon) as done:
-            for _ in range(8):
+            for tries in range(200):
+                if paths and tries >= 8:
+                    break  # a busy machine gives most of them up
                 at = done[0]
                 eventually(lambda at=at: done[0] > at + 50)  # type: ignore[misc]
                 try:

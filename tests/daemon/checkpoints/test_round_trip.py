@@ -238,7 +238,7 @@ def test_tables_that_are_there_or_are_others_are_refused_before_anything_is_made
     path = servers.saving.checkpoint()
     with pytest.raises(ValueError, match="table 't' exists already; drop it"):
         servers.saving.restore(path)
-    with pytest.raises(ValueError, match=r"table 't' of .* is another: max_size: is 100, asked for 7"):
+    with pytest.raises(ValueError, match=r"table 't' of .* differs: max_size: is 100, asked for 7"):
         servers.restoring.restore(path, [sr.Table("t", COLUMNS, 7, max_streams=4, max_sessions=8)])
     with pytest.raises(ValueError, match="limiters is 'mine'; expected one of 'checkpoint', 'config'"):
         servers.restoring.restore(path, limiters="mine")

@@ -75,7 +75,7 @@ def test_a_server_saves_nothing_by_itself(tmp_path: pathlib.Path) -> None:
 def test_a_table_is_not_restored_with_another_size(tmp_path: pathlib.Path) -> None:
     with sr.Server([table("a", max_size=100)], checkpoint_dir=str(tmp_path)) as server, server.client() as client:
         path = client.checkpoint()
-    with pytest.raises(ValueError, match=f"table 'a' of {path} is another: max_size: is 100, asked for 200"):
+    with pytest.raises(ValueError, match=f"table 'a' of {path} differs: max_size: is 100, asked for 200"):
         sr.Server([table("a", max_size=200)], restore=path)
 
 
@@ -335,7 +335,7 @@ def test_inspect_shows_the_newest_whole_one_of_a_directory_as_restore_takes_it(
     ran = shmreplay("inspect", directory)
     assert (ran.returncode, ran.stdout.split(":")[0]) == (0, paths[0])
     assert ran.stderr.startswith(f"shmreplay inspect: checkpoint {paths[1]} is damaged: section ")
-    assert "looking at the one before it" in ran.stderr
+    assert "reading the one before it" in ran.stderr
     os.truncate(paths[0], 400)
     ran = shmreplay("inspect", directory)
     assert (ran.returncode, ran.stdout) == (1, "")
@@ -379,7 +379,7 @@ def test_the_console_script_saves_verifies_inspects_and_restores(
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{path}: a, b\n", "")
     ran = shmreplay("restore", path, "--address", other.socket)
     assert ran.returncode == 1
-    assert "table 'a' is there already" in ran.stderr
+    assert "table 'a' exists already" in ran.stderr
     with open(path, "r+b") as file:
         file.seek(300)
         file.write(b"\xff\xff\xff")

@@ -96,7 +96,7 @@ def test_inserts_and_samples_wait_while_the_last_checkpoint_is_saved(
         eventually(lambda: not handle.can_insert() and client.tables() is not None)
         assert not handle.can_sample()
         for call in (lambda: handle.insert_batch(rows(0, 1), timeout_s=0), lambda: handle.sample(1, timeout_s=0)):
-            with pytest.raises(sr.RateLimitTimeout, match="the daemon is stopping and saves a last checkpoint"):
+            with pytest.raises(sr.RateLimitTimeout, match="the daemon is stopping: it saves a last checkpoint"):
                 call()
         with pytest.raises(sr.ShmReplayError, match="was not created: the daemon is stopping"):
             client.create_tables([table("late")])

@@ -21,7 +21,7 @@ def test_streams_are_bounded_table_by_table() -> None:
 def test_memory_is_bounded_for_all_tables_together() -> None:
     limits = Limits(memory_bytes=3 * 2**20)
     limits.check_memory("table 't'", 2**20, 2 * 2**20)
-    with pytest.raises(ShmReplayError, match=r"^table 't' needs 1\.0 MiB: 2\.0 MiB are taken, .*\(limits\.memory\)"):
+    with pytest.raises(ShmReplayError, match=r"^table 't' needs 1\.0 MiB: 2\.0 MiB are in use, .*\(limits\.memory\)"):
         limits.check_memory("table 't'", 2**20, 2 * 2**20 + 1)
     with pytest.raises(ShmReplayError) as raised:
         limits.check_memory("table 't'", 4 * 2**20, 0)

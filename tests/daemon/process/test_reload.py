@@ -60,7 +60,7 @@ def test_tables_that_it_declares_are_there_when_the_first_client_is(configured: 
         assert {name: entry["spec"].max_size for name, entry in client.tables().items()} == {"replay": 1000, "other": 7}
         client.create_tables([table()])  # who declares the same finds it there
         assert client.table("replay").insert(STEP) > 0
-    assert f"created as {configured.path} declares: 'replay', 'other'" in daemon.log()
+    assert f"created the tables of {configured.path}: 'replay', 'other'" in daemon.log()
 
 
 def test_a_table_that_is_there_with_other_specs_stays_and_the_log_has_the_difference(configured: Configured) -> None:
@@ -116,7 +116,7 @@ def test_limits_bound_what_clients_create(configured: Configured) -> None:
     daemon = configured.start("[limits]\nmemory = '4 MiB'\nstreams = 64\nclients = 1\n")
     with daemon.connect() as client:
         client.create_tables([table()])
-        with pytest.raises(sr.ShmReplayError, match=r"arena 'more' needs [0-9.]+ MiB: [0-9.]+ MiB are taken, this"):
+        with pytest.raises(sr.ShmReplayError, match=r"arena 'more' needs [0-9.]+ MiB: [0-9.]+ MiB are in use, this"):
             client.create_tables([table("more", max_size=100_000)])
         with pytest.raises(
             ValueError, match=r"max_streams is 65; this shmreplayd allows at most 64 \(limits.streams\)"

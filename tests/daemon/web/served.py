@@ -55,6 +55,9 @@ class Served:
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others)
             await asyncio.sleep(0)  # what they closed is let go in the loop's next round
+        for transport in list(vars(self._loop)["_transports"].values()):
+            transport.abort()  # its peer has not read the last answer yet
+        await asyncio.sleep(0)
 
     def close(self) -> None:
         self._run(self._end())

@@ -70,6 +70,7 @@ def test_every_truncation_is_found_and_names_section_and_offset(tmp_path: pathli
             assert "it was cut off" in str(error.value)
 
 
+@pytest.mark.long
 def test_every_flipped_bit_is_found(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "c"
     write(path)
