@@ -1,4 +1,4 @@
-"""Tests that have a process of their own."""
+"""Runs the tests that need their own process."""
 
 import importlib.util
 import os

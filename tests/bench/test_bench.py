@@ -1,4 +1,4 @@
-"""The benchmarks run and report what they say they do. No test here looks at a time."""
+"""The benchmarks run, and report what they say. No test here checks a time."""
 
 import itertools
 import json

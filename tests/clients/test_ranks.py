@@ -1,4 +1,4 @@
-"""Ranks: seeds of several learners are independent and repeatable; a part that cannot be is refused."""
+"""Ranks: seeds of several learners are independent and repeatable; an impossible part is refused."""
 
 from typing import Any
 

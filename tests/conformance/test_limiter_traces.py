@@ -57,7 +57,7 @@ def verdicts(table: TableHandle) -> dict[str, Any]:
 
 @pytest.mark.parametrize("trace", load("limiters.json"), ids=trace_id)
 def test_limiters_answer_as_recorded(make_table: TableMaker, trace: Trace) -> None:
-    """Except that can_sample(n) is False, whatever was recorded, when the items do not allow n more samples.
+    """One difference: can_sample(n) is False if the items do not allow n more samples, even if True was recorded.
 
     dm-reverb looks at the limiter alone: of two items that may be sampled once each it says that one can have three,
     and that a call goes on when its first sample has left fewer items than min_size_to_sample.

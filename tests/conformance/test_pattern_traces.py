@@ -1,4 +1,4 @@
-"""Which items patterns make, as dm-reverb answered: every trace, whatever the chunks' size."""
+"""Which items patterns make, as dm-reverb answered: every trace, with several sizes of chunks."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The examples that learn: each, run in small, ends with returns that nobody has by chance."""
+"""The examples that learn: each, run in small, ends with returns that are impossible by chance."""
 
 import importlib
 import pathlib
@@ -96,7 +96,7 @@ def test_impala_catches_what_falls(run: Run) -> None:
 
 @pytest.mark.long
 def test_r2d2_remembers_what_it_saw(run: Run) -> None:
-    """Without memory nobody makes more than 0 on average."""
+    """Without memory, no policy gets more than 0 on average."""
     found = run("r2d2", "--updates", "700")
     assert found["mean return in the first tenth"] < 0
     assert found["mean return in the last tenth"] > 0.4

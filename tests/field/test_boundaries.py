@@ -30,7 +30,7 @@ def write_episodes(table: TableHandle, lengths: list[int], *, ends: bool = True)
 
 
 def are_contiguous(data: dict[str, NDArray[Any]]) -> bool:
-    """Whether each row of a batch `[B, L]` is of one episode, one step behind the other."""
+    """Whether each row of a batch `[B, L]` is of one episode, one step after the other."""
     one_episode = (data["episode"] == data["episode"][:, :1]).all()
     return bool(one_episode and (np.diff(data["t"], axis=1) == 1).all())
 

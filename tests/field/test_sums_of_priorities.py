@@ -44,8 +44,8 @@ def test_ten_million_updates_leave_the_sum_of_ten_leaves(
         assert np.isin(drawn, chosen).all()
 
 
-def test_nothing_behind_the_live_items_is_drawn(make_table: TableMaker, rng: np.random.Generator) -> None:
-    """C2, pytorch/rl#2230: in a large table of few items an index came that nobody had written.
+def test_nothing_after_the_live_items_is_drawn(make_table: TableMaker, rng: np.random.Generator) -> None:
+    """C2, pytorch/rl#2230: in a large table of few items an index was drawn that was never written.
 
     sum_tree_test.cc gives the tree the largest number below one.
     """

@@ -190,7 +190,7 @@ class RulesMachine(RuleBasedStateMachine):
                 fed.plain.evict(item, for_room=True)
 
     def _took(self, keys: Any, due: list[list[Made]], priority: float) -> None:
-        """The items went in, those of one rule behind those of the rule before it."""
+        """The items went in, those of one rule after those of the rule before it."""
         assert len(keys) == sum(map(len, due))
         self._made_room()
         given = iter(keys.tolist())

@@ -236,7 +236,7 @@ def test_the_tests_that_cover_them_exist(test: str) -> None:
 
 
 def test_no_test_is_in_a_folder_without_sources() -> None:
-    """Who moves a folder of the sources moves its tests."""
+    """If a folder of the sources is moved, its tests must be moved, too."""
     strays = [
         folder
         for package in PACKAGES

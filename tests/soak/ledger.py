@@ -1,4 +1,4 @@
-"""What each process of a storm was told, in a file of its own that outlives it, and what must therefore be true.
+"""The results that each process of a storm got, in its own file, which outlives it, and what must therefore be true.
 
 A process writes a line before a call and one when it has returned, each with one `write`: SIGKILL between the two
 leaves the call in doubt, and nothing else. Lines are `<what> <number>...`; numbers of steps are given out once.

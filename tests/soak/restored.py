@@ -24,7 +24,7 @@ def restored(path: str) -> Iterator[dict[str, TableHandle]]:
 
 
 def compare_at_rest(path: str, client: sr.Client) -> None:
-    """A checkpoint of tables that nobody works on: every byte, counter and order is there again."""
+    """Compares a checkpoint of tables at rest: every byte, counter and order must be the same."""
     with restored(path) as found:
         for name in NAMES:
             before, after = facts(client.table(name)), facts(found[name])
@@ -34,7 +34,7 @@ def compare_at_rest(path: str, client: sr.Client) -> None:
 
 @dataclass(frozen=True)
 class Moment:
-    """What the processes of a storm had been told at a moment."""
+    """The results that the processes of a storm had got by a moment."""
 
     kept: dict[str, list[Kept]]  # by table
     queued: Queued

@@ -252,7 +252,7 @@ def _flags(folder: pathlib.Path) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def daemon_for(folder: pathlib.Path) -> Iterator[DaemonProcess]:
-    """A daemon of its own instance that leaves nothing behind."""
+    """A daemon of a new instance; at the end nothing may be left of it."""
     daemon = DaemonProcess(str(folder / "storm.sock"), f"storm-{os.getpid()}")
     try:
         daemon.start(*_flags(folder))

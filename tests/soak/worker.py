@@ -1,4 +1,4 @@
-"""What a process of a storm has in hand, and what may happen to its calls."""
+"""Worker: what each process of a storm uses, and which errors its calls may raise."""
 
 import numpy as np
 

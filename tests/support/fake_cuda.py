@@ -1,4 +1,4 @@
-"""FakeCuda: a libcuda without a GPU, which whoever opens the driver in this process finds in place of a real one.
+"""FakeCuda: a libcuda without a GPU. Code in this process that opens the driver gets it in place of the real one.
 
 The library has the real one's name (its SONAME), so it has only to be there first: `dlopen` takes it for the real one.
 "Memory of the GPU" is the host's. A folder of tests takes the fixture `cuda` by importing it into its conftest.
@@ -60,7 +60,7 @@ class FakeCuda:
         self._function("refuse")(call.encode(), ctypes.c_int64(nth), code)
 
     def limit_registrations(self, num_bytes: int = 2**64 - 1, in_all: int = 2**64 - 1) -> None:
-        """Refuses for want of memory what is more than so many bytes a call, or makes more than so many in all."""
+        """Refuses registrations of more than this many bytes per call or in all, as for lack of memory."""
         self._function("set_register_limit")(ctypes.c_uint64(num_bytes))
         self._function("set_register_budget")(ctypes.c_uint64(in_all))
 
@@ -112,7 +112,7 @@ class FakeCuda:
 
 @functools.cache
 def built() -> pathlib.Path:
-    """The library's file, compiled once in this process, in a folder of its own that goes with the process."""
+    """The library's file, compiled once in this process, in a folder that is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="shmreplay-fake-cuda-")
     atexit.register(shutil.rmtree, folder)
     file = pathlib.Path(folder, LIBRARY)

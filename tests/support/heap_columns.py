@@ -88,5 +88,5 @@ def check_rows(batch: Batch, ns: Any) -> None:
 
 
 def free_blocks(table: Any) -> int:
-    """Blocks of the table's heap that nobody has."""
+    """The number of free blocks in the table's heap."""
     return int(table._arena.stats()["free_blocks"])

@@ -17,7 +17,7 @@ def in_own_mounts(mounts: str) -> tuple[str, ...]:
 
 
 def can_mount(mounts: str) -> bool:
-    """Whether this user may run that line in a namespace of its own."""
+    """Whether this user may run this line in a new namespace."""
     if shutil.which("unshare") is None or shutil.which("mount") is None:
         return False
     return subprocess.run([*in_own_mounts(mounts), "true"], capture_output=True, check=False).returncode == 0

@@ -126,7 +126,7 @@ def address(array: NDArray[Any]) -> int:
 
 
 class TableMaker:
-    """Makes tables of names of their own on a server, and checks each one's arena when the test is over."""
+    """Makes tables with new names on a server, and checks each one's arena when the test is over."""
 
     _names = (f"t{i}" for i in itertools.count())
 

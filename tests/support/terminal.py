@@ -26,7 +26,7 @@ LEFT = b"\x1b[?1049l"  # back from the alternate screen
 
 
 class Terminal:
-    """`shmreplay` with some arguments, or a shell's script, on a screen of its own. Its end is their end."""
+    """Runs `shmreplay` with some arguments, or a shell's script, on a new screen. It ends with the command."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A systemd of a test's own: process 1 of namespaces of its own, on a root that shows this machine read-only."""
+"""A systemd for one test: process 1 of new namespaces, on a root that shows this machine read-only."""
 
 import contextlib
 import importlib

@@ -204,7 +204,7 @@ def segments() -> Iterator[Segments]:
 
 
 def offsets_in_use(segments: Segments, rng: np.random.Generator, count: int) -> list[int]:
-    """Bytes of words that are in use, but none of the mutex, which comes first behind the specs."""
+    """Offsets of bytes in words that are in use, except those of the mutex, which comes first after the specs."""
     words = np.frombuffer(segments.whole, np.uint64)
     is_used = (words != 0) & (words != np.uint64(2**64 - 1))
     specs = pack_specs(SPECS)

@@ -1,4 +1,4 @@
-"""What the dead held comes back to whoever needs it next, with the daemon down too; a stopped holder is waited for."""
+"""What a dead process held can be used again, even while the daemon is down; calls wait for a stopped holder."""
 
 import concurrent.futures
 import logging

@@ -1,4 +1,4 @@
-"""A /proc that hides the processes of other users (hidepid=2): nobody is taken for dead because he is not seen."""
+"""A /proc that hides the processes of other users (hidepid=2): a process is not taken for dead because it is hidden."""
 
 import grp
 import os

@@ -46,7 +46,7 @@ sys.exit(main())
 
 
 class Installation:
-    """A folder where shmreplay is installed, as for a service: replaced as pip does it, whoever has loaded it."""
+    """A folder where shmreplay is installed, as for a service: replaced as by pip, even while it is loaded."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder

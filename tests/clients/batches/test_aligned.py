@@ -1,4 +1,4 @@
-"""Arrays at borders of 64 bytes: they begin there, own their memory, and hold what was copied."""
+"""Aligned arrays: they begin at multiples of 64 bytes, own their memory, and have the copied values."""
 
 import ml_dtypes
 import numpy as np

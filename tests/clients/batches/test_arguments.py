@@ -1,4 +1,4 @@
-"""What callers pass beside steps: counts, keys and priorities, and how each is refused."""
+"""Arguments other than steps: counts, keys and priorities, and how wrong ones are refused."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Options of `sample` that say what a batch shows, how it lies, and what it is written into."""
+"""Options of `sample` that say what a batch shows, in which order of axes, and into which arrays it is written."""
 
 import threading
 from collections.abc import Callable
@@ -319,7 +319,7 @@ def test_a_batch_that_is_cut_short_shows_the_first_of_the_arrays(make_table: Tab
 
 
 def wrong(array: NDArray[Any]) -> dict[str, tuple[Any, type[Exception], str]]:
-    """What may stand in place of an array, and what is said of it."""
+    """Wrong values in place of an array, and the text of each error."""
     read_only = array.copy()
     read_only.flags.writeable = False
     shape = r"expected a writable C-contiguous array float32 \[8, L, 4\]"

@@ -1,4 +1,4 @@
-"""Arrays of a batch that are written again: only when nobody holds them or a view of them any more."""
+"""The arrays of a batch are written to again only when nobody refers to them or to a view of them."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Decoding: batches of columns in the heap, from bytes and sizes as the core hands them over."""
+"""Decoding: batches of columns in the heap, from bytes and sizes as the core returns them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FREE = Signature.free("free")
 
 
 def packed(leaf: Leaf, values: list[Any], axes: tuple[int, ...]) -> tuple[Any, Any]:
-    """What the core hands over for these values, None where there is none."""
+    """What the core returns for these values; None means no value."""
     stored = [None if value is None else leaf.codec.encode(value) for value in values]
     sizes = np.array([-1 if value is None else value.size for value in stored], np.int64).reshape(axes)
     return np.concatenate([np.empty(0, np.uint8), *(value for value in stored if value is not None)]), sizes

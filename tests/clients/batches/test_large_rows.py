@@ -20,7 +20,7 @@ STEPS = 4096  # 43 MB of them: more than a cache holds; only what is written tak
 
 
 def frames(ns: Any) -> NDArray[np.uint8]:
-    """Of the steps `ns`: bytes that differ from step to step and from place to place."""
+    """Frames of the steps `ns`: bytes differ from step to step and from place to place."""
     noise = np.random.default_rng(0).integers(0, 256, (101, 103))
     shifted: NDArray[np.int64] = noise + 17 * np.asarray(ns)[..., None, None]
     return (shifted % 256).astype(np.uint8)
@@ -32,7 +32,7 @@ def large(ns: Any) -> dict[str, Any]:
 
 
 def check_whole(data: Any) -> list[int]:
-    """The numbers of all steps in it, after a look at every byte."""
+    """The numbers of all steps in a batch, after a check of every byte."""
     np.testing.assert_array_equal(data["frame"], frames(data["n"]))
     return [int(n) for n in np.ravel(data["n"])]
 

@@ -132,7 +132,7 @@ def test_stats_tell_of_a_damaged_index(daemon: DaemonProcess) -> None:
 
 
 def mark_failed(path: str) -> None:
-    """Does what a caller does who finds an index damaged. Where the mark lies is tried out on a copy."""
+    """Marks an index as damaged, as a client does that finds damage. A copy shows where the mark is."""
     with open(path, "r+b") as segment, tempfile.TemporaryFile() as copy:
         copy.write(segment.read())
         copy.flush()

@@ -1,4 +1,4 @@
-"""Page-locked arenas: rows go to the GPU from where they lie, whole, as long as their lease outlives their copy."""
+"""Page-locked arenas: rows go directly to the GPU, undamaged, as long as their lease outlasts their copy."""
 
 import gc
 import threading
@@ -40,7 +40,7 @@ class Rows:
         }
 
     def copy(self, device: Device, index: int, item: ViewedItem) -> None:
-        """Has the item's columns copied from where they lie."""
+        """Has the GPU copy the item's columns directly from the segment."""
         data = by_path(item.data)
         for name, to in self.columns.items():
             device.copy_to_device_async(to[index:].ctypes.data, data[name].ctypes.data, data[name].nbytes, 0)

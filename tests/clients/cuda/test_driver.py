@@ -1,4 +1,4 @@
-"""The driver: what a process is told that cannot use it, what a call tells, and who may call."""
+"""The driver: what a process without a usable GPU is told, what errors of calls say, and which processes may call."""
 
 import pickle
 import subprocess
@@ -25,7 +25,7 @@ def why_not() -> str:
     return caught.value.reason
 
 
-# --- who cannot use it ----------------------------------------------------------------------------------------------
+# --- without a GPU ---------------------------------------------------------------------------------------------------
 
 
 def test_without_a_driver_it_says_which_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The end of Python: nothing stays page-locked, whoever forgot to let go, and no thread holds it up."""
+"""When Python exits, nothing stays page-locked, even if a program did not close it, and no thread delays the exit."""
 
 import os
 import subprocess

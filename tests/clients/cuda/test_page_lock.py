@@ -1,4 +1,4 @@
-"""PageLock: in which pieces memory is registered, what is done when the driver refuses, and that nothing stays so."""
+"""PageLock: the pieces in which memory is registered, refusals of the driver, and that nothing stays registered."""
 
 import logging
 import math
@@ -69,7 +69,7 @@ def pieces(cuda: FakeCuda, memory: Memory) -> list[tuple[int, int]]:
 
 
 def answers(cuda: FakeCuda, call: str) -> list[int]:
-    """What the calls of a function answered, since the last look."""
+    """The results of the calls of a function since the last query."""
     return [code for name, code in cuda.log() if name == call]
 
 

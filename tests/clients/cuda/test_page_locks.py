@@ -1,4 +1,4 @@
-"""hold_pages: one lock for all who read a segment on a GPU, undone by the last, before the segment is unmapped."""
+"""hold_pages: readers of a segment on a GPU share one lock. The last one undoes it before the segment is unmapped."""
 
 import gc
 import threading

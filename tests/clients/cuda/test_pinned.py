@@ -1,4 +1,4 @@
-"""Rings of pinned buffers: a buffer is nobody else's until its copy is done, and none stays behind."""
+"""Rings of pinned buffers: a buffer is not reused until its copy is done, and none is left behind."""
 
 import ctypes
 import gc

@@ -54,7 +54,7 @@ class Counting(gym.Env[Any, Any]):
 
 @pytest.fixture
 def table_of() -> Iterator[Callable[..., Any]]:
-    """Makes a table of transitions of an environment's steps, on a server of its own."""
+    """Makes a table of transitions of an environment's steps, on its own server."""
     with sr.Server([]) as server, server.client() as client:
 
         def make(signature: Any, item: Any = None, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""EnvPoolRecorder: some environments at a time, in whatever order they are ready."""
+"""EnvPoolRecorder: some environments at a time, in the order in which they are ready."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ def lengths(number: int) -> int:
 
 
 class FakePool:
-    """Answers as EnvPool does: whoever is ready, a reset in place of the step that follows an episode's end."""
+    """Answers as EnvPool does: for the environments that are ready, with a reset as the step after an episode."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.config = {"num_envs": NUM_ENVS, "batch_size": BATCH}

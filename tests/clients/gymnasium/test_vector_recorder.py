@@ -108,7 +108,7 @@ def test_a_reset_of_all_ends_the_episodes_with_the_observations_there_were(
 
 
 class Stuck(gym.vector.VectorEnv[Any, Any, Any]):
-    """Two environments that nobody resets; the first ends with its second step, and says so ever after."""
+    """Two environments that nobody resets; the first one ends with its second step, and says so at every later step."""
 
     def __init__(self) -> None:
         self.num_envs = 2

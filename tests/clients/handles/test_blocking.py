@@ -1,4 +1,4 @@
-"""The texts of blocked calls: thing, numbers, bound, and who could end the wait."""
+"""The texts about blocked calls: table, numbers, bound, and which processes could end the wait."""
 
 import logging
 from typing import Any
@@ -183,7 +183,7 @@ def test_a_look_at_an_empty_table_says_so() -> None:
 def reports(
     caplog: pytest.LogCaptureFixture, what: str, seconds: list[int], num_sessions: int, table: Table
 ) -> list[str]:
-    """What is logged when a call waits so many seconds, one after the other."""
+    """The log lines after each of these waiting times, in seconds."""
     caplog.clear()
     with caplog.at_level(logging.WARNING, "shmreplay"):
         for second in seconds:

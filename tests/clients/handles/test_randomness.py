@@ -1,4 +1,4 @@
-"""Randomness: repeatable with a seed, different in every forked child, whatever that child's forks do."""
+"""Randomness: repeatable with a seed, and different in every forked child."""
 
 import os
 import struct

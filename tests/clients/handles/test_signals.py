@@ -1,4 +1,4 @@
-"""A signal that comes while a call is at work, not waiting: it ends the call, and takes along what was done."""
+"""A signal during the work of a call, not its wait, ends the call, and the error carries what was done."""
 
 import signal
 from collections.abc import Callable, Iterator

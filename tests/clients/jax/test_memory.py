@@ -1,4 +1,4 @@
-"""The memory of a JaxSampler's batches: not copied on the host, used again, and never changed under anybody's hands."""
+"""The memory of a JaxSampler's batches: not copied on the host, used again, but never while referred to."""
 
 import threading
 from collections.abc import Callable
@@ -126,7 +126,7 @@ def look(data: dict[str, jax.Array]) -> jax.Array:
 def test_a_computation_under_way_sees_its_own_batch_while_others_overwrite_the_table(
     table: TableHandle, place: dict[str, Any]
 ) -> None:
-    """A5 and O8: nobody holds the batch but the computation, whose memory would be the next to be used again."""
+    """A5 and O8: only the computation refers to the batch, so its memory would be the next to be used again."""
     stop, written = threading.Event(), [64]
 
     def overwrite() -> None:

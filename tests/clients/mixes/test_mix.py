@@ -1,4 +1,4 @@
-"""Mixes: one batch of several tables, in their order, with what each item is in its own; routed back by its source."""
+"""Mixes: one batch of several tables, in their order, with figures of each item's own table; updates by source."""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""Versions between processes: nobody sees a mix of two, and nobody's death is anybody else's."""
+"""Versions between processes: no reader sees a mix of two, and the death of a process harms no other."""
 
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,7 +19,7 @@ def attached(policy: Params) -> Params:
 
 
 def publishes(policy: Params, versions: int | None = None) -> Work:
-    """Publishes so many, or without end."""
+    """Publishes this many versions; without a number, for ever."""
 
     def work(pipe: Connection) -> int:
         own = attached(policy)

@@ -57,7 +57,7 @@ def test_the_numbers_of_a_views_rows_lead_to_what_a_batch_shows(make_table: Tabl
 
 
 def test_a_views_numbers_are_as_many_as_a_batch_has_rows(make_table: TableMaker) -> None:
-    """An item that is shorter than the table's longest is padded, whoever is in the view."""
+    """An item that is shorter than the table's longest item is padded, whatever other items are in the view."""
     table = make_table(10, item_steps=6, chunk_steps=4, sampler=sr.selectors.Lifo())
     with table.writer() as writer:
         for n in range(6):

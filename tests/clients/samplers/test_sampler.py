@@ -1,4 +1,4 @@
-"""Samplers: the draws of their seed in order, arrays used again but never under anybody's hands, and clean ends."""
+"""Samplers: draws repeat with the seed, arrays are used again when nothing refers to them, all ends are clean."""
 
 import ctypes
 import gc

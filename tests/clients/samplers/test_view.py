@@ -1,4 +1,4 @@
-"""Views: arrays on the segment itself, leased until they are released; where that cannot be, copies that say so."""
+"""Views: arrays on the segment itself, leased until the release; where that is impossible, copies that say so."""
 
 import gc
 import logging

@@ -15,7 +15,7 @@ SIZES = (5, 60, 30)
 
 
 def fill(table: ShardedTable, sizes: Any = SIZES, priorities: Any = None) -> None:
-    """Items 0, 1, 2, ... in so many to a shard."""
+    """Inserts items 0, 1, 2, ..., this many into each shard."""
     begin = 0
     for shard, size in zip(shards_of(table), sizes, strict=True):
         if size > 0:

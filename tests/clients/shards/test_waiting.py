@@ -87,7 +87,7 @@ def test_what_is_admitted_before_a_timeout_is_in_the_error_and_at_the_front(make
 
 
 def test_bounds_hold_over_all_shards_while_writers_and_learners_run(make_shards: MakeShards, fork: Fork) -> None:
-    """Four writers in three shards, of unequal speed: nobody starves, and the ratio is kept all the time."""
+    """Four writers in three shards, of unequal speed: none starves, and the ratio always holds."""
     limiter = sr.rate_limiters.SampleToInsertRatio(4, 30, 60)
     table = make_shards(300, rate_limiter=limiter, max_sessions=64)
 

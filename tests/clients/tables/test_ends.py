@@ -1,4 +1,4 @@
-"""After the end: dropped tables, closed clients and servers, for callers who come later and for those who wait."""
+"""After the end: dropped tables, closed clients and servers, for later calls and for calls that wait."""
 
 import threading
 from collections.abc import Callable

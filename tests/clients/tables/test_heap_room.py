@@ -1,4 +1,4 @@
-"""Room in the heap: as planned where values are as planned; else the oldest go, or the call says what it lacks."""
+"""Room in the heap: enough for values of the planned size; else old items go, or the call says what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues and stacks: every item comes out once, whatever ends the calls or the processes that use them."""
+"""Queues and stacks: every item is sampled exactly once, even if calls are interrupted or processes die."""
 
 import itertools
 import signal

@@ -1,4 +1,4 @@
-"""Room in the arena: enough for max_size items whatever order they leave in; the oldest go where there is less."""
+"""Room in the arena: enough for max_size items in any order of removal; with less, the oldest items are evicted."""
 
 import logging
 

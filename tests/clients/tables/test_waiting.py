@@ -37,7 +37,7 @@ def in_thread(work: Callable[[], object]) -> Iterator[list[Any]]:
 
 
 def until_blocked(table: TableHandle, *, inserts: int = 0, samples: int = 0) -> None:
-    """Waits until so many calls of others sleep."""
+    """Waits until this many other calls sleep."""
     eventually(lambda: (table.info().blocked_inserts, table.info().blocked_samples) == (inserts, samples))
 
 
@@ -67,7 +67,7 @@ def test_an_insert_in_one_process_wakes_a_sample_in_another(make_table: TableMak
 
 
 def test_a_sample_in_one_process_wakes_inserts_in_others(make_table: TableMaker, fork: Fork) -> None:
-    """Each is woken by what lets it go on, and hands the permission on when there is more."""
+    """Each call is woken by what lets it go on, and wakes the next one if that may go on, too."""
     table = make_table(rate_limiter=RateLimiter(1.0, 1, -FOREVER, 3.0))
     table.insert_batch(steps(range(3)))
     children = [fork(lambda pipe, n=n: table.insert(step(n))) for n in range(3, 7)]  # type: ignore[misc]

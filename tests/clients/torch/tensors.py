@@ -11,7 +11,7 @@ from tests.support.tables import PATHS, Pair, by_path, columns_of
 
 
 class Arrays:
-    """A batch in whatever memory as numpy's arrays, for `tests.support.tables` to look at."""
+    """A batch on any device as numpy arrays, for the checks in `tests.support.tables`."""
 
     def __init__(self, batch: TorchBatch) -> None:
         self.data, self.mask, self.lengths = (
@@ -24,7 +24,7 @@ class Arrays:
 
 
 def arrays(batch: TorchBatch) -> Any:
-    """The same, for a reader who expects a `Batch`."""
+    """The batch as `Arrays`, typed as a `Batch`."""
     return Arrays(batch)
 
 

@@ -1,4 +1,4 @@
-"""How a process ends that has samplers for a GPU: nothing is let go of while a thread still has the GPU read there."""
+"""Ends of processes with samplers for a GPU: no memory is freed while a thread still has the GPU read it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a window shows, said plainly: a list of values an output, None where a step is missing."""
+"""What a window shows, in plain Python: a list of values for each output, None where a step is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Plain:
         return max(end for _, end in self.columns.values())
 
     def items(self, num_steps: int, *, has_final: bool) -> list[Shown]:
-        """The items of an episode of so many steps, in the order of their reference steps."""
+        """The items of an episode of this many steps, in the order of their reference steps."""
         rows = num_steps + (1 if has_final or self.moving else 0)
         made: list[Shown] = []
         references: list[int] = []

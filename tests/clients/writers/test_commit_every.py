@@ -1,4 +1,4 @@
-"""Writers that commit every few steps: what is held back, when it goes in, and what a kill takes along."""
+"""Writers that commit every few steps: what is held back, when it goes in, and what a kill loses."""
 
 import itertools
 import logging

@@ -1,4 +1,4 @@
-"""extend: what a writer makes of the same rows, whatever the item; its ends, its waits, and what it refuses."""
+"""extend: it makes the items that a writer makes of the same rows; ends of episodes, waits, and refusals."""
 
 import re
 import signal

@@ -119,7 +119,7 @@ def test_items_of_one_episode_have_its_id_within_a_table(three: Three) -> None:
 
 @pytest.fixture
 def declared() -> Iterator[tuple[TableHandle, TableHandle]]:
-    """A table of 3-steps, and one of whatever comes first, over the same steps."""
+    """A table of items of 3 steps, and one whose first item sets the structure, over the same steps."""
     tables = [sr.Table("steps", SIGNATURE, 100, item=sr.NStep(3), **SHARED), sr.Table("any", SIGNATURE, 100, **SHARED)]
     with sr.Server(tables) as server, server.client() as client:
         yield client.table("steps"), client.table("any")

@@ -40,7 +40,7 @@ def test_a_longer_item_widens_later_batches(make_table: TableMaker) -> None:
 
 
 def test_a_longer_item_that_comes_in_the_middle_of_a_sample_widens_that_batch(make_table: TableMaker) -> None:
-    """The call has items in hand and waits for more when the longest one yet comes."""
+    """The call has drawn some items and waits for more when an item comes that is longer than all before."""
     table = make_table.queue(10)
     with table.writer(history=5) as writer:
         for n in range(5):

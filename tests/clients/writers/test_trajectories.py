@@ -1,4 +1,4 @@
-"""Hand-made items: exactly the steps that were selected, under their own names, whatever the chunks' size."""
+"""Hand-made items: exactly the steps that were selected, under their own names, for any size of chunks."""
 
 import re
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ SIGNATURE = {"a": sr.ArraySpec((), "int64"), "b": {"c": sr.ArraySpec((2,), "floa
 
 
 class Outputs(NamedTuple):
-    """Outputs of names of their own."""
+    """Outputs with their own names."""
 
     now: Any
     past: Any

@@ -1,4 +1,4 @@
-"""Unrolls: items that have a chunk of their own each, and views of many that are one array on the segment."""
+"""Unrolls: each item has its own chunk, and a view of many items is one array on the segment."""
 
 import gc
 from typing import Any

@@ -1,4 +1,4 @@
-"""Timeouts and interrupts of a vector writer: what is done is said, and the call is repeated for the rest."""
+"""Timeouts and interrupts of a vector writer: the error says which rows are done, the call is repeated for the rest."""
 
 import signal
 import threading
@@ -68,7 +68,7 @@ def test_a_timeout_says_per_stream_what_is_done_and_the_rest_is_repeated(queue: 
         assert shown(queue) == [1, 3, 4, 5, 6]
 
 
-def test_behind_a_stream_that_waits_none_is_done_also_if_no_item_of_it_is_due(queue: TableHandle) -> None:
+def test_after_a_stream_that_waits_none_is_done_also_if_no_item_of_it_is_due(queue: TableHandle) -> None:
     """Else `.done` would count it in the place of the one that waits, whose row the repeated call then leaves out."""
     pattern = sr.Sequence(2, period=2)
     with queue.vector_writer(3, patterns=[pattern]) as writer, queue.writer(patterns=[pattern]) as other:

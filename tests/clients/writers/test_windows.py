@@ -189,7 +189,7 @@ def test_items_of_two_streams_never_mix(make_table: TableMaker) -> None:
 
 
 @pytest.mark.parametrize("at_start", ["skip", "short", "zeros", "repeat"])
-def test_a_window_that_is_all_behind_its_reference_step_begins_with_its_first_real_one(
+def test_a_window_that_is_all_before_its_reference_step_begins_with_its_first_real_one(
     make_table: TableMaker, at_start: Any
 ) -> None:
     """At the stream's start its end lies before the first step: that is no item, and once was a span without an end."""

@@ -1,4 +1,4 @@
-"""A vector writer and as many single ones, told the same: what they make must be equal, item by item."""
+"""A vector writer and N single writers get the same calls: their items must be equal, one by one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,7 @@ def row(batch: dict[str, NDArray[Any]], i: int | np.integer[Any]) -> dict[str, A
 
 
 class Twins:
-    """The two of them, on tables of their own that are alike; every call does the same to both and compares keys."""
+    """Both kinds of writers, on two equal tables. Every call does the same with both, and compares the keys."""
 
     def __init__(self, tables: tuple[TableHandle, TableHandle], num_streams: int, **options: Any) -> None:
         self.tables = tables

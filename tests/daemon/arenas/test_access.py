@@ -1,4 +1,4 @@
-"""Who may use a daemon: its user, root, a group; never another pid namespace. Each refusal says what to do."""
+"""Processes of its user, root or a group may use a daemon, none of another pid namespace. Refusals say what to do."""
 
 import grp
 import os

@@ -1,4 +1,4 @@
-"""Making tables: all or none, room looked for first, nothing left behind, nobody held up."""
+"""Making tables: all or none, room is checked first, nothing is left behind, other clients do not wait."""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 
 def big_table(name: str, num_bytes: int) -> sr.Table:
-    """A table whose data segment takes about so much."""
+    """A table whose data segment takes about this many bytes."""
     return sr.Table(name, {"x": sr.ArraySpec((1024,), "uint8")}, num_bytes // 1024, max_streams=1, max_sessions=8)
 
 
@@ -77,7 +77,7 @@ def test_many_clients_that_create_the_same_tables_at_once_all_get_them(daemon: D
 
 
 def test_a_long_creation_holds_up_nobody_else(daemon: DaemonProcess, client: sr.Client) -> None:
-    """While one client's 1 GiB is being reserved, another one gets answers and creates a table of its own."""
+    """While 1 GiB is reserved for one client, another client gets answers and creates its own table."""
     with daemon.connect() as patient:
         creating = threading.Thread(target=patient.create_tables, args=([big_table("big", 2**30)],))
         creating.start()

@@ -1,4 +1,4 @@
-"""The reaper: each death is heard of, and each session of the dead is closed once."""
+"""The reaper: it notices each death, and closes each session of a dead process once."""
 
 import asyncio
 import os

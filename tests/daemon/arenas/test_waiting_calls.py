@@ -1,4 +1,4 @@
-"""How the daemon's log names those who wait."""
+"""How the daemon's log names processes that wait."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which checkpoints go when a new one is there: never one that is missed."""
+"""Which checkpoints are removed after a new one: never one that is still needed."""
 
 import os
 import pathlib

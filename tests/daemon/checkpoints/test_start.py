@@ -1,4 +1,4 @@
-"""What a daemon finds in its directory, and out about it, before it serves anybody."""
+"""What a daemon finds in its checkpoint directory at the start, and what it does about it."""
 
 import os
 import pathlib
@@ -29,7 +29,7 @@ def test_two_servers_do_not_get_one_directory(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_server_waits_for_one_that_is_just_ending(tmp_path: pathlib.Path, make_daemon: StartDaemon) -> None:
-    """Its parent was killed, so nobody waits for it; it still has the directory when the next one begins."""
+    """The first daemon's parent was killed. The daemon still holds the directory when the next one starts."""
     source = """
 import os, sys
 from shmreplay.daemon.checkpoints import directory_lock

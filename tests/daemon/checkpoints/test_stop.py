@@ -1,4 +1,4 @@
-"""The last checkpoint, and what a daemon does that cannot save it."""
+"""The last checkpoint, and what a daemon does if it cannot save it."""
 
 import os
 import pathlib

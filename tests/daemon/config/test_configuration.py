@@ -1,4 +1,4 @@
-"""What a daemon is told: by its file, its environment and its flags, which goes over which, and what cannot be."""
+"""The configuration: file, environment and flags, which of them comes first, and which mistakes are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds on what tables take: what is over one is refused, with the bound and what sets it."""
+"""Limits on what tables take: more is refused, and the error names the limit and its setting."""
 
 import pytest
 

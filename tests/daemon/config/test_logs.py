@@ -24,7 +24,7 @@ def journal(tmp_path: pathlib.Path) -> Iterator[socket.socket]:
 
 @pytest.fixture
 def log(journal: socket.socket) -> Iterator[logging.Logger]:
-    """The root logger, which writes there and to nobody else."""
+    """The root logger, with this handler alone."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     root.handlers[:] = []  # else they are closed

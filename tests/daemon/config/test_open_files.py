@@ -1,4 +1,4 @@
-"""How many clients the limit of open files suffices for."""
+"""How many clients the limit of open files allows."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from tests.support.waiting import WAIT_S, eventually
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    """One daemon for all tests here: whatever clients do, it lives and serves the next one."""
+    """One daemon for all tests here: it survives everything that clients do, and serves the next one."""
     shared = new_daemon(tmp_path_factory.mktemp("connections") / "shared.sock").start()
     yield shared
     shared.clean_up()

@@ -1,4 +1,4 @@
-"""The socket's directory: one level is made, and who may not make it is told what to do."""
+"""The socket's directory: one level is made, and a user who may not make it is told what to do."""
 
 import errno
 import os

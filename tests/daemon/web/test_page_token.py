@@ -1,4 +1,4 @@
-"""The token of the page: in a file for those alone who may connect, and known by all of it or not at all."""
+"""The token of the page: only users who may connect can read its file, and only the whole token is accepted."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What is answered over HTTP: the page, figures, and changes for those alone who know the token and are this page."""
+"""What is answered over HTTP: the page, the figures, and changes, which need the token and a request of this page."""
 
 import asyncio
 import gzip
@@ -28,7 +28,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Asker:
-    """Somebody who asks at an address, with the token if they know it."""
+    """A client at an address, with the token if it is given."""
 
     def __init__(self, address: str, token: str = "") -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""The page's figures: read once for all who look, and anew after a change."""
+"""The page's figures: read once for all open pages, and again after a change."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is said to others of calls that wait; what a caller is told is in test_blocking."""
+"""What observers are told about calls that wait. What the caller itself is told is tested in test_blocking."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_a_pause_and_a_stop_come_before_the_limiter(side: str) -> None:
 
 
 def test_a_call_that_was_just_let_go_on_is_not_said_to_be_refused() -> None:
-    """What is read without the lock may be a moment older than the one who sleeps."""
+    """Figures read without the lock may be older than the wait of the call that sleeps."""
     together = "the rate limiter admits one more insert now, but not all items that must go in together (difference "
     assert text("insert", difference=-1.25).startswith(f"{together}-1.25; 12 inserts")
     assert text("insert", size=4).startswith(f"{together}0; 12 inserts")

@@ -1,4 +1,4 @@
-"""HeapPlan: blocks by hand-worked numbers, and what is promised of their size."""
+"""HeapPlan: blocks checked by hand-worked numbers, and the promises about their size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StepCodec: whatever it takes comes back as it was, and foreign bytes are refused."""
+"""StepCodec: every step comes back as it was, and foreign bytes are refused."""
 
 from __future__ import annotations
 

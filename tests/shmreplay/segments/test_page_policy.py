@@ -1,4 +1,4 @@
-"""PagePolicy: huge pages asked for, required or left, memory nodes, and what is said where there are none."""
+"""PagePolicy: huge pages that are asked for, required or not used, memory nodes, and the texts if there are none."""
 
 import errno
 import os

@@ -19,7 +19,7 @@ STEP = {"x": np.zeros(3, np.float32), "n": np.int64(1)}
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    """One for all tests here; each has tables of its own."""
+    """One daemon for all tests here; each test has its own tables."""
     daemon = new_daemon(tmp_path_factory.mktemp("control") / "daemon.sock")
     yield daemon.start()
     daemon.clean_up()
@@ -41,7 +41,7 @@ class Shell:
         self._capsys = capsys
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit code, what was printed, and what was said on stderr."""
+        """Exit code, stdout and stderr."""
         code = main([*arguments, "--address", self._address])
         printed = self._capsys.readouterr()
         return code, printed.out, printed.err

@@ -1,4 +1,4 @@
-"""`shmreplay demo` as a user runs it: it learns, says why it ends, and leaves nothing however it ends."""
+"""`shmreplay demo` as a user runs it: it learns, says why it ends, and leaves nothing behind, whatever ends it."""
 
 import contextlib
 import os

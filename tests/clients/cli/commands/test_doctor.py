@@ -1,4 +1,4 @@
-"""shmreplay doctor says which GPUs a learner finds, and takes nothing of them."""
+"""shmreplay doctor says which GPUs a learner finds, and uses no memory of them."""
 
 import os
 import subprocess

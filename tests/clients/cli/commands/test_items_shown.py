@@ -1,4 +1,4 @@
-"""`shmreplay peek`, `inspect`, `histogram` and `check`: what they say of items, and that looking counts as nothing."""
+"""`shmreplay peek`, `inspect`, `histogram` and `check`: what they print of items, and that they change no counter."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def table(name: str, signature: Any, **options: Any) -> sr.Table:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a command that goes well prints."""
+    """What a command that succeeds prints."""
     code = main(arguments)
     out, err = capsys.readouterr()
     assert (code, err) == (0, "")
@@ -82,7 +82,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that a command says that does not."""
+    """The one line that a command that fails prints."""
     assert main(arguments) == 1
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)

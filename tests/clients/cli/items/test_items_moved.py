@@ -1,4 +1,4 @@
-"""`shmreplay export` and `import`: items of every kind come out of a file byte for byte as they went in."""
+"""`shmreplay export` and `import`: items of every kind are byte for byte the same after export and import."""
 
 import json
 import os
@@ -170,7 +170,7 @@ def test_items_are_byte_for_byte_the_same(
 
 
 def assert_equal(before: Any, after: Any) -> None:
-    """Items of the same data and priorities, in the same order; of shards in whatever order."""
+    """Items of the same data and priorities, in the same order; with shards in any order."""
     a, b = before.get(before.keys()), after.get(after.keys())
     assert len(a) == len(b)
     seen = [sorted(items(batch)) if before.spec.shards > 1 else items(batch) for batch in (a, b)]
@@ -196,7 +196,7 @@ def flat(tree: Any) -> list[Any]:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """The exit code, the end of the line that was printed, or what of it begins behind the path, and the errors."""
+    """The exit code, the end of the printed line (after the path, if it has one), and the errors."""
     code = main(arguments)
     out, err = capsys.readouterr()
     return code, out.partition(": ")[2].partition(", ")[0].rstrip("\n") if code == 0 else out, err
@@ -221,7 +221,7 @@ def exported(client: sr.Client, tmp_path: pathlib.Path, capsys: pytest.CaptureFi
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that it says."""
+    """The one line of the error."""
     assert main(arguments) == 1
     out, err = capsys.readouterr()
     assert out == ""

@@ -1,4 +1,4 @@
-"""A file that is there as a whole or not at all, and what is left of one that is not."""
+"""Whole files: a file appears complete or not at all, and an incomplete one leaves nothing wrong behind."""
 
 import errno
 import os
