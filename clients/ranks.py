@@ -1,4 +1,4 @@
-"""Ranks: what several learners on one host have each of their own."""
+"""Ranks: the seed and the part of the table of each of several learners on one host."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from shmreplay.base.checks import check_int
 
 _MAX_WORLD = 2**16
-_RANKS = (0,)  # forks, which spawn seeds too, count from 1
+_RANKS = (0,)  # the seeds of forked children are spawned with numbers from 1 on
 
 
 def check_rank(where: str, part: Any) -> tuple[int, int]:
     """Returns a learner's `(rank, world_size)`.
 
     Raises:
-        TypeError: it is no pair of integers.
+        TypeError: `part` is not a pair of integers.
         ValueError: one of them is out of range.
     """
     text = f"{where}: part is {part!r}; expected (rank, world_size)"
@@ -33,11 +33,12 @@ def check_rank(where: str, part: Any) -> tuple[int, int]:
 
 
 def rank_of(where: str, rank: int | None, world_size: int) -> int:
-    """Returns a learner's own number among so many; of one alone it may be left out.
+    """Returns the rank of one of `world_size` learners. None is possible for a single learner, and gives 0.
 
     Raises:
-        TypeError: one of them is no integer.
-        ValueError: one is out of range, or the rank of one of several is missing: all of them would draw alike.
+        TypeError: an argument is not an integer.
+        ValueError: an argument is out of range, or the rank is missing although there are several learners, which would
+            then all draw the same.
     """
     world_size = check_int(where, "world_size", world_size, 1, _MAX_WORLD)
     if rank is None and world_size > 1:
@@ -51,13 +52,13 @@ def rank_of(where: str, rank: int | None, world_size: int) -> int:
 
 
 def seed_of_rank(seed: Any, rank: int) -> np.random.SeedSequence | None:
-    """The seed of one learner's random numbers, for `client.table` and `table.sampler`; None for None.
+    """Returns the seed of one learner, for `client.table` and `table.sampler`; None if `seed` is None.
 
-    Those of other ranks are independent of them; the same seed and rank give the same ones in every run.
+    The random numbers of different ranks are independent. The same seed and rank give the same numbers in every run.
 
     Args:
-        seed: of all learners together: an int, a sequence of them or a `numpy.random.SeedSequence`.
-        rank: of this one.
+        seed: the common seed of all learners: an int, a sequence of ints or a `numpy.random.SeedSequence`.
+        rank: number of this learner.
     """
     if seed is None:
         return None
@@ -66,7 +67,7 @@ def seed_of_rank(seed: Any, rank: int) -> np.random.SeedSequence | None:
 
 
 def options_of_rank(where: str, rank: int, world_size: int, disjoint: bool, options: dict[str, Any]) -> dict[str, Any]:
-    """Options of `sample` for one of so many learners; `disjoint`: none draws what another one could.
+    """Returns the options of `sample` for one of several learners. With `disjoint`, no two can draw the same item.
 
     Raises:
         ValueError: the options contradict `disjoint`.

@@ -102,10 +102,10 @@ class Device:
         self.call("cuMemFree_v2", device_address)
 
     def copy_to_device_async(self, device_address: int, address: int, num_bytes: int, stream: int) -> None:
-        """Has the stream copy to the GPU.
+        """Has the stream copy bytes to the GPU.
 
-        From page-locked memory it returns at once, and the bytes are read later: they must not change until an event
-        recorded after the copy is done. The source must lie within one registration.
+        If the source is page-locked, the call returns at once and the bytes are read later: they must not change until
+        an event recorded after the copy is done. The source must lie within one registration.
         """
         self.call("cuMemcpyHtoDAsync_v2", device_address, address, num_bytes, stream)
 
@@ -118,7 +118,7 @@ class Device:
         return stream.value or 0
 
     def stream_destroy(self, stream: int) -> None:
-        """Destroys a stream. It still does what it has been given."""
+        """Destroys a stream. Work that it was given before is still done."""
         self.call("cuStreamDestroy_v2", stream)
 
     # --- the end -------------------------------------------------------------------------------------------------

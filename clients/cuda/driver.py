@@ -1,8 +1,8 @@
 """Driver: the functions of libcuda that shmreplay calls. No other module knows the library.
 
 They are functions of the driver, not of the runtime: the runtime keeps an error until somebody asks for it, so an error
-of ours could come up after somebody else's kernel. A learner makes a few of these calls a batch. Each costs one to two
-microseconds beside its work, and releases the GIL.
+caused here could be reported after a kernel of another library. A learner makes a few of these calls for each batch.
+Each costs one to two microseconds in addition to its work, and releases the GIL.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
 
 
 class Driver:
-    """The driver of this process, ready for use. Safe to use from threads; of no use in a forked child."""
+    """The driver of this process, ready for use. Safe to use from threads; not usable in a forked child."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         """Does not initialise the library, unlike `open`. Raises AttributeError if the library lacks a function."""

@@ -15,7 +15,10 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _PART = 20e-6, 1e-3, 8
 
 
 class Event:
-    """Done until it is recorded. Its methods raise what the device's do, and errors of the copies before it."""
+    """An event, which counts as done until it is recorded.
+
+    Its methods raise the same errors as those of `Device`, and errors of the copies before the event.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -42,7 +45,7 @@ class Event:
         return code == Result.SUCCESS
 
     def hold_up(self, stream: int) -> None:
-        """Has what the stream is given from now on wait for the last `record`. The caller does not wait."""
+        """Makes all later work of the stream wait for the last `record`. The caller does not wait."""
         self._device.call("cuStreamWaitEvent", stream, self.handle, 0)
 
     def wait(self, timeout_s: float | None = None) -> bool:

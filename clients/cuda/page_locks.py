@@ -1,4 +1,4 @@
-"""The page-locked segments of this process: each is locked once a GPU, shared by its users, undone by the last."""
+"""The page-locked segments of this process: locked once for each GPU, shared by all users, undone by the last one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Segment(Protocol):
 class PageHold:
     """One user's share of the `PageLock` of a segment. A context manager.
 
-    The lock is undone when its last share is closed or garbage. In a forked child a share belongs to the parent, and
+    The lock is undone when its last share is closed or collected. In a forked child a share belongs to the parent, and
     closing it does nothing.
     """
 
@@ -86,7 +86,7 @@ class _Shared:
 class _Locks:
     """The locks of this process, by arena and number of the GPU. Ended ones stay until they are over."""
 
-    guard: threading.RLock = field(default_factory=threading.RLock)  # reentrant: a finalizer may run within
+    guard: threading.RLock = field(default_factory=threading.RLock)  # reentrant: a finalizer may run in its holder
     by_place: dict[tuple[int, int], _Shared] = field(default_factory=dict)
 
     def forget_those_over(self) -> None:

@@ -102,7 +102,7 @@ class PinnedRing:
 
 
 class _Memory:
-    """Page-locked memory, and the events of copies out of it. Freed when the last array of it is garbage."""
+    """Page-locked memory, and the events of copies out of it. Freed when nothing refers to an array of it any more."""
 
     def __init__(self, device: Device, num_bytes: int, num_events: int) -> None:
         own = device.again()
@@ -124,7 +124,7 @@ class _Memory:
 
 
 def _give_back(device: Device, address: int, events: list[Event]) -> None:
-    """Frees the memory. It may run anywhere, where the last reference goes, so it raises nothing."""
+    """Frees the memory. It runs wherever the last reference disappears, so it raises nothing."""
     if not device.driver.is_own:
         return  # it belongs to the parent
     try:

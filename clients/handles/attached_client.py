@@ -1,4 +1,4 @@
-"""AttachedClient: a client as its handles need it: one connection, and the arenas that it is attached to."""
+"""AttachedClient: the part of a client that its handles use: one connection, and the arenas it is attached to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DETACH_TIMEOUT_S = 5.0
 
 
 class Dependent(Protocol):
-    """What is closed with its client: a view, a sampler."""
+    """An object that is closed with its client: a view or a sampler."""
 
     def close(self) -> None:
         """Ends it. Idempotent."""
@@ -88,7 +88,7 @@ class AttachedClient:
         return any((entry["session"], entry["generation"]) in own for entry in known.arena.sessions())
 
     def _forget(self, name: str) -> None:
-        """Lets go of a table that no longer exists. Its memory is unmapped when the last handle to it is gone."""
+        """Forgets a table that no longer exists. Its memory is unmapped when no handle refers to it any more."""
         for other, attachment in list(self._attachments.items()):
             if other != name and attachment.table.owner.name == name:
                 self._forget(other)  # a shard of the table
@@ -162,7 +162,7 @@ class AttachedClient:
             self.connection.close()
 
     def _add_dependent(self, dependent: Dependent) -> None:
-        """Has it closed with this client, if it still exists then. Raises ShmReplayError if the client is closed."""
+        """Closes `dependent` together with this client. Raises ShmReplayError if the client is already closed."""
         self._dependents[id(dependent)] = dependent
         if self.is_closed:
             dependent.close()

@@ -1,4 +1,4 @@
-"""What a blocked call tells its caller: the texts of timeouts, and the log lines of long waits."""
+"""Texts about blocked calls: those of timeout errors, and the log lines of long waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handle: what every call of a table needs: its mapped arena, a new one after a fork, and errors that say why."""
+"""Handle: what every call of a table needs: its mapped arena, attaching again after a fork, and errors with reasons."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ class Handle:
             self._bind(self._client._attach(self._name))
 
     def _repeat(self, call: str, timeout_s: float | None, attempt: Callable[[_core.Table], tuple[int, T]]) -> T:
-        """Returns what `attempt` answers beside status 0. After a fork it attaches again and repeats the attempt.
+        """Returns the answer of `attempt` once its status is 0. After a fork it attaches again and repeats the attempt.
 
-        Raises what any other status stands for. An attempt whose error has to carry results raises it by itself.
+        Raises the error of any other status. If the error must carry results, the attempt raises it itself.
         """
         while True:
             self._check_open()
@@ -169,7 +169,7 @@ class Handle:
     def _arrange(
         self, call: str, columns: Columns, pad_to: PadTo, time_major: bool, timeout_s: float | None
     ) -> Arrangement:
-        """The arrangement of these options. All calls but `get` wait for the first item, which fixes the structure."""
+        """The arrangement for these options. All calls but `get` wait for the first item, which fixes the structure."""
         if self._arrangements.items is None:
             names, outputs = self._structure(call, timeout_s, waits=call != "get", count=call != LOOK)
             if outputs is not None:

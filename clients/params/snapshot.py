@@ -20,7 +20,8 @@ class Snapshot:
     """One whole version. A context manager; made by `Params.latest`.
 
     Its memory is not used for another version until it is released: at the end of a `with`, by `release()`, when it is
-    garbage or when the client is closed. Until then, newer versions use other memory, as long as there is some.
+    collected as garbage, or when the client is closed. Until then, newer versions use other memory, as long as there
+    is some.
 
     Attributes:
         version: int, its number, from 1 on.

@@ -38,10 +38,10 @@ def repeat_on_shards(
     timeout_s: float | None,
     attempt: Callable[[list[_core.Table]], tuple[int, int, T]],
 ) -> T:
-    """Returns what `attempt` answers beside status 0. After a fork it attaches all shards again and repeats it.
+    """Returns the answer of `attempt`, once its status is 0. After a fork it attaches all shards again and repeats it.
 
-    `attempt` returns a status, the number of the shard that the status is about, and its answer. A status that is
-    neither 0 nor that of a fork is raised as that shard's.
+    `attempt` returns a status, the number of the shard that the status is about, and its answer. For a status that
+    is neither 0 nor that of a fork, it raises the error of that shard.
     """
     while True:
         status, number, answer = attempt(natives_of(shards))

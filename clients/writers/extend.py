@@ -16,7 +16,7 @@ from shmreplay.errors import RateLimitTimeout, ShmReplayError
 from shmreplay.rules.windows import REACH_STRETCH, REACH_WHOLE_EPISODE
 from shmreplay.tables.table import check_brings_no_values
 
-ITEMS_AT_ONCE = 32  # the stream holds so many steps more, so the items of many rows go in under one hold of the lock
+ITEMS_AT_ONCE = 32  # the stream holds this many more steps, so that items of many rows go in under one hold of the lock
 PRIORITIES_OF_COLUMNS = (2, 3)  # the kinds of priorities that a rule reads from a column
 
 Flags = NDArray[np.bool_]

@@ -19,7 +19,7 @@ from shmreplay.errors import ShmReplayError, SignatureMismatch
 
 
 class HoldsSteps(Protocol):
-    """What a history asks its writer for."""
+    """What a history needs from its writer."""
 
     _sig: Signature
     _history: int
@@ -35,7 +35,7 @@ class HoldsSteps(Protocol):
 
 
 class SelectsSteps(Protocol):
-    """What an item is made of: a `Selection` or a `VectorSelection`."""
+    """A selection of steps, of which items are made: a `Selection` or a `VectorSelection`."""
 
     column: int
     is_squeezed: bool
@@ -99,7 +99,7 @@ class Selection:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError(f"{self!r}: its steps are not one array, so they cannot be had without a copy")
+            raise ValueError(f"{self!r}: its steps are not one array, so they cannot be read without a copy")
         return np.asarray(self.numpy(), dtype)
 
     def __len__(self) -> int:

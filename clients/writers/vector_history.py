@@ -14,7 +14,7 @@ from shmreplay.columns.signature import Signature
 
 
 class HoldsStreams(Protocol):
-    """What a history of many streams asks its writer for."""
+    """What a history of many streams needs from its writer."""
 
     _sig: Signature
     _history: int

@@ -152,7 +152,7 @@ class Registry:
         return arena
 
     def _tell_of_pages(self, made: Sequence[Creation]) -> None:
-        """Logs once that some huge pages could not be had."""
+        """Logs once that the kernel refused some huge pages."""
         errors = [creation.refused_huge_pages for creation in made if creation.refused_huge_pages]
         if errors and not self._told_of_pages:
             self._told_of_pages = True

@@ -1,1 +1,1 @@
-"""What knows nothing of arenas: worker threads, bounded waits, lock files, listening sockets, HTTP."""
+"""Helpers that know nothing of arenas: worker threads, bounded waits, lock files, listening sockets, HTTP."""

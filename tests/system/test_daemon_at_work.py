@@ -32,7 +32,9 @@ def test_work_goes_on_without_the_daemon_and_with_the_next_one(daemon: DaemonPro
 
 
 @pytest.mark.parametrize("ending", ["stop", "drop"])
-def test_the_end_of_a_table_wakes_those_who_wait_in_it(daemon: DaemonProcess, client: sr.Client, ending: str) -> None:
+def test_the_end_of_a_table_wakes_the_calls_that_wait_in_it(
+    daemon: DaemonProcess, client: sr.Client, ending: str
+) -> None:
     client.create_tables([table("empty"), sr.Table.queue("full", {"n": np.int64(0)}, 1, max_streams=8)])
     empty, full = client.table("empty"), client.table("full")
     full.insert({"n": 1})

@@ -70,7 +70,7 @@ def take_all_chunks(table: TableHandle) -> list[Writer]:
 
 
 @pytest.mark.crash
-def test_streams_of_the_dead_come_back_to_who_opens_one(scene: Scene, fork: Fork) -> None:
+def test_streams_of_dead_processes_can_be_opened_again(scene: Scene, fork: Fork) -> None:
     table = scene.table(max_streams=3)
 
     def hoard(pipe: Any) -> None:
@@ -86,7 +86,7 @@ def test_streams_of_the_dead_come_back_to_who_opens_one(scene: Scene, fork: Fork
 
 
 @pytest.mark.crash
-def test_chunks_and_half_written_steps_of_the_dead_come_back_to_who_needs_room(scene: Scene, fork: Fork) -> None:
+def test_chunks_and_half_written_steps_of_dead_processes_can_be_used_again(scene: Scene, fork: Fork) -> None:
     table = scene.queue(1, chunk_steps=1, capacity_steps=1)
 
     def hoard(pipe: Any) -> None:
@@ -218,7 +218,7 @@ def test_a_command_gives_up_a_lock_that_is_held_and_nothing_of_it_is_done_later(
 
 
 @pytest.mark.crash
-def test_the_lock_of_a_dead_holder_is_had_by_the_next_and_by_the_next_daemon(scene: Scene, fork: Fork) -> None:
+def test_the_lock_of_a_dead_holder_is_taken_by_the_next_client_and_the_next_daemon(scene: Scene, fork: Fork) -> None:
     table = scene.table(20_000)
     table.insert_batch(steps(np.arange(20_000)))
     before = table._arena.stats()["recoveries"]

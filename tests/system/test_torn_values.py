@@ -22,7 +22,7 @@ VALUES = {
 }
 
 
-def test_readers_see_a_state_before_or_after_an_update_whoever_dies_in_one(
+def test_readers_see_a_state_before_or_after_an_update_even_if_the_updater_dies(
     make_table: TableMaker, fork: Fork, seed: int
 ) -> None:
     num_items, length = 8, 4
@@ -79,7 +79,7 @@ def step(n: int) -> dict[str, Any]:
     return {"n": n, "packed": packed, "ragged": np.full(n % 97, n), "goal": np.full(40, n)}
 
 
-def test_no_value_in_the_heap_is_torn_whoever_dies_while_writing(make_table: TableMaker, fork: Fork, seed: int) -> None:
+def test_no_value_in_the_heap_is_torn_even_if_a_writer_dies(make_table: TableMaker, fork: Fork, seed: int) -> None:
     """A small heap that is full wraps without end; writers die in the midst of their values, and leave no block."""
     table = make_table(16, signature=VALUES, chunk_steps=2, max_streams=16, max_sessions=64)
     per_writer = 2**20

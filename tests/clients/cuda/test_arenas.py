@@ -82,7 +82,7 @@ def test_a_copy_reads_when_it_is_done_so_a_lease_that_ends_before_shows_other_st
     assert rows.columns["n"][0] != 1
 
 
-def test_an_arena_stays_mapped_until_nothing_of_it_is_registered_whoever_drops_and_closes_it(
+def test_a_dropped_arena_stays_mapped_until_nothing_of_it_is_registered(
     cuda: FakeCuda, device: Device, server: sr.Server
 ) -> None:
     client = server.client()

@@ -32,7 +32,7 @@ def test_an_event_is_done_until_it_is_recorded_and_again_when_its_stream_has_com
     assert event.is_done()
 
 
-def test_it_stands_behind_its_last_record(cuda: FakeCuda, event: Event) -> None:
+def test_it_is_done_after_its_last_record(cuda: FakeCuda, event: Event) -> None:
     cuda.delay(None)
     event.record(0)
     event.record(0)

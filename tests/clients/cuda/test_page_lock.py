@@ -147,7 +147,7 @@ def test_the_driver_is_left_alone_between_pieces_for_as_long_as_one_took(
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_a_piece_that_is_refused_is_halved_and_those_behind_it_are_as_small(
+def test_a_piece_that_is_refused_is_halved_and_those_after_it_are_as_small(
     cuda: FakeCuda, memory: Memory, lock: Make
 ) -> None:
     cuda.limit_registrations(3 * STEP)
@@ -291,7 +291,7 @@ def test_a_lock_that_is_closed_while_it_registers_leaves_nothing(
     assert cuda.calls("cuMemHostRegister_v2") == 1
 
 
-def test_what_keeps_the_memory_is_let_go_of_behind_the_last_piece(
+def test_what_keeps_the_memory_is_released_after_the_last_piece(
     cuda: FakeCuda, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_lock, "MAX_PIECE_BYTES", 2 * PAGE)

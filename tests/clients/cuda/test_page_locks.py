@@ -46,7 +46,7 @@ def registered(hold: PageHold) -> PageHold:
     return hold
 
 
-def test_it_is_registered_once_whoever_holds_it_and_until_the_last_lets_go(
+def test_it_is_registered_once_for_all_holders_until_the_last_one_lets_go(
     cuda: FakeCuda, device: Device, segment: Segment
 ) -> None:
     with registered(hold_pages(device, segment)) as first:

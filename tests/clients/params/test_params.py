@@ -62,7 +62,7 @@ def test_numbers_do_not_begin_anew_after_a_reset(make_policy: PolicyMaker) -> No
     assert seen(policy.latest()) == 2
 
 
-def test_several_who_publish_give_each_version_a_number_of_its_own(make_policy: PolicyMaker) -> None:
+def test_several_publishers_give_each_version_a_number_of_its_own(make_policy: PolicyMaker) -> None:
     policy = make_policy(max_publishers=4)
     numbers: list[int] = []
 

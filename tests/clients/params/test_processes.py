@@ -60,7 +60,7 @@ def test_readers_see_whole_versions_each_newer_than_the_one_before(make_policy: 
 
 
 @pytest.mark.crash
-def test_after_the_death_of_who_publishes_the_next_goes_on_where_it_was(make_policy: PolicyMaker, fork: Fork) -> None:
+def test_after_the_death_of_a_publisher_the_next_one_goes_on_where_it_was(make_policy: PolicyMaker, fork: Fork) -> None:
     policy = make_policy()
     for _ in range(8):
         publisher = fork(publishes(policy))
@@ -82,7 +82,7 @@ def _publishes(policy: Params, number: int) -> bool:
 
 
 @pytest.mark.crash
-def test_what_a_dead_reader_had_comes_back(make_policy: PolicyMaker, fork: Fork) -> None:
+def test_what_a_dead_reader_held_is_free_again(make_policy: PolicyMaker, fork: Fork) -> None:
     policy = make_policy()
 
     def hoards(pipe: Connection) -> Any:

@@ -150,7 +150,7 @@ def test_an_episode_is_one_item_padded_to_the_longest(make_table: TableMaker) ->
         assert batch.data["observation"][i, : length + 1].tolist() == list(range(first, first + length + 1))
 
 
-def test_unrolls_lie_one_behind_the_other_with_their_bootstrap(make_table: TableMaker) -> None:
+def test_unrolls_follow_one_another_with_their_bootstrap(make_table: TableMaker) -> None:
     table = make_table(100, signature=SIGNATURE)
     episodes = write(table, sr.Unroll(3), has_final=True)
     plain = Plain({"observation": (0, 4), "action": (0, 3)}, (), "skip", "pad", 3)

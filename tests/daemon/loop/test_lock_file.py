@@ -11,7 +11,7 @@ from shmreplay.daemon.loop.lock_file import Held, LockFile
 from tests.support.waiting import WAIT_S
 
 
-def test_a_second_one_is_told_who_has_it(tmp_path: pathlib.Path) -> None:
+def test_a_second_one_is_told_the_holder(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "lock"
     first = LockFile(str(path))
     with pytest.raises(Held, match=r"^unknown$"):

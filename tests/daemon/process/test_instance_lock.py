@@ -16,7 +16,7 @@ def instance() -> str:
     return f"unit-{secrets.token_hex(6)}"
 
 
-def test_a_lock_is_had_once_and_again_after_its_release(instance: str) -> None:
+def test_a_lock_is_taken_once_and_again_after_its_release(instance: str) -> None:
     store = SegmentStore()
     path = store.path(lock_name(instance))
     lock = InstanceLock(store, instance, "/run/x.sock")

@@ -71,7 +71,7 @@ def test_figures_with_items_are_kept_apart_from_those_without(play: Play) -> Non
     play(scene)
 
 
-def test_two_who_ask_at_once_have_the_same_figures(play: Play) -> None:
+def test_two_requests_at_once_get_the_same_figures(play: Play) -> None:
     async def scene(looks: Looks, cache: StatsCache) -> None:
         one, other = await asyncio.gather(look(cache), look(cache))
         assert one == other == 1
@@ -79,7 +79,7 @@ def test_two_who_ask_at_once_have_the_same_figures(play: Play) -> None:
     play(scene)
 
 
-def test_a_change_is_seen_by_who_asks_next(play: Play) -> None:
+def test_a_change_is_seen_by_the_next_request(play: Play) -> None:
     async def scene(looks: Looks, cache: StatsCache) -> None:
         assert await look(cache) == 1
         cache.forget()

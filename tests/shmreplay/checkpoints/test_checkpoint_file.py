@@ -84,7 +84,7 @@ def test_every_flipped_bit_is_found(tmp_path: pathlib.Path) -> None:
             whole[at] ^= 1 << bit
 
 
-def test_bytes_behind_the_end_are_found(tmp_path: pathlib.Path) -> None:
+def test_bytes_after_the_end_are_found(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "c"
     write(path)
     path.write_bytes(path.read_bytes() + b"\0")

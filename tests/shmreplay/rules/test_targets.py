@@ -111,7 +111,7 @@ def test_an_item_that_did_not_terminate_must_have_its_next_step(lacking: Any) ->
     assert sr.n_step_targets(bootstrapped(lacking), 0.0).discounts.tolist() == [0.0, 0.0]
 
 
-def test_older_frames_of_a_stack_and_padding_behind_it_may_be_masked() -> None:
+def test_older_frames_of_a_stack_and_padding_after_it_may_be_masked() -> None:
     stack = np.array([[False, False, False], [False, True, False]])
     assert sr.n_step_targets(bootstrapped(stack), 0.9).discounts.tolist() == [0.0, 0.9]
     with pytest.raises(ValueError, match=r"rows \[1\]"):
