@@ -1,8 +1,8 @@
-// Kills a process at every named point of an operation, one point a time, and looks at what it left.
+// Kills a process at every named point of an operation, one point at a time, and looks at what it left.
 //
 // The child attaches, sets up, arms the k-th point and performs the operation on the shared mapping; k = 1, 2, ...
-// until it gets through. After each death the parent takes the lock, which rolls back, and the index must be byte for
-// byte what it was at the border of two holds: the words change at commits and nowhere else.
+// until it survives. After each death the parent takes the lock, which rolls back. Then the index must be byte for byte
+// what it was between two holds: the words change only at commits.
 #pragma once
 
 #include <functional>
