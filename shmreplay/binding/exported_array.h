@@ -23,7 +23,7 @@ inline nb::dlpack::dtype dlpack_type(PyArray_Descr* descr) {
   using Code = nb::dlpack::dtype_code;
   const auto bits = static_cast<uint8_t>(8 * PyDataType_ELSIZE(descr));
   const auto of = [&](Code code) { return nb::dlpack::dtype{static_cast<uint8_t>(code), bits, 1}; };
-  // Extension types are told by their names: float8 calls itself a float as well, and there are several of them.
+  // Extension types are told apart by their names: float8 calls itself a float as well, and there are several of them.
   switch (descr->type_num < NPY_USERDEF ? descr->kind : 'V') {
     case 'b': return of(Code::Bool);
     case 'i': return of(Code::Int);

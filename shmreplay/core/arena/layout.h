@@ -99,7 +99,7 @@ struct Header {
   char instance[72], name[72];
   Geometry geometry;
   Offsets offsets;
-  std::atomic<uint32_t> failed;  // set once, never cleared: the index can not be trusted
+  std::atomic<uint32_t> failed;  // set once, never cleared: the index cannot be trusted
   std::atomic<uint32_t> ready;   // stored last, with release, by the formatter
 };
 

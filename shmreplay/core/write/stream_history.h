@@ -48,7 +48,7 @@ class StreamHistory final : public StreamView {
   void read_mutable(uint64_t step, uint32_t column, char* to) const;
   bool read_packed(uint64_t step, uint32_t column, char* to) const;  // false: the heap is damaged
 
-  // For StreamSteps only.
+  // For StreamSteps and StreamItems.
   void add() noexcept;                  // the row becomes the newest finished step
   void skip(uint32_t n) noexcept;       // n finished steps that no item will go back to
   void move_newest(Place to) noexcept;  // the newest finished step also lies there: it is read there from now on

@@ -64,9 +64,9 @@ class StreamRow {
   void keep_packed(uint32_t num_rows) noexcept { packed_.keep_before(row_ + num_rows); }  // drops the rows after them
   void write_packed();
 
-  // For its owner. begin(): the row has no columns yet. publish(): makes this row and the n - 1 rows after it, all with
-  // the columns of this one, readable for a process that gets an item of them. use_up(): goes on to the row after n
-  // rows.
+  // For StreamSteps and StreamItems. begin(): the row has no columns yet. publish(): makes this row and the n - 1 rows
+  // after it, all with the columns of this one, readable for a process that gets an item of them. use_up(): goes on to
+  // the row after n rows.
   void begin();
   void publish(uint32_t n = 1);
   void use_up(uint32_t n) noexcept;

@@ -31,7 +31,7 @@ class CrashLab {
   // As run(), and the process that takes the lock after each of some deaths is killed at every point of its roll-back.
   void run_with_deaths_in_recovery(const char* name, const Operation& operation);
 
-  // As above, of an operation that can not be rolled back but is finished by whoever takes the lock.
+  // As above, of an operation that cannot be rolled back: the next process that takes the lock finishes it.
   void run_with_deaths_in_rebuild(const char* name, const Operation& operation);
 
   // One child that performs the operation armed with k (0: not armed). Whether it was killed.
@@ -52,8 +52,8 @@ class CrashLab {
   static void print_totals();
 
  private:
-  // Every word that a hold can write; futex words, call slots, clocks and what only reports read are 0, for they are
-  // not undone.
+  // Every word that a hold can write; futex words, call slots, clocks and what only reports read are 0, because they
+  // are not undone.
   const std::string& words();
   std::string words_before(const Operation& operation);
   std::vector<const char*> points_of(const Operation& operation);  // by name, in order

@@ -110,7 +110,7 @@ TEST(a_writer_reads_the_values_of_its_history) {
   }
 }
 
-// A full queue: without the rule, each repetition would take the row's blocks and the item's blocks again.
+// A full queue. If no blocks were taken back, each repetition would take the row's blocks and the item's blocks again.
 TEST(a_call_repeated_for_ever_takes_no_more_blocks_than_one) {
   World w(heap_of(queue_table("q", 3), 400));
   Actor actor(w.arena, w.table());
