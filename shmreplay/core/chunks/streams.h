@@ -1,6 +1,6 @@
 // Streams: each is the steps of one environment, in chunks linked one after the other. The record in the segment says
 // which session writes the stream and which chunks its window still refers to. Only the writer knows where the next row
-// goes (stream_writer.h).
+// goes (write/stream_row.h).
 #pragma once
 
 #include "arena/hold.h"
