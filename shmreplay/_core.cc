@@ -1,5 +1,5 @@
 // The Python module _core: what the daemon and the clients may do with an arena. Its classes are in binding/. The files
-// there and this one know both Python and the core, and nothing else does.
+// there and this one know both Python and the core; no other file does.
 #define SHMREPLAY_IMPORT_NUMPY
 #include "binding/python.h"
 
@@ -14,7 +14,7 @@
 namespace shmreplay {
 namespace {
 
-// Exceptions of the core that are not statuses.
+// Turns exceptions of the core, which are not statuses, into Python's.
 void translate(const std::exception_ptr& p, void*) {
   try {
     std::rethrow_exception(p);
@@ -79,7 +79,7 @@ NB_MODULE(_core, m) {
   using namespace shmreplay;
   if (_import_array() < 0) throw nb::python_error();
   nb::register_exception_translator(translate);
-  // A thread that is in a call when Python ends keeps its handles. That is no fault of the user's.
+  // A thread that is still in a call when Python ends keeps its handles alive. That is not the user's fault.
   nb::set_leak_warnings(false);
   m.doc() = "Native core of shmreplay. Private: its names and answers change without notice.";
   bind_constants(m);

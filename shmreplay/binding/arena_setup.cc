@@ -1,5 +1,5 @@
-// What is done before an arena is mapped, and without one: plans, formats and headers of segments, huge pages, memory
-// nodes, and the deaths of processes.
+// What is done before an arena is mapped, or without one: planning and formatting segments, reading their headers, huge
+// pages, memory nodes, and looking whether processes are dead.
 #include <system_error>
 
 #include "arena/arena.h"
@@ -66,7 +66,8 @@ nb::dict plan(nb::dict native) {
   return d;
 }
 
-// Stored bytes of packed rows, uint8 [n, row_bytes] contiguous, that one stream writes one after the other.
+// How many bytes these rows take when one stream packs them one after the other. `rows`: uint8 [n, row_bytes],
+// contiguous.
 uint64_t packed_bytes(nb::handle rows) {
   auto* array = reinterpret_cast<PyArrayObject*>(rows.ptr());
   if (!PyArray_Check(rows.ptr()) || PyArray_TYPE(array) != NPY_UINT8 || PyArray_NDIM(array) != 2 ||

@@ -1,4 +1,5 @@
-// What a caller asked of a batch: which outputs, of how many rows, steps or items first, and into which arrays.
+// What a caller asked of a batch: which outputs, how many rows of each, whether steps or items come first, and which
+// arrays to fill.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +12,13 @@
 
 namespace shmreplay {
 
-// _core.BatchLayout: worked out once, used by many calls.
+// _core.BatchLayout. It is worked out once and used by many calls.
 class BatchLayout {
  public:
   static constexpr uint32_t kNoLimit = UINT32_MAX;
 
-  // `outputs`: (number in the items' structure of `num_outputs`, column, squeezed, rows or 0 for the table's longest)
-  // of each that is shown, ascending. `names`: how they nest.
+  // `outputs`: one for each output that is shown, ascending by number: (number in the items' structure, which has
+  // `num_outputs`; column; squeezed; rows, or 0 for the table's longest). `names`: how they nest.
   BatchLayout(uint32_t num_outputs, nb::list outputs, nb::bytes names, bool time_major)
       : names_(names.c_str(), names.size()), time_major_(time_major), most_rows_(num_outputs, kNoLimit) {
     for (nb::handle o : outputs) {
@@ -46,11 +47,12 @@ class BatchLayout {
   std::vector<uint32_t> most_rows_;  // by number
 };
 
-// A caller's arrays for a batch of n items, looked at anew in every call: what is written to by address must be what it
-// was said to be.
+// A caller's arrays for a batch of n items. They are checked anew in every call, because rows are written to them by
+// address.
 class GivenArrays {
  public:
-  // `arrays`: a list with one for each output of the layout, or None. Opaque columns have None in it, packed ones may.
+  // `arrays`: a list with one array for each output of the layout, or None. An opaque column must have None in the
+  // list, a packed one may.
   GivenArrays(const StepPlan& plan, const BatchLayout* layout, nb::handle arrays, uint32_t n) {
     if (layout == nullptr) return;
     most_rows_ = &layout->most_rows();
@@ -86,7 +88,7 @@ class GivenArrays {
   bool are_right() const { return are_right_; }
   bool empty() const { return arrays_.empty(); }
   const nb::object& operator[](size_t i) const { return arrays_[i]; }
-  // By output of the items' structure, the rows that the batch has room for; nullptr: as many as there are.
+  // For each output of the items' structure: how many rows the batch has room for; nullptr: as many as there are.
   const std::vector<uint32_t>* most_rows() const { return most_rows_; }
 
  private:
@@ -107,7 +109,7 @@ class GivenArrays {
 
   bool are_right_ = true;
   std::vector<nb::object> arrays_;
-  std::vector<uint32_t> own_rows_;  // where there are arrays
+  std::vector<uint32_t> own_rows_;  // filled if the caller gave arrays
   const std::vector<uint32_t>* most_rows_ = nullptr;
 };
 

@@ -1,8 +1,8 @@
-// Memory of large batches, used again.
+// Memory of large batches, kept and used again.
 //
-// malloc() gives large blocks back to the kernel as they are freed, and the next batch pays for pages that are made and
-// zeroed anew: a quarter of its time, if it has 10 MB. So large arrays lie in blocks of their own, and those that came
-// back last are kept for the next batch.
+// malloc() gives large blocks back to the kernel when they are freed. The next batch then pays for pages that are made
+// and zeroed again: a quarter of its time, if it has 10 MB. So large arrays lie in blocks of their own, and the blocks
+// that came back last are kept for the next batch.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,7 +13,8 @@
 
 namespace shmreplay {
 
-// Of the process. With the GIL, which is its lock: so a fork meets it in no state that a child could hang on.
+// One for the process. Used only with the GIL, which is its lock; so a forked child finds it in a state that it can
+// use.
 class BatchMemory {
  public:
   static constexpr size_t kWorth = 256 * 1024;     // malloc() keeps smaller ones itself
@@ -26,7 +27,7 @@ class BatchMemory {
     return *memory;
   }
 
-  // n bytes of any content, at the beginning of a page; nullptr: there are none.
+  // n bytes of any content, at the beginning of a page. nullptr: there is no memory.
   char* take(size_t n) noexcept {
     for (size_t i = blocks_.size(); i-- > 0;) {
       Block* block = blocks_[i];
@@ -42,7 +43,7 @@ class BatchMemory {
     return data_of(block);
   }
 
-  // What take() gave. The oldest go for it.
+  // Takes back what take() gave. If too much is kept then, the oldest blocks are freed.
   void give_back(char* data) noexcept {
     auto* block = reinterpret_cast<Block*>(data - kPage);
     if (block->bytes > kMostKept) return std::free(block);
@@ -66,7 +67,7 @@ class BatchMemory {
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 
-  std::vector<Block*> blocks_;  // the one given back last at the end
+  std::vector<Block*> blocks_;  // the block given back last is at the end
   size_t num_bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The rows of a batch of steps, as Python has them: arrays of a column each, or separate steps in a list.
+// The rows of a batch of steps as Python has them: one array for each column, or separate steps in a list.
 #pragma once
 
 #include <optional>
@@ -7,15 +7,15 @@
 
 namespace shmreplay {
 
-// N separate steps that go the fast path: where their arrays are, and their numbers, side by side. Kept while the GIL
-// is released; the arrays' bytes stay the caller's.
+// N separate steps that go the fast path: where their arrays lie, and copies of their numbers, side by side. The arrays
+// are kept alive while the GIL is released; their bytes stay the caller's.
 class StepList {
  public:
-  // None: a step is not as the signature has it, to the letter, so that Python has to look at all of them.
+  // None: a step is not exactly as the signature has it, so Python has to look at all steps.
   static std::optional<StepList> read(const StepPlan& plan, PyObject* list) {
     StepList steps(plan, static_cast<size_t>(PyList_Size(list)));
     for (size_t i = 0; i < steps.size_; ++i) {
-      // A list is read anew each time: comparing keys may have run code that changed it.
+      // The list is read again for each step: comparing keys may have run code that changed it.
       PyObject* step = PyList_GetItem(list, static_cast<Py_ssize_t>(i));
       if (step == nullptr) PyErr_Clear();
       if (step == nullptr || !steps.take(plan, step, i)) return std::nullopt;
@@ -30,7 +30,7 @@ class StepList {
     return column.data.empty() ? column.numbers.data() + i * column.row_bytes : column.data[i];
   }
 
-  // Writes what is plain of rows from .. from + k - 1 to the writer's next k rows. Without the GIL.
+  // Writes the columns that are not packed, of rows from .. from + k - 1, to the writer's next k rows. Without the GIL.
   void write(StreamWriter& writer, size_t from, uint32_t k) const {
     for (uint32_t c = 0; c < columns_.size(); ++c) {
       if (writer.row().packs(c)) continue;
@@ -48,8 +48,8 @@ class StepList {
  private:
   struct Column {
     size_t row_bytes;
-    std::vector<const char*> data;  // of arrays
-    std::vector<char> numbers;      // else
+    std::vector<const char*> data;  // of columns of arrays
+    std::vector<char> numbers;      // of the other columns
   };
 
   StepList(const StepPlan& plan, size_t n) : size_(n) {
@@ -78,7 +78,7 @@ class StepList {
 
 class BatchRows {
  public:
-  // Raises what Python's canonical() does of steps that do not fit.
+  // Raises what Python's canonical() raises for steps that do not fit.
   BatchRows(const TableContext& context, nb::handle steps) : plan_(context.bound_plan()) {
     if (plan_.takes_lists() && PyList_CheckExact(steps.ptr())) separate_ = StepList::read(plan_, steps.ptr());
     if (separate_) {
@@ -98,13 +98,13 @@ class BatchRows {
   // By column; none if the steps are separate.
   const std::vector<PyArrayObject*>& arrays() const noexcept { return arrays_; }
 
-  // A row of a column that is not opaque. Without the GIL, as write().
+  // A row of a column that is not opaque. Needs no GIL, and neither does write().
   const char* row(uint32_t c, size_t i) const {
     if (separate_) return separate_->row(c, i);
     return static_cast<const char*>(PyArray_DATA(arrays_[c])) + i * plan_.columns()[c].row_bytes;
   }
 
-  // Writes what is plain of rows from .. from + k - 1 to the writer's next k rows.
+  // Writes the columns that are not in the heap, of rows from .. from + k - 1, to the writer's next k rows.
   void write(StreamWriter& writer, size_t from, uint32_t k) const {
     if (separate_) return separate_->write(writer, from, k);
     for (uint32_t c = 0; c < arrays_.size(); ++c) {

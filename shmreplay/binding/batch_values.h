@@ -1,4 +1,4 @@
-// What a batch of one-step items puts into the block heap: values of heap columns, and what the items bring.
+// What a batch of one-step items puts into the block heap: values of heap columns, and the values that the items bring.
 #pragma once
 
 #include "batch_rows.h"
@@ -8,7 +8,7 @@ namespace shmreplay {
 
 class BatchValues {
  public:
-  // `rows` outlive this; `items`: a list of one a row, or None. Empty where no column is in the heap.
+  // `rows` must outlive this. `items`: a list with one entry a row, or None. Empty if no column is in the heap.
   BatchValues(const TableContext& context, const BatchRows& rows, nb::handle items) : arena_(*context.arena) {
     if (!context.plan->has_heap()) return;
     const auto n = static_cast<size_t>(rows.size());
@@ -23,8 +23,8 @@ class BatchValues {
 
   bool empty() const noexcept { return rows_.empty(); }
 
-  // Blocks for rows `from` on, `k` at most; as many of them as get theirs without waiting, or the first, for which it
-  // waits.
+  // Secures blocks for rows from `from` on and sets `k` to how many rows: several, `k` at most, if their blocks are
+  // there without waiting; else the first row alone, for whose blocks it waits.
   Status secure(StreamWriter& writer, size_t from, const Wait& wait, uint32_t& k) const {
     const uint64_t bound = std::min<uint64_t>(kBlocksAtOnce, arena_.geometry().num_blocks / 8);
     const uint64_t first = pack(writer, from, 0);
@@ -39,7 +39,7 @@ class BatchValues {
     return writer.secure_blocks(first + writer.row().packed_blocks(), wait);
   }
 
-  // Writes rows from .. from + k - 1 to the writer's next k rows; what their items bring.
+  // Writes rows from .. from + k - 1 to the writer's next k rows. `brought` gets what their items bring.
   void write(StreamWriter& writer, size_t from, uint32_t k, std::vector<BlockRef>& brought) const {
     brought.assign(k, kNoValue);
     rows_.write(writer, from, k, [&](uint32_t i) {
@@ -51,7 +51,7 @@ class BatchValues {
 
  private:
   static constexpr uint64_t kBlocksAtOnce = 1024;
-  // Packs row from + ahead; the blocks that its other values and its item's take.
+  // Packs row from + ahead. Returns how many blocks its other values and its item's values take.
   uint64_t pack(StreamWriter& writer, size_t from, uint32_t ahead) const {
     return rows_.pack(writer, from + ahead, ahead) + (items_.empty() ? 0 : items_.blocks(from + ahead));
   }

@@ -1,4 +1,4 @@
-// Arrays on the data segment for whoever takes them by DLPack.
+// Arrays on the data segment that other libraries take by DLPack.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -11,19 +11,19 @@
 
 namespace shmreplay {
 
-// Of what kind the memory is said to be: as DLPack numbers them. The same memory is a host's (1), or where it is
-// page-locked a device's to read (3, or 2 under the address that the device has for it).
+// What kind of memory it is said to be, in DLPack's numbers. The same memory is a host's (1). Where it is page-locked,
+// it is also a device's to read: 3, or 2 under the address that the device has for it.
 struct DlDevice {
   int type = nb::device::cpu::value;
   int id = 0;
 };
 
-// Raises TypeError for a type of which DLPack has none.
+// Raises TypeError for a type that DLPack does not have.
 inline nb::dlpack::dtype dlpack_type(PyArray_Descr* descr) {
   using Code = nb::dlpack::dtype_code;
   const auto bits = static_cast<uint8_t>(8 * PyDataType_ELSIZE(descr));
   const auto of = [&](Code code) { return nb::dlpack::dtype{static_cast<uint8_t>(code), bits, 1}; };
-  // Extension types go by their names: float8 calls itself a float as well, and there are several of them.
+  // Extension types are told apart by their names: float8 calls itself a float as well, and there are several of them.
   switch (descr->type_num < NPY_USERDEF ? descr->kind : 'V') {
     case 'b': return of(Code::Bool);
     case 'i': return of(Code::Int);
@@ -37,9 +37,9 @@ inline nb::dlpack::dtype dlpack_type(PyArray_Descr* descr) {
   throw nb::type_error((std::string(name.c_str()) + ": DLPack has no such type; read the column by sample()").c_str());
 }
 
-// Rows of a column, read-only, with __dlpack__ and __dlpack_device__ (and Python's buffer protocol, where it is the
-// host's): `leading` axes, each a length and a stride in bytes, before those of a row. `owner` lives as long as
-// anything made of it.
+// Rows of a column, read-only, with __dlpack__ and __dlpack_device__ (and Python's buffer protocol, if it is the host's
+// memory). `leading`: the axes before those of a row, each a length and a stride in bytes. `owner` lives as long as
+// anything made of the array.
 struct LeadingAxis {
   size_t length;
   int64_t stride_bytes;

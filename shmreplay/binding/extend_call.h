@@ -8,9 +8,9 @@
 
 namespace shmreplay {
 
-// `arrays`: one of every column, [N, ...] each, as canonical() makes them, of heap columns a list of N, None for
-// per-item ones; `row_ends`: bool [N] or None; `ends`, `rules`: see writer_facts, read_rule. (status, keys, rows done,
-// exception of a signal handler or None).
+// `arrays`: one for each column, [N, ...], as canonical() makes them; for a heap column a list of N, for a per-item
+// column None. `row_ends`: bool [N] or None. `ends`, `rules`: see writer_facts, read_rule. Answers (status, keys, rows
+// done, exception of a signal handler or None).
 inline nb::tuple extend_table(const TableContext& context, nb::object arrays, nb::handle row_ends, uint32_t history,
                               nb::tuple ends, nb::list rules, bool clear_history, bool counted, nb::handle timeout_s) {
   if (context.arena->forked()) return nb::make_tuple(static_cast<int>(Status::kForked), nb::none(), 0, nb::none());

@@ -1,8 +1,8 @@
-// Giving the GIL away over native work, and taking it again.
+// Releasing the GIL for native work, and taking it again.
 //
-// Python before 3.14 ends a thread that wants the GIL back while the interpreter shuts down by unwinding its stack,
-// which in C++ frames is std::terminate: a daemon thread in sample() would abort its process at exit. So the unwinding
-// is caught where it would enter them, and the thread sleeps until the process is gone.
+// Before Python 3.14, a thread that wants the GIL back while the interpreter shuts down is ended by unwinding its
+// stack. In C++ frames that is std::terminate: a daemon thread in sample() would abort its process at exit. So the
+// unwinding is caught before it enters those frames, and the thread sleeps until the process is gone.
 #pragma once
 
 #include <cxxabi.h>
@@ -12,7 +12,8 @@
 
 namespace shmreplay {
 
-// Runs work that takes the GIL, outright or by running Python code, which gives it up and takes it back now and then.
+// Runs work that takes the GIL, either itself or by running Python code, which releases it and takes it back now and
+// then.
 template <class Work>
 auto outlive_interpreter(Work work) {
   try {

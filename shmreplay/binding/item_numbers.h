@@ -1,4 +1,4 @@
-// What there is a number of for each drawn item, as NumPy arrays.
+// What is told of each drawn item as a number, in NumPy arrays.
 #pragma once
 
 #include "numpy_arrays.h"
@@ -7,7 +7,7 @@
 
 namespace shmreplay {
 
-// Created with the GIL; put() does without.
+// The constructor needs the GIL, put() does not.
 struct ItemNumbers {
   explicit ItemNumbers(uint32_t n)
       : keys(new_array(NPY_INT64, n)),
@@ -22,7 +22,7 @@ struct ItemNumbers {
             array_data<int64_t>(times_sampled), array_data<int64_t>(table_size), array_data<int64_t>(episodes),
             array_data<int64_t>(steps),         array_data<int64_t>(ages)} {}
 
-  // Item i: its probability times `share`, in a table of so many items.
+  // Item i. Its probability is multiplied by `share`; its table has `size` items.
   void put(int64_t i, const Pick& p, double share, uint64_t size) noexcept {
     to_.keys[i] = p.key;
     to_.priorities[i] = p.priority;

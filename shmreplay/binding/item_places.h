@@ -1,4 +1,4 @@
-// Which of its steps each row of an item shows: what is needed to make an equal item elsewhere.
+// Which step each row of an item shows: what is needed to make an equal item elsewhere.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,8 @@ namespace shmreplay {
 
 class ItemPlaces : public ViewSink {
  public:
-  // In the place of a step's number, counted from the item's first real one: the row is 0; it repeats the first step.
+  // These stand where a step's number would, counted from the item's first real step. kNoStep: the row is 0. kRepeated:
+  // it repeats the first step.
   static constexpr int32_t kNoStep = -1, kRepeated = -2;
 
   bool take(const DrawnItems& part, bool) noexcept override {

@@ -29,7 +29,7 @@ class NativeArena {
   std::string where() const { return "arena '" + get().name() + "'"; }
   void close() { arena_.reset(); }
 
-  // Runs core work that may wait, with the GIL released, and raises what it answers.
+  // Runs core work that may wait, with the GIL released, and raises if its status is not kOk.
   template <class Work>
   void run(nb::handle timeout_s, Work work) const {
     Arena& arena = get();
@@ -76,7 +76,8 @@ class NativeArena {
     return out;
   }
 
-  // Calls that a limiter does not admit, one a sleeping call and table; and one a process of those that wait for room.
+  // The calls that wait: one entry for each sleeping call and table whose limiter does not admit it, and one for each
+  // process with calls that wait for room.
   nb::list waits() const {
     nb::list out;
     for (const SleeperReport& s : sleeper_reports(get())) {
@@ -93,13 +94,14 @@ class NativeArena {
     return out;
   }
 
-  // Names of the tables that one session, or any, has (inserted into, sampled from).
+  // Names of the tables that one session (uses_of) or any (uses) has inserted into, and of those it has sampled from.
   nb::tuple uses_of(uint32_t session, uint32_t generation) const {
     return tables_of(shmreplay::uses_of(get(), session, generation));
   }
   nb::tuple uses() const { return tables_of(uses_of_all(get())); }
 
-  // Before the session is given back: no call that touches rows begins any more. Whether those under way ended in time.
+  // Called before the session is given back: no call that touches rows begins any more. Answers whether the calls under
+  // way ended in time.
   bool end_calls(double timeout_s) const {
     const std::shared_ptr<Arena> keep = shared();
     const GilRelease release;
@@ -122,7 +124,7 @@ class NativeArena {
     return d;
   }
 
-  // Whether a read of this process is in flight, or a view of it not released: it may be waiting for itself.
+  // Whether this process has a read in flight or a view that is not released: a call of it may be waiting for that.
   bool names_chunks() const {
     const Arena& a = get();
     return a.session_index() != kNone && session_names_chunks(get(), a.session_index(), a.session_generation());
@@ -138,7 +140,7 @@ class NativeArena {
     run(timeout_s, [](Arena& a, const Wait& w) { return shmreplay::rebuild(a, w); });
   }
 
-  // Streams that are open, counted without the lock: to find the least busy of several arenas.
+  // How many streams are open, counted without the lock. It is for finding the least busy of several arenas.
   uint32_t open_streams() const {
     const Arena& a = get();
     uint32_t n = 0;
@@ -146,12 +148,13 @@ class NativeArena {
     return n;
   }
 
-  // Where the data segment is mapped, for a device that reads it. It begins with the chunks, one after the other.
+  // Where the data segment is mapped, for a device that reads it. The segment begins with the chunks, one after the
+  // other.
   uint64_t data_address() const { return reinterpret_cast<uint64_t>(get().data()); }
   uint64_t data_bytes() const { return get().data_bytes(); }
   uint64_t chunk_bytes() const { return get().geometry().chunk_bytes; }
 
-  // Of this mapping; a number that no other living process has. -1: the daemon's.
+  // The session of this mapping: a number that no other living process has. -1: the daemon's.
   int64_t session() const { return get().session_index() == kNone ? -1 : static_cast<int64_t>(get().session_index()); }
 
   nb::dict stats() const {

@@ -1,5 +1,5 @@
-// _core.CheckpointSave and _core.Restorer: an arena's checkpoint as the daemon writes and reads it. The file itself is
-// Python's.
+// _core.CheckpointSave and _core.Restorer: how the daemon saves and restores an arena. Python reads and writes the file
+// itself.
 #include "checkpoint/checkpoint_restore.h"
 #include "checkpoint/checkpoint_save.h"
 #include "native_arena.h"
@@ -28,7 +28,7 @@ class NativeCheckpointSave {
   }
   ~NativeCheckpointSave() { close(); }
 
-  // true: another checkpoint of this arena is being saved, and nothing was done.
+  // true: another checkpoint of this arena is being saved, and nothing was taken.
   bool take(uint32_t session, uint32_t generation, nb::handle timeout_s) {
     bool busy = false;
     handle_.run(timeout_s, [&](Arena&, const Wait& w) { return save().take(session, generation, w, busy); });
@@ -54,7 +54,7 @@ class NativeCheckpointSave {
     return d;
   }
 
-  // Part, table and bytes of the next slice, which lies at the buffer's start.
+  // (part, table, bytes) of the next slice, which is put at the start of the buffer.
   nb::tuple fill(nb::handle buffer, nb::handle timeout_s) {
     uint64_t room = 0;
     char* to = bytes_of(buffer, room);

@@ -1,5 +1,5 @@
-// _core.Table: one table of a mapped arena. Control calls raise; data calls answer status codes beside what was done,
-// so that the Python side can explain a block with its numbers and hand out a partial batch.
+// _core.Table: one table of a mapped arena. Control calls raise. Data calls answer status codes together with what was
+// done, so that the Python side can explain a blocked call with its numbers and hand out a partial batch.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ namespace shmreplay {
 
 class NativeTable {
  public:
-  // What sample() answers for arrays that are not as the layout has them.
+  // What sample() answers if the caller's arrays are not as the layout says.
   static constexpr int kWrongArrays = -101;
 
   NativeTable(std::shared_ptr<Arena> arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
@@ -53,7 +53,7 @@ class NativeTable {
     for (size_t c = 0; c < context_->plan->columns().size(); ++c) {
       const PlanColumn& column = context_->plan->columns()[c];
       const uint32_t flags = arena().columns()[c].flags, packed = arena().columns()[c].packed_bytes;
-      // A row without bytes is packed as little as it is anything else.
+      // A row without bytes is not packed.
       const bool is_packed = !column.is_opaque && flags == kHeapColumn;
       const bool same =
           column.is_opaque ? (flags == kHeapColumn && packed == 0) || flags == kPerItemColumn
@@ -86,8 +86,8 @@ class NativeTable {
 
   // ---- reading -----------------------------------------------------------------------------------------------------
 
-  // How the table's items are structured: (status, names, [(column, squeezed, rows of the longest)]), or (status, None,
-  // None) while there has never been an item; with `waits` as sample() waits for one.
+  // The structure of the table's items: (status, names, [(column, squeezed, rows of the longest)]). While there has
+  // never been an item: (status, None, None); with `waits` it waits for one as sample() does.
   nb::tuple structure(bool waits, bool count, nb::handle timeout_s) {
     nb::object names = nb::none(), outputs = nb::none();
     const SampleResult result = read(timeout_s, [&](SampleCall& call, const Wait& wait) {
@@ -109,9 +109,9 @@ class NativeTable {
     return nb::make_tuple(static_cast<int>(result.status), names, outputs);
   }
 
-  // Draws by `options`, with `uniforms` float64 [n]: (status, items, batch or None, smallest probability of the table,
-  // exception of a signal handler or None, items that could have been drawn, of a distinct call). `layout`: or None.
-  // `out`: a list of an array for each of its outputs, or None.
+  // Draws by `options`, with `uniforms` float64 [n]. Answers (status, items, batch or None, smallest probability of the
+  // table, exception of a signal handler or None, items that a distinct call could have drawn). `layout`: or None.
+  // `out`: a list with an array for each of the layout's outputs, or None.
   nb::tuple sample(const SampleOptions& options, nb::handle uniforms, nb::handle timeout_s, const BatchLayout* layout,
                    nb::handle out) {
     SampleOptions draws = options;
@@ -124,8 +124,8 @@ class NativeTable {
                       [&](SampleCall& call, const Wait& wait) { return call.sample(facts(), draws, wait, batch); });
   }
 
-  // (status, items, batch or None, indices of the live keys, exception of a signal handler or None); `keys` int64 [n]
-  // contiguous.
+  // Answers (status, items, batch or None, indices of the live keys, exception of a signal handler or None). `keys`:
+  // int64 [n], contiguous.
   nb::tuple get(nb::handle keys, nb::handle timeout_s, const BatchLayout* layout) {
     const std::vector<int64_t> k = keys_of(keys);
     const auto n = static_cast<uint32_t>(k.size());
@@ -139,7 +139,7 @@ class NativeTable {
     return nb::make_tuple(result[0], result[1], result[2], found, result[4]);
   }
 
-  // (status, items, indices of the live keys, ItemPlaces::release()): which steps the rows of items show.
+  // Which steps the rows of items show: (status, items, indices of the live keys, ItemPlaces::release()).
   nb::tuple places(nb::handle keys, nb::handle timeout_s) {
     const std::vector<int64_t> k = keys_of(keys);
     const auto n = static_cast<uint32_t>(k.size());
@@ -169,8 +169,8 @@ class NativeTable {
   }
 
   // All rows of a plain column, whatever is in them, on the segment itself: [num_chunks, chunk_steps, *shape],
-  // read-only, for DLPack. It keeps the mapping. Raises TypeError for another column, whose rows are not what it shows,
-  // and for a type that DLPack lacks.
+  // read-only, for DLPack. The array keeps the mapping. Raises TypeError for a column that is not plain, whose rows are
+  // stored otherwise than they are shown, and for a type that DLPack does not have.
   nb::object column(uint32_t index, int device_type, int device_id) const {
     const StepPlan& plan = context_->bound_plan();
     if (index >= plan.columns().size()) throw nb::index_error("no column of that number");
@@ -183,7 +183,7 @@ class NativeTable {
                           {device_type, device_id});
   }
 
-  // (status, inserts that the table has had in its life): waits until there are more than `seen`.
+  // Waits until the table has had more than `seen` inserts in its life. Answers (status, how many it has had).
   nb::tuple wait_for_insert(uint64_t seen, nb::handle timeout_s) const {
     QuietPatience patience(context_->patience());
     uint64_t found = 0;
@@ -203,12 +203,12 @@ class NativeTable {
 
   // ---- changing ----------------------------------------------------------------------------------------------------
 
-  // (status, updated, position of the first bad priority or -1: then nothing was changed).
+  // Answers (status, updated, position of the first bad priority or -1). With a bad priority nothing was changed.
   nb::tuple update_priorities(nb::handle keys, nb::handle priorities, nb::handle timeout_s) {
     const std::vector<int64_t> k = keys_of(keys);
     const auto n = static_cast<uint32_t>(k.size());
     const double* given = double_array(priorities, n, "priorities");
-    const std::vector<double> p(given, given + n);  // what was checked is what is written, whatever another thread does
+    const std::vector<double> p(given, given + n);  // a copy: another thread may change the array
     const uint32_t bad = first_bad_priority(p.data(), n);
     if (bad != kAllGood) return nb::make_tuple(0, 0, static_cast<int64_t>(bad));
     uint32_t updated = 0;
@@ -218,8 +218,8 @@ class NativeTable {
     return nb::make_tuple(static_cast<int>(status), updated, -1);
   }
 
-  // (status, items that were there). `updates`: (column, array [K, k, *shape], contiguous, exact) of mutable columns;
-  // row j of an item goes to position at + j of its padded span, if a real step is there.
+  // Answers (status, how many of the items were live). `updates`: (column, array [K, k, *shape], contiguous, exact) of
+  // mutable columns. Row j of an item goes to position at + j of its padded span, if a real step is there.
   nb::tuple update_data(nb::handle keys, nb::sequence updates, uint32_t at, nb::handle timeout_s) {
     const std::vector<int64_t> k = keys_of(keys);
     npy_intp num_steps = -1;
@@ -275,7 +275,7 @@ class NativeTable {
         where());
   }
 
-  // Of a table with a Prioritized sampler.
+  // Only for a table with a Prioritized sampler.
   void set_priority_exponent(double exponent, nb::handle timeout_s) {
     if (!facts().prioritized())
       raise_error("InternalError", where() + ": its sampler has no priority exponent; please report");
@@ -300,7 +300,7 @@ class NativeTable {
         where());
   }
 
-  // Whether neither side is admitted, for the daemon saves a last checkpoint. Pauses stay as they are beside it.
+  // `on`: neither side is admitted, because the daemon saves a last checkpoint. Pauses are kept beside it.
   void set_stopping(bool on, nb::handle timeout_s) {
     raise_status(run_for_status(timeout_s,
                                 [&](Arena& a, const Wait& w) {
@@ -309,13 +309,13 @@ class NativeTable {
                  where());
   }
 
-  // Ends the waits of this handle's calls, by whatever its observer then raises; those to come as well.
+  // Ends the waits of this handle's calls, of later calls too: each ends with what its observer then raises.
   void end_waits() const {
     context_->waits_ended.set();
     wake_sleepers(arena(), facts());
   }
 
-  // Joins the threads that gather batches; calls in flight join theirs at their end. Later calls start new ones.
+  // Joins the threads that gather batches; a call in flight joins its own when it ends. Later calls start new threads.
   void end_threads() { calls_.end(); }
 
   bool can_insert(uint64_t n) const { return shmreplay::can_insert(*facts().record, n); }
@@ -382,7 +382,7 @@ class NativeTable {
       try {
         if (in_flight.begun()) result = call(*scratch, wait);
       } catch (const CorruptIndex&) {
-        arena().mark_failed();  // damage seen by a gather, outside any hold
+        arena().mark_failed();  // a gather saw damage, outside any hold
         throw;
       }
     }
@@ -395,8 +395,8 @@ class NativeTable {
   nb::tuple read_batch(NumpyBatch& batch, nb::handle timeout_s, Call call) {
     const SampleResult result = read(timeout_s, call);
     if (result.status == Status::kInterrupted && result.done == 0) throw nb::python_error();
-    // An interrupt with items in hand: they are handed out, and the signal's exception is raised by the caller after
-    // them.
+    // A signal came when items were already in hand: the items are handed out, and the caller raises the signal's
+    // exception after that.
     nb::object raised = nb::none();
     if (result.status == Status::kInterrupted) raised = take_raised();
     nb::object parts = result.done > 0 ? nb::object(batch.release()) : nb::none();

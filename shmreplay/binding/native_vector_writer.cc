@@ -1,11 +1,13 @@
 // _core.VectorWriter: N streams written from Python, one native call for all of them.
 //
-// Calls take `numbers`, rows of the caller's arrays, and `streams`, what each of them belongs to: int64 arrays of one
-// length, checked by the caller, no stream twice. They answer
-//   (status or one of writer_calls.h, rows done, row it is about, step, column, keys, exception of a signal handler or
-//   None):
-// the first `done` of the rows are done. Keys of append: int64 [rows, rules], of create_items: [rows], 0: none; of
-// end_episodes: ([all of them], int64 [rows] of how many each row has).
+// Calls take `numbers`, rows of the caller's arrays, and `streams`, the stream of each row: int64 arrays of one length,
+// checked by the caller, no stream twice. They answer
+//
+//   (status or a code of writer_calls.h, rows done, row that it is about, step, column, keys, exception of a signal
+//    handler or None).
+//
+// The first `done` of the rows are done. Keys of append: int64 [rows, rules], 0: none. Keys of create_items: [rows], 0:
+// none. Keys of end_episodes: ([keys of all rows], int64 [rows] of how many each row has).
 #include "native_table.h"
 #include "write/vector_writer.h"
 #include "writer_calls.h"
@@ -17,7 +19,7 @@ namespace {
 
 class NativeVectorWriter {
  public:
-  // `ends`, `rules`: as of NativeWriter.
+  // `ends`, `rules`: as in NativeWriter.
   NativeVectorWriter(const NativeTable& table, uint32_t num_streams, uint32_t history, nb::tuple ends, nb::list rules)
       : context_(table.context()),
         writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules),
@@ -28,7 +30,7 @@ class NativeVectorWriter {
     writer_.give_up();
   }
 
-  // Whole rows; `steps` in the signature's structure with arrays [num_rows, ...].
+  // Writes whole rows. `steps`: in the signature's structure, with arrays [num_rows, ...].
   nb::tuple append(nb::handle steps, int64_t num_rows, nb::handle numbers, nb::handle streams, nb::handle priority,
                    nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
@@ -46,9 +48,9 @@ class NativeVectorWriter {
     return call.answer(call.keys_by_rule());
   }
 
-  // Columns that `arrays` has (None: absent), arrays [num_rows, ...] each, into the open rows; with `finish` as
-  // append(). A heap column is a list of num_rows values (None: no value); NO_VALUE: rows that are open then, and lack
-  // it, get none.
+  // Writes the columns that `arrays` has (None: absent), arrays [num_rows, ...] each, into the open rows. With `finish`
+  // the rows are finished as by append(). A heap column is a list of num_rows values (None: no value). NO_VALUE in its
+  // place: open rows that lack the column get no value for it.
   nb::tuple write_open(nb::object arrays, bool finish, nb::handle numbers, nb::handle streams, nb::handle priority,
                        nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
@@ -86,8 +88,8 @@ class NativeVectorWriter {
     return call.answer(call.keys_by_row());
   }
 
-  // `priorities` float64 by number, negative for the table's default; `selection`: its number, or -1 for `length`
-  // steps.
+  // `priorities`: float64, by row number; negative: the table's default. `selection`: its number, or -1 for the newest
+  // `length` steps.
   nb::tuple create_items(uint32_t length, int64_t selection, nb::handle priorities, nb::handle numbers,
                          nb::handle streams, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
@@ -141,7 +143,8 @@ class NativeVectorWriter {
   bool forked() const { return context_->arena->forked(); }
 
  private:
-  // Arrays by column (nullptr: absent), kept while the GIL is released: the caller's structure may change meanwhile.
+  // Arrays by column (nullptr: absent). They are kept alive while the GIL is released: the caller's structure may
+  // change meanwhile.
   struct Arrays {
     std::vector<PyArrayObject*> arrays;
     std::vector<nb::object> keep;
@@ -156,7 +159,7 @@ class NativeVectorWriter {
     }
   };
 
-  // One call: its rows, its wait, how far it came.
+  // One call: its rows, its wait, and how far it came.
   struct Call {
     Call(NativeVectorWriter& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
         : handle_(handle), patience_(handle.context_->patience()), wait{deadline_of(timeout_s), &patience_} {
@@ -173,7 +176,7 @@ class NativeVectorWriter {
       if (handle.forked()) code_ = static_cast<int>(Status::kForked);
     }
 
-    // Asks of every stream before anything is written.
+    // Asks for every stream whether to refuse the call, before anything is written.
     template <class Ask>
     void refuse_if(Ask ask) {
       for (progress.at = 0; progress.at < rows.size() && code_ == 0; progress.at += code_ == 0 ? 1 : 0) {
@@ -256,7 +259,7 @@ class NativeVectorWriter {
     return writer_.at(stream).stream();
   }
 
-  // What keeps the columns out of the stream's open row, or out of the one that they would begin.
+  // Why the columns cannot go into the stream's open row, or into the row that they would begin; 0: they can.
   int cells_refused(Call& call, const RuleWriter& w, const Arrays& columns, bool finish) const {
     if (w.unfinished() == WriterCall::kAppend && finish) return 0;  // its row is written
     if (w.unfinished() != WriterCall::kNothing) return kUnfinished;
@@ -274,7 +277,7 @@ class NativeVectorWriter {
     return 0;
   }
 
-  // What a final step with these columns lacks, the open row's among them.
+  // Why a final step with these columns and those of the open row lacks something; 0: it lacks nothing.
   static int final_step_refused(Call& call, const RuleWriter& w, const Arrays& columns, bool clear_history) {
     const bool has_row = columns.has_cells() || w.stream().row().is_open();
     const int lacking = w.lacks_of_final_step(
@@ -317,7 +320,7 @@ class NativeVectorWriter {
     }
   }
 
-  // Of arrays of all columns, none of which is in the heap.
+  // For arrays of all columns, none of which is in the heap.
   VectorWriter::Fill filling_whole(const Arrays& columns) const {
     struct Cells {
       const char* data;

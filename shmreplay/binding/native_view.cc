@@ -17,8 +17,9 @@ class NativeView : public ViewSink {
  public:
   explicit NativeView(const NativeTable& table) : context_(table.context()) {}
 
-  // Draws by `options`, with `uniforms` float64 [n]: (status, items drawn, exception of a signal handler or None).
-  // Once. The first items may be copies. If the status is not kOk, all items must be made copies before the release.
+  // Draws by `options`, with `uniforms` float64 [n]. Called once. Answers (status, items drawn, exception of a signal
+  // handler or None). The first items may be copies. If the status is not kOk, all items must be copied before the
+  // release.
   nb::tuple draw(const SampleOptions& options, nb::handle uniforms, nb::handle timeout_s) {
     Arena& arena = *context_->arena;
     SampleOptions draws = options;
@@ -47,14 +48,14 @@ class NativeView : public ViewSink {
     return nb::make_tuple(static_cast<int>(result.status), num_items(), raised);
   }
 
-  // Gives the chunks back, unless an array of theirs that was exported is left. Idempotent.
+  // Gives the chunks back, unless an exported array of their rows still lives. Idempotent.
   void release() {
     part_.reset();
     lease_.reset();
   }
 
-  // Of the items drawn, (keys, priorities, probabilities, times_sampled, table_size, episodes, steps, ages), of which
-  // the first ones count.
+  // (keys, priorities, probabilities, times_sampled, table_size, episodes, steps, ages). The first entries are the
+  // items drawn; the others mean nothing.
   nb::tuple numbers() const {
     if (!numbers_) raise_error("InternalError", "a view that drew nothing has no numbers; please report");
     return nb::make_tuple(numbers_->keys, numbers_->priorities, numbers_->probabilities, numbers_->times_sampled,
@@ -64,19 +65,21 @@ class NativeView : public ViewSink {
   // How many of the items are copies: the first ones, drawn before the call waited.
   uint32_t num_copies() const noexcept { return static_cast<uint32_t>(copies_.size()); }
 
-  // As SampleResult has it.
+  // As in SampleResult.
   double smallest_probability() const noexcept { return smallest_probability_; }
 
-  // (names, squeezed, columns, data, is_view, masks or None, values, damage), the first ones with one entry an output.
-  // Where is_view is true, the data is the arena's memory, named until release(); else a copy. Data of columns of
-  // Python's codec and per-item ones, `values` and `damage`: as NumpyBatch has them, for one item.
+  // (names, squeezed, columns, data, is_view, masks or None, values, damage, insert number). From `squeezed` to the
+  // masks, each has one entry for each output. Where is_view is true, the data is the arena's memory, named until
+  // release(); else it is a copy. Data of per-item columns and of columns of Python's codec, `values` and `damage` are
+  // as in NumpyBatch, for one item.
   nb::tuple item(uint32_t i) {
     if (i >= num_items()) throw nb::index_error("no item of that number in the view");
     if (i < copies_.size()) return nb::borrow<nb::tuple>(copies_[i]);
     return look([&](const DrawnItems& part) { return item_of(part, i - num_copies(), true); });
   }
 
-  // (names, squeezed, columns) of the items that are no copies, with one entry an output; None if all are.
+  // (names, squeezed, columns) of the items that are not copies, with one entry for each output; None if all are
+  // copies.
   nb::object structure() {
     if (!part_) return nb::none();
     const Pattern& pattern = first_pattern(*part_);
@@ -88,18 +91,18 @@ class NativeView : public ViewSink {
     return nb::make_tuple(nb::bytes(pattern.names.data(), pattern.names.size()), squeezed, columns);
   }
 
-  // Of a batch, of each of those outputs.
+  // How many rows a batch would have of each of those outputs.
   std::vector<uint32_t> rows() {
     return look([](const DrawnItems& part) {
       return std::vector<uint32_t>(part.rows, part.rows + first_pattern(part).outputs.size());
     });
   }
 
-  // Whether every output of all items is an array on the segment: see strided().
+  // Whether every output, over all items, is one array on the segment: see strided().
   bool is_contiguous() const noexcept { return is_contiguous_; }
 
-  // An output of all items where they lie, [n, ...] or [n, L, ...] as in a batch, read-only; None where they do not lie
-  // at one stride.
+  // One output of all items where they lie, [n, ...] or [n, L, ...] as in a batch, read-only. None if the items do not
+  // lie at one stride.
   nb::object strided(uint32_t output) {
     return look([&](const DrawnItems& part) {
       InPlace found;
@@ -107,7 +110,7 @@ class NativeView : public ViewSink {
     });
   }
 
-  // The same for DLPack: it keeps the lease.
+  // The same for DLPack. The array keeps the lease.
   nb::object exported(uint32_t output, int device_type, int device_id) {
     return look([&](const DrawnItems& part) {
       InPlace found;
@@ -117,8 +120,8 @@ class NativeView : public ViewSink {
     });
   }
 
-  // Which rows of the arena an output shows: int64 [n], or [n, L] as a batch is padded, and bool alike, as its mask. A
-  // number is chunk * chunk_steps + row; -1 where the row is 0, and for copies.
+  // Which rows of the arena an output shows: int64 [n], or [n, L] padded as in a batch; and a bool array of the same
+  // shape, as the batch's mask. A number is chunk * chunk_steps + row. It is -1 where the row is 0, and for copies.
   nb::tuple row_numbers(uint32_t output) {
     return look([&](const DrawnItems& part) {
       if (output >= first_pattern(part).outputs.size()) throw nb::index_error("no output of that number");
@@ -161,8 +164,8 @@ class NativeView : public ViewSink {
  private:
   uint32_t num_items() const noexcept { return num_copies() + (part_ ? part_->n : 0); }
 
-  // What is seen of the items that are no copies, under their lease: whoever releases them or closes the client
-  // meanwhile waits.
+  // Runs see() on the items that are not copies, under their lease. A thread that releases them or closes the client
+  // meanwhile waits for it.
   template <class Look>
   auto look(Look see) -> decltype(see(std::declval<const DrawnItems&>())) {
     if (!part_) raise_error("ShmReplayError", "the items of this view were given back, or all of them are copies");
@@ -246,8 +249,7 @@ class NativeView : public ViewSink {
                                                    : std::vector<LeadingAxis>{{rows.rows, rows.stride_bytes}},
                                           rows.first);
       if (!plan.is_opaque)
-        PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array.ptr()), NPY_ARRAY_WRITEABLE);  // in place or not: all
-                                                                                                 // alike
+        PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array.ptr()), NPY_ARRAY_WRITEABLE);  // copies as well
       if (plan.is_packed) packed[o] = std::make_unique<PackedReader>(static_cast<uint32_t>(plan.row_bytes));
       if (!in_place && plan.flags != kPerItemColumn) {
         copies.push_back({static_cast<uint32_t>(o), column, rows.rows,
@@ -276,7 +278,7 @@ class NativeView : public ViewSink {
                           mask_list, values_of(part, i), damage, pick.insert_no);
   }
 
-  // What the item brought; None where it brought nothing.
+  // The values that the item brought; None if it brought none.
   nb::object values_of(const DrawnItems& part, uint32_t i) const {
     if (part.brought == nullptr) return nb::none();
     ByteBuffer bytes;
@@ -291,7 +293,7 @@ class NativeView : public ViewSink {
     return steal_array(PyArray_SimpleNew(squeezed ? 0 : 1, dims, NPY_INT64));
   }
 
-  // None where every row is real.
+  // None if every row is real.
   static nb::object mask_of(const std::vector<uint8_t>& mask, bool squeezed) {
     if (mask.empty()) return nb::none();
     npy_intp dims[1] = {static_cast<npy_intp>(mask.size())};
@@ -300,7 +302,7 @@ class NativeView : public ViewSink {
     return array;
   }
 
-  // A read-only array over rows in place, or, without a first one, a new one for a copy.
+  // A read-only array over the rows where they lie; or, if `first` is nullptr, a new array for a copy.
   nb::object make_array(uint32_t column, const std::vector<LeadingAxis>& leading, char* first) {
     const PlanColumn& plan = context_->plan->columns()[column];
     auto* descr = reinterpret_cast<PyArray_Descr*>(plan.descr.ptr());
@@ -333,7 +335,7 @@ class NativeView : public ViewSink {
   std::shared_ptr<ViewLease> lease_;
   std::optional<ItemNumbers> numbers_;
   std::vector<nb::object> copies_;  // the items drawn before the call waited
-  std::optional<DrawnItems> part_;  // the others, under the lease
+  std::optional<DrawnItems> part_;  // the other items, under the lease
   double smallest_probability_ = 0;
   std::optional<ItemStride> stride_;  // of all items
   bool is_contiguous_ = false;

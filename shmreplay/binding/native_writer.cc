@@ -21,11 +21,11 @@ class NativeWriter {
     stream().give_up();
   }
 
-  // Writes and finishes a whole row, with the items that rules make of it: all of that or nothing. Keys (int64), of
-  // what was held back and went in since keys were answered last, and of its own items, where these are not held back;
-  // or a status, or kRowIsOpen, or kNeedsEndEpisode, or (status, step, column) of a missing cell. More items than one
-  // hold can take go in by several: if some are in when the call fails, go_on() has to finish it before anything else
-  // (kUnfinished).
+  // Writes and finishes a whole row, with the items that rules make of it: all of that or nothing. Answers keys
+  // (int64): of what was held back and went in since keys were answered last, then of the row's own items unless these
+  // are held back. Or a status, kRowIsOpen, kNeedsEndEpisode, or (status, step, column) of a missing cell. If there are
+  // more items than one hold can take, several holds put them in. If some are in when the call fails, go_on() has to
+  // finish it before any other call (kUnfinished).
   nb::object append(nb::handle step, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (!busy.begun()) return nb::int_(static_cast<int>(Status::kSessionLost));
@@ -43,8 +43,8 @@ class NativeWriter {
     return finish_with_items(p, timeout_s);
   }
 
-  // Writes the columns that `arrays` has (None: absent; NO_VALUE: a heap column without one) into the open row,
-  // beginning one if need be; it stays open. With `finish` it is finished with its items, as in append().
+  // Writes the columns that `arrays` has (None: absent; NO_VALUE: a heap column without a value) into the open row,
+  // which it begins if there is none. The row stays open; with `finish` it is finished with its items, as in append().
   nb::object write_open(nb::object arrays, bool finish, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (!busy.begun()) return nb::int_(static_cast<int>(Status::kSessionLost));
@@ -58,7 +58,7 @@ class NativeWriter {
     return finish ? finish_with_items(p, timeout_s) : nb::object(nb::int_(0));
   }
 
-  // Puts in what is left of the items of an append() that failed half-way. Answers as append().
+  // Puts in the rest of the items of an append() that failed half-way. Answers as append().
   nb::object go_on(nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (writer_.unfinished() != WriterCall::kAppend) return nb::int_(kUnfinished);
@@ -74,9 +74,10 @@ class NativeWriter {
     return columns;
   }
 
-  // An item of the newest `length` steps, the open row included. Its key, 0 if it is held back, -status, kBadPriority,
-  // or kLacksColumn: a row that ended an episode may lack columns, and only as the item's last step can they be left
-  // out. `values`: what it brings for per-item columns, a uint8 array, or None.
+  // Makes an item of the newest `length` steps, the open row included. Answers its key, 0 if it is held back, -status,
+  // kBadPriority, or kLacksColumn: a finished step among them lacks a column, as the row that ended an episode may.
+  // Only the open row, as the item's last step, may lack some. `values`: what it brings for per-item columns: a uint8
+  // array, or None.
   int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     const Busy busy(busy_, *context_);
     if (is_unfinished()) return kUnfinished;
@@ -90,14 +91,15 @@ class NativeWriter {
     return key_or_status(s);
   }
 
-  // A selection for create_selected(), a rule whose reference is the newest step, at a number up to how many there are.
+  // Sets a selection for create_selected(): a rule whose reference is the newest step. `number` is at most how many
+  // there are.
   void set_selection(uint32_t number, nb::dict rule) {
     const Busy busy(busy_, *context_);
     selections_.set(number, rule);
   }
 
-  // An item by that selection, with `values` as create_item(). Its key, -status, kBadPriority, or (status, step,
-  // column) of a missing cell.
+  // Makes an item by that selection; `values` as in create_item(). Answers its key, -status, kBadPriority, or (status,
+  // step, column) of a missing cell.
   nb::object create_selected(uint32_t selection, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     const Busy busy(busy_, *context_);
     if (forked()) return nb::int_(-static_cast<int>(Status::kForked));
@@ -113,8 +115,8 @@ class NativeWriter {
     return nb::int_(key_or_status(s));
   }
 
-  // The open row, if any, is the final step; the items that are due now go in. Their keys, or as append(), or
-  // (kNeedsFinalStep, 0, column). A call that timed out goes on where it was when it is repeated.
+  // Ends the episode; the open row, if any, is its final step. The items that are due now go in. Answers their keys, or
+  // as append(), or (kNeedsFinalStep, 0, column). A call that timed out goes on where it was when it is repeated.
   nb::object end_episode(bool clear_history, nb::handle priority, nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (forked()) return nb::int_(static_cast<int>(Status::kForked));
@@ -132,14 +134,14 @@ class NativeWriter {
     return insert_and_answer(timeout_s);
   }
 
-  // Puts in what is held back: keys, as append(), or a status.
+  // Puts in what is held back. Answers keys, as append(), or a status.
   nb::object flush(nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     if (forked()) return nb::int_(static_cast<int>(Status::kForked));
     return answer(publish(timeout_s), {});
   }
 
-  // Before that flush() was called: what is held back is lost.
+  // Loses what is held back; call flush() first to keep it.
   int close(nb::handle timeout_s) {
     const Busy busy(busy_, *context_);
     writer_.held().clear();
@@ -188,7 +190,7 @@ class NativeWriter {
       if (!stream().is_open()) status = stream().open(wait);
       if (status == Status::kOk) status = stream().ensure_row(writer_.held().empty() ? wait : now);
       if (status == Status::kTimeout && !writer_.held().empty()) {
-        status = writer_.publish(wait);  // whoever frees a chunk may be waiting for these
+        status = writer_.publish(wait);  // the process that would free a chunk may be waiting for these
         if (status == Status::kOk) status = stream().ensure_row(wait);
       }
     }
@@ -196,7 +198,7 @@ class NativeWriter {
     return status;
   }
 
-  // When the wait for blocks ends. 0 where there are none: a step without values never waits for any.
+  // When a wait for blocks ends. 0 if no column is in the heap: a step without values never waits for blocks.
   int64_t values_deadline(nb::handle timeout_s) const {
     return context_->plan->has_heap() ? deadline_of(timeout_s) : 0;
   }
@@ -244,7 +246,7 @@ class NativeWriter {
     return status;
   }
 
-  // What is held back, first without waiting; in the middle of a call too.
+  // Puts in what is held back, first without waiting. Also called in the middle of a call.
   Status publish(nb::handle timeout_s) {
     const Status status = writer_.publish(kTryOnly);
     if (status != Status::kTimeout) return status;
@@ -254,7 +256,7 @@ class NativeWriter {
     return writer_.publish(wait);
   }
 
-  // What is due and not in yet, first without waiting; and the call's end.
+  // Puts in what is due and not in yet, first without waiting. Ends the call.
   Status insert(nb::handle timeout_s) {
     RuleWriter* const writer = &writer_;
     size_t at = 0;
@@ -276,7 +278,7 @@ class NativeWriter {
     return answer(s, writer_.keys());
   }
 
-  // After kOk the keys of what was held back and went in, and a call's own.
+  // After kOk: the keys of what was held back and went in, then the call's own.
   nb::object answer(Status s, std::span<const int64_t> own) {
     if (s == Status::kInterrupted) throw nb::python_error();
     if (s != Status::kOk) return nb::int_(static_cast<int>(s));

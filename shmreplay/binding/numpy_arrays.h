@@ -8,8 +8,9 @@
 
 namespace shmreplay {
 
-// The numbers of a contiguous array of one axis and of that type, copied: inside a hold nobody's memory but our own is
-// read (rule 2), and what was checked is what is used, whatever another thread does to the array.
+// A copy of the numbers of a contiguous array of one axis and of that type. A copy, because inside a hold only our own
+// memory is read (rule 2), and because what is used must be what was checked, whatever another thread does to the
+// array.
 template <class T>
 std::vector<T> copied(nb::handle values, int type_num, const char* expected) {
   if (!PyArray_Check(values.ptr())) throw nb::type_error(expected);

@@ -26,7 +26,7 @@ inline nb::object owned_array(PyObject* array, const nb::capsule& owner) {
   return result;
 }
 
-// The bytes as a uint8 array that frees them.
+// Makes the bytes a uint8 array, which frees them.
 inline nb::object take_bytes(ByteBuffer& bytes) {
   const auto n = static_cast<npy_intp>(bytes.size());
   char* data = bytes.release();
@@ -35,10 +35,11 @@ inline nb::object take_bytes(ByteBuffer& bytes) {
   return owned_array(PyArray_SimpleNewFromData(1, &n, NPY_UINT8, data), owner);
 }
 
-// Created with the GIL; prepare() takes it again, the other methods do without.
+// The constructor needs the GIL. prepare() takes the GIL itself, and the other methods of the sink do without.
 class NumpyBatch : public ShardSink {
  public:
-  // `layout` nullptr: every output, as the table has it. `given`: of the same layout. Both outlive the batch.
+  // `layout` nullptr: every output, as the table has it. `given`: the caller's arrays for that layout. Both must
+  // outlive the batch.
   NumpyBatch(const StepPlan& plan, uint32_t n, const BatchLayout* layout, const GivenArrays& given)
       : plan_(plan), n_(n), layout_(layout), given_(given), numbers_(n) {
     for (const PlanColumn& c : plan.columns()) {
@@ -48,7 +49,8 @@ class NumpyBatch : public ShardSink {
     }
   }
 
-  // Of a batch out of several tables: as long as the longest item of any of them, and of one structure.
+  // For a batch out of several tables: it is as long as the longest item of any of them, and all must have one
+  // structure.
   void set_shards(std::vector<const TableRecord*> records) { records_ = std::move(records); }
 
   void begin_part(const uint32_t* places, double share, uint64_t table_size) noexcept override {
@@ -96,10 +98,12 @@ class NumpyBatch : public ShardSink {
   ItemValues* item_values() noexcept override { return values_ == nullptr ? nullptr : values_.get(); }
 
   // (names, squeezed flags, columns, data, lengths, masks or None, keys, priorities, probabilities, times_sampled,
-  // table_size, episodes, steps, ages, values, damage); arrays of n, of which the first `done` count. Data of a column
-  // of Python's codec: (bytes, sizes), uint8 and int64, -1 for no value; of a per-item column None, for what items
-  // brought is in `values`: (bytes, sizes [n]) or None. `damage`: (output, row, stored bytes) of a packed row that
-  // could not be made, or None.
+  // table_size, episodes, steps, ages, values, damage). The arrays have n entries, of which only the first `done`
+  // count.
+  //
+  // Data of a column of Python's codec: (bytes, sizes), uint8 and int64; -1 for no value. Data of a per-item column:
+  // None. `values`: what the items brought, (bytes, sizes [n]) or None. `damage`: (output, row, stored bytes) of a
+  // packed row that could not be unpacked, or None.
   nb::tuple release() {
     nb::list columns, squeezed, data, lengths, masks;
     for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -128,7 +132,8 @@ class NumpyBatch : public ShardSink {
     return false;
   }
 
-  // Read without the locks, so that the batch is as long as the table's longest item wherever it is drawn from.
+  // The longest item of any of the tables, so that a batch is padded alike wherever it is drawn from. Read without the
+  // locks.
   const uint32_t* longest_of_all(const Pattern& structure, const uint32_t* rows,
                                  uint32_t (&longest)[kMaxOutputs]) const noexcept {
     const size_t n = std::min<size_t>(structure.outputs.size(), kMaxOutputs);
@@ -148,8 +153,8 @@ class NumpyBatch : public ShardSink {
     return nb::none();
   }
 
-  // Missing rows are rare: masks are made by the first item that has one. The array takes their memory over: what was
-  // drawn must not be lost for want of more.
+  // Missing rows are rare, so the first item that has one makes the mask. The array takes over the mask's memory: what
+  // was drawn must not be lost because there is no memory for another one.
   nb::object mask_array(size_t o) {
     if (masks_[o]->empty()) return nb::none();
     const OutputBuffer& out = outputs_[o];
@@ -160,7 +165,7 @@ class NumpyBatch : public ShardSink {
     return owned_array(PyArray_SimpleNewFromData(out.squeezed ? 1 : 2, dims, NPY_BOOL, bytes->data()), owner);
   }
 
-  // Sizes [n, rows], however the mask lies: their bytes lie item by item.
+  // Sizes as [n, rows], also if the batch is time-major: the values' bytes lie item by item.
   nb::object by_item(size_t o) const {
     if (!outputs_[o].time_major) return data_[o];
     PyObject* turned = PyArray_Transpose(reinterpret_cast<PyArrayObject*>(data_[o].ptr()), nullptr);
@@ -206,7 +211,7 @@ class NumpyBatch : public ShardSink {
         owner);
   }
 
-  // Rows that the caller fixed by `pad_to` or by arrays; 0: none.
+  // How many rows the caller fixed, by `pad_to` or by giving arrays; 0: none.
   uint32_t fixed_rows(uint32_t output) const {
     if (given_.most_rows() == nullptr) return 0;
     const uint32_t rows = (*given_.most_rows())[output];
@@ -260,12 +265,12 @@ class NumpyBatch : public ShardSink {
     outputs_.push_back(out);
   }
 
-  // A longer item came in between two parts of the call: what was gathered moves to wider arrays.
+  // A longer item came in between two parts of the call: what is gathered already moves to wider arrays.
   bool widen(const uint32_t* rows, size_t done) {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       OutputBuffer& out = outputs_[o];
       if (is_fixed(out) || rows[out.output] <= out.rows) continue;
-      out.places = first_place_;  // item i of those that are gathered
+      out.places = first_place_;  // the places of the items that are gathered already
       const OutputBuffer old = out;
       out.rows = rows[out.output];
       nb::object wider = make_data(out);
@@ -290,7 +295,7 @@ class NumpyBatch : public ShardSink {
   const BatchLayout* layout_;
   const GivenArrays& given_;
   ItemNumbers numbers_;
-  std::vector<const TableRecord*> records_;  // of several tables: theirs
+  std::vector<const TableRecord*> records_;  // of a batch out of several tables
   const uint32_t *first_place_ = nullptr, *places_ = nullptr;
   double share_ = 1.0;
   uint64_t table_items_ = 0, structure_hash_ = 0;

@@ -1,5 +1,5 @@
-// How a blocked native call stays a good Python citizen: signals are handled, and an observer, a Python callable, hears
-// of long waits, and says why a call ends whose outcome nobody wants any more.
+// How a blocked native call stays a good Python citizen. It handles signals. An observer, a Python callable, hears of
+// long waits. When the caller has given a call up, the observer raises what the call ends with.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace shmreplay {
 
 inline constexpr int64_t kFirstReportS = 10, kLaterReportsS = 60;  // of a wait that goes on
 
-// Set once, by whoever has handles: see TableContext.
+// Set once, to end calls of one handle or of all handles of a client: see TableContext.
 class Flag {
  public:
   void set() noexcept { is_set_.store(true, std::memory_order_seq_cst); }
@@ -26,17 +26,18 @@ class Flag {
   std::atomic<bool> is_set_{false};
 };
 
-// Entered with the GIL released; takes it for each question. Hundreds of blocked processes ask once a second, each time
-// with cold caches: what can be answered without Python is.
+// Its methods are called with the GIL released, and take it for each question. Hundreds of blocked processes ask once a
+// second, each time with cold caches; so what can be answered without Python is.
 class GilPatience : public Patience {
  public:
-  // `ended`, `closed`: whether the handle's calls have been given up, and those of all its client's handles, if that
-  // can be.
+  // `ended`: the calls of this handle were given up. `closed`: those of all handles of its client were. Either may be
+  // nullptr.
   explicit GilPatience(PyObject* observer, const Flag* ended = nullptr, const Flag* closed = nullptr) noexcept
       : ended_(ended), closed_(closed), observer_(observer) {}
 
-  // SYNC POINT with NativeTable::end_waits: seq_cst, as the futex words that are bumped after it. A client's end bumps
-  // none, for it would wake all that wait in its tables: its own calls hear of it within a slice.
+  // SYNC POINT with NativeTable::end_waits: seq_cst, like the futex words that are bumped after it. Closing a client
+  // bumps no futex word, because that would wake every call that waits in its tables; the client's own calls notice
+  // within a slice.
   bool ended() const noexcept override {
     return (ended_ != nullptr && ended_->is_set()) || (closed_ != nullptr && closed_->is_set());
   }
@@ -51,7 +52,7 @@ class GilPatience : public Patience {
     return result == nullptr;
   }
   void lock_stuck(uint32_t pid, int64_t seconds) noexcept override { tell("lock", pid, seconds); }
-  // Told after a second, then after ten, and then once a minute; late rather than not at all.
+  // Reported after one second, after ten, and then once a minute; a report may come late, but it comes.
   void still_blocked(int64_t seconds) noexcept override {
     const int64_t due = seconds >= kLaterReportsS  ? seconds / kLaterReportsS * kLaterReportsS
                         : seconds >= kFirstReportS ? kFirstReportS
@@ -79,7 +80,7 @@ class GilPatience : public Patience {
   const Flag* ended_;
   const Flag* closed_;
   int64_t told_s_ = 0;
-  PyObject* observer_;  // borrowed: the caller keeps it for the length of the call
+  PyObject* observer_;  // borrowed: the caller keeps it alive during the call
 };
 
 // For a call that waits for news. However long that takes, nothing is wrong, so nothing is reported.
@@ -105,8 +106,8 @@ inline int64_t deadline_of(nb::handle timeout_s) {
   return now_ns() + static_cast<int64_t>(seconds * 1e9);
 }
 
-// A signal that came during a call that went well is handled now: one instruction later Python would raise its
-// exception without what the call did, and a consumed item would be lost.
+// Handles now a signal that came during a call that went well. Otherwise Python would raise the handler's exception one
+// instruction later, without what the call did, and a consumed item would be lost.
 inline Status handle_signals(Status status) {
   return status == Status::kOk && outlive_interpreter(&PyErr_CheckSignals) != 0 ? Status::kInterrupted : status;
 }

@@ -1,4 +1,4 @@
-// Things that calls of a handle use one after another, and one each where they meet.
+// Things that the calls of a handle use one after another; calls that overlap get one each.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,9 @@ namespace shmreplay {
 template <class T>
 class Pool {
  public:
-  // A writer or scratch out of the pool, for one call: a call that meets no other finds the last one's, its chunk half
-  // full and its patterns decoded. It goes back unless the call's outcome makes it suspect.
+  // One thing out of the pool (a writer, or a sample call) for one call. A call that overlaps with no other gets the
+  // one of the call before, with its chunk half full and its patterns decoded. It goes back to the pool unless the
+  // call's outcome makes it suspect.
   class Loan {
    public:
     template <class Make>
@@ -39,8 +40,8 @@ class Pool {
     bool usable_ = true;
   };
 
-  // Things are not kept any more: those that are on loan go when they come back. With the GIL, which is released
-  // meanwhile.
+  // Keeps nothing any more: what is on loan is destroyed when it comes back. Called with the GIL, which is released
+  // while things are destroyed.
   void end() {
     std::vector<std::unique_ptr<T>> things;
     {

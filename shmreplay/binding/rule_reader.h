@@ -1,4 +1,4 @@
-// Rules as Python's windows compile them, read into the core's.
+// Reads rules, as Python's windows compile them, into the core's.
 #pragma once
 
 #include "python.h"
@@ -13,10 +13,11 @@ inline NumberFormat number_format(const PlanColumn& column) {
   return {descr->kind, static_cast<uint32_t>(PyDataType_ELSIZE(descr))};
 }
 
-// {"table", "lo", "hi", "period", "at_start", "at_end", "reach", "is_strict", "is_unroll", "names", "outputs":
-// [(column, squeezed, moves,
-// [(begin, end, step), ...]), ...], "conditions": [(kind, compare, modulo, value, column), ...], "priority": (kind,
-// value, column, whether only from the reference step on)}
+// `d` has:
+// - "table", "lo", "hi", "period", "at_start", "at_end", "reach", "is_strict", "is_unroll", "names": as in ItemRule
+// - "outputs": [(column, squeezed, moves, [(begin, end, step), ...]), ...]
+// - "conditions": [(kind, compare, modulo, value, column), ...]
+// - "priority": (kind, value, column, whether only from the reference step on)
 inline ItemRule read_rule(nb::dict d) {
   ItemRule rule;
   rule.table = nb::cast<uint32_t>(d["table"]);

@@ -12,8 +12,8 @@ namespace {
 
 class ShardBatch {
  public:
-  // `tables`: the native table of each shard, all bound. `options`, `layout`, `out`: as of NativeTable::sample.
-  // `timeout_s`: of all calls together.
+  // `tables`: the native table of each shard, all bound. `options`, `layout`, `out`: as in NativeTable::sample.
+  // `timeout_s`: for all calls together.
   ShardBatch(nb::list tables, const SampleOptions& options, const BatchLayout* layout, nb::handle out,
              nb::handle timeout_s)
       : tables_(read_tables(tables)),
@@ -50,13 +50,13 @@ class ShardBatch {
     return outcome(handle_signals(status));
   }
 
-  // Until some shard may serve: as draw().
+  // Waits until some shard may serve. Answers as draw().
   nb::tuple wait() {
     return outcome(run([&](const Wait& wait) { return draw_.wait(options_.count, wait); }));
   }
 
-  // The live ones of int64 keys that are all of one shard: (status, how many there are, their indices in `keys`,
-  // exception of a signal handler or None).
+  // Gets the live items of int64 `keys`, which are all of one shard. Answers (status, how many there are, their indices
+  // in `keys`, exception of a signal handler or None).
   nb::tuple get(uint32_t shard, nb::handle keys) {
     if (shard >= tables_.size()) throw nb::index_error("no shard of that number");
     const auto k = copied<int64_t>(keys, NPY_INT64, "keys: expected a contiguous int64 array of one axis");
@@ -72,7 +72,7 @@ class ShardBatch {
     return nb::make_tuple(ended[0], done() - before, found, ended[1]);
   }
 
-  // (batch as of sample(), places uint32 [n] in the order in which they were filled, smallest probability).
+  // (batch as in sample(), places uint32 [n] in the order in which they were filled, smallest probability).
   nb::tuple release() {
     nb::object places = new_array(NPY_UINT32, static_cast<npy_intp>(draw_.places().size()));
     std::copy(draw_.places().begin(), draw_.places().end(), array_data<uint32_t>(places));
@@ -110,12 +110,12 @@ class ShardBatch {
     try {
       return work(wait);
     } catch (const CorruptIndex&) {
-      tables_[draw_.shard()]->context()->arena->mark_failed();  // damage seen by a gather, outside any hold
+      tables_[draw_.shard()]->context()->arena->mark_failed();  // a gather saw damage, outside any hold
       throw;
     }
   }
 
-  // An interrupt with items in hand: the caller hands them out before it raises.
+  // A signal with items in hand does not raise here: the caller hands the items out before it raises.
   nb::tuple outcome(Status status) {
     nb::object raised = nb::none();
     if (status == Status::kInterrupted) {
@@ -134,19 +134,20 @@ class ShardBatch {
   ShardDraw draw_;
 };
 
-// Sends priorities to the shards that their keys are of, in the order given: (status, updated, the shard that ended it
-// or 0, position of the first bad priority or -1: then nothing was changed). Keys of no shard are skipped.
+// Sends priorities to the shards that their keys belong to, in the order given. Answers (status, updated, the shard at
+// which it ended early or 0, position of the first bad priority or -1). With a bad priority nothing was changed. Keys
+// of no shard are skipped.
 inline nb::tuple update_shards(nb::list tables, nb::handle keys, nb::handle priorities, nb::handle timeout_s) {
   const auto k = copied<int64_t>(keys, NPY_INT64, "keys: expected a contiguous int64 array of one axis");
   const auto n = static_cast<uint32_t>(k.size());
   const double* given = double_array(priorities, n, "priorities");
-  const std::vector<double> p(given, given + n);  // what was checked is what is written, whatever another thread does
+  const std::vector<double> p(given, given + n);  // a copy: another thread may change the array
   const uint32_t bad = first_bad_priority(p.data(), n);
   if (bad != kAllGood) return nb::make_tuple(0, 0, 0, static_cast<int64_t>(bad));
   std::vector<std::vector<int64_t>> own_keys(nb::len(tables));
   std::vector<std::vector<double>> own_priorities(own_keys.size());
   for (uint32_t i = 0; i < n; ++i) {
-    const auto shard = static_cast<uint64_t>(k[i]) >> kShardShift;  // of a negative key: of no shard
+    const auto shard = static_cast<uint64_t>(k[i]) >> kShardShift;  // a negative key is of no shard
     if (shard >= own_keys.size()) continue;
     own_keys[shard].push_back(k[i]);
     own_priorities[shard].push_back(p[i]);

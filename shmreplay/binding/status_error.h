@@ -46,7 +46,7 @@ inline constexpr StatusError kStatusErrors[] = {
     {Status::kTooFewItems, "ValueError", "no item is left that was not drawn already"},
 };
 
-// A copy of an exception class of shmreplay.errors, or of builtins.
+// A new reference to an exception class of shmreplay.errors, or of builtins.
 inline nb::object error_class(const char* name) {
   const nb::object errors = nb::module_::import_("shmreplay.errors");
   return nb::hasattr(errors, name) ? errors.attr(name) : nb::module_::import_("builtins").attr(name);
@@ -57,7 +57,7 @@ inline nb::object error_class(const char* name) {
   throw nb::python_error();
 }
 
-// Raises for anything but kOk; kInterrupted lets the signal handler's own exception out.
+// Raises unless the status is kOk; for kInterrupted, the exception that the signal handler has set.
 inline void raise_status(Status status, const std::string& where) {
   if (status == Status::kOk) return;
   if (status == Status::kInterrupted) throw nb::python_error();

@@ -1,4 +1,4 @@
-// insert and insert_batch of a table: steps from Python that are items at once, each an episode of its own.
+// insert and insert_batch of a table: each step from Python becomes an item at once, and is an episode of its own.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace shmreplay {
 
 class StepInserts {
  public:
-  // The context has its plan bound.
+  // The context's plan must be bound.
   explicit StepInserts(std::shared_ptr<TableContext> context)
       : context_(std::move(context)),
         step_pattern_(whole_step_pattern(arena(), true, {})),
@@ -28,8 +28,8 @@ class StepInserts {
     writers_.reset();
   }
 
-  // The item's key, or -status, or kBadPriority. `values`: what the item brings for per-item columns, a uint8 array, or
-  // None.
+  // Answers the item's key, -status or kBadPriority. `values`: what the item brings for per-item columns: a uint8
+  // array, or None.
   int64_t insert(nb::handle step, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     if (arena().forked()) return -static_cast<int64_t>(Status::kForked);  // the pooled rows are the parent's
     const CallInFlight call(arena().calls());
@@ -44,9 +44,9 @@ class StepInserts {
     return status == Status::kOk ? key : -static_cast<int64_t>(status);
   }
 
-  // (status, how many went in, keys [N], exception of a signal handler or None, position of the first bad priority or
-  // -1); `priorities` float64 [N] contiguous or None. With a bad priority nothing went in. `values`: as for insert(), a
-  // list of N.
+  // Answers (status, how many went in, keys [N], exception of a signal handler or None, position of the first bad
+  // priority or -1). `priorities`: float64 [N], contiguous, or None. With a bad priority nothing went in. `values`: a
+  // list of N such as insert() takes, or None.
   nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s, nb::handle values) {
     if (arena().forked()) return nb::make_tuple(static_cast<int>(Status::kForked), 0, nb::none(), nb::none(), -1);
     const CallInFlight call(arena().calls());
@@ -92,7 +92,7 @@ class StepInserts {
     return {p, p + n};
   }
 
-  // First with the GIL and without waiting: the common case is over before a release would pay.
+  // First tries with the GIL and without waiting: in the common case that takes less time than releasing the GIL.
   Status insert_with(StreamWriter& writer, nb::handle step, double priority, int64_t deadline, nb::handle values,
                      int64_t& key) {
     GilPatience patience = context_->patience();
@@ -107,7 +107,7 @@ class StepInserts {
     ValueBytes brought;
     uint64_t blocks = 0;
     if (context_->plan->has_heap()) {
-      writer.row().give_up_values();  // of a call that failed
+      writer.row().give_up_values();  // left by a call that failed
       brought = value_bytes(values.ptr(), context_->values_name());
       blocks = blocks_for(arena(), brought, context_->values_name());
     }
@@ -135,7 +135,7 @@ class StepInserts {
     for (done = 0; done < n;) {
       if (const Status s = writer.ensure_row(wait); s != Status::kOk) return s;
       uint32_t k = std::min(writer.row().rows_left(), n - done);
-      writer.row().give_up_values();  // of a call that failed
+      writer.row().give_up_values();  // left by a call that failed
       if (!heap.empty()) {
         if (const Status s = heap.secure(writer, done, wait, k); s != Status::kOk) return s;
         heap.write(writer, done, k, brought);

@@ -1,8 +1,8 @@
-// A signature, compiled: how a step given from Python is written into a row by following it once.
+// A compiled signature: how a step that Python gives is written into a row in one pass.
 //
-// The fast path takes what needs no judgement: arrays and NumPy scalars of exactly the column's dtype and shape, Python
-// numbers that fit. Anything else is left to the signature's canonical() in Python, which converts it by the column's
-// cast rule or explains what is wrong.
+// The fast path takes what needs no judgement: arrays and NumPy scalars of exactly the column's dtype and shape, and
+// Python numbers that fit. Everything else goes to the signature's canonical() in Python, which converts it by the
+// column's cast rule or explains what is wrong.
 #pragma once
 
 #include <cmath>
@@ -21,16 +21,16 @@ struct PlanColumn {
   int type_num = 0;
   size_t row_bytes = 0;
   std::vector<npy_intp> shape;
-  bool is_opaque = false;    // of bytes that Python's codec makes: no dtype
+  bool is_opaque = false;    // its values are bytes that Python's codec makes; it has no dtype
   uint32_t flags = 0;        // ColumnFlag: the arena's, once bound to it
-  bool is_packed = false;    // in the heap, by the core's codec: read and written as a plain one; once bound
+  bool is_packed = false;    // in the heap, packed by the core's codec; Python sees it as a plain one; once bound
   bool past_caches = false;  // once bound: see Arena::exceeds_caches()
 };
 
 class StepPlan {
  public:
-  // `plan` as Signature.native_plan(); `columns`: (np.dtype, shape) each, None for those of Python's codecs;
-  // `canonical`: Signature.canonical. What has a None never goes the fast path.
+  // `plan`: Signature.native_plan(). `columns`: (np.dtype, shape) for each column, or None for a column of Python's
+  // codec; a plan with a None never takes the fast path. `canonical`: Signature.canonical.
   StepPlan(nb::handle plan, nb::sequence columns, nb::object canonical) : canonical_(std::move(canonical)) {
     for (nb::handle c : columns) {
       columns_.push_back(read_column(c));
@@ -47,12 +47,12 @@ class StepPlan {
   void bind(size_t column, uint32_t flags, bool is_packed, bool past_caches) {
     columns_[column].flags = flags;
     columns_[column].is_packed = is_packed;
-    columns_[column].past_caches = past_caches && !is_packed;  // its cells are the writer's own, and are read at once
+    columns_[column].past_caches = past_caches && !is_packed;  // packed cells are the writer's own, read at once
     if (is_packed) packed_.push_back(static_cast<uint32_t>(column));
   }
   const nb::object& canonical() const { return canonical_; }
 
-  // Writes a whole step; cell(column) says where. false: not by the fast path (cells may be partly written).
+  // Writes a whole step; cell(column) says where. false: it cannot take the fast path (cells may be partly written).
   template <class Cell>
   bool write(PyObject* step, Cell cell) const {
     if (has_opaque_) return false;
@@ -60,8 +60,8 @@ class StepPlan {
                  [&](uint32_t column, PyObject* leaf) { return write_leaf(columns_[column], leaf, cell(column)); });
   }
 
-  // The arrays of a batch of steps, by column (borrowed), if each is contiguous, of the right dtype and shape after
-  // its leading axis, and all leading axes agree. false: not by the fast path.
+  // The arrays of a batch of steps, by column (borrowed). Each must be contiguous and, after its leading axis, of the
+  // right dtype and shape; all leading axes must agree. false: it cannot take the fast path.
   bool batch(PyObject* steps, std::vector<PyArrayObject*>& arrays, npy_intp& n) const {
     if (has_opaque_) return false;
     arrays.assign(columns_.size(), nullptr);
@@ -77,11 +77,11 @@ class StepPlan {
     });
   }
 
-  // Whether a list can be several steps, and no step itself.
+  // Whether a list is several steps and never a step itself.
   bool takes_lists() const noexcept { return !has_opaque_ && !root_.is_list; }
 
-  // Looks at a step without writing it: array(column, array) for a leaf that is one, place(column) says where a number
-  // goes. false: not by the fast path.
+  // Looks at a step without writing it. Calls array(column, array) for each leaf that is an array; place(column) says
+  // where a number goes. false: it cannot take the fast path.
   template <class Array, class PlaceOf>
   bool look(PyObject* step, Array array, PlaceOf place) const {
     return visit(root_, step, [&](uint32_t column, PyObject* leaf) {
@@ -159,7 +159,7 @@ class StepPlan {
     return node;
   }
 
-  // The object that a key written in a program is: it is then found by its address.
+  // The object that a key written in a program is, so that the key is found by its address.
   static nb::object interned(nb::handle key) {
     PyObject* text = key.inc_ref().ptr();
     PyUnicode_InternInPlace(&text);
@@ -175,7 +175,7 @@ class StepPlan {
     }
   }
 
-  // A dict has its keys most often in the signature's order: then nothing is looked up.
+  // A dict mostly has its keys in the signature's order: then nothing is looked up.
   template <class Leaf>
   static bool visit_dict(const Node& node, PyObject* value, Leaf leaf) {
     if (!PyDict_CheckExact(value) || static_cast<size_t>(PyDict_Size(value)) != node.keys.size()) return false;
@@ -185,7 +185,7 @@ class StepPlan {
       const bool is_next = PyDict_Next(value, &at, &key, &child) != 0 && key == node.keys[i].ptr();
       if (!is_next) child = PyDict_GetItemWithError(value, node.keys[i].ptr());
       if (child == nullptr) {
-        PyErr_Clear();  // a key that can not be compared is one that is not there: canonical() will say so
+        PyErr_Clear();  // a key that cannot be compared counts as absent: canonical() will say so
         return false;
       }
       if (!visit(node.children[i], child, leaf)) return false;
@@ -225,7 +225,7 @@ class StepPlan {
       const long long value = PyLong_AsLongLongAndOverflow(leaf, &overflow);
       return overflow == 0 && write_int(c, value, to, false);
     }
-    // A NumPy scalar of exactly that dtype. Those of extension types (bfloat16) keep their value where NumPy does not
+    // A NumPy scalar of exactly that dtype. Scalars of extension types (bfloat16) keep their value where NumPy does not
     // look.
     if (Py_TYPE(leaf) == c.scalar_type && c.type_num < NPY_USERDEF) {
       PyArray_ScalarAsCtype(leaf, to);

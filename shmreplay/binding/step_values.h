@@ -1,5 +1,5 @@
-// Bytes that Python's codecs made, on their way to the block heap: the values of a step's heap columns, and what items
-// bring.
+// Bytes that Python's codecs made, on their way to the block heap: the values of a step's heap columns, and the values
+// that items bring.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace shmreplay {
 
-// _core.NO_VALUE: stands in a partial step for "there is none", where None says that the column is still to come.
+// _core.NO_VALUE. In a partial step it says that a column has no value; None says that the column is still to come.
 inline PyObject*& no_value() noexcept {
   static PyObject* sentinel = nullptr;  // made with the module, kept for ever
   return sentinel;
@@ -23,7 +23,7 @@ struct ValueBytes {
   int64_t size = -1;  // none
 };
 
-// A uint8 array of one axis; None and NO_VALUE are no value.
+// `leaf`: a uint8 array of one axis; None and NO_VALUE mean no value.
 inline ValueBytes value_bytes(PyObject* leaf, const std::string& what) {
   if (leaf == Py_None || leaf == no_value()) return {};
   auto* array = reinterpret_cast<PyArrayObject*>(leaf);
@@ -34,7 +34,7 @@ inline ValueBytes value_bytes(PyObject* leaf, const std::string& what) {
   return {static_cast<const char*>(PyArray_DATA(array)), PyArray_DIM(array, 0)};
 }
 
-// Blocks that it takes. Raises ValueError for a value that the whole heap does not hold.
+// How many blocks a value takes. Raises ValueError for a value that is larger than the whole heap.
 inline uint64_t blocks_for(const Arena& arena, const ValueBytes& value, const std::string& what) {
   if (value.size < 0) return 0;
   const auto size = static_cast<uint64_t>(value.size);
@@ -46,7 +46,7 @@ inline uint64_t blocks_for(const Arena& arena, const ValueBytes& value, const st
   return blocks_of(arena, size);
 }
 
-// What N steps have for one heap column, or their items for the per-item columns.
+// The values that N steps have for one heap column, or that N items bring for the per-item columns.
 class ValueList {
  public:
   ValueList() = default;
@@ -76,7 +76,7 @@ class ValueList {
   std::vector<uint64_t> blocks_;
 };
 
-// Blocks that one row takes of lists by column, empty for columns that are not in the heap.
+// How many blocks one row takes. `columns`: lists by column, empty for columns that are not in the heap.
 inline uint64_t blocks_of_row(const std::vector<ValueList>& columns, size_t row) {
   uint64_t n = 0;
   for (const ValueList& list : columns) n += list.empty() ? 0 : list.blocks(row);

@@ -1,4 +1,4 @@
-// TableContext: what the table's and the writers' handles share, and how they read steps and priorities.
+// TableContext: what the handles of a table and of its writers share, and how they read steps and priorities.
 #pragma once
 
 #include <memory>
@@ -22,9 +22,9 @@ struct TableContext {
   const TableFacts* facts;
   std::unique_ptr<StepPlan> plan;
   nb::object canonical_batch = nb::none();  // steps -> (arrays, N)
-  nb::object observer = nb::none();         // (what, pid, seconds) of long waits
-  Flag waits_ended;                    // the observer ends every wait of the table's handle, and need not be waited for
-  std::shared_ptr<const Flag> closed;  // the same of all handles of a client; nullptr: nobody's
+  nb::object observer = nb::none();         // called with (what, pid, seconds) for long waits
+  Flag waits_ended;                         // ends every wait of this table handle, by what the observer raises
+  std::shared_ptr<const Flag> closed;       // the same for all handles of a client; nullptr: for none
 
   const StepPlan& bound_plan() const {
     if (plan == nullptr)
@@ -34,9 +34,9 @@ struct TableContext {
 
   std::string column_name(size_t c) const { return "table '" + facts->name + "': column " + std::to_string(c); }
   std::string values_name() const { return "table '" + facts->name + "': the values of an item"; }
-  // Whether its values are bytes that Python's codec made.
+  // Whether the column's values are bytes that Python's codec made.
   bool is_coded(size_t c) const { return plan->columns()[c].flags == kHeapColumn && !plan->columns()[c].is_packed; }
-  // What a view draws with: a new one costs more than the draw. With the GIL.
+  // The call that a view draws with. It is kept, because a new one costs more than the draw. With the GIL.
   std::unique_ptr<SampleCall> take_view_call() {
     if (view_calls.empty()) return std::make_unique<SampleCall>(*arena);
     std::unique_ptr<SampleCall> call = std::move(view_calls.back());
@@ -50,8 +50,8 @@ struct TableContext {
 
   GilPatience patience() const { return GilPatience(observer.ptr(), &waits_ended, closed.get()); }
 
-  // The list that canonical() made: arrays exact by its contract, checked all the same before bytes are copied. An
-  // absent column's place is nullptr; opaque ones are looked at as values.
+  // The list that canonical() made. Its arrays are exact by its contract; they are checked all the same before bytes
+  // are copied. The place of an absent column is nullptr. Opaque columns are checked as values, elsewhere.
   std::vector<PyArrayObject*> checked_arrays(const nb::object& list, int leading) const {
     std::vector<PyArrayObject*> arrays;
     for (size_t c = 0; c < plan->columns().size(); ++c) {
@@ -67,28 +67,28 @@ struct TableContext {
     return arrays;
   }
 
-  // Row `number` of an array that checked_arrays() took; nullptr of an absent one. The GIL is not needed.
+  // Row `number` of an array that checked_arrays() accepted; nullptr if the array is absent. Needs no GIL.
   const char* row_of(PyArrayObject* array, uint32_t column, size_t number) const {
     if (array == nullptr) return nullptr;
     return static_cast<const char*>(PyArray_DATA(array)) + number * plan->columns()[column].row_bytes;
   }
 
-  // Copies that row into the writer's.
+  // Copies that row into the writer's row.
   void write_cell(StreamWriter& writer, uint32_t column, PyArrayObject* array, size_t number) const {
     copy_row(writer.row().cell(column), row_of(array, column, number), plan->columns()[column].row_bytes,
              arena->exceeds_caches());
   }
 
-  // What rows of such arrays put into the heap, with `values` of the columns of Python's codecs.
+  // What rows of such arrays put into the heap; `values`: those of the columns of Python's codecs.
   HeapRows heap_rows(std::vector<PyArrayObject*> arrays, std::vector<ValueList> values) const {
     return {*plan,
             [this, arrays = std::move(arrays)](uint32_t c, size_t number) { return row_of(arrays[c], c, number); },
             std::move(values)};
   }
 
-  // Writes a whole step into the writer's row; Python's canonical() converts or explains what is not exact. kOk, or why
-  // there were no blocks for its values and `more`: then nothing was written. kInterrupted: the handler's exception is
-  // set.
+  // Writes a whole step into the writer's row. If a part is not exact, Python's canonical() converts it or explains
+  // what is wrong. Answers kOk, or why there were no blocks for the step's values and for `more`: then nothing was
+  // written. kInterrupted: the signal handler's exception is set.
   Status write_step(StreamWriter& writer, nb::handle step, int64_t deadline_ns, uint64_t more = 0) const {
     if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.row().cell(column); })) {
       return plan->has_packed() ? write_packed(writer, deadline_ns, more) : Status::kOk;
@@ -97,7 +97,7 @@ struct TableContext {
     return write_arrays(writer, list, true, deadline_ns, more);
   }
 
-  // Writes what the list has; of a step that is not `whole`, the columns that the row lacks, which are marked.
+  // Writes what the list has. `whole` false: writes and marks only the columns that the row lacks.
   Status write_arrays(StreamWriter& writer, const nb::object& list, bool whole, int64_t deadline_ns,
                       uint64_t more = 0) const {
     const std::vector<PyArrayObject*> arrays = checked_arrays(list, 0);
@@ -130,12 +130,13 @@ struct TableContext {
     return Status::kOk;
   }
 
-  // First without waiting, then with the GIL released. kInterrupted: the handler's exception is set.
+  // First tries without waiting, then waits with the GIL released. kInterrupted: the handler's exception is set.
   Status secure_blocks(StreamWriter& writer, uint64_t n, int64_t deadline_ns) const {
     return in_two_goes(deadline_ns, [&](const Wait& wait) { return writer.secure_blocks(n, wait); });
   }
 
-  // What an item brings: a uint8 array, or None. bring(bytes, size, wait) writes it; as secure_blocks().
+  // Has bring(bytes, size, wait) write what an item brings: `values` is a uint8 array, or None. Waits as
+  // secure_blocks().
   template <class Bring>
   Status bring_values(nb::handle values, int64_t deadline_ns, Bring bring) const {
     const ValueBytes bytes = value_bytes(values.ptr(), values_name());
@@ -145,7 +146,7 @@ struct TableContext {
   }
 
  private:
-  // What a step has put into the cells of packed columns, all of them.
+  // Packs and writes what a step has put into the cells of the packed columns.
   Status write_packed(StreamWriter& writer, int64_t deadline_ns, uint64_t more) const {
     const HeapRows heap = HeapRows::staged(*plan);
     const Status s = secure_blocks(writer, more + heap.blocks(writer, 0), deadline_ns);
@@ -164,11 +165,12 @@ struct TableContext {
   }
 };
 
-// What a call that makes one item answers for a priority that is not finite, negative or too large; beyond the core's
-// statuses.
+// The answer of a call that makes one item, if the priority is not finite, is negative or is too large. It is outside
+// the core's statuses.
 inline constexpr int64_t kBadPriority = -100;
 
-// -1 for None, which stands for the table's default. An int that no float holds becomes infinite, which no table takes.
+// -1 for None, which means the table's default. An int that does not fit a float becomes infinite, which no table
+// takes.
 inline double priority_of(nb::handle priority, const TableFacts& facts) {
   if (priority.is_none()) return -1.0;
   const double value = PyFloat_AsDouble(priority.ptr());
@@ -180,7 +182,7 @@ inline double priority_of(nb::handle priority, const TableFacts& facts) {
   raise_error("TypeError", "table '" + facts.name + "': priority is " + text.c_str() + "; expected a number, or None");
 }
 
-// The n numbers of a contiguous float64 array; `what` names it in a refusal.
+// The n numbers of a contiguous float64 array; `what` names it in an error message.
 inline const double* double_array(nb::handle values, npy_intp n, const char* what) {
   if (!PyArray_Check(values.ptr())) throw nb::type_error((std::string(what) + ": expected a float64 array").c_str());
   auto* array = reinterpret_cast<PyArrayObject*>(values.ptr());

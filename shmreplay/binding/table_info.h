@@ -1,4 +1,4 @@
-// The numbers of a table, read without the lock; and those of its items.
+// The numbers of a table, read without the lock, and reports of its items.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace shmreplay {
 
-// None for a moment that never was.
+// None if there never was such a moment.
 inline nb::object seconds_since(uint64_t ns) {
   if (ns == 0) return nb::none();
   return nb::float_(std::max(0.0, static_cast<double>(static_cast<int64_t>(coarse_now_ns() - ns)) * 1e-9));
@@ -103,7 +103,7 @@ inline nb::tuple survey(const Arena& arena, const TableFacts& facts, uint32_t ma
   return nb::make_tuple(keys, ages, times, priorities, found.stride);
 }
 
-// None for an item that is gone.
+// None if no live item was found.
 inline nb::object origin_dict(const std::optional<Origin>& found) {
   if (!found) return nb::none();
   nb::dict d;

@@ -1,4 +1,4 @@
-// What keeps the rows of a view where they are, as long as anybody has it.
+// What keeps the rows of a view where they are, for as long as anything uses them.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,9 @@
 
 namespace shmreplay {
 
-// The call that drew a view: its lease names the chunks, its scratch tells the rows. Whoever lets go of it last gives
-// the chunks back; in a forked child that does nothing, they are its parent's. Made and destroyed with the GIL.
+// The call that drew a view. Its lease names the chunks, and its memory tells where the rows are. When the last owner
+// lets go of it, the chunks are given back; in a forked child nothing happens then, because they are its parent's. Made
+// and destroyed with the GIL.
 class ViewLease {
  public:
   explicit ViewLease(std::shared_ptr<TableContext> context)
@@ -29,13 +30,13 @@ class ViewLease {
   bool is_whole_ = false;
 };
 
-// What an array of the view's rows is kept alive by.
+// Keeps the lease for an array of the view's rows.
 inline nb::capsule owner_of(std::shared_ptr<ViewLease> lease) {
   return nb::capsule(new std::shared_ptr<ViewLease>(std::move(lease)),
                      [](void* p) noexcept { delete static_cast<std::shared_ptr<ViewLease>*>(p); });
 }
 
-// Keeps the memory mapped. A row that is read after its lease shows what is there by then; that is no fault.
+// Keeps the memory mapped. A row that is read after its lease may show anything by then; that is no fault.
 inline nb::capsule owner_of(std::shared_ptr<Arena> arena) {
   return nb::capsule(new std::shared_ptr<Arena>(std::move(arena)),
                      [](void* p) noexcept { delete static_cast<std::shared_ptr<Arena>*>(p); });

@@ -1,4 +1,5 @@
-// What the handles of one stream and of many have in common: how a writer is made, guarded, and what its calls answer.
+// What the handles of one stream and of many have in common: how they make a writer and guard it, and what their calls
+// answer.
 #pragma once
 
 #include <atomic>
@@ -12,18 +13,18 @@
 
 namespace shmreplay {
 
-// Answers of a writer's calls beside the core's statuses.
+// Answers of a writer's calls besides the core's statuses.
 inline constexpr int kNeedsEndEpisode = -101;  // append() after a row that ended its episode
 inline constexpr int kLacksColumn = -102;      // create_item(): a finished step lacks a column
-inline constexpr int kNeedsFinalStep = -103;   // end_episode(): one that did not terminate lacks its final step, or a
+inline constexpr int kNeedsFinalStep = -103;   // end_episode(): it did not terminate, and lacks its final step or a
                                                // column of it
-inline constexpr int kUnfinished = -104;       // some items of an append or end are in: that goes first
+inline constexpr int kUnfinished = -104;       // some items of an append or end are in: that call goes first
 inline constexpr int kColumnTwice = -105;      // write_open(): the open row has the column already
 inline constexpr int kColumnMissing = -106;    // write_open(): the row would be finished without the column
 inline constexpr int kRowIsOpen = -107;        // append() of a whole row while one is open
 
-// `ends`: (bool columns of shape () that end an episode when true; that of them, or -1, that does not terminate it;
-// whether an append after an end is no error).
+// `ends`: (bool columns of shape () that end an episode when true; the one of them that truncates it, or -1; whether an
+// append after an end is no error).
 inline WriterFacts writer_facts(const TableContext& context, nb::tuple ends) {
   WriterFacts facts;
   for (const PlanColumn& c : context.bound_plan().columns()) facts.formats.push_back(number_format(c));
@@ -40,10 +41,10 @@ inline std::vector<ItemRule> read_rules(nb::list list) {
   return rules;
 }
 
-// Selections of hand-made items, rules whose reference is the newest step, kept ready by number.
+// Selections of hand-made items, kept ready by number: rules whose reference is the newest step.
 class Selections {
  public:
-  // A new one, or another in the place of one: a number up to how many there are.
+  // Sets selection `number`: a new one, or in the place of an old one. `number` is at most how many there are.
   void set(uint32_t number, nb::dict rule) {
     ItemRule read = read_rule(rule);
     read.prepare();
@@ -56,7 +57,7 @@ class Selections {
   std::vector<ItemRule> rules_;
 };
 
-// The status of close(wait), with the GIL released. Raises what a signal handler does.
+// The status of close(wait), called with the GIL released. Raises what a signal handler raised.
 template <class Close>
 int close_writer(const TableContext& context, nb::handle timeout_s, Close close) {
   GilPatience patience = context.patience();
@@ -70,7 +71,7 @@ int close_writer(const TableContext& context, nb::handle timeout_s, Close close)
   return static_cast<int>(status);
 }
 
-// A call's priority, -1 for None. Raises for what no table takes.
+// A call's priority; -1 for None. Raises if no table would take it.
 inline double call_priority(nb::handle priority, const TableContext& context) {
   const double p = priority_of(priority, *context.facts);
   if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) {
@@ -83,7 +84,7 @@ inline double call_priority(nb::handle priority, const TableContext& context) {
   return p;
 }
 
-// The bytes of a cell that Python's codec made (uint8), NO_VALUE if there are none.
+// The bytes of a cell that Python's codec made (uint8); NO_VALUE if it has no value.
 inline nb::object read_value(const StreamWriter& stream, const TableContext& context, uint64_t step, uint32_t column) {
   const BlockRef ref = context.is_coded(column) ? stream.history().value(step, column) : kNoValue;
   const int64_t size = size_of_value(*context.arena, ref);
@@ -93,7 +94,7 @@ inline nb::object read_value(const StreamWriter& stream, const TableContext& con
   return array;
 }
 
-// A copy of one cell; None if the step lacks the column. Of one that Python's codec made as read_value().
+// A copy of one cell; None if the step lacks the column. A cell that Python's codec made: as read_value().
 inline nb::object read_cell(const StreamWriter& stream, const TableContext& context, uint64_t step, uint32_t column) {
   const uint64_t end = stream.history().oldest_held() + stream.history().num_steps();
   if (step < stream.history().oldest_held() || step >= end || column >= context.plan->columns().size()) {
@@ -118,7 +119,7 @@ inline nb::object read_cell(const StreamWriter& stream, const TableContext& cont
   return nb::steal(array);
 }
 
-// A writer belongs to one call at a time.
+// Guards a writer, which serves one call at a time.
 class Busy {
  public:
   Busy(std::atomic_flag& busy, const TableContext& context) : busy_(busy), call_(context.arena->calls()) {
@@ -132,7 +133,7 @@ class Busy {
   Busy(const Busy&) = delete;
   Busy& operator=(const Busy&) = delete;
 
-  // Whether the session is still there to be written under; else its rows may be another's.
+  // Whether the session is still there. Else nothing may be written: its rows may be another's.
   bool begun() const noexcept { return call_.begun(); }
 
  private:

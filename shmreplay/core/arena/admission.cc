@@ -30,7 +30,7 @@ bool can_insert(const TableRecord& t, uint64_t n) noexcept {
   return difference_after(l, static_cast<double>(n), 0) <= l.max_diff.get();
 }
 
-// Mostly all n are. A limiter that admits n admits fewer as well.
+// Mostly all n are admitted. A limiter that admits n admits fewer as well.
 uint32_t admitted_samples(const Hold&, const TableRecord& t, uint32_t n) noexcept {
   while (n > 0 && !can_sample(t, n)) --n;
   return n;
@@ -45,7 +45,7 @@ uint64_t largest_burst(const TableRecord& t) noexcept {
   const Limiter& l = t.limiter;
   const double spi = l.samples_per_insert.get(), low = l.min_diff.get(), high = l.max_diff.get();
   if (high == DBL_MAX || low == -DBL_MAX || spi <= 0) return UINT64_MAX;
-  // Samples come one by one: where they stop short of min_diff, that is by less than one.
+  // Samples come one by one: if they stop short of min_diff, they do so by less than one.
   const bool whole = spi == std::floor(spi) && low + l.offset.get() == std::floor(low + l.offset.get());
   const double most = std::floor((high - low - (whole ? 0 : 1)) / spi);
   return most >= 1 ? static_cast<uint64_t>(std::min(most, 1e15)) : 1;

@@ -4,9 +4,9 @@
 //   can_insert(n):  I + n - D <= min_size_to_sample   or   (I - U + n) * spi - S + offset <= max_diff
 //
 // Both bounds are inclusive. `offset` is 0 until a limiter is replaced with rebase=True. U counts items that were put
-// in past the limiter: they are part of the table's size I - D, and not of the difference.
+// in without asking the limiter: they count in the table's size I - D, but not in the difference.
 //
-// A paused side is not admitted at all, and neither side of a table that is stopping is. Decisions are made under the
+// A paused side is not admitted at all. A table that is stopping admits neither side. Decisions are made under the
 // lock; without it, the same functions only say whether a look under the lock is worth it.
 #pragma once
 
@@ -30,14 +30,14 @@ struct LimiterReport {
 bool can_sample(const TableRecord& t, uint64_t n) noexcept;
 bool can_insert(const TableRecord& t, uint64_t n) noexcept;
 
-// How many of n are admitted at once.
+// How many of n calls are admitted at once.
 uint32_t admitted_samples(const Hold& hold, const TableRecord& t, uint32_t n) noexcept;
 uint32_t admitted_inserts(const Hold& hold, const TableRecord& t, uint32_t n) noexcept;
 
-// How many inserts a limiter can admit at once when sampling has caught up, at least 1: more would wait for ever.
+// How many inserts the limiter can admit at once when sampling has caught up; at least 1. More would wait for ever.
 uint64_t largest_burst(const TableRecord& t) noexcept;
 
-// Whether one more call of that side would be admitted, or has to be told that the table is gone.
+// Whether one more call of that side would be admitted, or must be told that the table is gone.
 bool can_go_on(const TableRecord& t, Side side) noexcept;
 
 LimiterReport report(const TableRecord& t) noexcept;

@@ -25,7 +25,7 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-// A name from the segment, for comparisons and messages. A damaged one must not break the message that quotes it.
+// A name from the segment, for comparisons and messages. A damaged name must not break the message that quotes it.
 template <size_t N>
 std::string bounded(const char (&text)[N]) {
   std::string name(text, strnlen(text, N));
@@ -83,7 +83,7 @@ Arena::Arena(int index_fd, int data_fd, uint32_t session, uint32_t generation, b
     : session_(session),
       generation_(generation),
       pid_(static_cast<uint32_t>(getpid())),
-      // Relaxed: only this process' forks change it.
+      // Relaxed: only this process's forks change it.
       fork_epoch_(fork_epoch.load(std::memory_order_relaxed)) {
   try {
     map(index_fd, data_fd);
@@ -118,8 +118,8 @@ void Arena::map(int index_fd, int data_fd) {
 void Arena::check_header(bool published) const {
   const Header& h = header();
   expect(h.magic == kMagic, "index segment: not a shmreplay segment (magic " + hex(h.magic) + ")");
-  // SYNC POINT with Formatter and publish(): `ready` is stored last, with release; what it covers is whole when it is
-  // seen.
+  // SYNC POINT with Formatter and publish(): `ready` is stored last, with release, so everything before it is complete
+  // when it is seen.
   expect(h.ready.load(std::memory_order_acquire) == (published ? 1u : 0u),
          published ? "index segment: its daemon died before it was ready" : "index segment: it is in use already");
   expect(h.layout_version == kLayoutVersion && h.layout_hash == shmreplay::layout_hash(),
@@ -164,7 +164,7 @@ void Arena::copy_facts() {
     if (columns_[c].flags == kMutableColumn) mutable_columns_.push_back(c);
     has_values_ |= columns_[c].flags == kPerItemColumn;
   }
-  // Planning the same arena again must come to the same places: then every boundary is the planner's, not the header's.
+  // Planning the same arena again must give the same places. So every boundary is the planner's, not the header's.
   const Plan plan = plan_again();
   expect(plan.geometry == geometry_ && plan.offsets == offsets_ && plan.columns == columns_ &&
              plan.index_bytes == index_bytes_ && plan.data_bytes == data_bytes_,
@@ -230,7 +230,8 @@ void Arena::copy_table(uint32_t index, uint64_t item_base, uint64_t& selectors) 
 }
 
 void Arena::populate() const {
-  // First touches inside a hold would cost 1.5 us a page, for everybody. Needs Linux 5.14; before it, touch by hand.
+  // First touches inside a hold would cost 1.5 us a page, for everybody. MADV_POPULATE_READ needs Linux 5.14; before
+  // it, pages are touched by hand.
 #ifdef MADV_POPULATE_READ
   if (madvise(index_, index_bytes_, MADV_POPULATE_READ) == 0) return;
 #endif

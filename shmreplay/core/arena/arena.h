@@ -1,9 +1,9 @@
 // One mapped arena: both segments, and bounds-checked access to everything in them.
 //
-// Geometry, offsets and the tables' constants are copied into private memory at attach and checked there, so that a
-// damaged index can at worst hold wrong words, never move a boundary. An index read from shared memory goes through an
-// accessor here; one out of range throws CorruptIndex, the core's only exception. The hold that it leaves is rolled
-// back, and the segment is marked failed.
+// Geometry, offsets and the tables' constants are copied into private memory at attach and checked there. So a damaged
+// index can at worst hold wrong words; it can never move a boundary. An index that was read from shared memory goes
+// through an accessor here. If it is out of range, the accessor throws CorruptIndex, the core's only exception. The
+// hold that the exception leaves is rolled back, and the segment is marked failed.
 #pragma once
 
 #include <cstring>
@@ -28,7 +28,7 @@ class CorruptIndex : public std::runtime_error {
 
 [[noreturn]] void corrupt(const char* what);
 
-// The segment is of another layout, boot or namespace, or no segment of ours.
+// The segment has another layout, boot or namespace, or it is not one of ours.
 class AttachError : public std::runtime_error {
  public:
   enum class Kind { kSystem, kLayout, kFailed };
@@ -58,7 +58,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // The arena is filled: others may map it from now on.
+  // The arena is filled. From now on other processes may map it.
   void publish() const;
 
   const Geometry& geometry() const { return geometry_; }
@@ -96,7 +96,7 @@ class Arena {
   Word<double>& priority(uint32_t g) const {
     return element<Word<double>>(offsets_.priorities, g, geometry_.total_items);
   }
-  // What item g brought for the per-item columns; only where has_values().
+  // What item g brought for the per-item columns; only if has_values().
   Word<BlockRef>& values(uint32_t g) const {
     return element<Word<BlockRef>>(offsets_.values, g, geometry_.total_items);
   }
@@ -112,7 +112,7 @@ class Arena {
   const TableFacts& table_of(uint32_t g) const;  // of the item with global index g
 
   const std::vector<ColumnRecord>& columns() const { return columns_; }
-  // The numbers of the mutable columns, most often none.
+  // The numbers of the mutable columns; mostly there are none.
   const std::vector<uint32_t>& mutable_columns() const { return mutable_columns_; }
   char* chunk_data(uint32_t i) const {
     if (i >= geometry_.num_chunks) corrupt("chunk index");
@@ -121,7 +121,7 @@ class Arena {
   char* row(uint32_t chunk, uint32_t column, uint32_t row) const {
     return chunk_data(chunk) + columns_[column].offset + uint64_t{columns_[column].stride} * row;
   }
-  // One bit a column: which cells of a row are written. One writer; readers of neighbouring bits.
+  // One bit for each column: which cells of a row are written. One process writes them; others read neighbouring bits.
   std::atomic<uint64_t>& presence(uint32_t chunk, uint32_t row, uint32_t word) const {
     return reinterpret_cast<std::atomic<uint64_t>*>(
         chunk_data(chunk) + geometry_.presence_offset)[uint64_t{row} * geometry_.presence_words + word];
@@ -144,15 +144,16 @@ class Arena {
   const Offsets& offsets() const { return offsets_; }
 
   bool failed() const { return header().failed.load(std::memory_order_acquire) != 0; }
-  // SYNC POINT with failed(): a reader that sees the flag sees the words as they were when it was raised.
+  // SYNC POINT with failed(): a reader that sees the flag sees the words as they were when the flag was raised.
   void mark_failed() const { header().failed.store(1, std::memory_order_release); }
   bool mlock_index() const;
-  // Unmaps the pages of the data segment, which count as this process' until then. They cost little to get back.
+  // Unmaps the pages of the data segment, which count as this process's memory until then. They cost little to get
+  // back.
   void leave_data() const noexcept;
 
-  // Of this mapping: see calls_in_flight.h.
+  // The calls of this mapping: see calls_in_flight.h.
   CallsInFlight& calls() const noexcept { return calls_; }
-  // Between two holds of one call.
+  // Called between two holds of one call.
   void give_way() const noexcept { turns_.give_way(lock()); }
 
  private:

@@ -6,8 +6,9 @@
 
 namespace shmreplay {
 
-// Sleeps until a chunk may have come free. `scan` is the caller's second look, made between announcing itself and
-// sleeping: it answers kOk and found=true to end the wait. kTimeout, kInterrupted, or what scan answered.
+// Sleeps until a chunk may have come free. `scan` is the caller's second look, made after it has announced itself and
+// before it sleeps. It answers kOk and found=true to end the wait. Answers kTimeout, kInterrupted, or what scan
+// answered.
 template <class Scan>
 Status wait_for_chunk(Arena& arena, const Wait& wait, int64_t since_ns, Scan scan) {
   ArenaState& s = arena.state();
@@ -18,7 +19,7 @@ Status wait_for_chunk(Arena& arena, const Wait& wait, int64_t since_ns, Scan sca
   return sleep_slice(s.chunk_futex, seen, kSliceNs, since_ns, wait);
 }
 
-// Ends the sleep of every call that waits for a chunk, if there is one. Without the lock or with it.
+// Ends the sleep of every call that waits for a chunk. With or without the lock.
 void wake_chunk_waiters(Arena& arena) noexcept;
 
 }  // namespace shmreplay

@@ -88,9 +88,8 @@ void Formatter::write_state() {
   const Geometry& g = plan_.geometry;
   RobustLock::init(*at<LockBlock>(plan_.offsets.lock));
   auto& s = *at<ArenaState>(plan_.offsets.state);
-  // A key holds the low bits of seq. A random start makes the keys of two arenas differ, also of two arenas that have
-  // the same name one after the other. A start in the lowest sixteenth keeps sorted keys in insertion order until those
-  // bits wrap.
+  // A key holds the low bits of seq. A random start makes the keys of two arenas differ, even if one follows the other
+  // under the same name. A start in the lowest sixteenth keeps sorted keys in insertion order until those bits wrap.
   uint32_t slot_bits = 1;
   for (const TableSpec& t : spec_.tables)
     slot_bits = std::max(slot_bits, static_cast<uint32_t>(std::bit_width(t.max_size)));

@@ -12,8 +12,8 @@ class Formatter {
  public:
   Formatter(int index_fd, int data_fd, const ArenaSpec& spec) : index_fd_(index_fd), data_fd_(data_fd), spec_(spec) {}
 
-  // Into two segments of the planned sizes. The ready word is stored last, or left to Arena::publish(). Throws
-  // std::invalid_argument for a spec out of range, std::system_error for a segment that can not be mapped.
+  // Writes into two segments of the planned sizes. The ready word is stored last, or left to Arena::publish(). Throws
+  // std::invalid_argument if a spec is out of range, std::system_error if a segment cannot be mapped.
   void run(const std::string& instance, const std::string& name, bool published = true);
 
  private:

@@ -19,7 +19,7 @@ void store_raw(char* at, unsigned log2_bytes, uint64_t value) noexcept {
   }
 }
 
-// Every sleeper looks again: a dead holder may have owed it a wake.
+// Makes every sleeper look again: a dead holder may have owed it a wake.
 void wake_everybody(Arena& arena) noexcept {
   for (uint32_t i = 0; i < arena.num_tables(); ++i) {
     for (WaitSide& side : arena.table(i).record->sides) futex_bump(side.futex);
@@ -95,16 +95,16 @@ Status Hold::entered(int outcome) {
   return Status::kOk;
 }
 
-// The lock's last owner died in it: the one place that makes the index whole again.
+// The lock's last owner died in it. This is the one place that makes the index whole again.
 bool Hold::recover() {
   LockBlock& lock = arena_.lock();
   bool whole = roll_back(arena_);
   if (whole && arena_.state().rebuilding.get() != 0) {
-    // It died rebuilding: what is derived may be half made, and no log says how far. Rebuild anew.
+    // It died while rebuilding: what is derived may be half made, and no log says how far. Start the rebuild again.
     try {
       logged_ = false;
       rebuild_derived(*this);
-    } catch (const std::exception&) {  // no memory for it either: the lock must not be left behind
+    } catch (const std::exception&) {  // there is no memory for it either; the lock must not be left locked
       whole = false;
     }
   }
@@ -164,8 +164,8 @@ void Hold::collect_wakes() noexcept {
     for (int side = 0; side < 2; ++side) {
       const bool all = (wake_all_ >> index & 1) != 0;
       if (!all && (t.sides[side].sleepers.get() == 0 || !can_go_on(t, static_cast<Side>(side)))) continue;
-      // SYNC POINT with Blocked::join: a sleeper reads the word under the lock before it sleeps, so a bump under the
-      // lock either is seen there or ends its futex_wait.
+      // SYNC POINT with Blocked::join: a sleeper reads the word under the lock before it sleeps. So a bump under the
+      // lock is either seen there, or ends the sleeper's futex_wait.
       t.sides[side].futex.fetch_add(1, std::memory_order_seq_cst);
       wake_one_[side] |= uint64_t{1} << index;
     }
@@ -179,7 +179,7 @@ void Hold::collect_news() noexcept {
     if (news.is_awaited.load(std::memory_order_relaxed) == 0) continue;  // relaxed: under the lock, as it was written
     news.is_awaited.store(0, std::memory_order_relaxed);
     SHMREPLAY_FAULT("hold.news_taken");
-    // SYNC POINT with wait_for_insert, as that of a side with Blocked::join.
+    // SYNC POINT with wait_for_insert, as the one of a side with Blocked::join.
     news.futex.fetch_add(1, std::memory_order_seq_cst);
     wake_news_ |= uint64_t{1} << index;
   }

@@ -5,10 +5,10 @@
 //   hold.set(record.word, value);     // logs the old value, then writes
 //   ...                               // leaving the scope commits, unlocks and wakes
 //
-// Undo log: before a word changes, its offset and old value go to the log and the log's length is stored; storing
-// length 0 is the commit. A holder that dies leaves the log; the next locker writes the old values back, newest first,
-// and the index is byte for byte what it was before the hold. A SIGKILL stops between instructions, so only the
-// compiler's order matters, and signal fences fix it.
+// Undo log: before a word changes, its offset and old value go to the log, and the log's length is stored. Storing
+// length 0 is the commit. A holder that dies leaves the log. The next process that takes the lock writes the old values
+// back, newest first, and the index is byte for byte what it was before the hold. A SIGKILL stops a process between
+// instructions, so only the compiler's order matters; signal fences fix it.
 //
 // Inside a hold: allocate nothing, do not touch the caller's memory, never sleep. The core's one exception,
 // CorruptIndex, rolls the hold back on its way out and marks the segment failed.
@@ -33,9 +33,9 @@ class Hold {
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
 
-  // Takes the lock; rolls back what a dead holder left; checks that this session is still the one that was opened.
-  // kOk, kInterrupted, kLockTimeout, kSessionLost, kForked or kFailed; the lock is held only after kOk. A Wait that is
-  // `try_only` answers kTimeout when the lock is taken.
+  // Takes the lock, rolls back what a dead holder left, and checks that this session is still the one that was opened.
+  // Answers kOk, kInterrupted, kLockTimeout, kSessionLost, kForked or kFailed; the lock is held only after kOk. With
+  // wait.try_only, answers kTimeout if the lock is taken.
   Status begin(const Wait& wait);
 
   // Commits, unlocks, and wakes the calls that may go on because of this hold. Idempotent.
@@ -71,8 +71,8 @@ class Hold {
     SHMREPLAY_FAULT("hold.word_put");
   }
 
-  // The leaf of item g in the trees of its table changed. settle(), at the latest at the end of the hold, brings the
-  // nodes above it up to date, each node once however many of its leaves changed.
+  // The leaf of item g in the trees of its table changed. settle() brings the nodes above it up to date, each node once
+  // however many of its leaves changed. The end of the hold settles what is left.
   void defer(uint32_t g, uint32_t entries);
   void settle();
 
@@ -82,7 +82,7 @@ class Hold {
     return spoken_for < kLogCapacity ? kLogCapacity - spoken_for : 0;
   }
 
-  // The limiter of table `index` moved: end() asks whether one of its sleepers can go on.
+  // The limiter of table `index` moved: end() checks whether one of its sleepers can go on.
   void touch(uint32_t index) noexcept { touched_ |= uint64_t{1} << index; }
 
   // The same, and there are new items: end() wakes all calls that wait for an insert (news.h).
@@ -98,7 +98,7 @@ class Hold {
   // chunk.
   void chunk_retired() noexcept { chunk_retired_ = true; }
 
-  // Commits what was done so far and writes on without a log. Only for rebuild(), whose flag stands meanwhile.
+  // Commits what was done so far; later writes have no log. Only for rebuild(), whose flag is set meanwhile.
   void stop_logging() noexcept;
 
   Arena& arena() const noexcept { return arena_; }
@@ -132,16 +132,16 @@ class Hold {
   bool chunk_retired_ = false;
   uint32_t length_ = 0;
   uint64_t touched_ = 0, inserted_ = 0, wake_all_ = 0;
-  uint64_t wake_one_[2] = {0, 0};  // by side: tables of which one sleeper is woken after the unlock
-  uint64_t wake_news_ = 0;         // tables whose calls that wait for an insert are woken
+  uint64_t wake_one_[2] = {0, 0};  // by side: tables with one sleeper to wake after the unlock
+  uint64_t wake_news_ = 0;         // tables whose calls that wait for an insert are to be woken
   int exceptions_ = 0;
   static constexpr uint32_t kMaxDeferred = 128;
   uint32_t num_deferred_ = 0, deferred_entries_ = 0;
   uint32_t deferred_[kMaxDeferred];
 };
 
-// Writes a dead holder's log back, newest first, and stores length 0; dying half-way only repeats it. false: an entry
-// points outside the index, which is then unusable.
+// Writes a dead holder's log back, newest first, and stores length 0. A process that dies half-way only causes it to be
+// repeated. false: an entry points outside the index, which is then unusable.
 bool roll_back(Arena& arena) noexcept;
 
 [[gnu::always_inline]] inline void Hold::log_old(uint64_t offset, int log2_bytes, uint64_t old) {
@@ -175,7 +175,7 @@ inline void Hold::save_words(uint64_t offset, uint32_t num_words) {
   SHMREPLAY_FAULT("hold.length_stored");
 }
 
-// A word put without having been saved would survive a roll-back: fault builds look.
+// A word that was put without having been saved would survive a roll-back: fault builds check.
 inline void Hold::check_saved([[maybe_unused]] uint64_t offset) const {
 #ifdef SHMREPLAY_FAULTS
   if (!logged_) return;

@@ -17,10 +17,10 @@ namespace {
 
 constexpr uint64_t kSmallPageBytes = 4096;
 constexpr uint64_t kLookedAtOnce = 32 * kHugePageBytes;
-constexpr int kCollapse = 25;  // MADV_COLLAPSE, which the headers that we build with may not have
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, which the headers of the build may lack
 
-// Touches one small page in each huge one, since only a range that has a page can be collapsed. Where pages are spread
-// over memory nodes, a page's number in the file says on which node it lies, and the huge page follows it there. So it
+// Touches one small page in each huge one, because only a range that has a page can be collapsed. Where pages are
+// spread over memory nodes, a page's number in the file decides its node, and the huge page is made on that node. So it
 // is not the first small page in every huge one.
 int sow(int fd, uint64_t offset, uint64_t end) noexcept {
   for (; offset < end; offset += kHugePageBytes) {
@@ -33,13 +33,13 @@ int sow(int fd, uint64_t offset, uint64_t end) noexcept {
 }
 
 void touch_each(const char* data, uint64_t bytes) noexcept {
-  // Relaxed: the page is to be there, whatever is in it.
+  // Relaxed: the page must be there; its contents do not matter.
   for (uint64_t at = 0; at < bytes; at += kHugePageBytes) {
     reinterpret_cast<const std::atomic<char>*>(data + at)->load(std::memory_order_relaxed);
   }
 }
 
-// What smaps says about the mapping that begins there.
+// What smaps says about the mapping that begins at `mapping`.
 uint64_t mapped_as_huge(const void* mapping) noexcept {
   FILE* smaps = fopen("/proc/self/smaps", "re");
   if (smaps == nullptr) return 0;
@@ -92,7 +92,7 @@ int take_huge_pages(int fd, uint64_t offset, uint64_t bytes) {
 uint64_t huge_bytes_of(int fd, uint64_t bytes) {
   bytes -= bytes % kHugePageBytes;
   uint64_t found = 0;
-  // Piece by piece: what is touched counts as this process' memory meanwhile.
+  // Piece by piece, because what is touched counts as this process's memory meanwhile.
   for (uint64_t at = 0; at < bytes; at += kLookedAtOnce) {
     const uint64_t piece = std::min(kLookedAtOnce, bytes - at);
     void* const mapped = map_aligned(fd, at, piece);
@@ -115,7 +115,7 @@ MemoryNodes memory_nodes() {
 int interleave(int fd, uint64_t bytes, const MemoryNodes& nodes) {
   void* const mapped = map_aligned(fd, 0, bytes);
   if (mapped == MAP_FAILED) return errno;
-  // Of a mapping of shared memory the kernel keeps the policy with the file.
+  // For a mapping of shared memory, the kernel keeps the policy with the file.
   const long rc = syscall(SYS_mbind, mapped, bytes, MPOL_INTERLEAVE, nodes.mask, 8 * sizeof nodes.mask, 0);
   const int error = rc == 0 ? 0 : errno;
   munmap(mapped, bytes);

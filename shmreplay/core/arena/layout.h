@@ -26,8 +26,8 @@
 //   +--------------------------------------------+
 //
 // No pointers, only offsets and indices; kNone ends every list. A `Word` is written only by the holder of the lock,
-// through the undo log. A plain field is written only by the formatter, before `ready`. A bare std::atomic has its rule
-// beside it.
+// through the undo log. A plain field is written only by the formatter, before `ready`. The rule for a bare std::atomic
+// stands beside it.
 #pragma once
 
 #include <pthread.h>
@@ -48,14 +48,14 @@ inline constexpr uint32_t kNone = 0xffff'ffff;
 inline constexpr uint32_t kLogCapacity = 4096;
 inline constexpr uint32_t kMaxNames = 1024;      // chunks one lease can name
 inline constexpr uint32_t kMaxItemChunks = 192;  // chunks one item may span: its deletion must fit one hold's log
-inline constexpr uint32_t kGroup = 16;           // draws, updates or deletions a hold
+inline constexpr uint32_t kGroup = 16;           // draws, updates or deletions in one hold
 inline constexpr uint32_t kMaxTables = 64;       // a hold notes the tables it touched in one 64-bit mask
 inline constexpr uint32_t kMaxOutputs = 256;     // leaves of an item's structure
-inline constexpr uint32_t kMaxRows = 1u << 28;   // that a batch may show of an item: no slice reaches further
+inline constexpr uint32_t kMaxRows = 1u << 28;   // that a batch may show of an item; no slice reaches further
 inline constexpr uint32_t kPatternBytes = 4096;
 inline constexpr uint32_t kMaxColumns = 125;  // a pattern that shows each of them whole fits its record
 inline constexpr uint64_t kMaxSpecsBytes = 64u << 20;
-inline constexpr uint64_t kMostPacking = 255;  // no LZ4 block stands for more than so many times its size
+inline constexpr uint64_t kMostPacking = 255;  // an LZ4 block stands for at most so many times its size
 inline constexpr int kMaxTreeLevels = 12;      // 8^11 leaves and the top line
 inline constexpr int kShardBits = 7;
 inline constexpr int kShardShift = 63 - kShardBits;
@@ -99,7 +99,7 @@ struct Header {
   char instance[72], name[72];
   Geometry geometry;
   Offsets offsets;
-  std::atomic<uint32_t> failed;  // set once, never cleared: the index can not be trusted
+  std::atomic<uint32_t> failed;  // set once, never cleared: the index cannot be trusted
   std::atomic<uint32_t> ready;   // stored last, with release, by the formatter
 };
 
@@ -139,11 +139,11 @@ struct ArenaState {
   Word<uint32_t> chunk_owners;  // head of the sessions that have free chunks, linked by SessionRecord::chunk_owner
   Word<uint32_t> free_streams, free_sleepers, free_blocks;  // heads
   Word<uint64_t> num_free_blocks;
-  Word<uint64_t> num_reserved_blocks;  // of the free ones: all streams' together
-  Word<uint32_t> rebuilding;           // 1 while derived words are being made anew
-  std::atomic<uint64_t> num_rebuilds;  // how often they were, restores included; written under the lock; reports only
+  Word<uint64_t> num_reserved_blocks;  // of the free ones, for all streams together
+  Word<uint32_t> rebuilding;           // 1 during a rebuild of derived words
+  std::atomic<uint64_t> num_rebuilds;  // rebuilds, those of restores included; written under the lock; reports only
   // Waiting for a chunk needs no lock. Protocol (litmus-tested): the waiter stores chunk_waiters and scans again before
-  // it sleeps; a reader that drops a lease stores its count 0 and then loads chunk_waiters. All seq_cst.
+  // it sleeps. A reader that drops a lease stores its count of 0 and then loads chunk_waiters. All are seq_cst.
   alignas(128) std::atomic<uint32_t> chunk_waiters;
   alignas(128) std::atomic<uint32_t> chunk_futex;
 };
@@ -158,14 +158,14 @@ struct alignas(128) SessionRecord {
   Word<uint64_t> start_time;  // clock ticks since boot, from /proc; tells a reused pid
   Word<Stack> free_chunks;    // chunks this session wrote before: it gets them back first
   Word<Link> chunk_owner;
-  Word<uint64_t> first_take;  // stamp of the first chunk that can be its own: older ones belong to the session that
+  Word<uint64_t> first_take;  // stamp of the first chunk that can be its own; older ones belong to the session that
                               // used the record before
-  // What it has done since it attached: items by kind of call, and bits of the tables. Written by its own holds under
-  // the lock, as a load and a store (session_counts.h: nanoseconds), cleared when it opens; not undone by a roll-back.
-  // Reports only.
+  // What the session has done since it attached: items by kind of call, and bits of tables. Written by its own holds
+  // under the lock, as a load and a store (session_counts.h), cleared when it opens; not undone by a roll-back. Reports
+  // only.
   std::atomic<uint64_t> inserts, samples, updates, writes, reads;
-  // Its calls that wait for room: how many, and of the first one the table and since when (CLOCK_MONOTONIC). Written
-  // without the lock. Reports only.
+  // The session's calls that wait for room: how many; and the table of the first one, and since when it waits
+  // (CLOCK_MONOTONIC). Written without the lock. Reports only.
   std::atomic<uint32_t> room_waits, room_table;
   std::atomic<uint64_t> room_since_ns;
 };
@@ -194,9 +194,9 @@ struct SleepSlot {
 
 struct CallOwner { uint32_t session_plus_1, generation; };
 
-// One read in flight. The owner is set under the lock and cleared without it; names are stored under the lock, before
-// the count; the count is cleared without it (SYNC POINT with the scan in named_chunks). Not undone by a
-// roll-back: a dead call's slot is taken back when its session is reaped.
+// One read in flight. The owner is set under the lock and cleared without it. Names are stored under the lock, before
+// the count; the count is cleared without the lock (SYNC POINT with the scan in named_chunks). A roll-back does not
+// undo them: a dead call's slot is taken back when its session is reaped.
 struct CallSlot {
   alignas(128) std::atomic<CallOwner> owner;
   std::atomic<uint32_t> count;
@@ -205,16 +205,16 @@ struct CallSlot {
   alignas(128) std::atomic<uint32_t> names[kMaxNames];
 };
 
-// The lease of a checkpoint that is being saved: one bit a chunk, in the words after this line. The bits are set under
-// the lock, all at once; one is cleared without the lock when its chunk is copied. Owner {0, 0}: no checkpoint is being
-// saved, and the bits mean nothing. The owner is cleared by the saver, with its session, or by a writer that needs a
-// chunk: see save_lease.h. Not undone by a roll-back.
+// The lease of a checkpoint that is being saved: one bit for each chunk, in the words after this line. The bits are set
+// under the lock, all at once; one is cleared without the lock when its chunk is copied. Owner {0, 0}: no checkpoint is
+// being saved, and the bits mean nothing. The owner is cleared by the saver, with its session, or by a writer that
+// needs a chunk: see save_lease.h. A roll-back does not undo it.
 struct SaveLease { alignas(128) std::atomic<CallOwner> owner; };
 
 enum ChunkState : uint32_t { kChunkFree = 0, kChunkUsed = 1, kChunkRetired = 2 };
 
-// rows: fewer than chunk_steps if closed early. repeats: the last row is there again, as the first of the next chunk in
-// the stream.
+// rows: fewer than chunk_steps if the chunk was closed early. repeats: its last row is also the first row of the next
+// chunk in the stream.
 struct ChunkLife {
   uint32_t state : 2, repeats : 1, rows : 29;
   uint32_t generation;
@@ -241,18 +241,19 @@ struct BlockRecord {
   Word<BlockLink> link;
 };
 
-// A value in the block heap: `first_block` was taken last of its blocks, the others follow it by next_of_chunk, and so
-// do the bytes. Opaque to the core. {kNone, 0}: no value.
+// A value in the block heap. `first_block` is the one of its blocks that was taken last. The others follow it by
+// next_of_chunk, and so do the bytes. Opaque to the core. {kNone, 0}: no value.
 struct BlockRef {
   uint32_t first_block, num_bytes;
   bool operator==(const BlockRef&) const = default;
 };
 inline constexpr BlockRef kNoValue{kNone, 0};
 
-// A plain column has its rows one after the other.
-//   heap      a row is the BlockRef of its value, whose blocks belong to the row's chunk; the value of a packed one
-//             is a row of packed_bytes, as row_codec.h has it
-//   mutable   a row is  version u64 | copy 0 | copy 1,  each copy whole words: see mutable_cell.h
+// A plain column has its rows one after the other. The other kinds:
+//
+//   heap      a row is the BlockRef of its value, whose blocks belong to the row's chunk; the value of a packed column
+//             is a row of packed_bytes, encoded as in row_codec.h
+//   mutable   a row is  version u64 | copy 0 | copy 1,  each copy in whole words: see mutable_cell.h
 //   per item  no place in a chunk: an item brings its value, see Arena::values
 enum ColumnFlag : uint32_t { kHeapColumn = 1, kMutableColumn = 2, kPerItemColumn = 4 };
 
@@ -325,8 +326,8 @@ enum SelectorKind : uint32_t { kFifo = 0, kLifo = 1, kUniform = 2, kPrioritized 
 enum Role : uint32_t { kSampler = 0, kRemover = 1 };
 enum Side : uint32_t { kInserts = 0, kSamples = 1 };
 enum OnFull : uint32_t { kOnFullEvict = 0, kOnFullWait = 1, kOnFullError = 2 };
-// kStopping: the daemon saves a last checkpoint, so neither side is admitted; the daemon that adopts the arena clears
-// it.
+// kStopping: the daemon is saving a last checkpoint, so neither side is admitted. The daemon that adopts the arena
+// clears it.
 enum TableFlag : uint32_t { kResetting = 1, kDropped = 2, kPausedInserts = 4, kPausedSamples = 8, kStopping = 16 };
 
 struct TreeLayout {  // 8-ary tree over a power-of-eight-padded row of leaves; level 0 = leaves
@@ -346,7 +347,7 @@ struct RoleLayout {
 
 struct Limiter {  // Reverb's arithmetic: see admission.h
   Word<double> samples_per_insert, min_diff, max_diff;
-  Word<double> offset;  // added to the difference: rebase starts it anew in the middle of new bounds
+  Word<double> offset;  // added to the difference; a rebase sets it: see set_limiter()
   Word<int64_t> min_size_to_sample;
   Word<uint64_t> inserts, samples, deletes;  // I, S, D
   Word<uint32_t> count_deletes;              // Queue and Stack: an item deleted unsampled counts as sampled
@@ -359,10 +360,10 @@ struct WaitSide {
   Word<uint64_t> blocked_calls, blocked_ns;  // calls that had to wait, and for how long in all
 };
 
-// Calls that wait for an insert: see news.h. Both words change under the lock, and a roll-back does not undo them.
+// For calls that wait for an insert: see news.h. Both words change under the lock, and a roll-back does not undo them.
 struct News {
   alignas(128) std::atomic<uint32_t> futex;  // bumped under the lock by the hold that inserts; slept on without it
-  std::atomic<uint32_t> is_awaited;          // 1: somebody may sleep
+  std::atomic<uint32_t> is_awaited;          // 1: a call may be asleep
 };
 
 struct alignas(128) TableRecord {
@@ -384,21 +385,21 @@ struct alignas(128) TableRecord {
   Word<uint32_t> free_item, free_episode;
   Word<uint64_t> num_episodes, num_deleted_episodes, num_unique_samples;
   Word<uint64_t> evicted, evicted_for_room;
-  Word<uint64_t> remaining_samples;  // tables with max_times_sampled: what the live items still allow
+  Word<uint64_t> remaining_samples;  // tables with max_times_sampled: samples that the live items still allow
   Word<uint64_t> num_positive;       // items of positive priority (Prioritized sampler)
   Word<uint64_t> remover_rng;        // splitmix64 state of random removers
   Word<uint64_t> structure_hash;     // 0 until the first item fixes it
   Word<uint32_t> structure_pattern;  // a pattern of that structure, referred to by the table itself
   Word<uint32_t> num_outputs;
-  Word<uint32_t> reweigh_left;  // slots from 0 on whose leaves may be of an earlier exponent; 0: no change is under way
-  Word<uint32_t> most_chunks;   // that an item has spanned so far
+  Word<uint32_t> reweigh_left;  // so many slots, from 0 on, may have leaves of an earlier exponent; 0: no change
+  Word<uint32_t> most_chunks;   // the most that an item has spanned so far
   Word<uint64_t> last_insert_ns, last_sample_ns;  // CLOCK_MONOTONIC; reports only
-  // Views taken, and those of them that nothing was copied for. Added to without the lock (relaxed: reports only).
+  // Views taken, and those for which nothing was copied. Added to without the lock (relaxed: reports only).
   std::atomic<uint64_t> num_views, num_contiguous_views;
   alignas(128) Limiter limiter;
   WaitSide sides[2];
   News news;
-  alignas(128) Word<uint32_t> longest[kMaxOutputs];  // rows an output has had at most: what a batch is padded to
+  alignas(128) Word<uint32_t> longest[kMaxOutputs];  // the most rows that an output has had: what a batch is padded to
 };
 
 // ---- the shape of it, checked ------------------------------------------------------------------------------------
@@ -413,8 +414,8 @@ static_assert(offsetof(LockBlock, hold_seq) == 128 && offsetof(UndoLog, entries)
 static_assert(sizeof(Header) <= 4096);
 static_assert(std::atomic<CallOwner>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
-// A hash of every size above, the lock's kind and size, libc's family and the pointer size. Attaching to a segment of
-// another hash is refused.
+// A hash of every size above, the lock's kind and size, the C library's family and the pointer size. A segment with
+// another hash is refused at attach.
 uint64_t layout_hash() noexcept;
 
 // ---- planning ----------------------------------------------------------------------------------------------------
@@ -450,8 +451,8 @@ struct Plan {
   uint64_t index_bytes, data_bytes;  // whole pages
 };
 
-// Sizes and offsets of an arena. Throws std::invalid_argument naming what is out of range. Attaching plans again and
-// refuses a segment whose plan differs, so a change of any number here needs another kLayoutVersion.
+// Sizes and offsets of an arena. Throws std::invalid_argument, which names what is out of range. Attaching plans again
+// and refuses a segment whose plan differs, so a change of any number here needs another kLayoutVersion.
 Plan plan_arena(const ArenaSpec& spec);
 
 struct SelectorPlacement {
@@ -466,7 +467,7 @@ SelectorPlacement place_selectors(uint32_t max_size, uint32_t sampler, uint32_t 
 
 inline constexpr uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-// Words of a SaveLease's bits.
+// How many words the bits of a SaveLease take.
 inline constexpr uint64_t save_words(uint32_t num_chunks) { return (uint64_t{num_chunks} + 63) / 64; }
 
 }  // namespace shmreplay

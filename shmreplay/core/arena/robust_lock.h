@@ -1,13 +1,14 @@
-// The arena's one lock: a robust, process-shared, NORMAL pthread mutex, and the line that tells who holds it.
+// The arena's one lock: a robust, process-shared, NORMAL pthread mutex, and the cache line that says who holds it.
 //
 // Robust: when the holder dies, the kernel marks the mutex and the next locker gets EOWNERDEAD. NORMAL, never
 // error-checking or recursive: those compare thread ids, which repeat across pid namespaces. The mutex is never
 // destroyed, and it is taken and left by one thread within one native call (the kernel's list of held locks is per
 // thread).
 //
-// Waiting: a contender spins *reading* hold_seq for about 5 us, so that spinners do not fight for the mutex' line, then
-// sleeps in the kernel in slices of a second. The same odd hold_seq over a whole slice means one hold that lasts, which
-// is reported and, past the caller's patience, an error. Mere contention is neither.
+// Waiting: a contender first spins for about 5 us, *reading* hold_seq, so that spinners do not fight for the mutex's
+// cache line. Then it sleeps in the kernel, in slices of a second. If hold_seq has the same odd value over a whole
+// slice, one hold lasts that long. That is reported, and when the caller's patience is over it is an error. Mere
+// contention is neither.
 #pragma once
 
 #include "arena/layout.h"
@@ -27,18 +28,18 @@ class RobustLock {
   // kTimeout only when one and the same hold outlasted both the deadline and one slice.
   static Outcome lock(LockBlock& block, uint32_t session, uint32_t pid, const Wait& wait) noexcept;
 
-  // After kOwnerDied, once the index is whole again. false: the mutex is beyond repair.
+  // Called after kOwnerDied, when the index is whole again. false: the mutex cannot be repaired.
   static bool make_consistent(LockBlock& block) noexcept;
 
   static void unlock(LockBlock& block) noexcept;
 
-  // Called without the lock. Waits until another thread has taken it, but no longer than a spinning contender needs to
-  // see that it is free. Returns whether one has.
+  // Called without the lock. Waits until another thread has taken the lock, but no longer than a spinning contender
+  // needs to see that it is free. Returns whether another thread has taken it.
   static bool leave_gap(const LockBlock& block) noexcept;
 };
 
-// Forks a child that dies inside a lock and expects EOWNERDEAD. Throws std::runtime_error where the kernel or libc does
-// not report it (some sandboxes): better at start than in production.
+// Forks a child that dies inside a lock, and expects EOWNERDEAD. Throws std::runtime_error where the kernel or the C
+// library does not report it (some sandboxes): better at the start than in production.
 void prove_robust_lock();
 
 }  // namespace shmreplay

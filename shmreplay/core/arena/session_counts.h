@@ -1,7 +1,7 @@
 // What a session has done since it attached, counted by its own holds for reports (session_reports.h).
 //
-// One session may have several threads; all of them count under the lock, so a load and a store do. A roll-back does
-// not undo them: they end with the session of the process that died.
+// A session may have several threads. All of them count under the lock, so a load and a store are enough. A roll-back
+// does not undo the counts: they end with the session of the process that died.
 #pragma once
 
 #include "arena/hold.h"
@@ -15,13 +15,13 @@ inline void set_bits(std::atomic<uint64_t>& word, uint64_t bits) noexcept {
   if ((old | bits) != old) word.store(old | bits, std::memory_order_relaxed);
 }
 
-// Of the session whose hold it is; nullptr for the daemon's.
+// The record of the session whose hold it is; nullptr for the daemon's.
 inline SessionRecord* own_record(const Hold& hold) {
   const Arena& a = hold.arena();
   return a.session_index() == kNone ? nullptr : &a.session(a.session_index());
 }
 
-// So many items went into tables; `tables` has their bits.
+// Counts `items` that went into tables; `tables` has one bit for each of these tables.
 inline void count_own_inserts(Hold& hold, uint64_t tables, uint64_t items) {
   SessionRecord* r = own_record(hold);
   if (r == nullptr) return;
@@ -29,7 +29,7 @@ inline void count_own_inserts(Hold& hold, uint64_t tables, uint64_t items) {
   set_bits(r->writes, tables);
 }
 
-// So many samples of a table that the limiter counted.
+// Counts samples of a table that its limiter counted.
 inline void count_own_samples(Hold& hold, uint32_t table, uint64_t samples) {
   SessionRecord* r = own_record(hold);
   if (r == nullptr) return;
@@ -37,12 +37,12 @@ inline void count_own_samples(Hold& hold, uint32_t table, uint64_t samples) {
   set_bits(r->reads, uint64_t{1} << table);
 }
 
-// So many priorities were changed.
+// Counts changed priorities.
 inline void count_own_updates(Hold& hold, uint64_t items) {
   if (SessionRecord* r = own_record(hold); r != nullptr) add_relaxed(r->updates, items);
 }
 
-// In the hold that opens the session.
+// Called in the hold that opens the session.
 inline void clear_counts(SessionRecord& r) noexcept {
   for (std::atomic<uint64_t>* word : {&r.inserts, &r.samples, &r.updates, &r.writes, &r.reads}) {
     word->store(0, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// A span: steps that follow one another in a stream, from a place on, over the chunks they lie in.
+// A span: consecutive steps of a stream, from a place on, over the chunks that they lie in.
 #pragma once
 
 #include "arena/arena.h"
@@ -16,8 +16,8 @@ void each_run_among(Record record, uint32_t chunk_steps, Place place, uint32_t n
     const ChunkLife life = r.life.get();
     if (row >= life.rows || life.rows > chunk_steps) corrupt("an item begins after its chunk's rows");
     uint32_t here = left < life.rows - row ? left : life.rows - row;
-    // A row that is there twice: a span that goes on beyond it reads it in the next chunk, one that ends with it reads
-    // it here.
+    // The last row is also the first of the next chunk. A span that goes on beyond it reads it there; one that ends
+    // with it reads it here.
     if (life.repeats && here < left) --here;
     if (here > 0) visit(chunk, row, here);
     left -= here;

@@ -1,9 +1,9 @@
-// Turns: room for others between the holds of one call.
+// Turns: room for other callers between the holds of one call.
 //
-// A call of many holds takes the lock again within some tens of nanoseconds. A contender that spins needs longer to see
-// that the lock was free: it then sleeps, is woken by every unlock, and mostly comes too late again. So where others
-// are at work, a call leaves a gap between its holds that a spinner cannot miss, and ends the gap as soon as another
-// holder is in. A call that is alone leaves none.
+// A call with many holds takes the lock again within some tens of nanoseconds. A contender that spins needs longer to
+// see that the lock was free. So it sleeps, is woken by every unlock, and mostly comes too late again. Therefore, when
+// other holders are at work, a call leaves a gap between its holds that a spinner cannot miss. It ends the gap as soon
+// as another holder is in. A call that is alone leaves no gap.
 #pragma once
 
 #include <atomic>
@@ -12,10 +12,10 @@
 
 namespace shmreplay {
 
-// Of one mapping. Its words are hints, relaxed: nothing is synchronised by them.
+// One for each mapping. Its words are hints, relaxed: they synchronise nothing.
 class Turns {
  public:
-  // Called between two holds. true: another holder came in.
+  // Called between two holds. Returns whether another holder came in.
   bool give_way(const LockBlock& lock) noexcept {
     const uint64_t seq = lock.hold_seq.load(std::memory_order_relaxed);
     const bool others = seq - seen_.load(std::memory_order_relaxed) > kOwn;
@@ -27,8 +27,8 @@ class Turns {
   }
 
  private:
-  static constexpr uint64_t kOwn = 4;    // as far as hold_seq moves between two gaps by our own holds
-  static constexpr uint32_t kGaps = 16;  // that are left after others were seen last
+  static constexpr uint64_t kOwn = 4;    // how far our own holds move hold_seq between two gaps
+  static constexpr uint32_t kGaps = 16;  // gaps that are left after other holders were last seen
   std::atomic<uint64_t> seen_{0};
   std::atomic<uint32_t> gaps_{0};
 };

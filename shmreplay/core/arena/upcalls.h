@@ -7,12 +7,12 @@ namespace shmreplay {
 
 class Hold;
 
-// Brings the nodes above the leaves of items[0] .. items[n - 1] up to date, in every tree of their tables, each node
+// Brings the nodes above the leaves of items[0] .. items[n - 1] up to date in every tree of their tables, each node
 // once. Sorts `items`. Defined in trees/settle_trees.cc.
 void settle_trees(Hold& hold, uint32_t* items, uint32_t n);
 
-// Makes everything derived anew, in a hold that does not log. An unreferenced chunk becomes retired, not free: a reader
-// may be in it. Defined in items/rebuild.cc.
+// Rebuilds everything that is derived, in a hold that does not log. An unreferenced chunk becomes retired, not free: a
+// reader may still read it. Defined in items/rebuild.cc.
 void rebuild_derived(Hold& hold);
 
 }  // namespace shmreplay

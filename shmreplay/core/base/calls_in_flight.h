@@ -1,5 +1,5 @@
-// A count of the calls of this process that write or read rows. A session is given back only when none is left, because
-// its chunks may belong to others from then on. Private to the process.
+// A count of the calls of this process that write or read rows. A session is given back only when no such call is left,
+// because from then on its chunks may belong to others. Private to the process.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ class CallsInFlight {
  public:
   // false: the session is being given back, and no call may begin.
   bool begin() noexcept {
-    // SYNC POINT with end_all(): each stores its own word, then looks at the other's (seq_cst): one of the two sees it.
+    // SYNC POINT with end_all(): each stores its own word, then reads the other's (seq_cst), so one of the two sees it.
     num_.fetch_add(1, std::memory_order_seq_cst);
     if (!ended_.load(std::memory_order_seq_cst)) return true;
     end();
@@ -25,7 +25,7 @@ class CallsInFlight {
       futex_wake(num_, INT32_MAX);
   }
 
-  // No further call can begin. true when the calls under way have ended, false at the deadline.
+  // From now on no call can begin. Waits for the calls under way: true when they have ended, false at the deadline.
   bool end_all(int64_t deadline_ns) noexcept {
     ended_.store(true, std::memory_order_seq_cst);
     for (uint32_t n = num_.load(std::memory_order_seq_cst); n != 0; n = num_.load(std::memory_order_seq_cst)) {

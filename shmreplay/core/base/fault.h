@@ -1,7 +1,7 @@
 // Named points at which a fault build can die.
 //
-// A crash test arms the k-th point that this thread will pass; reaching it raises SIGKILL, so the process stops
-// between two instructions exactly as an OOM kill would stop it. In a normal build a point compiles to nothing.
+// A crash test arms the k-th point that this thread will pass. Reaching it raises SIGKILL, so the process stops between
+// two instructions exactly as an OOM kill would stop it. In a normal build a point compiles to nothing.
 #pragma once
 
 #ifdef SHMREPLAY_FAULTS
@@ -19,7 +19,7 @@ int64_t passed() noexcept;
 // The name of the point passed last; tests report it.
 const char* last_name() noexcept;
 
-// Called with the name of every point that this thread passes, before it kills; nullptr: nobody listens.
+// `heard` is called with the name of every point that this thread passes, before the point kills; nullptr: nothing is.
 void listen(void (*heard)(const char* name)) noexcept;
 
 void point(const char* name) noexcept;

@@ -19,7 +19,7 @@ FutexResult futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t t
 }
 
 namespace {
-// As in linux/futex.h from 5.16 on; older headers lack it. One number on every architecture.
+// Defined in linux/futex.h from 5.16 on; older headers lack it. The number is the same on every architecture.
 constexpr long kFutexWaitv = 449;
 constexpr uint32_t kFutex32 = 2;
 constexpr uint32_t kMostWords = 128;
@@ -41,7 +41,7 @@ FutexResult futex_wait_any(const FutexWord* words, uint32_t n, int64_t timeout_n
   if (rc >= 0 || errno == EAGAIN) return FutexResult::kWoken;
   if (errno == ETIMEDOUT) return FutexResult::kTimedOut;
   if (errno == EINTR) return FutexResult::kSignal;
-  // ENOSYS; EPERM of a container whose filter of system calls is older than this one.
+  // ENOSYS; or EPERM in a container whose filter of system calls is older than this one.
   return futex_wait(*words[0].word, words[0].seen, std::min(timeout_ns, kPollNs));
 }
 

@@ -8,7 +8,7 @@ namespace shmreplay {
 
 enum class FutexResult { kWoken, kTimedOut, kSignal };
 
-// Sleeps while *word == expected, at most `timeout_ns` (>= 0). kWoken also when the word had changed already.
+// Sleeps while *word == expected, at most `timeout_ns` (>= 0). kWoken also if the word had changed before.
 FutexResult futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t timeout_ns) noexcept;
 
 // One of several words to sleep on, and the value that the caller saw in it.
@@ -17,8 +17,8 @@ struct FutexWord {
   uint32_t seen;
 };
 
-// The same while every word is as seen; 1 <= n <= 128. Before Linux 5.16, and where a container forbids it, it sleeps
-// on the first and ends after 10 ms.
+// The same while every word is as seen; 1 <= n <= 128. Before Linux 5.16, or where a container forbids the system call,
+// it sleeps on the first word only and ends after 10 ms.
 FutexResult futex_wait_any(const FutexWord* words, uint32_t n, int64_t timeout_ns) noexcept;
 
 void futex_wake(std::atomic<uint32_t>& word, int count) noexcept;

@@ -6,8 +6,8 @@ namespace shmreplay {
 namespace {
 
 constexpr double kLeast = 1e-290, kMost = 1e290;
-constexpr double kMostLog2 = 964;     // beyond both
-constexpr double kRounds = 0x1.8p52;  // added to a smaller number it leaves an integer in the low bits
+constexpr double kMostLog2 = 964;     // larger than both
+constexpr double kRounds = 0x1.8p52;  // adding it to a smaller number leaves an integer in the low bits
 constexpr double kTwoOverLn2 = 2.8853900817779268, kLn2 = 0.69314718055994531;
 
 constexpr uint64_t bits(double v) noexcept { return std::bit_cast<uint64_t>(v); }  // unsigned: it may wrap
@@ -16,8 +16,9 @@ constexpr double clamped(double v, double least, double most) noexcept {
   return v > most ? most : v;
 }
 
-// Without branches, and compiled without traps (CMakeLists.txt), so that a loop over it becomes vector instructions.
-// x = 2^e * m with m around 1; log2(m) is the series of the area tangent in (m - 1) / (m + 1), 2^f that of exp.
+// It has no branches and is compiled without traps (CMakeLists.txt), so that a loop over it becomes vector
+// instructions. x = 2^e * m with m around 1; log2(m) is the series of the area tangent in (m - 1) / (m + 1), 2^f is the
+// series of exp.
 [[gnu::always_inline]] inline double power(double x, double exponent) noexcept {
   constexpr uint64_t kHalfRoot = bits(0x1.6a09e667f3bcdp-1), kMantissa = 0x000fffffffffffff, kBias = 2048;
   const bool is_subnormal = x < 0x1p-1022;
@@ -79,7 +80,8 @@ const Weights weights_of = fastest();
 double leaf_weight(double priority, double exponent) noexcept {
   if (priority == 0) return 0;
   if (exponent == 1.0) return clamped(priority, kLeast, kMost);
-  // A batch of newcomers mostly has one priority: a power is a fifth of what inserting one of them costs.
+  // A batch of new items mostly has one priority, and computing a power is a fifth of the cost of inserting one of
+  // them.
   thread_local double last_priority = 0, last_exponent = 0, last_weight = 0;
   if (priority != last_priority || exponent != last_exponent) {
     plain(&priority, 1, exponent, &last_weight);

@@ -1,8 +1,8 @@
 // The leaves of a sum tree: priority ^ exponent.
 //
-// Zero stays zero, for exponent 0 too; a positive one stays positive and small enough that 2^32 of them have a finite
-// sum. A power's relative error is below 2e-13 (1e-15 for priorities between 1e-3 and 1e3), and its bits are the same
-// alone, in a group, and on every processor: a check compares leaves bit by bit.
+// Zero stays zero, also for exponent 0. A positive priority stays positive, and so small that 2^32 of them have a
+// finite sum. A power's relative error is below 2e-13 (1e-15 for priorities between 1e-3 and 1e3). Its bits are the
+// same alone, in a group, and on every processor, because a check compares leaves bit by bit.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// For a call that works for long without ever waiting, because of its size: lets its caller handle signals meanwhile.
+// For a call that works for long without waiting, because it is large: lets its caller handle signals meanwhile.
 #pragma once
 
 #include "base/futex.h"
@@ -10,7 +10,7 @@ class LongWork {
  public:
   explicit LongWork(const Wait& wait) noexcept : wait_(wait) {}
 
-  // Reports that `items` more are done; called outside any hold. true: a signal handler raised, and the work must end.
+  // Reports that `items` more are done. Called outside any hold. true: a signal handler raised, and the work must end.
   bool interrupted(uint32_t items) noexcept {
     items_ += items;
     if (wait_.patience == nullptr || items_ < kLook) return false;

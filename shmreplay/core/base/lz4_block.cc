@@ -8,11 +8,11 @@ namespace shmreplay {
 namespace {
 
 constexpr size_t kLeastMatch = 4, kMostOffset = 65535;
-// What the format asks of a block's end: the last bytes are literals, and no match begins shortly before.
+// The format's rules for a block's end: the last bytes are literals, and no match begins shortly before them.
 constexpr size_t kLastLiterals = 5, kNoMatchWithin = 12;
-constexpr size_t kSmallSize = 1u << 15;  // up to here a table that stays in the first cache
+constexpr size_t kSmallSize = 1u << 15;  // up to here the table stays in the first-level cache
 constexpr uint32_t kSmallBits = 12, kLargeBits = 14;
-constexpr uint32_t kSearchesAStep = 64;  // that failed, until the next ones are a byte further apart
+constexpr uint32_t kSearchesAStep = 64;  // failed searches until the next ones are a byte further apart
 
 inline uint32_t read32(const char* p) noexcept {
   uint32_t v;
@@ -26,7 +26,7 @@ inline uint64_t read64(const char* p) noexcept {
   return v;
 }
 
-// How many bytes at a and b are alike, b being before `end`.
+// How many bytes at a and b are alike; b lies before `end`.
 inline size_t count_alike(const char* a, const char* b, const char* end) noexcept {
   const char* const begin = b;
   for (; end - b >= 8; a += 8, b += 8) {
@@ -37,7 +37,7 @@ inline size_t count_alike(const char* a, const char* b, const char* end) noexcep
   return static_cast<size_t>(b - begin);
 }
 
-// The end of a block in the making.
+// The end of a block that is being written.
 class BlockEnd {
  public:
   BlockEnd(char* to, size_t room) noexcept : begin_(to), at_(to), end_(to + room) {}
@@ -64,7 +64,7 @@ class BlockEnd {
     char* const token = at_++;
     *token = static_cast<char>(std::min<size_t>(n, 15) << 4);
     if (n >= 15) add_length(n - 15);
-    if (n > 0) std::memcpy(at_, literals, n);  // none: of no bytes, which may be nowhere
+    if (n > 0) std::memcpy(at_, literals, n);  // with n == 0, `literals` may point nowhere
     at_ += n;
     return token;
   }
@@ -78,7 +78,7 @@ class BlockEnd {
 
 }  // namespace
 
-// The tables are small enough to be cleared for every row; a place of 0 is one like any other, so nothing has to be
+// The tables are small enough to be cleared for every row. A place of 0 is as good as any other, so nothing has to be
 // marked empty.
 size_t Lz4Compressor::compress(const char* from, size_t size, char* to, size_t room) {
   BlockEnd block(to, room);
@@ -113,8 +113,8 @@ size_t Lz4Compressor::compress(const char* from, size_t size, char* to, size_t r
 
 namespace {
 
-// The rest of a length whose first part is the largest there is. false: the block ends within, or it is longer than
-// `most`.
+// Reads the rest of a length whose first part has its largest value. false: the block ends within it, or the length is
+// more than `most`.
 inline bool read_length(const unsigned char*& at, const unsigned char* end, size_t most, size_t& length) noexcept {
   for (unsigned char byte = 255; byte == 255;) {
     if (at == end || length > most) return false;
@@ -124,7 +124,7 @@ inline bool read_length(const unsigned char*& at, const unsigned char* end, size
   return true;
 }
 
-// Bytes that are moved at once. With that many to spare after the end, a first write may be longer than needed.
+// How many bytes are copied at once. If as many are free after the end, a first write may be longer than needed.
 constexpr size_t kStep = 32;
 
 inline void copy_in_steps(char* to, const char* from, size_t n) noexcept {
@@ -139,13 +139,13 @@ inline void repeat_few(char* to, size_t offset, size_t length) noexcept {
   for (size_t i = 0; i < length; i += step) std::memcpy(to + i, &bytes, 8);
 }
 
-// Repeats the bytes that lie `offset` before `to`; there is a step to spare.
+// Repeats the bytes that lie `offset` before `to`. A step's worth of room must be free after the end.
 inline void repeat(char* to, size_t offset, size_t length) noexcept {
   const char* const from = to - offset;
   if (offset == 1 && length > 8 * kStep) {
     std::memset(to, *from, length);
   } else if (offset >= kStep) {
-    // What lies between the two, then twice as much, and so on: what was written a moment ago is slow to read.
+    // Copies the bytes between the two, then twice as many, and so on: bytes written a moment ago are slow to read.
     for (size_t period = offset, done = 0; done < length; period *= 2) {
       const size_t here = std::min(period, length - done);
       copy_in_steps(to + done, from, here);
@@ -154,7 +154,7 @@ inline void repeat(char* to, size_t offset, size_t length) noexcept {
   } else if (offset < 8) {
     repeat_few(to, offset, length);
   } else {
-    // Until there is a step's worth; it repeats itself as well.
+    // Repeats until a step's worth is written; that repeats itself as well.
     size_t done = 0;
     for (; done < kStep; done += 8) std::memcpy(to + done, from + done, 8);
     if (done < length) copy_in_steps(to + done, to + done - (done + offset) / offset * offset, length - done);

@@ -1,9 +1,9 @@
-// A cell of a mutable column, which may change while others read it: it is kept twice, and a version word says which
-// copy shows.
+// A cell of a mutable column, which may change while others read it. It is kept twice, and a version word says which
+// copy is shown.
 //
-// The row's writer writes copy 0 while nobody can see it, or while the cell is not finished. From then on it changes
-// under the lock alone: the copy that does not show is written, then the version. A reader copies and then looks
-// whether the version moved. So it has the old value or the new one and never a mix, even if the updating process dies
+// The row's writer writes copy 0 while nobody can see it, or while the cell is not finished. After that it changes only
+// under the lock: the copy that is not shown is written, then the version. A reader copies the cell and then checks
+// whether the version moved. So it gets the old value or the new one and never a mix, even if the updating process dies
 // half-way: only the version publishes a value.
 #pragma once
 
@@ -20,7 +20,7 @@ class MutableCell {
   MutableCell(char* row, uint32_t row_bytes) noexcept
       : row_(row), row_bytes_(row_bytes), num_words_((row_bytes + 7) / 8) {}
 
-  // Where the row's writer writes.
+  // Where the row's writer writes the cell.
   static char* first_copy(char* row) noexcept { return row + 8; }
   char* first_copy() const noexcept { return first_copy(row_); }
   // SYNC POINT with update(), which leaves a cell alone until its writer has finished it.
@@ -31,12 +31,13 @@ class MutableCell {
     for (;;) {
       const uint64_t before = version().load(std::memory_order_acquire);
       copy_out(copy(before), to);
-      // SYNC POINT with update(): a word of a later value, acquired, shows the version that came before it.
+      // SYNC POINT with update(): reading a word of a later value, with acquire, makes the version visible that stood
+      // when the word was written.
       if (version().load(std::memory_order_relaxed) == before) return;
     }
   }
 
-  // Under the lock. false: the row's writer has not finished it.
+  // Called under the lock. false: the row's writer has not finished the cell.
   bool update(const char* from) const noexcept {
     const uint64_t before = version().load(std::memory_order_acquire);
     if (before == 0) return false;
@@ -45,7 +46,7 @@ class MutableCell {
       uint64_t word = 0;
       if (i < row_bytes_ / 8) std::memcpy(&word, from + size_t{8} * i, 8);
       else std::memcpy(&word, from + size_t{8} * i, row_bytes_ % 8);
-      // Release: a reader that sees the word sees the version that stood when it was written.
+      // Release: a reader that sees the word also sees the version that stood when the word was written.
       to[i].store(word, std::memory_order_release);
       SHMREPLAY_FAULT("mutable.word_written");
     }

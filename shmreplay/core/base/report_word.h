@@ -6,7 +6,7 @@
 
 namespace shmreplay {
 
-// Called by the holder of the lock. Relaxed: only holders write, one after the other; a report may miss the last hold.
+// Called by the holder of the lock. Relaxed: only holders write, one after another; a report may miss the last hold.
 inline void add_relaxed(std::atomic<uint64_t>& word, uint64_t amount) noexcept {
   word.store(word.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
 }

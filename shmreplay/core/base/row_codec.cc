@@ -6,8 +6,8 @@
 namespace shmreplay {
 namespace {
 
-constexpr size_t kLittle = 8;      // a row of which at most this part is new is not compressed by itself
-constexpr size_t kLeastAlike = 8;  // bytes must be as before for another piece to begin after them
+constexpr size_t kLittle = 8;      // a row with at most this part new is not compressed by itself
+constexpr size_t kLeastAlike = 8;  // this many bytes must be as before for a new piece to begin after them
 constexpr size_t kMostNumber = 5;  // bytes of a number
 
 inline uint64_t difference(const char* a, const char* b) noexcept {
@@ -36,7 +36,7 @@ size_t find_alike(const char* a, const char* b, size_t at, size_t n) noexcept {
   while (at + kLeastAlike <= n) {
     const uint64_t d = difference(a + at, b + at);
     if (d == 0) return at;
-    at += 8 - static_cast<size_t>(std::countl_zero(d)) / 8;  // after the last one of these that differs
+    at += 8 - static_cast<size_t>(std::countl_zero(d)) / 8;  // after the last of these bytes that differs
   }
   return n;
 }
@@ -47,7 +47,7 @@ char* put_number(char* to, size_t number) noexcept {
   return to;
 }
 
-// Writes the pieces of a row. Their size; 0: they have no room.
+// Writes the pieces of a row. Returns their size; 0: they do not fit.
 size_t write_pieces(const char* row, const char* before, size_t n, char* to, size_t room) noexcept {
   char* at = to;
   for (size_t done = 0; done < n;) {
@@ -63,7 +63,7 @@ size_t write_pieces(const char* row, const char* before, size_t n, char* to, siz
   return static_cast<size_t>(at - to);
 }
 
-// false: it ends within, or is none that a row has.
+// false: the bytes end within the number, or no row has such a number.
 inline bool get_number(const unsigned char*& at, const unsigned char* end, size_t& number) noexcept {
   number = 0;
   for (unsigned shift = 0; shift < 7 * kMostNumber; shift += 7) {
@@ -96,7 +96,7 @@ bool RowEncoder::encode(const char* row, const char* before, size_t row_bytes, s
   to.resize(begin + 2 * row_bytes);
   char* const by_itself = to.data() + begin;
   char* const leaning = by_itself + row_bytes;
-  size_t size = 0;  // of what leans, 0: nothing does
+  size_t size = 0;  // of the bytes if the row leans; 0: it does not
   if (before != nullptr && row_bytes > 1) {
     leaning[0] = 0;
     const size_t pieces = write_pieces(row, before, row_bytes, leaning + 1, row_bytes - 2);

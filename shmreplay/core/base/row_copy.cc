@@ -17,7 +17,7 @@ namespace shmreplay {
 
 void copy_past_caches(char* to, const char* from, size_t bytes) noexcept {
   constexpr size_t kLine = 64;
-  // Whole lines of the destination: a part of one would be read after all.
+  // Only whole lines of the destination: a line that is written in part would be read after all.
   const size_t head = std::min<size_t>(bytes, -reinterpret_cast<uintptr_t>(to) % kLine);
   std::memcpy(to, from, head);
   size_t at = head;
@@ -32,8 +32,8 @@ void copy_past_caches(char* to, const char* from, size_t bytes) noexcept {
     _mm_stream_si128(target + 3, d);
   }
   std::memcpy(to + at, from + at, bytes - at);
-  _mm_sfence();  // until here these stores have no order with others: the row must be there before an item that names
-                 // it
+  _mm_sfence();  // before it, these stores have no order with others: the row must be there before an item that refers
+                 // to it
 }
 
 #else

@@ -12,7 +12,7 @@ Status sleep_slice(std::atomic<uint32_t>& futex, uint32_t seen, int64_t slice_ns
 Status sleep_slice(const FutexWord* words, uint32_t n, int64_t slice_ns, int64_t since_ns, const Wait& wait) {
   const int64_t left = wait.deadline_ns == kForever ? kForever : wait.deadline_ns - now_ns();
   if (left <= 0 || wait.try_only) return Status::kTimeout;
-  // SYNC POINT with wake_sleepers: `seen` was read before this look. A caller that gives the call up later bumps the
+  // SYNC POINT with wake_sleepers: `seen` was read before this look. A caller that gives the call up after it bumps the
   // word, which ends the sleep.
   if (wait.patience != nullptr && wait.patience->ended() && wait.patience->interrupted()) return Status::kInterrupted;
   const int64_t seconds_before = (now_ns() - since_ns) / kSliceNs;

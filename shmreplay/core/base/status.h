@@ -10,7 +10,7 @@ enum class Status : int {
   kClosed = 3,        // the table was dropped
   kSessionLost = 4,   // this session was reaped (its process was thought dead) or never opened
   kForked = 5,        // the handle belongs to the parent process
-  kFailed = 6,        // the segment is marked failed, or its lock can not be recovered
+  kFailed = 6,        // the segment is marked failed, or its lock cannot be recovered
   kLockTimeout = 7,   // another holder's one hold lasted longer than the caller waits
   kArenaFull = 8,     // no chunk can come free, or on_full="error"
   kNoStreams = 9,     // max_streams are open

@@ -1,8 +1,8 @@
 // A word of the index segment: anyone may read it, only a Hold can write it.
 //
-// Reads are relaxed: under the arena's lock they are exact (the mutex orders them); without it they may be stale, which
-// is all that statistics and hints need. The write goes through Hold::set, which logs the old value first; that is what
-// makes every hold all-or-nothing. A word is 2, 4 or 8 bytes, so that one store changes it whole.
+// Reads are relaxed. Under the arena's lock they are exact, because the mutex orders them. Without it they may be
+// stale, which is enough for statistics and hints. Writes go through Hold::set, which logs the old value first; that is
+// what makes every hold all-or-nothing. A word has 2, 4 or 8 bytes, so that one store changes it whole.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class Word {
  private:
   friend class Hold;       // logs, then writes
   friend class Formatter;  // writes a segment that nobody can see yet
-  friend class Restorer;   // fills it
+  friend class Restorer;   // fills such a segment
   void put(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
 
   std::atomic<T> value_;

@@ -1,5 +1,5 @@
-// What a checkpoint's sections hold besides msgpack: fixed little-endian records. Also a table's words, which the file
-// has as msgpack. docs/checkpoints.md describes the file for people; the two are changed together, with the format's
+// What a checkpoint's sections hold besides msgpack: fixed little-endian records. Also a table's words, which are
+// msgpack in the file. docs/checkpoints.md describes the file for people; change both together, with the format's
 // version.
 #pragma once
 
@@ -25,13 +25,13 @@ struct SavedItem {
   uint32_t chunk, row, num_steps;
   uint32_t pattern;
   uint32_t before, after;             // padding
-  uint32_t sampler_pos, remover_pos;  // in dense arrays, whose order draws go by
+  uint32_t sampler_pos, remover_pos;  // in the dense arrays, whose order decides the draws
   uint32_t episode_slot;              // of the table; kNone: an episode of its own
   uint32_t value_block, value_bytes;  // a BlockRef, {kNone, 0}: no values
   uint32_t reserved;
 };
 
-// Free slots first, first + 1, ... in the order that items get them: a sum tree draws by slots.
+// Free slots first, first + 1, ... in the order in which items get them, because a sum tree draws by slots.
 struct SavedRun { uint32_t first, count; };
 
 struct SavedChunk {
@@ -42,7 +42,7 @@ struct SavedChunk {
   uint32_t repeats;      // as in ChunkLife
 };
 
-// A part of one chunk's bytes; its header, then `bytes` of them. A chunk's parts follow one another from offset 0 on.
+// A part of one chunk's bytes: this header, then `bytes` bytes. A chunk's parts follow one another from offset 0 on.
 struct SavedPiece {
   uint32_t chunk, rows;
   uint32_t num_blocks, reserved;
@@ -56,7 +56,7 @@ struct SavedBlock {
 static_assert(sizeof(SavedItem) == 104 && sizeof(SavedChunk) == 32 && sizeof(SavedPiece) == 32 &&
               sizeof(SavedRun) == 8);
 
-// The words of a table that follow neither from its specs nor from its items.
+// The words of a table that cannot be derived from its specs or its items.
 struct SavedTable {
   uint64_t next_insert_no = 1, next_touch = 1;
   uint64_t num_deleted_episodes = 0, num_unique_samples = 0, evicted = 0, evicted_for_room = 0;
@@ -69,7 +69,7 @@ struct SavedTable {
   std::vector<uint32_t> longest;  // rows of each output
 };
 
-// Calls visit(name, field) for each of them; the names are those in the file.
+// Calls visit(name, field) for each field; the names are those in the file.
 template <class Table, class Visit>
 void each_field(Table& t, Visit visit) {
   visit("next_insert_no", t.next_insert_no);
@@ -95,7 +95,7 @@ void each_field(Table& t, Visit visit) {
   visit("longest", t.longest);
 }
 
-// Calls visit(field, word) for each of them that is a word of the table's record as it is.
+// Calls visit(field, word) for each field that is a single word of the table's record.
 template <class Table, class Record, class Visit>
 void each_word(Table& t, Record& r, Visit visit) {
   visit(t.next_insert_no, r.next_insert_no);

@@ -33,8 +33,8 @@ uint64_t random_below(std::random_device& device, uint64_t n) {
   return n == 0 ? 0 : word % n;
 }
 
-// A jump of 2^40 to 2^41. Keys hold the low `key_bits` of seq: the jump moves those up by at most a sixteenth of the
-// numbers left, so that sorted keys stay in insertion order. All other bits of the jump are random.
+// A jump of 2^40 to 2^41. Keys hold the low `key_bits` of seq. The jump moves these bits up by at most a sixteenth of
+// the numbers left, so that sorted keys stay in insertion order. All other bits of the jump are random.
 uint64_t jump_from(uint64_t seq, uint32_t key_bits) {
   std::random_device device;
   constexpr uint64_t kLeast = uint64_t{1} << 40;
@@ -167,7 +167,7 @@ void Restorer::begin_chunk(const SavedPiece& piece) {
   bytes_.begin(coming_, piece.rows, nullptr, blocks_.data(), piece.num_blocks);
 }
 
-// The blocks become the chunk's; every value of its rows must lie in them.
+// Gives the blocks to the chunk. Every value of its rows must lie in them.
 void Restorer::end_chunk() {
   const std::string at = "chunk " + std::to_string(coming_) + ": ";
   for (const SavedBlock& b : blocks_) {
@@ -279,7 +279,8 @@ void Restorer::put_chunk(const SavedChunk& s) {
   r.stream_serial.put(s.stream_serial);
 }
 
-// Puts the dense array in its saved order, instead of insertion order: the same random numbers draw the same items.
+// Puts the dense array in its saved order instead of insertion order, so that the same random numbers draw the same
+// items.
 void Restorer::keep_order(const TableFacts& t, Role role) {
   if (t.roles[role].dense == 0) return;
   std::vector<uint32_t>& order = positions_[role][t.index];
@@ -295,8 +296,8 @@ void Restorer::keep_order(const TableFacts& t, Role role) {
   order = {};
 }
 
-// Puts the list of free slots in its saved order, instead of an ascending one: the next items get the slots that they
-// would have had.
+// Puts the list of free slots in its saved order instead of an ascending one, so that the next items get the slots that
+// they would have got.
 void Restorer::keep_free_slots(const TableFacts& t) {
   TableRecord& r = *t.record;
   uint32_t previous = kNone;

@@ -1,9 +1,9 @@
-// Fills a freshly formatted arena, which no other process can see yet, with what a checkpoint holds.
+// Fills a freshly formatted arena, which no other process can see yet, with the contents of a checkpoint.
 //
 // The parts come in the file's order: the state, the tables' words and patterns, pieces of chunks, items, chunks'
-// records; finish() then rebuilds what is derived, puts the dense arrays in the order that draws go by, and checks
-// every invariant. Anything that does not fit throws RestoreError, which names the record at fault. The arena has to be
-// thrown away then.
+// records. Then finish() rebuilds what is derived, puts the dense arrays in the order that decides the draws, and
+// checks every invariant. Anything that does not fit throws RestoreError, which names the record at fault. Then the
+// arena must be thrown away.
 #pragma once
 
 #include <stdexcept>
@@ -27,12 +27,14 @@ class Restorer {
   explicit Restorer(Arena& unpublished);
 
   // Insertion numbers go on after a random jump of 2^40 to 2^41. So a key that was given out after the checkpoint, and
-  // is lost with the old arena, hits nothing in this one. Where it can, the jump keeps sorted keys in insertion order.
+  // is lost with the old arena, finds no item in this one. Where possible, the jump keeps sorted keys in insertion
+  // order.
   void set_state(uint64_t next_seq, uint64_t next_stream_serial);
   void set_table(uint32_t table, const SavedTable& saved);
   void set_pattern(uint32_t record, uint32_t num_outputs, uint32_t num_slices, const std::string& blob);
 
-  // A slice: whole records, or pieces of chunks that each follow the one before. `table`: of items and free slots.
+  // Takes a slice: whole records, or pieces of chunks, each following the one before. `table`: for items and free
+  // slots.
   void put(SavedPart part, uint32_t table, const char* from, uint64_t bytes);
 
   void finish(const Wait& wait);

@@ -15,11 +15,11 @@
 namespace shmreplay {
 namespace {
 
-// Memory whose every page is there: a first touch inside the hold would cost half a microsecond a page.
+// Memory whose pages are all there: a first touch inside the hold would cost half a microsecond a page.
 char* touched_memory(uint64_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "memory for a copy of the index");
-  madvise(p, bytes, MADV_HUGEPAGE);  // advice: fewer pages to touch where it is taken
+  madvise(p, bytes, MADV_HUGEPAGE);  // advice: if it is taken, there are fewer pages to touch
   std::memset(p, 0, bytes);
   return static_cast<char*>(p);
 }
@@ -94,7 +94,7 @@ void CheckpointSave::copy_index(Hold& hold, uint32_t session, uint32_t generatio
   begin_saving(hold, session, generation);
 }
 
-// How many rows of which chunk the items show.
+// Counts how many rows of each chunk the items show.
 void CheckpointSave::count_rows() {
   const auto record = [this](uint32_t c) -> const ChunkRecord& { return chunk(c); };
   for (uint32_t i = 0; i < arena_.num_tables(); ++i) {
@@ -173,7 +173,7 @@ uint64_t CheckpointSave::fill_pieces(char* buffer, uint64_t room, const Wait& wa
   return used;
 }
 
-// false: all are copied, or `status` says why not.
+// Finds the next chunk to copy. false: all are copied, or `status` says why there is none.
 bool CheckpointSave::next_piece_chunk(const Wait& wait, Status& status) {
   if (wanted_.empty() && !looked_ && is_short_of_chunks()) {
     looked_ = true;
@@ -207,7 +207,7 @@ void CheckpointSave::begin_chunk(uint32_t c) {
                static_cast<uint32_t>(blocks_.size()));
 }
 
-// Each block once, with the next one in the chain: several values of the chunk may lead to one block.
+// Lists each block once, with the next one in the chain: several values of the chunk may lead to one block.
 void CheckpointSave::link_blocks() {
   const auto is_less = [](const SavedBlock& x, const SavedBlock& y) { return x.block < y.block; };
   const auto is_same = [](const SavedBlock& x, const SavedBlock& y) { return x.block == y.block; };
@@ -219,7 +219,8 @@ void CheckpointSave::link_blocks() {
   }
 }
 
-// The blocks of a value, as they were at the instant. false: it is not the chunk's value; the cell was never written.
+// Adds the blocks of a value, as they were at the instant. false: the value is not the chunk's; its cell was never
+// written.
 bool CheckpointSave::add_blocks(uint32_t c, BlockRef ref) {
   if (ref == kNoValue || !fits_heap(arena_, ref.num_bytes)) return false;
   const size_t before = blocks_.size();
@@ -247,7 +248,7 @@ void CheckpointSave::add_blocks_of_rows(uint32_t c) {
   }
 }
 
-// The per-item values of the items that begin in the chunk.
+// Adds the blocks of what items that begin in the chunk brought.
 void CheckpointSave::add_blocks_of_items(uint32_t c) {
   if (!arena_.has_values()) return;
   const uint64_t most = std::min<uint64_t>(chunk(c).refs.get().items, arena_.geometry().total_items);
@@ -259,13 +260,13 @@ void CheckpointSave::add_blocks_of_items(uint32_t c) {
   }
 }
 
-// Relaxed reads: a hint.
+// Reads without the lock: a hint.
 bool CheckpointSave::is_short_of_chunks() const noexcept {
   const ArenaState& s = arena_.state();
   return s.num_retired.get() > 0 && s.num_free.get() <= num_free_ / 2;
 }
 
-// Retired chunks that wait for their copy: writers can take them as soon as it is made.
+// Finds retired chunks that wait only for their copy: writers can take them as soon as they are copied.
 Status CheckpointSave::find_wanted(const Wait& wait) {
   Hold hold(arena_);
   if (const Status s = hold.begin(wait); s != Status::kOk) return s;

@@ -4,16 +4,16 @@
 //   save.take(session, generation, wait, busy);    // one hold: the copy, and a lease on every chunk that items show
 //   while (save.fill(buffer, room, wait).part != SavedPart::kEnd) ...
 //
-// fill() first copies the chunks, so that they are withheld for as short a time as possible. The oldest come first,
-// because they are retired first; when free chunks run short, the retired chunks that only wait for their copy come
-// first. Then it writes the items and the chunks' records out of its copy of the index. A chunk's bit is cleared when
-// the chunk is copied.
+// fill() first copies the chunks, so that they are withheld for as short a time as possible. The oldest chunks come
+// first, because they are retired first. When free chunks run short, the retired chunks that wait only for their copy
+// come first. A chunk's bit is cleared when the chunk is copied. Then fill() writes the items and the chunks' records
+// from its copy of the index.
 //
-// Rows that an item shows never change, but for mutable columns, so what is copied later is what was there at the
-// instant. Presence words of such rows are final too. Rows that no item shows yet may be written meanwhile; they are
-// left out. A mutable cell is copied whole, as it is at some moment before its chunk's bit is cleared. A value in the
-// block heap is saved if the copy of the index says that its blocks are the chunk's: a cell that was never written
-// leads to other blocks, and has no value.
+// Rows that an item shows never change, except in mutable columns. So what is copied later is what was there at the
+// instant. The presence words of such rows are final too. Rows that no item shows yet may be written meanwhile; they
+// are left out. A mutable cell is copied whole, as it is at some moment before its chunk's bit is cleared. A value in
+// the block heap is saved if the copy of the index says that its blocks belong to the chunk. A cell that was never
+// written leads to other blocks, and has no value.
 #pragma once
 
 #include <string_view>
@@ -39,18 +39,18 @@ class CheckpointSave {
   CheckpointSave(const CheckpointSave&) = delete;
   CheckpointSave& operator=(const CheckpointSave&) = delete;
 
-  // Finishes resets under way, then copies. kClosed if a table was dropped. `busy`: another session saves; nothing was
-  // taken.
+  // Finishes resets that are under way, then copies. kClosed if a table was dropped. `busy`: another session is saving,
+  // and nothing was taken.
   Status take(uint32_t session, uint32_t generation, const Wait& wait, bool& busy);
 
-  // The next slice of the file, of one kind; `room` is at least kMinRoom. An empty one is not the end.
+  // The next slice of the file, of one kind. `room` must be at least kMinRoom. An empty slice is not the end.
   static constexpr uint64_t kMinRoom = 4096;
   Status fill(char* buffer, uint64_t room, const Wait& wait, Slice& slice);
 
   // A writer needed the chunks: what the last fill() returned is worthless.
   bool was_given_up() const noexcept { return given_up_; }
 
-  uint64_t total_bytes() const noexcept { return total_bytes_; }  // that fill() will return, about
+  uint64_t total_bytes() const noexcept { return total_bytes_; }  // about how many fill() will return
   uint64_t num_chunks() const noexcept { return num_chunks_; }
   uint64_t chunks_taken() const noexcept;  // by writers since the instant
   uint64_t next_seq() const noexcept { return next_seq_; }
@@ -64,7 +64,7 @@ class CheckpointSave {
   const Arena& arena() const noexcept { return arena_; }
 
  private:
-  // Of the copy, by offsets of the segment.
+  // Reads the copy; `offset` is one of the segment.
   template <class T>
   const T* at(uint64_t offset) const {
     return reinterpret_cast<const T*>(image_ + (offset - arena_.offsets().chunks));

@@ -22,7 +22,7 @@ void ChunkBytes::begin(uint32_t chunk, uint32_t rows, BlockRef* refs, SavedBlock
   cell_row_ = nullptr;
 }
 
-// Calls visit(part, offset within, bytes) for what lies in one stretch, in order.
+// Calls visit(part, offset within it, bytes) for what lies in one stretch, in order.
 template <class Visit>
 void ChunkBytes::each_part(uint64_t offset, uint64_t bytes, Visit visit) const {
   uint64_t begin = 0;

@@ -1,8 +1,8 @@
 // A chunk's rows as one run of bytes, as a checkpoint holds them.
 //
-// The first `rows` rows: presence words row by row; each column's rows, a mutable one's as they show, a heap column's
-// as BlockRefs; then the blocks that these and the chunk's items lead to, a list of them and their bytes. It is read
-// and written from its beginning to its end.
+// The run has the first `rows` rows: their presence words, row by row; then each column's rows. A mutable column's rows
+// are as they are shown, a heap column's are BlockRefs. Then come the blocks that these and the chunk's items lead to:
+// a list of them, and their bytes. The run is read and written from its beginning to its end.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,8 @@ class ChunkBytes {
  public:
   explicit ChunkBytes(const Arena& arena) : arena_(arena) {}
 
-  // `refs`: the rows of the heap columns, one column after the other, in place of those in the chunk; nullptr: those in
-  // the chunk. `blocks`: the list; write() fills it. Both stay the caller's.
+  // `refs`: the rows of the heap columns, one column after the other, instead of those in the chunk; nullptr: those in
+  // the chunk. `blocks`: the list of blocks; write() fills it. Both stay the caller's.
   void begin(uint32_t chunk, uint32_t rows, BlockRef* refs, SavedBlock* blocks, uint32_t num_blocks);
 
   static uint64_t size_of(const Arena& arena, uint32_t rows, uint64_t num_blocks) noexcept;
@@ -26,7 +26,8 @@ class ChunkBytes {
   void write(uint64_t offset, uint64_t bytes, const char* from);
 
  private:
-  // A stretch of the run. Without `cells` it lies in memory as it is; else it is the cells of a mutable column.
+  // A stretch of the run. Without `cells` its bytes lie in memory as they are; else they are the cells of a mutable
+  // column.
   struct Part {
     char* memory;
     uint64_t size;

@@ -1,4 +1,4 @@
-// For a process that goes through all of the data segment once: keeps the part that it has mapped small.
+// For a process that walks through the whole data segment once: keeps the part of it that is mapped small.
 #pragma once
 
 #include <algorithm>

@@ -50,7 +50,7 @@ bool give_back_blocks(Hold& hold, uint32_t chunk, const uint32_t* blocks, uint32
     if (b != blocks[i]) return false;
   }
   free_blocks_of(hold, chunk, count);
-  hold.chunk_retired();  // calls that wait for blocks wait as for a chunk
+  hold.chunk_retired();  // calls that wait for blocks sleep as for a chunk
   return true;
 }
 
@@ -64,9 +64,9 @@ void reserve_blocks(Hold& hold, uint32_t stream, uint64_t count) {
   ArenaState& s = hold.arena().state();
   Word<uint64_t>& own = hold.arena().stream(stream).reserved_blocks;
   const uint64_t before = own.get(), all = s.num_reserved_blocks.get();
-  // With larger numbers a writer would wait for ever.
+  // Wrong numbers here would make a writer wait for ever.
   if (before > all || all > s.num_free_blocks.get()) corrupt("more blocks are reserved than are free");
-  if (count < before) hold.chunk_retired();  // as for blocks given back
+  if (count < before) hold.chunk_retired();  // as when blocks are given back
   hold.set(own, count);
   hold.set(s.num_reserved_blocks, all - before + count);
 }

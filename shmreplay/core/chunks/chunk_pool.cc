@@ -10,8 +10,8 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kSweepSlice = 64;    // chunks a hold: about 20 log entries each
-constexpr uint32_t kSweepBlocks = 256;  // blocks a hold: two entries each
+constexpr uint32_t kSweepSlice = 64;    // chunks in one hold: about 20 log entries each
+constexpr uint32_t kSweepBlocks = 256;  // blocks in one hold: two entries each
 
 void append_used(Hold& hold, uint32_t c) {
   Arena& a = hold.arena();
@@ -53,7 +53,7 @@ void pop_retired(Hold& hold) {
   hold.add(s.num_retired, -1);
 }
 
-// Neighbours in the stream forget a chunk that is no longer used: it will belong to another stream.
+// Its neighbours in the stream forget a chunk that is no longer used: it will belong to another stream.
 void unlink_stream(Hold& hold, uint32_t c) {
   Arena& a = hold.arena();
   const Link at = a.chunk(c).stream.get();
@@ -77,13 +77,13 @@ void retire_if_unused(Hold& hold, uint32_t c) {
   hold.chunk_retired();
 }
 
-// Whether evicting its items would retire it.
+// Whether evicting its items would retire the chunk.
 bool is_evictable(const ChunkRecord& r) noexcept {
   const ChunkRefs refs = r.refs.get();
   return r.life.get().state == kChunkUsed && refs.windows == 0 && refs.items > 0 && r.items.get().consuming == 0;
 }
 
-// A call that waits for a chunk may now take it from its items.
+// A call that waits for a chunk may now evict this chunk's items and take it.
 void note_evictable(Hold& hold, const ChunkRecord& r) noexcept {
   if (is_evictable(r)) hold.chunk_retired();
 }
@@ -122,8 +122,8 @@ uint32_t pop_free_of(Hold& hold, uint32_t session) {
   return c;
 }
 
-// Where `count` of the first `looked` chunks of the list follow one another: at `near`, or else where the lowest such
-// run begins.
+// Where `count` of the first `looked` chunks of the list have consecutive numbers: at `near`, or else at the lowest
+// such run.
 uint32_t find_run(const Arena& a, Stack free, uint32_t count, uint32_t near, uint32_t looked) {
   std::array<uint32_t, kRunLook> chunks;
   uint32_t n = 0;
@@ -139,7 +139,7 @@ uint32_t find_run(const Arena& a, Stack free, uint32_t count, uint32_t near, uin
   return found;
 }
 
-// Takes chunks first .. first + count - 1, which are among the first kRunLook of the list, out of it.
+// Takes chunks first .. first + count - 1 out of the list; they are among its first kRunLook.
 void unlink_run(Hold& hold, Word<Stack>& list, uint32_t first, uint32_t count) {
   Arena& a = hold.arena();
   Stack free = list.get();
@@ -220,7 +220,7 @@ Status sweep(Arena& arena, const Wait& wait, uint32_t& freed, uint32_t& withheld
     for (uint32_t k = 0; k < kSweepSlice && todo > 0; ++k, --todo) {
       const uint32_t c = arena.state().retired_chunks.get().head;
       if (c == kNone) return Status::kOk;
-      // Retired after the scan began: it may have been named meanwhile. It goes to the end of the queue.
+      // If it was retired after the scan began, it may have been named meanwhile. It goes to the end of the queue.
       const bool unsafe = arena.chunk(c).stamp.get() >= bound || std::binary_search(named.begin(), named.end(), c);
       const bool is_saved_first = !unsafe && awaits_copy(hold, c);
       withheld += is_saved_first ? 1 : 0;
@@ -274,7 +274,9 @@ uint32_t take_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32
 
 uint32_t steal_chunk(Hold& hold, uint32_t session, uint64_t stream_serial, uint32_t previous) {
   uint32_t c = pop_free_of(hold, hold.arena().state().chunk_owners.get());
-  if (c == kNone) c = pop_free(hold, hold.arena().state().free_chunks);  // freed to nobody since the caller's last look
+  if (c == kNone)
+    c = pop_free(hold, hold.arena().state().free_chunks);  // freed to no session since the caller's last
+                                                           // look
   return start_if_any(hold, c, session, stream_serial, previous);
 }
 
@@ -313,7 +315,7 @@ Status reclaim(Arena& arena, const Wait& wait, uint32_t& freed) {
   {
     Hold hold(arena);
     if (const Status s = hold.begin(wait); s != Status::kOk) return s;
-    // With a block heap the caller may want blocks, which no free chunk gives it.
+    // With a block heap the caller may want blocks, and a free chunk gives it none.
     if (arena.state().num_free.get() > 0 && arena.geometry().num_blocks == 0) return Status::kOk;
     give_up_saving(hold);
   }

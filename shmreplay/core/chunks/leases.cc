@@ -8,7 +8,7 @@
 namespace shmreplay {
 namespace {
 
-// Calls of no session, the daemon's, stand under kNone, which is no session's number either.
+// Calls without a session are the daemon's. They stand under kNone, which is no session's number plus 1 either.
 CallOwner owner_of(const Arena& arena) noexcept {
   const uint32_t session = arena.session_index();
   return {session == kNone ? kNone : session + 1, arena.session_generation()};
@@ -35,10 +35,10 @@ Status Lease::take(Hold& hold) {
     const uint32_t at = (start + i) % n;
     CallSlot& slot = arena_.call(at);
     if (!is_free(slot, std::memory_order_acquire)) continue;
-    slot.count.store(0, std::memory_order_relaxed);  // was 0; every scan reads a slot's count before its names
+    slot.count.store(0, std::memory_order_relaxed);  // it was 0; every scan reads a slot's count before its names
     slot.since_ns.store(coarse_now_ns(), std::memory_order_relaxed);
-    // Owners are compared under the lock. SYNC POINT with session_reports: a report that sees the owner sees since
-    // when.
+    // Owners are compared under the lock. SYNC POINT with session_reports: a report that sees the owner also sees since
+    // when the slot is taken.
     slot.owner.store(owner_of(arena_), std::memory_order_release);
     SHMREPLAY_FAULT("lease.slot_taken");
     slot_ = at;
@@ -74,7 +74,7 @@ void Lease::drop() noexcept {
     return;
   }
   CallSlot& slot = arena_.call(slot_);
-  // A session that was taken back has lost its slots: by now this one may be another call's.
+  // A session that was reaped has lost its slots: by now this one may belong to another call.
   const CallOwner owner = slot.owner.load(std::memory_order_acquire), own = owner_of(arena_);
   if (owner.session_plus_1 == own.session_plus_1 && owner.generation == own.generation) clear(slot);
   slot_ = kNone;

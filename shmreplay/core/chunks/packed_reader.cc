@@ -20,7 +20,7 @@ void PackedReader::read(const Arena& arena, uint32_t chunk, uint32_t column, uin
 
 bool PackedReader::make(const Arena& arena, uint32_t chunk, uint32_t column, uint32_t row) {
   if (kept_ == row) return true;
-  // Back to a row that does not lean, or to the one after the row that is kept.
+  // Goes back to a row that does not lean, or to the row after the kept one.
   uint32_t first = row;
   for (;; --first) {
     const BlockRef ref = value_of_row(arena, chunk, column, first);

@@ -20,9 +20,9 @@ void begin_saving(Hold& hold, uint32_t session, uint32_t generation) noexcept {
 }
 
 bool is_saving(const Arena& arena, uint32_t session, uint32_t generation) noexcept {
-  // SYNC POINT with give_up_saving: the owner is written again, so a writer that clears it later does so after all that
-  // was read until now, and a chunk is written anew only after that. A saver that finds it cleared throws its last copy
-  // away.
+  // SYNC POINT with give_up_saving. The owner is written again here, so a writer that clears it later does so after
+  // everything that was read until now, and a chunk is written again only after that. A saver that finds the owner
+  // cleared throws its last copy away.
   CallOwner owner{session + 1, generation};
   return arena.save_lease().owner.compare_exchange_strong(owner, {session + 1, generation}, std::memory_order_seq_cst);
 }
@@ -34,8 +34,8 @@ bool is_being_saved(const Arena& arena) noexcept {
 bool awaits_copy(const Hold& hold, uint32_t chunk) {
   const Arena& a = hold.arena();
   if (a.save_lease().owner.load(std::memory_order_seq_cst).session_plus_1 == 0) return false;
-  // SYNC POINT with end_copy: seq_cst, so a bit seen cleared means that the copy was made before the chunk is used
-  // again; and a waiter that announced itself before it looked here either sees the bit cleared or is woken.
+  // SYNC POINT with end_copy: seq_cst. If the bit is seen cleared, the copy was made before the chunk is used again.
+  // And a waiter that announced itself before it looked here either sees the bit cleared or is woken.
   return (a.save_word(chunk).load(std::memory_order_seq_cst) >> (chunk % 64) & 1) != 0;
 }
 
@@ -46,7 +46,7 @@ void end_copy(const Arena& arena, uint32_t chunk) noexcept {
 }
 
 bool give_up_saving(Hold& hold) noexcept {
-  // SYNC POINT with is_saving: before any chunk is freed, let alone written.
+  // SYNC POINT with is_saving: this comes before any chunk is freed, and so before any is written.
   return hold.arena().save_lease().owner.exchange({0, 0}, std::memory_order_seq_cst).session_plus_1 != 0;
 }
 

@@ -7,7 +7,7 @@
 
 namespace shmreplay {
 namespace {
-constexpr uint32_t kScan = 4096;  // records looked at in one slice: a line each
+constexpr uint32_t kScan = 4096;  // records looked at in one slice: one cache line each
 }
 
 Status open_stream(Hold& hold, uint32_t max_chunks, uint32_t& stream) {
@@ -70,7 +70,7 @@ bool close_streams_of(Hold& hold, uint32_t session, uint32_t generation, uint32_
     if (slice == 0 || looked == kScan) return false;
     const StreamOwner owner = a.stream(cursor).owner.get();
     if (owner.session != session || owner.generation != generation) continue;
-    // A stream without a chunk costs its record's words all the same.
+    // A stream without chunks still costs the words of its record.
     const uint32_t cost = std::max(a.stream(cursor).size.get().num_chunks, 1u);
     if (!close_stream(hold, cursor, slice)) return false;
     slice -= std::min(cost, slice);

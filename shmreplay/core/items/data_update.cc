@@ -11,13 +11,13 @@
 namespace shmreplay {
 namespace {
 
-// Steps [first, first + count) of a call's `num_steps` of one item, copied out of the caller's memory.
+// Steps [first, first + count) of one item's `num_steps` in a call, copied out of the caller's memory.
 struct Piece {
   uint32_t key, first, count;
   size_t bytes;  // where its cells begin: column by column
 };
 
-// A call cut into holds.
+// One call, cut into holds.
 class Update {
  public:
   Update(Arena& arena, const TableFacts& t, const int64_t* keys, uint32_t num_keys,
@@ -33,7 +33,7 @@ class Update {
   uint32_t updated() const noexcept { return updated_; }
   uint32_t num_pieces() const noexcept { return static_cast<uint32_t>(pieces_.size()); }
 
-  // The next hold's cells, out of the caller's memory.
+  // Copies the next hold's cells out of the caller's memory.
   void copy_in() {
     pieces_.clear();
     uint32_t steps = 0;
@@ -64,7 +64,7 @@ class Update {
 
  private:
   void write_piece(const Piece& p, const ItemRecord& item) {
-    // Real steps that the piece shows: [from, to) of the item's, the first of which is row `skip` of the piece.
+    // Steps [from, to) of the item are real and in the piece; step `begin` of the item is row 0 of the piece.
     const int64_t begin = int64_t{at_} + p.first - item.padding.get().before;
     const int64_t from = std::max<int64_t>(begin, 0),
                   to = std::min<int64_t>(begin + p.count, item.extent.get().num_steps);
@@ -94,7 +94,7 @@ class Update {
   const uint32_t at_, num_steps_;
   uint64_t step_bytes_ = 0;
   uint32_t steps_a_hold_ = 1;
-  uint32_t key_ = 0, step_ = 0;  // what comes next
+  uint32_t key_ = 0, step_ = 0;  // the key and the step that come next
   uint32_t updated_ = 0;
   std::vector<char> bytes_;
   std::vector<Piece> pieces_;

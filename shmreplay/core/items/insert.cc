@@ -74,7 +74,7 @@ void evict_overflow(Hold& hold, const TableFacts& t) {
   remove_item(hold, t, remover.pick(hold, random ? next_uniform(hold, r.remover_rng) : 0), Removal::kEvicted);
 }
 
-// Into a free slot; what is too much then is evicted.
+// Puts the item into a free slot; if the table is then over max_size, one item is evicted.
 int64_t insert_new(Hold& hold, const TableFacts& t, NewItem& item) {
   Arena& a = hold.arena();
   TableRecord& r = *t.record;
@@ -113,7 +113,7 @@ uint32_t insert_items(Hold& hold, const TableFacts& t, NewItem* items, uint32_t 
 }
 
 uint32_t insert_entries(const TableFacts& t, uint32_t num_chunks) noexcept {
-  // Bounded: a number beyond that is damage, and the caller would wait for ever for a log that has room.
+  // Bounded: a larger number is damage, and the caller would wait for ever for a log with that much room.
   const uint32_t victim = std::min(std::max(num_chunks, t.record->most_chunks.get()), kMaxItemChunks);
   return 2 * kSelectorEntries + 2 * num_chunks + victim * kDropRefEntries;
 }

@@ -16,11 +16,11 @@ namespace {
 static_assert(kInsertGroup <= kMostUpdates);
 constexpr uint32_t kRunEntries = 32;                     // counters, ends of lists, references of the newcomers' chunk
 constexpr uint64_t kFetchedAhead = 16;                   // items
-constexpr uint32_t kItemEntries = 24 + kDropRefEntries;  // record, links, leaf, pattern, and its chunk where it was the
-                                                         // last
+constexpr uint32_t kItemEntries = 24 + kDropRefEntries;  // record, links, leaf, pattern, and the item's chunk if the
+                                                         // item was its last
 
-// In such a table the next oldest item lies most often in the next slot. Its cache lines are fetched before the walk
-// gets there.
+// Where the oldest items are replaced, the next oldest item lies most often in the next slot. Its cache lines are
+// fetched before the walk gets there.
 void fetch_ahead(const Arena& a, const TableFacts& t, uint32_t g) {
   const uint64_t ahead = uint64_t{g} + kFetchedAhead;
   if (ahead >= t.item_base + t.capacity) return;
@@ -28,7 +28,7 @@ void fetch_ahead(const Arena& a, const TableFacts& t, uint32_t g) {
   __builtin_prefetch(&a.links(static_cast<uint32_t>(ahead)), 1);
 }
 
-// The oldest items that can go this way, oldest first: how many of `most`. One stays, so that the order is never empty.
+// Finds the oldest items that can be replaced as a run, oldest first. Answers how many of `most`.
 uint32_t find_oldest(const Arena& a, const TableFacts& t, uint32_t most, uint32_t* oldest) {
   uint32_t n = 0;
   for (uint32_t g = t.record->order.get().head; n < most; ++n) {
@@ -62,7 +62,7 @@ void leave_chunks(Hold& hold, const uint32_t* items, uint32_t n) {
   }
 }
 
-// The list is as if each of them was put to its front in turn.
+// Puts the items at the front of the chunk's list, as if one after another.
 void join_chunk(Hold& hold, uint32_t chunk, const uint32_t* items, uint32_t n) {
   Arena& a = hold.arena();
   const ChunkItems before = a.chunk(chunk).items.get();
@@ -73,7 +73,7 @@ void join_chunk(Hold& hold, uint32_t chunk, const uint32_t* items, uint32_t n) {
   hold.set(a.chunk(chunk).items, {items[n - 1], before.consuming});
 }
 
-// The oldest n become the newest; they stay as they were among themselves.
+// The oldest n become the newest; their order among themselves stays.
 void move_to_end(Hold& hold, const TableFacts& t, const uint32_t* items, uint32_t n) {
   Arena& a = hold.arena();
   const auto links = [&a](uint32_t g) -> Word<Link>& { return a.links(g).order; };
@@ -107,7 +107,7 @@ void write_item(Hold& hold, uint32_t g, uint64_t seq, uint64_t episode, uint64_t
   if (a.has_values()) hold.set(a.values(g), item.values);
 }
 
-// The leaves of items that keep their priority are as they were.
+// Changes the priorities. The leaves of items that keep their priority are not touched.
 void set_priorities(Hold& hold, const TableFacts& t, const uint32_t* items, const NewItem* newcomers, uint32_t n) {
   Arena& a = hold.arena();
   uint32_t changed[kInsertGroup], num_changed = 0;
@@ -173,7 +173,8 @@ int64_t replace_one(Hold& hold, const TableFacts& t, NewItem& item) {
   const uint32_t g = t.record->order.get().head;
   if (g == kNone || g - t.item_base >= t.capacity) corrupt("a table's order is shorter than the table");
   if (a.item(g).seq.get() == 0) corrupt("an item was removed twice");
-  // The newcomer's references first: chunks that both are in stay used, an episode that both are of is not over.
+  // Adds the newcomer's references first: so a chunk that both items are in stays used, and an episode of both is not
+  // over.
   const uint32_t num_chunks = refer_to_chunks(hold, item.place, item.num_steps, false);
   const uint64_t seq = next_seq(hold, t);
   if (item.episode == 0) item.episode = seq;

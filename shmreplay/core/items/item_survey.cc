@@ -31,7 +31,7 @@ uint64_t inserts_since(const Hold& hold, const TableFacts& t, int64_t key) noexc
 Survey survey_items(const Arena& arena, const TableFacts& t, uint32_t max_items) {
   const uint64_t size = std::min<uint64_t>(t.record->size.get(), t.capacity);
   Survey survey{{}, static_cast<uint32_t>(std::max<uint64_t>(1, (size + max_items - 1) / max_items))};
-  // A table that was never full has its items in the first slots: the look ends as soon as all may have been met.
+  // A table that was never full has its items in the first slots: the walk ends as soon as it may have met them all.
   const uint64_t most = std::min<uint64_t>(max_items, survey.stride == 1 ? size : max_items);
   survey.items.reserve(most);
   for (uint64_t slot = 0; slot < t.capacity && survey.items.size() < most; slot += survey.stride) {

@@ -1,4 +1,4 @@
-// Reports of live items: of many without the lock, and of one under it.
+// Reports of live items: of many items without the lock, of one item under it.
 #pragma once
 
 #include <optional>
@@ -21,19 +21,19 @@ struct Survey {
   uint32_t stride;  // every stride-th slot was looked at
 };
 
-// At most `max_items` (> 0) live items, spread over the table. Without the lock (rule 4): an item may be gone by now,
-// and its numbers may come from different holds.
+// At most `max_items` (> 0) live items, spread over the table. Read without the lock (rule 4): an item may be gone by
+// now, and its numbers may come from different holds.
 Survey survey_items(const Arena& arena, const TableFacts& table, uint32_t max_items);
 
 // Where an item comes from.
 struct Origin {
-  uint64_t insert_no;  // of the table
+  uint64_t insert_no;  // its number among the table's inserts
   int64_t age;
   uint64_t episode;
   int64_t step;
   uint32_t num_steps, times_sampled;
   double priority;
-  uint64_t stream;      // serial, of the arena
+  uint64_t stream;      // serial number, within the arena
   uint32_t writer_pid;  // of the process that wrote its first step; 0: that process has left
 };
 

@@ -1,8 +1,9 @@
 // Items of one table: find by key, update, sample, remove; insert.h puts them in. Every function here is one part of
 // one hold.
 //
-// A key is  shard (7 bits) | low bits of seq | slot  and at least 1. seq is the arena's insertion number, kept whole in
-// the record and never given twice, so the key of an item that is gone hits nothing, in this table or another.
+// A key is  shard (7 bits) | low bits of seq | slot  and at least 1. seq is the arena's insertion number; the record
+// keeps it whole, and it is never given twice. So the key of an item that is gone finds no item, in this table or
+// another.
 #pragma once
 
 #include "arena/hold.h"
@@ -32,14 +33,14 @@ void remove_item(Hold& hold, const TableFacts& table, uint32_t g, Removal why);
 void update_priorities(Hold& hold, const TableFacts& table, const uint32_t* items, const double* priorities,
                        uint32_t n);
 
-// Counts one sample of the item, not yet for the limiter, and removes the item if that was the last one allowed.
-// Returns its times_sampled.
+// Counts one sample of the item, not yet for the limiter. Removes the item if that was the last sample allowed. Returns
+// its times_sampled.
 uint32_t count_sample(Hold& hold, const TableFacts& table, uint32_t g);
 
-// Counts n samples for the limiter: S. Once for a group of draws, in the same hold.
+// Adds n samples to the limiter's S. Called once for a group of draws, in the same hold.
 void count_samples(Hold& hold, const TableFacts& table, uint32_t n);
 
-// The table's structure must be the pattern's; the first item fixes it.
+// The table must have the pattern's structure; the first item fixes it.
 Status admit_structure(Hold& hold, const TableFacts& table, const PreparedPattern& prepared);
 
 // Notes how many rows each output of the pattern has for that many positions; batches are padded to the largest.
@@ -51,11 +52,11 @@ double default_priority(Hold& hold, const TableFacts& table);
 // Notes that the item is the one touched last. Ties of heaps go to the one least recently inserted or updated.
 void touch_item(Hold& hold, const TableFacts& table, uint32_t g);
 
-// Log entries that an item's part in both selectors, the extremes and the counters may need: 12 levels of a heap, 11 of
+// The most log entries for an item's part in both selectors, the extremes and the counters: 12 levels of a heap, 11 of
 // a tree.
 inline constexpr uint32_t kSelectorEntries = 160;
 
-// Log entries that removing item g may need at most.
+// The most log entries that removing item g may need.
 uint32_t removal_entries(const Hold& hold, uint32_t g);
 
 // Whether the table never loses an item for want of room: its writers wait instead.

@@ -8,8 +8,8 @@
 namespace shmreplay {
 namespace {
 
-// Where a rebased difference starts: in the middle of two finite bounds. With one bound, far enough from it that a call
-// is admitted.
+// Where a rebased difference starts. With two finite bounds: in the middle. With one bound: far enough from it that a
+// call is admitted.
 double rebased_difference(const LimiterNumbers& n, double difference) noexcept {
   const bool low = n.min_diff > -DBL_MAX, high = n.max_diff < DBL_MAX;
   if (low && high) return (n.min_diff + n.max_diff) / 2;

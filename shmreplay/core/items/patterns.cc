@@ -19,7 +19,8 @@ uint64_t hash_text(uint64_t hash, const std::string& text) noexcept {
 
 static_assert(kMaxColumns * (sizeof(PatternOutput) + sizeof(Slice)) + 8 <= size_t{kPatternWords} * 8);
 
-// The elements' bytes one after the other. Both return the place after them. An empty vector has no data to point at.
+// The bytes of the elements, one after the other. Both functions return the place after them. An empty vector has no
+// data to point at.
 template <class T>
 char* put_all(char* to, const std::vector<T>& elements) noexcept {
   if (!elements.empty()) std::memcpy(to, elements.data(), elements.size() * sizeof(T));
@@ -39,7 +40,7 @@ uint64_t slice_rows(const Slice& s, uint64_t positions) noexcept {
   return distance > 0 ? static_cast<uint64_t>((distance + step - 1) / step) : 0;
 }
 
-// 0 means "never used" in a record.
+// A hash of 0 means "never used" in a record.
 uint64_t nonzero(uint64_t hash) noexcept { return hash == 0 ? 1 : hash; }
 
 bool holds(const PatternRecord& r, const PreparedPattern& p) noexcept {

@@ -1,12 +1,13 @@
 // A pattern: the rule by which an item's span of steps becomes what a batch shows.
 //
-// Per output a column and slices over the *padded span*: positions 0 .. before + num_steps + after - 1, of which those
-// outside the real steps are missing (padding). Each end of a slice is anchored at the start or the end of the padded
-// span, so one rule serves spans of any length. A squeezed output has exactly one row and no step axis. The last
-// `trim_end` real steps are missing for that output alone: a final step that lacks the column.
+// For each output it has a column, and slices over the *padded span*: positions 0 .. before + num_steps + after - 1.
+// Positions outside the real steps are missing (padding). Each end of a slice is anchored at the start or at the end of
+// the padded span, so one rule serves spans of any length. A squeezed output has exactly one row and no step axis.
+// `trim_end`: that many of the last real steps are missing for that output alone, because a final step lacks the
+// column.
 //
-// Patterns are interned: equal rules share one record, counted by items. A record that no item refers to stays, for the
-// next item of that rule, until another pattern needs its place. Its generation tells readers that it changed.
+// Patterns are interned: equal rules share one record, which counts its items. A record that no item refers to stays,
+// for the next item of that rule, until another pattern needs its place. Its generation tells readers that it changed.
 #pragma once
 
 #include <memory>
@@ -38,7 +39,7 @@ struct Pattern {
   std::vector<Slice> slices;
   std::string names;  // opaque to the core: how the outputs nest; empty: the signature's own names
 
-  // Rows of output o for a padded span of that many positions.
+  // How many rows output o has for a padded span of that many positions.
   uint64_t rows(size_t o, uint64_t positions) const noexcept;
 
   // Calls visit(position) for the first `most` rows of output o, in order; positions may lie outside the padded span.
@@ -73,7 +74,7 @@ struct PreparedPattern {
   Pattern pattern;
   std::vector<uint64_t> blob;
   uint64_t hash, structure;
-  uint32_t record = kNone;  // where it was last
+  uint32_t record = kNone;  // where intern_pattern() found or put it last
 };
 
 // Finds the record of that pattern, or makes one. kNoPatterns when every record is in use by other patterns.
@@ -87,10 +88,10 @@ void drop_pattern_ref(Hold& hold, uint32_t record);
 class PatternCache {
  public:
   explicit PatternCache(Arena& arena);
-  // Patterns noted before are not needed any more: their records may show other patterns from now on.
+  // Begins a part. Patterns noted before are no longer needed: at() may show another pattern for their records now.
   void begin_part() noexcept { ++part_; }
-  // false: there are too many new ones, settle() first. Or the record was given to another pattern since this part
-  // noted it; that one has to wait for the next part.
+  // false: either there are too many new patterns, and settle() must come first; or the record was given to another
+  // pattern since this part noted it, and that pattern has to wait for the next part.
   bool note(Hold& hold, uint32_t record);
   void settle();
   // Whether at() has a noted pattern already.
@@ -101,7 +102,7 @@ class PatternCache {
   static constexpr uint32_t kPending = 8;
   struct Entry {
     uint32_t generation = 0;
-    uint32_t part = 0;  // that noted it last; 0: none yet
+    uint32_t part = 0;  // the part that noted it last; 0: none yet
     std::unique_ptr<Pattern> pattern;
   };
   struct Raw {

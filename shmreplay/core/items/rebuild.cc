@@ -16,7 +16,7 @@
 namespace shmreplay {
 namespace {
 
-// Clears a tree's or a heap's words so that inserting builds them from nothing.
+// Sets a tree's words to 0, from `from_level` up, so that inserting builds the tree from nothing.
 void clear_tree(Hold& hold, const TreeLayout& tree, uint32_t from_level) {
   uint64_t n = round_up(tree.num_leaves, 8);
   for (uint32_t k = 0; k < tree.num_levels; ++k, n = round_up(n / 8, 8)) {
@@ -25,8 +25,8 @@ void clear_tree(Hold& hold, const TreeLayout& tree, uint32_t from_level) {
   }
 }
 
-// Finds the record that counts an episode of one table: the one that its items name, because their writer remembers it
-// too. Another one only where that one is damaged.
+// Finds the record that counts an episode of one table. It is the record that the episode's items name, because their
+// writer remembers that one too; another one only if that one is damaged.
 class Episodes {
  public:
   explicit Episodes(const TableFacts& t) : base_(static_cast<uint32_t>(t.item_base)), taken_(t.capacity, false) {}
@@ -234,7 +234,7 @@ class Rebuild {
     hold_.set(a_.chunk(c).stream, {kNone, kNone});
   }
 
-  // A block is in use while its chunk is and has the generation that its owner word says.
+  // A block is in use while its chunk is in use and has the generation that the block's owner word says.
   bool is_owned(uint32_t b) const {
     const BlockOwner owner = a_.block(b).owner.get();
     if (owner.chunk >= a_.geometry().num_chunks) return false;
@@ -258,7 +258,7 @@ class Rebuild {
     count_reservations();
   }
 
-  // What an open stream has reserved is a fact, as long as there are that many free blocks.
+  // The number that an open stream has reserved is a fact, as long as there are that many free blocks.
   void count_reservations() {
     uint64_t all = 0;
     for (uint32_t i = 0; i < a_.geometry().max_streams; ++i) {
@@ -276,7 +276,7 @@ class Rebuild {
   void chain_blocks() {
     const uint32_t n = a_.geometry().num_blocks;
     std::vector<bool> is_led_to(n, false);
-    std::vector<uint32_t> end(n);  // of the piece that begins with a block; of its beginning, for the last of a piece
+    std::vector<uint32_t> end(n);  // for the first block of a piece its last, and for the last its first
     for (uint32_t b = 0; b < n; ++b) end[b] = b;
     for (uint32_t b = 0; b < n; ++b) {
       const uint32_t next = a_.block(b).link.get().next_of_chunk;

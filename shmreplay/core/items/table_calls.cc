@@ -13,8 +13,8 @@
 namespace shmreplay {
 namespace {
 
-// Items that n draws delete before the last of them, where the table's order decides which go. Words read without the
-// lock: a hint (rule 4), and the walk is bounded.
+// How many items n draws delete before the last of them, where the table's order decides which are deleted. It reads
+// without the lock, so the number is a hint (rule 4), and the walk is bounded.
 uint64_t deletions_in_order(const Arena& arena, const TableFacts& t, uint64_t n) {
   const bool oldest_first = t.roles[kSampler].kind == kFifo;
   const Queue order = t.record->order.get();
@@ -40,7 +40,7 @@ uint32_t first_bad_priority(const double* priorities, uint32_t n) noexcept {
 Status update_priorities(Arena& arena, const TableFacts& t, const int64_t* keys, const double* priorities, uint32_t n,
                          const Wait& wait, uint32_t& updated) {
   updated = 0;
-  uint32_t fetched = 0;  // two groups ahead of the work: a read from memory takes as long as a group
+  uint32_t fetched = 0;  // two groups ahead: a read from memory takes as long as a group's work
   for (uint32_t first = 0; first < n; first += kMostUpdates) {
     const uint32_t end = std::min(first + kMostUpdates, n);
     for (; fetched < std::min(end + kMostUpdates, n); ++fetched) prefetch_item(arena, t, keys[fetched]);
@@ -85,7 +85,8 @@ Status reset_table(Arena& arena, const TableFacts& t, const Wait& wait) {
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
     set_flags(hold, t, kResetting, 0);
   }
-  // enter_table() finishes a reset that it meets; the first call to come finishes this one, ours or another.
+  // enter_table() finishes a reset that it meets. So the next call on the table finishes this one, be it ours or
+  // another.
   Hold hold(arena);
   return enter_table(hold, t, wait);
 }
@@ -94,7 +95,7 @@ Status drop_tables(Arena& arena, const Wait& wait) {
   Hold hold(arena);
   if (const Status s = hold.begin(wait); s != Status::kOk) return s;
   for (uint32_t i = 0; i < arena.num_tables(); ++i) set_flags(hold, arena.table(i), kDropped, 0);
-  hold.chunk_retired();  // writers that wait for a chunk look again, and see the flag
+  hold.chunk_retired();  // wakes writers that wait for a chunk: they look again and see the flag
   return Status::kOk;
 }
 
@@ -149,7 +150,7 @@ bool can_sample_now(const Arena& arena, const TableFacts& t, uint64_t n) {
   if (r.size.get() == 0 || !can_sample(r, n)) return false;
   if (!t.consumes()) return true;
   if (r.remaining_samples.get() < n) return false;
-  // Items that go with their last sample bring the size down as the call goes on.
+  // Items that are removed by their last sample bring the size down as the call goes on.
   const uint32_t kind = t.roles[kSampler].kind;
   uint64_t deleted = t.max_times_sampled == 1 ? n - 1 : 0;
   if (t.max_times_sampled > 1 && (kind == kFifo || kind == kLifo)) deleted = deletions_in_order(arena, t, n);

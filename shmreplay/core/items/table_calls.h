@@ -1,4 +1,4 @@
-// Whole calls on a table that are neither inserts nor samples. Each works in holds of a bounded number of items.
+// Whole calls on a table, other than inserts and samples. Each works in holds of a bounded number of items.
 #pragma once
 
 #include <vector>
@@ -10,17 +10,17 @@ namespace shmreplay {
 
 inline constexpr uint32_t kAllGood = 0xffff'ffff;
 
-// The position of the first priority that is not finite, negative or above kMaxPriority; kAllGood.
+// The position of the first priority that is not finite, is negative or is above kMaxPriority; kAllGood: there is none.
 uint32_t first_bad_priority(const double* priorities, uint32_t n) noexcept;
 
-// Stale keys are skipped; `updated` counts the others. The priorities were checked before.
+// Skips stale keys; `updated` counts the others. The caller has checked the priorities.
 Status update_priorities(Arena& arena, const TableFacts& table, const int64_t* keys, const double* priorities,
                          uint32_t n, const Wait& wait, uint32_t& updated);
 
 Status delete_items(Arena& arena, const TableFacts& table, const int64_t* keys, uint32_t n, const Wait& wait,
                     uint32_t& deleted);
 
-// Empties the table and zeroes its counters; blocked callers look again.
+// Empties the table and sets its counters to 0. Blocked callers look again.
 Status reset_table(Arena& arena, const TableFacts& table, const Wait& wait);
 
 // Marks every table of the arena dropped: blocked callers and later ones get kClosed.
@@ -30,17 +30,17 @@ Status change_limiter(Arena& arena, const TableFacts& table, const LimiterNumber
                       const Wait& wait);
 Status change_flags(Arena& arena, const TableFacts& table, uint32_t set, uint32_t clear, const Wait& wait);
 
-// For a table with a Prioritized sampler. Returns when all leaves follow the new exponent. A call that ends earlier, by
-// a signal or because it did not get the lock, leaves the rest to other calls. A change that is under way starts over
-// with the new exponent.
+// For a table with a Prioritized sampler. Returns when all leaves follow the new exponent. A call that ends earlier (by
+// a signal, or because it did not get the lock) leaves the rest to other calls. A change that is already under way
+// starts over with the new exponent.
 Status set_priority_exponent(Arena& arena, const TableFacts& table, double exponent, const Wait& wait);
 
 // Keys of the live items in insertion order, read without the lock: each was live at some moment of the call.
 std::vector<int64_t> live_keys(const Arena& arena, const TableFacts& table);
 
-// Whether sample(n) would be admitted whole now: the limiter, and what max_times_sampled still allows. Not foreseen:
-// where items may be sampled more than once and the sampler is neither Fifo nor Lifo, which items are removed on the
-// way, and how far the size falls.
+// Whether sample(n) would be admitted as a whole now, by the limiter and by what max_times_sampled still allows. Where
+// items may be sampled more than once and the sampler is neither Fifo nor Lifo, it cannot foresee which items are
+// removed on the way, nor how far the size falls.
 bool can_sample_now(const Arena& arena, const TableFacts& table, uint64_t n);
 
 }  // namespace shmreplay

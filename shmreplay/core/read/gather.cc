@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kAhead = 8;  // items whose rows are fetched before they are copied
 
-// The sizes that scalars have are copied by one move.
+// Copies of a scalar's size are one move.
 inline void copy_bytes(char* to, const char* from, size_t bytes, bool past_caches) {
   switch (bytes) {
     case 1: *to = *from; return;
@@ -21,7 +21,7 @@ inline void copy_bytes(char* to, const char* from, size_t bytes, bool past_cache
   }
 }
 
-// Whether output o of that pattern shows a whole span of `steps` steps as it lies: then rows are copied as one range.
+// Whether output o of the pattern shows all `steps` steps of a span as they lie. Then its rows are copied as one range.
 bool is_whole(const Pattern& pattern, size_t o, uint32_t steps) {
   const PatternOutput& rule = pattern.outputs[o];
   if (rule.trim_end != 0 || rule.num_slices != 1) return false;
@@ -104,7 +104,7 @@ class ItemGather {
   const Pattern& pattern_;
   const Pick& pick_;
   RunCursor cursor_;
-  bool has_mask_ = false;  // the output of this item
+  bool has_mask_ = false;  // this item's output has marked a row missing
 };
 
 // Where an item of one run begins.
@@ -113,8 +113,8 @@ struct Source {
   uint32_t row;
 };
 
-// Copies item_bytes of each item, which are kBytes if that is not 0. Rows are fetched ahead, of a scalar those of more
-// items: what counts is how many lines are under way.
+// Copies item_bytes bytes of each item; kBytes is the same number, or 0 for any. Rows are fetched ahead, for scalars
+// those of more items: what counts is how many cache lines are under way.
 template <size_t kBytes>
 void copy_items(const Source* sources, uint32_t n, uint64_t column, size_t item_bytes, int64_t first,
                 const OutputBuffer& out) {
@@ -184,7 +184,7 @@ void gather(const Arena& arena, const PatternCache& patterns, const Pick* picks,
       corrupt("an item has another structure than its table");
   }
   const bool alike = are_alike(picks, n);
-  Source sources[kMaxNames];  // a call names no more chunks at once
+  Source sources[kMaxNames];  // a part names no more chunks, so it has no more items
   for (uint32_t i = 0; alike && i < n; ++i) {
     const Run& run = runs[picks[i].first_run];
     sources[i] = {arena.chunk_data(run.chunk), run.row};

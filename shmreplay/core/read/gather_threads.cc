@@ -14,10 +14,10 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kLeastBlock = 4;      // items that a thread takes at once
-constexpr uint32_t kBlocksOfThread = 4;  // about: who is held up by something else leaves the rest to others
+constexpr uint32_t kLeastBlock = 4;      // items that a thread takes at once, at least
+constexpr uint32_t kBlocksOfThread = 4;  // about; a thread that is held up leaves the rest to the others
 
-// Signals are for threads that know what to do with them.
+// Blocks all signals for a moment, so that new threads start with them blocked and none is delivered there.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -33,7 +33,8 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// Values of a heap column are appended in the items' order, rows of a packed one are made by its one reader.
+// Columns that one thread gathers alone: values of a heap column are appended in the items' order, and a packed column
+// has one reader.
 bool is_for_one(const OutputBuffer& out) noexcept {
   return out.bytes != nullptr || out.packed != nullptr || out.flags == kPerItemColumn;
 }
@@ -44,8 +45,8 @@ struct GatherThreads::Shared {
   std::mutex mutex;
   std::condition_variable begun, ended;
   const Work* work = nullptr;  // of the call under way
-  uint32_t wanted = 0;         // threads that may yet join it
-  uint32_t busy = 0;           // that have
+  uint32_t wanted = 0;         // threads that may still join it
+  uint32_t busy = 0;           // threads that joined it and work
   bool closing = false;
   std::exception_ptr error;  // the first that work threw
 };
@@ -56,7 +57,7 @@ GatherThreads::GatherThreads(const Arena& arena, size_t worth_bytes) noexcept
 GatherThreads::~GatherThreads() {
   if (threads_.empty()) return;
   if (arena_.forked()) {
-    // They are not here, and what they share was left in whatever state they had it.
+    // This is a forked child. It has none of the threads, and what they share may be in any state: it is left alone.
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for three pointers the child ends here
     (void)new std::vector<std::thread>(std::move(threads_));
     (void)shared_.release();
@@ -99,11 +100,11 @@ void GatherThreads::start(uint32_t num_threads) {
   try {
     while (threads_.size() < num_threads) threads_.emplace_back([shared = shared_.get()] { serve(*shared); });
   } catch (const std::system_error&) {
-    // The system has no more: those that are there do it.
+    // The system gives no more threads: those that there are do the work.
   }
 }
 
-// Work is done by the caller, and by those that wake while he is at it.
+// The caller does the work, with the threads that wake in the meantime.
 void GatherThreads::run(uint32_t num_threads, const Work& work) {
   if (threads_.size() + 1 < num_threads) start(num_threads - 1);
   Shared& shared = *shared_;
@@ -144,7 +145,7 @@ void GatherThreads::gather(uint32_t num_threads, const PatternCache& patterns, c
   const uint32_t block = std::max(kLeastBlock, n / (num_threads * kBlocksOfThread));
   std::atomic<uint32_t> next{0};
   run(num_threads, [&] {
-    // Relaxed: the threads share nothing but the number; what they wrote is seen once run() has met them.
+    // Relaxed: the threads share only this number. What they wrote is seen once run() has waited for them.
     for (uint32_t i = next.fetch_add(block, std::memory_order_relaxed); i < n;
          i = next.fetch_add(block, std::memory_order_relaxed)) {
       shmreplay::gather(arena_, patterns, picks + i, std::min(block, n - i), runs, first + i, together);

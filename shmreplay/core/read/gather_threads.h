@@ -1,8 +1,9 @@
 // Threads that gather a large batch together.
 //
-// Started by the first call that wants them, asleep between calls, joined with their owner. They take no signals and
-// know neither the lock nor a lease: their caller, who has one, waits for them. A forked child has none of them; there
-// their owner's arena says so, and all that the child may do with the object is to destroy it.
+// The first call that wants them starts them. They sleep between calls and are joined when their owner is destroyed.
+// They take no signals, and know neither the lock nor a lease: the caller has the lease and waits for them. A forked
+// child has none of them. There the owner's arena says that it is forked, and all that the child may do with the object
+// is to destroy it.
 #pragma once
 
 #include <functional>
@@ -17,15 +18,16 @@ namespace shmreplay {
 class GatherThreads {
  public:
   static constexpr uint32_t kMost = 64;
-  static constexpr size_t kWorthBytes = size_t{1} << 20;  // of rows: below that, waking them takes as long as they save
+  static constexpr size_t kWorthBytes = size_t{1} << 20;  // of rows: below that, waking the threads takes as long as
+                                                          // they save
 
   explicit GatherThreads(const Arena& arena, size_t worth_bytes = kWorthBytes) noexcept;
   ~GatherThreads();
   GatherThreads(const GatherThreads&) = delete;
   GatherThreads& operator=(const GatherThreads&) = delete;
 
-  // As gather(), by the caller and up to num_threads - 1 others; fewer, if the system gives no more. The caller
-  // gathers heap and packed columns alone.
+  // Like gather(), by the caller and up to num_threads - 1 other threads; by fewer if the system gives no more. The
+  // caller alone gathers heap, packed and per-item columns.
   void gather(uint32_t num_threads, const PatternCache& patterns, const Pick* picks, uint32_t n, const Run* runs,
               int64_t first, std::vector<OutputBuffer>& outputs);
 

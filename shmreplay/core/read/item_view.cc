@@ -9,7 +9,7 @@ bool find_in_place(const Arena& arena, const Pattern& pattern, size_t o, const P
   const PatternOutput& rule = pattern.outputs[o];
   if (arena.columns()[rule.column].flags != 0) return false;
   const uint64_t positions = num_positions(pick);
-  // Each slice of real rows alone has at most as many as there are; what pads is not even counted one by one.
+  // Each slice has at most num_steps real rows. An output with more rows has padding; it is not even walked row by row.
   if (pattern.rows(o, positions) > uint64_t{rule.num_slices} * pick.num_steps) return false;
   RunCursor cursor{runs + pick.first_run, pick.num_runs};
   bool in_place = true;

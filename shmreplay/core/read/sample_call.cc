@@ -18,9 +18,9 @@ namespace shmreplay {
 namespace {
 
 constexpr int64_t kHandOnTimeoutNs = 5 * kSliceNs;
-constexpr uint32_t kOutOfTriesWork = 64;  // items that a hold in vain takes the time of
+constexpr uint32_t kOutOfTriesWork = 64;  // a hold that drew nothing counts as this many items' work
 
-// Whatever ends a call, an exception among it: what it named is given back, unless it says that it keeps it.
+// Drops the lease at the end of a call, also after an exception, unless keep() was called.
 class DropAtEnd {
  public:
   explicit DropAtEnd(Lease& lease) noexcept : lease_(lease) {}
@@ -36,7 +36,7 @@ class DropAtEnd {
   bool keeps_ = false;
 };
 
-// Of a call that ends without a draw that it may have been woken for: another may draw.
+// For a call that may have been woken for a draw and ends without one: lets another caller draw.
 void hand_on(Arena& arena, const TableFacts& t) {
   Hold hold(arena);
   if (hold.begin({now_ns() + kHandOnTimeoutNs, nullptr}) == Status::kOk) hold.touch(t.index);
@@ -53,7 +53,8 @@ SampleCall::SampleCall(Arena& arena)
   prepared_.reserve(kMaxOutputs);
 }
 
-// Copies the item out and names its chunks. false: no room left in this part, or for its values; nothing was changed.
+// Copies the item's descriptor and names its chunks. false: no room is left in this part or for its values; the item is
+// not drawn.
 bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double probability, bool count) {
   const ItemRecord& item = arena_.item(g);
   const Extent extent = item.extent.get();
@@ -80,7 +81,7 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
     runs_.push_back({chunk, row, rows});
   });
   p.num_runs = static_cast<uint32_t>(runs_.size()) - p.first_run;
-  // What is named stays so until the part ends, which is at once.
+  // If the item is refused now, its chunks stay named until the part ends, which is at once.
   lacks_room_ =
       takes_ && !(patterns_.is_settled(p.pattern) && room_.promise(arena_, patterns_.at(p.pattern), p, runs_.data(),
                                                                    brought_.empty() ? kNoValue : brought_.back()));
@@ -94,7 +95,7 @@ bool SampleCall::add_pick(Hold& hold, const TableFacts& t, uint32_t g, double pr
   return true;
 }
 
-// What the gather must know of the table, read in the last hold of a part.
+// Reads what the gather must know of the table. Called in each hold of a part; the last one counts.
 void SampleCall::note_table(const TableFacts& t) {
   structure_pattern_ = t.record->structure_pattern.get();
   const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
@@ -105,8 +106,8 @@ void SampleCall::note_table(const TableFacts& t) {
   }
 }
 
-// Whether no item is longer than the batch is to be. Asked in the hold of the draw: a batch that is lost for want of
-// room may have consumed its items.
+// Whether no item is longer than the batch allows. Asked in the hold of the draw: a batch that is given up later for
+// want of room may have consumed its items.
 bool SampleCall::fits(const TableFacts& t, const SampleOptions& options) {
   if (options.most_rows == nullptr) return true;
   const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
@@ -116,7 +117,7 @@ bool SampleCall::fits(const TableFacts& t, const SampleOptions& options) {
   return true;
 }
 
-// Whether no item has become longer than the sink has room for.
+// Whether no item of the table is longer than what the sink has room for.
 bool SampleCall::has_rows_for(const TableFacts& t) const {
   const uint32_t n = std::min(t.record->num_outputs.get(), kMaxOutputs);
   if (prepared_.size() != n) return t.record->structure_hash.get() == 0;  // no item yet: none is drawn
@@ -140,7 +141,7 @@ void SampleCall::note_smallest(const TableFacts& t) {
                                     : 1.0 / static_cast<double>(t.record->size.get());
 }
 
-// Draws number `at` and the next ones: how many of `want` there are.
+// Picks the items of draw `at` and of the draws after it, up to `want`. Answers how many it picked.
 uint32_t SampleCall::pick(const Hold& hold, const Selector& sampler, const SampleOptions& options, uint32_t at,
                           uint32_t want, uint32_t* items) {
   if (!options.distinct) {
@@ -148,7 +149,7 @@ uint32_t SampleCall::pick(const Hold& hold, const Selector& sampler, const Sampl
     return want;
   }
   available_ = distinct_.most_drawable(sampler);
-  // A call that can not be served whole is not begun.
+  // A call that cannot be served whole does not begin.
   return at == 0 && available_ < options.at_least ? distinct_.pick_none() : distinct_.pick(hold, sampler, want, items);
 }
 
@@ -156,7 +157,7 @@ SampleCall::Stop SampleCall::draw_group(Hold& hold, const TableFacts& t, const S
   const Selector sampler(arena_, t, kSampler);
   const uint32_t want = std::min(options.n - from, kGroup);
   note_smallest(t);
-  // Where a sample may remove its item, the next draw must see that; else the group descends side by side.
+  // Where a sample may remove its item, the next draw must see that. Else a group of draws descends the tree together.
   const uint32_t most = t.consumes() ? 1 : want;
   for (uint32_t i = 0; i < want;) {
     const uint32_t may = admitted(hold, t, options, std::min(most, want - i));
@@ -214,7 +215,7 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
     }
     if (stop == Stop::kNotAdmitted && options.waits && picks_.empty() && (from < options.at_least || from == 0))
       blocked.join(hold);
-    // A group may end for want of log: then the next hold goes on, as long as this one got anywhere.
+    // A group may end because the log is full. Then the next hold goes on, if this one has drawn anything.
     const bool again =
         stop == Stop::kDone || ((stop == Stop::kPartFull || stop == Stop::kOutOfTries) && picks_.size() > before &&
                                 lease_.room() >= kMaxItemChunks && picks_.size() < kPart && runs_.size() < kPart);
@@ -225,7 +226,7 @@ Status SampleCall::draw_part(const TableFacts& t, const SampleOptions& options, 
   }
 }
 
-// The structure of pattern `record`; rows_ becomes how long its outputs are in a batch: as the table's longest.
+// The structure of pattern `record`. Sets rows_ to the lengths of its outputs in a batch: those of the table's longest.
 const Pattern& SampleCall::pad_rows(const TableFacts& t, uint32_t record) {
   patterns_.settle();
   if (rows_.empty()) corrupt("a table has items and no structure");
@@ -244,12 +245,13 @@ Status SampleCall::make_room(const TableFacts& t, uint32_t record, int64_t first
   return sink.prepare(structure, rows_.data(), first) ? Status::kOk : Status::kInterrupted;
 }
 
-// Where a draw removes its item, want of memory must show before it: afterwards the item would be nowhere. `done` items
-// are in the batch, `want` more are wanted.
+// Gets memory before the draw, where a draw removes its item: if memory ran out after it, the item would be nowhere.
+// `done` items are in the batch, `want` more are wanted.
 Status SampleCall::make_room_early(const TableFacts& t, uint32_t want, int64_t done, const Wait& wait,
                                    BatchSink& sink) {
   patterns_.settle();
-  // For the item that was left, unless a longer one came: then there may be other buffers.
+  // An item was left for want of room: get room for it. Else the table's items have become longer, and the sink may get
+  // other buffers.
   if (lacks_room_) return room_.grow(std::min(want, kGroup)) ? Status::kOk : Status::kNoMemory;
   patterns_.begin_part();
   {
@@ -280,7 +282,7 @@ Status SampleCall::deliver(const TableFacts& t, int64_t first, BatchSink& sink, 
   return Status::kOk;
 }
 
-// What was prepared for the sink of the call before is that one's.
+// What was prepared belongs to the sink of the call before.
 void SampleCall::begin_call(bool takes) {
   takes_ = takes;
   lacks_room_ = false;
@@ -319,7 +321,7 @@ template <class Deliver, class MakeRoom>
 SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& asked, const Wait& wait, bool keeps_last,
                                   Deliver deliver, MakeRoom make_room) {
   SampleOptions options = asked;
-  // An item that goes with its only sample is not drawn twice as it is.
+  // Where the first sample removes the item, no item can be drawn twice anyway.
   options.distinct = asked.distinct && (!asked.part.is_all() || !(asked.count && t.max_times_sampled == 1));
   Blocked blocked(arena_, t, kSamples, wait, options.count);
   DropAtEnd drop_at_end(lease_);
@@ -336,7 +338,7 @@ SampleResult SampleCall::draw_all(const TableFacts& t, const SampleOptions& aske
     const uint32_t before = done;
     Stop stop;
     const Status drawn = draw_part(t, options, done, wait, blocked, stop);
-    // What a counted draw took is delivered whatever happened after it: a consumed item must not be lost.
+    // What a counted draw took is delivered, whatever happened after it: a consumed item must not be lost.
     if (!picks_.empty()) {
       const bool stays = keeps_last && drawn == Status::kOk && done + picks_.size() == options.n;
       if (const Status s = deliver(done, stays); s != Status::kOk) return end(s);

@@ -23,7 +23,8 @@ bool ShardDraw::admits(const Shard& shard, bool count) const {
   return count ? can_sample_now(*shard.arena, *shard.table, 1) : shard.table->record->size.get() > 0;
 }
 
-// Shares of the shards that admit a draw; false if none does. Read without the locks: what the draw is exact for.
+// Reads the shares of the shards that admit a draw, without the locks. The draw is exact for these shares. false: no
+// shard admits one.
 bool ShardDraw::read_totals(bool count) {
   std::vector<double> sizes(shards_.size());
   double total = 0, items = 0, smallest = std::numeric_limits<double>::infinity();
@@ -44,7 +45,7 @@ bool ShardDraw::read_totals(bool count) {
     const double least = Extremes(*shards_[i].arena, t.extremes).smallest_positive();
     if (std::isfinite(least)) smallest = std::min(smallest, leaf_weight(least, t.record->exponents[kSampler].get()));
   }
-  if (!(total > 0)) shares_ = sizes, total = items;  // all priorities are 0: then all are alike
+  if (!(total > 0)) shares_ = sizes, total = items;  // all priorities are 0: then all items weigh the same
   if (!(total > 0)) return false;
   for (double& share : shares_) share /= total;
   if (shards_[0].table->prioritized())
@@ -52,7 +53,7 @@ bool ShardDraw::read_totals(bool count) {
   return true;
 }
 
-// A shard for each open place.
+// Chooses a shard for each open place.
 void ShardDraw::choose(const double* uniforms) {
   std::fill(counts_.begin(), counts_.end(), 0);
   uint32_t last = 0;
@@ -62,7 +63,7 @@ void ShardDraw::choose(const double* uniforms) {
   for (size_t k = 0; k < open_.size(); ++k) {
     double left = uniforms[k];
     uint32_t s = 0;
-    // Rounding may leave more than there is: then it is the last that has any.
+    // Rounding may leave more than the shares add up to: then the last shard with a share is chosen.
     while (s < last && !(left < shares_[s])) left -= shares_[s++];
     chosen_[k] = s;
     ++counts_[s];

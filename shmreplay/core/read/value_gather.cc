@@ -9,7 +9,7 @@ bool ByteBuffer::reserve(size_t n) noexcept {
   if (n <= room()) return true;
   if (n > SIZE_MAX - size_) return false;
   const size_t least = size_ + n;
-  // Twice as much, so that many small ones do not move it often; but want of memory for that is none for this.
+  // Doubles, so that many small values do not move the buffer often. If there is no memory for that, the least will do.
   for (const size_t wanted : {std::max({least, 2 * capacity_, size_t{4096}}), least}) {
     char* grown = static_cast<char*>(std::realloc(data_, wanted));
     if (grown == nullptr) continue;

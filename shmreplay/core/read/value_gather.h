@@ -1,4 +1,4 @@
-// Values on their way from the block heap to a batch: their bytes one behind the other, and the size of each.
+// Values on their way from the block heap to a batch: their bytes one after the other, and the size of each.
 #pragma once
 
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 namespace shmreplay {
 
-// Bytes that grow at their end; whoever takes them over frees them.
+// Bytes that grow at their end. The caller of release() frees what it takes over.
 class ByteBuffer {
  public:
   ByteBuffer() = default;
@@ -15,14 +15,14 @@ class ByteBuffer {
   ByteBuffer(const ByteBuffer&) = delete;
   ByteBuffer& operator=(const ByteBuffer&) = delete;
 
-  // Room for n more bytes, and n of them. Throws std::bad_alloc, never where there was room.
+  // Appends n bytes and returns where they are. Throws std::bad_alloc, but never where room() was enough.
   char* extend(size_t n);
-  // Room for n more bytes. false: no memory, and nothing has changed.
+  // Gets room for n more bytes. false: no memory, and nothing has changed.
   bool reserve(size_t n) noexcept;
   size_t room() const noexcept { return capacity_ - size_; }
   size_t size() const noexcept { return size_; }
   const char* data() const noexcept { return data_; }
-  // The bytes, malloc'ed: nullptr if there are none.
+  // Hands over the bytes, which were allocated with malloc(); nullptr if there are none.
   char* release() noexcept;
 
  private:
@@ -36,7 +36,7 @@ struct ItemValues {
   ByteBuffer bytes;
 };
 
-// Appends a value whose blocks are `chunk`'s. Its size, -1 for none.
+// Appends a value whose blocks belong to `chunk`. Answers its size, -1 for none.
 int64_t append_value(const Arena& arena, uint32_t chunk, BlockRef ref, ByteBuffer& to);
 
 }  // namespace shmreplay

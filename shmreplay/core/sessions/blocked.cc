@@ -14,8 +14,8 @@ constexpr int64_t kLeaveTimeoutNs = 5 * kSliceNs;
 
 Blocked::~Blocked() {
   if (!counted_) return;
-  // A call that gives up. If it does not get the lock it stays counted until its session ends, which costs a needless
-  // wake now and then and nothing else.
+  // A call that gives up. If it does not get the lock it stays counted until its session ends; that costs only a
+  // needless wake now and then.
   Hold hold(arena_);
   if (hold.begin({now_ns() + kLeaveTimeoutNs, nullptr}) == Status::kOk) leave(hold);
 }
@@ -36,7 +36,7 @@ void Blocked::join(Hold& hold) {
   if (slot_ == kNone) return;
   SleepSlot& slot = arena_.sleeper(slot_);
   hold.set(s.free_sleepers, slot.next_free.get());
-  // Relaxed: written under the lock. A report reads the owner first, and may show the call before.
+  // Relaxed: written under the lock. A report reads the owner first, so it may show the slot's call before this one.
   slot.since_ns.store(static_cast<uint64_t>(started_ns_), std::memory_order_relaxed);
   hold.set(slot.owner, {arena_.session_index(), table_.index << 1 | side_});
   hold.add(side.sleepers, 1);

@@ -7,7 +7,7 @@
 
 namespace shmreplay {
 
-// Waits until a slot may be free: kOk. kNoCallSlots at the deadline; kInterrupted. Never called while holding a lease.
+// Waits until a slot may be free: kOk. kNoCallSlots at the deadline; kInterrupted. Never called with a lease in hand.
 //
 // Reads can outnumber the slots when processes outnumber the cores and are descheduled in the middle of a gather.
 Status wait_for_call_slot(Arena& arena, const Wait& wait);

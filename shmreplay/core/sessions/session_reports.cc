@@ -17,7 +17,7 @@ uint32_t num_distinct(std::vector<uint32_t>& chunks) {
   return static_cast<uint32_t>(std::unique(chunks.begin(), chunks.end()) - chunks.begin());
 }
 
-// The slots of reads in flight: visit(owner, slot, number of names).
+// Visits the slots of reads in flight: visit(owner, slot, number of names).
 template <class Visit>
 void each_lease(const Arena& arena, Visit visit) {
   for (uint32_t i = 0; i < arena.geometry().num_call_slots; ++i) {

@@ -1,6 +1,6 @@
-// Reports of the sessions attached to an arena: what each has done, which calls sleep, which chunks are named. All of
-// it is read without the lock (rule 4), so its parts may be a few holds apart; damage in the index at worst makes a
-// report wrong.
+// Reports of the sessions attached to an arena: what each has done, which calls sleep, which chunks are named. They are
+// read without the lock (rule 4), so their parts may be a few holds apart. Damage in the index can only make a report
+// wrong.
 #pragma once
 
 #include <vector>
@@ -15,11 +15,11 @@ struct SessionReport {
   uint64_t inserts, samples, updates;  // items, since it attached
   uint64_t writes, reads;              // bits of the tables it has inserted into and sampled from
   uint32_t open_streams;
-  uint32_t pinned_chunks;  // named by its reads in flight and views, each once
+  uint32_t pinned_chunks;  // named by its reads in flight and its views; each chunk counts once
 };
 
-// A call that its table's limiter does not admit, or an insert that finds no room. Of inserts without room only one a
-// session is shown.
+// A call that its table's limiter does not admit, or an insert that finds no room. For each session, only one insert
+// without room is shown.
 struct SleeperReport {
   uint32_t table, side;  // Side
   bool wants_room;
@@ -33,16 +33,16 @@ struct UsesReport {
 };
 
 struct LeasesReport {
-  uint32_t pinned_chunks;  // named by reads in flight and views of all sessions and the daemon, each once
-  double oldest_s;         // seconds since the oldest of those was taken; negative: there is none
+  uint32_t pinned_chunks;  // named by reads in flight and views, of all sessions and the daemon; each chunk counts once
+  double oldest_s;         // seconds since the oldest of these leases was taken; negative: there is none
 };
 
 std::vector<SessionReport> session_reports(const Arena& arena);
 std::vector<SleeperReport> sleeper_reports(const Arena& arena);
 LeasesReport leases_report(const Arena& arena);
 
-// The tables that a session has inserted into and sampled from; none if its record belongs to another generation by
-// now. Then the same for all live sessions together.
+// The tables that a session has inserted into and sampled from; none if its record now belongs to another generation.
+// uses_of_all(): the same for all live sessions together.
 UsesReport uses_of(const Arena& arena, uint32_t session, uint32_t generation);
 UsesReport uses_of_all(const Arena& arena);
 

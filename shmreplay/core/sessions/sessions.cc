@@ -18,7 +18,7 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kSlice = 32;  // streams, slots or chunks a hold
+constexpr uint32_t kSlice = 32;  // streams, slots or chunks in one hold
 
 void free_record(Hold& hold, uint32_t index) {
   SessionRecord& r = hold.arena().session(index);
@@ -78,7 +78,7 @@ bool process_is_dead(uint32_t pid, uint64_t start_time) noexcept {
   close(fd);
   if (ended) return true;
   const uint64_t now = start_time == 0 ? 0 : process_start_time(pid);
-  return now != 0 && now != start_time;  // the pid belongs to another process by now
+  return now != 0 && now != start_time;  // the pid belongs to another process now
 }
 
 Status open_session(Arena& arena, uint32_t pid, uint64_t start_time, uint32_t role, const Wait& wait,

@@ -24,7 +24,7 @@ void DistinctDraws::begin(const TableFacts& t, uint32_t n, const double* uniform
   drawn_.reserve(n);
   hash_.assign(std::bit_ceil(uint64_t{n} * 2), {kNone, 0});
   passed_.clear();
-  // A call that wants much of its part meets many others' items.
+  // A call that wants much of its part meets many items of the other parts.
   const uint64_t others = part.is_all() ? 0 : kMostPassed + 2 * uint64_t{n} * part.world_size;
   most_passed_ = static_cast<uint32_t>(std::min<uint64_t>(others, t.capacity));
   passed_.reserve(most_passed_);
@@ -36,7 +36,7 @@ void DistinctDraws::begin(const TableFacts& t, uint32_t n, const double* uniform
   most_drawable_ = wants_much ? count_drawable() : UINT64_MAX;
 }
 
-// Items that may be drawn, until visit() answers false.
+// Visits items that may be drawn, until visit() answers false.
 template <class Visit>
 void DistinctDraws::each_in_share(Visit visit) {
   const Selector sampler(arena_, *table_, kSampler);
@@ -67,7 +67,7 @@ bool DistinctDraws::may_have_left() {
   return found;
 }
 
-// The caller's number first; those of repeated draws follow from it.
+// The caller's number first. The numbers of repeated draws are derived from it.
 double DistinctDraws::uniform(uint64_t draw, uint64_t attempt) const noexcept {
   const double given = uniforms_[draw];
   if (attempt == 0) return given;
@@ -97,7 +97,7 @@ uint32_t DistinctDraws::pick(const Hold& hold, const Selector& sampler, uint32_t
   const bool is_random = kind == kUniform || kind == kPrioritized;
   ran_out_ = false;
   if (is_random && !left_only_) {
-    // Asks for as many as the tries of a hold suffice for.
+    // Asks for as many items as the tries of one hold can find.
     const uint32_t n = pick_new(hold, sampler, std::min(want, std::max(1u, kGroup / part_.world_size)), items);
     if (n > 0) return n;
   }
@@ -131,13 +131,13 @@ void DistinctDraws::take(const Hold&, uint32_t g, uint64_t seq) {
   if (!left_only_ || seen_seq_ == 0) return;
   const Selector sampler(arena_, *table_, kSampler);
   if (arena_.item(g).seq.get() != seq) {
-    seen_seq_ = 0;  // it went with its last sample, and others changed places
+    seen_seq_ = 0;  // it was removed by its last sample, and other items changed places
   } else {
     leave_out(sampler, g);
   }
 }
 
-// Takes the item out of what pick_left() goes by, which is up to date.
+// Takes the item out of the data that pick_left() uses, which is up to date.
 void DistinctDraws::leave_out(const Selector& sampler, uint32_t g) {
   if (seen_by_weight_) {
     masked_.mask(sampler.tree(), sampler.slot(g));
@@ -147,7 +147,7 @@ void DistinctDraws::leave_out(const Selector& sampler, uint32_t g) {
   sorted_.insert(std::lower_bound(sorted_.begin(), sorted_.end(), position), position);
 }
 
-// pick_left() met an item outside the part.
+// Called when pick_left() met an item outside the part.
 void DistinctDraws::pass_over(const Selector& sampler, uint32_t g) {
   ++num_rejected_;
   if (passed_.size() == most_passed_) return;
@@ -155,9 +155,9 @@ void DistinctDraws::pass_over(const Selector& sampler, uint32_t g) {
   leave_out(sampler, g);
 }
 
-// Brings what pick_left() goes by up to date, unless all holds since have been this call's own, which it followed.
+// Brings the data that pick_left() uses up to date. Not needed if all holds since have been this call's own.
 void DistinctDraws::refresh(const Selector& sampler, bool by_weight) {
-  // Relaxed: our own hold's number, which we wrote; another's in between shows as a gap.
+  // Relaxed: this is our own hold's number, which we wrote. Another's hold in between shows as a gap.
   const uint64_t seq = arena_.lock().hold_seq.load(std::memory_order_relaxed);
   const bool alone = seen_seq_ != 0 && seq - seen_seq_ <= 2 && seen_by_weight_ == by_weight;
   seen_seq_ = seq;
@@ -180,7 +180,7 @@ uint32_t DistinctDraws::pick_left(const Selector& sampler) {
   const bool by_weight = sampler.by_weight();
   refresh(sampler, by_weight);
   for (uint32_t tries = 0; tries < kTries; ++tries) {
-    const double u = uniform(drawn_.size(), kTries + 1 + num_rejected_);  // no attempt before had this number
+    const double u = uniform(drawn_.size(), kTries + 1 + num_rejected_);  // no earlier attempt used this number
     const uint32_t g = pick_any_left(sampler, u, by_weight);
     if (g == kNone || part_.has(sampler.slot(g))) return g;
     pass_over(sampler, g);
@@ -230,7 +230,7 @@ uint32_t DistinctDraws::next_in_order(bool oldest_first) {
   return g;
 }
 
-// Below an item that is not drawn there is none better; below one that is, any of its children may be.
+// Below an item that is not drawn there is no better one. Below a drawn item, each of its children may be the best.
 uint32_t DistinctDraws::best_of_heap(const Selector& sampler) {
   const uint64_t size = table_->record->size.get();
   uint64_t best = size;

@@ -1,15 +1,15 @@
 // The draws of one call that draws no item twice, and perhaps only items from one learner's part.
 //
-// Random samplers: a draw is repeated until it meets a new item. That is the same as drawing among the items left, in
-// proportion to their weights, exactly. Where little weight is left this would take long: after kTries the call picks
-// only among the items left, in a sum tree by MaskedTree, in a dense array by rank. Fifo and Lifo take the first items
-// left, heaps the best. Items may come, go and change between two holds; one that came meanwhile may be drawn.
+// Random samplers: a draw is repeated until it meets a new item. That is exactly the same as drawing among the items
+// left, in proportion to their weights. Where little weight is left this would take long. So after kTries the call
+// picks only among the items left: in a sum tree by MaskedTree, in a dense array by rank. Fifo and Lifo take the first
+// items left, heaps the best. Items may come, go and change between two holds; one that came meanwhile may be drawn.
 //
 // A learner's part is the slots whose number modulo the number of learners is its rank. An item outside the part is
-// drawn and not taken, which is the same as drawing inside the part in proportion to the weights, exactly. Once the
-// call picks among the items left, it passes such an item over from then on, so a heavy one is met once. A call
-// remembers only so many of them, and meets the others again. So it may pick nothing in a hold and still not be at its
-// end.
+// drawn and not taken. That is exactly the same as drawing inside the part, in proportion to the weights. Once the call
+// picks among the items left, it passes over such an item from then on, so a heavy one is met only once. A call
+// remembers only a bounded number of them and may meet the others again. So it may pick nothing in a hold and still not
+// be finished.
 #pragma once
 
 #include <algorithm>
@@ -39,11 +39,11 @@ class DistinctDraws {
   // without the lock: for a report.
   uint64_t count_drawable();
 
-  // Whether an item of the part is left, as far as a look without the lock tells. Also true where only a further hold
+  // Whether an item of the part is left, as far as a look without the lock can tell. Also true if only a further hold
   // can tell.
   bool may_have_left();
 
-  // At most so many items can be drawn in all.
+  // How many items can be drawn in all, at most.
   uint64_t most_drawable(const Selector& sampler) const noexcept {
     return std::min(sampler.num_drawable(), most_drawable_);
   }
@@ -53,13 +53,13 @@ class DistinctDraws {
   uint32_t pick(const Hold& hold, const Selector& sampler, uint32_t want, uint32_t* items);
   bool ran_out_of_tries() const noexcept { return ran_out_; }
 
-  // Instead of pick(), where the call cannot be served.
+  // Called instead of pick() if the call cannot be served.
   uint32_t pick_none() noexcept {
     ran_out_ = false;
     return 0;
   }
 
-  // The item picked next was taken; `seq` was its seq then. What was picked and not taken is picked again.
+  // The next of the picked items was taken; `seq` was its seq then. What was picked and not taken is picked again.
   void take(const Hold& hold, uint32_t g, uint64_t seq);
 
  private:
@@ -67,14 +67,14 @@ class DistinctDraws {
     uint32_t item;
     uint64_t seq;  // 0: an empty place of the hash table
   };
-  static constexpr uint32_t kTries = 64;         // a hold
-  static constexpr uint32_t kMostPassed = 1024;  // a call that wants much of its part remembers more
+  static constexpr uint32_t kTries = 64;         // in one hold
+  static constexpr uint32_t kMostPassed = 1024;  // a call that wants much of its part remembers more items
   double uniform(uint64_t draw, uint64_t attempt) const noexcept;
   Drawn& place(uint32_t g);
   bool is_drawn(uint32_t g);
   bool is_new(uint32_t g, const uint32_t* items, uint32_t n);
   uint32_t pick_new(const Hold& hold, const Selector& sampler, uint32_t want, uint32_t* items);
-  uint32_t pick_left(const Selector& sampler);  // kNone: as 0 of pick()
+  uint32_t pick_left(const Selector& sampler);  // kNone: as when pick() answers 0
   uint32_t pick_any_left(const Selector& sampler, double u, bool by_weight);
   void pass_over(const Selector& sampler, uint32_t g);
   void leave_out(const Selector& sampler, uint32_t g);
@@ -89,15 +89,15 @@ class DistinctDraws {
   const TableFacts* table_ = nullptr;
   const double* uniforms_ = nullptr;
   std::vector<Drawn> drawn_;  // in order
-  std::vector<Drawn> hash_;   // the same by item
+  std::vector<Drawn> hash_;   // the same, by item
   bool left_only_ = false;
   Part part_;
-  uint64_t most_drawable_ = UINT64_MAX;  // of the part, where the call wants much of it
+  uint64_t most_drawable_ = UINT64_MAX;  // in the part; set if the call wants much of it
   bool ran_out_ = false;
-  uint64_t num_rejected_ = 0;  // by pick_left: so many of its numbers are used up
+  uint64_t num_rejected_ = 0;  // by pick_left(), which has used up as many of its random numbers
   uint32_t most_passed_ = 0;
   std::vector<uint32_t> passed_;  // items outside the part; their slots stay outside
-  // What pick_left() goes by, as of a hold in which nobody else has changed anything since.
+  // The data that pick_left() uses, as of a hold since which nobody else has changed anything.
   uint64_t seen_seq_ = 0;
   bool seen_by_weight_ = false;
   std::vector<uint32_t> sorted_;  // slots, or positions in the dense array

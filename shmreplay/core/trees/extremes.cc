@@ -11,15 +11,15 @@ namespace {
 
 constexpr uint32_t kMaxLines = 128;
 
-// Pair by pair, which the compiler does four at a time.
+// In pairs: the compiler does four at a time.
 double largest_of(const double (&w)[8]) noexcept {
   double m[4];
   for (int i = 0; i < 4; ++i) m[i] = std::max(w[i], w[i + 4]);
   return std::max(std::max(m[0], m[1]), std::max(m[2], m[3]));
 }
 
-// A fresh segment is all zeros, so 0 stands for "none" in the tree of the smallest too. Numbers that are not negative
-// are in the order of their bits: less one, those of 0 are the largest there are.
+// A fresh segment is all zeros, so 0 stands for "none" in the tree of the smallest as well. Numbers that are not
+// negative are ordered as their bits are; minus one, the bits of 0 are the largest of all.
 double smallest_of(const double (&w)[8]) noexcept {
   uint64_t least = UINT64_MAX;
   for (const double v : w) least = std::min(least, std::bit_cast<uint64_t>(v + 0.0) - 1);  // + 0.0: -0.0 is 0 too

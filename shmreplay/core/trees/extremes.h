@@ -17,12 +17,12 @@ class Extremes {
   double largest() const noexcept;            // 0 when no priority is positive
   double smallest_positive() const noexcept;  // +inf when no priority is positive
 
-  // Priorities in these lines of 8 were written; the nodes above follow. `lines` ascends, without repeats.
+  // Brings the nodes above these lines of 8 priorities up to date. `lines` must be ascending, without repeats.
   void climb(Hold& hold, const uint32_t* lines, uint32_t n);
 
   void prefetch(uint32_t slot) const noexcept;  // the nodes above the leaf of that slot
 
-  // What the nodes above the leaves should be; for rebuild and check.
+  // Calls visit(word, value) for each node above the leaves, with the value that it should have; for rebuild and check.
   template <class Visit>
   void recompute(Visit visit) const {
     for (int which = 0; which < 2; ++which) {
@@ -39,8 +39,8 @@ class Extremes {
   enum { kLargest, kSmallest };
 
   double of_line(int which, uint32_t k, uint64_t line) const noexcept;
-  // Gives a node of level k its value. If that is a change, its parent joins `parents`, n so far. Returns how many
-  // there are then.
+  // Gives a node of level k its value. If that is a change, adds its parent to `parents`, which has n entries so far.
+  // Returns how many entries it has then.
   uint32_t set_node(Hold& hold, int which, uint32_t k, uint32_t node, double value, uint32_t* parents, uint32_t n);
   Word<double>* level(int which, uint32_t k) const noexcept {
     return arena_.at<Word<double>>(layouts_[which].level[k]);

@@ -1,7 +1,7 @@
 // A sum tree seen without some of its leaves: private, and as exact as the tree itself.
 //
-// The nodes above the masked leaves are summed anew, in the tree's own order; all other nodes are read from the tree.
-// Nothing is subtracted: where one leaf outweighs the rest by far, a difference would lose the rest in the rounding.
+// The nodes above the masked leaves are summed again, in the tree's own order; all other nodes are read from the tree.
+// Nothing is subtracted: if one leaf outweighs the rest by far, a difference would lose the rest in the rounding.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,11 @@ namespace shmreplay {
 
 class MaskedTree {
  public:
-  // Makes room for n masked leaves, outside any hold; the rest allocates nothing.
+  // Makes room for n masked leaves, outside any hold; the other functions allocate nothing.
   void reserve(const TreeLayout& layout, uint32_t n);
 
-  // Masks these leaves and no others. `slots` ascends, without repeats. After any change of the tree, build() again.
+  // Masks these leaves and no others. `slots` must be ascending, without repeats. Call it again after any change of the
+  // tree.
   void build(const SumTree& tree, const uint32_t* slots, uint32_t n);
   void mask(const SumTree& tree, uint32_t slot);
 

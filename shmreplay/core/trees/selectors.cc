@@ -39,7 +39,7 @@ void Selector::set_leaf(Hold& hold, uint32_t g, double weight) {
     if ((before > 0) != (weight > 0)) hold.add(table_.record->num_positive, weight > 0 ? 1 : uint64_t(-1));
   }
   tree().set_leaf(hold, slot(g), weight);
-  // Beside the nodes of this tree those of the extremes, which follow the sampler's.
+  // Besides the nodes of this tree, those of the trees of extremes: they follow the sampler's priorities.
   const uint32_t levels = layout_.sum.num_levels + (role_ == kSampler ? 2 * table_.extremes[0].num_levels : 0);
   hold.defer(g, levels);
 }

@@ -5,8 +5,8 @@
 //   Prioritized       a sum tree over the slots, and a dense array for when every priority is 0
 //   MinHeap, MaxHeap  a 4-ary heap with positions; ties go to the least recently inserted or updated
 //
-// The item table calls them when the item's record is complete and `record->size` is still the number of items
-// registered here.
+// The item table calls insert() and erase() when the item's record is complete and `record->size` is still the number
+// of items registered here.
 #pragma once
 
 #include "arena/hold.h"
@@ -23,13 +23,13 @@ class Selector {
 
   void insert(Hold& hold, uint32_t g, double priority);
   void erase(Hold& hold, uint32_t g);
-  // At most kMostUpdates items, whose priorities and touches are the new ones already.
+  // At most kMostUpdates items, whose records have their new priorities and touches already.
   void update(Hold& hold, const uint32_t* items, const double* priorities, uint32_t n);
 
-  // One item; `u` in [0, 1). The table is not empty, and the hold is settled.
+  // One item; `u` in [0, 1). The table must not be empty, and the hold must be settled.
   uint32_t pick(const Hold& hold, double u) const;
 
-  // n <= kGroup independent picks of an index that does not change meanwhile.
+  // n <= kGroup independent picks. The index must not change in between.
   void pick_group(const Hold& hold, const double* u, uint32_t n, uint32_t* items) const;
 
   // The probability with which pick() returns g now.
@@ -38,9 +38,9 @@ class Selector {
   void prefetch(uint32_t g) const noexcept;
 
   uint32_t kind() const noexcept { return layout_.kind; }
-  // Whether draws go by the sum tree: a Prioritized one of which some priority is positive.
+  // Whether draws go by the sum tree: the selector is Prioritized and some priority is positive.
   bool by_weight() const noexcept { return layout_.kind == kPrioritized && tree().total() > 0; }
-  // Items that pick() may answer.
+  // How many items pick() may answer.
   uint64_t num_drawable() const noexcept {
     return by_weight() ? table_.record->num_positive.get() : table_.record->size.get();
   }

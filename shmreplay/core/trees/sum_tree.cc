@@ -7,7 +7,8 @@ namespace shmreplay {
 namespace {
 
 constexpr uint32_t kMaxLines = 128;
-constexpr uint32_t kColdLevels = 3;  // from the leaves up: the levels above were read by every recent draw
+constexpr uint32_t kColdLevels = 3;  // counted from the leaves; the levels above are in the caches, because every
+                                     // recent draw read them
 
 }  // namespace
 

@@ -17,23 +17,25 @@
 
 namespace shmreplay {
 
-// The nodes of a line, for readers without the lock.
+// Reads a line of nodes, without the lock.
 inline void load_line(const Word<double>* line, double (&w)[8]) noexcept {
   for (int i = 0; i < 8; ++i) w[i] = line[i].get();
 }
 
-// The same under the lock, where nobody writes them: a few wide loads.
+// The same under the lock, where nobody writes them meanwhile: a few wide loads.
 inline void copy_line(const Word<double>* line, double (&w)[8]) noexcept { std::memcpy(w, line, sizeof w); }
 
-// The sum of a node's children, in the one order that all sums are made in.
+// The sum of a node's children. All sums are made in this order.
 inline double sum_of_eight(const double (&w)[8]) noexcept {
   return ((w[0] + w[1]) + (w[2] + w[3])) + ((w[4] + w[5]) + (w[6] + w[7]));
 }
 
-// Which child the remaining mass r falls into; r becomes the mass within it. Never a child of weight 0, unless all are.
-// Without branches: the children before it are those whose running sum is at most r. A child of weight 0 adds nothing
-// to the sum, so it is never the first beyond r. Rounding may leave r at or beyond the sum of the line: then the last
-// child that is not 0.
+// Which child the remaining mass r falls into; r becomes the mass within that child. Never a child of weight 0, unless
+// all are.
+//
+// It has no branches: the children before it are those whose running sum is at most r. A child of weight 0 adds nothing
+// to the sum, so it is never the first beyond r. Rounding may leave r at or beyond the sum of the line: then it is the
+// last child that is not 0.
 inline uint32_t pick_child(const double (&w)[8], double& r) noexcept {
   double sums[9];
   sums[0] = 0;
@@ -61,7 +63,7 @@ class SumTree {
 
   void set_leaf(Hold& hold, uint32_t slot, double weight) { hold.set(level(0)[slot], weight); }
 
-  // The nodes above these lines of 8 leaves follow them. `lines` ascends, without repeats.
+  // Brings the nodes above these lines of 8 leaves up to date. `lines` must be ascending, without repeats.
   void climb(Hold& hold, const uint32_t* lines, uint32_t n);
 
   void set(Hold& hold, uint32_t slot, double weight) {
@@ -75,7 +77,7 @@ class SumTree {
 
   void prefetch(uint32_t slot) const noexcept;
 
-  // What the nodes above the leaves should be; for rebuild and check. `visit(word, value)` for each node.
+  // Calls visit(word, value) for each node above the leaves, with the value that it should have; for rebuild and check.
   template <class Visit>
   void recompute(Visit visit) const {
     uint64_t n = round_up(layout_.num_leaves, 8);

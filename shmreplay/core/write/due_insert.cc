@@ -7,16 +7,16 @@
 namespace shmreplay {
 namespace {
 
-// Whether an item can go in together with `same` others of its table: now or later.
+// Whether an item can go in together with `same` other items of its table, now or later.
 bool goes_with(const TableRecord& t, uint64_t same) {
   if (same >= largest_burst(t)) return false;
-  // As long as nobody can sample for want of items, only inserts change what is admitted: to wait for more is to wait
-  // for ever.
+  // While the table has too few items to be sampled, only inserts change what the limiter admits. To wait until it
+  // admits more at once would be to wait for ever.
   const bool is_short = static_cast<int64_t>(t.size.get()) < std::max<int64_t>(t.limiter.min_size_to_sample.get(), 1);
   return same == 0 || !is_short || can_insert(t, same + 1);
 }
 
-// Of these items those of that table.
+// How many of these items are of that table.
 uint64_t count_of(const DueItem* due, uint32_t n, uint32_t table) {
   return static_cast<uint64_t>(std::count_if(due, due + n, [&](const DueItem& d) { return d.table == table; }));
 }
@@ -26,7 +26,7 @@ uint64_t count_of(const DueItem* due, uint32_t n, uint32_t table) {
 DueInsert::DueInsert(Arena& arena, std::span<DueRun> runs, const Wait& wait, bool counted)
     : arena_(arena), runs_(runs), wait_(wait), counted_(counted) {}
 
-// Whether every item has its table's structure, as far as that is known, and fits a hold: looked at before any goes in.
+// Whether every item has its table's structure (as far as that is known) and fits a hold. Checked before any goes in.
 Status DueInsert::find_misfit() {
   uint64_t structures[kMaxTables];
   for (uint32_t t = 0; t < arena_.num_tables(); ++t) structures[t] = arena_.table(t).record->structure_hash.get();
@@ -44,7 +44,7 @@ Status DueInsert::find_misfit() {
   return Status::kOk;
 }
 
-// As much of the run at hand as goes in together.
+// The part of the run at at_ that goes in together.
 DueInsert::Piece DueInsert::next_piece(const Hold& hold) const {
   const DueRun& run = runs_[at_];
   Piece piece{run.due + run.done, 0, 0};
@@ -60,7 +60,7 @@ DueInsert::Piece DueInsert::next_piece(const Hold& hold) const {
   return piece;
 }
 
-// `all` false: the log has no room for another pattern.
+// `all` becomes false when the log has no room for another pattern.
 Status DueInsert::make_piece_known(Hold& hold, const Piece& piece, bool& all) {
   for (uint32_t i = 0; i < piece.n; ++i) {
     const DueItem& due = piece.due[i];
@@ -74,7 +74,7 @@ Status DueInsert::make_piece_known(Hold& hold, const Piece& piece, bool& all) {
   return Status::kOk;
 }
 
-// The first table concerned whose limiter does not admit all of the piece; kNone: all do.
+// The first table whose limiter does not admit all of the piece's items for it; kNone: all limiters do.
 uint32_t DueInsert::keeps_out(const Hold& hold, const Piece& piece) const {
   for (uint32_t i = 0; counted_ && i < piece.n; ++i) {
     const uint32_t table = piece.due[i].table;
@@ -93,7 +93,7 @@ void DueInsert::put_in(Hold& hold, const Piece& piece, Filled& filled) {
   filled.items += piece.n;
 }
 
-// Puts in the pieces that fit the hold and are admitted.
+// Puts in pieces until the hold is full or a limiter does not admit one.
 Status DueInsert::fill(Hold& hold, Filled& filled) {
   known_ = nullptr;
   for (;;) {
@@ -103,7 +103,7 @@ Status DueInsert::fill(Hold& hold, Filled& filled) {
     if (filled.items > 0 && filled.items + piece.n > kInsertGroup) return Status::kOk;
     bool known = true;
     if (const Status s = make_piece_known(hold, piece, known); s != Status::kOk) return s;
-    // Large patterns that were new and inserts of the largest size do not fit one log: the rest gets the next.
+    // A large new pattern and an insert of the largest size may not fit one log together: the rest gets the next hold.
     if (!known || hold.room() < piece.entries + (filled.items > 0 ? kMaxTables : 0)) return Status::kOk;
     if (const uint32_t table = keeps_out(hold, piece); table != kNone) {
       if (filled.items > 0) return Status::kOk;

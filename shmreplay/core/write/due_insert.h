@@ -1,9 +1,9 @@
-// The items that rules found due, of one stream or of many, put into their tables.
+// Puts the items that rules found due into their tables, for one stream or for many.
 //
-// A run is what one stream has due. As much of a run as a hold can log and its tables can ever admit at once is a
-// piece: it goes in whole, or the call waits for all of it. A hold takes as many pieces as fit, in the order of the
-// runs, and as many as are admitted; so the runs before `done` are in, the one at `done` may be in part, and nothing
-// of the runs after it is.
+// A run is what one stream has due. A piece is as much of a run as one hold can log and its tables could ever admit at
+// once: all of a piece goes in, or the call waits until all of it can. A hold takes as many pieces as fit its log and
+// are admitted, in the order of the runs. So the runs before at() are in, the run at at() may be partly in, and nothing
+// of the runs after it is in.
 #pragma once
 
 #include <span>
@@ -25,15 +25,16 @@ class DueInsert {
   // `counted` false: the limiters are neither asked nor moved.
   DueInsert(Arena& arena, std::span<DueRun> runs, const Wait& wait, bool counted = true);
 
-  // What run() would say of items that fit no table or no hold: kStructure, kTooManyChunks, else kOk. Without the lock:
-  // another may fix a table's structure meanwhile.
+  // Checks for items that fit no table or no hold: kStructure, kTooManyChunks, else kOk, as run() would answer. Runs
+  // without the lock: another process may fix a table's structure meanwhile.
   Status find_misfit();
 
-  // kOk when everything is in. kStructure, kTooManyChunks: of the first run that has such an item, and nothing is in.
-  // kTimeout: the run's stream knows the table whose limiter did not admit.
+  // kOk: everything is in. kStructure, kTooManyChunks: at() is the first run that has such an item, and nothing is in
+  // (unless another process fixed the table's structure meanwhile). kTimeout: the stream of the run at at() knows the
+  // table whose limiter did not admit (StreamSteps::blocking_table()).
   Status run();
 
-  // Of the runs: where it ended.
+  // Index of the run at which the call ended.
   size_t at() const noexcept { return at_; }
 
  private:
@@ -54,7 +55,7 @@ class DueInsert {
   const Wait& wait_;
   bool counted_;
   size_t at_ = 0;
-  const PreparedPattern* known_ = nullptr;  // the last pattern that this hold made known, to that table
+  const PreparedPattern* known_ = nullptr;  // the last pattern that this hold made known, to table known_to_
   uint32_t known_to_ = kNone;
 };
 

@@ -1,4 +1,4 @@
-// An item that a rule, or a call, wants made of a stream's steps.
+// An item that is to be made of a stream's steps, because a rule or a call asks for it.
 #pragma once
 
 #include "items/patterns.h"
@@ -8,10 +8,10 @@ namespace shmreplay {
 struct DueItem {
   uint32_t table;
   PreparedPattern* pattern;
-  uint64_t first;  // absolute number of its first real step
+  uint64_t first;  // absolute number of the item's first real step
   uint32_t num_steps;
   Padding padding;
-  double priority;             // negative: the call's, or the table's default
+  double priority;             // negative: the call's priority, or the table's default
   BlockRef values = kNoValue;  // what the item brings for per-item columns
 };
 

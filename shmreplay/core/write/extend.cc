@@ -9,11 +9,11 @@ namespace {
 constexpr Wait kNotAtAll{0, nullptr, true};
 }  // namespace
 
-// The next row's place; a chunk that begins gets all the rows that fit.
+// Finds the next row's place. When a chunk begins, all rows that fit it are copied there at once.
 Status Extend::find_place(uint32_t row, const Wait& wait) {
   const bool begins = stream_.row().rows_left() == 0;
   if (const Status s = stream_.ensure_row(kNotAtAll); s == Status::kTimeout) {
-    // Whoever frees a chunk may be waiting for these.
+    // The process that would free a chunk may be waiting for the items held here.
     if (const Status t = flush(row, wait); t != Status::kOk) return t;
     if (const Status t = stream_.ensure_row(wait); t != Status::kOk) return t;
   } else if (s != Status::kOk) {
@@ -31,7 +31,7 @@ Status Extend::write_values(uint32_t row, const Wait& wait) {
   const uint64_t blocks = rows_.values->blocks(stream_, row);
   Status s = stream_.secure_blocks(blocks, kNotAtAll);
   if (s == Status::kTimeout) {
-    // Whoever frees blocks may be waiting for the items of the rows before.
+    // The process that would free blocks may be waiting for the items of the rows before.
     s = flush(row, wait);
     if (s == Status::kOk) s = stream_.secure_blocks(blocks, wait);
   }
@@ -39,7 +39,7 @@ Status Extend::write_values(uint32_t row, const Wait& wait) {
   return s;
 }
 
-// What the writer's look found due is ours to put in.
+// Takes over the items that the writer's look found due.
 void Extend::collect(uint32_t row) {
   const size_t before = due_.size();
   writer_.hand_over(due_);
@@ -48,7 +48,7 @@ void Extend::collect(uint32_t row) {
   for (size_t i = before; i < due_.size(); ++i) first_due_ = std::min(first_due_, due_[i].first);
 }
 
-// Puts in what is due of the rows before `rows`.
+// Puts in the items that are due of the rows before `rows`.
 Status Extend::flush(uint32_t rows, const Wait& wait) {
   runs_.clear();
   due_keys_.assign(due_.size(), 0);
@@ -78,7 +78,7 @@ Status Extend::append(uint32_t row, const Wait& wait) {
   stream_.row().mark_all();
   if (const Status s = writer_.look_at_row(-1, missing_); s != Status::kOk) return s;
   collect(row);
-  // The oldest step that is held goes when this row is finished.
+  // When this row is finished, the oldest step leaves the history.
   const StreamHistory& history = stream_.history();
   const bool leaves = history.num_steps() > history.max_steps() && first_due_ <= history.oldest_held();
   if (leaves || due_.size() >= kInsertGroup) {
@@ -92,7 +92,7 @@ Status Extend::end_episode(uint32_t row, const Wait& wait) {
   writer_.begin(WriterCall::kEnd);
   if (const Status s = writer_.look_at_end(clear_history_, -1, missing_); s != Status::kOk) return s;
   collect(row);
-  // An item's episode is the stream's when it goes in.
+  // An item gets the episode that the stream has when the item goes in, so all go in before this end.
   if (const Status s = flush(row + 1, wait); s != Status::kOk) return s;
   writer_.conclude();
   return Status::kOk;
@@ -120,7 +120,7 @@ Status Extend::put_single_steps(const Wait& wait) {
     const uint32_t row = num_done_;
     s = find_place(row, wait);
     if (s != Status::kOk) break;
-    // To the end of the chunk, of the episode, or of it all.
+    // Rows up to the end of the chunk, of the episode or of the call; one at a time if they have heap values.
     uint32_t n = rows_.values != nullptr ? 1 : std::min(stream_.row().rows_left(), rows_.num_rows - row);
     const uint8_t* end =
         rows_.ends == nullptr ? nullptr : static_cast<const uint8_t*>(std::memchr(rows_.ends + row, 1, n));

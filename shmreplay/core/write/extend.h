@@ -1,8 +1,8 @@
-// Whole arrays as one stream: their rows, the items that rules make of them, the ends of their episodes.
+// Puts whole arrays into one stream: their rows, the items that rules make of them, and the ends of their episodes.
 //
-// What a writer does row by row, but the rows of a chunk are copied at once and one hold puts in the items of many
-// rows. Items wait for that hold no longer than the stream holds their steps, and no longer than it has a chunk to go
-// on with. Without rules every row is an item of the writer's table, squeezed, as inserts make them; no rule is asked.
+// It does what a writer does row by row, but copies the rows of a chunk at once, and one hold puts in the items of many
+// rows. Items wait for that hold only while the stream holds their steps and has a chunk to go on with. Without rules,
+// every row becomes an item of the writer's table, squeezed as inserts make them.
 #pragma once
 
 #include <functional>
@@ -12,26 +12,27 @@
 
 namespace shmreplay {
 
-// What rows put into the block heap. Runs without the GIL.
+// How the heap values of rows are written. Both functions run without the GIL.
 struct RowValues {
-  std::function<uint64_t(StreamWriter& stream, uint32_t row)> blocks;  // that they take, of the stream's row
-  std::function<void(StreamWriter& stream, uint32_t row)> write;       // then
+  std::function<uint64_t(StreamWriter& stream, uint32_t row)> blocks;  // blocks that a row's values take
+  std::function<void(StreamWriter& stream, uint32_t row)> write;       // writes them, once there are blocks
 };
 
 struct ExtendRows {
-  std::vector<const char*> columns;  // of the signature: [num_rows, ...] each; null for heap and per-item columns
-  const uint8_t* ends;               // one a row: 1 if it is its episode's last, else 0; null: none is
+  std::vector<const char*> columns;  // one array [num_rows, ...] for each column; null for heap and per-item columns
+  const uint8_t* ends;               // for each row: 1 if it is the last of its episode, else 0; null: no row is
   uint32_t num_rows;
   const RowValues* values = nullptr;  // of heap columns; null: there are none
 };
 
 class Extend {
  public:
-  // `clear_history`: at each end. Items are counted by the limiters or go in past them.
+  // `clear_history`: whether each end of an episode clears the history. `counted`: whether the limiters are asked and
+  // count the items.
   Extend(RuleWriter& writer, const ExtendRows& rows, bool clear_history, bool counted) noexcept
       : writer_(writer), stream_(writer.stream()), rows_(rows), clear_history_(clear_history), counted_(counted) {}
 
-  // Opens the stream, puts the rows in, closes it. After a failure the first num_rows() of them are in with all their
+  // Opens the stream, puts the rows in, closes it. After a failure, the first num_rows() rows are in with all their
   // items.
   Status run(const Wait& wait);
 
@@ -53,12 +54,12 @@ class Extend {
   StreamWriter& stream_;
   const ExtendRows& rows_;
   bool clear_history_, counted_;
-  std::vector<DueItem> due_;  // not in yet, of rows_of_
+  std::vector<DueItem> due_;  // not in yet; rows_of_ says of which rows
   struct RowItems { uint32_t row, n; };
   std::vector<RowItems> rows_of_;
-  std::vector<DueRun> runs_;  // of a flush
+  std::vector<DueRun> runs_;  // those of one flush
   std::vector<int64_t> due_keys_;
-  uint64_t first_due_ = UINT64_MAX;  // the oldest step of what is due
+  uint64_t first_due_ = UINT64_MAX;  // the oldest step of the items in due_
   std::vector<int64_t> keys_;
   uint32_t num_done_ = 0;
   ItemRule::Missing missing_{0, 0};

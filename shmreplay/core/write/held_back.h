@@ -1,7 +1,7 @@
 // Items that a writer holds back, so that those of several steps go in with one hold.
 //
-// They wait in the process' memory and are lost with it when it dies. Their steps stay in the stream's window
-// meanwhile. What one call found due goes in together; the calls go in one after another in their order.
+// They wait in the process's memory and are lost when it dies. Meanwhile their steps stay in the stream's window. The
+// items that one call found due go in together; the calls go in one after another, in their order.
 #pragma once
 
 #include <vector>
@@ -12,14 +12,14 @@ namespace shmreplay {
 
 class HeldBack {
  public:
-  // `commit_every`: steps that share a hold. 1: nothing is held back.
+  // `commit_every`: how many steps' items share a hold. 1: nothing is held back.
   explicit HeldBack(uint32_t commit_every) noexcept : commit_every_(commit_every) {}
 
   bool empty() const noexcept { return due_.empty(); }
   uint32_t size() const noexcept { return static_cast<uint32_t>(due_.size()); }
 
   // Whether a call about step `newest` that found `more` items due must put everything in. A call that found none may
-  // leave it to a later call about the same step, which may still make an item by hand.
+  // leave that to a later call about the same step, which may still make an item by hand.
   bool is_time(uint64_t newest, uint32_t more) const noexcept {
     if (commit_every_ == 1 || size() + more >= kInsertGroup) return true;  // a hold takes no more
     return !empty() && newest - since_ + (more > 0 ? 1 : 0) >= commit_every_;
@@ -57,13 +57,13 @@ class HeldBack {
     keys_.resize(due_.size());
   }
 
-  // Gives them up.
+  // Drops all items that are held back.
   void clear() noexcept {
     calls_.clear();
     due_.clear();
   }
 
-  // Keys of items that were held back and went in since this was last emptied, in their order.
+  // Keys of the held-back items that went in since this was last emptied, in their order.
   std::vector<int64_t>& went_in() noexcept { return went_in_; }
 
  private:

@@ -16,7 +16,8 @@ const TableFacts& first_of(const Arena& arena, uint64_t tables) {
 
 }  // namespace
 
-// Takes the lock when none of the tables is dropped or in the middle of a reset. enter_table() looks at one of them.
+// Takes the lock at a moment when none of the tables is dropped or being reset. enter_table() sees to one of them; the
+// others are checked after it.
 Status InsertHolds::enter(Hold& hold) {
   const auto is_ready = [](const TableFacts& t) { return (t.record->flags.get() & (kDropped | kResetting)) == 0; };
   for (uint64_t left = tables_;;) {
@@ -36,7 +37,7 @@ void InsertHolds::count(Hold& hold, const Filled& filled) {
     hold.set(first_of(arena_, left).record->last_insert_ns, coarse_now_ns());
 }
 
-// Until the limiter may admit what is left. Ends the hold.
+// Ends the hold and sleeps until the limiter may admit what is left.
 Status InsertHolds::sleep(Hold& hold, uint32_t table) {
   if (wait_.try_only) return Status::kTimeout;
   if (!blocked_ || table != blocking_) blocked_.emplace(arena_, arena_.table(table), kInserts, wait_);

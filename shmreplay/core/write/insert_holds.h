@@ -1,4 +1,5 @@
-// The holds of one insert: one after another until everything is in, with a sleep where a limiter does not admit.
+// The holds of one insert: one after another until everything is in. Where a limiter does not admit, the call sleeps
+// between two holds.
 //
 // The caller says what goes in: fill(hold, filled) puts in as much as the hold's log takes and the limiters admit. A
 // fill that puts in nothing and names no limiter gets another hold, with an empty log.
@@ -11,19 +12,20 @@
 
 namespace shmreplay {
 
-// What one hold got.
+// What one hold put in.
 struct Filled {
-  uint64_t tables = 0;  // bits of those that got items
+  uint64_t tables = 0;  // one bit for each table that got items
   uint32_t items = 0;
-  uint32_t blocking = kNone;  // nothing went in: the table whose limiter does not admit what comes next
+  uint32_t blocking = kNone;  // if nothing went in: the table whose limiter does not admit what comes next
 };
 
 class InsertHolds {
  public:
-  // `tables`: bits of all that are to get items; at least one.
+  // `tables`: one bit for each table that is to get items; at least one.
   InsertHolds(Arena& arena, uint64_t tables, const Wait& wait) noexcept : arena_(arena), tables_(tables), wait_(wait) {}
 
-  // While is_left(). kTimeout, kInterrupted, kClosed if a table was dropped, or what fill() answered.
+  // Takes holds while is_left(). Answers kOk, kTimeout, kInterrupted, kClosed if a table was dropped, or what fill()
+  // answered.
   template <class IsLeft, class Fill>
   Status run(IsLeft is_left, Fill fill) {
     for (bool is_first = true; is_left(); is_first = false) {
@@ -52,8 +54,8 @@ class InsertHolds {
   uint32_t blocking_ = kNone;  // the table that blocked_ is about
 };
 
-// Makes the pattern known to the arena and to the table, whose structure it must have. The log has room for
-// kPatternWords + kMaxOutputs words.
+// Makes the pattern known to the arena and to the table. The pattern must have the table's structure. The hold's log
+// must have room for kPatternWords + kMaxOutputs words.
 Status make_known(Hold& hold, const TableFacts& table, PreparedPattern& pattern);
 
 }  // namespace shmreplay

@@ -89,7 +89,7 @@ bool ItemRule::holds(const StreamView& stream, bool at_episode_end, const std::v
 Status ItemRule::on_step(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due,
                          Missing& missing) {
   const uint64_t t = stream.newest();
-  if (reach == Reach::kWholeEpisode) {  // said while the episode can still be ended, not when its start is gone
+  if (reach == Reach::kWholeEpisode) {  // said while the episode can still be ended, before its start is gone
     return t - stream.episode_start() < stream.max_steps() ? Status::kOk : Status::kHistory;
   }
   if (asks_end()) return Status::kOk;
@@ -134,7 +134,7 @@ Status ItemRule::on_end(const StreamView& stream, bool has_final, bool clears, c
     if (stream.oldest_held() > start) return Status::kHistory;
     return make(stream, {start, t + 1, 0, has_final}, formats, due, missing);
   }
-  // The first reference step that no finished step has completed.
+  // The first reference step whose window no finished step has completed.
   uint64_t r = start;
   if (references_end >= start + static_cast<uint64_t>(trigger())) {
     const uint64_t completed = references_end - static_cast<uint64_t>(trigger()) - start;
@@ -153,7 +153,8 @@ Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r
                             const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing,
                             bool& stop) {
   const uint64_t start = start_of(stream), rows_end = stream.newest() + 1;
-  // Where the window looks for a next step and none was given, one is taken to be there that lacks every column.
+  // Where the window wants a next step and the call gave none, the episode counts as one step longer, and that step
+  // lacks every column.
   const uint64_t end = rows_end + (wants_final() && !has_final ? 1 : 0);
   const uint64_t full = r + static_cast<uint64_t>(hi);
   const auto span_to = [&](uint64_t reference, uint64_t to) {
@@ -172,7 +173,7 @@ Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r
   if (first_fit < static_cast<int64_t>(start)) {  // longer than the episode: one padded item from its start
     return make(stream, span_to(start, start + static_cast<uint64_t>(hi)), formats, due, missing);
   }
-  if (static_cast<uint64_t>(first_fit) < pending_made_) return Status::kOk;  // that window is there already
+  if (static_cast<uint64_t>(first_fit) < pending_made_) return Status::kOk;  // that window was made already
   return make(stream, span_to(static_cast<uint64_t>(first_fit), end), formats, due, missing);
 }
 
@@ -194,7 +195,7 @@ Status ItemRule::make(const StreamView& stream, const Span& span, const std::vec
   std::vector<bool> lacking;
   const Status s = find_lacking(stream, begin, span, lacking, missing);
   if (s == Status::kMissingCell && reach == Reach::kHistory && !is_strict)
-    return Status::kOk;  // as in Reverb: not applied
+    return Status::kOk;  // as in Reverb: the pattern is not applied
   if (s != Status::kOk) return s;
   const double p = priority_of(stream, begin, span.end, span.reference, formats);
   if (priority.kind != PriorityKind::kCall && !(p >= 0 && p <= kMaxPriority)) return Status::kBadPriority;
@@ -204,13 +205,13 @@ Status ItemRule::make(const StreamView& stream, const Span& span, const std::vec
   return Status::kOk;
 }
 
-// Which outputs lack the final row's cell; kMissingCell if a selected cell of another row is missing.
+// Finds the outputs whose cell the final row lacks. kMissingCell if a selected cell of another row is missing.
 Status ItemRule::find_lacking(const StreamView& stream, uint64_t first, const Span& span, std::vector<bool>& lacking,
                               Missing& missing) const {
   if (stream.has_all_since(first)) return Status::kOk;
   const uint64_t plain_end = span.ends_with_final ? span.end - 1 : span.end;
   const auto reference = static_cast<int64_t>(span.reference);
-  // How far outputs that move with the window's end are from where a full window has them.
+  // For outputs that move with the window's end: how far they are from their place in a full window.
   const int64_t moved = static_cast<int64_t>(span.end + span.after) - (reference + hi);
   for (const RuleOutput& o : outputs) {
     for (const RuleSlice& s : o.slices) {

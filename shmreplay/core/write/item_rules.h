@@ -1,12 +1,17 @@
-// Rules by which a stream's steps become items by themselves: windows around reference steps, and patterns that are
-// tried after each step.
+// Rules that make items of a stream's steps: windows around reference steps, and patterns that are tried after each
+// step.
 //
-// A rule is told of every finished step and of the episode's end, and answers with the items that are due. A window
-// takes steps r + lo .. r + hi - 1 around each reference step r (every `period` steps of an episode, never its final
-// row); what lies before the episode's start or after its end is skipped, padded, shortened or shifted as the rule
-// says. A pattern has the newest step for reference, may reach back over an episode's start while the history holds,
-// and has conditions. For a window across episodes, all steps since the history was last cleared are one stretch, which
-// begins and ends as an episode does.
+// A rule is told of every finished step and of the end of every episode. It answers with the items that are due.
+//
+// A window takes steps r + lo .. r + hi - 1 around each reference step r. Reference steps are every `period`-th step of
+// an episode, never its final row. The rule says whether what lies before the episode's start or after its end is
+// skipped, padded, shortened or shifted.
+//
+// A pattern's reference is the newest step. A pattern may reach back over an episode's start as far as the history
+// holds, and it has conditions.
+//
+// For a window across episodes, all steps since the history was last cleared are one stretch, which begins and ends as
+// an episode does.
 #pragma once
 
 #include <map>
@@ -29,7 +34,7 @@ struct RuleSlice { int32_t begin, end, step; };  // offsets from the reference s
 struct RuleOutput {
   uint16_t column;
   bool squeezed;
-  bool moves;  // with the window's end, when that is shortened
+  bool moves;  // it moves with the window's end, when that is shortened
   std::vector<RuleSlice> slices;
 };
 
@@ -50,7 +55,7 @@ struct PriorityRule {
   PriorityKind kind = PriorityKind::kCall;
   double value = 0;  // kConstant: the priority; kTd: eta
   uint16_t column = 0;
-  bool from_reference = false;  // kTd: of the steps from the reference step on, else of all
+  bool from_reference = false;  // kTd: over the steps from the reference step on; else over all
 };
 
 // How numbers of a column are read: NumPy's kind character and the bytes of one element.
@@ -75,15 +80,15 @@ class ItemRule {
   std::vector<Condition> conditions;
   PriorityRule priority;
 
-  // Steps a writer must hold for this rule.
+  // How many steps a writer must hold for this rule.
   uint32_t history() const noexcept;
 
-  // Makes its pattern now, so that no look throws. std::length_error if that is too large for a record. Copies of a
-  // rule, one a stream, have their patterns in common and belong to one thread.
+  // Makes the rule's pattern now, so that no look throws. Throws std::length_error if the pattern is too large for a
+  // record. Copies of a rule (one for each stream) share their patterns and belong to one thread.
   void prepare() { prepared({}); }
 
-  // The outcome of a look: kOk, or kMissingCell with what was missing; kHistory when the history can not hold what it
-  // needs.
+  // What a look found missing. A look answers kOk; kMissingCell, with what was missing; kHistory if the history cannot
+  // hold what the rule needs; or kBadPriority.
   struct Missing {
     uint64_t step;
     uint16_t column;
@@ -93,28 +98,28 @@ class ItemRule {
   Status on_step(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due,
                  Missing& missing);
 
-  // The episode ends. `has_final`: the newest row is its final one, which may lack columns and is no reference step;
-  // `clears`: the stretch ends with it, else its final row is a step like any other to a window across episodes.
+  // The episode ends. `has_final`: the newest row is its final row, which may lack columns and is no reference step.
+  // `clears`: the stretch ends too. Else the final row is a step like any other for a window across episodes.
   Status on_end(const StreamView& stream, bool has_final, bool clears, const std::vector<NumberFormat>& formats,
                 std::vector<DueItem>& due, Missing& missing);
 
-  // An item of the newest step, now; every cell that it selects must be there.
+  // Makes an item of the newest step now. Every cell that it selects must be there.
   Status on_demand(const StreamView& stream, const std::vector<NumberFormat>& formats, std::vector<DueItem>& due,
                    Missing& missing);
 
-  // Whether an output looks beyond an episode's last step: one that did not terminate must then have a final row.
+  // Whether an output looks beyond an episode's last step. Then an episode that did not terminate needs a final row.
   bool wants_final() const noexcept;
-  // Whether one that moves shows a step for its own sake, a next observation, so that it must be there: one step, or
-  // those of a column that is shown without moving too. Else it is a column under another name, of which a final row
-  // may lack a cell.
+  // Whether an output that moves shows a next step for its own sake (a next observation), so that the final row must
+  // have its cell. That is so if it shows one step, or if an output that does not move shows the same column. Else the
+  // output is a column under another name, and a final row may lack its cell.
   bool is_next(const RuleOutput& output) const noexcept;
 
-  // The items of the last look went in.
+  // The items of the last look are in.
   void applied() noexcept {
     applied_before_ = pending_applied_;
     made_before_ = pending_made_;
   }
-  // They did not: the same look may come again.
+  // They are not: the same look may come again.
   void forget() noexcept {
     pending_applied_ = applied_before_;
     pending_made_ = made_before_;
@@ -133,7 +138,8 @@ class ItemRule {
                       Missing& missing) const;
   bool holds(const StreamView& stream, bool at_episode_end, const std::vector<NumberFormat>& formats) const;
   int64_t trigger() const noexcept { return hi > 1 ? hi : 1; }
-  uint64_t start_of(const StreamView& stream) const noexcept;  // of what its reference steps are counted in
+  uint64_t start_of(const StreamView& stream) const noexcept;  // of the episode or stretch that its reference steps are
+                                                               // counted in
   bool asks_end() const noexcept;
   PreparedPattern& prepared(const std::vector<bool>& lacking);
   double priority_of(const StreamView& stream, uint64_t first, uint64_t end, uint64_t reference,
@@ -141,8 +147,8 @@ class ItemRule {
   Status end_window(const StreamView& stream, bool has_final, uint64_t reference,
                     const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing, bool& stop);
 
-  uint64_t applied_before_ = 0, pending_applied_ = 0;  // number of the step after the last look that made an item
-  uint64_t made_before_ = 0, pending_made_ = 0;        // the last reference step that an item was made for, + 1
+  uint64_t applied_before_ = 0, pending_applied_ = 0;  // 1 + the newest step at the last look that made an item
+  uint64_t made_before_ = 0, pending_made_ = 0;        // 1 + the last reference step that an item was made for
   using Patterns = std::map<std::vector<bool>, std::unique_ptr<PreparedPattern>>;
   std::shared_ptr<Patterns> patterns_ = std::make_shared<Patterns>();
 };

@@ -1,7 +1,7 @@
 // Rows of packed columns that are packed and not yet written to blocks.
 //
-// A writer packs rows outside the lock, before it has blocks: only then is it known how many blocks they take. `row` is
-// the row's number in its chunk.
+// A writer packs rows outside the lock and before it has blocks, because only packed rows tell how many blocks they
+// take. `row` is the row's number in its chunk.
 #pragma once
 
 #include <vector>
@@ -16,9 +16,10 @@ class PackedRows {
   explicit PackedRows(const Arena& arena);
 
   bool takes(uint32_t column) const noexcept { return !packers_.empty() && packer_of_[column] != kNone; }
-  // Where the bytes of the column's next row are put before it is packed. Of a column that it takes, as below.
+  // Where the bytes of the column's next row go before it is packed. This and pack() are for columns that takes()
+  // names.
   char* staged(uint32_t column) noexcept { return packer(column).staged(); }
-  uint64_t num_blocks() const noexcept { return num_blocks_; }  // that the rows take
+  uint64_t num_blocks() const noexcept { return num_blocks_; }  // that the packed rows take
 
   void pack(uint32_t column, uint32_t row);  // what is staged
   void pack(uint32_t column, const char* bytes, uint32_t row);
@@ -34,7 +35,7 @@ class PackedRows {
     num_blocks_ = 0;
   }
 
-  // The row packed last is not there after all, or lies in another chunk: the next one is packed by itself.
+  // The row packed last was dropped, or lies in another chunk than the next one: the next one is packed by itself.
   void forget(uint32_t column) noexcept {
     if (takes(column)) packer(column).forget();
   }
@@ -53,7 +54,7 @@ class PackedRows {
   std::vector<RowPacker> packers_;
   std::vector<uint32_t> packer_of_;  // by column
   std::vector<Packed> packed_;
-  std::vector<char> bytes_;  // of those
+  std::vector<char> bytes_;  // the rows in packed_
   uint64_t num_blocks_ = 0;
 };
 

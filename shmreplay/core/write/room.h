@@ -1,7 +1,7 @@
-// Room for what a writer needs next, a chunk or blocks: taken where some is free, else made.
+// Room for what a writer needs next: a chunk, or blocks. Free room is taken; where there is none, it is made.
 //
-// First what was retired is reclaimed; then what others keep is taken; then the oldest chunks go, with their items,
-// where tables evict; else the call waits.
+// Room is made in this order. Chunks that were retired are reclaimed. What other sessions keep is taken. Where tables
+// evict, the oldest chunks are evicted with their items. If all that brings nothing, the call waits.
 #pragma once
 
 #include "arena/chunk_wait.h"
@@ -13,13 +13,14 @@
 
 namespace shmreplay {
 
-// Frees what was retired; `made`: at least one chunk.
+// Frees the chunks that were retired. `made`: at least one was freed.
 Status reclaim_room(Arena& arena, const Wait& wait, bool& made);
 
-// Retires some of the oldest chunks by evicting their items, hold by hold, and tells the caller; `made`: at least one.
+// Retires some of the oldest chunks by evicting their items, hold by hold, and tells the caller's patience. `made`: at
+// least one was retired.
 Status evict_for_room(Arena& arena, const Wait& wait, bool& made);
 
-// Until there may be room: kOk. is_there() says without the lock whether there may be some already.
+// Waits until there may be room: kOk. is_there() says, without the lock, whether there may be some already.
 template <class IsThere>
 Status wait_for_room(Arena& arena, const TableFacts& table, const Wait& wait, int64_t since_ns, IsThere is_there) {
   const RoomWait told(arena, table, since_ns);
@@ -28,20 +29,23 @@ Status wait_for_room(Arena& arena, const TableFacts& table, const Wait& wait, in
     Status status = reap_dead_sessions(arena, wait, n);
     again = n > 0;
     if (status == Status::kOk && !again) status = reclaim(arena, wait, n);
-    // Others may have reclaimed after our last look and taken less than they freed. Nobody would wake us for the rest.
+    // Others may have reclaimed chunks after our last look and taken fewer than they freed. Nobody would wake us for
+    // the rest.
     again |= n > 0 || is_there();
-    // A chunk that became evictable meanwhile, or the table's end, wakes nobody.
+    // Nobody wakes us when a chunk becomes evictable or when the table is dropped: both are looked at here.
     if (status == Status::kOk && !again) status = evict_for_room(arena, wait, again);
     again |= (table.record->flags.get() & kDropped) != 0;
     return status;
   });
 }
 
-// Which of the free: those that nobody or one's own session keeps, or also those that others keep for their next chunk.
+// Which free chunks may be taken: those that nobody or our own session keeps; or also those that other sessions keep
+// for their next chunk.
 enum class Take { kOwn, kAnybodys };
 
-// Until try_take(take, done) answers kOk and done; or, while can_do_without() says so, until only waiting could bring
-// more. kTimeout, kArenaFull, or what try_take answered.
+// Calls try_take(take, done) until it answers kOk with `done`, making room in between. When only waiting could bring
+// more (with wait.try_only: after the first try) and can_do_without(), answers kOk as it is. Else kTimeout, kArenaFull,
+// kInterrupted, or what try_take answered.
 template <class TryTake, class CanDoWithout, class IsThere>
 Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTake try_take, CanDoWithout can_do_without,
                  IsThere is_there) {
@@ -61,7 +65,7 @@ Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTak
   }
 }
 
-// The same for what no session keeps, such as blocks: one look finds all there is, and the caller needs it.
+// The same for what no session keeps, such as blocks: one look finds all there is, and the caller cannot do without.
 template <class TryTake, class IsThere>
 Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTake try_take, IsThere is_there) {
   const auto try_once = [&](Take take, bool& done) { return take == Take::kOwn ? try_take(done) : Status::kOk; };

@@ -1,5 +1,5 @@
-// Packs the rows of one packed column, one after another: each is stored as its difference from the row before, or by
-// itself. Outside the lock, before there are blocks.
+// Packs the rows of one packed column, one after another. Each row is stored as its difference from the row before, or
+// by itself. Runs outside the lock, before there are blocks.
 #pragma once
 
 #include <utility>
@@ -14,12 +14,13 @@ class RowPacker {
  public:
   explicit RowPacker(uint32_t row_bytes) : staged_(row_bytes), last_(row_bytes) {}
 
-  // Where the next row is put.
+  // Where the bytes of the next row go.
   char* staged() noexcept { return staged_.data(); }
   size_t row_bytes() const noexcept { return staged_.size(); }
 
-  // Packs what is staged, as that row of the chunk, and appends its bytes; it leans on the row before if that was
-  // packed last. After std::bad_alloc nothing has changed, but `to` may be longer.
+  // Packs the staged bytes as that row of the chunk and appends the packed bytes to `to`. The row may lean on the row
+  // before it (be stored as the difference from it) if that one was packed last. After std::bad_alloc nothing has
+  // changed, but `to` may be longer.
   void pack(uint32_t row, std::vector<char>& to) {
     const bool may_lean = last_row_ != kNone && row == last_row_ + 1 && leaning_ + 1 < kKeyEvery;
     leaning_ =
@@ -28,7 +29,7 @@ class RowPacker {
     last_row_ = row;
   }
 
-  // The row packed last is not there after all, or lies in another chunk: no row may lean on it.
+  // The row packed last was dropped, or lies in another chunk than the next one: no row may lean on it.
   void forget() noexcept { last_row_ = kNone; }
 
  private:

@@ -7,8 +7,8 @@
 namespace shmreplay {
 namespace {
 
-// Whether items of that rule can lie in one chunk each: it takes consecutive steps that fill a chunk, of which the next
-// item has none or only the last.
+// Whether each item of that rule can lie in one chunk. It must take consecutive steps that fill a chunk, and share none
+// of them with the next item, or only the last.
 bool fills_chunks(const ItemRule& rule, const Arena& arena) {
   const auto is_in_row = [](const ColumnRecord& c) { return c.flags == 0 || c.flags == kPerItemColumn; };
   if (!rule.is_unroll || rule.lo != 0 || rule.hi < 1 || static_cast<uint32_t>(rule.hi) != arena.geometry().chunk_steps)
@@ -20,7 +20,7 @@ bool fills_chunks(const ItemRule& rule, const Arena& arena) {
 
 }  // namespace
 
-// An item that is held back waits until the stream is that many steps further.
+// A held-back item waits while the stream goes on by at most `commit_every` steps: that is the stream's slack.
 RuleWriter::RuleWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts,
                        std::vector<ItemRule> rules, uint32_t commit_every)
     : facts_(facts),
@@ -45,7 +45,7 @@ void RuleWriter::begin(WriterCall call) {
   num_in_ = 0;
 }
 
-// The look is over: its items are due, at the call's priority where their rules do not say.
+// Ends a look: its items are due. Those whose rules give no priority get the call's.
 Status RuleWriter::end_look(Status status, double priority) {
   if (status != Status::kOk) {
     take_back();
@@ -103,8 +103,8 @@ Status RuleWriter::bring_values(const char* bytes, uint64_t num_bytes, const Wai
 
 Status RuleWriter::hold_back() {
   if (due_.empty()) return Status::kOk;
-  // What can never go in is said now: nobody looks at the call again. The first item of all fixes its table's
-  // structure.
+  // Items that can never go in are reported now, because no later call reports them. The first item of all fixes its
+  // table's structure, so where that is not known yet, the items held back before are checked along.
   const Arena& arena = stream_.arena();
   const auto is_known = [&](const DueItem& d) { return arena.table(d.table).record->structure_hash.get() != 0; };
   std::vector<DueRun> runs;
@@ -139,7 +139,7 @@ Status RuleWriter::insert_with_held(const Wait& wait, bool counted) {
 
 Status RuleWriter::insert(std::span<RuleWriter* const> writers, const Wait& wait, size_t& at, bool counted) {
   if (writers.size() == 1 && !writers.front()->held_.empty()) return writers.front()->insert_with_held(wait, counted);
-  // One stream's items, as most calls have them, cost no memory of their own.
+  // Most calls have one stream's items; those take no memory here.
   DueRun one;
   std::vector<DueRun> many;
   std::span<DueRun> runs{&one, 1};
@@ -197,7 +197,7 @@ void RuleWriter::take_back() {
   num_in_ = 0;
 }
 
-// Terminated wins over truncated: what would come after it does not count.
+// A step that is both terminated and truncated counts as terminated: what would come after it does not matter.
 void RuleWriter::note_end() noexcept {
   terminated_now_ = false;
   for (const uint32_t c : facts_.end_columns) {

@@ -8,8 +8,8 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kStreamEntries = 16;  // log entries that opening a stream, or closing one without chunks, needs
-constexpr uint32_t kChunkEntries = 64;   // those of a chunk that is taken, with what leaves the window for it
+constexpr uint32_t kStreamEntries = 16;  // log entries for opening a stream, or for closing one without chunks
+constexpr uint32_t kChunkEntries = 64;   // log entries for taking a chunk, and for what leaves the window then
 constexpr int64_t kCloseTimeoutNs = 5 * kSliceNs;
 
 }  // namespace
@@ -17,17 +17,17 @@ constexpr int64_t kCloseTimeoutNs = 5 * kSliceNs;
 void StreamGroup::give_up() noexcept {
   if (streams_.empty() || streams_.front()->arena().forked()) return;
   try {
-    // What this cannot close (the lock is stuck, the process forked) is closed with the session.
+    // What this cannot close (the lock is stuck, the process forked) is closed when the session ends.
     close({now_ns() + kCloseTimeoutNs, nullptr});
   } catch (const CorruptIndex&) {
-    // The hold has marked the segment failed. The next call of anybody says so; a destructor cannot.
+    // The hold has marked the segment failed, and the next call of any process says so. A destructor cannot.
   }
 }
 
 Status StreamGroup::open(const Wait& wait) {
   const Status status = try_open(wait);
   if (status != Status::kNoStreams) return status;
-  uint32_t reaped = 0;  // dead sessions may have streams, and nobody may have noticed yet
+  uint32_t reaped = 0;  // dead sessions that nobody has noticed yet may have streams
   if (const Status s = reap_dead_sessions(streams_[0]->arena(), wait, reaped); s != Status::kOk) return s;
   return reaped > 0 ? try_open(wait) : status;
 }
@@ -63,7 +63,7 @@ Status StreamGroup::close(const Wait& wait) {
   return Status::kOk;
 }
 
-// Gives a chunk to the first of those that want one, as far as there are chunks, and strikes these off.
+// Gives a chunk to each of the streams, from the first on, while there are chunks. Those that got one leave `wanting`.
 Status StreamGroup::try_chunks(Wanting& wanting, const Wait& wait, Take take) {
   StreamSteps& first = *wanting.front();
   const uint32_t session = first.arena().session_index();
@@ -85,7 +85,7 @@ Status StreamGroup::try_chunks(Wanting& wanting, const Wait& wait, Take take) {
   return Status::kOk;
 }
 
-// The same with chunks that follow one another.
+// The same with chunks that lie one after another.
 Status StreamGroup::try_run(Wanting& wanting, const Wait& wait) {
   const StreamSteps& first = *wanting.front();
   const uint32_t session = first.arena().session_index();
@@ -108,8 +108,8 @@ Status StreamGroup::try_run(Wanting& wanting, const Wait& wait) {
   return Status::kOk;
 }
 
-// Chunks in a row, so that items of the same steps of all streams lie at one stride; as far as that goes without taking
-// a chunk from anybody.
+// Takes chunks that lie one after another, so that items of the same steps of all streams lie at one stride. Takes no
+// chunk that another session keeps.
 Status StreamGroup::take_side_by_side(Wanting& wanting, const Wait& wait) {
   if (const Status s = try_run(wanting, wait); s != Status::kOk || wanting.empty() || wait.try_only) return s;
   bool made = false;
@@ -117,14 +117,14 @@ Status StreamGroup::take_side_by_side(Wanting& wanting, const Wait& wait) {
   return try_run(wanting, wait);
 }
 
-// A chunk for each of them, as far as there are any; with `must` it waits for the first one's.
+// Takes a chunk for each of them, while there are any. With `must` it waits for the first one's.
 Status StreamGroup::take_chunks(Wanting& wanting, bool must, const Wait& wait) {
   StreamSteps& first = *wanting.front();
   Arena& arena = first.arena();
   if (first.unrolls() && wanting.size() > 1) {
     if (const Status s = take_side_by_side(wanting, wait); s != Status::kOk || wanting.empty()) return s;
   }
-  first.note_blocking(kNone);  // what this waits for is room, whatever kept an item waiting before
+  first.note_blocking(kNone);  // the call waits for room now, whatever kept an item waiting before
   const auto try_take = [&](Take take, bool& done) {
     const Status s = try_chunks(wanting, wait, take);
     done = wanting.empty();

@@ -12,14 +12,15 @@ namespace shmreplay {
 class StreamGroup {
  public:
   using Streams = std::span<StreamSteps* const>;
-  // They outlive the group.
+  // The streams must outlive the group.
   explicit StreamGroup(Streams streams) noexcept : streams_(streams) {}
 
-  Status open(const Wait& wait);   // kNoStreams: those before the first that found none are open
+  Status open(const Wait& wait);   // kNoStreams: the streams before the first that got none are open
   Status close(const Wait& wait);  // idempotent
-  void give_up() noexcept;         // closes those that it can; what a writer's destructor does
-  // A row to write to, the open one or the next, for the first `ready` of them; at least for one if it answers kOk.
-  // Takes what chunks there are for all; waits if there is none for the first. Some may have got a chunk when it fails.
+  void give_up() noexcept;         // closes those that it can; for a writer's destructor
+  // Gives the first `ready` streams a row to write to: the open one, or the next. kOk: at least the first has one.
+  // Takes the chunks that there are, for all streams; waits if there is none for the first. After a failure, some may
+  // have got a chunk.
   Status ensure_rows(const Wait& wait, uint32_t& ready);
 
  private:

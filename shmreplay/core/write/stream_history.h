@@ -1,7 +1,7 @@
 // The steps of a stream that items can be made of: the newest finished ones, and the row that is being written.
 //
-// A finished step keeps its place and the columns that it has; nothing is copied. Steps are counted in the episode they
-// belong to, and in the stretch since the history was last cleared.
+// A finished step stays where it is, and its columns are remembered; nothing is copied. Steps are counted in their
+// episode, and in the stretch since the history was last cleared.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@ namespace shmreplay {
 
 class StreamHistory final : public StreamView {
  public:
-  // Holds `max_steps` finished steps; 0: none (one-step items). `slack`: how many more steps back an item may begin
-  // that was found due earlier. The row outlives the history.
+  // `max_steps`: finished steps that it holds; 0: none (one-step items). `slack`: how many more steps back an item may
+  // begin that was found due earlier. The row must outlive the history.
   StreamHistory(const Arena& arena, const StreamRow& row, uint32_t max_steps, uint32_t slack);
 
   uint32_t num_steps() const noexcept { return num_held_ + (row_.is_open() ? 1 : 0); }  // the open row included
   uint64_t num_finished() const noexcept { return num_finished_; }                      // since the stream's start
   uint64_t episode_steps() const noexcept { return episode_steps_; }                    // finished ones of the episode
-  // The number of the newest step, the open row included; there is one.
+  // The number of the newest step, the open row included. There must be one.
   uint64_t newest_step() const noexcept { return num_finished_ - (row_.is_open() ? 0 : 1); }
   // How many of the newest finished steps have every column: an item may not select what a step lacks.
   uint32_t num_whole() const noexcept { return std::min(num_whole_, num_held_); }
 
-  // StreamView: the newest step is the row being written; after look_at_finished(true) the last finished one, for the
-  // end of an episode without an open row.
+  // StreamView. The newest step is the row being written. After look_at_finished(true) it is the last finished step,
+  // for the end of an episode without an open row.
   uint64_t newest() const noexcept override { return num_finished_ - (newest_is_finished_ ? 1 : 0); }
   uint64_t oldest_held() const noexcept override { return num_finished_ - num_held_; }
   uint64_t episode_start() const noexcept override { return num_finished_ - episode_steps_; }
@@ -41,19 +41,19 @@ class StreamHistory final : public StreamView {
   const char* cell(uint64_t step, uint32_t column) const override;
   void look_at_finished(bool yes) noexcept { newest_is_finished_ = yes; }
 
-  // Where a step lies, and its cells of columns that are not plain.
+  // Where a step lies, and how to read its cells of columns that are not plain.
   Place place_of(uint64_t step) const noexcept;
   BlockRef value(uint64_t step, uint32_t column) const;  // of a heap column
   void read_value(uint64_t step, BlockRef ref, char* to) const;
   void read_mutable(uint64_t step, uint32_t column, char* to) const;
   bool read_packed(uint64_t step, uint32_t column, char* to) const;  // false: the heap is damaged
 
-  // Of its owner.
+  // For StreamSteps and StreamItems.
   void add() noexcept;                  // the row becomes the newest finished step
   void skip(uint32_t n) noexcept;       // n finished steps that no item will go back to
-  void move_newest(Place to) noexcept;  // the newest finished step lies there too: it is read there from now on
+  void move_newest(Place to) noexcept;  // the newest finished step also lies there: it is read there from now on
   const uint64_t* present_in_newest() const noexcept;  // the columns of that step
-  void end_episode(bool clear) noexcept;               // `clear`: no item goes back over this end
+  void end_episode(bool clear) noexcept;               // `clear`: no later item goes back over this end
   void drop() noexcept { num_held_ = 0; }              // the chunks are gone
 
  private:

@@ -48,14 +48,14 @@ void StreamItems::make_newcomers(uint32_t n, RowsKind kind) {
   }
 }
 
-// Puts in rows as long as the log has room and the limiter admits them.
+// Puts in rows while the log has room and the limiter admits them.
 Status StreamItems::fill(Hold& hold, Rows& rows, Filled& filled) {
   const TableFacts& t = rows.table;
   if (const Status s = make_known(hold, t, rows.pattern); s != Status::kOk) return s;
   const uint32_t entries = insert_entries(t, 1) + kMaxOutputs;
-  // A large pattern that was new and an insert of the largest size do not fit one log: the insert gets the next.
+  // A large new pattern and an insert of the largest size may not fit one log together: the insert gets the next hold.
   if (hold.room() < entries) return Status::kOk;
-  // Once a hold: the first newcomer at that priority keeps it the largest for the others.
+  // Read once a hold: after the first newcomer with this priority, it is still the largest for the others.
   const double fallback = default_priority(hold, t);
   const uint32_t before = rows.done;
   for (uint32_t i = before; i < rows.n; ++i) {
@@ -76,7 +76,7 @@ Status StreamItems::fill(Hold& hold, Rows& rows, Filled& filled) {
   return Status::kOk;
 }
 
-// The first of the items, or as many of them as go together: how many.
+// Puts in the first of the items, or as many of them as go in together. Answers how many.
 uint32_t StreamItems::put_in(Hold& hold, const TableFacts& t, NewItem* items, uint32_t n, int64_t* keys) {
   if (items->own_episode) return insert_items(hold, t, items, n, keys);
   items->episode = episode_;
@@ -112,7 +112,7 @@ void StreamItems::note_insert(Hold& hold, const TableFacts& t, const PreparedPat
   noted_[t.index] = {p.hash, positions};
 }
 
-// The blocks of an item's values are those of the chunk of its first step: often, but not always, the row's chunk.
+// An item's values take blocks of the chunk of its first step: often, but not always, the row's chunk.
 Status StreamItems::bring_values(uint64_t first, const char* bytes, uint64_t num_bytes, const Wait& wait,
                                  BlockRef& ref) {
   const Arena& arena = steps_.arena();

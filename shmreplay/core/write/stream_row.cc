@@ -8,7 +8,7 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint64_t kPrefetchedBytes = 512;  // of a cell; the processor foresees the rest of a longer copy by itself
+constexpr uint64_t kPrefetchedBytes = 512;  // of a cell; the processor prefetches the rest of a longer copy by itself
 
 }  // namespace
 
@@ -76,7 +76,7 @@ void StreamRow::put_value(uint32_t column, uint32_t row, BlockRef ref) {
   std::memcpy(arena_.row(chunk_, column, row), &ref, sizeof ref);
 }
 
-// Takes back the values written last while goes(row, column) says so, up to one that an item brought.
+// Takes back the values written last, while goes(row, column) says so. Stops at a value that an item brought.
 template <class Goes>
 void StreamRow::take_back_values(Goes goes) noexcept {
   values_.take_back([&](uint32_t row, uint32_t column) {
@@ -105,7 +105,7 @@ void StreamRow::begin() {
 void StreamRow::publish(uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) {
     for (uint32_t w = 0; w < present_.size(); ++w) {
-      // Relaxed: a reader has found an item of this row under the lock, after the hold that put the item in.
+      // Relaxed: a reader finds an item of this row under the lock, after the hold that put the item in.
       arena_.presence(chunk_, row_ + i, w).store(present_[w], std::memory_order_relaxed);
     }
   }

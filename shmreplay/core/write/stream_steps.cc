@@ -14,15 +14,15 @@ StreamSteps::StreamSteps(Arena& arena, const TableFacts& table, uint32_t history
 
 uint32_t StreamSteps::last_chunk() const { return arena_.stream(stream_).window.get().last; }
 
-// The steps that an item may go back, and the row being written, touch at most this many chunks. Where rows repeat, a
-// chunk has one step less that no other has; the newest step is in the last chunk.
+// The row being written and the steps that an item may go back touch at most this many chunks. Where rows repeat, each
+// chunk shares one of its steps with another chunk; the newest step is in the last chunk.
 uint32_t StreamSteps::max_chunks() const noexcept {
   const uint32_t chunk_steps = arena_.geometry().chunk_steps;
   if (!unroll_.repeats || max_back_ == 0) return (max_back_ + chunk_steps - 1) / chunk_steps + 1;
   return (max_back_ - 1 + unroll_.steps - 1) / unroll_.steps + 1;
 }
 
-// All chunks of its own stream are full but the last: none has to be looked at.
+// All chunks of the stream but the last are full: none has to be looked at.
 uint32_t StreamSteps::num_chunks(uint64_t first, uint32_t num_steps) const noexcept {
   const uint32_t steps = unroll_.repeats ? unroll_.steps : arena_.geometry().chunk_steps;
   const uint64_t n = (uint64_t{history_.place_of(first).row} + num_steps - 1) / steps + 1;
@@ -61,7 +61,7 @@ void StreamSteps::use_chunk(Hold& hold, uint32_t chunk) {
   row_.use_chunk(chunk, is_to_repeat_ ? 1 : 0);
 }
 
-// Nobody reads the row before an item shows a step after the repeated one.
+// Nobody reads this row before there is an item with a step after the repeated one.
 void StreamSteps::repeat_newest() {
   is_to_repeat_ = false;
   const Place from = history_.place_of(history_.num_finished() - 1), to{row_.place().chunk, 0};
@@ -101,7 +101,7 @@ Status StreamSteps::secure_blocks(uint64_t n, const Wait& wait) {
 }
 
 Status StreamSteps::secure_blocks(ValueWriter& values, uint64_t n, const Wait& wait) {
-  blocking_table_ = kNone;  // what this waits for is room, whatever kept an item waiting before
+  blocking_table_ = kNone;  // the call waits for room now, whatever kept an item waiting before
   return values.secure(stream_, n, wait);
 }
 

@@ -1,8 +1,8 @@
-// One stream's steps as its writer has them: the row being written, and those finished before it, in a window of
+// One stream's steps as its writer sees them: the row being written, and the finished steps before it, in a window of
 // chunks.
 //
 // Private to its process; the segment knows only the stream's window (streams.h). A StreamGroup opens the stream,
-// closes it and gets it chunks.
+// closes it and gets chunks for it.
 #pragma once
 
 #include "arena/hold.h"
@@ -18,9 +18,10 @@ class StreamSteps {
   StreamSteps(const StreamSteps&) = delete;
   StreamSteps& operator=(const StreamSteps&) = delete;
 
-  // Before it is opened, where all columns are plain or per item: every `steps` steps, counted from where an episode
-  // begins (`across`: a stretch), begin a chunk; an episode that clears the history ends one. `repeats`: the step after
-  // them is a row of both chunks. So an item of those steps, and of that one, lies in one chunk.
+  // Call this before the stream is opened, and only if all columns are plain or per item. From then on a chunk begins
+  // every `steps` steps, counted from the start of the episode (`across`: of the stretch), and an episode that clears
+  // the history ends its chunk. `repeats`: the step after those `steps` steps is a row of both chunks. So an item of
+  // those steps, and of the one after them, lies in one chunk.
   void unroll(uint32_t steps, bool repeats, bool across) noexcept { unroll_ = {steps, repeats, across}; }
   bool unrolls() const noexcept { return unroll_.steps > 0; }
 
@@ -35,13 +36,13 @@ class StreamSteps {
   uint32_t stream() const noexcept { return stream_; }  // its record; kNone: not open
   uint64_t serial() const noexcept { return serial_; }
   uint32_t last_chunk() const;           // of the window of the open stream, or kNone
-  uint32_t max_chunks() const noexcept;  // that the window needs
-  // Chunks that an item of so many steps from step `first` on spans; more than kMaxItemChunks if it is too long for a
-  // hold.
+  uint32_t max_chunks() const noexcept;  // the most that the window needs
+  // How many chunks an item of `num_steps` steps from step `first` on spans; more than kMaxItemChunks if it is too long
+  // for a hold.
   uint32_t num_chunks(uint64_t first, uint32_t num_steps) const noexcept;
 
-  // In a hold: parts of what a StreamGroup does. close() is done when it answers true; use_chunk() goes on to a chunk
-  // that was just taken.
+  // Parts of what a StreamGroup does, in a hold. close(): call it until it answers true. use_chunk(): goes on to a
+  // chunk that was just taken.
   Status open(Hold& hold);
   bool close(Hold& hold, uint32_t most_chunks);
   void use_chunk(Hold& hold, uint32_t chunk);
@@ -51,11 +52,12 @@ class StreamSteps {
   void finish_row() noexcept;                     // it becomes the newest step of the history
   void end_episode(bool clear_history) noexcept;  // the open row, if any, is the final step
 
-  // Blocks for the values of this and the next rows of the chunk.
+  // Secures blocks for the values of this row and of the next rows of the chunk.
   Status secure_blocks(uint64_t n, const Wait& wait);
-  Status secure_blocks(ValueWriter& values, uint64_t n, const Wait& wait);  // of another chunk perhaps
+  Status secure_blocks(ValueWriter& values, uint64_t n, const Wait& wait);  // perhaps of another chunk
 
-  // The table whose limiter keeps the caller's items waiting; kNone: none does, it waits for a chunk or for blocks.
+  // The table whose limiter keeps the caller's items waiting. kNone: no limiter does; a waiting call waits for a chunk
+  // or for blocks.
   uint32_t blocking_table() const noexcept { return blocking_table_; }
   void note_blocking(uint32_t table) noexcept { blocking_table_ = table; }
 

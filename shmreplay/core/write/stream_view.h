@@ -1,4 +1,4 @@
-// What a rule sees of the stream whose steps it looks at. Steps have absolute numbers, from 0 at the stream's start.
+// What a rule sees of the stream that it looks at. Steps have absolute numbers, from 0 at the stream's start.
 #pragma once
 
 #include <cstdint>

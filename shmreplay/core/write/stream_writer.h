@@ -1,5 +1,5 @@
 // One writer of one stream: the row that it writes, the finished steps that it holds, and the items that it makes of
-// them. Private to its process, and to one call at a time.
+// them. Private to its process. One call at a time.
 #pragma once
 
 #include "write/stream_items.h"
@@ -9,14 +9,14 @@ namespace shmreplay {
 
 class StreamWriter {
  public:
-  // `history`: how many finished steps stay selectable. 0: none but the row being written (one-step items). `slack`:
-  // how many more steps an item may go back that was found due and goes in later.
+  // `history`: how many finished steps stay selectable; 0: only the row being written (one-step items). `slack`: how
+  // many more steps back an item may begin that was found due and goes in later.
   StreamWriter(Arena& arena, const TableFacts& table, uint32_t history, uint32_t slack = 0);
   ~StreamWriter() { give_up(); }
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
 
-  // What a StreamGroup does for many streams, for this one.
+  // What a StreamGroup does for many streams, done for this one.
   Status open(const Wait& wait);
   Status close(const Wait& wait);       // idempotent
   void give_up() noexcept;              // closes it if it can; what the destructor does
@@ -32,7 +32,7 @@ class StreamWriter {
   const StreamHistory& history() const noexcept { return steps_.history(); }
   StreamItems& items() noexcept { return items_; }
 
-  // Blocks for the values of this and the next rows of the chunk.
+  // Secures blocks for the values of this row and of the next rows of the chunk.
   Status secure_blocks(uint64_t n, const Wait& wait) { return steps_.secure_blocks(n, wait); }
   void finish_row() noexcept { steps_.finish_row(); }
   // The open row, if any, is the final step. The next row begins an episode.

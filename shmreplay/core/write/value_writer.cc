@@ -18,7 +18,7 @@ void ValueWriter::use_chunk(uint32_t chunk) {
   num_used_ = 0;
 }
 
-// Takes as many of the missing blocks as fit a hold, if there are enough for all of them; the others are reserved.
+// Takes as many of the missing blocks as fit a hold, if the heap has enough for all of them. The others are reserved.
 Status ValueWriter::take_slice(uint32_t stream, uint64_t n, const Wait& wait, bool& found) {
   const size_t before = blocks_.size();
   const uint64_t missing = n - std::min(n, num_spare());
@@ -50,9 +50,10 @@ Status ValueWriter::give_back_spare(const Wait& wait) {
   return Status::kOk;
 }
 
-// A call that failed between two slices, perhaps for a larger value, may have left a reservation: it is used or ended.
+// A call that failed between two slices may have left a reservation, perhaps for a larger value. Here it is used or
+// ended.
 Status ValueWriter::try_secure(uint32_t stream, uint64_t n, const Wait& wait, bool& found) {
-  const Word<uint64_t>& reserved = arena_.stream(stream).reserved_blocks;  // nobody else's to change
+  const Word<uint64_t>& reserved = arena_.stream(stream).reserved_blocks;  // only this writer changes it
   for (found = true; found && (num_spare() < n || reserved.get() > 0);) {
     if (const Status s = take_slice(stream, n, wait, found); s != Status::kOk) return s;
   }

@@ -1,8 +1,8 @@
 // The blocks that a writer has of one of its chunks, and the values it writes to them.
 //
-// Blocks are taken under the lock, for all values of a row at once; values are written without it. Blocks of a row or
-// an item that did not go in are taken back and serve the next: a call that is repeated for ever takes no more than
-// one.
+// Blocks are taken under the lock, for all values of a row at once; values are written without it. If a row or an item
+// does not go in, its blocks are taken back and used for the next: a call that is repeated for ever takes no more
+// blocks than one call.
 #pragma once
 
 #include <vector>
@@ -16,24 +16,24 @@ class ValueWriter {
  public:
   ValueWriter(Arena& arena, const TableFacts& table) noexcept : arena_(arena), table_(table) {}
 
-  // The chunk that values are for from now on. What is spare of another is freed with that.
+  // Sets the chunk that values are for from now on. Spare blocks of the chunk before are freed when that chunk is.
   void use_chunk(uint32_t chunk);
 
-  // Makes sure of at least n spare blocks, for the stream `stream`. Waits as for a chunk, and gives back its spare
-  // blocks meanwhile: two writers that each kept some and waited for more would wait for each other. kValueTooLarge:
-  // the heap has fewer blocks in all.
+  // Makes sure that at least n blocks are spare, for the stream `stream`. Waits as for a chunk. While it waits it has
+  // given back its spare blocks: two writers that each kept some and waited for more would wait for each other.
+  // kValueTooLarge: the whole heap has fewer blocks.
   Status secure(uint32_t stream, uint64_t n, const Wait& wait);
 
-  // Writes a value to spare blocks, of which there must be enough. `row` and `column` (kNone: an item's) say whose it
-  // is.
+  // Writes a value to spare blocks, of which there must be enough. `row` and `column` say whose value it is; column
+  // kNone: an item's.
   BlockRef write(uint32_t row, uint32_t column, const char* bytes, uint32_t num_bytes);
 
-  // Values of rows before this one stay.
+  // Forgets the values of rows before this one: they can no longer be taken back.
   void keep_before(uint32_t row) {
     if (!written_.empty()) keep_rows(row);
   }
 
-  // Takes back the values written last, as long as take(row, column) says so.
+  // Takes back the values written last, while take(row, column) says so.
   template <class Take>
   void take_back(Take take) noexcept {
     while (!written_.empty() && take(written_.back().row, written_.back().column)) take_back_last();

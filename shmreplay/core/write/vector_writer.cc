@@ -2,8 +2,7 @@
 
 namespace shmreplay {
 namespace {
-constexpr size_t kAhead = 4;  // rows whose places are fetched before they are written: every stream has pages of its
-                              // own
+constexpr size_t kAhead = 4;  // rows that are fetched before they are written: every stream has pages of its own
 }
 
 VectorWriter::VectorWriter(Arena& arena, const TableFacts& table, uint32_t history, const WriterFacts& facts,
@@ -14,7 +13,7 @@ VectorWriter::VectorWriter(Arena& arena, const TableFacts& table, uint32_t histo
   }
 }
 
-// Blocks for the values of these rows: for as many as get them without waiting, for the first in any case.
+// Secures blocks for the values of these rows: for as many rows as get them without waiting, and always for the first.
 Status VectorWriter::secure_blocks(Rows rows, const Fill& fill, const Wait& wait, uint32_t& ready) {
   for (ready = 0; ready < rows.size(); ++ready) {
     RuleWriter& w = at(rows[ready].stream);
@@ -48,7 +47,7 @@ Status VectorWriter::in_parts(Rows rows, const Fill& fill, const Wait& wait, Pro
   return Status::kOk;
 }
 
-// What is due of each; nothing of any if one of them is refused.
+// Finds what is due of each row. If one row is refused, nothing of any goes in.
 Status VectorWriter::look_at(Rows rows, const Look& look, Progress& progress) {
   const auto is_new = [&](const Row& row) { return at(row.stream).unfinished() == WriterCall::kNothing; };
   for (uint32_t i = 0; i < rows.size(); ++i) {
@@ -70,7 +69,7 @@ Status VectorWriter::put_in(Rows rows, const Wait& wait, Progress& progress) {
   size_t failed_at = 0;
   const Status s = RuleWriter::insert(writers, wait, failed_at);
   if (s != Status::kOk) progress.at = progress.done + static_cast<uint32_t>(failed_at);
-  // The first rows are done, up to the first that waits: no later one is, even if nothing of it is due.
+  // Rows are done up to the first that waits. No later row is done, even if nothing of it is due.
   size_t done = 0;
   while (done < writers.size() && writers[done]->conclude()) ++done;
   for (size_t i = done + 1; i < writers.size(); ++i) writers[i]->postpone();

@@ -1,8 +1,10 @@
-// N streams written as one: a row of each, with the items that rules make of them, in as few holds as fit.
+// N streams written as one: a call writes a row of each, with the items that rules make of them, in as few holds as
+// fit.
 //
-// Per stream a row and its items happen together or not at all, in the order of the call's rows. What is wrong with one
+// For each stream, a row and its items go in together or not at all, in the order of the call's rows. An error in one
 // stream's row or rules is found before anything of any stream goes in, unless room is so short that the call has to go
-// in parts: the streams for which there are chunks go first, so that nobody waits for chunks that this call withholds.
+// in parts. Then the streams for which there are chunks go first, so that nobody waits for chunks that this call
+// withholds.
 #pragma once
 
 #include <functional>
@@ -26,33 +28,34 @@ class VectorWriter {
   size_t num_rules() const noexcept { return writers_.front()->num_rules(); }
   RuleWriter& at(uint32_t stream) const noexcept { return *writers_[stream]; }
 
-  // A row of the caller's, by its number, and the stream that it is for. A call has each stream once at most.
+  // A row of the caller's data, by its number, and the stream that it is for. A call names each stream at most once.
   struct Row {
     uint32_t stream;
     uint32_t number;
   };
   using Rows = std::span<const Row>;
-  // Runs without the GIL.
+  // How rows are filled. Both functions run without the GIL.
   struct Fill {
-    std::function<void(StreamWriter& stream, uint32_t number)> cells;  // writes and marks those of the stream's row
-    // That the row's values take, which come before; null: none.
+    std::function<void(StreamWriter& stream, uint32_t number)> cells;  // writes and marks the cells of the stream's row
+    // Blocks that the row's values take; asked before cells(). null: none.
     std::function<uint64_t(StreamWriter& stream, uint32_t number)> blocks;
   };
 
-  // How far a call came: the first `done` rows are done. A failure is about the one at `at`; what was kMissingCell.
+  // How far a call came: the first `done` rows are done. A failure is about row `at`; after kMissingCell, `missing`
+  // says what was missing.
   struct Progress {
     uint32_t done = 0, at = 0;
     ItemRule::Missing missing{0, 0};
   };
 
-  // With `finish` false the rows stay open. A stream of which an append is unfinished goes on with that, its row is
+  // `finish` false: the rows stay open. A stream whose append is unfinished goes on with that one; its row is already
   // written.
   Status append(Rows rows, const Fill& fill, bool finish, double priority, const Wait& wait, Progress& progress);
-  // `fill` null: there are no final steps. As append() of what is unfinished.
+  // `fill` null: there are no final steps. What is unfinished goes on as in append().
   Status end_episodes(Rows rows, const Fill* fill, bool clear_history, double priority, const Wait& wait,
                       Progress& progress);
-  // An item of each stream: of its newest `length` steps, or by a selection if that is not null. `priorities` by
-  // number.
+  // Makes an item of each stream: of its newest `length` steps, or by `selection` if that is not null. `priorities`: by
+  // row number.
   Status create_items(Rows rows, uint32_t length, ItemRule* selection, const double* priorities, const Wait& wait,
                       Progress& progress);
   Status close(const Wait& wait) { return StreamGroup(streams_).close(wait); }

@@ -53,7 +53,7 @@ TEST(inserts_up_to_the_minimum_size_are_never_held_back) {
   World w(limited(10, 5, 0, 1));
   CHECK(inserts(w, 5));
   CHECK(!inserts(w, 6));
-  count(w, 8, 0, 6);  // two live: three more are below the minimum again
+  count(w, 8, 0, 6);  // two are live: three more are below the minimum again
   CHECK(inserts(w, 3));
   CHECK(!inserts(w, 4));
 }
@@ -112,7 +112,7 @@ TEST(a_sleeper_may_look_again_when_the_table_is_dropped_or_reset_or_admits_one) 
   CHECK(can_go_on(r, kInserts) && !can_go_on(r, kSamples));
   count(w, 1, 0);
   CHECK(!can_go_on(r, kInserts) && can_go_on(r, kSamples));
-  poke(r.size, 0);  // admitted by its numbers, but nothing is there
+  poke(r.size, 0);  // the numbers admit a sample, but there is no item
   CHECK(!can_go_on(r, kSamples));
   for (const uint32_t flag : {kDropped, kResetting}) {
     poke(r.flags, flag);
@@ -143,7 +143,7 @@ TEST(items_past_the_limiter_fill_the_table_and_leave_the_difference) {
   CHECK_NEAR(report(*w.table().record).difference(), before.difference(), 0);
   CHECK(inserts(w, 2) && !inserts(w, 3));
   CHECK(samples(w, 6) && !samples(w, 7));
-  count(w, 2, 0);  // min_size_to_sample asks for items, whichever way they came
+  count(w, 2, 0);  // min_size_to_sample counts items, whichever way they came
   CHECK(!samples(w, 1));
   poke(w.table().record->limiter.inserts, 3);
   poke(w.table().record->limiter.uncounted, 1);

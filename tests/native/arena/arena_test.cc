@@ -13,7 +13,7 @@ ArenaSpec small() { return arena_of({open_table("a", 10, kPrioritized, kMinHeap)
 
 using Kind = AttachError::Kind;
 
-// Damages the header and expects the next attach to be refused for that reason.
+// Damages the header and expects that the next attach is refused for that reason.
 template <class Damage>
 void expect_refused(Damage damage, const std::string& text) {
   Segments segments(small());
@@ -102,7 +102,7 @@ TEST(a_damaged_table_record_is_refused) {
   damage([](TableRecord& t) { t.extremes[0].num_levels = 9; });
 }
 
-// Whatever the constants say, attaching answers: by refusing, or with boundaries that hold.
+// Whatever the constants say, attaching must answer: it refuses, or its boundaries hold.
 TEST(random_damage_to_the_constants_never_moves_a_boundary) {
   Random random(seed());
   int refused = 0;

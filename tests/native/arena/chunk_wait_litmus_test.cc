@@ -1,6 +1,6 @@
-// Waiting for a chunk needs no lock: the waiter announces itself and then looks at the leases, who drops a lease clears
-// its count and then looks for waiters. Store buffering: were either order not sequentially consistent, both could miss
-// the other, and the waiter would sleep although its chunk is free.
+// Waiting for a chunk needs no lock. The waiter announces itself and then looks at the leases. A reader that drops a
+// lease clears its count and then looks for waiters. This is store buffering: if either order were not sequentially
+// consistent, both could miss the other, and the waiter would sleep although its chunk is free.
 #include <cstdio>
 
 #include "arena/chunk_wait.h"
@@ -10,7 +10,7 @@
 namespace shmreplay::test {
 namespace {
 
-// Both threads go at the same time, again and again.
+// Lets both threads go at the same time, again and again.
 class Barrier {
  public:
   void wait() noexcept {
@@ -29,7 +29,7 @@ class Barrier {
   std::atomic<uint32_t> arrived_{0}, round_{0};
 };
 
-// What happened how often: whether the waiter saw the lease gone, and whether who dropped it saw the waiter.
+// How often each outcome came: whether the waiter saw the lease gone, and whether the dropper saw the waiter.
 class Outcomes {
  public:
   void count(bool waiter_sees_drop, bool dropper_sees_waiter) { ++counts_[waiter_sees_drop][dropper_sees_waiter]; }
@@ -58,7 +58,7 @@ struct Cell {
   bool waiter_sees_drop = false, dropper_sees_waiter = false;
 };
 
-// How far a thread is; it does not run ahead of the other.
+// How far a thread is. It does not run ahead of the other.
 struct alignas(128) Progress {
   std::atomic<size_t> cells{0};
 
@@ -70,8 +70,8 @@ struct alignas(128) Progress {
   }
 };
 
-// So many rounds, or what ten seconds allow: where more wants to run than there are processors, two threads are seldom
-// side by side.
+// A number of rounds, or as many as ten seconds allow: if more threads want to run than there are processors, two of
+// them are seldom side by side.
 class Rounds {
  public:
   explicit Rounds(int most) : left_(most), end_ns_(now_ns() + 10'000'000'000) {}

@@ -15,7 +15,7 @@ std::string index_words(const Arena& arena) {
   return std::string(arena.index() + arena.offsets().state, arena.index() + arena.offsets().end);
 }
 
-// Runs `body` in a child's hold and lets the child die before it can commit.
+// Runs `body` in a child's hold. The child dies before it can commit.
 template <class Body>
 void die_in_hold(World& world, Body body) {
   Child child([&] {
@@ -33,7 +33,7 @@ Status begin_and_end(Arena& arena, const Wait& wait = kNow) {
   return hold.begin(wait);
 }
 
-// A log that a dead holder could only leave if the index was damaged.
+// Leaves a log that a dead holder could leave only in a damaged index.
 void leave_log_entry(World& world, uint64_t where, uint64_t length = 1) {
   die_in_hold(world, [&](Hold&, Arena& arena) {
     arena.log().entries[0] = {where, 0};
@@ -181,7 +181,7 @@ TEST(a_log_entry_outside_the_index_fails_the_segment_instead_of_being_written) {
     leave_log_entry(w, where(w.arena.offsets()), length);
     CHECK_EQ(begin_and_end(w.arena), Status::kFailed);
     CHECK(w.arena.failed());
-    CHECK_EQ(begin_and_end(w.arena), Status::kFailed);  // and the lock can still be taken to say so
+    CHECK_EQ(begin_and_end(w.arena), Status::kFailed);  // the lock can still be taken, to say so
   };
   fails([&](const Offsets& o) { return (o.state - 8) << 2 | eight; });
   fails([&](const Offsets& o) { return o.end << 2 | eight; });

@@ -35,7 +35,7 @@ TEST(a_mapping_of_any_size_begins_where_a_huge_page_can_and_has_its_bytes_alone)
     CHECK(is_aligned(p));
     p[0] = 'a';
     p[bytes - 1] = 'z';
-    // What was reserved around it is given back: somebody else can have it.
+    // The address space reserved around it is given back: another mapping can have it.
     void* const behind = mmap(p + bytes, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     CHECK(behind == p + bytes);
     munmap(behind, 4096);
@@ -68,11 +68,11 @@ TEST(pages_are_taken_as_huge_ones_or_the_kernel_says_why_not) {
   const File f(bytes + 4096);
   CHECK_EQ(huge_bytes_of(f.fd(), bytes), 0u);
   const int error = take_huge_pages(f.fd(), kHugePageBytes, bytes - kHugePageBytes + 4096);
-  // Of what was not asked for, the first, nothing is huge; the end is no whole one.
+  // The first huge page was not asked for, and the end is not a whole one: nothing there is huge.
   if (error == 0) CHECK_EQ(huge_bytes_of(f.fd(), bytes + 4096), 2 * kHugePageBytes);
   else CHECK(strlen(strerror(error)) > 0);
   CHECK_EQ(posix_fallocate(f.fd(), 0, static_cast<off_t>(bytes + 4096)), 0);
-  CHECK_EQ(take_huge_pages(f.fd(), 0, 4096), 0);  // nothing whole in it: nothing to do
+  CHECK_EQ(take_huge_pages(f.fd(), 0, 4096), 0);  // there is no whole huge page in it: nothing to do
 }
 
 TEST(a_spread_file_says_so_to_whoever_maps_it) {

@@ -32,7 +32,7 @@ void expect_refused(ArenaSpec spec, const char* text) { CHECK_THROWS(std::invali
 
 }  // namespace
 
-// A segment of layout 8 is read by every build of layout 8. A change below needs another kLayoutVersion.
+// A segment of layout 8 is read by every build of layout 8. Changing a number below needs another kLayoutVersion.
 TEST(sizes_of_layout_version_8_are_pinned) {
   CHECK_EQ(kLayoutVersion, 8u);
   CHECK_EQ(sizeof(Header), 496u);

@@ -37,7 +37,7 @@ void lock_and_die(SharedLock& lock) {
   CHECK(child.killed());
 }
 
-// Holds the lock in a child until it is told to go on.
+// Holds the lock in a child until the child is told to go on.
 class Holder {
  public:
   explicit Holder(SharedLock& lock)
@@ -104,7 +104,7 @@ TEST(a_lock_left_without_being_made_consistent_is_unusable) {
 TEST(a_waiter_that_sleeps_in_the_kernel_is_told_of_the_owners_death) {
   SharedLock lock;
   Holder holder(lock);
-  // The waiter has no other way out than the holder's death.
+  // Only the holder's death can end the wait.
   Child waiter([&] {
     CHECK(RobustLock::lock(*lock, 2, 2, kWhatever) == Outcome::kOwnerDied);
     CHECK(RobustLock::make_consistent(*lock));
@@ -165,7 +165,7 @@ TEST(a_signal_handler_that_raised_ends_the_wait_for_the_lock) {
 
 TEST(threads_that_fight_for_the_lock_exclude_each_other) {
   SharedLock lock;
-  uint64_t counter = 0;  // plain: the lock is all that keeps it
+  uint64_t counter = 0;  // plain: only the lock protects it
   const auto body = [&] {
     for (int i = 0; i < 20'000; ++i) {
       CHECK(RobustLock::lock(*lock, 1, 1, kWhatever) == Outcome::kLocked);

@@ -11,8 +11,7 @@ struct Run {
 };
 using Runs = std::vector<Run>;
 
-// Full chunks of one stream, in that order; with `repeats` the last row of each is there again as the first of the
-// next.
+// Links full chunks to one stream, in that order. With `repeats`, the last row of each is also the first of the next.
 void link(World& w, const std::vector<uint32_t>& chunks, bool repeats) {
   for (size_t i = 0; i < chunks.size(); ++i) {
     const bool is_last = i + 1 == chunks.size();

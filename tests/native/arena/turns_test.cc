@@ -14,7 +14,7 @@ TEST(where_nobody_else_is_nobody_comes) {
   }
 }
 
-// The line that a lock's holders write, without the lock: the other one never waits.
+// Only the line that a lock's holders write, without the lock: so the other thread never waits.
 TEST(between_the_holds_of_a_call_others_come_in) {
   LockBlock block{};
   std::atomic<bool> done{false};

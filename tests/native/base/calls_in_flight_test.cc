@@ -1,4 +1,4 @@
-// Calls in flight: once they are ended, none begins, and who waits for the last one is woken by it.
+// Calls in flight: once they are ended, none begins, and a thread that waits for the last one is woken by it.
 #include "base/calls_in_flight.h"
 
 #include <atomic>
@@ -20,7 +20,7 @@ TEST(a_call_begins_until_all_are_ended) {
   CHECK(calls.end_all(now_ns()));
   const CallInFlight late(calls);
   CHECK(!late.begun());
-  CHECK(calls.end_all(now_ns()));  // the late one does not count
+  CHECK(calls.end_all(now_ns()));  // the call that came too late does not count
 }
 
 TEST(ending_gives_up_at_its_deadline_while_a_call_is_under_way) {

@@ -28,7 +28,7 @@ TEST(a_wake_ends_the_sleep_of_as_many_as_it_says) {
   const auto waker = [&] {
     word.store(1);
     until([&] {
-      futex_wake(word, 1);  // repeated: a sleeper may be on its way to the word
+      futex_wake(word, 1);  // repeated: a sleeper may still be on its way to the word
       return awake == 3;
     });
   };

@@ -8,7 +8,7 @@
 namespace shmreplay::test {
 namespace {
 
-// Of any size that a priority has, most of them around 1.
+// A priority of any size, most of them around 1.
 double any_priority(Random& random) {
   const double decades = random.chance(0.2) ? 300 : 3;
   return std::pow(10.0, (2 * random.uniform() - 1) * decades);

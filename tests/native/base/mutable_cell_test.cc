@@ -1,4 +1,4 @@
-// Mutable columns: cells that change in place, and who reads them meanwhile.
+// Mutable columns: cells that change in place while others read them.
 #include <atomic>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ ArenaSpec mutable_spec(uint32_t chunk_steps = 3) {
   return with_values(arena_of({open_table("a", 100)}, chunk_steps, 64), 4000);
 }
 
-// New cells of `num_steps` steps a key, each of which shows `serial` + its number.
+// New cells of `num_steps` steps for each key; each shows `serial` + its number.
 std::vector<char> cells_of(uint32_t num_keys, uint32_t num_steps, uint64_t serial) {
   std::vector<char> cells(size_t{num_keys} * num_steps * 13);
   for (uint64_t i = 0; i < uint64_t{num_keys} * num_steps; ++i) fill_cell(cells.data() + i * 13, 13, serial + i);
@@ -31,7 +31,7 @@ uint32_t update(World& w, const std::vector<int64_t>& keys, uint32_t at, uint32_
   return updated;
 }
 
-// What the real rows of that item show in the mutable column, by serial.
+// What the item's real rows show in the mutable column, as serials.
 std::vector<uint64_t> shown(World& w, int64_t key) {
   SampleCall call(w.arena);
   Batch batch(w.arena, 1);
@@ -102,7 +102,7 @@ TEST(a_step_that_its_writer_has_not_finished_is_left_alone) {
   CHECK(shown(w, key) == (Serials{200, 201}));
 }
 
-// More bytes than one hold writes, so that items are cut.
+// There are more bytes than one hold writes, so items are cut.
 TEST(updates_of_any_size_go_hold_by_hold) {
   ArenaSpec s = arena_of({open_table("a", 100)}, 16, 64);
   s.columns.push_back({20'000, kMutableColumn});

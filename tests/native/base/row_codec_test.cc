@@ -1,5 +1,5 @@
-// Rows as bytes: what an encoder makes is what a decoder takes, and of whatever else nothing is read or written out of
-// bounds (the sanitizers say).
+// Rows as bytes: what an encoder makes, a decoder takes. For any other bytes, nothing is read or written out of bounds
+// (the sanitizers check that).
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -38,7 +38,7 @@ Bytes changed(Random& random, Bytes row, size_t pieces) {
   return row;
 }
 
-// In memory of exactly that size, so that a sanitizer sees a byte too much.
+// Memory of exactly that size, so that a sanitizer sees one byte too much.
 std::unique_ptr<char[]> exactly(const char* bytes, size_t n) {
   auto copy = std::make_unique<char[]>(n);
   if (n > 0) std::memcpy(copy.get(), bytes, n);
@@ -68,11 +68,11 @@ TEST(a_block_gives_back_the_bytes_it_was_made_of) {
     const auto to = std::make_unique<char[]>(bytes.size());
     CHECK(lz4_decompress(from.get(), size, to.get(), bytes.size()));
     CHECK(bytes.empty() || std::memcmp(to.get(), bytes.data(), bytes.size()) == 0);
-    // Exactly so many bytes, neither more nor fewer.
+    // It decodes to exactly that many bytes, not to more or fewer.
     const auto more = std::make_unique<char[]>(bytes.size() + 1);
     CHECK(!lz4_decompress(from.get(), size, more.get(), bytes.size() + 1));
     if (!bytes.empty()) CHECK(!lz4_decompress(from.get(), size, to.get(), bytes.size() - 1));
-    // Room that is just enough, and a byte less.
+    // Room that is just enough, and one byte less.
     const auto tight = std::make_unique<char[]>(size);
     const size_t again = lz4.compress(bytes.data(), bytes.size(), tight.get(), size);
     CHECK(again == 0 || (again == size && std::memcmp(tight.get(), block.data(), size) == 0));
@@ -131,7 +131,7 @@ TEST(a_row_of_which_all_is_other_does_not_lean) {
   CHECK_EQ(stored.size(), row.size());
 }
 
-// Bytes of a row with some changed, cut or added, and bytes that never were a row's.
+// Bytes of a row with some changed, cut or added; and bytes that never were a row's.
 TEST(whatever_bytes_are_decoded_nothing_is_touched_beside_the_row) {
   Random random(seed());
   RowEncoder encoder;

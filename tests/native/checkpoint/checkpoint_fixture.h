@@ -1,4 +1,4 @@
-// A checkpoint in memory, and the arena made anew from it.
+// A checkpoint in memory, and the arena that is restored from it.
 #pragma once
 
 #include <memory>
@@ -24,11 +24,11 @@ struct SavedArena {
   std::vector<std::pair<CheckpointSave::Slice, std::string>> slices;
 };
 
-// What the index's copy says by itself, then every slice; `room` is that of each. false: it was given up, or the lock
-// was not to be had.
+// Saves what the copy of the index says by itself, then every slice, with `room` bytes for each. false: the checkpoint
+// was given up, or the lock could not be taken.
 bool save_rest(CheckpointSave& save, uint64_t room, const Wait& wait, SavedArena& out);
 
-// All of it, by a session of its own that is closed again. The test fails if it is given up.
+// Saves all of it, by a session of its own that is closed afterwards. The test fails if the checkpoint is given up.
 SavedArena save_arena(Arena& arena, uint64_t room = 1 << 16);
 
 // Segments, and the restored arena in them.

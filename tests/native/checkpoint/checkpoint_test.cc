@@ -1,5 +1,5 @@
-// Checkpoints: what is restored is what was there at the instant, bit for bit where it counts; nobody waits for a
-// saver, alive or dead; and records that do not fit together are refused.
+// Checkpoints: what is restored is what was there at the instant, bit for bit where it matters. Nobody waits for a
+// saver, alive or dead. Records that do not fit together are refused.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,7 +24,7 @@ struct Shown {
   bool operator==(const Shown&) const = default;
 };
 
-// Every live item by its key, after a look at every byte of its rows.
+// Every live item by its key. Looks at every byte of its rows.
 std::map<int64_t, Shown> shown(const Arena& a, const TableFacts& t) {
   std::map<int64_t, Shown> items;
   for (uint32_t slot = 0; slot < t.capacity; ++slot) {
@@ -72,7 +72,7 @@ ArenaSpec mixed_spec() {
                   4, 200);
 }
 
-// Some minutes of a table's life: several writers, spans over chunks, updates, samples, deletes.
+// Some minutes of a table's life: several writers, items over several chunks, updates, samples, deletes.
 void live(World& w, uint64_t seed_) {
   Random random(seed_);
   std::vector<std::unique_ptr<Actor>> actors;
@@ -166,14 +166,13 @@ TEST(a_restored_arena_has_the_same_items_order_draws_and_verdicts) {
     RestoredWorld r(mixed_spec(), saved);
     check_healthy(*r.daemon);
     expect_same(w, r);
-    // And so does one that is saved again.
+    // The same holds for an arena that is saved again.
     RestoredWorld again(mixed_spec(), save_arena(*r.daemon));
     expect_same(w, again);
   }
 }
 
-// Every live item of a table, delivered as a reader gets it: rows, values in the heap, mutable cells, what items
-// brought.
+// Checks every live item of a table as a reader gets it: rows, values in the heap, mutable cells, what items brought.
 void check_delivered(Arena& a, const TableFacts& t) {
   const std::vector<int64_t> keys = live_keys(a, t);
   if (keys.empty()) return;
@@ -198,7 +197,7 @@ TEST(values_in_the_heap_mutable_cells_and_what_items_bring_are_restored) {
       check_delivered(w.arena, w.table(t));
       check_delivered(*r.own, r.table(t));
     }
-    // Its chunks and blocks serve on.
+    // Its chunks and blocks can be used on.
     Actor actor(*r.own, r.table(), 12, 1 << 20);
     for (int n = 0; n < 100; ++n) {
       actor.append();
@@ -265,7 +264,7 @@ TEST(a_writer_that_finds_nothing_else_takes_what_a_checkpoint_withholds) {
   Withheld w;
   Actor second(w.world.arena, w.world.table(), 8);  // its window keeps every chunk it takes
   second.append();
-  second.append();  // the last chunks but the withheld one
+  second.append();  // takes the last chunks but the withheld one
   CHECK_EQ(w.world.daemon->state().num_free.get(), 0u);
   second.append();
   CHECK(!is_being_saved(*w.world.daemon));
@@ -408,7 +407,7 @@ TEST(records_that_do_not_fit_together_are_refused) {
     else bytes[random.below(bytes.size())] ^= static_cast<char>(1u << random.below(8));
     try {
       RestoredWorld r(spec, changed);
-      check_healthy(*r.daemon);  // a change of bytes that nothing else tells of: a row's, a counter's
+      check_healthy(*r.daemon);  // a changed byte that no other byte contradicts: of a row, of a counter
     } catch (const RestoreError&) {
       ++refused;
     }

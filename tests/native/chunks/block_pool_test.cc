@@ -30,7 +30,7 @@ TEST(blocks_are_owned_by_their_chunk_until_it_leaves_the_retired_list) {
   CHECK(take(16));
 }
 
-// More blocks than one hold frees: the chunk stays at the retired list's head meanwhile.
+// There are more blocks than one hold frees: meanwhile the chunk stays at the head of the retired list.
 TEST(a_chunk_of_more_blocks_than_one_hold_frees_is_freed_whole) {
   ArenaSpec spec = pool_of(4);
   spec.num_blocks = 5000;

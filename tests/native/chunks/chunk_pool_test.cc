@@ -36,7 +36,7 @@ TEST(a_session_gets_the_chunks_back_that_it_wrote_before) {
   Taker first(w.arena);
   const std::set<uint32_t> mine{first.take(), first.take(), first.take()};
   first.close();
-  CHECK_EQ(reclaimed(*other), 3u);  // whoever frees them
+  CHECK_EQ(reclaimed(*other), 3u);  // another session may free them
   Taker elsewhere(*other);
   for (int i = 0; i < 17; ++i) CHECK_EQ(mine.count(elsewhere.take()), 0u);
   CHECK_EQ(elsewhere.take(), kNone);
@@ -65,7 +65,7 @@ TEST(a_run_is_taken_from_wherever_it_is_in_the_list_of_free_chunks) {
     }
     return first;
   };
-  CHECK_EQ(take(2, 6, kNone), kNone);  // 0 to 3 are four, and so are nobody's, 8 to 11
+  CHECK_EQ(take(2, 6, kNone), kNone);  // 0 to 3 are only four, and so are 8 to 11, which belong to no session
   CHECK_EQ(take(2, 4, kNone), 0u);
   check_healthy(w.arena);
   CHECK_EQ(take(2, 2, 5), 5u);
@@ -92,7 +92,7 @@ TEST(chunks_of_another_session_are_taken_only_by_stealing) {
   check_healthy(w.arena);
 }
 
-// Between a writer's two looks somebody else may have freed chunks that belong to nobody.
+// Between a writer's two looks, another session may have freed chunks to no session.
 TEST(stealing_takes_chunks_of_nobody_too) {
   World w(pool_of(2));
   Taker taker(w.arena);

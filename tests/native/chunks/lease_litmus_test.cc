@@ -1,6 +1,6 @@
-// Leases need no lock to end: who read clears its count, and who wants the chunk scans the counts without the lock. The
-// scan that misses a reader comes after that reader's last look at the rows; were the orders weaker, a row would change
-// under it.
+// Leases end without the lock. A reader clears its count, and a thread that wants the chunk scans the counts without
+// the lock. A scan that misses a reader comes after that reader's last look at the rows. If the orders were weaker, a
+// row would change under the reader.
 #include <algorithm>
 #include <cstdio>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kChunk = 3, kWords = 256;
 
-// A chunk's rows, plain memory, as the core has them: ThreadSanitizer sees what no order keeps apart.
+// A chunk's rows, in plain memory as in the core: ThreadSanitizer sees accesses that no order separates.
 struct Rows {
   uint64_t words[kWords] = {};
   bool is_retired = false;  // under the lock
@@ -46,7 +46,7 @@ TEST(rows_of_a_chunk_that_a_scan_found_unnamed_are_read_by_nobody) {
   uint64_t num_torn = 0, num_withheld = 0;
   const auto writer = [&] {
     for (uint64_t round = 1; num_reads.load() < most_reads; ++round) {
-      locked(w.arena, [&](Hold&) { rows.is_retired = true; });  // nobody names it from here on
+      locked(w.arena, [&](Hold&) { rows.is_retired = true; });  // nobody names it after this
       const bool withheld = is_named(w.arena);
       num_withheld += withheld ? 1 : 0;
       if (withheld) until([&] { return !is_named(w.arena); });

@@ -141,7 +141,7 @@ TEST(a_lease_of_a_session_that_was_taken_back_does_not_drop_another_calls) {
   take(*other, stale, {5});
   bool reaped = false;
   CHECK_EQ(close_session(*w.daemon, other->session_index(), other->session_generation(), kNow, reaped), Status::kOk);
-  std::vector<std::unique_ptr<Lease>> leases;  // every slot is another's by now
+  std::vector<std::unique_ptr<Lease>> leases;  // by now every slot belongs to another lease
   for (uint32_t i = 0; i < w.arena.geometry().num_call_slots; ++i) {
     leases.push_back(std::make_unique<Lease>(w.arena));
     take(w.arena, *leases.back(), {7});

@@ -1,5 +1,4 @@
-// Packed columns: rows that a stream compresses, mostly as what is other than in the row before, and readers make
-// again.
+// Packed columns: a stream compresses rows, mostly to what differs from the row before, and readers decode them.
 #include <algorithm>
 #include <cstring>
 
@@ -20,7 +19,7 @@ ArenaSpec packed_arena(uint32_t chunk_steps = 32, uint32_t num_blocks = 4000) {
   return s;
 }
 
-// Noise that stays, a few bytes of which are the serial's own.
+// Noise that stays the same; a few of its bytes are the serial's own.
 std::string row_of(uint64_t serial) {
   std::string row(kRowBytes, 0);
   Random random(7);
@@ -108,7 +107,7 @@ TEST(a_row_that_is_written_again_leans_on_the_one_that_is_there) {
   s.append(3);
   s.append(4);
   for (uint64_t i = 0; i < 5; ++i) check_step(s, i, i);
-  CHECK(!leans_at(s, 3));  // what had been packed last was taken back
+  CHECK(!leans_at(s, 3));  // the row packed before it was taken back
   CHECK(leans_at(s, 4));
 }
 
@@ -181,8 +180,8 @@ TEST(items_show_their_rows_wherever_they_begin) {
   }
 }
 
-// Bytes changed, sizes changed, references changed: a reader says so or shows something, and touches nothing else (the
-// sanitizers say).
+// Bytes, sizes and references are changed. A reader notes the damage or shows something, and touches nothing else (the
+// sanitizers check that).
 TEST(damage_is_noted_and_shown_as_zeros) {
   Random random(seed());
   size_t noted = 0;
@@ -205,7 +204,7 @@ TEST(damage_is_noted_and_shown_as_zeros) {
       try {
         reader.read(s.world.arena, 0, kColumn, r, row.data());
       } catch (const CorruptIndex&) {
-        ++noted;  // a size that leads along blocks which are not the chunk's
+        ++noted;  // a size that leads along blocks of another chunk
         continue;
       }
       if (reader.damage().is_there && reader.damage().row == r) CHECK(row == std::string(kRowBytes, 0));

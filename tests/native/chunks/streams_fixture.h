@@ -26,7 +26,7 @@ inline ItemRule newest(const Arena& arena, uint32_t table, int32_t length, AtEnd
   return rule;
 }
 
-// Items of `steps` steps and the one behind them, one item behind the other: as Unroll.
+// Items of `steps` steps and the one after them; each begins where the one before it ends. As Unroll makes them.
 inline ItemRule unroll(const Arena& arena, uint32_t table, uint32_t steps, Reach reach = Reach::kEpisode) {
   ItemRule rule = newest(arena, table, static_cast<int32_t>(steps + 1), AtEnd::kPad);
   rule.period = steps;
@@ -93,7 +93,7 @@ inline std::vector<uint64_t> serials(uint64_t first, uint64_t last) {
   return rows;
 }
 
-// Stays of anybody inside the lock, so far.
+// How many holds anybody has had so far.
 inline uint64_t num_holds(Arena& arena) { return arena.lock().hold_seq.load() / 2; }
 
 }  // namespace shmreplay::test

@@ -138,7 +138,7 @@ TEST(reaping_closes_the_streams_of_one_session_and_no_others) {
   check_healthy(w.arena);
 }
 
-// A vector writer opens thousands of streams before it writes a row; its death must not outgrow one hold's log.
+// A vector writer opens thousands of streams before it writes a row. Its death must not need more than one hold's log.
 TEST(reaping_thousands_of_streams_without_a_chunk_fits_its_holds) {
   World w(many_streams(6000));
   const auto other = w.client();

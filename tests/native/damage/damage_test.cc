@@ -1,5 +1,5 @@
 // Kinds of damage that would hang a call or lead it out of bounds if the word were trusted, one by one. flips_test.cc
-// hunts for more.
+// searches for more.
 #include "checkpoint/checkpoint_fixture.h"
 #include "chunks/chunk_pool.h"
 #include "chunks/leases.h"
@@ -22,7 +22,7 @@ void fill(World& w, Actor& actor) {
   }
 }
 
-// The call ends: with an answer, or with the exception that damage is reported by.
+// Checks that the call ends: with an answer, or with the exception that reports damage.
 template <class Body>
 bool is_reported(Body body) {
   try {

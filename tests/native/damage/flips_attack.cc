@@ -21,7 +21,7 @@ namespace {
 constexpr int kOperations = 46, kKinds = 23;  // each kind twice, some in two ways
 constexpr uint32_t kMutable = 4;              // the column
 
-// A batch that memory has no room for: the caller's, whose answer that is.
+// Refuses a batch that is too large for the memory, as a caller would.
 class BoundedBatch final : public BatchSink {
  public:
   BoundedBatch(const Arena& arena, size_t n) : arena_(arena), batch_(arena, static_cast<int64_t>(n)), n_(n) {}
@@ -49,7 +49,7 @@ void note(const std::exception& e) {
   snprintf(progress().said, sizeof progress().said, "%s: %s", progress().operation, e.what());
 }
 
-// false: a limiter, room or a failed segment is in the way.
+// false: a limiter, a lack of room or a failed segment stopped it.
 bool write_next(StreamWriter& writer, Arena& arena, uint64_t serial) {
   if (secure_row(writer, arena, serial, kNow) != Status::kOk) return false;
   write_row(writer, arena, serial);
@@ -106,7 +106,7 @@ void Attack::append(StreamWriter& writer, int steps) {
   }
 }
 
-// One-step items and what they bring; the last row is left to whoever closes the stream.
+// Inserts one-step items and what they bring. The last row stays open until the stream is closed.
 void Attack::insert(uint32_t t) {
   StreamWriter writer(arena_, arena_.table(t), 0);
   PreparedPattern step(t == 1 || t == 4 ? one_step_pattern(arena_) : whole_pattern(arena_));
@@ -145,7 +145,7 @@ void Attack::create(uint32_t t) {
         create_item(writer, arena_.table(t), length % 2 == 0 ? span : uneven, steps, length, kNow, key, values);
     writer.items().end_values(s == Status::kOk);
   }
-  append(writer, 70);  // until the oldest have to go for room
+  append(writer, 70);  // until the oldest items have to make room
   if (writer.ensure_row(kNow) == Status::kOk && !writer.row().is_open())
     writer.row().mark(0);  // a final step of one column
   writer.end_episode(true);
@@ -170,7 +170,7 @@ void Attack::sample(uint32_t t, uint32_t n, bool count) {
   reader_.sample(arena_.table(t), {n, 1, count, uniforms.data()}, kNow, batch);
 }
 
-// Each item once, and views.
+// Draws each item once, and draws views.
 void Attack::sample_otherwise(uint32_t t) {
   const uint32_t n = 12;
   std::vector<double> uniforms(n);
@@ -224,7 +224,7 @@ void Attack::take_heap_blocks() {
   take_blocks(hold, arena_.state().used_chunks.get().head, 3, blocks);
 }
 
-// As a writer's history shows them.
+// Reads the steps that a writer's history shows.
 void Attack::read_own_steps() {
   for (uint64_t step = early_.history().oldest_held(); step < early_.history().newest(); ++step) {
     for (uint32_t c = 0; c < arena_.columns().size(); ++c) {
@@ -276,7 +276,7 @@ void Attack::walk_everything() {
   CHECK(faults.size() < 100'000);
 }
 
-// What can be saved can be read: restored, or refused with the reason.
+// What can be saved can be read: it is restored, or refused with the reason.
 void Attack::save_and_restore() {
   SavedArena saved;
   {

@@ -1,11 +1,11 @@
-// Every operation of the core, called on an arena of whose bytes one may be wrong: see flips_test.cc.
+// Every operation of the core, called on an arena that may have one wrong byte: see flips_test.cc.
 #pragma once
 
 #include "damage/flips_scene.h"
 
 namespace shmreplay::test {
 
-// What a child is at, so that its parent can tell. In memory of both.
+// What a child is doing, in memory that its parent shares.
 struct Progress {
   char operation[64];
   char said[160];
@@ -17,7 +17,7 @@ class Attack {
  public:
   Attack(Scene& scene, Arena& arena);
 
-  // All of them, in an order that the seed gives.
+  // Performs all of them, in an order that the seed gives.
   void run(uint64_t seed);
 
  private:

@@ -37,7 +37,7 @@ Pattern uneven_pattern(const Arena& arena) {
 
 namespace {
 
-// An item of the newest steps, with padding on both sides and without values.
+// Makes an item of the newest steps, with padding on both sides and without values.
 int64_t create_uneven(Actor& actor, PreparedPattern& pattern) {
   const uint32_t steps = std::min(actor.writer.history().num_steps(), 3u);
   DueItem due{5, &pattern, first_of(actor.writer, steps), steps, {2, 1}, 1.5};
@@ -47,7 +47,7 @@ int64_t create_uneven(Actor& actor, PreparedPattern& pattern) {
   return key;
 }
 
-// `partly`: with a final step that has its first column alone.
+// `partly`: with a final step that has only its first column.
 void end_episode(Actor& actor, bool partly) {
   if (partly) {
     CHECK_EQ(actor.writer.ensure_row(kNow), Status::kOk);

@@ -1,5 +1,5 @@
-// The arena that flips_test.cc damages: items of every table and kind of column, whatever can be in flight, and a dead
-// holder.
+// The arena that flips_test.cc damages: items of every kind of table and column, everything that can be in flight, and
+// a dead holder.
 #pragma once
 
 #include "chunks/leases.h"
@@ -9,7 +9,8 @@ namespace shmreplay::test {
 
 ArenaSpec scene_spec();
 
-// All columns, over the padded span: some rows twice, some backwards, padding before it repeated, a last step left out.
+// All columns over the padded span: some rows twice, some backwards, the first step repeated before it, the last left
+// out.
 Pattern uneven_pattern(const Arena& arena);
 
 // Items of every table, episodes, patterns, chunks in every state, values, a sleeper, a lease, sessions that are gone.
@@ -17,7 +18,7 @@ class Scene {
  public:
   Scene();
 
-  // The index and data as they were; `dead`: with a holder that died half way through an insert.
+  // Restores the index and data as they were; `dead`: with a holder that died half-way through an insert.
   void restore(bool dead);
 
   World world;
@@ -41,7 +42,7 @@ struct Region {
   bool in_data = false;
 };
 
-// Those of the index, and the chunks' rows: what leads from them to values, and which cells they have.
+// The regions of the index; and the chunks' rows that lead to values, and that say which cells a row has.
 std::vector<Region> regions_of(const Arena& arena);
 
 }  // namespace shmreplay::test

@@ -1,11 +1,11 @@
-// One byte of a live arena is flipped, anywhere but in the mutex itself, and everything is called on it; and words of
-// every kind of record are set to extreme numbers, one after the other.
+// One byte of a live arena is flipped, anywhere but in the mutex itself, and then everything is called on the arena.
+// And words of every kind of record are set to extreme numbers, one after the other.
 //
-// Each flip is a forked child's: it attaches before the flip or after it, with or without a dead holder's log to roll
-// back, and performs every operation in an order of its own. Whatever they answer, nobody crashes, reads outside the
-// mappings (which lie between guard pages), allocates without a bound or loops for ever. SHMREPLAY_FLIPS=<n> tries
-// more; SHMREPLAY_SEED=<seed> SHMREPLAY_FLIP=<k> does one of them again. SHMREPLAY_SWEEP=<n> sets every n-th word, 1
-// all of them.
+// Each flip happens in a forked child. The child attaches before the flip or after it, with or without a dead holder's
+// log to roll back, and performs every operation in an order of its own. Whatever the operations answer, none may
+// crash, read outside the mappings (which lie between guard pages), allocate without a bound or loop for ever.
+// SHMREPLAY_FLIPS=<n> tries more flips; SHMREPLAY_SEED=<seed> SHMREPLAY_FLIP=<k> does one of them again.
+// SHMREPLAY_SWEEP=<n> sets every n-th word, 1 all of them.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -42,7 +42,7 @@ struct Flip {
   Region region;
   uint64_t offset;  // of a word of 32 bits
   uint32_t mask;
-  bool attached;  // the child is attached when it happens
+  bool attached;  // the child is attached before the flip
   bool dead;      // a holder died before
   uint64_t seed;  // of the child's order of operations
 };
@@ -51,7 +51,7 @@ Flip choose(const Arena& a, const std::vector<Region>& regions, uint64_t seed) {
   Random random(seed);
   const Region& r = regions[random.below(regions.size())];
   uint64_t at = 0;
-  // Words in use, mostly.
+  // Mostly words that are in use.
   for (int tries = 0; tries < 4; ++tries) {
     at = r.begin + random.below(r.end - r.begin);
     if (*reinterpret_cast<const uint64_t*>((r.in_data ? a.data() : a.index()) + at / 8 * 8) != 0) break;
@@ -65,11 +65,11 @@ uint32_t* word_at(const Arena& a, const Region& r, uint64_t offset) {
   return reinterpret_cast<uint32_t*>((r.in_data ? a.data() : a.index()) + offset);
 }
 
-// A number that is plausible nowhere as a length, an index or a count.
+// Numbers that are nowhere plausible as a length, an index or a count.
 constexpr uint32_t kExtremes[] = {0xffff'ffff, 0x7fff'ffff, 1u << 28, 1u << 20};
-constexpr uint64_t kSweptBytes = 1024;  // of each region: all fields of its records, of several of them
+constexpr uint64_t kSweptBytes = 1024;  // of each region: enough for all fields of its records, and for several records
 
-// Every word of the index that is swept.
+// Visits every word of the index that is swept.
 template <class Visit>
 void each_word(const std::vector<Region>& regions, Visit visit) {
   for (const Region& r : regions) {
@@ -80,7 +80,7 @@ void each_word(const std::vector<Region>& regions, Visit visit) {
 
 // ---- what is called on it ----------------------------------------------------------------------------------------
 
-// Room for both segments with nothing readable around it: a read beyond an end dies.
+// Makes room for both segments, with nothing readable around it: a process that reads beyond an end dies.
 void make_guarded_room(uint64_t index_bytes, uint64_t data_bytes) {
   const uint64_t total = 3 * kGuardBytes + index_bytes + data_bytes;
   auto* room = static_cast<char*>(mmap(nullptr, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -100,7 +100,7 @@ void make_guarded_room(uint64_t index_bytes, uint64_t data_bytes) {
 }
 
 void limit_memory() {
-  if (kSanitized) return;  // a sanitizer takes terabytes of it
+  if (kSanitized) return;  // a sanitizer takes terabytes of address space
   const rlimit limit{kMemoryBytes, kMemoryBytes};
   CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
 }
@@ -132,14 +132,14 @@ std::string describe(const Flip& flip, uint64_t k) {
          progress().operation + "'";
 }
 
-// Runs attacks, each in a child, and counts those that ended as none may.
+// Runs attacks, each in a child, and counts those that ended in a forbidden way.
 class Trials {
  public:
   explicit Trials(Scene& scene) : scene_(scene) {}
 
   void run(const Flip& flip, uint64_t k) {
     if (failures_ >= kMostFailures) return;
-    alarm(2 * kChildSeconds);  // of this flip, not of them all
+    alarm(2 * kChildSeconds);  // for this flip, not for all of them
     scene_.restore(flip.dead);
     Child child([&] { flip_and_attack(scene_, flip); });
     const int status = child.wait();
@@ -164,14 +164,14 @@ class Trials {
   void report(const std::string& failure) {
     ++failures_;
     printf("\n    %s", failure.c_str());
-    fflush(stdout);  // whatever becomes of the rest
+    fflush(stdout);  // so that it is printed whatever happens next
   }
 
   Scene& scene_;
   uint64_t tried_ = 0, raised_ = 0, failures_ = 0;
 };
 
-// Makes what every process makes of an arena before its first call. false: it was refused.
+// Makes what every process makes of an arena before its first call. false: the arena was refused.
 bool attach_and_allocate(Scene& scene) {
   try {
     const auto arena = scene.world.segments.attach(scene.client->session_index(), scene.client->session_generation());
@@ -237,8 +237,8 @@ TEST(a_word_at_an_extreme_makes_an_error_or_a_wrong_answer_and_never_a_crash_or_
   trials.finish();
 }
 
-// What sizes memory before the first call can be refused: every word of the index that is swept. SHMREPLAY_SWEEP=1:
-// each of them at every extreme, else at one.
+// A word that sizes memory before the first call must be refused if it is wrong: this is tried with every word of the
+// index that is swept. SHMREPLAY_SWEEP=1: each word at every extreme, else at one.
 TEST(a_word_at_an_extreme_is_refused_at_attach_or_sizes_no_allocation_that_fails) {
   Scene scene;
   const std::vector<Region> regions = regions_of(*scene.world.daemon);

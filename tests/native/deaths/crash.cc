@@ -14,8 +14,8 @@
 namespace shmreplay::test {
 namespace {
 
-// Every live item can be read and shows its bytes if rows are serials, and the roots of the trees are the sums of their
-// leaves to the last bits that a sum has.
+// Checks that every live item can be read, that it shows its bytes if rows are serials, and that the roots of the trees
+// are the sums of their leaves up to rounding.
 void check_items(Arena& arena, bool rows_are_serials) {
   for (uint32_t i = 0; i < arena.num_tables(); ++i) {
     const TableFacts& t = arena.table(i);
@@ -39,7 +39,8 @@ void check_items(Arena& arena, bool rows_are_serials) {
   }
 }
 
-// What a child tells its parent: the names of the points it passed, as pointers to literals that both have.
+// What a child tells its parent: the names of the points that it passed, as pointers to literals that both processes
+// have.
 struct Heard {
   int64_t count;
   const char* names[1 << 16];
@@ -64,7 +65,7 @@ struct Totals {
 
 bool is(const char* point, const char* name) { return strcmp(point, name) == 0; }
 
-// A clock that has not ticked since the set-up would spare some runs the points of writing it, and not others.
+// If a clock had not ticked since the set-up, some runs would skip the points of writing it, and others would not.
 void forget_times(Arena& arena) {
   for (uint32_t i = 0; i < arena.num_tables(); ++i) {
     poke(arena.table(i).record->last_insert_ns, 0);
@@ -72,7 +73,7 @@ void forget_times(Arena& arena) {
   }
 }
 
-// Where every instruction is instrumented a fork costs milliseconds: commits, and some of the other points.
+// In instrumented builds a fork costs milliseconds: there only commits and some of the other points are run.
 constexpr int64_t kLastPoints = 16;
 bool is_skipped(const char* point, int64_t k) { return kSanitized && !is(point, "hold.committed") && k % 23 != 0; }
 
@@ -90,7 +91,7 @@ bool CrashLab::perform(const Operation& operation, int64_t k) {
     fault::arm(k);
     act();
     fault::arm(0);
-    _exit(0);  // nothing that the set-up made is closed
+    _exit(0);  // closes nothing that the set-up made
   });
   const bool killed = child.killed();
   for (int64_t i = 0; i < heard()->count; ++i) totals.points.insert(heard()->names[i]);
@@ -147,7 +148,8 @@ void CrashLab::save() {
   saved_data_.assign(world.daemon->data(), world.daemon->data_bytes());
 }
 
-// The data as well: a child may write to chunks and blocks of items that it has evicted, and they are live again.
+// Restores the data as well: a child may write to chunks and blocks of items that it has evicted, and these items are
+// live again.
 void CrashLab::restore() {
   std::memcpy(world.daemon->index() + world.daemon->offsets().state, saved_.data(), saved_.size());
   std::memcpy(world.daemon->data(), saved_data_.data(), saved_data_.size());
@@ -158,7 +160,8 @@ void CrashLab::reap_child() {
   CHECK_EQ(close_session(*world.daemon, child_.index, child_.generation, kWhatever, reaped), Status::kOk);
 }
 
-// Live items show their bytes; and, as `all`, the arena is whole, and what the dead process held comes back.
+// Checks that live items show their bytes. `all`: also that the arena is whole, and that what the dead process held
+// comes back.
 void CrashLab::check_after_death(const std::string& death, bool all) {
   try {
     if (all) check_healthy(*world.daemon);
@@ -173,7 +176,7 @@ void CrashLab::check_after_death(const std::string& death, bool all) {
   }
 }
 
-// What the set-up alone leaves.
+// The words that the set-up alone leaves.
 std::string CrashLab::words_before(const Operation& operation) {
   CHECK(!perform([&](Arena& arena) { return operation(arena), [] {}; }, 0));
   std::string w = words();
@@ -190,7 +193,7 @@ void CrashLab::run(const char* name, Holds holds, const Operation& operation) {
   restore();
   int changes = 0;
   for (int64_t k = 1;; ++k) {
-    // A clock that ticks between two holds adds some points or spares them: the last ones, which show the end, are all
+    // A clock that ticks between two holds adds or removes some points. So the last points, which show the end, are all
     // run.
     if (k + kLastPoints <= static_cast<int64_t>(points.size()) && is_skipped(points[static_cast<size_t>(k) - 1], k))
       continue;
@@ -208,8 +211,8 @@ void CrashLab::run(const char* name, Holds holds, const Operation& operation) {
       expected = words_;
       ++changes;
     }
-    // Equal words are equally healthy; what of leases and sessions is left differs from point to point, and rows are no
-    // words.
+    // Equal words are equally healthy. But what is left of leases and sessions differs from point to point, and rows
+    // are not among the words.
     check_after_death(death, changed || k % 7 == 1);
     restore();
   }
@@ -227,7 +230,7 @@ bool CrashLab::die_in_recovery(const char* name, const Operation& operation, int
     };
   };
   CHECK(perform(operation, k));
-  // One dies in its recovery, and so does the next, further on.
+  // One process dies in its recovery; the next one dies too, further on.
   const bool died = perform(next_locker, j);
   if (died) perform(next_locker, j + 1);
   ++totals.kills_in_recovery;

@@ -1,8 +1,8 @@
-// Kills a process at every named point of an operation, one point a time, and looks at what it left.
+// Kills a process at every named point of an operation, one point at a time, and looks at what it left.
 //
 // The child attaches, sets up, arms the k-th point and performs the operation on the shared mapping; k = 1, 2, ...
-// until it gets through. After each death the parent takes the lock, which rolls back, and the index must be byte for
-// byte what it was at the border of two holds: the words change at commits and nowhere else.
+// until it survives. After each death the parent takes the lock, which rolls back. Then the index must be byte for byte
+// what it was between two holds: the words change only at commits.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@ class CrashLab {
   // As run(), and the process that takes the lock after each of some deaths is killed at every point of its roll-back.
   void run_with_deaths_in_recovery(const char* name, const Operation& operation);
 
-  // As above, of an operation that can not be rolled back but is finished by whoever takes the lock.
+  // As above, of an operation that cannot be rolled back: the next process that takes the lock finishes it.
   void run_with_deaths_in_rebuild(const char* name, const Operation& operation);
 
   // One child that performs the operation armed with k (0: not armed). Whether it was killed.
@@ -52,8 +52,8 @@ class CrashLab {
   static void print_totals();
 
  private:
-  // Every word that a hold can write; futex words, call slots, clocks and what only reports read are 0, for they are
-  // not undone.
+  // Every word that a hold can write; futex words, call slots, clocks and what only reports read are 0, because they
+  // are not undone.
   const std::string& words();
   std::string words_before(const Operation& operation);
   std::vector<const char*> points_of(const Operation& operation);  // by name, in order

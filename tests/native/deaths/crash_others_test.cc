@@ -18,7 +18,7 @@ ArenaSpec small_queue() {
   return s;
 }
 
-// A child with a session of its own that dies at the k-th point of `act`. Whether it did.
+// Runs `act` in a child with a session of its own that dies at the k-th point. Answers whether it died.
 bool die_at(World& w, int64_t k, const std::function<void(Arena&)>& act) {
   Child child([&] {
     const SessionInfo info = open_own_session(*w.segments.attach());
@@ -67,7 +67,7 @@ uint32_t empty(World& w) {
   }
 }
 
-// Every stride-th point only where a fork costs milliseconds; all others in a plain build.
+// Where a fork costs milliseconds, only every stride-th point is run; in a plain build all are.
 constexpr int64_t kStride = kSanitized ? 11 : 1;
 
 }  // namespace
@@ -84,7 +84,7 @@ TEST(a_queue_admits_as_many_as_ever_after_deaths_of_consumers_at_every_point) {
     const uint64_t left = live_items(w.table());
     CHECK(left == kSize || left == kSize - 1);
     CHECK_EQ(fill(w), kSize - left);
-    CHECK_EQ(empty(w), kSize);  // and its consumers are not one behind either
+    CHECK_EQ(empty(w), kSize);  // and its consumers lack none either
   }
   CHECK(k > 20);
 }
@@ -100,12 +100,12 @@ TEST(a_queue_admits_as_many_as_ever_after_deaths_of_actors_at_every_point) {
     CHECK(there <= 1);
     CHECK_EQ(fill(w), kSize - there);
     CHECK_EQ(empty(w), kSize);
-    CHECK_EQ(w.arena.state().num_used.get(), 0u);  // no chunk is lost with a writer
+    CHECK_EQ(w.arena.state().num_used.get(), 0u);  // no chunk is lost with its writer
   }
   CHECK(k > 20);
 }
 
-// The wake that the dead process owed, or gave to nobody, is made good: by the roll-back, or by the sleeper's own look.
+// The dead process owed a wake, or did not hand one on. The roll-back makes that good, or the sleeper's own look does.
 TEST(a_blocked_consumer_gets_an_item_whatever_becomes_of_the_actors) {
   World w(small_queue());
   int64_t k = 1;
@@ -124,7 +124,7 @@ TEST(a_blocked_consumer_gets_an_item_whatever_becomes_of_the_actors) {
     const uint64_t inserted = w.table().record->limiter.inserts.get();
     {
       Hold hold(w.arena);
-      CHECK_EQ(hold.begin(kWhatever), Status::kOk);  // rolls back, if there is anything to
+      CHECK_EQ(hold.begin(kWhatever), Status::kOk);  // rolls back, if there is something to roll back
     }
     if (w.table().record->limiter.inserts.get() < inserted || live_items(w.table()) == 0) insert_one(w.arena);
     consumer.join();
@@ -161,7 +161,7 @@ TEST(a_blocked_actor_gets_its_room_whatever_becomes_of_the_consumers) {
   }
 }
 
-// The same of news, which nobody hands on: all are woken, or look again.
+// The same for news, which nobody hands on: all sleepers are woken, or look again.
 TEST(who_waits_for_an_insert_hears_of_one_whatever_becomes_of_the_actors) {
   World w(arena_of({open_table("weights", 1)}, 1, 12));
   int64_t k = 1;
@@ -179,7 +179,7 @@ TEST(who_waits_for_an_insert_hears_of_one_whatever_becomes_of_the_actors) {
     died = die_at(w, k, insert_one);
     {
       Hold hold(w.arena);
-      CHECK_EQ(hold.begin(kWhatever), Status::kOk);  // rolls back, if there is anything to
+      CHECK_EQ(hold.begin(kWhatever), Status::kOk);  // rolls back, if there is something to roll back
     }
     if (num_inserts(*w.table().record) == seen) insert_one(w.arena);
     reader.join();
@@ -207,7 +207,7 @@ TEST(a_sleeper_that_dies_is_counted_off_when_it_is_reaped) {
   check_healthy(w.arena);
 }
 
-// Leases of dead readers go with their sessions; until then their chunks are withheld and nobody else's.
+// Leases of dead readers end with their sessions. Until then their chunks are withheld, and no others.
 TEST(a_reader_that_dies_in_its_gather_gives_its_chunks_back) {
   World w(arena_of({open_table("a", 100)}, 2, 24));
   Actor actor(w.arena, w.table());
@@ -231,7 +231,7 @@ TEST(a_reader_that_dies_in_its_gather_gives_its_chunks_back) {
     call.sample(arena.table(0), {30, 30, true, uniforms.data()}, kNow, sink);
   }));
   CHECK_EQ(named_chunks(w.arena).size(), 1u);
-  CHECK_EQ(w.table().record->limiter.samples.get(), 30u);  // drawn is drawn
+  CHECK_EQ(w.table().record->limiter.samples.get(), 30u);  // samples that were drawn stay counted
   reap_the_dead(w);
   CHECK(named_chunks(w.arena).empty());
   check_healthy(w.arena);

@@ -16,7 +16,7 @@ ArenaSpec lab_spec() {
   return s;
 }
 
-// A fleet of the child's that has written `steps` rows a stream; lives until the child ends.
+// The child's own fleet, which has written `steps` rows in each stream. It lives until the child ends.
 Fleet& fleet_of(Arena& arena, uint32_t num_streams, int steps) {
   auto* fleet = new Fleet(arena, {newest(arena, 0, 3), newest(arena, 2, 1)}, num_streams, 4);
   for (int k = 0; k < steps; ++k) CHECK_EQ(fleet->append(kNow), Status::kOk);
@@ -78,7 +78,7 @@ TEST(chunks_side_by_side_are_taken_with_their_repeated_rows_together_or_not_at_a
     for (int k = 0; k < 4; ++k) CHECK_EQ(fleet.append(kNow), Status::kOk);
     return [&fleet] { CHECK_EQ(fleet.append(kNow), Status::kOk); };
   });
-  // Out of the middle of a list, whose order is 2 5 1 3 0 6.
+  // The run is taken out of the middle of a list, whose order is 2 5 1 3 0 6.
   CrashLab(lab_spec()).run("a run of chunks", Holds::kOne, [](Arena& arena) -> std::function<void()> {
     std::vector<StreamSteps*> streams;
     for (int i = 0; i < 8; ++i) {
@@ -134,8 +134,8 @@ TEST(ends_of_several_episodes_happen_hold_by_hold_and_each_is_whole) {
 }
 
 TEST(arrays_go_in_hold_by_hold_and_each_is_whole) {
-  // With a rule and without one: few enough rows for one hold of items each, whose time does not depend on the clock's
-  // ticks.
+  // With a rule and without one. There are so few rows that one hold takes the items of each call, so that the points
+  // do not depend on the clock's ticks.
   for (const uint32_t num_rows : {9u, 2u}) {
     CrashLab(lab_spec()).run("extend", Holds::kMany, [=](Arena& arena) -> std::function<void()> {
       std::vector<ItemRule> rules;

@@ -13,7 +13,8 @@ namespace {
 
 using Holds = CrashLab::Holds;
 
-// A table of trees and a heap, a queue, a table of dense arrays; chunks of two steps, so that most items cross borders.
+// A table of trees and a heap, a queue, and a table of dense arrays; chunks of two steps, so that most items span
+// several.
 ArenaSpec lab_spec() {
   TableSpec heaps = open_table("heaps", 8, kMaxHeap, kLifo);
   heaps.max_times_sampled = 2;
@@ -43,7 +44,7 @@ class Lab : public CrashLab {
   Actor actor_;
 };
 
-// The child's own writer with `steps` steps behind it; lives until the child ends.
+// The child's own writer, which has written `steps` steps. It lives until the child ends.
 Actor& writer_of(Arena& arena, uint32_t table, uint32_t steps) {
   auto* actor = new Actor(arena, arena.table(table), 8, 1000);
   for (uint32_t i = 0; i < steps; ++i) actor->append();
@@ -69,7 +70,7 @@ Operation inserts_step(uint32_t table) {
   };
 }
 
-// A view, held and then given back.
+// A view that is held and then given back.
 Operation views(uint32_t table, uint32_t n) {
   class Ignores final : public ViewSink {
    public:
@@ -341,8 +342,8 @@ TEST(chunks_are_reclaimed_slice_by_slice_and_each_is_whole) {
           }));
 }
 
-// More blocks than one hold frees: whoever dies in between leaves a chunk with fewer of them, at the retired list's
-// head.
+// There are more blocks than one hold frees. A process that dies in between leaves a chunk with fewer blocks, at the
+// head of the retired list.
 TEST(blocks_are_freed_slice_by_slice_and_each_is_whole) {
   ArenaSpec spec = lab_spec();
   spec.num_blocks = 270;
@@ -444,7 +445,7 @@ TEST(the_free_chunks_of_a_session_that_is_gone_come_back_slice_by_slice) {
             bool reaped = false;
             CHECK_EQ(close_session(arena, index, generation, kNow, reaped), Status::kOk);
           }));
-  Lab poor;  // whose free chunks all lie with another session
+  Lab poor;  // all its free chunks belong to another session
   const auto rich = poor.world.client();
   {
     Actor gone(*rich, rich->table(0), 60, 500);

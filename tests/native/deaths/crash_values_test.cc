@@ -1,5 +1,6 @@
-// SIGKILL at every named point of what takes, writes and frees blocks: see crash.h. Whatever died, the index is as
-// before or after a hold, and no block is lost: with the last items and streams all of them are free.
+// SIGKILL at every named point of what takes, writes and frees blocks: see crash.h. Whichever process died, the index
+// is as it was before or after a hold, and no block is lost: when the last items and streams are gone, all blocks are
+// free.
 #include <unistd.h>
 
 #include "chunks/block_pool.h"
@@ -21,7 +22,7 @@ ArenaSpec lab_spec(uint32_t num_blocks = kBlocks) {
   return with_values(s, num_blocks);
 }
 
-// A table with items, of a stream of the parent that is gone; their values fill part of the heap.
+// A table with items of a stream of the parent that is closed; their values fill part of the heap.
 class Lab : public CrashLab {
  public:
   explicit Lab(int items, uint32_t num_blocks = kBlocks) : CrashLab(lab_spec(num_blocks)) {
@@ -47,7 +48,7 @@ Operation creates(uint32_t steps, uint32_t length) {
   };
 }
 
-// After a death at some of an operation's points: everything goes, and every block is free again.
+// After a death at some of an operation's points: removes everything, and checks that every block is free again.
 void check_no_block_is_lost(CrashLab& lab, const Operation& operation) {
   lab.save();
   const int64_t stride = kSanitized ? 31 : 7;
@@ -160,7 +161,7 @@ TEST(chunks_and_their_values_are_reclaimed_slice_by_slice_and_each_is_whole) {
   });
 }
 
-// The index does not change at all: only cells do.
+// The index does not change at all: only cells change.
 TEST(an_update_of_cells_leaves_the_index_as_it_was) {
   Lab lab(6);
   lab.rows_are_serials = false;

@@ -1,4 +1,4 @@
-// check_invariants() finds what is wrong: each damage is reported in its own words.
+// check_invariants() finds what is wrong, and reports each kind of damage in its own words.
 #include <algorithm>
 
 #include "chunks/block_pool.h"
@@ -9,7 +9,7 @@
 namespace shmreplay::test {
 namespace {
 
-// A table of every structure, with items, episodes, chunks in every state, a sleeper and blocks.
+// Tables of every structure, with items, episodes, chunks in every state, a sleeper and blocks.
 class Scene {
  public:
   Scene()
@@ -71,7 +71,7 @@ void expect_found(Damage damage, const std::string& text) {
   const bool found = std::any_of(faults.begin(), faults.end(),
                                  [&](const std::string& f) { return f.find(text) != std::string::npos; });
   if (!found) fail(__FILE__, __LINE__, "'" + text + "' is not among " + shown(faults));
-  s.arena.mark_failed();  // the scene's writer is not to close into the damage
+  s.arena.mark_failed();  // so that the scene's writer does not close into the damage
 }
 
 }  // namespace

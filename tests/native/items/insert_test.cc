@@ -5,7 +5,7 @@
 namespace shmreplay::test {
 namespace {
 
-// `n` newcomers that show the newest item's step again, each an episode of its own.
+// `n` new items that show the newest item's step again, each an episode of its own.
 std::vector<NewItem> newcomers(World& w, PreparedPattern& pattern, uint32_t n) {
   const Place newest = w.arena.item(w.table().record->order.get().tail).place.get();
   std::vector<NewItem> items(n, NewItem{1.0, newest, 1, pattern.record});
@@ -13,7 +13,7 @@ std::vector<NewItem> newcomers(World& w, PreparedPattern& pattern, uint32_t n) {
   return items;
 }
 
-// How many of them one call of insert_items() puts in, in a hold of its own.
+// How many of the items one call of insert_items() puts in, in a hold of its own.
 uint32_t put_in(World& w, std::vector<NewItem>& items, std::vector<int64_t>& keys) {
   keys.assign(items.size(), 0);
   Hold hold(w.arena);
@@ -51,7 +51,7 @@ TEST(one_goes_in_where_there_is_a_free_slot_or_another_remover) {
   CHECK_EQ(live_items(lifo.table()), 2u);
 }
 
-// Into a free slot and in the place of the oldest.
+// Both ways: into a free slot, and in the place of the oldest.
 TEST(an_item_leaves_its_episode_for_the_next_one_of_it) {
   World w(arena_of({open_table("a", 3)}));
   Actor actor(w.arena, w.table());

@@ -1,5 +1,5 @@
-// Newcomers in the slots of the oldest: whatever the table, what is there is what one insert and one eviction at a time
-// leave.
+// New items that take the slots of the oldest. For every kind of table, the result must be what one insert and one
+// eviction at a time would leave.
 #include "items/item_run.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ struct Kept {
   uint64_t serial;
   double priority;
   bool sampled = false;
-  uint64_t number = 0;  // of its insert
+  uint64_t number = 0;  // of the item's insert
 };
 
-// One row of the writer's own episode as an item.
+// Inserts one row of the writer's own episode as an item.
 int64_t insert_step_of_episode(StreamWriter& writer, PreparedPattern& step, Arena& arena, uint64_t serial) {
   CHECK_EQ(writer.ensure_row(kNow), Status::kOk);
   write_row(writer, arena, serial);
@@ -29,7 +29,7 @@ int64_t insert_step_of_episode(StreamWriter& writer, PreparedPattern& step, Aren
   return key;
 }
 
-// A table in plain C++, and the writer that both get their items from.
+// A table in plain C++, and the writer that gives both tables their items.
 class Twin {
  public:
   Twin(const TableSpec& table, uint32_t chunk_steps, uint64_t seed_)
@@ -61,7 +61,7 @@ class Twin {
     serial += n;
   }
 
-  // A step of an episode that goes on: no run can take it along.
+  // A step of an episode that goes on: it cannot be part of a run.
   void append() {
     keep({insert_step_of_episode(actor.writer, actor.step, world.arena, serial), serial, 1.0});
     serial += 1;
@@ -192,7 +192,7 @@ TEST(items_of_several_steps_take_the_slots_of_the_oldest_too) {
         CHECK_EQ(fleet.writer.end_episodes(one, nullptr, random.chance(0.5), -1, kNow, progress), Status::kOk);
         const RuleWriter& writer = fleet.writer.at(one[0].stream);
         if (writer.num_in() <= max_size) note(writer, Fleet::serial(one[0].stream, step));
-        else break;  // of its own items some are gone already
+        else break;  // some of its own items are gone already
       }
       CHECK_EQ(live_keys(w.arena, w.table()), std::vector<int64_t>(keys.begin(), keys.end()));
       for (size_t i = 0; i < keys.size(); ++i) CHECK_EQ(rows_of(w, keys[i]), rows[i]);

@@ -21,7 +21,7 @@ uint32_t erase(World& w, std::vector<int64_t> keys, uint32_t table = 0) {
 
 const TableRecord& record(World& w, uint32_t table = 0) { return *w.table(table).record; }
 
-// Log entries that `body` needs in one hold, deferred ones included; the hold is committed.
+// How many log entries `body` needs in one hold, deferred ones included. The hold is committed.
 template <class Body>
 uint32_t entries_of(Arena& arena, Body body) {
   Hold hold(arena);
@@ -40,7 +40,7 @@ void check_removal(World& w, uint32_t g) {
   CHECK(entries_of(w.arena, remove) <= bound);
 }
 
-// One more item of the newest one's first step.
+// Inserts one more item of the newest item's first step.
 void check_insert(World& w, PreparedPattern& pattern, double priority) {
   NewItem item{};
   item.place = w.arena.item(w.table().record->order.get().tail).place.get();
@@ -90,7 +90,7 @@ TEST(the_key_of_an_evicted_item_stays_stale_for_ever) {
       live.push_back(a.insert());
       const int64_t other = b.insert();
       CHECK(ever.insert(live.back()).second);
-      CHECK(!is_live(w, other, 0));  // nor does a key hit in another table
+      CHECK(!is_live(w, other, 0));  // a key finds nothing in another table
       if (live.size() > max_size) {
         gone.push_back(live.front());
         live.erase(live.begin());
@@ -145,7 +145,7 @@ TEST(the_newcomer_of_an_episode_may_be_evicted_and_the_episode_goes_on) {
   Actor actor(w.arena, w.table(), 8);
   for (int i = 0; i < 4; ++i) {
     actor.append();
-    actor.create(1, 10 - i);  // each lower than the ones before: from the third on the newcomer goes
+    actor.create(1, 10 - i);  // each lower than those before: from the third on, the new item is evicted itself
     check_healthy(w.arena);
   }
   CHECK_EQ(record(w).num_episodes.get(), 1u);
@@ -236,7 +236,7 @@ TEST(the_priority_of_an_item_without_one_is_the_largest_live_one_or_one) {
   erase(w, live_keys(w.arena, w.table(0)));
   CHECK(!is_live(w, large));
   p.insert(0);
-  CHECK_EQ(priority(p.insert(-1), 0), 1.0);  // zeros alone: none is positive
+  CHECK_EQ(priority(p.insert(-1), 0), 1.0);  // all are zero: none is positive
 }
 
 TEST(resetting_empties_the_table_in_slices_and_begins_the_counters_anew) {
@@ -305,7 +305,7 @@ TEST(evicting_a_chunk_of_many_items_goes_in_slices) {
   check_healthy(w.arena);
 }
 
-// What a hold is asked to leave room for is an upper bound of what is then logged.
+// The room that a hold is asked to leave is an upper bound of what is then logged.
 TEST(no_insert_or_removal_logs_more_than_it_announces) {
   Random random(seed());
   for (uint32_t kinds = 0; kinds < 36; ++kinds) {

@@ -41,7 +41,7 @@ TEST(changing_the_limiter_keeps_the_counters_and_wakes_both_sides) {
   CHECK_EQ(w.table().record->limiter.inserts.get(), 100u);
   CHECK_EQ(w.table().record->limiter.count_deletes.get(), 1u);
   CHECK_NEAR(report(*w.table().record).difference(), 105, 0);
-  CHECK(!inserts(w, 1));  // for hours, without rebase
+  CHECK(!inserts(w, 1));  // without rebase, for hours
   for (const WaitSide& side : w.table().record->sides) CHECK_EQ(side.futex.load(), 1u);
 }
 

@@ -11,7 +11,7 @@ ArenaSpec one_item() { return arena_of({open_table("weights", 1)}, 1, 12); }
 
 News& news_of(const TableFacts& table) { return table.record->news; }
 
-// How many inserts there had been when the wait ended as it should.
+// Waits, and answers how many inserts there had been when the wait ended as expected.
 uint64_t wait_for(Arena& arena, uint64_t seen, Status expected = Status::kOk, const Wait& wait = kWhatever) {
   uint64_t found = UINT64_MAX;
   CHECK_EQ(wait_for_insert(arena, arena.table(0), seen, wait, found), expected);
@@ -51,7 +51,7 @@ TEST(an_insert_wakes_all_who_wait_for_it) {
   CHECK_EQ(told.load(), 3);
 }
 
-// Else each insert of a busy table would cost a system call.
+// Otherwise each insert of a busy table would cost a system call.
 TEST(an_insert_bumps_the_word_once_for_each_time_that_somebody_waits) {
   World w(one_item());
   Actor actor(w.arena, w.table());
@@ -82,7 +82,7 @@ TEST(what_is_no_insert_is_no_news) {
   CHECK_EQ(wait_for(w.arena, 1, Status::kTimeout, kNow), 1u);
 }
 
-// Runs of newcomers go in by another way than single items.
+// Runs of new items go in by another way than single items.
 TEST(items_that_take_the_places_of_the_oldest_are_news_too) {
   World w(arena_of({open_table("a", 4)}));
   Actor actor(w.arena, w.table());
@@ -139,7 +139,7 @@ TEST(a_wait_for_news_that_its_caller_gives_up_ends_at_once) {
                }});
 }
 
-// Each answers the other's insert: a wait that missed one would leave both asleep.
+// Each thread answers the other's insert: a wait that missed one would leave both asleep.
 TEST(two_who_wait_for_each_other_in_turn_miss_nothing) {
   World w(arena_of({open_table("a", 1), open_table("b", 1)}, 1, 24));
   const uint64_t n = kSanitized ? 300 : 3000;

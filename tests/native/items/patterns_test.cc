@@ -9,7 +9,7 @@ namespace {
 
 ArenaSpec small() { return arena_of({open_table("a", 10)}); }
 
-// A pattern that differs from others by its number alone.
+// A pattern that differs from others only by its number.
 Pattern numbered(int32_t n) {
   Pattern p;
   p.outputs.push_back({0, 0, 1, 0, 0});
@@ -55,7 +55,7 @@ bool note(Arena& arena, PatternCache& cache, uint32_t record) {
   return cache.note(hold, record);
 }
 
-// Every record in use by others.
+// Puts every record into use by other patterns.
 std::vector<PreparedPattern> fill(Arena& arena) {
   std::vector<PreparedPattern> all;
   for (uint32_t i = 0; i < arena.geometry().max_patterns; ++i) {
@@ -202,7 +202,7 @@ TEST(a_rule_whose_record_was_given_away_is_interned_anew) {
   CHECK_EQ(intern(w.arena, other, 1), Status::kOk);
   release(w.arena, all[1]);
   const uint32_t place = all[1].record;
-  CHECK_EQ(intern(w.arena, all[0]), Status::kOk);  // remembers its old record, which is another's now
+  CHECK_EQ(intern(w.arena, all[0]), Status::kOk);  // it remembers its old record, which another pattern has now
   CHECK_EQ(all[0].record, place);
 }
 
@@ -252,7 +252,8 @@ TEST(a_cache_notices_that_a_record_was_given_to_another_rule) {
   CHECK(same(cache.at(late.record), late.pattern));
 }
 
-// Items picked before keep their rule until their part is gathered: the record's new owner waits for the next part.
+// Items picked before keep their rule until their part is gathered. The pattern that now has the record waits for the
+// next part.
 TEST(a_cache_keeps_a_rule_that_its_part_still_needs) {
   World w(small());
   std::vector<PreparedPattern> all = fill(w.arena);

@@ -76,8 +76,8 @@ TableState observe(World& w, uint32_t index) {
   return s;
 }
 
-// Two tables over shared steps, every kind of history: evictions, updates, deletions, draws, episodes, streams come and
-// gone.
+// Two tables over shared steps, with every kind of history: evictions, updates, deletions, draws, episodes, streams
+// that come and go.
 class Scene {
  public:
   Scene(uint64_t seed_, uint32_t sampler, uint32_t remover)
@@ -138,7 +138,7 @@ class Scene {
   Learner learner_;
 };
 
-// Ruins what rebuild() derives. Counters that are facts, and records, stay.
+// Ruins what rebuild() derives. Records stay, and so do counters that are facts.
 void ruin_derived_words(World& w, Random& random) {
   Arena& a = w.arena;
   const auto rubbish = [&] { return static_cast<uint32_t>(random.word()); };
@@ -157,7 +157,7 @@ void ruin_derived_words(World& w, Random& random) {
     poke(a.chunk(c).writer, {a.chunk(c).writer.get().session, rubbish()});
   }
   for (uint32_t b = 0; b < a.geometry().num_blocks; ++b) {
-    const bool is_free = a.block(b).owner.get().chunk == kNone;  // links of others are facts
+    const bool is_free = a.block(b).owner.get().chunk == kNone;  // links of the other blocks are facts
     if (is_free) poke(a.block(b).link, {rubbish(), rubbish()});
   }
   for (uint32_t p = 0; p < a.geometry().max_patterns; ++p)

@@ -71,7 +71,7 @@ TEST(deleting_counts_each_item_once) {
   check_healthy(w.arena);
 }
 
-// A group of the longest items there can be does not fit one hold: the call takes more.
+// A group of the longest possible items does not fit one hold: the call takes more holds.
 TEST(deleting_items_of_many_chunks_takes_as_many_holds_as_it_needs) {
   World w(arena_of({open_table("a", 100)}, 1, 2000));
   Actor actor(w.arena, w.table(), kMaxItemChunks);

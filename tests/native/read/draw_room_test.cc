@@ -1,4 +1,4 @@
-// What is taken out of a table is never lost for want of memory: that is got before, or the item stays.
+// Nothing that is taken out of a table is lost when memory runs out: memory is allocated before, or the item stays.
 #include "read/draw_room.h"
 
 #include <sys/resource.h>
@@ -12,9 +12,9 @@ namespace shmreplay::test {
 namespace {
 
 constexpr uint32_t kBlockBytes = 4096;
-constexpr size_t kLarge = size_t{80} << 20;  // more than malloc has in reserve for a thread
+constexpr size_t kLarge = size_t{80} << 20;  // more than malloc keeps in reserve for a thread
 
-// A queue of rows whose column 3 is as large as told.
+// A queue of rows; the test says how large column 3 is in each.
 class Values {
  public:
   explicit Values(World& w) : writer_(w.arena, w.table(), 4), arena_(w.arena), span_(whole_pattern(w.arena)) {
@@ -31,7 +31,7 @@ class Values {
     writer_.finish_row();
   }
 
-  // An item of the newest steps, by the span's pattern or another.
+  // Makes an item of the newest steps, by the span's pattern or another.
   void create(uint32_t length, PreparedPattern* pattern = nullptr) {
     int64_t key = 0;
     CHECK_EQ(create_item(writer_, writer_.table(), pattern == nullptr ? span_ : *pattern, length, 1, kNow, key),
@@ -53,7 +53,7 @@ ArenaSpec queue_of(uint32_t num_blocks) {
   return with_values(arena_of({queue_table("q", 200)}, 2), num_blocks, kBlockBytes);
 }
 
-// The address space of this process ends `spare` bytes above what it has.
+// Limits this process's address space to `spare` bytes more than it has.
 void limit_memory(rlim_t spare) {
   FILE* file = std::fopen("/proc/self/statm", "r");
   unsigned long pages = 0;
@@ -65,7 +65,7 @@ void limit_memory(rlim_t spare) {
   CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
-// Of a forked child.
+// For a forked child.
 std::unique_ptr<Arena> attach(World& w) {
   const SessionInfo info = open_own_session(*w.segments.attach());
   return w.segments.attach(info.index, info.generation);
@@ -82,7 +82,7 @@ std::vector<size_t> sizes_of(const Batch& batch, size_t n) {
   return sizes;
 }
 
-// Asks another sink first whether there may be more rows than so many.
+// First asks another sink whether there may be more rows than a given number.
 class Narrow final : public BatchSink {
  public:
   Narrow(Batch& batch, uint32_t most, std::function<void()> after_first)
@@ -112,7 +112,7 @@ SampleResult sample(World& w, uint32_t n, BatchSink& sink) {
 }  // namespace
 
 TEST(an_item_that_there_is_no_memory_for_stays_in_its_queue) {
-  if (kSanitized) return;  // their shadow memory knows no limit
+  if (kSanitized) return;  // the sanitizers' shadow memory ignores the limit
   World w(queue_of(2 * kLarge / kBlockBytes));
   Values values(w);
   for (const size_t bytes : {size_t{100}, kLarge, size_t{5000}}) values.put(bytes);
@@ -141,7 +141,7 @@ TEST(an_item_that_there_is_no_memory_for_stays_in_its_queue) {
   check_healthy(w.arena);
 }
 
-// It may have been woken for the item: that wake is handed on.
+// The call may have been woken for the item; then it hands that wake on.
 TEST(who_has_no_memory_for_an_item_leaves_it_to_the_next_sleeper) {
   if (kSanitized) return;
   World w(queue_of(2 * kLarge / kBlockBytes));
@@ -190,7 +190,7 @@ TEST(items_of_patterns_that_the_call_does_not_know_yet_are_drawn_all_the_same) {
   std::vector<PreparedPattern> patterns;
   for (int i = 1; i <= 12; ++i) {
     Pattern p = whole_pattern(w.arena);
-    for (Slice& s : p.slices) s = from_to(-i, 1);  // i missing rows, then the first
+    for (Slice& s : p.slices) s = from_to(-i, 1);  // i missing rows, then the first step
     for (PatternOutput& o : p.outputs) o.flags |= i % 2 == 0 ? kRepeatStart : uint16_t{0};
     patterns.emplace_back(p);
   }
@@ -209,7 +209,8 @@ TEST(items_of_patterns_that_the_call_does_not_know_yet_are_drawn_all_the_same) {
   check_healthy(w.arena);
 }
 
-// Some are left for want of room again and again: none is lost, none comes twice, whatever their sizes.
+// Some items are left again and again because there is no room. None is lost and none comes twice, whatever their
+// sizes.
 TEST(values_of_any_sizes_come_out_of_a_queue_once_and_in_order) {
   Random random(seed());
   World w(queue_of(20'000));

@@ -21,7 +21,7 @@ class Scene {
     for (uint32_t i = 0; i < num_steps; ++i) actor_.append();
   }
 
-  // Steps [first, first + steps) with that padding, for the next gather.
+  // Picks steps [first, first + steps) with that padding for the next gather.
   void pick(const Pattern& pattern, uint32_t first, uint32_t steps, Padding padding = {0, 0}) {
     Pick p{};
     p.num_steps = steps;
@@ -54,8 +54,8 @@ class Scene {
     return *batch_;
   }
 
-  // The batch is what a plain loop over positions gives, whichever axis comes first, however many outputs it shows, and
-  // whoever gathers it.
+  // Checks that the batch is what a plain loop over positions gives, whichever axis comes first, however many outputs
+  // it shows, and however many threads gather it.
   void check(uint32_t rows) {
     std::vector<uint32_t> all, last;
     for (uint32_t o = 0; o < cache_.at(picks_[0].pattern).outputs.size(); ++o) all.push_back(o);
@@ -69,7 +69,7 @@ class Scene {
     check_numbers(run(rows));
   }
 
-  // A row that is looked up by its number is the one that was gathered, and the masks are the same.
+  // Checks that a row looked up by its number is the one that was gathered, and that the masks are the same.
   void check_numbers(const Batch& batch) {
     for (size_t i = 0; i < picks_.size(); ++i) {
       const Pattern& pattern = cache_.at(picks_[i].pattern);
@@ -124,7 +124,7 @@ class Scene {
     CHECK_EQ(gathered, std::string(row, row_bytes));
   }
 
-  // Output o of the batch is output `number` of the pattern.
+  // Checks output o of the batch, which is output `number` of the pattern.
   void check_output(const Batch& batch, size_t i, const Pattern& pattern, size_t o, size_t number) const {
     const Pick& p = picks_[i];
     const PatternOutput& rule = pattern.outputs[number];
@@ -145,7 +145,7 @@ class Scene {
       ++row;
     };
     pattern.each_row(number, static_cast<uint64_t>(positions), expect);
-    while (row < batch.rows(o)) expect(positions + 1'000'000);  // ... behind the last row too
+    while (row < batch.rows(o)) expect(positions + 1'000'000);  // ... after the last row too
     CHECK_EQ(batch.length(o, static_cast<int64_t>(i)), static_cast<int32_t>(real));
   }
 

@@ -13,7 +13,7 @@ namespace {
 
 ArenaSpec small(uint32_t num_chunks = 16) { return arena_of({open_table("a", 100)}, 4, num_chunks); }
 
-// Keeps what it may look at, and copies the serial numbers of what it may not.
+// Keeps what may be looked at later, and copies the serial numbers of what may not.
 class Looker final : public ViewSink {
  public:
   explicit Looker(const Arena& arena) : arena_(arena) {}
@@ -56,7 +56,7 @@ SampleResult view(Arena& arena, SampleCall& call, Looker& looker, uint32_t n, co
   return call.view(arena.table(0), {n, n, true, uniforms.data()}, wait, looker);
 }
 
-// Inserts, with the oldest evicted for room all the while; the chunks that they went to.
+// Inserts while the oldest items are evicted for room. Answers the chunks that the items went to.
 std::set<uint32_t> churn(World& w, Actor& actor, int n) {
   std::set<uint32_t> chunks;
   for (int i = 0; i < n; ++i) {
@@ -237,7 +237,7 @@ TEST(a_viewer_that_is_stopped_withholds_its_chunks_and_one_that_is_killed_gives_
     Looker looker(*arena);
     const std::vector<double> uniforms{0.0, 0.2, 0.4, 0.6, 0.8, 0.99};
     CHECK_EQ(call.view(arena->table(0), {6, 6, true, uniforms.data()}, kNow, looker).status, Status::kOk);
-    CHECK_EQ(write(told[1], "", 1), 1);  // out of its hold: stopped inside it, it would stop everybody
+    CHECK_EQ(write(told[1], "", 1), 1);  // out of its hold: if it stopped inside, everybody would stop
     for (;;) pause();
   });
   close(told[1]);

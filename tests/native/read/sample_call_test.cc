@@ -288,7 +288,7 @@ TEST(what_was_drawn_is_gathered_whole_although_it_was_evicted_meanwhile) {
   Actor actor(w.arena, w.table());
   insert(actor, 8);
   Batch batch(w.arena, 100);
-  // The chunks that the batch has named are retired by then, but not reused.
+  // By then the chunks that the batch has named are retired, but not reused.
   Meddling sink(batch, [&] { insert(actor, 8); });
   CHECK_EQ(sample_into(w, sink, 100).done, 100u);
   batch.check_rows();
@@ -308,7 +308,7 @@ TEST(a_sink_that_has_no_room_ends_the_call_and_its_lease) {
 TEST(getting_answers_the_live_ones_in_the_order_asked_for) {
   World w(arena_of({open_table("a", 8)}));
   Actor actor(w.arena, w.table());
-  const std::vector<int64_t> keys = insert(actor, 20);  // the first twelve are gone
+  const std::vector<int64_t> keys = insert(actor, 20);  // the first twelve were evicted
   const std::vector<int64_t> asked = {keys[19], keys[3], keys[12], keys[15], 0, keys[19], -7, keys[13]};
   SampleCall call(w.arena);
   Batch batch(w.arena, 8);
@@ -342,7 +342,7 @@ TEST(getting_thousands_of_keys_keeps_their_order) {
   CHECK(named_chunks(w.arena).empty());
 }
 
-// The steps that each item spans, of whatever is looked up.
+// The steps that each item spans, for whatever items are looked up.
 class Spans final : public ViewSink {
  public:
   bool take(const DrawnItems& part, bool stays) noexcept override {
@@ -361,7 +361,7 @@ class Spans final : public ViewSink {
 TEST(looking_up_finds_what_getting_finds_and_copies_nothing) {
   World w(arena_of({open_table("a", 300)}, 8, 64));
   Actor actor(w.arena, w.table());
-  const std::vector<int64_t> keys = insert(actor, 400);  // the first hundred are gone
+  const std::vector<int64_t> keys = insert(actor, 400);  // the first hundred were evicted
   Random random(seed());
   std::vector<int64_t> asked(2000);
   std::vector<uint32_t> found(2000), looked_up(2000);
@@ -456,7 +456,7 @@ TEST(a_long_call_asks_now_and_then_whether_it_is_interrupted) {
   insert(actor, 3);
   Listener listener;
   listener.interrupt = true;
-  constexpr uint32_t kLong = 1u << 23;  // draws: far more than a tenth of a second
+  constexpr uint32_t kLong = 1u << 23;  // draws: they take far more than a tenth of a second
   class Endless final : public BatchSink {
    public:
     explicit Endless(Batch& batch) : batch_(batch) {}
@@ -466,7 +466,7 @@ TEST(a_long_call_asks_now_and_then_whether_it_is_interrupted) {
     std::vector<OutputBuffer>& outputs() noexcept override {
       shifted_ = batch_.outputs();
       for (OutputBuffer& out : shifted_) {
-        out.data -= first * out.rows * out.row_bytes;  // every part comes to the same place
+        out.data -= first * out.rows * out.row_bytes;  // every part is written to the same place
         out.lengths -= first;
       }
       return shifted_;

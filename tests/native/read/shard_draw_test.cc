@@ -15,7 +15,7 @@ ArenaSpec shard_spec(uint32_t number, uint32_t sampler) {
   return arena_of({t});
 }
 
-// What a part puts where, and what it says of its items.
+// What a part puts at which place, and what it says of its items.
 class PlacedBatch final : public ShardSink {
  public:
   PlacedBatch(const std::vector<std::unique_ptr<World>>& worlds, uint32_t n)
@@ -39,7 +39,7 @@ class PlacedBatch final : public ShardSink {
       ++filled[place];
     }
   }
-  // Every part is there.
+  // Called when every part is there.
   void finish() {
     for (OutputBuffer& out : batch_.outputs()) out.places = nullptr;
     batch_.check_rows();
@@ -136,7 +136,7 @@ TEST(what_a_shard_does_not_admit_is_drawn_from_the_others_in_the_next_round) {
   ShardDraw draw(s.list(), 40);
   PlacedBatch batch(s.worlds, 40);
   CHECK_EQ(draw.draw(s.calls, {.n = 40, .uniforms = evenly(40).data()}, kNow, batch), Status::kOk);
-  CHECK_EQ(draw.done(), 24u);  // 4 and all of the other's 20
+  CHECK_EQ(draw.done(), 24u);  // 4 of one and all 20 of the other
   CHECK_EQ(draw.open(), 16u);
   CHECK_EQ(draw.draw(s.calls, {.n = 16, .uniforms = evenly(16).data()}, kNow, batch), Status::kOk);
   CHECK_EQ(draw.open(), 0u);

@@ -136,7 +136,7 @@ TEST(each_of_many_blocked_samplers_gets_its_item) {
   std::vector<std::function<void()>> bodies(4, [&] { consume(w.arena, 25); });
   bodies.push_back([&] {
     until([&] { return sleepers(w.table(), kSamples) == 4; });
-    insert(w.arena, 100);  // each insert wakes one, who hands the permission on
+    insert(w.arena, 100);  // each insert wakes one call, which hands the permission on
   });
   run_threads(bodies);
   CHECK_EQ(live_items(w.table()), 0u);
@@ -165,7 +165,8 @@ TEST(actors_and_learners_in_lockstep_never_lose_a_wake) {
   CHECK_EQ(w.table().record->limiter.samples.get(), 2 * n);
 }
 
-// Two sleep, one insert wakes one, and that one leaves without it: its leaving bumps the word for the other.
+// Two calls sleep. One insert wakes one of them, and it leaves without the item: its leaving bumps the word for the
+// other.
 TEST(a_call_that_leaves_without_what_it_was_woken_for_bumps_the_word_again) {
   World w(queue_of(4));
   Blocked first(w.arena, w.table(), kSamples, kNow), second(w.arena, w.table(), kSamples, kNow);
@@ -182,7 +183,7 @@ TEST(a_call_that_leaves_without_what_it_was_woken_for_bumps_the_word_again) {
   CHECK_EQ(futex.load(), 2u);
 }
 
-// The one that is woken gives up at the same moment: its leaving asks the question again.
+// The call that is woken gives up at the same moment: its leaving asks the question again.
 TEST(a_call_that_times_out_hands_its_permission_on) {
   World w(queue_of(4));
   const auto impatient = [&] {

@@ -113,7 +113,7 @@ TEST(a_call_that_sleeps_is_reported_with_its_table_side_and_how_long_it_waits) {
   CHECK(sleeper_reports(w.arena).empty());
   {
     Blocked blocked(w.arena, w.table(1), kSamples, kNow);
-    for (int round = 0; round < 2; ++round) {  // it wakes and sleeps again: that is still one wait
+    for (int round = 0; round < 2; ++round) {  // the call wakes and sleeps again: that is still one wait
       Hold hold(w.arena);
       CHECK_EQ(hold.begin(kNow), Status::kOk);
       if (round > 0) blocked.leave(hold);
@@ -196,7 +196,7 @@ TEST(reports_of_a_damaged_index_are_wrong_and_nothing_worse) {
   w.arena.call(0).count.store(123'456'789);
   CHECK_EQ(session_reports(w.arena).size(), 1u);
   CHECK(sleeper_reports(w.arena).empty());
-  CHECK_EQ(leases_report(w.arena).pinned_chunks, 1u);  // the same number in every name
+  CHECK_EQ(leases_report(w.arena).pinned_chunks, 1u);  // every name has the same number
 }
 
 }  // namespace shmreplay::test

@@ -161,7 +161,7 @@ TEST(a_reaper_that_died_half_way_is_followed_by_another) {
     CHECK_EQ(hold.begin(kNow), Status::kOk);
     hold.set(w.arena.session(other->session_index()).state, {kSessionReaping, other->session_generation()});
   }
-  CHECK_EQ(live_sessions(w.arena).size(), 2u);  // still listed: somebody has to finish
+  CHECK_EQ(live_sessions(w.arena).size(), 2u);  // still listed: a process has to finish it
   CHECK(reap(*w.daemon, {other->session_index(), other->session_generation(), 0, 0, 0}));
   check_healthy(w.arena);
 }
@@ -175,7 +175,7 @@ TEST(reaping_the_dead_leaves_the_living_alone) {
   Child ended([] {});
   open_for(*w.daemon, static_cast<uint32_t>(ended.pid()), 1);
   ended.join();
-  open_for(*w.daemon, own_pid(), process_start_time(own_pid()) + 1);  // that pid is ours by now
+  open_for(*w.daemon, own_pid(), process_start_time(own_pid()) + 1);  // that pid is now ours
   uint32_t reaped = 0;
   CHECK_EQ(reap_dead_sessions(w.arena, kNow, reaped), Status::kOk);
   CHECK_EQ(reaped, 2u);

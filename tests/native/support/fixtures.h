@@ -1,5 +1,5 @@
-// What the native tests stand on: arenas in memfds, rows that prove themselves, a sink that keeps what it got,
-// children.
+// What the native tests build on: arenas in memfds, rows that prove themselves, a sink that keeps what it got, child
+// processes.
 #pragma once
 
 #include <algorithm>
@@ -25,16 +25,16 @@ inline const Wait kWhatever{};  // waits for ever; the watchdog ends it
 
 // ---- specs -------------------------------------------------------------------------------------------------------
 
-// A table whose limiter admits everything once there is an item.
+// A table whose limiter admits everything as soon as there is an item.
 TableSpec open_table(const std::string& name, uint32_t max_size, uint32_t sampler = kUniform, uint32_t remover = kFifo);
 
-// As Table.queue: Fifo, Fifo, each item sampled once, at most `max_size` unsampled.
+// Like Table.queue: Fifo, Fifo, each item sampled once, at most `max_size` unsampled items.
 TableSpec queue_table(const std::string& name, uint32_t max_size);
 
 // Three columns: a serial number (8 bytes), three words (24) and three odd bytes (3).
 ArenaSpec arena_of(std::vector<TableSpec> tables, uint32_t chunk_steps = 4, uint32_t num_chunks = 64);
 
-// The same with two heap columns, a mutable one (13 bytes) and one per item.
+// The same, with two heap columns, a mutable column (13 bytes) and a per-item column.
 ArenaSpec with_values(ArenaSpec spec, uint32_t num_blocks, uint32_t block_bytes = 64);
 
 // ---- arenas ------------------------------------------------------------------------------------------------------
@@ -52,12 +52,12 @@ class Segments {
   int index_fd = -1, data_fd = -1;
 };
 
-// Segments, the daemon's view of them, and a client's with a session of this process.
+// Segments, the daemon's view of them, and the view of a client that has a session of this process.
 class World {
  public:
   explicit World(const ArenaSpec& spec);
 
-  // A further session of this process, as another client would have it.
+  // Opens a further session of this process, as another client would have it.
   std::unique_ptr<Arena> client();
 
   Segments segments;
@@ -69,7 +69,7 @@ class World {
 
 SessionInfo open_own_session(Arena& daemon);
 
-// check_invariants() finds nothing.
+// Checks that check_invariants() finds nothing.
 void check_healthy(Arena& arena);
 
 uint64_t live_items(const TableFacts& table);
@@ -77,7 +77,7 @@ uint64_t live_items(const TableFacts& table);
 // The live item of that key, or kNone, in a hold of its own.
 uint32_t find_item(Arena& arena, const TableFacts& table, int64_t key);
 
-// Writes a word behind the log's back, as damage would.
+// Writes a word without the log, as damage would.
 template <class T>
 void poke(Word<T>& word, std::type_identity_t<T> value) {
   std::memcpy(static_cast<void*>(&word), &value, sizeof value);
@@ -85,15 +85,15 @@ void poke(Word<T>& word, std::type_identity_t<T> value) {
 
 // ---- rows and patterns -------------------------------------------------------------------------------------------
 
-// Every column of the writer's open row gets bytes that only `serial` gives.
+// Writes bytes that only `serial` gives to every column of the writer's open row.
 void write_row(StreamWriter& writer, Arena& arena, uint64_t serial);
-// Blocks for a row of that serial. As a call that writes it would ask for them first.
+// How many blocks a row of that serial takes; and secures them, as a call that writes the row would do first.
 uint64_t blocks_of_row(const Arena& arena, uint64_t serial);
 Status secure_row(StreamWriter& writer, Arena& arena, uint64_t serial, const Wait& wait);
-// What a heap column shows of that serial: 0 to 400 bytes. `is_none`: for some serials no value at all.
+// The bytes of a heap column for that serial: 0 to 400 bytes. `is_none`: for some serials there is no value.
 std::string value_of(uint64_t serial, uint32_t column);
 bool is_none(uint64_t serial, uint32_t column);
-std::string item_value(uint64_t first_serial);  // what an item brings that begins with that step
+std::string item_value(uint64_t first_serial);  // what an item brings whose first step has that serial
 void fill_cell(char* to, uint32_t row_bytes, uint64_t serial);
 bool cell_shows(const char* cell, uint32_t row_bytes, uint64_t serial);
 
@@ -102,7 +102,8 @@ Slice from_to(int32_t begin, int32_t end, int32_t step = 1);
 Pattern one_step_pattern(const Arena& arena);  // every column, squeezed
 Pattern whole_pattern(const Arena& arena);     // every column, the whole span
 
-// Of one writer: what a DueInsert of its items does; an item of its newest `length` steps; the first of them.
+// For one writer. insert_due(): what a DueInsert of its items does. create_item(): makes an item of its newest `length`
+// steps. first_of(): the number of the first of these steps.
 Status insert_due(StreamWriter& writer, DueItem* due, uint32_t n, const Wait& wait, int64_t* keys, uint32_t& done);
 Status create_item(StreamWriter& writer, const TableFacts& table, PreparedPattern& pattern, uint32_t length,
                    double priority, const Wait& wait, int64_t& key, BlockRef values = kNoValue);
@@ -115,15 +116,15 @@ class Actor {
  public:
   Actor(Arena& arena, const TableFacts& table, uint32_t history = 0, uint64_t first_serial = 1);
 
-  // One row that is one item of its own. The key; the test fails if it does not go in.
+  // Inserts one row as an item of its own. Answers its key; the test fails if it does not go in.
   int64_t insert(double priority = 1.0);
   Status try_insert(double priority, const Wait& wait, int64_t& key);
 
-  // One more step of the stream, not an item.
+  // Writes one more step of the stream, without an item.
   void append();
 
   Status try_create(const TableFacts& table, uint32_t length, double priority, const Wait& wait, int64_t& key);
-  // An item of the newest `length` steps.
+  // Makes an item of the newest `length` steps.
   int64_t create(uint32_t length, double priority = 1.0);
   int64_t create_in(const TableFacts& table, uint32_t length, double priority = 1.0);
 
@@ -154,9 +155,9 @@ class Batch final : public BatchSink {
   bool real(size_t output, int64_t item, uint32_t row) const;  // by the mask
   int32_t length(size_t output, int64_t item) const { return lengths_[output][static_cast<size_t>(item)]; }
   uint32_t rows(size_t output) const { return outputs_[output].rows; }
-  // Every column of every real row shows the serial of column 0, and each item what it brought.
+  // Checks that every column of every real row shows the serial of column 0, and that each item has what it brought.
   void check_rows() const;
-  // The values of a heap output, row by row, and of the items delivered; none: nothing.
+  // The values of a heap output, row by row; and those that the delivered items brought. nullopt: no value.
   std::vector<std::optional<std::string>> values(size_t output) const;
   std::vector<std::optional<std::string>> items_values() const;
 
@@ -182,13 +183,13 @@ class Batch final : public BatchSink {
   ItemValues values_;
 };
 
-// Samples with draws of its own.
+// Samples, with random numbers of its own.
 class Learner {
  public:
   explicit Learner(Arena& arena, uint64_t seed_ = 1) : call(arena), arena_(arena), random_(seed_) {}
   SampleResult sample(const TableFacts& table, uint32_t n, Batch& batch, const Wait& wait = kNow, bool count = true,
                       uint32_t at_least = UINT32_MAX);
-  // One item's descriptor; the test fails if none is admitted.
+  // Draws one item and answers its descriptor; the test fails if none is admitted.
   Pick draw(const TableFacts& table, bool count = true);
 
   SampleCall call;
@@ -198,7 +199,7 @@ class Learner {
   Random random_;
 };
 
-// Counts what a wait told its caller; interrupts when asked to.
+// Counts what a wait told its caller. Interrupts the wait when asked to.
 class Listener final : public Patience {
  public:
   bool interrupted() noexcept override;
@@ -220,7 +221,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   int wait();     // its wait status
-  void join();    // it ended with 0
+  void join();    // waits; fails the test unless it ended with 0
   bool killed();  // waits; ended by SIGKILL (true) or with 0 (false); anything else fails the test
   void stop();    // SIGSTOP, and waits until it has stopped
   void send(int signal) const;
@@ -231,16 +232,16 @@ class Child {
   bool reaped_ = false;
 };
 
-// Runs the bodies in a thread each; the first failure of any of them is this call's.
+// Runs each body in a thread. If some fail, the call fails with the first failure.
 void run_threads(const std::vector<std::function<void()>>& bodies);
 
-// Gives the processor away until the condition holds: it waits for an event, the watchdog for it.
+// Gives the processor away until the condition holds. If it never does, the watchdog ends the test.
 void until(const std::function<bool()>& condition);
 
 uint32_t sleepers(const TableFacts& table, Side side);
 
-// One thread inserts `n` items into the queue, more than there is room for; another begins to consume when the first
-// waits for room, and gets them all in order.
+// One thread inserts `n` items into the queue, which are more than it has room for. Another thread begins to consume
+// when the first waits for room, and gets all items in order.
 void consume_what_a_full_queue_holds_up(World& w, uint64_t n);
 
 }  // namespace shmreplay::test

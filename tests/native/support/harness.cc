@@ -13,7 +13,7 @@
 namespace shmreplay::test {
 namespace {
 
-constexpr unsigned kWatchdogSeconds = kSanitized ? 600 : 300;  // for a hang: a busy machine may be ten times as slow
+constexpr unsigned kWatchdogSeconds = kSanitized ? 600 : 300;  // for a hang; a busy machine may be ten times as slow
 
 struct Test {
   const char* name;
@@ -21,7 +21,7 @@ struct Test {
 };
 
 std::vector<Test>& tests() {
-  static std::vector<Test> all;  // made by the first TEST, whatever file is initialised first
+  static std::vector<Test> all;  // made by the first TEST, whichever file is initialised first
   return all;
 }
 

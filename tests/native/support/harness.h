@@ -4,9 +4,9 @@
 //     CHECK_EQ(table.size(), 3u);
 //   }
 //
-// A failed check ends its test. The program runs every test, or those whose name contains its argument, and fails if
-// one failed or none ran. Each test has a watchdog: a hang fails, nothing else is timed. Random tests take their seed
-// from seed(), which prints it; SHMREPLAY_SEED=<n> runs them with that one again.
+// A failed check ends its test. The program runs every test, or those whose name contains its argument. It fails if a
+// test failed or none ran. Each test has a watchdog: a hang fails, and nothing else is timed. Random tests take their
+// seed from seed(), which prints it; SHMREPLAY_SEED=<n> runs them with that seed again.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,8 @@ void check_equal(const A& have, const B& want, const char* expression, const cha
   fail(file, line, std::string(expression) + " is " + shown(have) + ", expected " + shown(want));
 }
 
-// Doubles the watchdog's patience and thins exhaustive loops where every instruction is instrumented.
+// For builds in which every instruction is instrumented: the watchdog waits twice as long, exhaustive loops are
+// thinned.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kSanitized = true;
 #else
@@ -61,11 +62,11 @@ inline constexpr bool kThreadSanitized = true;
 inline constexpr bool kThreadSanitized = false;
 #endif
 
-// SHMREPLAY_SEED, or a fresh one; printed.
+// SHMREPLAY_SEED, or a fresh seed. Prints it.
 uint64_t seed();
 
-// How often to do what finds the more the longer it goes on: `many` times where SHMREPLAY_LONG is set (`make
-// test-long`).
+// How often to repeat a search that finds more the longer it goes on: `many` times if SHMREPLAY_LONG is set (`make
+// test-long`), else `few` times.
 uint64_t rounds(uint64_t few, uint64_t many);
 
 // splitmix64.
@@ -81,7 +82,7 @@ class Random {
   uint64_t state_;
 };
 
-// The upper tail of the chi-square distribution: how likely a fair draw deviates as much.
+// The upper tail of the chi-square distribution: how likely it is that a fair draw deviates as much.
 double chi_square_tail(double statistic, double degrees) noexcept;
 
 }  // namespace shmreplay::test

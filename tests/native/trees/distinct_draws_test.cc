@@ -10,7 +10,7 @@
 namespace shmreplay::test {
 namespace {
 
-// Batches without replacement of one table.
+// Draws batches without replacement from one table.
 class Distinct {
  public:
   explicit Distinct(Arena& arena, uint64_t seed_ = 1) : call(arena), arena_(arena), random_(seed_) {}
@@ -24,7 +24,7 @@ class Distinct {
     return call.sample(table, options, wait, batch);
   }
 
-  // The keys drawn, which are as many and unlike each other.
+  // The keys drawn. Checks that there are n and that no two are equal.
   std::vector<int64_t> keys(const TableFacts& table, uint32_t n, bool count = true) {
     Batch batch(arena_, n);
     const SampleResult r = sample(table, n, batch, count);
@@ -62,7 +62,7 @@ std::vector<int64_t> sorted(std::vector<int64_t> keys) {
   return keys;
 }
 
-// χ² of how often each ordered selection of `n` of these weights came, against the product of its draws' shares.
+// χ² of how often each ordered selection of `n` of these weights came, compared with the product of its draws' shares.
 void check_selections(const std::map<std::vector<size_t>, int>& came, const std::vector<double>& weights, int rounds) {
   double statistic = 0;
   for (const auto& [selection, times] : came) {
@@ -357,7 +357,7 @@ TEST(more_than_there_are_in_a_part_is_refused_before_anything_is_drawn) {
   }
 }
 
-// Also where others have more items than a call remembers, so that none of its holds comes to the end of them.
+// Also if other parts have more items than a call remembers, so that none of its holds comes to their end.
 TEST(a_part_without_any_weight_is_found_to_have_none) {
   for (const uint32_t size : {10u, 1000u, 4000u}) {
     World w(arena_of({open_table("a", size, kPrioritized)}, 32, 256));

@@ -8,7 +8,7 @@
 namespace shmreplay::test {
 namespace {
 
-// A table with those priorities, and its tree.
+// A table with given priorities, and its tree.
 class Scene {
  public:
   explicit Scene(const std::vector<double>& priorities)

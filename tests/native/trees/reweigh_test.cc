@@ -28,7 +28,7 @@ double leaf(const World& w, uint32_t slot) { return SumTree(w.arena, w.table().r
 
 uint32_t left(const World& w) { return w.table().record->reweigh_left.get(); }
 
-// Every leaf is of that exponent.
+// Checks that every leaf has that exponent.
 void check_leaves(World& w, double exponent) {
   CHECK_EQ(left(w), 0u);
   for (uint32_t slot = 0; slot < w.table().capacity; ++slot) {
@@ -38,7 +38,7 @@ void check_leaves(World& w, double exponent) {
   check_healthy(w.arena);
 }
 
-// As a caller that died behind the first hold would leave it.
+// Leaves the change as a caller would that died after its first hold.
 void begin_change(World& w, double exponent) {
   Hold hold(w.arena);
   CHECK_EQ(hold.begin(kNow), Status::kOk);
@@ -75,7 +75,7 @@ TEST(whoever_meets_a_change_does_one_slice_of_it_and_his_own_call) {
   uint32_t n = 0;
   CHECK_EQ(update_priorities(w.arena, w.table(), &keys[3], &priority, 1, kNow, n), Status::kOk);
   CHECK_EQ(left(w), 128u);
-  CHECK_EQ(leaf(w, 3), leaf_weight(50, 0.5));  // an update follows at once
+  CHECK_EQ(leaf(w, 3), leaf_weight(50, 0.5));  // an updated item follows at once
   CHECK_EQ(leaf(w, 4), leaf_weight(5, 1));
   check_healthy(w.arena);
   CHECK_EQ(delete_items(w.arena, w.table(), &keys[9], 1, kNow, n), Status::kOk);
@@ -145,7 +145,7 @@ TEST(a_change_that_dies_at_any_point_is_finished_by_others) {
     lab.recover();
     Learner learner(lab.world.arena);
     for (int i = 0; i < 3; ++i) (void)learner.draw(lab.world.table());
-    // Where it died before its first hold was whole there is no change.
+    // If it died before its first hold was committed, there is no change.
     check_leaves(lab.world, lab.world.table().record->exponents[kSampler].get());
     lab.restore();
   }

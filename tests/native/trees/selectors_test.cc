@@ -10,7 +10,7 @@
 namespace shmreplay::test {
 namespace {
 
-// One role of a table as one would write it without caring for speed.
+// One role of a table, written as simply as possible and without regard for speed.
 class Naive {
  public:
   Naive(uint32_t kind, double exponent) : kind_(kind), exponent_(exponent) {}
@@ -21,7 +21,7 @@ class Naive {
     items_[g] = {priority, ++clock_};
   }
   void update(uint32_t g, double priority) { items_[g] = {priority, ++clock_}; }
-  // A newcomer in the slot of the one that is gone: it has its place among the dense too.
+  // A new item takes the slot of the removed one, and so its place in the dense array too.
   void replace(uint32_t g, double priority) {
     order_.erase(std::find(order_.begin(), order_.end(), g));
     order_.push_back(g);
@@ -41,7 +41,7 @@ class Naive {
     return total() > 0 ? weight(g) / total() : 1.0 / static_cast<double>(items_.size());
   }
 
-  // Whether `have` is what pick(u) should answer; a Prioritized one up to the rounding of its sums.
+  // Whether `have` is what pick(u) should answer; for a Prioritized one, up to the rounding of its sums.
   bool picks(double u, uint32_t have) const {
     switch (kind_) {
       case kFifo: return have == order_.front();
@@ -70,7 +70,7 @@ class Naive {
   }
   bool falls_into(double mass, uint32_t have) const {
     double before = 0;
-    for (const auto& [g, item] : items_) {  // in order of their slots, as the leaves are
+    for (const auto& [g, item] : items_) {  // in the order of their slots, as the leaves are
       if (g == have) break;
       before += weight(g);
     }
@@ -94,7 +94,7 @@ class Naive {
   std::map<uint32_t, Item> items_;
 };
 
-// A table of that sampler and remover beside a naive model of each.
+// A table of that sampler and remover, with a naive model of each.
 class Pair {
  public:
   Pair(uint32_t sampler, uint32_t remover, uint32_t max_size, double exponent)
@@ -129,7 +129,7 @@ class Pair {
     const int64_t key = actor_.insert(priority);
     const uint64_t slot = static_cast<uint64_t>(key) & ((uint64_t{1} << table_.slot_bits) - 1);
     const auto g = static_cast<uint32_t>(table_.item_base + slot);
-    if (std::find(before.begin(), before.end(), g) != before.end()) {  // it has its victim's slot
+    if (std::find(before.begin(), before.end(), g) != before.end()) {  // it took its victim's slot
       check_victim(g);
       for (Naive& m : models_) m.replace(g, priority);
       return;
@@ -148,7 +148,7 @@ class Pair {
     fail(__FILE__, __LINE__, "nothing was evicted");
   }
 
-  // What the remover picked with a number of its own, before it was gone.
+  // Checks what the remover picked, with a random number of its own, while that was still there.
   void check_victim(uint32_t victim) const {
     const uint32_t kind = table_.roles[kRemover].kind;
     const Naive& m = models_[kRemover];

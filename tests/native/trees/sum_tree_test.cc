@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kSizes[] = {1, 3, 8, 9, 64, 65, 4096, 231071};
 
-// The sampler's tree of an otherwise unused table, with the leaves as one would have them in a plain array.
+// The sampler's tree of a table that is not used otherwise, and the same leaves in a plain array.
 class Tree {
  public:
   explicit Tree(uint32_t size)
@@ -82,7 +82,7 @@ TEST(the_total_of_whole_numbers_is_exact_and_comes_back_to_zero) {
   }
 }
 
-// Updates of wildly different sizes leave no residue: nodes are summed afresh, never adjusted.
+// Updates of very different sizes leave no residue: nodes are summed again, never adjusted.
 TEST(nothing_drifts_when_huge_and_tiny_weights_change_places) {
   Random random(seed());
   Tree t(65);
@@ -146,7 +146,7 @@ TEST(a_weight_of_zero_is_never_drawn_not_even_by_the_largest_number_below_one) {
       if (size > 4096) break;
     }
   }
-  // Sums that round up leave a rest beyond the last leaf: it belongs to the last one that is not zero.
+  // Sums that round up leave a rest beyond the last leaf: it counts for the last leaf that is not zero.
   for (int round = 0; round < 200; ++round) {
     Tree t(65);
     for (uint32_t i = 0; i < 60; ++i) t.set(i, 0.1 * random.uniform());

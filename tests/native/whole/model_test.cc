@@ -1,5 +1,5 @@
-// Long random histories of two or three tables in one arena, beside a table that anybody can read in a minute. Whatever
-// happens, both say the same; check_invariants() finds nothing.
+// Long random histories of two or three tables in one arena, beside a model that anybody can read in a minute. Whatever
+// happens, both must say the same, and check_invariants() must find nothing.
 #include <algorithm>
 #include <cfloat>
 #include <map>
@@ -21,7 +21,7 @@ struct ModelItem {
   uint64_t touch;
 };
 
-// A table in plain C++: items in insertion order, every selector a loop.
+// A table in plain C++: items in insertion order; every selector is a loop.
 class ModelTable {
  public:
   explicit ModelTable(const TableSpec& s) : spec(s) {}
@@ -153,7 +153,7 @@ class Game {
 
   void compare_all() {
     check_healthy(world_.arena);
-    std::map<uint64_t, uint64_t> ids;  // of episodes: the model's to the arena's
+    std::map<uint64_t, uint64_t> ids;  // episode ids: from the model's to the arena's
     for (uint32_t t = 0; t < 3; ++t) compare_items(t, ids);
   }
 
@@ -176,7 +176,7 @@ class Game {
     const uint64_t serial = w.actor->next_serial();
     const Status s = w.actor->writer.ensure_row(kNow);
     forget_evicted_for_room();
-    if (s == Status::kTimeout) return;  // every chunk is held by items that must stay
+    if (s == Status::kTimeout) return;  // items that must stay hold every chunk
     CHECK_EQ(s, Status::kOk);
     const Status blocks = secure_row(w.actor->writer, world_.arena, serial, kNow);
     forget_evicted_for_room();
@@ -212,14 +212,14 @@ class Game {
     inserted(2, s, key, {serial}, priority, ++next_episode_);
   }
 
-  // Whether there are blocks for what an item of that length is going to bring; some are made free if need be.
+  // Whether there are blocks for what an item of that length will bring. Frees some if needed.
   bool has_room(Actor& actor, uint32_t length) {
     if (!world_.arena.has_values()) return true;
     const std::string brought = item_value(actor.next_serial() - length);
     BlockRef ref;
     Status s = Status::kOk;
     if (length == 0) {
-      s = actor.writer.secure_blocks(20, kNow);  // the row's own, at most, and what it brings
+      s = actor.writer.secure_blocks(20, kNow);  // for the row, at most, and for what the item brings
     } else {
       s = actor.writer.items().bring_values(first_of(actor.writer, length), brought.data(), brought.size(), kNow, ref);
       actor.writer.items().end_values(false);
@@ -257,7 +257,8 @@ class Game {
 
   bool is_live(uint32_t t, int64_t key) const { return find_item(world_.arena, world_.table(t), key) != kNone; }
 
-  // Which items go for room is the arena's business; that they are counted, and of tables that evict, is not.
+  // The arena decides which items are evicted for room. The model only checks that they are counted, and are of tables
+  // that evict.
   void forget_evicted_for_room() {
     for (uint32_t t = 0; t < 3; ++t) {
       std::vector<int64_t> gone;
@@ -329,7 +330,7 @@ class Game {
     CHECK_EQ(deleted, live);
   }
 
-  // Of this table, live or not, or of another.
+  // A key of this table, live or not, or of another.
   int64_t any_key(uint32_t t) {
     const std::vector<ModelItem>& items = tables_[t].items;
     if (!items.empty() && random_.chance(0.7)) return items[random_.below(items.size())].key;

@@ -1,5 +1,5 @@
-// Threads as actors and learners on one mapping, which is what ThreadSanitizer can see. Every row proves itself: all
-// its bytes come from one serial number, so a row that changes under a reader shows.
+// Threads as actors and learners on one mapping, because that is what ThreadSanitizer can see. Every row proves itself:
+// all its bytes come from one serial number, so a row that changes under a reader is noticed.
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -18,7 +18,7 @@ constexpr uint64_t kRows = kThreadSanitized ? 1'500 : kSanitized ? 4'000 : 20'00
 // Serials of actor i begin at (i + 1) << 32.
 uint64_t first_serial(uint32_t actor) { return (uint64_t{actor} + 1) << 32; }
 
-// Rows of an item are neighbours of one stream.
+// Checks that the rows of an item are neighbours in one stream.
 void check_sequences(const Batch& batch, uint32_t n) {
   batch.check_rows();
   for (int64_t i = 0; i < n; ++i) {
@@ -28,7 +28,7 @@ void check_sequences(const Batch& batch, uint32_t n) {
   }
 }
 
-// Actors of one table, counted down; the last one opens the doors for those who would wait for ever.
+// Counts down the actors of one table. The last one lets those go on that would wait for ever.
 class Crew {
  public:
   Crew(World& w, uint32_t size) : world_(w), left_(size) {}
@@ -42,7 +42,7 @@ class Crew {
   std::atomic<uint32_t> left_;
 };
 
-// Samples until the table is dropped; every batch is looked at.
+// Samples until the table is dropped, and checks every batch.
 void sample_until_dropped(World& w, uint32_t table, uint32_t n, uint64_t seed_,
                           const std::function<void(const Batch&, uint32_t)>& look) {
   Learner learner(w.arena, seed_);

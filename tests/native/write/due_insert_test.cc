@@ -8,7 +8,7 @@ namespace {
 
 const Wait kTry{kForever, nullptr, true};
 
-// A few streams with steps behind them, and a run of items for each.
+// A few streams that have written steps, and a run of items for each.
 class Runs {
  public:
   Runs(World& w, std::vector<uint32_t> items) : keys(items.size()) {
@@ -201,8 +201,8 @@ TEST(an_item_of_more_chunks_than_a_hold_can_log_is_refused) {
   CHECK_EQ(rows_of(w, actor.create(kMaxItemChunks)).size(), kMaxItemChunks);
 }
 
-// The largest hold there is: a new pattern as large as a record, an item of the most chunks, and a victim of as many,
-// all of whose chunks retire with it, in a table that keeps its items.
+// The largest hold there is: a new pattern as large as a record, an item of the most chunks, and a victim of as many
+// chunks, all of which retire with it, in a table that keeps its items.
 TEST(the_largest_insert_fits_the_log) {
   for (const uint32_t kind : {kPrioritized, kMinHeap}) {
     TableSpec table = open_table("a", 1, kind, kFifo);

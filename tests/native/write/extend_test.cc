@@ -6,7 +6,7 @@
 namespace shmreplay::test {
 namespace {
 
-// Arrays of rows, each column of row k showing first + k.
+// Arrays of rows; each column of row k shows first + k.
 struct Columns {
   Columns(const Arena& arena, uint64_t first, uint32_t n) {
     for (uint32_t c = 0; c < arena.geometry().num_columns; ++c) {
@@ -122,7 +122,7 @@ TEST(items_go_in_before_it_waits_for_a_chunk_that_they_may_free) {
 TEST(rows_of_arrays_have_their_values_whether_rules_make_the_items_or_not) {
   for (const bool by_rule : {true, false}) {
     ArenaSpec spec = with_values(arena_of({open_table("a", 1000)}, 3, 300), 400);
-    spec.columns.pop_back();  // rules bring nothing
+    spec.columns.pop_back();  // items made by rules bring nothing
     World w(spec);
     std::vector<ItemRule> rules;
     if (by_rule) rules.push_back(newest(w.arena, 0, 2, AtEnd::kSkip));
@@ -143,7 +143,7 @@ TEST(rows_of_arrays_have_their_values_whether_rules_make_the_items_or_not) {
     CHECK_EQ(extend.run(kWhatever), Status::kOk);
     CHECK_EQ(extend.num_rows(), 100u);
     const std::vector<int64_t> live = live_keys(w.arena, w.table());
-    CHECK(live.size() > 20 && live.size() < 100);  // the oldest went for their blocks
+    CHECK(live.size() > 20 && live.size() < 100);  // the oldest were evicted for their blocks
     for (const int64_t key : live) CHECK_EQ(rows_of(w, key).size(), by_rule ? 2u : 1u);
     check_healthy(w.arena);
   }

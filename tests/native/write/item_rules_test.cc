@@ -53,7 +53,7 @@ ItemRule window(int32_t lo, int32_t hi, AtStart at_start = AtStart::kSkip, AtEnd
   return rule;
 }
 
-// first step, steps, padding before and behind, of every item due.
+// (first step, steps, padding before, padding after) of every item that is due.
 using Spans = std::vector<std::vector<int64_t>>;
 
 class Run {
@@ -144,9 +144,9 @@ TEST(every_end_does_what_it_is_drawn_to_do) {
   CHECK_EQ(spans(AtEnd::kSkip, 1, 4), (Spans{{0, 3, 1, 0}, {0, 4, 0, 0}}));
   CHECK_EQ(spans(AtEnd::kShorten, 1, 4), (Spans{{0, 3, 1, 0}, {0, 4, 0, 0}, {1, 3, 0, 0}, {2, 2, 0, 0}}));
   CHECK_EQ(spans(AtEnd::kPad, 1, 4), (Spans{{0, 3, 1, 0}, {0, 4, 0, 0}, {1, 3, 0, 1}, {2, 2, 0, 2}}));
-  CHECK_EQ(spans(AtEnd::kShift, 1, 4), (Spans{{0, 3, 1, 0}, {0, 4, 0, 0}}));  // that window is there already
-  CHECK_EQ(spans(AtEnd::kShift, 4, 6), (Spans{{0, 3, 1, 0}, {2, 4, 0, 0}}));  // reference 4 moved to 3
-  CHECK_EQ(spans(AtEnd::kShift, 1, 2), (Spans{{0, 2, 1, 1}}));                // longer than the episode: one, padded
+  CHECK_EQ(spans(AtEnd::kShift, 1, 4), (Spans{{0, 3, 1, 0}, {0, 4, 0, 0}}));  // that window was made already
+  CHECK_EQ(spans(AtEnd::kShift, 4, 6), (Spans{{0, 3, 1, 0}, {2, 4, 0, 0}}));  // reference 4 is shifted to 3
+  CHECK_EQ(spans(AtEnd::kShift, 1, 2), (Spans{{0, 2, 1, 1}}));                // longer than the episode
 }
 
 TEST(the_final_row_completes_windows_and_is_no_reference_step) {
@@ -155,7 +155,7 @@ TEST(the_final_row_completes_windows_and_is_no_reference_step) {
   run.steps(2);
   CHECK_EQ(run.end(true), Status::kOk);
   CHECK_EQ(run.take(), (Spans{{0, 2, 0, 0}, {1, 2, 0, 0}}));
-  CHECK_EQ(run.end(true), Status::kOk);  // nothing but a final row
+  CHECK_EQ(run.end(true), Status::kOk);  // the episode is only a final row
   CHECK_EQ(run.take(), Spans{});
 }
 

@@ -16,7 +16,7 @@ ArenaSpec packed_arena() {
   return s;
 }
 
-// Noise, a little of which is the row's own.
+// Noise; a few of its bytes are the row's own.
 std::string noise(uint32_t row) {
   Random random(7);
   std::string bytes(kRowBytes, 0);

@@ -40,7 +40,7 @@ TEST(items_of_a_consuming_table_are_never_evicted_for_room) {
   CHECK_EQ(live_items(w.table(1)), 12u);
   CHECK_EQ(evicted_for_room(w, 1), 0u);
   CHECK(evicted_for_room(w, 0) > 0);
-  // The queue's writer may take the other table's room, and then it must wait.
+  // The queue's writer may take the room of the other table's items. After that it must wait.
   int64_t key = 0;
   Status s = Status::kOk;
   for (int i = 0; i < 50 && s == Status::kOk; ++i) s = q.try_insert(1, kNow, key);
@@ -88,7 +88,7 @@ TEST(a_writer_that_waits_for_a_chunk_is_woken_when_a_stream_closes_over_items_th
   World w(one_table(open_table("a", 1000), 4, 3));
   Actor closing(w.arena, w.table(), 12);
   for (int i = 0; i < 12; ++i) closing.append();
-  closing.create(12);  // in every chunk there is: closing retires none
+  closing.create(12);  // an item over all chunks there are: closing retires none
   const auto writer = [&] {
     StreamWriter waiting(w.arena, w.table(), 0);
     CHECK_EQ(waiting.open(kWhatever), Status::kOk);
@@ -103,7 +103,8 @@ TEST(a_writer_that_waits_for_a_chunk_is_woken_when_a_stream_closes_over_items_th
   check_healthy(w.arena);
 }
 
-// The chunk's items of the queue go; those of the table that evicts stay, and may be evicted for the waiting writer.
+// The queue's items of the chunk are deleted. Those of the table that evicts stay, and may be evicted for the waiting
+// writer.
 TEST(a_writer_that_waits_for_a_chunk_is_woken_when_the_last_item_that_must_stay_is_deleted) {
   World w(arena_of({open_table("a", 1000), queue_table("q", 1000)}, 4, 3));
   Actor actor(w.arena, w.table(), 1);  // its window keeps the second and the third chunk

@@ -5,7 +5,7 @@
 namespace shmreplay::test {
 namespace {
 
-// One stream with its rules; a row of it is a call of append().
+// One stream with its rules; each append() call writes one row.
 class Single {
  public:
   Single(Arena& arena, std::vector<ItemRule> rules, WriterFacts facts)
@@ -54,7 +54,7 @@ TEST(a_call_of_which_some_items_are_in_is_unfinished_until_it_is_repeated) {
   World w(arena_of({queue_table("q", 1)}));
   Single one(w.arena, {newest(w.arena, 0, 1), newest(w.arena, 0, 1)}, facts_of(w.arena));
   one.begin(1);
-  CHECK_EQ(one.finish(), Status::kTimeout);  // two never fit: they go in one by one
+  CHECK_EQ(one.finish(), Status::kTimeout);  // the two never fit together: they go in one by one
   CHECK_EQ(one.writer.unfinished(), WriterCall::kAppend);
   CHECK(one.writer.stream().row().is_open());
   Learner(w.arena).draw(w.table());
@@ -92,7 +92,7 @@ TEST(an_episode_that_did_not_terminate_says_what_its_final_step_lacks) {
   const auto nothing = [](uint32_t) { return false; };
   const auto lacking_after_a_step = [&] {
     Single one(w.arena, {rule}, facts);
-    CHECK_EQ(one.writer.lacks_of_final_step(true, false, nothing), -1);  // no step, no next one
+    CHECK_EQ(one.writer.lacks_of_final_step(true, false, nothing), -1);  // there is no step, so no next one
     one.begin(1);                                                        // its first byte is 1
     CHECK_EQ(one.finish(), Status::kOk);
     CHECK_EQ(one.writer.lacks_of_final_step(true, true, [](uint32_t c) { return c == 0; }), -1);

@@ -1,4 +1,4 @@
-// Items that have a chunk of their own each, and chunks of several streams side by side.
+// Items that each lie in a chunk of their own, and chunks of several streams side by side.
 #include <algorithm>
 #include <set>
 
@@ -9,7 +9,7 @@
 namespace shmreplay::test {
 namespace {
 
-constexpr uint32_t kSteps = 4;  // of an unroll; a chunk has one more
+constexpr uint32_t kSteps = 4;  // of one unroll; a chunk has one more
 
 ArenaSpec spec_of(std::vector<TableSpec> tables, uint32_t num_chunks = 200) {
   ArenaSpec s = arena_of(std::move(tables), kSteps + 1, num_chunks);
@@ -25,7 +25,7 @@ class Stream {
     CHECK_EQ(writer.stream().open(kNow), Status::kOk);
   }
 
-  // Keys of the items that it made.
+  // Answers the keys of the items that it made.
   std::vector<int64_t> append() {
     write(WriterCall::kAppend);
     CHECK_EQ(writer.look_at_row(-1, missing_), Status::kOk);
@@ -65,7 +65,7 @@ class Stream {
   ItemRule::Missing missing_{};
 };
 
-// Chunks that the item's steps are in, and its place.
+// The chunks that the item's steps are in, and then its place.
 std::vector<uint32_t> chunks_of(World& w, int64_t key, uint32_t table = 0) {
   Hold hold(w.arena);
   CHECK_EQ(hold.begin(kNow), Status::kOk);

@@ -1,4 +1,4 @@
-// Values in the block heap: of rows and of items, and the blocks that their writers take.
+// Values in the block heap: those of rows and of items, and the blocks that their writers take.
 #include <algorithm>
 
 #include "base/fault.h"
@@ -32,7 +32,7 @@ void check_items(World& w, const std::vector<int64_t>& keys) {
   get(w, keys, batch).check_rows();
 }
 
-// Everything goes: no block may stay behind.
+// Removes everything; then no block may be missing.
 void check_no_block_is_lost(World& w) {
   for (uint32_t t = 0; t < w.arena.num_tables(); ++t) CHECK_EQ(reset_table(w.arena, w.table(t), kNow), Status::kOk);
   uint32_t freed = 0;
@@ -110,7 +110,7 @@ TEST(a_writer_reads_the_values_of_its_history) {
   }
 }
 
-// A queue that is full: each repetition would take the row's blocks and the item's anew.
+// A full queue. If no blocks were taken back, each repetition would take the row's blocks and the item's blocks again.
 TEST(a_call_repeated_for_ever_takes_no_more_blocks_than_one) {
   World w(heap_of(queue_table("q", 3), 400));
   Actor actor(w.arena, w.table());
@@ -122,7 +122,7 @@ TEST(a_call_repeated_for_ever_takes_no_more_blocks_than_one) {
   CHECK_EQ(free_blocks(w), before);
   Learner learner(w.arena);
   learner.draw(w.table());
-  actor.insert();  // from the blocks that are there
+  actor.insert();  // uses the blocks that are there
   CHECK_EQ(free_blocks(w), before);
   check_items(w, live_keys(w.arena, w.table()));
 }
@@ -135,8 +135,7 @@ TEST(an_item_that_does_not_go_in_gives_back_what_it_brought_and_keeps_that_of_ot
   Actor actor(w.arena, w.table(), 8);
   for (int i = 0; i < 7; ++i) actor.append();
   int64_t key = 0;
-  const std::vector<int64_t> keys{actor.create(1), actor.create(5), actor.create(2)};  // of the last chunk, and of one
-                                                                                       // before
+  const std::vector<int64_t> keys{actor.create(1), actor.create(5), actor.create(2)};  // the last two chunks
   for (const uint32_t length : {1u, 5u}) {
     CHECK_EQ(actor.try_create(w.table(), length, 1, kNow, key), Status::kTimeout);
     const uint64_t before = free_blocks(w);
@@ -171,7 +170,7 @@ TEST(a_row_that_is_restored_gives_back_the_values_that_it_lost) {
   CHECK(shown == kept);
   writer.row().restore(std::vector<uint64_t>(before.size(), 0));
   CHECK(!writer.row().is_open());
-  CHECK(writer.row().has(6) && writer.row().lacks_any());  // what items bring, no row lacks
+  CHECK(writer.row().has(6) && writer.row().lacks_any());  // no row lacks a per-item column
 }
 
 TEST(the_oldest_items_go_when_blocks_run_out_and_the_heap_is_used_again_and_again) {
@@ -339,8 +338,8 @@ TEST(blocks_of_written_values_are_not_given_back) {
   check_healthy(w.arena);
 }
 
-// A call that ends between two slices, here since another has the lock, leaves a reservation: the next call takes it or
-// ends it.
+// A call that ends between two slices (here because another process has the lock) leaves a reservation. The next call
+// uses it or ends it.
 TEST(a_reservation_ends_with_the_next_call_or_with_its_stream) {
   for (const uint32_t next : {900u, 700u, 200u, 1u}) {
     World w(heap_of(keeping_table(), 1000));
@@ -378,7 +377,7 @@ TEST(damaged_reservations_are_found_before_anybody_waits_for_them) {
   }
 }
 
-// Large values of two writers and small ones of a third, on a heap that holds one large value and little more.
+// Two writers write large values and a third small ones, on a heap that holds one large value and little more.
 TEST(writers_of_values_of_many_holds_all_get_on) {
   World w(heap_of(queue_table("q", 1000), 1000, 1));
   const std::unique_ptr<Arena> b = w.client(), c = w.client();
@@ -412,8 +411,8 @@ TEST(writers_of_values_of_many_holds_all_get_on) {
   check_healthy(w.arena);
 }
 
-// Padding before the span repeats its first step, value and all; other padding has no value; nor has what a longer item
-// of a later part left room for.
+// Padding before the span repeats its first step, its value too. Other padding has no value. Nor has the room that a
+// batch got when a later part had a longer item.
 TEST(padding_has_no_value_unless_it_repeats_the_first_step) {
   World w(heap_of(open_table("a", 100), 4000));
   Actor actor(w.arena, w.table(), 8);

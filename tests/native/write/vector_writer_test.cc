@@ -63,7 +63,7 @@ TEST(a_refused_stream_leaves_all_of_them_as_they_were) {
   CHECK_EQ(fleet.append(kNow), Status::kOk);
   VectorWriter::Progress progress;
   const auto bad = [&](StreamWriter& stream, uint32_t i) { write_row(stream, w.arena, i == 3 ? UINT64_MAX : 7); };
-  // A serial of all ones, read as a double, is a NaN.
+  // A serial whose bits are all ones is a NaN when it is read as a double.
   CHECK_EQ(fleet.writer.append(fleet.everybody, {bad, nullptr}, true, -1, kNow, progress), Status::kBadPriority);
   CHECK_EQ(progress.done, 0u);
   CHECK_EQ(progress.at, 3u);
@@ -129,7 +129,8 @@ TEST(fleets_and_a_consumer_get_along) {
   check_healthy(w.arena);
 }
 
-// Blocks for a few rows only: the others' go in when the oldest items have made room, and nobody waits for himself.
+// There are blocks for a few rows only. The other rows go in when the oldest items have made room, and no call waits
+// for itself.
 TEST(values_of_many_streams_go_in_as_far_as_there_are_blocks) {
   ArenaSpec spec = with_values(spec_of({open_table("a", 1000)}, 2), 400);
   spec.columns.pop_back();  // rules bring nothing
