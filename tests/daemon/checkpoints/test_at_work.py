@@ -116,7 +116,8 @@ def test_a_checkpoint_beside_writers_is_of_one_instant(make_daemon: StartDaemon,
     options: dict[str, Any] = {"max_streams": 8, "max_sessions": 16}
     tables = [sr.Table(name, WIDE, 300, arena="both", **options) for name in ("first", "second")]
     daemon = make_daemon().start("--checkpoint-dir", str(tmp_path))
-    paths, given_up = [], []
+    paths: list[str] = []
+    given_up: list[str] = []
     with daemon.connect() as client:
         client.create_tables([*tables, sr.Table("third", WIDE, 500, **options)])
         with writers_at_work(daemon) as done:
