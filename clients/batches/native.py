@@ -38,16 +38,7 @@ class NativeBatch(NamedTuple):
         """Returns this batch with `keys` to `ages` cut to the first `done` items. Usually there is nothing to cut."""
         if done == len(self.keys):
             return self
-        return self._replace(
-            keys=self.keys[:done],
-            priorities=self.priorities[:done],
-            probabilities=self.probabilities[:done],
-            times_sampled=self.times_sampled[:done],
-            table_size=self.table_size[:done],
-            episodes=self.episodes[:done],
-            steps=self.steps[:done],
-            ages=self.ages[:done],
-        )
+        return self._replace(**{name: getattr(self, name)[:done] for name in ItemNumbers._fields})
 
 
 class NativeItem(NamedTuple):
