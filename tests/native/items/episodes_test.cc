@@ -1,20 +1,8 @@
 #include "items/episodes.h"
 
-#include "support/fixtures.h"
+#include "support/table_records.h"
 
 namespace shmreplay::test {
-namespace {
-
-uint32_t erase(World& w, std::vector<int64_t> keys, uint32_t table = 0) {
-  uint32_t deleted = 0;
-  CHECK_EQ(delete_items(w.arena, w.table(table), keys.data(), static_cast<uint32_t>(keys.size()), kNow, deleted),
-           Status::kOk);
-  return deleted;
-}
-
-const TableRecord& record(World& w, uint32_t table = 0) { return *w.table(table).record; }
-
-}  // namespace
 
 TEST(episodes_are_counted_while_they_have_items_and_deleted_once) {
   World w(arena_of({open_table("a", 100), open_table("b", 100)}));

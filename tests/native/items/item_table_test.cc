@@ -5,21 +5,12 @@
 
 #include "arena/admission.h"
 #include "items/insert.h"
-#include "support/fixtures.h"
+#include "support/table_records.h"
 
 namespace shmreplay::test {
 namespace {
 
 bool is_live(World& w, int64_t key, uint32_t table = 0) { return find_item(w.arena, w.table(table), key) != kNone; }
-
-uint32_t erase(World& w, std::vector<int64_t> keys, uint32_t table = 0) {
-  uint32_t deleted = 0;
-  CHECK_EQ(delete_items(w.arena, w.table(table), keys.data(), static_cast<uint32_t>(keys.size()), kNow, deleted),
-           Status::kOk);
-  return deleted;
-}
-
-const TableRecord& record(World& w, uint32_t table = 0) { return *w.table(table).record; }
 
 // How many log entries `body` needs in one hold, deferred ones included. The hold is committed.
 template <class Body>
