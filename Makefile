@@ -49,6 +49,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 # the source folder must never stand in for the installed package
 export PYTHONSAFEPATH := 1
+# Where a machine forbids Python to keep bytecode, each of the thousand processes of the tests would compile all files.
+unexport PYTHONDONTWRITEBYTECODE
 # cmake and ninja are those of .venv, for this file, for scripts and for scikit-build-core
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

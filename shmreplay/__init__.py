@@ -5,6 +5,8 @@ and learners use. The names below are the public ones.
 """
 
 import pathlib as _pathlib
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 import numpy as _numpy  # noqa: F401  (first, so that its own errors are not blamed on the core)
 
@@ -23,16 +25,6 @@ except ImportError as error:
     ) from error
 
 from shmreplay import rate_limiters, selectors
-from shmreplay.clients.batches.batch import Batch
-from shmreplay.clients.client import Client, connect
-from shmreplay.clients.mixes.mix import Mix, MixedBatch, mix
-from shmreplay.clients.samplers.sampler import Sampler
-from shmreplay.clients.samplers.view import View
-from shmreplay.clients.server import Server
-from shmreplay.clients.tables.info import TableInfo
-from shmreplay.clients.tables.table import TableHandle
-from shmreplay.clients.writers.vector_writer import VectorWriter
-from shmreplay.clients.writers.writer import Writer
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.errors import (
     ArenaFull,
@@ -55,6 +47,18 @@ from shmreplay.rules.targets import n_step_targets
 from shmreplay.rules.windows import Episode, NStep, Sequence, Transition, Unroll, Window
 from shmreplay.tables.table import Table
 from shmreplay.version import VERSION
+
+if _TYPE_CHECKING:
+    from shmreplay.clients.batches.batch import Batch
+    from shmreplay.clients.client import Client, connect
+    from shmreplay.clients.mixes.mix import Mix, MixedBatch, mix
+    from shmreplay.clients.samplers.sampler import Sampler
+    from shmreplay.clients.samplers.view import View
+    from shmreplay.clients.server import Server
+    from shmreplay.clients.tables.info import TableInfo
+    from shmreplay.clients.tables.table import TableHandle
+    from shmreplay.clients.writers.vector_writer import VectorWriter
+    from shmreplay.clients.writers.writer import Writer
 
 __version__ = VERSION
 
@@ -101,3 +105,33 @@ __all__ = [
     "td_priority",
     "when",
 ]
+
+# What only actors and learners need is imported at its first use: a daemon starts in half the time without it.
+_MODULES_OF_CLIENTS = {
+    "Batch": "batches.batch",
+    "Client": "client",
+    "Mix": "mixes.mix",
+    "MixedBatch": "mixes.mix",
+    "Sampler": "samplers.sampler",
+    "Server": "server",
+    "TableHandle": "tables.table",
+    "TableInfo": "tables.info",
+    "VectorWriter": "writers.vector_writer",
+    "View": "samplers.view",
+    "Writer": "writers.writer",
+    "connect": "client",
+    "mix": "mixes.mix",
+}
+
+if not _TYPE_CHECKING:  # a type checker would take every name for one of these
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES_OF_CLIENTS:
+            raise AttributeError(f"module 'shmreplay' has no attribute {name!r}")
+        value: object = getattr(_import_module(f"shmreplay.clients.{_MODULES_OF_CLIENTS[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
