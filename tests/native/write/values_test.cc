@@ -253,7 +253,7 @@ TEST(a_value_of_more_blocks_than_one_hold_takes_is_written_and_freed_whole) {
   check_no_block_is_lost(w);
 }
 
-// ---- writers of values that one hold can not take whole
+// ---- writers of values that one hold cannot take whole
 // --------------------------------------------------------------------
 
 namespace {
