@@ -20,9 +20,9 @@ import pytest
 from tests.support.children import fork
 from tests.support.daemons import client, daemon, make_daemon, run_script
 from tests.support.namespaces import take_own_shm
-from tests.support.tables import make_table, server
+from tests.support.tables import make_table, running_servers, server
 
-__all__ = ["client", "daemon", "fork", "make_daemon", "make_table", "run_script", "server"]
+__all__ = ["client", "daemon", "fork", "make_daemon", "make_table", "run_script", "running_servers", "server"]
 
 SHM = pathlib.Path("/dev/shm")
 SEED_VARIABLE = "SHMREPLAY_TEST_SEED"
@@ -62,11 +62,23 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the hunts, and puts the files with slow tests first: then no worker is left alone with one at the end."""
+    mark_other_cases(items)
     for item in items:
         if is_hunt(item):
             item.add_marker("hunt")
     slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("long")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def mark_other_cases(items: list[pytest.Item]) -> None:
+    """Of each test that is marked `one_quick`, all cases after the first become `long`."""
+    seen = set()
+    for item in items:
+        if item.get_closest_marker("one_quick") is not None:
+            function = item.nodeid.partition("[")[0]
+            if function in seen:
+                item.add_marker("long")
+            seen.add(function)
 
 
 def is_hunt(item: pytest.Item) -> bool:

@@ -309,6 +309,7 @@ def test_a_stopped_daemon_is_waited_for(daemon: DaemonProcess, client: sr.Client
         "sr.connect(sys.argv[1], timeout_s=None)",
     ],
 )
+@pytest.mark.one_quick
 def test_ctrl_c_ends_every_wait(daemon: DaemonProcess, run_script: Run, waiting: str) -> None:
     daemon.signal(signal.SIGSTOP)  # connections are still taken by the kernel, and nobody answers
     script = run_script(

@@ -100,6 +100,7 @@ def test_two_servers_live_in_one_process() -> None:
         ("os.abort()", -signal.SIGABRT),
     ],
 )
+@pytest.mark.one_quick
 def test_it_ends_with_its_parent_however_that_ends(run_script: Run, ending: str, code: int) -> None:
     script, pid, address = serve(run_script, ending)
     assert script.finish()[0] == code
@@ -125,6 +126,7 @@ def test_it_ends_with_a_parent_that_is_killed_while_actors_use_it(run_script: Ru
     assert actor.finish()[0] == 0
 
 
+@pytest.mark.long
 def test_it_ends_with_a_parent_that_is_killed_while_the_daemon_starts(run_script: Run) -> None:
     script = run_script(
         """
@@ -155,6 +157,7 @@ def test_the_end_of_the_thread_that_made_it_is_not_the_end_of_the_process() -> N
 @pytest.mark.parametrize(
     "ending", ["os._exit(0)", "sys.exit(0)", "server.close(); os._exit(0)", "del server; os._exit(0)"]
 )
+@pytest.mark.one_quick
 def test_a_forked_child_that_ends_does_not_take_it_along(run_script: Run, ending: str) -> None:
     script, pid, _ = serve(
         run_script,
@@ -284,6 +287,7 @@ def test_closing_frees_calls_blocked_in_the_tables_of_a_killed_daemon(run_script
     assert actor.finish()[:2] == (0, "table 'replay': sample: the table was dropped, or its server was closed\n")
 
 
+@pytest.mark.long
 def test_the_next_server_frees_calls_blocked_in_the_tables_of_one_killed_with_its_parent(run_script: Run) -> None:
     script, pid, address = serve(run_script)
     actor = run_script(WAIT_FOR_AN_ITEM, address)
@@ -335,6 +339,7 @@ def test_its_log_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.one_quick
 def test_processes_of_every_kind_use_a_client_that_is_handed_to_them(method: str) -> None:
     context = multiprocessing.get_context(method)
     with sr.Server(tables=[table()]) as server, server.client() as client:

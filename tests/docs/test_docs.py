@@ -28,7 +28,16 @@ def programs(name: str) -> list[str]:
     return ["\n".join(blocks)] if name in TOGETHER else blocks
 
 
-BLOCKS = [pytest.param(block, id=f"{name}-{i}") for name in PAGES for i, block in enumerate(programs(name))]
+def marks_of(block: str) -> list[pytest.MarkDecorator]:
+    """`long` where the import of a large library takes longer than all the rest."""
+    return [pytest.mark.long] if re.search(r"^(import|from) (torch|jax|gymnasium)", block, re.MULTILINE) else []
+
+
+BLOCKS = [
+    pytest.param(block, id=f"{name}-{i}", marks=marks_of(block))
+    for name in PAGES
+    for i, block in enumerate(programs(name))
+]
 
 
 def test_there_are_pages_with_python() -> None:

@@ -22,6 +22,7 @@ def work_of(client: sr.Client) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("saves", [True, False])
+@pytest.mark.one_quick
 def test_the_loop_of_the_page_goes_on_over_restarts(
     make_daemon: StartDaemon, run_script: Callable[..., Script], tmp_path: pathlib.Path, saves: bool
 ) -> None:

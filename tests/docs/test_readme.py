@@ -70,6 +70,7 @@ def test_the_make_targets_it_mentions_exist() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.one_quick
 def test_the_examples_run(example: pathlib.Path) -> None:
     assert "python examples/" + example.name in example.read_text(encoding="utf-8")
     assert os.fspath(example.relative_to(ROOT)) in README

@@ -210,6 +210,7 @@ def private_bytes() -> int:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
 
 
+@pytest.mark.long
 def test_memory_stays_what_it_was_at_creation_whatever_the_lengths_of_episodes(
     make_table: TableMaker, rng: np.random.Generator
 ) -> None:

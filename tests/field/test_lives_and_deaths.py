@@ -81,6 +81,7 @@ assert not {name.split(".")[0] for name in sys.modules} & {"torch", "cuda", "pyc
 """
 
 
+@pytest.mark.long
 def test_actors_that_come_and_go_unlink_nothing_and_no_tracker_is_started(
     daemon: DaemonProcess, client: sr.Client, run_script: Run
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_message_of_too_many_values_is_refused_before_it_fills_memory() -> Non
         unpack(body({"a": [0] * (2**20 + 1)}))
 
 
+@pytest.mark.long
 def test_decoding_ends_at_the_value_too_many_and_not_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty map is one byte on the wire and 64 in memory: 16 MiB of them would be a gigabyte."""
     many = body({"a": [[{}] * 1000] * 100})

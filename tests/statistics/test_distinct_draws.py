@@ -38,6 +38,7 @@ def selections(weights: NDArray[np.float64], n: int) -> dict[tuple[int, ...], fl
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+@pytest.mark.one_quick
 def test_selections_without_replacement_follow_the_weights_of_what_is_left(
     make_table: TableMaker, seed: int, exponent: float
 ) -> None:

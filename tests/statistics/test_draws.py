@@ -16,6 +16,7 @@ from tests.support.children import Child, Work
 from tests.support.tables import TableMaker
 
 DRAWS = {1: 2_000, 3: 30_000, 4096: 200_000, 231_071: 3_000_000}
+SIZES = [1, 3, 4096, pytest.param(231_071, marks=pytest.mark.long)]
 
 
 def draw(table: TableHandle, count: int, batch_size: int = 4096) -> NDArray[np.int64]:
@@ -51,13 +52,13 @@ def test_the_test_itself_sees_what_is_wrong(rng: np.random.Generator) -> None:
     assert deviation(rng.multinomial(100_000, missing / missing.sum()), fair) > LIMIT
 
 
-@pytest.mark.parametrize("size", DRAWS)
+@pytest.mark.parametrize("size", SIZES)
 def test_uniform_draws_are_uniform(make_table: TableMaker, seed: int, size: int) -> None:
     counts = draw(filled(make_table, size, seed=seed), DRAWS[size])
     assert is_drawn_by(counts, np.ones(size))
 
 
-@pytest.mark.parametrize("size", DRAWS)
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("exponent", [0.0, 0.6, 1.0])
 def test_prioritised_draws_follow_the_priorities(
     make_table: TableMaker, rng: np.random.Generator, seed: int, size: int, exponent: float
@@ -71,7 +72,7 @@ def test_prioritised_draws_follow_the_priorities(
     np.testing.assert_allclose(batch.probabilities, expected[batch.data["n"]], rtol=1e-9)
 
 
-@pytest.mark.parametrize("size", [1, 3, 4096, 231_071])
+@pytest.mark.parametrize("size", SIZES)
 def test_all_zero_is_uniform(make_table: TableMaker, seed: int, size: int) -> None:
     table = filled(make_table, size, np.zeros(size), seed=seed, sampler=sr.selectors.Prioritized(0.6))
     assert is_drawn_by(draw(table, DRAWS[size] // 3), np.ones(size))
@@ -99,6 +100,7 @@ def test_draws_follow_priorities_that_were_updated_and_items_that_came_and_went(
     assert is_drawn_by(counts, weights(priorities, 0.8))
 
 
+@pytest.mark.long
 def test_updates_do_not_drift(make_table: TableMaker, rng: np.random.Generator, seed: int) -> None:
     """Two million updates over twelve orders of magnitude; then only ten items have a priority, and only they come."""
     size = 2**14
@@ -191,6 +193,7 @@ def test_eight_handles_at_once_draw_right_and_unlike_each_other(
     assert len({tuple(first) for first in firsts}) == 8
 
 
+@pytest.mark.long
 def test_priorities_that_many_processes_give_and_update_are_those_of_one(
     make_table: TableMaker, fork: Callable[[Work], Child], rng: np.random.Generator
 ) -> None:

@@ -164,11 +164,27 @@ class TableMaker:
         assert not any(faults.values()), faults
 
 
+@pytest.fixture(scope="session")
+def running_servers() -> Iterator[list[sr.Server]]:
+    """The embedded server that modules use one after the other, since a start takes half a second. [] if none runs."""
+    running: list[sr.Server] = []
+    yield running
+    for server in running:
+        server.close()
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[sr.Server]:
-    """One embedded server for all tests of a module: it takes half a second to start."""
-    with sr.Server() as server:
-        yield server
+def server(running_servers: list[sr.Server]) -> Iterator[sr.Server]:
+    """An embedded server without tables. If the module's tests end it, the next module has another one."""
+    if not running_servers:
+        running_servers.append(sr.Server())
+    yield running_servers[0]
+    try:
+        with running_servers[0].client() as client:
+            if names := list(client.tables()):
+                client.drop_tables(names)
+    except sr.DaemonUnavailable:
+        running_servers.pop().close()
 
 
 @pytest.fixture

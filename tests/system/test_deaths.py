@@ -65,6 +65,7 @@ def test_sessions_of_processes_that_die_are_taken_back(
         assert sum(re.search(text + r" in 'replay'$", line) is not None for line in told) == 1
 
 
+@pytest.mark.long
 def test_a_process_that_closed_its_client_ends_without_a_word(
     daemon: DaemonProcess, replay: sr.Client, run_script: Run
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_death_is_noticed_in_every_arena(daemon: DaemonProcess, replay: sr.Cli
     assert "leases and chunks in 'other', 'replay'\n" in daemon.log()
 
 
+@pytest.mark.long
 def test_a_closed_socket_is_not_death(daemon: DaemonProcess, replay: sr.Client, run_script: Run) -> None:
     script = run_script(ATTACH, daemon.socket)
     script.line()
@@ -105,6 +107,7 @@ def test_a_closed_socket_is_not_death(daemon: DaemonProcess, replay: sr.Client, 
     assert sessions(replay) == before
 
 
+@pytest.mark.long
 def test_a_stopped_process_is_not_dead(daemon: DaemonProcess, replay: sr.Client, run_script: Run) -> None:
     stopped, killed = (run_script(ATTACH, daemon.socket) for _ in range(2))
     for script in (stopped, killed):
@@ -122,6 +125,7 @@ def test_a_stopped_process_is_not_dead(daemon: DaemonProcess, replay: sr.Client,
 
 
 @pytest.mark.parametrize("is_zombie", [True, False])
+@pytest.mark.one_quick
 def test_a_restarted_daemon_keeps_the_living_and_takes_back_the_dead(
     daemon: DaemonProcess, replay: sr.Client, run_script: Run, is_zombie: bool
 ) -> None:
@@ -189,6 +193,7 @@ input()
     assert sessions(replay) == parent_session
 
 
+@pytest.mark.long
 def test_closing_a_client_in_a_forked_child_leaves_the_parents_session(
     daemon: DaemonProcess, replay: sr.Client, run_script: Run
 ) -> None:
@@ -212,6 +217,7 @@ input()
     assert pids(replay) == [script.pid]
 
 
+@pytest.mark.long
 def test_all_sessions_taken_is_an_error_and_a_death_makes_room(daemon: DaemonProcess, run_script: Run) -> None:
     with daemon.connect() as client:
         client.create_tables([table(max_sessions=1)])
@@ -224,6 +230,7 @@ def test_all_sessions_taken_is_an_error_and_a_death_makes_room(daemon: DaemonPro
         client._attach("replay")
 
 
+@pytest.mark.long
 def test_two_hundred_forked_clients_attach_at_once(daemon: DaemonProcess, replay: sr.Client, run_script: Run) -> None:
     script = run_script(
         """

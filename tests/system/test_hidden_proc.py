@@ -34,10 +34,12 @@ def daemon(nothing_left_by_this_test: None) -> Iterator[DaemonProcess]:
         daemon.clean_up()
 
 
-# As a user that sees only itself: opens a writer on each line that comes, and says what came of it.
+# As a user that sees only itself: opens a writer on each line that comes, and says what came of it. `connect` is
+# imported before, since this user may not be able to read the interpreter's files.
 WRITE = f"""
 import os, sys
 import shmreplay as sr
+sr.connect
 {MAKE_STEP}
 path, root_pid, group = sys.argv[1:]
 os.setgroups([int(group)])
@@ -73,6 +75,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.long
 def test_what_an_invisible_process_holds_is_taken_back_only_after_its_death(
     daemon: DaemonProcess, run_script: Run
 ) -> None:
@@ -104,6 +107,7 @@ def test_what_an_invisible_process_holds_is_taken_back_only_after_its_death(
         daemon.start("--group", group.gr_name)
 
 
+@pytest.mark.long
 def test_a_daemon_that_does_not_see_its_clients_keeps_the_living_and_takes_back_the_dead(
     daemon: DaemonProcess, run_script: Run
 ) -> None:

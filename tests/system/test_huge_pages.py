@@ -49,6 +49,7 @@ def on_a_mount(option: str, huge_pages: str) -> "subprocess.CompletedProcess[str
 
 @needs_mount
 @pytest.mark.parametrize("option", ["within_size", "always", "advise", "never"])
+@pytest.mark.one_quick
 def test_segments_are_huge_on_every_mount_and_in_the_clients_of_them(option: str) -> None:
     ran = on_a_mount(option, "require")
     if ran.returncode != 0 and "but there are none in /mnt" in ran.stderr:
@@ -69,6 +70,7 @@ def test_small_pages_are_enough_if_no_huge_pages_are_asked_for() -> None:
 
 
 @pytest.mark.skipif(why_no_huge_pages(SHM) is not None, reason=f"no huge pages in {SHM}: {why_no_huge_pages(SHM)}")
+@pytest.mark.long
 def test_an_arena_that_is_taken_over_says_anew_what_is_huge(make_daemon: StartDaemon) -> None:
     daemon = make_daemon().start("--huge-pages", "require")
     with daemon.connect() as client:

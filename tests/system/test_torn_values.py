@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 
 import shmreplay as sr
 from tests.support.children import Child, Fork
@@ -22,6 +23,7 @@ VALUES = {
 }
 
 
+@pytest.mark.long
 def test_readers_see_a_state_before_or_after_an_update_even_if_the_updater_dies(
     make_table: TableMaker, fork: Fork, seed: int
 ) -> None:
@@ -79,6 +81,7 @@ def step(n: int) -> dict[str, Any]:
     return {"n": n, "packed": packed, "ragged": np.full(n % 97, n), "goal": np.full(40, n)}
 
 
+@pytest.mark.long
 def test_no_value_in_the_heap_is_torn_even_if_a_writer_dies(make_table: TableMaker, fork: Fork, seed: int) -> None:
     """A small heap that is full wraps without end; writers die in the midst of their values, and leave no block."""
     table = make_table(16, signature=VALUES, chunk_steps=2, max_streams=16, max_sessions=64)

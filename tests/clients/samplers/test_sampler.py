@@ -18,7 +18,7 @@ from tests.support.children import Fork
 from tests.support.tables import TableMaker, address, by_path, columns_of, filled, numbers, spans, step, steps
 from tests.support.waiting import WAIT_S, eventually
 
-PREFETCH = [0, 1, 3]
+PREFETCH = [0, pytest.param(1, marks=pytest.mark.long), 3]
 
 
 @pytest.fixture(autouse=True)
@@ -208,6 +208,7 @@ def test_arrays_that_somebody_holds_are_not_written_to(
         assert len(held) == 12
 
 
+@pytest.mark.long
 def test_a_caller_who_keeps_every_batch_has_them_all(make_table: TableMaker) -> None:
     table = filled(make_table)
     with table.sampler(8, seed=1) as sampler:
@@ -446,6 +447,7 @@ MAY_FORK = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:
 
 @MAY_FORK
 @pytest.mark.parametrize("prefetch", PREFETCH)
+@pytest.mark.one_quick
 def test_a_forked_child_goes_on_with_a_thread_and_numbers_of_its_own(
     make_table: TableMaker, fork: Fork, prefetch: int
 ) -> None:

@@ -209,6 +209,7 @@ def write_episode(writer: Writer, rng: np.random.Generator, episode: int, length
     writer.end_episode()
 
 
+@pytest.mark.long
 def test_goals_come_from_the_rest_of_their_own_episode_however_often_the_table_wraps(
     make_table: TableMaker, rng: np.random.Generator
 ) -> None:

@@ -31,6 +31,7 @@ def draws(batches: list[TorchBatch]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(("num_workers", "start"), [(0, ""), (4, "fork"), (1, "spawn")])
+@pytest.mark.one_quick
 def test_a_loader_gets_whole_batches_from_as_many_workers_as_it_wants(
     make_table: TableMaker, num_workers: int, start: str
 ) -> None:

@@ -260,6 +260,7 @@ def test_one_that_is_garbage_leaves_neither_memory_nor_events(make_table: TableM
     eventually(lambda: cuda.left == {})
 
 
+@pytest.mark.long
 def test_a_thousand_samplers_leave_nothing_behind(make_table: TableMaker, cuda: FakeCuda) -> None:
     table = filled(make_table, 3)
     for _ in range(1000):

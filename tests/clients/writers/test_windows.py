@@ -49,6 +49,7 @@ RANGES = [
 @pytest.mark.parametrize("chunk_steps", [1, 3, 64])
 @pytest.mark.parametrize("has_final", [True, False])
 @pytest.mark.parametrize("ranges", RANGES)
+@pytest.mark.one_quick
 def test_every_combination_of_ends_shows_what_was_drawn(
     make_table: TableMaker, ranges: dict[str, tuple[int, int]], has_final: bool, chunk_steps: int
 ) -> None:
@@ -65,6 +66,7 @@ def test_every_combination_of_ends_shows_what_was_drawn(
 
 @pytest.mark.parametrize("has_final", [True, False])
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.one_quick
 def test_an_n_step_moves_its_next_step_with_its_shortened_end(make_table: TableMaker, n: int, has_final: bool) -> None:
     table = make_table(1000, signature=SIGNATURE, chunk_steps=3)
     episodes = write(table, sr.NStep(n, summed=("action",)), has_final=has_final)

@@ -16,10 +16,12 @@ from tests.support.daemons import DaemonProcess, Script, StartDaemon, table
 NOBODY = 65534
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="acting as another user takes root")
 
-# As uid and gids of its arguments, connects and says what came of it.
+# As uid and gids of its arguments, connects and says what came of it. Names of the package are imported at first use:
+# that of `connect` comes before the change of user, for the interpreter may lie where only root can read.
 CONNECT_AS = """
 import os, sys
 import shmreplay as sr
+sr.connect
 path, uid, *groups = sys.argv[1:]
 os.setgroups([int(group) for group in groups])
 os.setgid(65534)
@@ -55,7 +57,7 @@ print([main([*command, "--address", sys.argv[1]]) for command in (["top", "--onc
 """
 
 
-# Changes the user after the imports, those of argparse too, for the interpreter may lie where only root can read.
+# Changes the user after the imports, those of argparse too, for the same reason.
 DAEMON_AS_NOBODY = """
 import gettext, locale, os, shutil, sys
 from shmreplay.daemon.main import main

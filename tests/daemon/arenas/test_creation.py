@@ -76,6 +76,7 @@ def test_many_clients_that_create_the_same_tables_at_once_all_get_them(daemon: D
     assert len(daemon.segments()) == 4
 
 
+@pytest.mark.long
 def test_a_long_creation_holds_up_nobody_else(daemon: DaemonProcess, client: sr.Client) -> None:
     """While 1 GiB is reserved for one client, another client gets answers and creates its own table."""
     with daemon.connect() as patient:

@@ -54,6 +54,7 @@ def make_link(path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("make", [make_file, make_directory, make_link, os.mkfifo])
 @pytest.mark.parametrize("name", [LATER, EARLIER, LATER + PARTIAL, EARLIER + PARTIAL])
+@pytest.mark.one_quick
 def test_things_that_only_have_the_name_of_a_checkpoint_stay_and_are_in_nobodys_way(
     saver: DaemonProcess,
     directory: pathlib.Path,

@@ -114,6 +114,7 @@ def mortal(make_daemon: StartDaemon, flags: tuple[str, ...], armed: pathlib.Path
 
 
 @pytest.mark.parametrize("point", SAVING)
+@pytest.mark.one_quick
 def test_the_checkpoint_before_is_whole_wherever_a_saver_is_killed(
     mortal: DaemonProcess, armed: pathlib.Path, directory: str, flags: tuple[str, ...], point: str
 ) -> None:
@@ -177,6 +178,7 @@ def check_all_or_none(
 
 
 @pytest.mark.parametrize("point", RESTORING)
+@pytest.mark.one_quick
 def test_a_daemon_killed_while_it_restores_leaves_all_of_it_or_nothing(
     mortal: DaemonProcess, armed: pathlib.Path, directory: str, flags: tuple[str, ...], point: str
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_daemon_killed_while_it_restores_leaves_all_of_it_or_nothing(
 
 
 @pytest.mark.parametrize("point", STARTING)
+@pytest.mark.one_quick
 def test_so_does_the_next_daemon_that_is_killed_while_it_clears_away(
     mortal: DaemonProcess, armed: pathlib.Path, directory: str, flags: tuple[str, ...], point: str
 ) -> None:

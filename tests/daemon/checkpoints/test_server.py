@@ -312,6 +312,7 @@ def test_a_daemon_begins_with_a_whole_checkpoint_of_its_own_or_not_at_all(
     assert daemon.left_behind() == []
 
 
+@pytest.mark.long
 def test_flags_that_make_no_sense_are_refused(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
     for flags in (("--checkpoint-interval", "3"), ("--checkpoint-at-stop",), ("--restore",)):
         daemon = make_daemon()
@@ -350,6 +351,7 @@ def shmreplay(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
 
 
+@pytest.mark.long
 def test_the_console_script_saves_verifies_inspects_and_restores(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:

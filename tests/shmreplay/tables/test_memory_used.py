@@ -48,6 +48,7 @@ SHAPES: list[list[sr.Table]] = [
 
 
 @pytest.mark.parametrize("tables", SHAPES, ids=lambda tables: tables[0].name)
+@pytest.mark.one_quick
 def test_an_estimate_is_within_one_percent_of_what_is_then_taken(tables: list[sr.Table]) -> None:
     found = estimate(tables)
     (arena,) = by_arena(tables)
@@ -125,6 +126,7 @@ def test_256_actors_of_64_streams_are_planned_term_by_term() -> None:
     assert found.stream_chunks * found.chunk_bytes > found.terms[0].chunks * found.chunk_bytes  # what they cost is seen
 
 
+@pytest.mark.long
 def test_all_streams_of_256_actors_can_be_open_at_once(server: sr.Server, fork: Fork) -> None:
     """Sixteen processes stand for sixteen actors each."""
     with server.client() as client:

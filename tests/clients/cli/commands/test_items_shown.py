@@ -393,8 +393,9 @@ def test_a_daemon_that_is_not_there_is_said_in_a_line(
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
 def test_a_user_who_may_not_connect_is_told_in_a_line(arguments: tuple[str, ...], server: sr.Server) -> None:
     source = (
-        f"import shmreplay.clients.cli.commands.{arguments[0]}, numpy.random\n"  # while its files may be read
-        "import os, sys; os.setuid(65534); from shmreplay.clients.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        f"import os, sys, numpy.random, shmreplay.clients.cli.commands.{arguments[0]}\n"  # while its files may be read
+        "import shmreplay as sr; sr.connect; from shmreplay.clients.cli.main import main\n"
+        "os.setuid(65534); sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", source, *arguments, "--address", server.address, "--timeout", "1"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/tmp")
