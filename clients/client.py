@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from shmreplay.base.checks import check_path
-from shmreplay.base.processes import name_this_process
+from shmreplay.base.process_names import name_this_process
 from shmreplay.clients.handles.attached_client import AttachedClient
 from shmreplay.clients.link.attachments import mappings
 from shmreplay.clients.shards.shard_infos import join_shards

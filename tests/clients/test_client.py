@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.base.processes import name_this_process, process_name
+from shmreplay.base.process_names import name_this_process, process_name
 from shmreplay.clients.link.connection import RequestTimeout
 from shmreplay.protocol import Deadline, pack, receive_message
 from tests.support.daemons import DaemonProcess, Run, StartDaemon, is_asleep, table

@@ -1,104 +1,98 @@
-"""Processes as text."""
+"""Whether processes live."""
 
+import errno
 import os
-import pathlib
+import signal
 import subprocess
-import sys
 
 import pytest
 
-import shmreplay as sr
-from shmreplay.base.processes import MAX_NAME, describe_process, name_this_process, process_name, script_name
-from tests.support.waiting import WAIT_S
+from shmreplay import _core
+from shmreplay.base.processes import check_start_time, has_ended, namespace_of, open_process
+from tests.support.daemons import Run
+from tests.support.namespaces import IN_OWN_PIDS, NEXT_PID, needs_own_pids
 
 
-def test_a_process_is_described_by_its_id_and_its_name_where_that_is_known() -> None:
-    assert describe_process(12, "actor") == "process 12 ('actor')"
-    assert describe_process(12, "") == "process 12"
+def test_a_process_lives_until_it_has_been_waited_for() -> None:
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    start_time = _core.process_start_time(process.pid)
+    assert not has_ended(process.pid, start_time)
+    os.close(open_process(process.pid, 0))
+    with pytest.raises(ProcessLookupError, match="another process has its pid"):
+        open_process(process.pid, start_time - 1)
+    assert has_ended(process.pid, start_time - 1)
+    pidfd = open_process(process.pid, start_time)
+    process.communicate()
+    os.close(pidfd)
+    with pytest.raises(ProcessLookupError, match=f"process {process.pid} has ended"):
+        open_process(process.pid, start_time)
+    assert has_ended(process.pid, 0)
 
 
-def test_what_a_process_calls_itself_cannot_reach_the_terminal_as_it_is() -> None:
-    assert describe_process(12, "a\x1b[2Jb\n") == "process 12 ('a\\x1b[2Jb\\n')"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        (["python", "train.py", "--seed", "1"], "train.py"),
-        (["python3", "/home/me/src/train.py"], "train.py"),
-        (["python", "-u", "-X", "dev", "-W", "error", "train.py"], "train.py"),
-        (["python", "-m", "lab.actor", "-x"], "lab.actor"),
-        (["python", "-mlab.actor"], "lab.actor"),
-        (["python", "-c", "import lab; lab.run()"], ""),
-        (["python"], ""),
-        (["python", "-"], ""),
-        (["python", "-m"], ""),
-        ([""], ""),
-    ],
-    ids=str,
-)
-def test_the_script_of_a_command_line(arguments: list[str], name: str) -> None:
-    assert script_name(arguments) == name
-
-
-def ask_child(tmp_path: pathlib.Path, file: str, source: str, *options: str) -> str:
-    """The name of a process that runs a script, while it waits for its input to end."""
-    script = tmp_path / file
-    script.write_text(source)
-    command = [sys.executable, *options, str(script)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        pid = int(child.stdout.readline())
-        found = process_name(pid)
-        child.communicate(timeout=WAIT_S)
-    return found
-
-
-WAITS = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
-
-
-def test_a_process_that_runs_a_script_has_its_name(tmp_path: pathlib.Path) -> None:
-    assert ask_child(tmp_path, "train_everything.py", WAITS) == "train_everything.py"
-    name = ask_child(tmp_path, f"{'x' * 100}.py", WAITS)
-    assert name == "x" * (MAX_NAME - 1) + "…"
-
-
-def test_a_spawned_process_has_the_name_of_the_script_that_started_it(tmp_path: pathlib.Path) -> None:
-    source = """
-import multiprocessing, os, sys
-def wait(pipe):
-    print(os.getpid(), flush=True)
-    pipe.recv()
-if __name__ == "__main__":
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context(%r).Process(target=wait, args=(theirs,))
-    process.start()
-    sys.stdin.read()
-    ours.send(1)
-    process.join()
+# A process ends, and a thread gets its number.
+A_THREAD_HAS_ITS_PID = f"""
+import os, subprocess, sys, threading
+from shmreplay import _core
+from shmreplay.base.processes import has_ended
+{NEXT_PID}
+process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+start_time = _core.process_start_time(process.pid)
+process.communicate()
+done = threading.Event()
+next_is(process.pid)
+thread = threading.Thread(target=done.wait)
+thread.start()
+assert thread.native_id == process.pid
+try:
+    print(has_ended(process.pid, start_time), has_ended(process.pid, 0))
+finally:
+    done.set()
 """
-    for method in ("spawn", "forkserver", "fork"):
-        assert ask_child(tmp_path, "train.py", source % method) == "train.py", method
 
 
-def test_a_name_that_a_process_gives_itself_goes_first(tmp_path: pathlib.Path) -> None:
-    source = f"from shmreplay.base.processes import name_this_process; name_this_process('python-actor 3'); {WAITS}"
-    assert ask_child(tmp_path, "train.py", source) == "python-actor 3"
+@needs_own_pids
+def test_a_thread_with_the_number_of_a_process_is_not_the_process(run_script: Run) -> None:
+    assert run_script(A_THREAD_HAS_ITS_PID, wrapper=IN_OWN_PIDS).finish() == (0, "True True\n", "")
 
 
-def test_a_process_that_ended_has_no_name() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as child:
-        child.wait(WAIT_S)
-        assert process_name(child.pid) == ""
-    assert process_name(os.getpid(), 1) == ""
+def test_a_group_that_outlives_its_first_process_is_not_the_process() -> None:
+    first = subprocess.Popen(["sh", "-c", "sleep 1000 & exit"], start_new_session=True)
+    start_time = _core.process_start_time(first.pid)
+    first.wait()
+    try:
+        assert has_ended(first.pid, start_time)
+        assert has_ended(first.pid, 0)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)  # it is there
 
 
-@pytest.mark.parametrize("name", ["", "x" * 16, "ä" * 8, "a\nb", "a\x1b[2J"], ids=ascii)
-def test_a_name_that_the_kernel_would_not_keep_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="expected 1 to 15 bytes without control characters"):
-        sr.connect("/nowhere", name=name)
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EINVAL, errno.ESRCH])
+def test_every_kernels_word_for_no_such_process_is_understood(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    assert has_ended(os.getpid(), 0)
 
 
-def test_a_name_is_a_text() -> None:
-    with pytest.raises(TypeError, match="name is 3; expected a str"):
-        name_this_process(3)  # type: ignore[arg-type]
+def test_a_pidfd_that_cannot_be_had_says_nothing_of_a_process_but_its_start_time_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    start_time = _core.process_start_time(os.getpid())
+    with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+        has_ended(os.getpid(), start_time)
+    assert has_ended(os.getpid(), start_time - 1)
+
+
+def test_a_start_time_that_is_unknown_differs_from_none() -> None:
+    check_start_time(os.getpid(), 0)
+    check_start_time(2**22 + 1, 1)  # above any pid_max, so there is none to compare
+
+
+def test_the_namespace_of_a_process_that_is_not_there_is_unknown() -> None:
+    assert namespace_of("self") == namespace_of(os.getpid()) == os.stat("/proc/self/ns/pid").st_ino
+    assert namespace_of(2**22 + 1) is None
