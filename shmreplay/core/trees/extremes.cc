@@ -9,7 +9,7 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kMaxLines = 128;
+constexpr uint32_t kMaxExtremeLines = 128;
 
 // In pairs: the compiler does four at a time.
 double largest_of(const double (&w)[8]) noexcept {
@@ -57,7 +57,7 @@ uint32_t Extremes::set_node(Hold& hold, int which, uint32_t k, uint32_t node, do
 
 void Extremes::climb(Hold& hold, const uint32_t* lines, uint32_t n) {
   if (layouts_[0].num_levels < 2) return;
-  uint32_t nodes[2][kMaxLines], left[2] = {0, 0};
+  uint32_t nodes[2][kMaxExtremeLines], left[2] = {0, 0};
   for (uint32_t i = 0; i < n; ++i) {  // both trees have the same leaves
     double w[8];
     copy_line(level(kLargest, 0) + 8 * uint64_t{lines[i]}, w);

@@ -6,14 +6,14 @@
 namespace shmreplay {
 namespace {
 
-constexpr uint32_t kMaxLines = 128;
+constexpr uint32_t kMaxSumLines = 128;
 constexpr uint32_t kColdLevels = 3;  // counted from the leaves; the levels above are in the caches, because every
                                      // recent draw read them
 
 }  // namespace
 
 void SumTree::climb(Hold& hold, const uint32_t* lines, uint32_t n) {
-  uint32_t nodes[kMaxLines];
+  uint32_t nodes[kMaxSumLines];
   std::copy_n(lines, n, nodes);
   for (uint32_t k = 1; k < layout_.num_levels; ++k) {
     uint32_t parents = 0;
