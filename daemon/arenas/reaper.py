@@ -12,7 +12,8 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from shmreplay.base.processes import check_start_time, open_process, process_name
+from shmreplay.base.process_names import process_name
+from shmreplay.base.processes import check_start_time, open_process
 
 log = logging.getLogger("shmreplayd")
 

@@ -56,7 +56,6 @@ COVERED = {
         "clients/cli/top/command.py",
         "clients/cli/top/details.py",
         "clients/cli/top/feed.py",
-        "clients/cli/top/once.py",
         "clients/cli/top/screen.py",
     ],
     "tests/clients/gymnasium/test_recorder.py": ["clients/gymnasium/rows.py", "clients/gymnasium/spaces.py"],

@@ -1,4 +1,4 @@
-"""Whether processes live, and processes as text."""
+"""Whether processes live."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from shmreplay import _core
-from shmreplay.base.processes import check_start_time, describe_process, has_ended, namespace_of, open_process
+from shmreplay.base.processes import check_start_time, has_ended, namespace_of, open_process
 from tests.support.daemons import Run
 from tests.support.namespaces import IN_OWN_PIDS, NEXT_PID, needs_own_pids
 
@@ -96,12 +96,3 @@ def test_a_start_time_that_is_unknown_differs_from_none() -> None:
 def test_the_namespace_of_a_process_that_is_not_there_is_unknown() -> None:
     assert namespace_of("self") == namespace_of(os.getpid()) == os.stat("/proc/self/ns/pid").st_ino
     assert namespace_of(2**22 + 1) is None
-
-
-def test_a_process_is_described_by_its_id_and_its_name_where_that_is_known() -> None:
-    assert describe_process(12, "actor") == "process 12 ('actor')"
-    assert describe_process(12, "") == "process 12"
-
-
-def test_what_a_process_calls_itself_cannot_reach_the_terminal_as_it_is() -> None:
-    assert describe_process(12, "a\x1b[2Jb\n") == "process 12 ('a\\x1b[2Jb\\n')"
