@@ -39,8 +39,8 @@ class ClientProcess:
     sessions: set[Session] = field(default_factory=set)
 
     def session_in(self, arena: str) -> Session | None:
-        """Its session in an arena, if any."""
-        return next((session for session in self.sessions if session.arena == arena), None)
+        """Its session in an arena, if any. May be asked on a worker: the copy is made at once."""
+        return next((session for session in tuple(self.sessions) if session.arena == arena), None)
 
 
 class Reaper:

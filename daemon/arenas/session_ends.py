@@ -13,13 +13,15 @@ _DID = {"insert": "inserted into", "sample": "sampled from"}
 _OTHER = {"insert": "sample", "sample": "insert"}
 
 
-def close_session(arena: ManagedArena, index: int, generation: int) -> None:
+def close_session(arena: ManagedArena, index: int, generation: int, timeout_s: float) -> None:
     """Gives back what a session holds, and logs which tables have no writer or no learner left.
 
-    Waits for the arena's lock.
+    Waits for the arena's lock. Does nothing in an arena that has failed.
     """
+    if not arena.is_usable():
+        return
     used = arena.native.uses_of(index, generation)
-    arena.native.close_session(index, generation)
+    arena.native.close_session(index, generation, timeout_s)
     left = arena.native.uses()
     for side, before, now in zip(("insert", "sample"), used, left, strict=True):
         for table in before:
