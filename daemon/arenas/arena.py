@@ -94,8 +94,8 @@ class ManagedArena:
         holder = self.lock_holder_pid()
         who = "other calls have" if holder is None else f"process {holder} has"
         return ShmReplayError(
-            f"arena {self.name!r}: {who} kept the arena's lock for all of timeout_s={deadline.timeout_s:g}; is a process "
-            "stopped? Continue it (SIGCONT), or kill it"
+            f"arena {self.name!r}: {who} kept the arena's lock for all of timeout_s={deadline.timeout_s:g}; is a "
+            "process stopped? Continue it (SIGCONT), or kill it"
         )
 
     def describe_wait(self) -> str:

@@ -288,9 +288,7 @@ class Registry:
 
     async def open_session(self, arena: ManagedArena, process: ClientProcess, timeout_s: float | None) -> Session:
         """Returns the process' session in the arena, a new one if it has none."""
-        session = await self._in_turn(
-            arena, Deadline(timeout_s), lambda seconds: _session_for(arena, process, seconds)
-        )
+        session = await self._in_turn(arena, Deadline(timeout_s), lambda seconds: _session_for(arena, process, seconds))
         known = process.session_in(arena.name)
         if known is not None and known != session:  # a client reaped it, so it is no longer ours to close
             process.sessions.discard(known)
