@@ -16,7 +16,7 @@ from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.native import NativeOutput
 from shmreplay.clients.batches.sample_options import Columns, PadTo, Part, SampleOptions
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, LOOK, Stop, raise_with
-from shmreplay.clients.mixes.parts import Joined, Layout, Parts
+from shmreplay.clients.mixes.parts import Joined, MixLayout, MixParts
 from shmreplay.clients.samplers.sampler import Sampler, Source, check_names, decoded
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
@@ -54,7 +54,7 @@ class Mix:
             for table, own in zip(given, seeds, strict=True)
         )
         self._ends = np.cumsum([0, *self._counts]).tolist()
-        self._layout: Layout | None = None  # for the options of the last call
+        self._layout: MixLayout | None = None  # for the options of the last call
         _check_alike(self._tables, [_known_items(table) for table in self._tables])
 
     @property
@@ -123,10 +123,10 @@ class Mix:
         layout = self._layout_of(arrangements)
         arrays: list[NDArray[Any] | None] | None = None
         if out is not None:
-            arrays = self._given(layout, out)
+            arrays = self._arrays_for(layout, out)
         elif not layout.first.time_major and layout.is_alike:
             arrays = layout.new_arrays(self.batch_size, [_longest(table) for table in self._tables])
-        parts = Parts(layout)
+        parts = MixParts(layout)
         for source, (table, own) in enumerate(zip(self._tables, options, strict=True)):
             slices = None if arrays is None else self._slices(layout.first, arrays, source)
             try:
@@ -138,7 +138,7 @@ class Mix:
         assert joined is not None
         return joined
 
-    def _joined(self, parts: Parts, arrays: Sequence[NDArray[Any] | None] | None) -> MixedBatch | None:
+    def _joined(self, parts: MixParts, arrays: Sequence[NDArray[Any] | None] | None) -> MixedBatch | None:
         joined = parts.joined(arrays)
         return None if joined is None else MixedBatch(joined, self)
 
@@ -233,15 +233,15 @@ class Mix:
 
     # --- putting them together -----------------------------------------------------------------------------------
 
-    def _layout_of(self, arrangements: Sequence[Arrangement]) -> Layout:
+    def _layout_of(self, arrangements: Sequence[Arrangement]) -> MixLayout:
         """The layout for these arrangements. Raises SignatureMismatch if the tables' items differ in structure."""
         layout = self._layout
         if layout is None or not layout.is_of(arrangements):
             _check_alike(self._tables, [arrangement.items for arrangement in arrangements])
-            layout = self._layout = Layout(arrangements)
+            layout = self._layout = MixLayout(arrangements)
         return layout
 
-    def _given(self, layout: Layout, out: Any) -> list[NDArray[Any] | None]:
+    def _arrays_for(self, layout: MixLayout, out: Any) -> list[NDArray[Any] | None]:
         arrangement = layout.first
         if arrangement.time_major:
             raise ValueError("mix: out= needs time_major=False; leave out one of the two options")

@@ -1,4 +1,4 @@
-"""Parts: the batches that the tables of a mix gave, and how they become one batch."""
+"""MixParts: the batches that the tables of a mix gave, and how they become one batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Joined(NamedTuple):
     shown: list[Shown]
 
 
-class Layout:
+class MixLayout:
     """How batches of a mix's tables are joined: in the structure of the first table.
 
     The other tables have the same outputs, but perhaps in another order.
@@ -86,10 +86,10 @@ class Layout:
         return arrays
 
 
-class Parts:
+class MixParts:
     """The batches that the tables of a mix have given so far, in the order of the tables."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: MixLayout) -> None:
         self._layout = layout
         self._batches: list[Batch] = []
         self._sources: list[int] = []

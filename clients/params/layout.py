@@ -1,4 +1,4 @@
-"""Layout: how a tree of arrays is stored in a step; one step is one version of the tree."""
+"""ParamsLayout: how a tree of arrays is stored in a step; one step is one version of the tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALIGNMENT = 64  # in bytes, of arrays that share a column
 _JOINED = "joined_"
 
 
-class Layout:
+class ParamsLayout:
     """The layout of one tree: one column for each array.
 
     If the tree has more arrays than a table has columns, the arrays of each dtype are joined, one after the other, in
@@ -46,14 +46,14 @@ class Layout:
             self._name = f"{_JOINED}{zlib.crc32(arrays.encode()):08x}"
 
     @classmethod
-    def of_tree(cls, tree: Any, table_name: str) -> Layout:
+    def of_tree(cls, tree: Any, table_name: str) -> ParamsLayout:
         """Reads a tree of arrays. Raises TypeError, ValueError as `Table` does."""
         sig = Signature.from_tree({PARAMS: tree}, table_name)
         (node,) = _children(sig.root)
         return cls(node, sig.leaves)
 
     @classmethod
-    def of_table(cls, sig: Signature, like: Any) -> Layout | None:
+    def of_table(cls, sig: Signature, like: Any) -> ParamsLayout | None:
         """The layout of a table's versions; None if the table has none. `like`: the tree, if its arrays are joined.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from shmreplay import _core
 from shmreplay.clients.batches.arguments import check_count, check_timeout
 from shmreplay.clients.handles.handle import Handle
-from shmreplay.clients.params.layout import Layout
+from shmreplay.clients.params.layout import ParamsLayout
 from shmreplay.clients.params.leaves import to_host
 from shmreplay.clients.params.snapshot import Snapshot
 from shmreplay.clients.tables.table import TableHandle
@@ -39,7 +39,7 @@ def table(name: str, tree: Any, *, max_publishers: int = 2, max_sessions: int = 
     """
     return Table(
         name,
-        Layout.of_tree(tree, name).signature(),
+        ParamsLayout.of_tree(tree, name).signature(),
         1,
         chunk_steps=1,
         on_full="wait",
@@ -69,7 +69,7 @@ class Params:
         if not isinstance(table, Handle):
             raise TypeError(f"Params: table is {type(table).__name__}; expected a handle, client.table(name)")
         self._table = table
-        layout = Layout.of_table(table.spec.sig, like)
+        layout = ParamsLayout.of_table(table.spec.sig, like)
         if layout is None or table.spec.max_size != 1 or table._arena.num_tables != 1:
             raise ValueError(
                 f"Params: table {table.name!r} is not one of a tree's versions; create it as "

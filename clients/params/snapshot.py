@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.params.layout import PARAMS, PUBLISHED, Layout
+from shmreplay.clients.params.layout import PARAMS, PUBLISHED, ParamsLayout
 from shmreplay.clients.params.leaves import writable
 from shmreplay.clients.samplers.view import View
 from shmreplay.columns import structure
@@ -28,7 +28,7 @@ class Snapshot:
         published_at: float, when it was published, in seconds since 1970.
     """
 
-    def __init__(self, view: View, layout: Layout) -> None:
+    def __init__(self, view: View, layout: ParamsLayout) -> None:
         self._view = view
         self._layout = layout
         item = view[0]

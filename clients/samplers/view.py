@@ -104,7 +104,7 @@ class ViewedItem:
         return f"<item {self.key} of {self._view!r}>"
 
 
-class Layout(NamedTuple):
+class ViewLayout(NamedTuple):
     """The outputs of a view's items. All fields but `names` have an entry for each output."""
 
     names: bytes
@@ -216,11 +216,11 @@ class View:
         self.release()
 
     @cached_property
-    def _layout(self) -> Layout:
+    def _layout(self) -> ViewLayout:
         if self._native is not None and (structure := self._native.structure()) is not None:
-            return Layout(*structure, self._native.rows())
+            return ViewLayout(*structure, self._native.rows())
         first = self._item(0)
-        return Layout(first.names, first.squeezed, first.columns, [0] * len(first.columns))
+        return ViewLayout(first.names, first.squeezed, first.columns, [0] * len(first.columns))
 
     @cached_property
     def _outputs(self) -> list[Shown]:

@@ -1,8 +1,8 @@
 """What PyTorch learners use: batches of tensors on their device, a data set, a replay buffer with TorchRL's calls.
 
 Reading order: `batch`, `sampler` (makes the batches), `host`, `staging` and `gather` (the ways to the device, called
-rungs), `choice` (picks one), `targets`, `dataset`, `replay_buffer`. Only `device_tensors` calls torch.cuda, and nothing
-here uses CUDA before a sampler for a GPU is made.
+transports), `choice` (picks one), `targets`, `dataset`, `replay_buffer`. Only `device_tensors` calls torch.cuda, and
+nothing here uses CUDA before a sampler for a GPU is made.
 """
 
 import importlib.util

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shmreplay.clients.batches.batch import Batch, Normalise, check_weights
-from shmreplay.clients.torch.parts import BatchParts, Form, Parts
+from shmreplay.clients.torch.parts import BatchParts, Form, TorchParts
 from shmreplay.clients.torch.tensors import as_tensor, dtype_of
 from shmreplay.columns import structure
 
@@ -29,7 +29,7 @@ class TorchBatch:
         keys_host: int64 `[B]`, a numpy array for `update_priorities`, which then needs no copy from the device.
     """
 
-    def __init__(self, parts: Parts, form: Form, convert: Callable[[Any], Tensor] = as_tensor) -> None:
+    def __init__(self, parts: TorchParts, form: Form, convert: Callable[[Any], Tensor] = as_tensor) -> None:
         """`convert` makes a tensor of each array or place in `parts`."""
         self._parts = parts
         self._form = form
@@ -151,7 +151,7 @@ class TorchBatch:
         """Returns a copy in torch's page-locked memory, as a DataLoader with `pin_memory=True` does."""
         return TorchBatch(self._parts.map(lambda part: self._convert(part).pin_memory(device)), self._form)
 
-    def __reduce__(self) -> tuple[type[TorchBatch], tuple[Parts, Form]]:
+    def __reduce__(self) -> tuple[type[TorchBatch], tuple[TorchParts, Form]]:
         kept = (np.ndarray, Tensor)
         return TorchBatch, (
             self._parts.map(lambda part: part if isinstance(part, kept) else self._convert(part)),
@@ -189,7 +189,7 @@ class TorchBatch:
         return f"<TorchBatch of {len(self)} items of table {self._form.table_name!r}>"
 
 
-def check_dtypes(parts: Parts, form: Form) -> None:
+def check_dtypes(parts: TorchParts, form: Form) -> None:
     """Raises TypeError for the first output that torch has no dtype for; the text names it."""
     for i, value in enumerate(parts.data):
         try:

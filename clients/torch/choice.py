@@ -12,28 +12,28 @@ from shmreplay.clients.cuda.device import open_device
 from shmreplay.clients.cuda.errors import CudaUnavailable
 from shmreplay.clients.samplers.sampler import Source
 from shmreplay.clients.torch.device_tensors import DeviceTensors
-from shmreplay.clients.torch.gather import GatherRung, why_not_gather
-from shmreplay.clients.torch.host import HostRung
-from shmreplay.clients.torch.rung import Rung
-from shmreplay.clients.torch.staging import StagingRung
+from shmreplay.clients.torch.gather import GatherTransport, why_not_gather
+from shmreplay.clients.torch.host import HostTransport
+from shmreplay.clients.torch.staging import StagingTransport
+from shmreplay.clients.torch.transport import Transport
 
 Transfer: TypeAlias = Literal["auto", "gather", "staging", "pageable"]
 TRANSFERS: tuple[Transfer, ...] = get_args(Transfer)
 ASKED_FOR = "it was asked for"
 
 
-def open_rung(
+def open_transport(
     source: Source,
     options: SampleOptions,
     prefetch: int,
     device: torch.device,
     transfer: Transfer,
-) -> Rung:
-    """Returns the best rung for the device, or the one asked for.
+) -> Transport:
+    """Returns the best transport for the device, or the one asked for.
 
     Raises:
         ValueError: `transfer` is unknown, or impossible for the device or the options.
-        CudaUnavailable: the device is a GPU that torch does not see, or the rung asked for is not possible there.
+        CudaUnavailable: the device is a GPU that torch does not see, or the transport asked for is not possible there.
     """
     check_choice(source.where, "transfer", transfer, TRANSFERS)
     if device.type != "cuda":
@@ -43,26 +43,26 @@ def open_rung(
         raise ValueError(f"{source.where}: transfer is 'gather', but {no_gather}; leave transfer out, or the option")
     tensors = DeviceTensors(device)
     if transfer == "pageable":
-        return HostRung(source, prefetch, tensors.device, ASKED_FOR)
+        return HostTransport(source, prefetch, tensors.device, ASKED_FOR)
     try:
         gpu = open_device(tensors.device.index), tensors
     except CudaUnavailable as error:  # torch can use the GPU, but with another maker's driver
         if transfer != "auto":
             raise
-        return HostRung(source, prefetch, tensors.device, str(error))
+        return HostTransport(source, prefetch, tensors.device, str(error))
     why = ASKED_FOR if transfer == "staging" else no_gather or ""
-    staging = StagingRung(source, prefetch, gpu, why, transfer == "staging")
+    staging = StagingTransport(source, prefetch, gpu, why, transfer == "staging")
     if transfer == "staging" or no_gather is not None:
         return staging
-    return GatherRung(source, options, gpu, staging, transfer == "gather")
+    return GatherTransport(source, options, gpu, staging, transfer == "gather")
 
 
-def _without_cuda(source: Source, prefetch: int, device: torch.device, transfer: Transfer) -> HostRung:
+def _without_cuda(source: Source, prefetch: int, device: torch.device, transfer: Transfer) -> HostTransport:
     if transfer in ("gather", "staging"):
         raise ValueError(
             f"{source.where}: transfer is {transfer!r}, but device is {str(device)!r}; only an NVIDIA GPU takes "
             "batches that way, such as device='cuda:0': leave transfer out"
         )
     if device.type == "cpu":
-        return HostRung(source, prefetch, device, "the learner is on the CPU")
-    return HostRung(source, prefetch, device, f"device {str(device)!r} is not an NVIDIA GPU")
+        return HostTransport(source, prefetch, device, "the learner is on the CPU")
+    return HostTransport(source, prefetch, device, f"device {str(device)!r} is not an NVIDIA GPU")

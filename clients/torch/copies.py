@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shmreplay.clients.batches.arrangement import Arrangement
 from shmreplay.clients.batches.native import NativeOutput
 from shmreplay.clients.samplers.view import View
-from shmreplay.clients.torch.parts import NUMBERS, Form, Parts
+from shmreplay.clients.torch.parts import NUMBERS, Form, TorchParts
 
 
 def form_of(views: Sequence[View], arrangement: Arrangement) -> Form:
@@ -31,7 +31,7 @@ def numbers_of(views: Sequence[View]) -> dict[str, NDArray[Any]]:
     return {name: np.concatenate([getattr(view._numbers, name) for view in views]) for name in NUMBERS}
 
 
-def copied_parts(views: Sequence[View], arrangement: Arrangement, longest: Sequence[NativeOutput]) -> Parts:
+def copied_parts(views: Sequence[View], arrangement: Arrangement, longest: Sequence[NativeOutput]) -> TorchParts:
     """Copies the views' items into arrays like those of a batch. `longest` has the rows of the table's longest item."""
     data, masks, lengths = [], [], []
     for output in arrangement.outputs:
@@ -42,7 +42,7 @@ def copied_parts(views: Sequence[View], arrangement: Arrangement, longest: Seque
         turns = arrangement.time_major and not output.is_squeezed
         data.append(_turned(own) if turns else own)
         masks.append(_turned(mask) if turns else mask)
-    return Parts(data, lengths, masks, [None] * len(data), numbers_of(views))
+    return TorchParts(data, lengths, masks, [None] * len(data), numbers_of(views))
 
 
 def joined(arrays: Sequence[Any], rows: int, value: int) -> NDArray[Any]:

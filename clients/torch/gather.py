@@ -1,4 +1,4 @@
-"""GatherRung: the GPU reads rows directly from the page-locked segment. The processor only sends the rows' numbers."""
+"""GatherTransport: the GPU itself reads rows from the page-locked segment. The processor sends the rows' numbers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.columns import RowNumbers, SegmentColumns
 from shmreplay.clients.torch.copies import copied_parts, form_of, joined, num_real, numbers_of
 from shmreplay.clients.torch.device_tensors import DeviceTensors
-from shmreplay.clients.torch.parts import Form, Parts
-from shmreplay.clients.torch.room import Room, space_for
-from shmreplay.clients.torch.rung import NOT_PINNED, Delivery, Pin
-from shmreplay.clients.torch.staging import LOOK_S, Rooms, StagingRung, unpack, wait_for
+from shmreplay.clients.torch.parts import Form, TorchParts
+from shmreplay.clients.torch.room import PinnedRoom, space_for
+from shmreplay.clients.torch.staging import LOOK_S, Rooms, StagingTransport, unpack, wait_for
 from shmreplay.clients.torch.tensors import is_added
+from shmreplay.clients.torch.transport import NOT_PINNED, Delivery, Pin
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.errors import ShmReplayError
 
@@ -55,7 +55,7 @@ def why_not_gather(source: Source, options: SampleOptions) -> str | None:
     return None
 
 
-class GatherRung:
+class GatherTransport:
     """Draws with a view, sends the numbers of its rows, has the GPU read the rows, and releases the view afterwards.
 
     So the lease of the rows outlasts every read, and no batch is torn. A batch goes by staging instead while the
@@ -68,7 +68,7 @@ class GatherRung:
         source: Source,
         options: SampleOptions,
         gpu: tuple[Device, DeviceTensors],
-        staging: StagingRung,
+        staging: StagingTransport,
         is_asked_for: bool,
     ) -> None:
         self._source = source
@@ -80,41 +80,41 @@ class GatherRung:
         self._is_asked_for = is_asked_for
         self._hold: PageHold | None = None  # made when the items are known and can be gathered
         self._arrangement: Arrangement | None = None  # the last one examined
-        self._lack: str | None = None  # why its items are not gathered
+        self._reason_against: str | None = None  # why its items are not gathered
         self._lock = threading.Lock()  # guards these three
         self._columns = SegmentColumns(self._handle, self._tensors)
         self._rooms = Rooms(1)
-        self._unfinished: list[Room] = []  # rooms that the GPU may still use, also those of batches that failed
+        self._unfinished: list[PinnedRoom] = []  # rooms that the GPU may still use, also those of batches that failed
         # Held while a thread gives the GPU work, and while another one closes. An RLock, because a signal handler may
         # call close() in the thread that holds it.
-        self._telling, self._is_closed = threading.RLock(), False
+        self._submission_lock, self._is_closed = threading.RLock(), False
         self.tally = staging.tally
 
     # --- gather or staging ---------------------------------------------------------------------------------------
 
     @property
     def pin(self) -> Pin:
-        """See `Rung`."""
+        """See `Transport`."""
         return NOT_PINNED if self._hold is None else Pin(self._hold.state, self._hold.reason)
 
     @property
     def _is_ready(self) -> bool:
-        return self._lack is None and self.pin.state == "registered"
+        return self._reason_against is None and self.pin.state == "registered"
 
     @property
     def name(self) -> str:
-        """See `Rung`."""
+        """See `Transport`."""
         return "gather" if self._is_ready else self._staging.name
 
     @property
     def why(self) -> str:
-        """See `Rung`."""
+        """See `Transport`."""
         if self._is_ready:
             return "the data segment is page-locked, and the GPU reads rows directly from it"
         if self._staging.name != "staging":
             return self._staging.why
-        if self._lack is not None:
-            return self._lack
+        if self._reason_against is not None:
+            return self._reason_against
         if self._hold is None:
             return "no batch was drawn yet"
         if self._hold.state == "refused":
@@ -129,25 +129,25 @@ class GatherRung:
             if arrangement is not self._arrangement:
                 self._look_at(arrangement)
         if self._is_asked_for:
-            self._insist()
+            self._wait_for_page_lock()
         if self._is_ready and self._handle.can_sample(self._batch_size):
             return self._gather(arrangement, timeout_s)
         return self._staging(timeout_s)
 
     def _look_at(self, arrangement: Arrangement) -> None:
         """Starts to page-lock the segment, on a thread, if the items can be gathered."""
-        self._arrangement, self._lack = arrangement, self._what_items_lack(arrangement)
-        if self._lack is None and self._hold is None:
+        self._arrangement, self._reason_against = arrangement, self._why_not_these_items(arrangement)
+        if self._reason_against is None and self._hold is None:
             self._hold = hold_pages(self._device, self._handle._arena)
 
-    def _insist(self) -> None:
+    def _wait_for_page_lock(self) -> None:
         """Waits for the page lock. Raises ShmReplayError if it is refused or impossible, or the sampler is closed."""
         while self._hold is not None and not self._hold.wait(LOOK_S) and not self._source.stop.is_set:
             pass
         if not self._is_ready:
             raise ShmReplayError(f"{self._source.where}: transfer is 'gather', but {self.why}; leave transfer out")
 
-    def _what_items_lack(self, arrangement: Arrangement) -> str | None:
+    def _why_not_these_items(self, arrangement: Arrangement) -> str | None:
         outputs = arrangement.outputs
         if other := [output.path for output in outputs if not _lies_plain(output.spec)]:
             return f"{', '.join(map(repr, other))} cannot be read directly, row by row"
@@ -157,7 +157,7 @@ class GatherRung:
         if not self._is_asked_for and 2 * large < sum(output.spec.row_bytes for output in outputs):
             return f"rows of less than {LINE_BYTES} bytes are copied faster by the processor"
         try:
-            self._rooms.put(Room(self._device, [], FIRST_BYTES))
+            self._rooms.put(PinnedRoom(self._device, [], FIRST_BYTES))
         except CudaError as error:
             return f"the driver has no page-locked memory to give: {error}"
         return None
@@ -201,12 +201,12 @@ class GatherRung:
             rows = RowLists(views, outputs, arrangement.time_major)
             if rows.are_too_many:
                 raise arrangement.too_long(self._longest(), None)
-            parts = Parts(rows.numbers, rows.lengths, rows.masks, [None] * len(outputs), numbers_of(views))
+            parts = TorchParts(rows.numbers, rows.lengths, rows.masks, [None] * len(outputs), numbers_of(views))
         room = self._room_for(parts)
         places, sent = room.take_in(parts)
         memory = self._tensors.empty(sent)
         data, read = places.data, 0
-        with self._telling:
+        with self._submission_lock:
             if self._is_closed:
                 raise ShmReplayError(f"{self._source.where}: this sampler is closed; make another one")
             room.send(self._device, memory, sent, self._tensors.side_stream)
@@ -218,14 +218,16 @@ class GatherRung:
                     room.mark(self._tensors.side_stream)
                 read = sum(tensor.nbytes for tensor in data)
         wait_for(room, self._source)
-        with self._telling:
+        with self._submission_lock:
             self._unfinished = [other for other in self._unfinished if other is not room]
         self._rooms.put(room)
         self.tally.add(sent_bytes=sent, read_bytes=read)
-        moved = Parts(data, places.lengths, places.masks, places.sizes, places.numbers)
+        moved = TorchParts(data, places.lengths, places.masks, places.sizes, places.numbers)
         return Gathered(self, memory, moved, form_of(views, arrangement))
 
-    def _gathered(self, rows: RowLists, outputs: Sequence[ShownOutput], memory: Tensor, places: Parts) -> list[Tensor]:
+    def _gathered(
+        self, rows: RowLists, outputs: Sequence[ShownOutput], memory: Tensor, places: TorchParts
+    ) -> list[Tensor]:
         """Returns the outputs' rows. The side stream reads them after it has copied the row numbers."""
         with self._tensors.on_side_stream():
             numbers = rows.on_device([place.tensor(memory) for place in places.data], self._chunk_steps)
@@ -235,12 +237,12 @@ class GatherRung:
     def _chunk_steps(self) -> int:
         return int(self._handle._arena.stats()["chunk_steps"])
 
-    def _room_for(self, parts: Parts) -> Room:
-        with self._telling:
+    def _room_for(self, parts: TorchParts) -> PinnedRoom:
+        with self._submission_lock:
             self._unfinished = [room for room in self._unfinished if not room.wait(0)]
         room = self._rooms.take()
         if room is None or not room.has_space_for(parts):
-            room = Room(self._device, [], 2 * space_for(parts, None))
+            room = PinnedRoom(self._device, [], 2 * space_for(parts, None))
         return room
 
     def deliver(self, gathered: Gathered) -> TorchBatch:
@@ -259,7 +261,7 @@ class GatherRung:
 
     def close(self) -> None:
         """Gives up the page lock once the GPU's reads are done, and frees all else."""
-        with self._telling:
+        with self._submission_lock:
             self._is_closed = True
         for room in list(self._unfinished):
             with suppress(CudaError):  # a GPU that failed reads no more
@@ -274,14 +276,14 @@ class GatherRung:
 class Gathered:
     """A batch in the GPU's memory. The memory belongs to the side stream until the batch is taken."""
 
-    rung: GatherRung
+    transport: GatherTransport
     memory: Tensor
-    parts: Parts
+    parts: TorchParts
     form: Form
 
     def take(self) -> TorchBatch:
         """See `Delivery`."""
-        return self.rung.deliver(self)
+        return self.transport.deliver(self)
 
 
 class RowLists:

@@ -1,4 +1,4 @@
-"""HostRung: batches of `table.sampler` as tensors that share the arrays' memory, or that torch copies to a device."""
+"""HostTransport: batches of `table.sampler` as tensors that share the arrays' memory, or that torch copies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from shmreplay.clients.handles.handle import raise_with
 from shmreplay.clients.samplers.sampler import Draw, Source
 from shmreplay.clients.torch.batch import TorchBatch
 from shmreplay.clients.torch.parts import BatchParts, Form
-from shmreplay.clients.torch.rung import NOT_PINNED, Pin, Tally
 from shmreplay.clients.torch.tensors import as_tensor
+from shmreplay.clients.torch.transport import NOT_PINNED, Pin, Tally
 
 
 def num_bytes(batch: Batch) -> int:
@@ -25,7 +25,7 @@ def num_bytes(batch: Batch) -> int:
     return sum(array.nbytes for array in batch._native.data if isinstance(array, np.ndarray))
 
 
-class HostRung:
+class HostTransport:
     """On the CPU, a batch's tensors share the memory of its arrays, which are used again when nobody refers to them.
 
     To another device, the thread that takes the batch copies them, as any tensor, on its current stream, and waits for
@@ -44,7 +44,7 @@ class HostRung:
     def __call__(self, timeout_s: float | None) -> HostDelivery:
         return HostDelivery(self._draw(timeout_s), self._device, self.tally)
 
-    def anew(self) -> HostRung:
+    def anew(self) -> HostTransport:
         """Begins again with new arrays and counts, and returns itself."""
         self._draw, self.tally = self._draw.anew(), Tally()
         return self

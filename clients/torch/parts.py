@@ -1,4 +1,4 @@
-"""Parts: all that a batch consists of, as arrays, as places in page-locked memory, or as tensors."""
+"""TorchParts: all that a batch consists of, as arrays, as places in page-locked memory, or as tensors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _unpickled(table_name: str, names: bytes, *rest: Any) -> Form:
 
 
 @dataclass
-class Parts:
+class TorchParts:
     """The parts of one batch. All but `numbers` have an entry for each output.
 
     Attributes:
@@ -81,13 +81,13 @@ class Parts:
     sizes: list[Any]
     numbers: dict[str, Any]
 
-    def map(self, convert: Callable[[Any], Any]) -> Parts:
+    def map(self, convert: Callable[[Any], Any]) -> TorchParts:
         """Returns the parts with each array, place or tensor converted."""
 
         def convert_all(values: list[Any]) -> list[Any]:
             return [value if value is None or isinstance(value, list) else convert(value) for value in values]
 
-        return Parts(
+        return TorchParts(
             convert_all(self.data),
             convert_all(self.lengths),
             convert_all(self.masks),
@@ -96,7 +96,7 @@ class Parts:
         )
 
 
-class BatchParts(Parts):
+class BatchParts(TorchParts):
     """The arrays of a batch in host memory. All but `data` are made when they are first read."""
 
     def __init__(self, batch: Batch) -> None:
@@ -105,7 +105,7 @@ class BatchParts(Parts):
 
     @cached_property
     def lengths(self) -> list[Any]:  # type: ignore[override]
-        """As in `Parts`; the properties below as well."""
+        """As in `TorchParts`; the properties below as well."""
         return [lengths[: len(self._batch)] for lengths in self._batch._native.lengths]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Room: page-locked memory for one batch at a time. One copy brings the batch from there to the device."""
+"""PinnedRoom: page-locked memory for one batch at a time. One copy brings the batch from there to the device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.pinned import PinnedRing
-from shmreplay.clients.torch.parts import Parts
+from shmreplay.clients.torch.parts import TorchParts
 from shmreplay.clients.torch.tensors import dtype_of
 
 ALIGNMENT = 256  # as CUDA aligns its own allocations
@@ -31,7 +31,7 @@ class Place(NamedTuple):
         return piece.view(dtype_of(self.dtype)).view(self.shape)
 
 
-class Room:
+class PinnedRoom:
     """Page-locked memory with places for a batch's arrays, which the core writes to, and spare space after them.
 
     For one thread at a time.
@@ -64,7 +64,7 @@ class Room:
         """
         return self._slot.event.wait(timeout_s)
 
-    def has_space_for(self, parts: Parts) -> bool:
+    def has_space_for(self, parts: TorchParts) -> bool:
         """Whether there is space for all arrays that are not in the room already."""
         return self._end + space_for(parts, self) <= len(self._slot.array)
 
@@ -75,7 +75,7 @@ class Room:
     def _offset_of(self, array: NDArray[Any]) -> int:
         return int(array.__array_interface__["data"][0]) - self._slot.address
 
-    def take_in(self, parts: Parts) -> tuple[Parts, int]:
+    def take_in(self, parts: TorchParts) -> tuple[TorchParts, int]:
         """Copies those of a batch's arrays that are elsewhere into the spare space.
 
         Returns:
@@ -111,12 +111,12 @@ class Room:
         self._ring.close()
 
 
-def space_for(parts: Parts, room: Room | None) -> int:
+def space_for(parts: TorchParts, room: PinnedRoom | None) -> int:
     """Bytes that the arrays of a batch take that are not in the room already."""
     return sum(_aligned(array.nbytes) for array in _arrays(parts) if room is None or not room.holds(array))
 
 
-def _arrays(parts: Parts) -> Iterator[NDArray[Any]]:
+def _arrays(parts: TorchParts) -> Iterator[NDArray[Any]]:
     for values in (parts.data, parts.lengths, parts.masks, parts.sizes, parts.numbers.values()):
         yield from (value for value in values if isinstance(value, np.ndarray))
 

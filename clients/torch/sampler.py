@@ -14,10 +14,10 @@ from shmreplay.clients.samplers.sampler import BatchStream, check_prefetch
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
-from shmreplay.clients.torch.choice import Transfer, open_rung
+from shmreplay.clients.torch.choice import Transfer, open_transport
 from shmreplay.clients.torch.info import TransferInfo
-from shmreplay.clients.torch.rung import Delivery, Rung
 from shmreplay.clients.torch.tensors import to_host
+from shmreplay.clients.torch.transport import Delivery, Transport
 
 logger = logging.getLogger("shmreplay")
 
@@ -76,9 +76,9 @@ class TorchSampler:
         source, options = rank_source(table, batch_size, seed, rank, world_size, disjoint, sample_options)
         prefetch = check_prefetch(source, prefetch)
         self._table = table
-        self._rung: Rung = open_rung(source, options, prefetch, torch.device(device), transfer)
+        self._transport: Transport = open_transport(source, options, prefetch, torch.device(device), transfer)
         self._device = torch.device(device)
-        self._stream = BatchStream[Delivery](source, prefetch, timeout_s, self._rung)
+        self._stream = BatchStream[Delivery](source, prefetch, timeout_s, self._transport)
         self._logged = ""  # the way that was logged last
 
     @property
@@ -111,10 +111,10 @@ class TorchSampler:
         return batch
 
     def _log(self) -> None:
-        if self._logged != (way := self._rung.name):
+        if self._logged != (way := self._transport.name):
             self._logged = way
             how = "stay on the CPU" if way == "none" else f"go to {self._device} by {way!r}"
-            logger.info("table %r: batches %s: %s", self._table.name, how, self._rung.why)
+            logger.info("table %r: batches %s: %s", self._table.name, how, self._transport.why)
 
     def update_priorities(self, keys: Any, priorities: Any, timeout_s: float | None = None) -> int:
         """Gives items new priorities, as `table.update_priorities` does.
@@ -136,11 +136,11 @@ class TorchSampler:
 
     def info(self) -> TransferInfo:
         """Which way batches take to the device, why, and how much was moved so far."""
-        rung, tally, pin = self._rung, self._rung.tally, self._rung.pin
+        transport, tally, pin = self._transport, self._transport.tally, self._transport.pin
         return TransferInfo(
             device=str(self._device),
-            transfer=rung.name,
-            why=rung.why,
+            transfer=transport.name,
+            why=transport.why,
             batches=tally.batches,
             gathered_bytes=tally.gathered_bytes,
             sent_bytes=tally.sent_bytes,

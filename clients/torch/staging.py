@@ -1,4 +1,4 @@
-"""StagingRung: the core writes batches into page-locked memory, and the GPU copies them from there."""
+"""StagingTransport: the core writes batches into page-locked memory, and the GPU copies them from there."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from shmreplay.clients.samplers.sampler import Source
 from shmreplay.clients.torch.batch import TorchBatch, check_dtypes
 from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.host import HostDelivery, num_bytes
-from shmreplay.clients.torch.parts import BatchParts, Form, Parts
-from shmreplay.clients.torch.room import Place, Room, space_for
-from shmreplay.clients.torch.rung import NOT_PINNED, Delivery, Pin, Tally
+from shmreplay.clients.torch.parts import BatchParts, Form, TorchParts
+from shmreplay.clients.torch.room import PinnedRoom, Place, space_for
+from shmreplay.clients.torch.transport import NOT_PINNED, Delivery, Pin, Tally
 from shmreplay.columns.item_structure import unflatten_outputs
 from shmreplay.errors import ShmReplayError
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("shmreplay")
 LOOK_S = 1.0  # how often a wait for the GPU checks whether the sampler was closed
 
 
-class StagingRung:
+class StagingTransport:
     """Copies each batch once, on a side stream. Rows are leased only while the core copies them.
 
     The learner's stream waits for the copy; the learner itself does not. Columns that come in new arrays (those in the
@@ -63,12 +63,12 @@ class StagingRung:
 
     @property
     def name(self) -> str:
-        """See `Rung`."""
+        """See `Transport`."""
         return "staging" if self._refusal is None else "pageable"
 
     @property
     def why(self) -> str:
-        """See `Rung`."""
+        """See `Transport`."""
         return self._refusal or self._why
 
     def __call__(self, timeout_s: float | None) -> Delivery:
@@ -85,7 +85,7 @@ class StagingRung:
         except BaseException as error:  # noqa: BLE001  # raised again, with what may be the only copy
             raise_with(error, batch=batch)
 
-    def _sample(self, timeout_s: float | None, room: Room | None) -> tuple[Batch, Room | None]:
+    def _sample(self, timeout_s: float | None, room: PinnedRoom | None) -> tuple[Batch, PinnedRoom | None]:
         """Draws a batch. Returns it with the room that it is in, or None if the room was too small."""
         sample = partial(self._source.sample, timeout_s)
         if room is None or not self._source.takes_out:
@@ -100,7 +100,7 @@ class StagingRung:
             self._rooms.forget()
             return sample(None), None
 
-    def _send(self, batch: Batch, room: Room | None) -> Delivery:
+    def _send(self, batch: Batch, room: PinnedRoom | None) -> Delivery:
         parts, form = BatchParts(batch), Form.of(batch)
         check_dtypes(parts, form)
         if room is None or not room.has_space_for(parts):
@@ -115,7 +115,7 @@ class StagingRung:
         self._rooms.put(room)
         return delivery
 
-    def _room_like(self, batch: Batch, parts: Parts) -> Room | None:
+    def _room_like(self, batch: Batch, parts: TorchParts) -> PinnedRoom | None:
         """Makes a room for batches like this one; None if the driver gives no page-locked memory."""
         if self._refusal is not None:
             return None
@@ -124,7 +124,7 @@ class StagingRung:
         places = [array if isinstance(array, np.ndarray) else None for array in data]
         try:
             # Twice the space, because the next batch may have larger rows in columns of variable shape.
-            return Room(self._device, places, 2 * space_for(parts, None))
+            return PinnedRoom(self._device, places, 2 * space_for(parts, None))
         except CudaError as error:
             if self._is_asked_for:
                 raise
@@ -156,15 +156,15 @@ class StagingRung:
 class StagedDelivery:
     """A batch that the GPU has been told to copy. Its memory belongs to the side stream until it is taken."""
 
-    rung: StagingRung
-    room: Room
+    transport: StagingTransport
+    room: PinnedRoom
     memory: Tensor
-    places: Parts
+    places: TorchParts
     form: Form
 
     def take(self) -> TorchBatch:
         """See `Delivery`."""
-        return self.rung.deliver(self)
+        return self.transport.deliver(self)
 
 
 def unpack(memory: Tensor, place: Place | Tensor) -> Tensor:
@@ -172,7 +172,7 @@ def unpack(memory: Tensor, place: Place | Tensor) -> Tensor:
     return place if isinstance(place, Tensor) else place.tensor(memory)
 
 
-def wait_for(room: Room, source: Source) -> None:
+def wait_for(room: PinnedRoom, source: Source) -> None:
     """Waits until the GPU has done the work that it was given for the room.
 
     Raises:
@@ -185,20 +185,20 @@ def wait_for(room: Room, source: Source) -> None:
 
 
 class Rooms:
-    """The unused rooms of one rung, the one unused for longest first. Safe to use from threads."""
+    """The unused rooms of one transport, the one unused for longest first. Safe to use from threads."""
 
     def __init__(self, num_kept: int) -> None:
         """`num_kept` rooms take turns, so that a room is not written to before its last batch was taken."""
         self._num_kept = num_kept
-        self._free = deque[Room]()
+        self._free = deque[PinnedRoom]()
         self._lock = threading.Lock()
 
-    def take(self) -> Room | None:
+    def take(self) -> PinnedRoom | None:
         """Takes an unused room; None while there are fewer than `num_kept`: the caller then makes a new one."""
         with self._lock:
             return self._free.popleft() if len(self._free) >= self._num_kept else None
 
-    def put(self, room: Room) -> None:
+    def put(self, room: PinnedRoom) -> None:
         """Makes the room unused again, even if copies out of it still run."""
         with self._lock:
             self._free.append(room)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shmreplay.checkpoints.checkpoint_file import RECORDS, CheckpointReader, Kind, Section
+from shmreplay.checkpoints.checkpoint_file import RECORDS, CheckpointReader, Section, SectionKind
 from shmreplay.checkpoints.restoration_mark import RestorationMark
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.daemon.arenas.restored_arena import GEOMETRY, RestoredArena
@@ -111,7 +111,7 @@ class Restoration:
             for number, arena in enumerate(self.arenas):
                 self._fill(number, arena, promised_bytes)
             section = self._next(-1)
-            if section.kind is not Kind.END:
+            if section.kind is not SectionKind.END:
                 raise self._reader.damaged("expected the end section")
             return self._publish()
         finally:
@@ -138,19 +138,19 @@ class Restoration:
 
     def _fill(self, number: int, arena: RestoredArena, promised_bytes: Callable[[], int]) -> None:
         section = self._next(number)
-        if section.kind is not Kind.ARENA:
+        if section.kind is not SectionKind.ARENA:
             raise self._reader.damaged("expected the arena's state")
         state = self._reader.plain(section)
         restorer = arena.begin(promised_bytes)
         try:
             self._check_names(arena, state["tables"])
             restorer.set_state(state)
-            while (section := self._next(number)).kind is not Kind.ARENA_END:
+            while (section := self._next(number)).kind is not SectionKind.ARENA_END:
                 if arena.is_cancelled:
                     raise ShmReplayError(f"{self._reader.path} was not restored: the daemon is stopping")
                 if section.kind < RECORDS:
                     raise self._reader.damaged("expected records of the arena")
-                if section.kind in (Kind.ITEMS, Kind.FREE_SLOTS) and section.table >= len(arena.tables):
+                if section.kind in (SectionKind.ITEMS, SectionKind.FREE_SLOTS) and section.table >= len(arena.tables):
                     raise self._reader.damaged(
                         f"it is of table {section.table}, but the arena has {len(arena.tables)} tables"
                     )
@@ -172,7 +172,7 @@ class Restoration:
     def _next(self, arena: int) -> Section:
         section = self._reader.next()
         self._done_bytes = section.offset
-        if section.kind is not Kind.END and section.arena != arena:
+        if section.kind is not SectionKind.END and section.arena != arena:
             raise self._reader.damaged(f"it belongs to arena {section.arena}, expected {arena}")
         return section
 

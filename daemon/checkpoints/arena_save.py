@@ -18,7 +18,7 @@ import numpy as np
 
 from shmreplay import _core
 from shmreplay.base.host_memory import check_memory, show_bytes
-from shmreplay.checkpoints.checkpoint_file import RECORDS, SLICE_BYTES, Bytes, CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import RECORDS, SLICE_BYTES, Bytes, CheckpointWriter, SectionKind
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.errors import CheckpointFailed, ShmReplayError
 
@@ -81,9 +81,11 @@ class ArenaSave:
                 raise CheckpointFailed(f"arena {self.arena.name!r}: another checkpoint of it is already being saved")
             state: dict[str, Any] = save.state()
             self._total_bytes = save.total_bytes
-            writer.write_plain(Kind.ARENA, {"arena": self.arena.name, "moment": time.time(), **state}, self._number)
+            writer.write_plain(
+                SectionKind.ARENA, {"arena": self.arena.name, "moment": time.time(), **state}, self._number
+            )
             self._stream(save, writer)
-            writer.write_plain(Kind.ARENA_END, {}, self._number)
+            writer.write_plain(SectionKind.ARENA_END, {}, self._number)
             return state
         finally:
             save.close()
@@ -96,7 +98,7 @@ class ArenaSave:
                 while (item := self._filled.get()) is not None and not self._cancelled.is_set():
                     part, table, piece, num_bytes = item
                     if num_bytes:
-                        writer.write(Kind(RECORDS + part), piece[:num_bytes], self._number, table)
+                        writer.write(SectionKind(RECORDS + part), piece[:num_bytes], self._number, table)
                     self._done_bytes += num_bytes
                     self._free.put(piece)
             except BaseException:

@@ -12,7 +12,7 @@ from typing import Any
 
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory, find_checkpoints, labels_in
-from shmreplay.checkpoints.checkpoint_file import CheckpointReader, CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointReader, CheckpointWriter, SectionKind
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.daemon.arenas.registry import OnProgress, Registry
 from shmreplay.daemon.checkpoints.arena_save import ArenaSave
@@ -169,7 +169,7 @@ class Checkpoints:
         directory.remove_partial_files()
         with directory.create() as (fd, path):
             writer = CheckpointWriter(fd)
-            writer.write_plain(Kind.MANIFEST, manifest(self._label, arenas))
+            writer.write_plain(SectionKind.MANIFEST, manifest(self._label, arenas))
             for number, arena in enumerate(arenas):
                 try:
                     state = self._save(arena, number, writer)

@@ -1,4 +1,4 @@
-"""Kind: what a setting may be, and how it is read from TOML, a variable or a flag."""
+"""SettingKind: what a setting may be, and how it is read from TOML, a variable or a flag."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Kind:
+class SettingKind:
     """What values a setting takes.
 
     Attributes:
@@ -46,7 +46,7 @@ def refuse(value: object, expected: str) -> NoReturn:
     raise ValueError(f"is {value!r:.100}; expected {expected}")
 
 
-def choice(of: Sequence[str]) -> Kind:
+def choice(of: Sequence[str]) -> SettingKind:
     """A kind whose value is one of these words."""
 
     def check(value: object) -> str:
@@ -54,7 +54,7 @@ def choice(of: Sequence[str]) -> Kind:
             return value
         refuse(value, f"one of {', '.join(map(repr, of))}")
 
-    return Kind(check)
+    return SettingKind(check)
 
 
 def _check_switch(value: object) -> bool:
@@ -139,12 +139,12 @@ def _or_itself(make: Callable[[str], object]) -> Callable[[str], object]:
     return read
 
 
-SWITCH = Kind(_check_switch, lambda text: _SWITCH_WORDS.get(text.lower(), text))
-COUNT = Kind(_check_count, _or_itself(int))
-SECONDS = Kind(_check_seconds, _or_itself(float))
-BYTES = Kind(_check_bytes)
-PATH = Kind(_check_path, _absolute)
-SOCKET = Kind(_check_socket, _or_itself(socket_path))
-ENDPOINT = Kind(_check_endpoint)
-INSTANCE = Kind(_check_instance)
-GROUP = Kind(_check_group)
+SWITCH = SettingKind(_check_switch, lambda text: _SWITCH_WORDS.get(text.lower(), text))
+COUNT = SettingKind(_check_count, _or_itself(int))
+SECONDS = SettingKind(_check_seconds, _or_itself(float))
+BYTES = SettingKind(_check_bytes)
+PATH = SettingKind(_check_path, _absolute)
+SOCKET = SettingKind(_check_socket, _or_itself(socket_path))
+ENDPOINT = SettingKind(_check_endpoint)
+INSTANCE = SettingKind(_check_instance)
+GROUP = SettingKind(_check_group)

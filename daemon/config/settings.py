@@ -16,7 +16,7 @@ from shmreplay.daemon.config.setting_kinds import (
     SECONDS,
     SOCKET,
     SWITCH,
-    Kind,
+    SettingKind,
     choice,
 )
 from shmreplay.segments.page_policy import HUGE_PAGES, NUMA
@@ -36,7 +36,7 @@ class Setting:
     """
 
     key: str
-    kind: Kind
+    kind: SettingKind
     flags: tuple[str, ...]
     help: str
     default: Any = None

@@ -30,7 +30,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryLimit:
     """One limit on memory: its total, how much is free, and what a user can do."""
 
     name: str
@@ -88,7 +88,7 @@ def check_memory(needed_bytes: int, purpose: str, proc: str = "/proc") -> None:
         )
 
 
-def rooms(directory: str, proc: str = "/proc") -> list[Room]:
+def rooms(directory: str, proc: str = "/proc") -> list[MemoryLimit]:
     """Returns every limit on new segments in the directory. Raises ShmReplayError if it is not one in memory."""
     mount = mount_of(directory, proc)
     if mount is not None and mount.kind not in MEMORY_FILE_SYSTEMS:
@@ -102,9 +102,9 @@ def rooms(directory: str, proc: str = "/proc") -> list[Room]:
     return found
 
 
-def _file_system_room(directory: str) -> Room:
+def _file_system_room(directory: str) -> MemoryLimit:
     status = os.statvfs(directory)
-    return Room(
+    return MemoryLimit(
         name=f"the file system at {directory}",
         total_bytes=status.f_blocks * status.f_frsize,
         free_bytes=status.f_bavail * status.f_frsize,
@@ -113,7 +113,7 @@ def _file_system_room(directory: str) -> Room:
     )
 
 
-def _free_memory(proc: str) -> Iterator[Room]:
+def _free_memory(proc: str) -> Iterator[MemoryLimit]:
     values = {}
     for line in _lines(f"{proc}/meminfo"):
         name, _, rest = line.partition(":")
@@ -121,10 +121,10 @@ def _free_memory(proc: str) -> Iterator[Room]:
         if number and number[0].isdigit():
             values[name] = int(number[0]) * 1024
     if "MemAvailable" in values and "MemTotal" in values:
-        yield Room("this machine's memory", values["MemTotal"], values["MemAvailable"], "free some memory")
+        yield MemoryLimit("this machine's memory", values["MemTotal"], values["MemAvailable"], "free some memory")
 
 
-def _cgroup_rooms(proc: str) -> Iterator[Room]:
+def _cgroup_rooms(proc: str) -> Iterator[MemoryLimit]:
     for line in _lines(f"{proc}/self/cgroup"):
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -134,7 +134,7 @@ def _cgroup_rooms(proc: str) -> Iterator[Room]:
             yield from _walk_cgroup("cgroup", "memory", path, proc)
 
 
-def _walk_cgroup(kind: str, controller: str, path: str, proc: str) -> Iterator[Room]:
+def _walk_cgroup(kind: str, controller: str, path: str, proc: str) -> Iterator[MemoryLimit]:
     """Yields the limits from the process' cgroup up to the visible root."""
     mount = next(
         (m for m in mounts(proc) if m.kind == kind and (not controller or controller in m.options.split(","))), None
@@ -155,16 +155,18 @@ def _walk_cgroup(kind: str, controller: str, path: str, proc: str) -> Iterator[R
         folder = folder.parent
 
 
-def _cgroup_v2_room(folder: Path) -> Room | None:
+def _cgroup_v2_room(folder: Path) -> MemoryLimit | None:
     return _cgroup_room(folder, "memory.max", "memory.current", ("inactive_file", "active_file"), "MemoryMax=")
 
 
-def _cgroup_v1_room(folder: Path) -> Room | None:
+def _cgroup_v1_room(folder: Path) -> MemoryLimit | None:
     reclaimable = ("total_inactive_file", "total_active_file")
     return _cgroup_room(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", reclaimable, "memory limit")
 
 
-def _cgroup_room(folder: Path, limit_file: str, usage_file: str, cache: tuple[str, str], knob: str) -> Room | None:
+def _cgroup_room(
+    folder: Path, limit_file: str, usage_file: str, cache: tuple[str, str], knob: str
+) -> MemoryLimit | None:
     limit, usage = _number(folder / limit_file), _number(folder / usage_file)
     if limit is None or usage is None or limit >= _UNLIMITED_BYTES:
         return None
@@ -172,7 +174,7 @@ def _cgroup_room(folder: Path, limit_file: str, usage_file: str, cache: tuple[st
         name, _, value = line.partition(" ")
         if name in cache and value.strip().isdigit():
             usage -= int(value)
-    return Room(
+    return MemoryLimit(
         name=f"the cgroup {folder}",
         total_bytes=limit,
         free_bytes=max(0, limit - max(0, usage)),

@@ -28,7 +28,7 @@ namespace shmreplay {
 class NativeTable {
  public:
   // What sample() answers if the caller's arrays are not as the layout says.
-  static constexpr int kWrongArrays = -101;
+  static constexpr int kWrongArrays = -108;  // after those of writer_calls.h
 
   NativeTable(std::shared_ptr<Arena> arena, uint32_t index) : context_(std::make_shared<TableContext>()) {
     context_->arena = std::move(arena);

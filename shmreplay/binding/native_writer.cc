@@ -9,8 +9,7 @@ namespace {
 
 class NativeWriter {
  public:
-  // `ends`: see writer_facts. `rules`: see read_rule; an episode's items cross nothing else. `commit_every`: see
-  // held_back.h.
+  // `ends`: see writer_facts. `rules`: see read_rule. `commit_every`: see held_back.h.
   NativeWriter(const NativeTable& table, uint32_t history, nb::tuple ends, nb::list rules, uint32_t commit_every)
       : context_(table.context()),
         writer_(*context_->arena, *context_->facts, history, writer_facts(*context_, ends), read_rules(rules),

@@ -42,7 +42,7 @@ _LIMITS: dict[str, Any] = {"max_array_len": 2**20, "max_map_len": 2**20}
 Bytes = npt.NDArray[np.uint8]
 
 
-class Kind(IntEnum):
+class SectionKind(IntEnum):
     """The kind of a section. Those of records are the core's part numbers plus RECORDS."""
 
     MANIFEST = 1
@@ -55,14 +55,14 @@ class Kind(IntEnum):
     CHUNKS = 19
 
 
-RECORDS = Kind.PIECES
+RECORDS = SectionKind.PIECES
 
 
 @dataclass(frozen=True)
 class Section:
     """A section that was read. The next one overwrites `payload`."""
 
-    kind: Kind
+    kind: SectionKind
     arena: int
     number: int
     table: int
@@ -86,11 +86,11 @@ class CheckpointWriter:
         preamble = _PREAMBLE.pack(MAGIC, FORMAT_VERSION, 0)
         self._write(_PREAMBLE.pack(MAGIC, FORMAT_VERSION, zlib.crc32(preamble)))
 
-    def write_plain(self, kind: Kind, value: object, arena: int = 0) -> None:
+    def write_plain(self, kind: SectionKind, value: object, arena: int = 0) -> None:
         """Writes a value as msgpack. Raises OSError as write(2) does."""
         self.write(kind, np.frombuffer(msgpack.packb(value, use_bin_type=True), np.uint8), arena)
 
-    def write(self, kind: Kind, payload: Bytes, arena: int = 0, table: int = 0) -> None:
+    def write(self, kind: SectionKind, payload: Bytes, arena: int = 0, table: int = 0) -> None:
         """Writes a section. Raises OSError as write(2) does."""
         header = _HEADER.pack(MARK, kind, arena, self._number, payload.nbytes, table, 0)
         crc = zlib.crc32(payload.data, zlib.crc32(header))
@@ -101,7 +101,7 @@ class CheckpointWriter:
 
     def end(self) -> None:
         """Writes the end section: the number of sections, and a checksum of their checksums."""
-        self.write_plain(Kind.END, {"sections": self._number, "crc": self._crc})
+        self.write_plain(SectionKind.END, {"sections": self._number, "crc": self._crc})
 
     def _write(self, data: bytes | memoryview) -> None:
         left = memoryview(data)
@@ -157,7 +157,7 @@ class CheckpointReader:
 
     def _read_manifest(self) -> dict[str, Any]:
         section = self.next()
-        if section.kind is not Kind.MANIFEST:
+        if section.kind is not SectionKind.MANIFEST:
             raise self.damaged("expected the manifest")
         manifest = self.plain(section)
         if not isinstance(manifest.get("arenas"), list):
@@ -172,18 +172,18 @@ class CheckpointReader:
         mark, kind, arena, number, num_bytes, table, crc = _HEADER.unpack(raw)
         if mark != MARK or number != self._number:
             raise self.damaged("its header is not that of the expected section")
-        if kind not in Kind.__members__.values():
+        if kind not in SectionKind.__members__.values():
             raise self.damaged(f"it is of unknown kind {kind}")
         if num_bytes > (SLICE_BYTES if kind >= RECORDS else MAX_PLAIN_BYTES):
             raise self.damaged(f"its length is {num_bytes} bytes, which is too long")
-        section = Section(Kind(kind), arena, number, table, offset, self._payload(num_bytes))
+        section = Section(SectionKind(kind), arena, number, table, offset, self._payload(num_bytes))
         self._at = section.name
         if (
             zlib.crc32(section.payload.data, zlib.crc32(_HEADER.pack(mark, kind, arena, number, num_bytes, table, 0)))
             != crc
         ):
             raise self.damaged("its checksum is wrong")
-        if section.kind is Kind.END:
+        if section.kind is SectionKind.END:
             self._check_end(section)
         self._crc = zlib.crc32(crc.to_bytes(4, "little"), self._crc)
         self._number += 1
@@ -246,8 +246,8 @@ def verify(path: str, progress: Callable[[int], None] | None = None) -> dict[str
     reader = CheckpointReader(path, progress)
     try:
         states: list[dict[str, Any]] = []
-        while (section := reader.next()).kind is not Kind.END:
-            if section.kind is Kind.ARENA:
+        while (section := reader.next()).kind is not SectionKind.END:
+            if section.kind is SectionKind.ARENA:
                 states.append(reader.plain(section))
         if len(states) != len(reader.manifest["arenas"]):
             raise reader.damaged(f"there are {len(states)} arenas, the manifest says {len(reader.manifest['arenas'])}")

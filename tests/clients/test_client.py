@@ -191,7 +191,7 @@ def test_threads_share_a_client(client: sr.Client) -> None:
     assert client.tables() == {}
 
 
-def test_whoever_is_first_creates_the_tables_and_who_did_not_try_is_told_to(daemon: DaemonProcess) -> None:
+def test_the_first_process_creates_the_tables_and_one_that_did_not_try_is_told_to(daemon: DaemonProcess) -> None:
     with daemon.connect() as learner, daemon.connect() as actor:
         with pytest.raises(sr.TableNotFound) as raised:
             learner.table("replay")

@@ -238,7 +238,7 @@ def test_it_is_not_pickled_but_its_client_is() -> None:
             assert list(other.tables()) == ["replay"]
 
 
-def test_who_comes_after_its_end_is_told_at_once() -> None:
+def test_a_call_after_the_end_is_refused_at_once() -> None:
     with sr.Server(tables=[table()]) as server:
         client = sr.connect(server.address, timeout_s=None)
     ended = f"the sr.Server at this address has ended \\({server.address}\\)"
@@ -271,7 +271,7 @@ def test_the_next_server_removes_what_one_left_that_was_killed_with_its_parent(r
     assert not os.path.exists(os.path.dirname(address))
 
 
-def test_closing_frees_those_who_wait_in_the_tables_of_a_daemon_that_was_killed(run_script: Run) -> None:
+def test_closing_frees_calls_blocked_in_the_tables_of_a_killed_daemon(run_script: Run) -> None:
     server = sr.Server(tables=[table()])
     actor = run_script(WAIT_FOR_AN_ITEM, server.address)
     assert actor.line() == "up"
@@ -284,7 +284,7 @@ def test_closing_frees_those_who_wait_in_the_tables_of_a_daemon_that_was_killed(
     assert actor.finish()[:2] == (0, "table 'replay': sample: the table was dropped, or its server was closed\n")
 
 
-def test_the_next_server_frees_those_who_wait_in_what_one_left_that_was_killed_with_its_parent(run_script: Run) -> None:
+def test_the_next_server_frees_calls_blocked_in_the_tables_of_one_killed_with_its_parent(run_script: Run) -> None:
     script, pid, address = serve(run_script)
     actor = run_script(WAIT_FOR_AN_ITEM, address)
     assert actor.line() == "up"

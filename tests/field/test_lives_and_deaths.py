@@ -3,8 +3,9 @@
 Covered elsewhere. M1 and M3, the killed holder of a lock (birdnet-team/birdnet#73, Project-HAMi/HAMi#2500), and M4,
 what it left half-done: tests/native/deaths/crash_test.cc. M2, a killed reader (sysrepo/sysrepo#2033):
 tests/system/test_held_things.py. M5, a sample that waits for ever without a word (verl-project/verl#7155) and M6, one
-side is gone (google-deepmind/acme#213): `test_long_waits_are_logged_to_those_who_wait_for_themselves`,
-`test_a_blocked_insert_says_what_is_missing_and_who_is_there`. M10, actors stopped in an insert (pytorch/rl#2614):
+side is gone (google-deepmind/acme#213): `test_a_long_wait_is_logged_in_the_process_that_waits`,
+`test_a_blocked_insert_names_what_is_missing_and_the_attached_processes`. M10, actors stopped in an insert
+(pytorch/rl#2614):
 tests/soak. N3, a fork after attach, N4, every start method, N9, pickles: tests/clients/handles/test_forks.py.
 """
 

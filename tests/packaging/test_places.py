@@ -79,7 +79,7 @@ COVERED = {
         "clients/torch/columns.py",
         "clients/torch/info.py",
         "clients/torch/room.py",
-        "clients/torch/rung.py",
+        "clients/torch/transport.py",
         "clients/torch/tensors.py",
     ],
     "tests/clients/torch/test_gather.py": ["clients/torch/choice.py", "clients/torch/parts.py"],

@@ -51,7 +51,7 @@ def test_the_end_of_a_table_wakes_the_calls_that_wait_in_it(
             assert isinstance(call.exception(30), sr.TableClosed)
 
 
-def test_a_reset_and_other_limits_reach_those_who_wait(client: sr.Client) -> None:
+def test_a_reset_and_other_limits_reach_blocked_calls(client: sr.Client) -> None:
     client.create_tables([table(rate_limiter=sr.rate_limiters.MinSize(5))])
     handle = client.table("replay")
     handle.insert(STEP)

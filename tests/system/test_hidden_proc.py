@@ -73,7 +73,7 @@ sys.exit(main())
 """
 
 
-def test_who_does_not_see_another_takes_back_what_it_had_only_when_it_is_dead(
+def test_what_an_invisible_process_holds_is_taken_back_only_after_its_death(
     daemon: DaemonProcess, run_script: Run
 ) -> None:
     group = next(entry for entry in grp.getgrall() if entry.gr_gid not in (0, NOBODY))

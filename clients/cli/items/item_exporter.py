@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from shmreplay import _core
 from shmreplay.clients.batches.batch import Batch
-from shmreplay.clients.cli.items.item_file import MOST_AT_A_TIME, NO_ROW, NUMBERS, PART_BYTES, GrowingArray, Layout
+from shmreplay.clients.cli.items.item_file import (
+    MOST_AT_A_TIME,
+    NO_ROW,
+    NUMBERS,
+    PART_BYTES,
+    GrowingArray,
+    ItemFileLayout,
+)
 from shmreplay.clients.cli.terminal.printing import Progress
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.errors import ShmReplayError
@@ -22,7 +29,7 @@ class Exporter:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        self.layout = Layout(b"", (), ())
+        self.layout = ItemFileLayout(b"", (), ())
         self.columns: dict[str, GrowingArray] = {}
         self.num_items = 0
         for name, dtype in NUMBERS.items():
@@ -65,7 +72,7 @@ class Exporter:
         done, found, places = table._repeat("get", timeout_s, look_up)
         kept = found[:done]
         native, num_steps = batch._native, places[0]
-        layout = Layout(native.names, tuple(native.columns), tuple(bool(one) for one in native.squeezed))
+        layout = ItemFileLayout(native.names, tuple(native.columns), tuple(bool(one) for one in native.squeezed))
         if done > 0:
             self.layout = layout
         episodes = batch.episodes + (shard << KEY_SHIFT)

@@ -44,7 +44,7 @@ NUMBERS = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class ItemFileLayout:
     """The structure of items: how `names` nests outputs, and each output's column and whether it has no step axis."""
 
     names: bytes
@@ -97,7 +97,7 @@ class GrowingArray:
 
 
 def write_items(
-    file: IO[bytes], table: Table, layout: Layout, columns: dict[str, GrowingArray], *, is_compressed: bool
+    file: IO[bytes], table: Table, layout: ItemFileLayout, columns: dict[str, GrowingArray], *, is_compressed: bool
 ) -> None:
     """Writes a file of items. The names of the columns are those of its arrays."""
     heads: dict[str, NDArray[Any]] = {
@@ -175,7 +175,7 @@ class ItemFile:
             raise ValueError(f"{path}: has format {version}; this version of shmreplay reads {FORMAT}")
         (self.table,) = unpack_specs(self._head("table", np.uint8).tobytes())
         columns, squeezed = self._head("columns", np.int64).tolist(), self._head("squeezed", np.bool_).tolist()
-        self.layout = Layout(self._head("names", np.uint8).tobytes(), tuple(columns), tuple(squeezed))
+        self.layout = ItemFileLayout(self._head("names", np.uint8).tobytes(), tuple(columns), tuple(squeezed))
         num_leaves = len(self.table.sig.leaves)
         if len(columns) != len(squeezed) or not all(0 <= column < num_leaves for column in columns):
             raise ValueError(f"{path}: its outputs are not those of its table")

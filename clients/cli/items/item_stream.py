@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shmreplay import _core
-from shmreplay.clients.cli.items.item_file import REPEATED, Layout
+from shmreplay.clients.cli.items.item_file import REPEATED, ItemFileLayout
 from shmreplay.clients.cli.items.item_rows import PartSteps
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.history import slices_of
@@ -38,7 +38,7 @@ class Shape:
 class ItemStream(Writer):
     """One stream in a shard, for one episode at a time. Its steps never end an episode, whatever their columns say."""
 
-    def __init__(self, table: TableHandle, shard: int, history: int, layout: Layout) -> None:
+    def __init__(self, table: TableHandle, shard: int, history: int, layout: ItemFileLayout) -> None:
         StreamHandle.__init__(self, table, history, ())
         self._native = _core.Writer(table._native, history, ([], -1, False), [], 1)
         self._client = table._client

@@ -27,6 +27,8 @@ int64_t key_of(const TableFacts& table, uint32_t g, uint64_t seq) noexcept;
 // The live item of that key, or kNone.
 uint32_t find_item(const Hold& hold, const TableFacts& table, int64_t key) noexcept;
 
+// Takes the live item out of both selectors, the order, its chunks and its pattern, counts the removal by `why`, and
+// makes its slot free. The hold needs room for removal_entries(). Throws as corrupt() if g is not live in this table.
 void remove_item(Hold& hold, const TableFacts& table, uint32_t g, Removal why);
 
 // At most kMostUpdates items.
@@ -68,6 +70,7 @@ bool reset_slice(Hold& hold, const TableFacts& table);
 // Removes up to one slice of the items that refer to `chunk`, of whatever table. True when none are left.
 bool evict_chunk_slice(Hold& hold, uint32_t chunk);
 
+// Fetches into the cache what an update of the item's priority reads and writes. Any key may be given.
 void prefetch_item(const Arena& arena, const TableFacts& table, int64_t key) noexcept;
 
 }  // namespace shmreplay

@@ -80,6 +80,7 @@ struct PreparedPattern {
 // Finds the record of that pattern, or makes one. kNoPatterns when every record is in use by other patterns.
 Status intern_pattern(Hold& hold, PreparedPattern& prepared);
 
+// One item more, or one less, refers to the record. A record without references may be given to another pattern.
 void add_pattern_ref(Hold& hold, uint32_t record);
 void drop_pattern_ref(Hold& hold, uint32_t record);
 

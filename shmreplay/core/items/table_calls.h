@@ -17,6 +17,7 @@ uint32_t first_bad_priority(const double* priorities, uint32_t n) noexcept;
 Status update_priorities(Arena& arena, const TableFacts& table, const int64_t* keys, const double* priorities,
                          uint32_t n, const Wait& wait, uint32_t& updated);
 
+// Skips stale keys; `deleted` counts the others, also if the call ends early. Holds of at most kGroup items each.
 Status delete_items(Arena& arena, const TableFacts& table, const int64_t* keys, uint32_t n, const Wait& wait,
                     uint32_t& deleted);
 
@@ -26,8 +27,11 @@ Status reset_table(Arena& arena, const TableFacts& table, const Wait& wait);
 // Marks every table of the arena dropped: blocked callers and later ones get kClosed.
 Status drop_tables(Arena& arena, const Wait& wait);
 
+// Gives the limiter other numbers, in one hold; blocked callers look again. For `rebase` see set_limiter().
 Status change_limiter(Arena& arena, const TableFacts& table, const LimiterNumbers& numbers, bool rebase,
                       const Wait& wait);
+
+// Sets and clears flags of the table (kPaused..., kStopping), in one hold; blocked callers look again.
 Status change_flags(Arena& arena, const TableFacts& table, uint32_t set, uint32_t clear, const Wait& wait);
 
 // For a table with a Prioritized sampler. Returns when all leaves follow the new exponent. A call that ends earlier (by

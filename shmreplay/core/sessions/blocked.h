@@ -56,6 +56,8 @@ class Blocked {
 // given its call up.
 void wake_sleepers(Arena& arena, const TableFacts& table) noexcept;
 
+// Frees sleep slots of the session from slot `cursor` on, `slice` at most, and moves the cursor past what it has looked
+// at. True when no slot of the session is left.
 bool remove_sleepers_of(Hold& hold, uint32_t session, uint32_t& cursor, uint32_t slice);
 
 }  // namespace shmreplay

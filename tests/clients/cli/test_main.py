@@ -48,7 +48,7 @@ def test_without_a_subcommand_there_is_a_usage_error() -> None:
     ],
     ids=" ".join,
 )
-def test_who_reads_no_further_ends_it_without_a_word(arguments: tuple[str, ...]) -> None:
+def test_a_closed_pipe_ends_the_output_without_a_message(arguments: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as nobody:

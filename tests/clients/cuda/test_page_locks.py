@@ -70,7 +70,7 @@ def test_each_gpu_has_a_lock_of_its_own(cuda: FakeCuda, device: Device) -> None:
             hold.close()
 
 
-def test_who_holds_it_anew_at_once_has_it_registered_anew(cuda: FakeCuda, device: Device, segment: Segment) -> None:
+def test_a_segment_held_again_at_once_is_registered_again(cuda: FakeCuda, device: Device, segment: Segment) -> None:
     for _ in range(20):
         hold_pages(device, segment)  # garbage at once: it ends by itself
     with registered(hold_pages(device, segment)):

@@ -128,7 +128,7 @@ class Stuck(gym.vector.VectorEnv[Any, Any, Any]):
         pass
 
 
-def test_who_is_over_and_not_reset_writes_nothing_until_it_is(table_of: Callable[..., Any]) -> None:
+def test_an_ended_environment_writes_nothing_until_its_reset(table_of: Callable[..., Any]) -> None:
     envs = Stuck()
     table = table_of(signature(envs))
     with table.vector_writer(2) as writer:

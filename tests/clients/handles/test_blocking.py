@@ -153,7 +153,7 @@ def test_a_heap_that_is_full_is_told_with_the_bytes_to_plan_by() -> None:
     assert "with a larger capacity_steps, mean_bytes of the columns in the heap, or more max_streams; 1 other" in text
 
 
-def test_who_reads_what_it_wants_to_write_to_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_process_that_still_reads_what_it_wants_to_write_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
     own = (
         "2 are still being read (some by this process itself: a view keeps its chunks until it is released), 0 are free"
     )
@@ -197,7 +197,7 @@ def test_long_waits_are_logged_after_ten_seconds_and_then_every_minute(caplog: p
     assert texts[0].startswith("table 'replay': blocked for 10 s: the rate limiter: one more sample")
 
 
-def test_who_is_alone_is_told_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_waiting_process_without_a_partner_is_told_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
     [text] = reports(caplog, "blocked", [1, 2, 3], 1, Table(blocked_inserts=1))
     assert text.startswith("table 'replay': blocked for 1 s: the rate limiter")
     assert "so only another thread of this process could end the wait" in text

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmreplay.clients.params.layout import MAX_COLUMNS, Layout
+from shmreplay.clients.params.layout import MAX_COLUMNS, ParamsLayout
 from shmreplay.columns.signature import Signature
 
 
@@ -20,7 +20,7 @@ def many(number: int = MAX_COLUMNS + 1) -> list[Any]:
 
 @pytest.mark.parametrize("tree", [few(), many(MAX_COLUMNS), many()])
 def test_a_tree_comes_back_out_of_its_step(tree: Any) -> None:
-    layout = Layout.of_tree(tree, "policy")
+    layout = ParamsLayout.of_tree(tree, "policy")
     arrays = leaves_of(tree)
     steps = layout.steps(arrays, 5)
     step = {name: first_row(column) for name, column in steps.items()}
@@ -44,20 +44,20 @@ def first_row(column: Any) -> Any:
 
 
 def test_joined_arrays_begin_at_borders_of_64_bytes() -> None:
-    layout = Layout.of_tree(many(), "policy")
+    layout = ParamsLayout.of_tree(many(), "policy")
     assert layout._places
     for leaf, place in zip(layout.leaves, layout._places, strict=True):
         assert place.start * leaf.spec.dtype.itemsize % 64 == 0
 
 
 def test_a_table_with_joined_arrays_wants_the_tree_it_was_made_for() -> None:
-    signature = Signature.from_tree(Layout.of_tree(many(), "policy").signature(), "policy")
-    assert Layout.of_table(signature, many()) is not None
+    signature = Signature.from_tree(ParamsLayout.of_tree(many(), "policy").signature(), "policy")
+    assert ParamsLayout.of_table(signature, many()) is not None
     with pytest.raises(ValueError, match="has more arrays than columns, so it does not know the tree"):
-        Layout.of_table(signature, None)
+        ParamsLayout.of_table(signature, None)
     with pytest.raises(ValueError, match="like is another tree than the table was made for"):
-        Layout.of_table(signature, many()[::-1])
+        ParamsLayout.of_table(signature, many()[::-1])
 
 
 def test_other_tables_have_no_versions() -> None:
-    assert Layout.of_table(Signature.from_tree({"x": np.zeros(3)}, "replay"), None) is None
+    assert ParamsLayout.of_table(Signature.from_tree({"x": np.zeros(3)}, "replay"), None) is None

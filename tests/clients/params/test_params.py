@@ -184,7 +184,7 @@ def test_a_version_that_is_read_stays_as_it_is_while_newer_ones_come(make_policy
     assert seen(first) == 1
 
 
-def test_who_publishes_waits_for_memory_that_readers_have_and_loses_no_version_by_that(
+def test_publish_waits_for_memory_that_readers_use_and_loses_no_version(
     make_policy: PolicyMaker,
 ) -> None:
     policy = make_policy()
@@ -324,7 +324,7 @@ def test_more_arrays_than_a_table_has_columns_come_back_as_they_were(make_policy
             assert str(own) == str(many(number))
 
 
-def test_who_reads_more_arrays_than_columns_says_which_tree_it_is(make_policy: PolicyMaker) -> None:
+def test_a_tree_of_more_arrays_than_columns_is_read_only_with_its_example(make_policy: PolicyMaker) -> None:
     table = make_policy(many(0))._table
     with pytest.raises(ValueError, match="more arrays than columns, so it does not know the tree; give it: like=tree"):
         Params(table)

@@ -365,7 +365,7 @@ def test_more_than_a_lease_can_name_is_refused_with_the_number(make_table: Table
     assert table.info().samples == 832
 
 
-def test_who_waits_for_a_chunk_of_its_own_view_is_told_so(
+def test_a_writer_that_waits_for_a_chunk_of_its_own_view_is_told_so(
     make_table: TableMaker, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = make_table(4, chunk_steps=1, capacity_steps=4, max_streams=1, sampler=sr.selectors.Lifo())

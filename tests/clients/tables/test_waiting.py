@@ -140,7 +140,7 @@ def test_a_blocked_sample_says_what_is_missing(make_table: TableMaker) -> None:
     ) in str(raised.value)
 
 
-def test_a_blocked_insert_says_what_is_missing_and_who_is_there(make_table: TableMaker, fork: Fork) -> None:
+def test_a_blocked_insert_names_what_is_missing_and_the_attached_processes(make_table: TableMaker, fork: Fork) -> None:
     table = make_table(rate_limiter=RateLimiter(1.0, 1, -FOREVER, 3.0))
     table.insert_batch(steps(range(3)))
 
@@ -173,7 +173,7 @@ def test_a_batch_that_is_admitted_in_part_gives_the_keys_that_went_in(make_table
     assert values(table) == [0, 1, 2]
 
 
-def test_long_waits_are_logged_to_those_who_wait_for_themselves(
+def test_a_long_wait_is_logged_in_the_process_that_waits(
     make_table: TableMaker, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = make_table(rate_limiter=sr.rate_limiters.MinSize(3))

@@ -219,7 +219,7 @@ def test_a_ctrl_c_gives_the_rows_back_and_the_segment_is_let_go_of_when_the_gpu_
         def interrupt(*_: Any) -> bool:
             raise KeyboardInterrupt
 
-        patched.setattr("shmreplay.clients.torch.room.Room.wait", interrupt)
+        patched.setattr("shmreplay.clients.torch.room.PinnedRoom.wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             next(sampler)
     thread = threading.Thread(target=sampler.close)
@@ -490,7 +490,7 @@ def test_the_segment_is_let_go_of_before_the_client_unmaps_it(
     assert sampler.is_closed
 
 
-def test_who_closes_waits_for_another_thread_that_tells_the_gpu_what_to_read(
+def test_close_waits_for_a_thread_that_gives_the_gpu_work(
     make_table: TableMaker, cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampler = gathering(full(make_table), 8, prefetch=0)

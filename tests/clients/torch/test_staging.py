@@ -173,7 +173,7 @@ def test_where_no_memory_can_be_page_locked_batches_go_by_plain_copies_and_say_w
     ]
 
 
-def test_who_asked_for_staging_is_told_that_there_is_no_memory_for_it(make_table: TableMaker, cuda: FakeCuda) -> None:
+def test_staging_that_was_asked_for_is_refused_without_memory_for_it(make_table: TableMaker, cuda: FakeCuda) -> None:
     table = make_table.queue(10)
     table.insert_batch(steps(range(2)))
     cuda.refuse("cuMemHostAlloc", OUT_OF_MEMORY, 1)

@@ -139,7 +139,7 @@ def test_tables_of_one_arena_share_one_pair_of_segments(daemon: DaemonProcess, c
         client.drop_table("a")
 
 
-def test_tables_of_one_arena_go_together_and_wake_who_waits_in_any_of_them(
+def test_tables_of_one_arena_go_together_and_wake_the_calls_blocked_in_any_of_them(
     daemon: DaemonProcess, client: sr.Client
 ) -> None:
     shared = [table("a", arena="shared"), table("b", arena="shared")]

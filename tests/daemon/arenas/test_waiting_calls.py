@@ -21,7 +21,7 @@ def test_a_process_is_named_once_with_its_longest_wait() -> None:
     assert describe_calls([wait(NOBODY, 1.2)], "sample") == f"1 call has waited to sample, of process {NOBODY} for 1 s"
 
 
-def test_who_waits_longest_comes_first_and_a_crowd_is_counted() -> None:
+def test_the_longest_wait_comes_first_and_a_crowd_is_counted() -> None:
     waits = [wait(NOBODY + number, float(number)) for number in range(MAX_NAMED + 3)]
     named = describe_calls(waits, "sample").split(", ")[1:]
     assert named[0] == f"of process {NOBODY + MAX_NAMED + 2} for {MAX_NAMED + 2} s"

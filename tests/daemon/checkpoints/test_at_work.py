@@ -145,11 +145,11 @@ def test_a_checkpoint_beside_writers_is_of_one_instant(make_daemon: StartDaemon,
 # A daemon whose disk takes nothing: for each slice of chunks it waits until the pipe has a writer.
 STUCK_DISK = """
 import os, sys
-from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, SectionKind
 from shmreplay.daemon import main
 real = CheckpointWriter.write
 def write(self, kind, payload, arena=0, table=0):
-    if kind is Kind.PIECES:
+    if kind is SectionKind.PIECES:
         open(os.environ["SHMREPLAY_TEST_DISK"], "rb").read()
     real(self, kind, payload, arena, table)
 CheckpointWriter.write = write
@@ -206,7 +206,7 @@ from shmreplay.daemon import main
 checkpoints.LOG_S = 0.2
 real = arena_save.CheckpointWriter.write
 def write(self, kind, *rest):
-    if kind is arena_save.Kind.ITEMS:
+    if kind is arena_save.SectionKind.ITEMS:
         time.sleep(2.5)
     real(self, kind, *rest)
 arena_save.CheckpointWriter.write = write

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoints.checkpoint_file import CheckpointReader, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointReader, SectionKind
 from tests.daemon.checkpoints.saved import facts
 from tests.support.daemons import DaemonProcess, StartDaemon, table
 
@@ -35,7 +35,7 @@ def borders(path: str) -> list[int]:
     while True:
         section = reader.next()
         found.append(section.offset)
-        if section.kind is Kind.END:
+        if section.kind is SectionKind.END:
             reader.close()
             return found
 

@@ -129,7 +129,7 @@ def test_nothing_is_left_where_a_directory_was_that_has_another_name_by_now(dire
     assert list(moved.iterdir()) == list(directory.iterdir()) == []
 
 
-def test_a_saver_whose_file_another_took_for_leftovers_begins_again(
+def test_a_saver_begins_again_if_its_file_was_removed_as_a_leftover(
     directory: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two daemons of one label: one looks for leftovers just between the other's open and its lock."""

@@ -44,9 +44,9 @@ def dies_at(owner, method, before, after=None, when=lambda *args: True):
 def is_checkpoint(path, *rest):
     return isinstance(path, str) and ".checkpoint" in path
 
-Kind = checkpoint_file.Kind
+SectionKind = checkpoint_file.SectionKind
 writer = checkpoint_file.CheckpointWriter
-for kind in Kind:
+for kind in SectionKind:
     name = kind.name.lower()
     is_kind = lambda self, written, *rest, kind=kind: written is kind
     dies_at(writer, "write", f"before writing {name}", f"after writing {name}", is_kind)

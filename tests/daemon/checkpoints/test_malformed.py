@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.checkpoints.checkpoint_file import CheckpointReader, CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointReader, CheckpointWriter, SectionKind
 from tests.support.daemons import table
 
 Plain = dict[str, Any]
@@ -18,13 +18,13 @@ Plain = dict[str, Any]
 class Parts(NamedTuple):
     """A checkpoint, taken to pieces: kind, arena, table, and what the section holds."""
 
-    sections: list[tuple[Kind, int, int, Any]]
+    sections: list[tuple[SectionKind, int, int, Any]]
 
-    def first(self, kind: Kind) -> Any:
+    def first(self, kind: SectionKind) -> Any:
         """What the first section of a kind holds, to be changed."""
         return next(holds for found, _, _, holds in self.sections if found is kind)
 
-    def move(self, kind: Kind, *, arena: int = 0, table: int = 0) -> None:
+    def move(self, kind: SectionKind, *, arena: int = 0, table: int = 0) -> None:
         """Gives the first section of a kind to another arena or table."""
         at = next(i for i, section in enumerate(self.sections) if section[0] is kind)
         self.sections[at] = (kind, arena, table, self.sections[at][3])
@@ -42,9 +42,9 @@ class Parts(NamedTuple):
 
 def take_apart(path: str) -> Parts:
     reader, parts = CheckpointReader(path), Parts([])
-    parts.sections.append((Kind.MANIFEST, 0, 0, reader.manifest))
-    while (section := reader.next()).kind is not Kind.END:
-        is_plain = section.kind < Kind.PIECES
+    parts.sections.append((SectionKind.MANIFEST, 0, 0, reader.manifest))
+    while (section := reader.next()).kind is not SectionKind.END:
+        is_plain = section.kind < SectionKind.PIECES
         holds = reader.plain(section) if is_plain else bytearray(section.payload.tobytes())
         parts.sections.append((section.kind, section.arena, section.table, holds))
     reader.close()
@@ -52,25 +52,25 @@ def take_apart(path: str) -> Parts:
 
 
 def geometry(parts: Parts) -> Plain:
-    found: Plain = parts.first(Kind.MANIFEST)["arenas"][0]["geometry"]
+    found: Plain = parts.first(SectionKind.MANIFEST)["arenas"][0]["geometry"]
     return found
 
 
 def second_arena(parts: Parts, **changes: Any) -> None:
-    arenas = parts.first(Kind.MANIFEST)["arenas"]
+    arenas = parts.first(SectionKind.MANIFEST)["arenas"]
     arenas[1] = {**arenas[1], **changes}
 
 
 def word(parts: Parts, name: str, value: object) -> None:
-    parts.first(Kind.ARENA)["tables"][0][name] = value
+    parts.first(SectionKind.ARENA)["tables"][0][name] = value
 
 
 def pattern(parts: Parts, place: int, value: object) -> None:
-    parts.first(Kind.ARENA)["patterns"][0][place] = value
+    parts.first(SectionKind.ARENA)["patterns"][0][place] = value
 
 
 def item(parts: Parts, offset: int, value: int) -> None:
-    struct.pack_into("<I", parts.first(Kind.ITEMS), offset, value)
+    struct.pack_into("<I", parts.first(SectionKind.ITEMS), offset, value)
 
 
 PADDING_AFTER = 76
@@ -83,22 +83,28 @@ CASES: dict[str, tuple[Callable[[Parts], object], str]] = {
     "an arena's name that leads elsewhere": (lambda p: second_arena(p, name="../x"), r"arena name '\.\./x'"),
     "an arena's name that comes twice": (lambda p: second_arena(p, name="a"), "two have the same name in a, a"),
     "specs that are none": (lambda p: second_arena(p, specs=b"\xc1"), "its arenas cannot be read"),
-    "an arena that is none": (lambda p: p.first(Kind.MANIFEST).update(arenas=[7]), "its arenas cannot be read"),
+    "an arena that is none": (lambda p: p.first(SectionKind.MANIFEST).update(arenas=[7]), "its arenas cannot be read"),
     "no manifest": (lambda p: p.sections.pop(0), "expected the manifest"),
     "a table too many": (
-        lambda p: p.first(Kind.ARENA)["tables"].append({"name": "b"}),
+        lambda p: p.first(SectionKind.ARENA)["tables"].append({"name": "b"}),
         r"it has tables \['a', 'b'\], ",
     ),
-    "a table too few": (lambda p: p.first(Kind.ARENA)["tables"].clear(), r"it has tables \[\], the manifest has"),
-    "a word that is missing": (lambda p: p.first(Kind.ARENA)["tables"][0].pop("paused"), "paused"),
+    "a table too few": (
+        lambda p: p.first(SectionKind.ARENA)["tables"].clear(),
+        r"it has tables \[\], the manifest has",
+    ),
+    "a word that is missing": (lambda p: p.first(SectionKind.ARENA)["tables"][0].pop("paused"), "paused"),
     "a word of another kind": (lambda p: word(p, "evicted", "x"), "its contents make no sense"),
-    "a pattern that is too short": (lambda p: p.first(Kind.ARENA)["patterns"][0].pop(), "its contents make no sense"),
+    "a pattern that is too short": (
+        lambda p: p.first(SectionKind.ARENA)["patterns"][0].pop(),
+        "its contents make no sense",
+    ),
     "a pattern of a large number": (lambda p: pattern(p, 0, 2**40), "its contents make no sense"),
     "items of a table that is not there": (
-        lambda p: p.move(Kind.ITEMS, table=9),
+        lambda p: p.move(SectionKind.ITEMS, table=9),
         "it is of table 9, but the arena",
     ),
-    "items of another arena": (lambda p: p.move(Kind.ITEMS, arena=1), "it belongs to arena 1, expected 0"),
+    "items of another arena": (lambda p: p.move(SectionKind.ITEMS, arena=1), "it belongs to arena 1, expected 0"),
     "an output that is too long": (lambda p: word(p, "longest", [2**31, 1]), "an output of 2147483648 rows"),
     "items without a structure": (lambda p: word(p, "structure_pattern", 2**32 - 1), "has items and no structure"),
     "padding that is too long": (lambda p: item(p, PADDING_AFTER, 2**31), "2147483648 rows of padding"),

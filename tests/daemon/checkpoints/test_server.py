@@ -138,13 +138,13 @@ def test_the_last_checkpoint_waits_for_one_of_the_interval_that_is_being_saved(
     """The first one ends some turns of the loop after somebody began to wait for it."""
     source = """
 import asyncio, os, sys, threading
-from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, SectionKind
 from shmreplay.daemon import main
 from shmreplay.daemon.loop.workers import Workers
 write, acquire, run = CheckpointWriter.write, asyncio.Lock.acquire, Workers.run
 is_waited_for, reached, saving = threading.Event(), [], []
 def slow_write(self, kind, *rest):
-    if kind is Kind.ARENA and not reached:
+    if kind is SectionKind.ARENA and not reached:
         reached.append(True)
         open(os.environ["SHMREPLAY_TEST_REACHED"], "x").close()
         is_waited_for.wait()
@@ -216,11 +216,11 @@ def test_a_table_that_is_dropped_before_its_turn_ends_the_checkpoint(
 ) -> None:
     source = """
 import os, sys
-from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, SectionKind
 from shmreplay.daemon import main
 real = CheckpointWriter.write
 def write(self, kind, *rest):
-    if kind is Kind.ARENA:
+    if kind is SectionKind.ARENA:
         open(os.environ["SHMREPLAY_TEST_GATE"], "rb").read()
     real(self, kind, *rest)
 CheckpointWriter.write = write
@@ -266,7 +266,7 @@ sys.exit(main.main())
     assert "MemoryError: no memory for a slice" in daemon.log()
 
 
-def test_tables_stay_in_shared_memory_whose_last_checkpoint_failed(
+def test_tables_stay_in_shared_memory_if_their_last_checkpoint_failed(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:
     """A disk that is full just then must not cost what nobody saved."""
@@ -323,7 +323,7 @@ def test_flags_that_make_no_sense_are_refused(make_daemon: StartDaemon, tmp_path
         assert flags[0] in daemon.log()
 
 
-def test_inspect_shows_the_newest_whole_one_of_a_directory_as_restore_takes_it(
+def test_inspect_shows_the_checkpoint_of_a_directory_that_restore_would_take(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:
     directory = str(tmp_path / "saved")

@@ -18,11 +18,11 @@ FLAGS = ("--checkpoint-at-stop", "--checkpoint-dir")
 # The file SHMREPLAY_TEST_DISK is a pipe: the daemon saves on when it was written to, and fails if that was "full".
 SLOW = """
 import errno, os, sys
-from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, Kind
+from shmreplay.checkpoints.checkpoint_file import CheckpointWriter, SectionKind
 from shmreplay.daemon import main
 real = CheckpointWriter.write
 def write(self, kind, *rest):
-    if kind is Kind.ARENA_END:
+    if kind is SectionKind.ARENA_END:
         with open(os.environ["SHMREPLAY_TEST_DISK"]) as pipe:
             if pipe.read() == "full":
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

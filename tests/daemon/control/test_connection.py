@@ -104,7 +104,7 @@ def is_served(daemon: DaemonProcess) -> bool:
         return "ok" in raw.hello()
 
 
-def test_a_daemon_that_is_out_of_descriptors_says_so_and_serves_those_who_wait_later(make_daemon: StartDaemon) -> None:
+def test_a_daemon_out_of_descriptors_says_so_and_serves_waiting_clients_later(make_daemon: StartDaemon) -> None:
     daemon = make_daemon().start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24)))
     clients = [RawClient(daemon.socket) for _ in range(40)]
     eventually(lambda: "raise LimitNOFILE" in daemon.log())

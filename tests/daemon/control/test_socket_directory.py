@@ -25,7 +25,7 @@ def test_of_the_sockets_directory_one_level_is_made(tmp_path: pathlib.Path) -> N
     assert not parent.exists()
 
 
-def test_who_may_not_make_the_sockets_directory_is_told_where_it_could_be(
+def test_a_user_who_may_not_make_the_sockets_directory_learns_where_it_could_be(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     def refuse(path: str, mode: int) -> None:

@@ -49,7 +49,7 @@ def some_looks_later(client: sr.Client) -> None:
     eventually(lambda: max(waits(client)) > before + 0.3)
 
 
-def test_a_call_that_waits_for_long_is_told_of_once_with_who_and_why(
+def test_a_long_wait_is_logged_once_with_its_process_and_reason(
     impatient: DaemonProcess, replay: sr.Client, run_script: Run
 ) -> None:
     learner = Worker(run_script(WORK, impatient.socket))
@@ -83,7 +83,7 @@ def test_both_sides_are_told_of_and_a_side_no_more_than_once_in_a_while(
     eventually(lambda: bool(lines(impatient, "to sample, of process")))
 
 
-def test_a_table_that_loses_its_last_writer_is_named_with_who_waits_there(
+def test_a_table_without_writers_is_logged_with_the_calls_blocked_there(
     impatient: DaemonProcess, replay: sr.Client, run_script: Run
 ) -> None:
     one, other, learner = (Worker(run_script(WORK, impatient.socket)) for _ in range(3))

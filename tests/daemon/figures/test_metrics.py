@@ -123,7 +123,7 @@ def test_they_are_those_of_the_tables_now(scraped: Scraped) -> None:
         assert ("replay", "replay") not in scraped.samples()["shmreplay_table_size"]
 
 
-def test_who_waits_is_counted_on_its_side(scraped: Scraped) -> None:
+def test_a_blocked_call_is_counted_on_its_side(scraped: Scraped) -> None:
     with scraped.daemon.connect() as client, concurrent.futures.ThreadPoolExecutor(1) as pool:
         client.create_tables([table()])
         call = pool.submit(client.table("replay").sample, 1, timeout_s=WAIT_S)

@@ -71,7 +71,7 @@ def test_each_process_is_told_of_with_what_it_has_done(
     assert [tables["other"][figure] for figure in ("writers", "learners", "learners_gone")] == [1, 0, False]
 
 
-def test_who_waits_is_told_of_with_the_reason_until_it_goes_on(
+def test_a_blocked_call_is_reported_with_its_reason_until_it_goes_on(
     daemon: DaemonProcess, replay: sr.Client, run_script: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner = Worker(run_script(WORK, daemon.socket))
@@ -113,7 +113,7 @@ def test_figures_that_other_tests_make_up_have_the_names_of_real_ones(
         assert set(fake["tables"]["table_03"][histogram]) == set(real["tables"]["replay"][histogram])
 
 
-def test_who_waits_for_room_is_told_of_too(client: sr.Client, daemon: DaemonProcess, run_script: Run) -> None:
+def test_a_call_blocked_for_room_is_reported_too(client: sr.Client, daemon: DaemonProcess, run_script: Run) -> None:
     step = {"x": np.zeros(3, np.float32), "n": np.int64(0)}
     client.create_tables([sr.Table.queue("replay", step, 1000, chunk_steps=1, capacity_steps=8, max_streams=2)])
     writer = Worker(run_script(WORK, daemon.socket))
@@ -130,7 +130,7 @@ def test_who_waits_for_room_is_told_of_too(client: sr.Client, daemon: DaemonProc
     eventually(lambda: client.stats()["arenas"]["replay"]["waits"] == [])
 
 
-def test_a_table_says_when_those_who_wrote_it_or_read_it_are_gone(
+def test_a_table_says_when_all_its_writers_or_all_its_readers_are_gone(
     daemon: DaemonProcess, replay: sr.Client, run_script: Run
 ) -> None:
     writer, learner = (Worker(run_script(WORK, daemon.socket)) for _ in range(2))

@@ -38,7 +38,7 @@ def test_a_release_leaves_the_file_of_a_successor_alone(tmp_path: pathlib.Path) 
     second.release()
 
 
-def test_who_waits_gets_a_file_of_its_own_after_the_release(tmp_path: pathlib.Path) -> None:
+def test_a_waiting_process_gets_a_file_of_its_own_after_the_release(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "lock"
     first = LockFile(str(path))
     inode = path.stat().st_ino

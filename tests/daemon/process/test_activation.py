@@ -66,7 +66,7 @@ def unit(tmp_path: pathlib.Path) -> Iterator[SocketUnit]:
     unit.listener.close()
 
 
-def test_who_connects_before_the_daemon_is_there_is_served_when_it_is(
+def test_a_client_that_connects_before_the_daemon_starts_is_served_after_it_starts(
     make_daemon: StartDaemon, unit: SocketUnit
 ) -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:

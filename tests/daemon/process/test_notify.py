@@ -239,7 +239,7 @@ def test_why_it_could_not_start_is_its_last_status(make_daemon: StartDaemon, sys
     assert said.startswith("failed: no checkpoint can be written to /proc/none: ")
 
 
-def test_who_does_not_listen_any_more_costs_the_daemon_nothing(make_daemon: StartDaemon, systemd: Listener) -> None:
+def test_a_client_that_no_longer_reads_costs_the_daemon_nothing(make_daemon: StartDaemon, systemd: Listener) -> None:
     daemon = make_daemon().start(env=systemd.environment(0.2))
     systemd.until("READY")
     systemd.socket.close()

@@ -119,7 +119,7 @@ def test_tables_are_found_and_sorted(many: Page) -> None:
     many.click("th[data-key=name] button")
 
 
-def test_what_is_wrong_comes_first_and_who_waits_is_told_why(many: Page) -> None:
+def test_faults_come_first_and_each_blocked_call_is_listed_with_its_reason(many: Page) -> None:
     assert "table_05: its writers have all gone" in many.run("document.querySelector('#troubles').innerText")
     assert many.run("document.title").startswith("(15) shmreplayd default")
     waits = many.run("document.querySelector('#waits').innerText")
@@ -300,7 +300,7 @@ def set_ratio(page: Page) -> None:
     page.wait_until("$('said').innerText.includes('replay: 3 samples per insert from now on.')")
 
 
-def test_who_waits_at_a_real_daemon_is_shown_with_the_reason(browser: Browser, shown: DaemonProcess) -> None:
+def test_a_blocked_call_at_a_real_daemon_is_shown_with_its_reason(browser: Browser, shown: DaemonProcess) -> None:
     with shown.connect() as client, concurrent.futures.ThreadPoolExecutor(1) as pool:
         client.create_tables([table("waited")])
         call = pool.submit(client.table("waited").sample, 1, timeout_s=WAIT_S)

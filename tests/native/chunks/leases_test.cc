@@ -73,7 +73,7 @@ TEST(when_every_call_slot_is_taken_another_call_is_refused_until_one_ends) {
   take(w.arena, late, {1});
 }
 
-TEST(dropping_a_lease_wakes_who_waits_for_a_chunk) {
+TEST(dropping_a_lease_wakes_a_writer_that_waits_for_a_chunk) {
   World w(small());
   Lease lease(w.arena);
   take(w.arena, lease, {1});

@@ -162,7 +162,7 @@ TEST(a_blocked_actor_gets_its_room_whatever_becomes_of_the_consumers) {
 }
 
 // The same for news, which nobody hands on: all sleepers are woken, or look again.
-TEST(who_waits_for_an_insert_hears_of_one_whatever_becomes_of_the_actors) {
+TEST(a_wait_for_an_insert_ends_with_one_whatever_happens_to_the_actors) {
   World w(arena_of({open_table("weights", 1)}, 1, 12));
   int64_t k = 1;
   for (bool died = true; died; k += kStride) {

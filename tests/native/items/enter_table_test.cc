@@ -5,7 +5,7 @@
 
 namespace shmreplay::test {
 
-TEST(whoever_meets_a_reset_that_was_begun_finishes_it) {
+TEST(a_call_that_meets_an_unfinished_reset_finishes_it) {
   World w(arena_of({open_table("a", 100)}));
   Actor actor(w.arena, w.table());
   for (int i = 0; i < 50; ++i) actor.insert();

@@ -20,7 +20,7 @@ uint64_t wait_for(Arena& arena, uint64_t seen, Status expected = Status::kOk, co
 
 }  // namespace
 
-TEST(who_has_not_seen_the_newest_insert_does_not_wait) {
+TEST(a_reader_that_has_not_seen_the_newest_insert_does_not_wait) {
   World w(one_item());
   Actor actor(w.arena, w.table());
   for (int i = 0; i < 3; ++i) actor.insert();
@@ -29,7 +29,7 @@ TEST(who_has_not_seen_the_newest_insert_does_not_wait) {
   CHECK_EQ(news_of(w.table()).is_awaited.load(), 0u);
 }
 
-TEST(who_never_waits_is_told_how_many_inserts_there_were) {
+TEST(a_call_that_never_waits_learns_how_many_inserts_there_were) {
   World w(one_item());
   CHECK_EQ(wait_for(w.arena, 0, Status::kTimeout, kNow), 0u);
   Actor(w.arena, w.table()).insert();
@@ -37,7 +37,7 @@ TEST(who_never_waits_is_told_how_many_inserts_there_were) {
   check_healthy(w.arena);
 }
 
-TEST(an_insert_wakes_all_who_wait_for_it) {
+TEST(an_insert_wakes_all_that_wait_for_it) {
   World w(one_item());
   std::atomic<int> told{0};
   const auto reader = [&] {
@@ -105,7 +105,7 @@ TEST(a_reset_does_not_begin_the_count_anew) {
   CHECK_EQ(number, 2u);
 }
 
-TEST(who_waits_for_news_of_a_dropped_table_is_told_that_it_is_closed) {
+TEST(a_wait_for_news_of_a_dropped_table_ends_with_closed) {
   World w(one_item());
   run_threads({[&] { wait_for(w.arena, 0, Status::kClosed); },
                [&] {
@@ -140,7 +140,7 @@ TEST(a_wait_for_news_that_its_caller_gives_up_ends_at_once) {
 }
 
 // Each thread answers the other's insert: a wait that missed one would leave both asleep.
-TEST(two_who_wait_for_each_other_in_turn_miss_nothing) {
+TEST(two_processes_that_wait_for_each_other_in_turn_miss_nothing) {
   World w(arena_of({open_table("a", 1), open_table("b", 1)}, 1, 24));
   const uint64_t n = kSanitized ? 300 : 3000;
   const auto player = [&](uint32_t own, uint32_t other, bool begins) {
@@ -157,7 +157,7 @@ TEST(two_who_wait_for_each_other_in_turn_miss_nothing) {
   check_healthy(w.arena);
 }
 
-TEST(who_dies_while_it_looks_for_news_leaves_nothing) {
+TEST(a_process_that_dies_while_it_looks_for_news_leaves_nothing) {
   CrashLab lab(one_item());
   Actor(lab.world.arena, lab.world.table()).insert();
   lab.run("wait for an insert", CrashLab::Holds::kOne, [](Arena& arena) -> std::function<void()> {

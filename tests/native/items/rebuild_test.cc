@@ -297,7 +297,7 @@ TEST(sleepers_are_counted_from_their_slots) {
   check_healthy(w.arena);
 }
 
-TEST(who_finds_a_rebuild_that_died_begins_it_anew) {
+TEST(a_process_that_finds_an_unfinished_rebuild_begins_it_anew) {
   Scene scene(seed(), kPrioritized, kMaxHeap);
   World& w = scene.world;
   const std::vector<TableState> before = scene.observe_all();

@@ -142,7 +142,7 @@ TEST(an_item_that_there_is_no_memory_for_stays_in_its_queue) {
 }
 
 // The call may have been woken for the item; then it hands that wake on.
-TEST(who_has_no_memory_for_an_item_leaves_it_to_the_next_sleeper) {
+TEST(a_sampler_without_memory_for_an_item_leaves_it_to_the_next_one) {
   if (kSanitized) return;
   World w(queue_of(2 * kLarge / kBlockBytes));
   Values(w).put(kLarge);

@@ -116,7 +116,7 @@ TEST(prioritised_selections_follow_the_weights_of_what_is_left) {
 
 TEST(where_almost_all_weight_is_drawn_the_rest_still_comes_in_proportion) {
   World w(arena_of({open_table("a", 8, kPrioritized)}));
-  // The two heavy ones always come first, one of them by far the more often; what follows is picked among those left.
+  // The two heavy ones practically always take the first two draws; the others are picked among those left.
   const std::vector<double> weights = {1e9, 1e9, 1, 2, 4};
   draw_selections(w, insert_all(w, weights), weights, 5, 12);
 }

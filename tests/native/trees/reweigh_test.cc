@@ -61,7 +61,7 @@ TEST(every_leaf_follows_the_new_exponent) {
   check_leaves(empty, 0.5);
 }
 
-TEST(whoever_meets_a_change_does_one_slice_of_it_and_his_own_call) {
+TEST(a_call_that_meets_a_change_does_one_slice_of_it_and_its_own_work) {
   World w(prioritised());
   const std::vector<int64_t> keys = fill(w);
   begin_change(w, 0.5);

@@ -94,7 +94,7 @@ TEST(when_every_stream_is_open_a_writer_can_not_open) {
   CHECK_EQ(late.open(kNow), Status::kOk);
 }
 
-TEST(when_every_stream_is_open_those_of_dead_processes_come_back_to_who_needs_one) {
+TEST(when_all_streams_are_open_those_of_dead_processes_are_taken_back) {
   World w(arena_of({open_table("a", 10)}));
   Child gone([&] {
     const SessionInfo info = open_own_session(*w.segments.attach());

@@ -253,7 +253,7 @@ TEST(a_value_of_more_blocks_than_one_hold_takes_is_written_and_freed_whole) {
   check_no_block_is_lost(w);
 }
 
-// ---- writers of values that one hold can not take whole
+// ---- writers of values that one hold cannot take whole
 // --------------------------------------------------------------------
 
 namespace {
@@ -306,7 +306,7 @@ TEST(a_writer_that_has_a_part_of_its_blocks_gets_the_others_whatever_is_taken_me
   check_healthy(w.arena);
 }
 
-TEST(who_waits_for_blocks_gives_back_what_it_has_so_that_one_of_two_gets_on) {
+TEST(a_writer_that_waits_for_blocks_gives_back_its_own_so_one_of_two_goes_on) {
   World w(heap_of(keeping_table(), 700));
   const std::unique_ptr<Arena> b = w.client();
   Actor first(w.arena, w.table(), 2), second(*b, b->table(0), 2);

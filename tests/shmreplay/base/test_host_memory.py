@@ -52,7 +52,7 @@ class FakeHost:
 @pytest.fixture
 def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     # The file system itself is as roomy as it happens to be; here it shall never be the narrowest.
-    roomy = host_memory.Room("the file system", 2**60, 2**60, "enlarge it")
+    roomy = host_memory.MemoryLimit("the file system", 2**60, 2**60, "enlarge it")
     monkeypatch.setattr(host_memory, "_file_system_room", lambda directory: roomy)
     return FakeHost(tmp_path)
 

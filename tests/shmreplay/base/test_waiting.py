@@ -15,7 +15,7 @@ def text(side: str, **changes: Any) -> str:
     return waiting.explain({**INFO, **changes}, side, STATS)
 
 
-def test_a_blocked_insert_is_explained_with_the_numbers_and_who_is_attached() -> None:
+def test_a_blocked_insert_is_explained_with_numbers_and_attached_processes() -> None:
     assert text("insert") == (
         "the rate limiter: one more insert would raise the difference from 0 to 2.5, above max_diff 1.5 (12 inserts, 2 "
         "deletes, 30 samples, at 2.5 samples per insert); waiting for a sample, there was none yet, or for "
@@ -23,7 +23,7 @@ def test_a_blocked_insert_is_explained_with_the_numbers_and_who_is_attached() ->
     )
 
 
-def test_a_blocked_sample_is_explained_with_the_numbers_and_who_is_attached() -> None:
+def test_a_blocked_sample_is_explained_with_numbers_and_attached_processes() -> None:
     assert text("sample", difference=-1.0) == (
         "the rate limiter: one more sample would lower the difference from -1 to -2, below min_diff -1.5 (12 inserts, "
         "2 deletes, 30 samples, at 2.5 samples per insert); waiting for an insert, the last was 3 s ago; "

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from shmreplay.checkpoints.checkpoint_directory import PARTIAL, CheckpointDirectory, find_checkpoints, moment_of
-from shmreplay.checkpoints.checkpoint_file import MAGIC, SLICE_BYTES, CheckpointReader, CheckpointWriter, Kind, verify
+from shmreplay.checkpoints.checkpoint_file import (
+    MAGIC,
+    SLICE_BYTES,
+    CheckpointReader,
+    CheckpointWriter,
+    SectionKind,
+    verify,
+)
 from shmreplay.daemon.checkpoints.retention import Retention
 from shmreplay.errors import CheckpointFailed, DamagedCheckpoint
 
@@ -25,14 +32,14 @@ def write(path: pathlib.Path, label: str = "test", payloads: int = 3) -> list[in
             borders.append(writer.num_bytes)
 
         note()
-        writer.write_plain(Kind.MANIFEST, {"label": label, "arenas": [{"name": "a"}]})
+        writer.write_plain(SectionKind.MANIFEST, {"label": label, "arenas": [{"name": "a"}]})
         note()
-        writer.write_plain(Kind.ARENA, {"arena": "a", "tables": []}, 0)
+        writer.write_plain(SectionKind.ARENA, {"arena": "a", "tables": []}, 0)
         for i in range(payloads):
             note()
-            writer.write(Kind.ITEMS, np.arange(50 * (i + 1)).astype(np.uint8), 0, table=i)
+            writer.write(SectionKind.ITEMS, np.arange(50 * (i + 1)).astype(np.uint8), 0, table=i)
         note()
-        writer.write_plain(Kind.ARENA_END, {}, 0)
+        writer.write_plain(SectionKind.ARENA_END, {}, 0)
         note()
         writer.end()
     return borders
@@ -43,11 +50,11 @@ def test_what_was_written_is_read(tmp_path: pathlib.Path) -> None:
     reader = CheckpointReader(str(tmp_path / "c"))
     assert reader.manifest == {"label": "test", "arenas": [{"name": "a"}]}
     sections = []
-    while (section := reader.next()).kind is not Kind.END:
+    while (section := reader.next()).kind is not SectionKind.END:
         sections.append((section.kind, section.arena, section.table, section.payload.copy()))
     reader.close()
-    assert [kind for kind, *_ in sections] == [Kind.ARENA, *[Kind.ITEMS] * 3, Kind.ARENA_END]
-    assert [table for kind, _, table, _ in sections if kind is Kind.ITEMS] == [0, 1, 2]
+    assert [kind for kind, *_ in sections] == [SectionKind.ARENA, *[SectionKind.ITEMS] * 3, SectionKind.ARENA_END]
+    assert [table for kind, _, table, _ in sections if kind is SectionKind.ITEMS] == [0, 1, 2]
     for i in range(3):
         np.testing.assert_array_equal(sections[1 + i][3], np.arange(50 * (i + 1)).astype(np.uint8))
     found = verify(str(tmp_path / "c"))
@@ -131,7 +138,7 @@ def test_a_section_that_claims_to_be_huge_takes_no_memory(tmp_path: pathlib.Path
     path = tmp_path / "c"
     write(path)
     head = path.read_bytes()[:16]
-    for kind, size in ((Kind.ITEMS, SLICE_BYTES + 1), (Kind.MANIFEST, 2**60)):
+    for kind, size in ((SectionKind.ITEMS, SLICE_BYTES + 1), (SectionKind.MANIFEST, 2**60)):
         header = struct.pack("<4sHHQQII", b"SECT", kind, 0, 0, size, 0, 0)
         path.write_bytes(head + header)
         with pytest.raises(DamagedCheckpoint, match=f"its length is {size} bytes"):
@@ -142,11 +149,13 @@ def test_a_manifest_that_is_no_map_is_refused(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "c"
     for value, text in (([1], "it is no map"), ({"arenas": 3}, "it has no list of arenas")):
         with path.open("wb", buffering=0) as file:
-            CheckpointWriter(file.fileno()).write_plain(Kind.MANIFEST, value)
+            CheckpointWriter(file.fileno()).write_plain(SectionKind.MANIFEST, value)
         with pytest.raises(DamagedCheckpoint, match=text):
             verify(str(path))
     with path.open("wb", buffering=0) as file:
-        CheckpointWriter(file.fileno()).write(Kind.MANIFEST, np.frombuffer(msgpack.packb({})[:0] + b"\xc1", np.uint8))
+        CheckpointWriter(file.fileno()).write(
+            SectionKind.MANIFEST, np.frombuffer(msgpack.packb({})[:0] + b"\xc1", np.uint8)
+        )
     with pytest.raises(DamagedCheckpoint, match="it is no msgpack"):
         verify(str(path))
 
@@ -157,8 +166,8 @@ def test_a_manifest_that_is_no_map_is_refused(tmp_path: pathlib.Path) -> None:
 def save(directory: CheckpointDirectory) -> str:
     with directory.create() as (fd, path):
         writer = CheckpointWriter(fd)
-        writer.write_plain(Kind.MANIFEST, {"label": directory.label, "arenas": [{"name": "a"}]})
-        writer.write_plain(Kind.ARENA, {"arena": "a", "tables": [{"name": "a"}]}, 0)
+        writer.write_plain(SectionKind.MANIFEST, {"label": directory.label, "arenas": [{"name": "a"}]})
+        writer.write_plain(SectionKind.ARENA, {"arena": "a", "tables": [{"name": "a"}]}, 0)
         writer.end()
     return path
 

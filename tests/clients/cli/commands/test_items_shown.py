@@ -165,7 +165,7 @@ def test_counts_that_are_none_are_usage_errors(capsys: Any) -> None:
 # --- inspect ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_item_is_shown_with_who_wrote_it_and_what_its_arrays_are(client: sr.Client, capsys: Any) -> None:
+def test_an_item_is_shown_with_its_writer_and_its_arrays(client: sr.Client, capsys: Any) -> None:
     key = int(client.table("replay").keys()[4])
     lines = said(capsys, "inspect", "replay", str(key)).splitlines()
     assert lines[0] == f"item {key} of table 'replay': inserted 25 inserts ago, priority 5, sampled never"

@@ -152,7 +152,7 @@ def test_a_program_that_a_service_cannot_see_is_refused(
         assert f"\nExecStart={script} --config " in printed
 
 
-def test_who_may_not_write_there_is_told_in_one_line(tmp_path: pathlib.Path, install: Install) -> None:
+def test_a_user_who_may_not_write_there_gets_one_line(tmp_path: pathlib.Path, install: Install) -> None:
     (tmp_path / "etc").write_text("no directory", encoding="utf-8")
     code, _, said = install("--system", "--root", str(tmp_path))
     assert (code, len(said.splitlines())) == (1, 1)

@@ -441,7 +441,7 @@ def test_sizes_that_the_data_do_not_have_are_refused(client: sr.Client, tmp_path
     client.drop_tables(["ragged", "empty"])
 
 
-def test_who_waits_for_the_rate_limiter_is_told_what_went_in(client: sr.Client, exported: str, capsys: Any) -> None:
+def test_a_call_blocked_by_the_rate_limiter_says_what_went_in(client: sr.Client, exported: str, capsys: Any) -> None:
     client.set_rate_limiter("b", sr.rate_limiters.RateLimiter(1.0, 1, -1e9, 4.0), rebase=False)
     assert main(["import", "b", exported, "--wait", "0.05"]) == 1
     out, err = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Rung: one way of batches from the table to their device, with its counters."""
+"""Transport: one way of batches from the table to their device, with its counters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Pin(NamedTuple):
 NOT_PINNED = Pin("none", "")
 
 
-class Rung(Draws[Delivery], Protocol):
+class Transport(Draws[Delivery], Protocol):
     """Draws batches and sends them to the device.
 
     Attributes:
