@@ -40,6 +40,7 @@ class ManagedArena:
         self._turn = asyncio.Lock()
         self.is_locked_in_memory = self.native.mlock_index()
         self.failure: str | None = None
+        self.gone: set[tuple[str, str]] = set()  # sides and tables whose users all are gone, as of the last look
         self._is_closed = False
         self._closing = (
             threading.Lock()
