@@ -73,8 +73,12 @@ class Reaper:
             os.close(pidfd)
             raise ProcessLookupError(f"process {pid} has ended; another process has its pid")
         process = ClientProcess(pid, start_time, pidfd, process_name(pid))
+        try:
+            asyncio.get_running_loop().add_reader(pidfd, self._on_death, process)
+        except OSError:  # as when fs.epoll.max_user_watches is used up
+            os.close(pidfd)
+            raise
         self._processes[pid, start_time] = process
-        asyncio.get_running_loop().add_reader(pidfd, self._on_death, process)
         return process
 
     def _on_death(self, process: ClientProcess) -> None:

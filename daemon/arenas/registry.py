@@ -17,8 +17,9 @@ from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.daemon.arenas.creation import Creation
 from shmreplay.daemon.arenas.reaper import ClientProcess, Reaper, Session
 from shmreplay.daemon.arenas.restoration import Restoration
-from shmreplay.daemon.arenas.session_ends import close_session
+from shmreplay.daemon.arenas.session_ends import close_session, find_gone
 from shmreplay.daemon.config.limits import Limits
+from shmreplay.daemon.config.open_files import check_descriptors
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.errors import ShmReplayError, TableNotFound
 from shmreplay.protocol import Deadline
@@ -135,6 +136,7 @@ class Registry:
                 break
         if self._is_closing:
             raise ShmReplayError(f"arena {name!r} was not created: the daemon is stopping")
+        check_descriptors(f"arena {name!r}", 1 + len(self._creations))
         self.limits.check_memory(f"arena {name!r}", creation.total_bytes, self._taken_bytes())
         on_progress(creation.describe)
         self._creations[creation] = asyncio.ensure_future(self._create(creation))
@@ -234,6 +236,7 @@ class Registry:
                     f"{what} exists already; drop it (`shmreplay drop`, client.drop_tables) before you restore it "
                     "from a checkpoint"
                 )
+        check_descriptors("restoring the checkpoint", len(work.arenas) + len(self._creations))
         num_bytes = sum(arena.total_bytes for arena in work.arenas)
         self.limits.check_memory("restoring the checkpoint", num_bytes, self._taken_bytes())
 
@@ -244,6 +247,7 @@ class Registry:
             self._creations[creation] = future
         try:
             for arena in await future:
+                arena.gone = find_gone(arena.native)  # those before the checkpoint are no news
                 self._arenas[arena.name] = arena
         finally:
             for creation in work.arenas:
