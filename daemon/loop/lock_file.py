@@ -74,6 +74,10 @@ class LockFile:
             self.release()
             raise
 
+    def leave(self) -> None:
+        """Unlocks the file without removing it."""
+        os.close(self._fd)
+
     def release(self) -> None:
         """Removes the file, then unlocks it. A process that waits for this inode sees that it has gone, and retries.
 
