@@ -19,7 +19,8 @@ class LastingSelector(selectors.EpollSelector):
         try:
             return super().register(fileobj, events, data)
         except FileExistsError:
-            self._selector.unregister(fileobj if isinstance(fileobj, int) else fileobj.fileno())
+            fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+            self._selector.unregister(fd)  # type: ignore[attr-defined]  # the epoll object; typeshed hides it
             return super().register(fileobj, events, data)
 
 

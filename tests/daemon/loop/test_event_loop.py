@@ -2,6 +2,7 @@
 
 import os
 import selectors
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ class Refusing:
 
 @pytest.mark.parametrize("wrap", [lambda fd: fd, lambda fd: os.fdopen(fd, "rb", closefd=False)])
 def test_a_descriptor_that_the_kernel_kept_is_registered_again(wrap: object) -> None:
-    selector = LastingSelector()
+    selector: Any = LastingSelector()
     ours, theirs = os.pipe()
     file = wrap(ours)  # type: ignore[operator]
     real = selector._selector
