@@ -18,6 +18,7 @@ from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
+STOP_TIMEOUT_S = 5.0  # for an arena's lock; if its holder is stopped, the arena is removed without it
 TURN_S = 1.0  # how long a call may wait for the arena's lock while other calls of the daemon wait for their turn
 _STUCK = _core.STATUS_ERRORS[_core.STATUS_LOCK_TIMEOUT][1]  # how the core says that the lock was not free in time
 Result = TypeVar("Result")

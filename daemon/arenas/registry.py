@@ -13,8 +13,9 @@ from shmreplay import _core
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.checkpoints.checkpoint_file import CheckpointReader
 from shmreplay.daemon.arenas.adoption import Adoption
-from shmreplay.daemon.arenas.arena import ManagedArena
+from shmreplay.daemon.arenas.arena import STOP_TIMEOUT_S, ManagedArena
 from shmreplay.daemon.arenas.creation import Creation
+from shmreplay.daemon.arenas.drops import marked_as_dropped
 from shmreplay.daemon.arenas.reaper import ClientProcess, Reaper, Session
 from shmreplay.daemon.arenas.restoration import Restoration
 from shmreplay.daemon.arenas.session_ends import close_session, find_gone
@@ -29,7 +30,6 @@ from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
-STOP_TIMEOUT_S = 5.0  # for an arena's lock; if its holder is stopped, the arena is removed without it
 Result = TypeVar("Result")
 OnProgress = Callable[[Callable[[], str]], None]  # takes a function that describes the progress
 
@@ -102,9 +102,10 @@ class Registry:
                 if arena is not None:
                     created.append(arena)
         except BaseException:
-            for arena in created:
-                with contextlib.suppress(TableNotFound):  # a client dropped it meanwhile
-                    await self._remove(arena, Deadline(STOP_TIMEOUT_S))
+            with self._marked_as_dropped(created):
+                for arena in created:
+                    with contextlib.suppress(TableNotFound):  # a client dropped it meanwhile
+                        await self._remove(arena, Deadline(STOP_TIMEOUT_S))
             raise
         return _owners(created)
 
@@ -352,11 +353,12 @@ class Registry:
                     f"alone; drop them together: drop_tables({names})"
                 )
         deadline = Deadline(timeout_s)
-        for arena in arenas:
-            await self._remove(arena, deadline)
-            for spec in arena.tables:
-                self.dropped.add(spec.name)
-                log.info("table %r dropped", spec.name)
+        with self._marked_as_dropped(arenas):
+            for arena in arenas:
+                await self._remove(arena, deadline)
+                for spec in arena.tables:
+                    self.dropped.add(spec.name)
+                    log.info("table %r dropped", spec.name)
 
     async def _remove(self, arena: ManagedArena, deadline: Deadline) -> None:
         def drop(seconds: float) -> None:
@@ -375,6 +377,9 @@ class Registry:
             return call(seconds)
 
         return await arena.in_turn(self._workers, deadline, checked)
+
+    def _marked_as_dropped(self, arenas: Iterable[ManagedArena]) -> contextlib.AbstractContextManager[None]:
+        return marked_as_dropped(self._store, self._instance, [arena.name for arena in arenas])
 
     def _let_go(self, arena: ManagedArena) -> None:
         del self._arenas[arena.name]
@@ -421,7 +426,8 @@ class Registry:
         await self.stop_creating()
         self.reaper.close()
         log.info("dropping all %d tables", sum(len(arena.tables) for arena in self.arenas))
-        await asyncio.gather(*(self._close_arena(arena) for arena in self.arenas))
+        with self._marked_as_dropped(self.arenas):
+            await asyncio.gather(*(self._close_arena(arena) for arena in self.arenas))
 
     async def _close_arena(self, arena: ManagedArena) -> None:
         try:
