@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shmreplay import _core
-from shmreplay.clients.batches.arguments import check_count, check_timeout, float_array, key_array
+from shmreplay.clients.batches.arguments import check_count, check_timeout, float_array, key_array, read_array
 from shmreplay.clients.batches.arrangement import Arrangement, Items
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.native import NativeOutput
@@ -214,7 +213,7 @@ class Mix:
                 "mix: keys do not say which table they belong to; pass the batch, or some of its keys with their "
                 "sources="
             )
-        of = np.asarray(sources)
+        of = read_array("mix", "sources", sources, "integers, as batch.sources")
         if of.dtype.kind not in "iu":
             raise TypeError(f"mix: sources have dtype {of.dtype}; expected integers, as batch.sources")
         of = of.reshape(-1).astype(np.int64)

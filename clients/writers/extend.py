@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shmreplay import _core
+from shmreplay.clients.batches.arguments import read_array
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle, raise_with
 from shmreplay.clients.writers.stream_handle import native_ends
 from shmreplay.clients.writers.writer_rules import check_history, read_rules, room_for, steps_needed
@@ -118,7 +118,7 @@ def _read_ends(
     over = _any_of(num, arrays, columns)
     if episode_ends is None:
         return over
-    given = np.asarray(episode_ends)
+    given = read_array(table._where, "episode_ends", episode_ends, "bools, one a row")
     if given.dtype != np.bool_ or given.shape != (num,):
         kind = TypeError if given.dtype != np.bool_ else ValueError
         raise kind(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
-from shmreplay.clients.batches.arguments import float_array
+from shmreplay.clients.batches.arguments import float_array, read_array
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle, raise_with
 from shmreplay.clients.writers.history import cell_value, expired, missing, read_trajectory
 from shmreplay.clients.writers.selection_rule import with_item_values
@@ -295,7 +295,7 @@ class VectorWriter(StreamHandle):
         num = len(owners)
         if mask is None:
             return Rows(num, np.arange(num), owners)
-        chosen = np.asarray(mask)
+        chosen = read_array(self._where, "mask", mask, "bools, one a row")
         if chosen.dtype != np.bool_:
             raise TypeError(f"{self._where}: mask has dtype {chosen.dtype}; expected bool, one a row")
         if chosen.shape != (num,):
@@ -304,7 +304,7 @@ class VectorWriter(StreamHandle):
         return Rows(num, numbers, owners[numbers])
 
     def _read_streams(self, streams: ArrayLike) -> NDArray[np.int64]:
-        given = np.asarray(streams)
+        given = read_array(self._where, "streams", streams, "integers, one a row")
         if given.ndim != 1:
             raise ValueError(f"{self._where}: streams have shape {given.shape}; expected one axis, one stream a row")
         if given.dtype.kind not in "iu" and given.size > 0:
