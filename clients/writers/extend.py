@@ -86,7 +86,7 @@ def _read(table: Handle, columns: Any, episode_ends: ArrayLike | None) -> Stream
     arrays = table._conversion.checked_batch(sig.canonical(columns, batch=num))
     rules = [] if table.spec.item is None else read_rules([table.spec.item], table._where)
     compiled = [rule.native(sig, table._index, table._where) for rule in rules]
-    native = native_ends(sig, rules)
+    native = native_ends(table.spec, rules)
     ends = _read_ends(table, num, arrays, episode_ends, native)
     for rule in compiled:
         _check_next_observations(table, arrays, ends, rule, native)
@@ -126,9 +126,10 @@ def _read_ends(
             "True on each episode's last row"
         )
     for row in np.flatnonzero(over & ~given)[: 0 if goes_across else 1]:
+        names = " or ".join(repr(table._sig.leaves[column].path) for column in columns)
         raise ValueError(
             f"{table._where}: row {row} was terminated or truncated, but episode_ends[{row}] is False; an episode ends "
-            "there"
+            f"there, as its column {names} says"
         )
     return _as_flags(given)
 

@@ -67,7 +67,7 @@ class VectorWriter(StreamHandle):
         self._num_streams = num_streams
         self._all_rows = Rows(num_streams, np.arange(num_streams), np.arange(num_streams))
         self._native = _core.VectorWriter(
-            table._native, num_streams, history, native_ends(self._sig, rules), self._native_rules()
+            table._native, num_streams, history, native_ends(table.spec, rules), self._native_rules()
         )
 
     @property

@@ -40,7 +40,7 @@ class Writer(StreamHandle):
 
     def __init__(self, table: Handle, history: int, rules: Sequence[Rule] = (), commit_every: int = 1) -> None:
         super().__init__(table, history, rules)
-        ends = native_ends(self._sig, rules)
+        ends = native_ends(table.spec, rules)
         self._native = _core.Writer(table._native, history, ends, self._native_rules(), commit_every)
         self._client = table._client
         self._longest_plain = _longest_plain(table, history)
