@@ -188,9 +188,10 @@ class Mix:
             raise ValueError(
                 f"mix: {len(keys)} keys, {len(of)} sources and {len(values)} priorities; expected as many of each"
             )
-        bad = np.flatnonzero(~((values >= 0) & (values <= _core.MAX_PRIORITY)))
-        if len(bad):
-            raise ValueError(f"mix: priorities[{bad[0]}] is {values[bad[0]]}; {EXPECTED_PRIORITY}")
+        for source in np.unique(of):
+            places = np.flatnonzero(of == source)
+            if (bad := self._tables[source]._native.first_bad_priority(values[places])) >= 0:
+                raise ValueError(f"mix: priorities[{places[bad]}] is {values[places[bad]]}; {EXPECTED_PRIORITY}")
         updated = 0
         for source in np.unique(of):
             own = of == source

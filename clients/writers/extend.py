@@ -181,7 +181,7 @@ def _check_priorities(table: Handle, arrays: list[Any], rule: dict[str, Any]) ->
         return
     values = np.asarray(arrays[column], np.float64)
     values = np.abs(values) if kind == PRIORITIES_OF_COLUMNS[1] else values
-    for row in np.flatnonzero(~((values >= 0) & (values <= _core.MAX_PRIORITY)))[:1]:
+    if (row := table._native.first_bad_priority(np.ascontiguousarray(values))) >= 0:
         raise ValueError(
             f"{table._where}: row {row} of column {table._sig.leaves[column].path!r}, which priorities are read from, "
             f"is {arrays[column][row]}; {EXPECTED_PRIORITY}"

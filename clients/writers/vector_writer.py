@@ -327,7 +327,7 @@ class VectorWriter(StreamHandle):
         if len(values) != rows.num:
             raise ValueError(f"{self._where}: {len(values)} priorities for {rows.num} streams; expected one a stream")
         chosen = values[rows.numbers]
-        for at in np.flatnonzero(~((chosen >= 0) & (chosen <= _core.MAX_PRIORITY))):
+        if (at := self._table._native.first_bad_priority(chosen)) >= 0:
             raise ValueError(f"{self._where}: priorities[{rows.numbers[at]}] is {chosen[at]}; {EXPECTED_PRIORITY}")
         return values
 

@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.base.dtypes import as_float64, is_real, number_kind
+from shmreplay.base.dtypes import as_float64, is_added, is_real, number_kind
 from shmreplay.columns.leaves import Leaf
 
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}  # by number of channels: grey, RGB, RGBA
@@ -19,7 +19,7 @@ _GAP = 2  # pixels between images
 def is_image(leaf: Leaf) -> bool:
     """Whether a row of the column looks like one image or several: HW, HWC, CHW, or a stack of HW."""
     shape = leaf.spec.shape
-    if not is_real(leaf.spec.dtype) or len(shape) not in (2, 3):
+    if not is_real(leaf.spec.dtype) or is_added(leaf.spec.dtype) or len(shape) not in (2, 3):
         return False
     sides = shape[:2] if shape[-1] in _COLOR_TYPES else shape[-2:]
     return all(size is None or size > 1 for size in sides)
