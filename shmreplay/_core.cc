@@ -35,7 +35,7 @@ void translate(const std::exception_ptr& p, void*) {
 
 void bind_constants(nb::module_& m) {
   m.attr("LAYOUT_VERSION") = kLayoutVersion;
-  m.attr("MAX_PRIORITY") = kMaxPriority;
+  m.attr("EXPECTED_PRIORITY") = expected_priority();
   m.attr("MAX_GATHER_THREADS") = GatherThreads::kMost;
   m.attr("HUGE_PAGE_BYTES") = kHugePageBytes;
   m.attr("VIEW_CHUNKS") = SampleCall::kViewChunks;

@@ -7,7 +7,7 @@ from typing import Any
 
 LAYOUT_VERSION: int = 8
 
-MAX_PRIORITY: float = 1e280
+EXPECTED_PRIORITY: str
 
 MAX_GATHER_THREADS: int = 64
 
@@ -292,6 +292,7 @@ class Table:
         rebase: bool,
         timeout_s: object | None = None,
     ) -> None: ...
+    def first_bad_priority(self, priorities: object) -> int: ...
     def set_priority_exponent(self, exponent: float, timeout_s: object | None = None) -> None: ...
     def pause(self, inserts: bool, samples: bool, timeout_s: object | None = None) -> None: ...
     def resume(self, timeout_s: object | None = None) -> None: ...

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from shmreplay import _core
 from shmreplay.base.host_memory import show_bytes, whole_huge_bytes
+from shmreplay.columns.arrays import plain_array
 from shmreplay.columns.heap_plan import HeapPlan
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.tables.index_terms import IndexTerm, index_terms
@@ -133,6 +134,7 @@ def mean_stored_bytes(spec: ArraySpec, rows: NDArray[Any]) -> int:
     """
     if not spec.is_packed:
         raise ValueError(f"mean_stored_bytes: the column is {spec}; expected one with compression='lz4' and one shape")
+    rows = plain_array(rows)
     if rows.dtype != spec.dtype or rows.shape[1:] != spec.shape or len(rows) == 0:
         raise ValueError(
             f"mean_stored_bytes: rows are {rows.dtype} {rows.shape}; expected {spec.dtype} (n, *{spec.shape})"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from shmreplay.base.dtypes import as_float64, is_real
+from shmreplay.columns.arrays import plain_array
 
 MAX_BATCH = 2**31 - 1
 
@@ -26,7 +31,7 @@ def check_count(where: str, name: str, value: int, high: int = MAX_BATCH) -> int
 
 def key_array(where: str, keys: ArrayLike) -> NDArray[np.int64]:
     """Returns the keys as a contiguous int64 array of one axis. Raises TypeError for another dtype."""
-    array = np.asarray(keys)
+    array = read_array(where, "keys", keys, "int64, as batch.keys and insert give them")
     if array.size == 0:
         return np.empty(0, np.int64)
     if array.dtype != np.int64:
@@ -40,16 +45,18 @@ def float_array(where: str, what: str, values: ArrayLike) -> NDArray[np.float64]
     Raises:
         TypeError: the values cannot be read as an array, or are not real numbers.
     """
-    try:
-        array = np.asarray(values)
-    except (TypeError, RuntimeError, ValueError) as error:
-        raise TypeError(
-            f"{where}: {what} cannot be read as an array ({error}); expected real numbers in host memory"
-        ) from error
-    # numpy has no kind for extension floats (bfloat16), but can cast them; it cannot cast complex numbers or objects.
-    if array.dtype.kind not in "fiub" and not np.can_cast(array.dtype, np.float64, "same_kind"):
+    array = read_array(where, what, values, "real numbers in host memory")
+    if not is_real(array.dtype):
         raise TypeError(f"{where}: {what} have dtype {array.dtype}; expected real numbers")
-    return np.ascontiguousarray(array, np.float64).reshape(-1)
+    return np.ascontiguousarray(as_float64(array)).reshape(-1)
+
+
+def read_array(where: str, what: str, values: ArrayLike, expected: str) -> NDArray[Any]:
+    """Returns what a caller passed as an array, as `plain_array` reads it. Raises TypeError if it cannot be read."""
+    try:
+        return plain_array(values)
+    except (TypeError, RuntimeError, ValueError) as error:
+        raise TypeError(f"{where}: {what} cannot be read as an array ({error}); expected {expected}") from error
 
 
 def priority_array(where: str, priorities: ArrayLike, num_keys: int) -> NDArray[np.float64]:

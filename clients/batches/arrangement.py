@@ -205,7 +205,7 @@ class Arrangement:
 
     def _collect(self, node: structure.Node, out: Any, path: str, arrays: list[Any]) -> None:
         if isinstance(node, structure.LeafNode):
-            arrays.append(out)
+            arrays.append(np.asarray(out) if type(out) is np.memmap else out)
             return
         names = node.names
         if isinstance(node, structure.DictNode):
@@ -239,7 +239,7 @@ class Arrangement:
             if spec.is_coded or (spec.is_packed and array is None):
                 continue
             expected = f"expected a writable C-contiguous array {self._shape_text(number, n)}"
-            if not isinstance(array, np.ndarray):
+            if type(array) is not np.ndarray:
                 raise TypeError(f"{self._at(number)} is {type(array).__name__}; {expected}; a tensor has .numpy()")
             if array.dtype != spec.dtype or not self._has_shape(number, array, n):
                 raise ValueError(f"{self._at(number)} is {array.dtype} {list(array.shape)}; {expected}")

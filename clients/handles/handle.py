@@ -32,7 +32,7 @@ from shmreplay.tables.table import Table
 T = TypeVar("T")
 
 LOOK = "sample(count=False)"
-EXPECTED_PRIORITY = f"priorities must be finite, >= 0 and at most {_core.MAX_PRIORITY:g}"
+EXPECTED_PRIORITY = _core.EXPECTED_PRIORITY
 _INSERTS = ("insert", "insert_batch", "extend")
 
 

@@ -156,7 +156,7 @@ class StepConversion:
         )
 
     def _blocks(self, num_bytes: int) -> int:
-        return -(-num_bytes // self._block_bytes)
+        return max(1, -(-num_bytes // self._block_bytes))  # a value of 0 bytes takes one, too
 
 
 def _in_rows(leaf: Leaf) -> bool:

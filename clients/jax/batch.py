@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from shmreplay.clients.batches.batch import Batch, Normalise
 from shmreplay.clients.jax.placement import Placement
+from shmreplay.columns.signature import Signature
 
 
 class JaxBatch:
@@ -33,6 +34,15 @@ class JaxBatch:
 
     def __len__(self) -> int:
         return len(self.host)
+
+    @property
+    def time_major(self) -> bool:
+        """Whether the step axis comes first, as in `Batch`."""
+        return self.host.time_major
+
+    @property
+    def _signature(self) -> Signature:
+        return self.host._signature
 
     @cached_property
     def mask(self) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
+from shmreplay.base.dtypes import is_added
 from shmreplay.clients.batches.aligned import aligned_copy, is_aligned
 
 
@@ -50,7 +51,7 @@ class OnHost:
         return [self._hand_over(_canonical(array)) for array in arrays]
 
     def _hand_over(self, array: NDArray[Any]) -> jax.Array:
-        if array.dtype.kind == "V":  # bfloat16 and similar dtypes, which NumPy does not export by DLPack
+        if is_added(array.dtype):  # NumPy does not export it by DLPack
             placed: jax.Array = jax.device_put(array, self._device)
             return placed
         if not (is_aligned(array) and array.flags.c_contiguous):

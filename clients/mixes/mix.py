@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
-from shmreplay.clients.batches.arguments import check_count, check_timeout, float_array, key_array
+from shmreplay.clients.batches.arguments import check_count, check_timeout, float_array, key_array, read_array
 from shmreplay.clients.batches.arrangement import Arrangement, Items
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.native import NativeOutput
@@ -214,9 +214,10 @@ class Mix:
             raise ValueError(
                 f"mix: {len(keys)} keys, {len(of)} sources and {len(values)} priorities; expected as many of each"
             )
-        bad = np.flatnonzero(~((values >= 0) & (values <= _core.MAX_PRIORITY)))
-        if len(bad):
-            raise ValueError(f"mix: priorities[{bad[0]}] is {values[bad[0]]}; {EXPECTED_PRIORITY}")
+        for source in np.unique(of):
+            places = np.flatnonzero(of == source)
+            if (bad := self._tables[source]._native.first_bad_priority(values[places])) >= 0:
+                raise ValueError(f"mix: priorities[{places[bad]}] is {values[places[bad]]}; {EXPECTED_PRIORITY}")
         updated = 0
         for source in np.unique(of):
             own = of == source
@@ -239,7 +240,7 @@ class Mix:
                 "mix: keys do not say which table they belong to; pass the batch, or some of its keys with their "
                 "sources="
             )
-        of = np.asarray(sources)
+        of = read_array("mix", "sources", sources, "integers, as batch.sources")
         if of.dtype.kind not in "iu":
             raise TypeError(f"mix: sources have dtype {of.dtype}; expected integers, as batch.sources")
         of = of.reshape(-1).astype(np.int64)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.columns.arrays import plain_array
 from shmreplay.columns.conversion import Missing
 from shmreplay.errors import SignatureMismatch
 
@@ -37,7 +38,7 @@ def writable(leaf: Any, like: NDArray[Any], at: str) -> NDArray[Any]:
     # A NumPy scalar, the result of arithmetic with arrays without axes, is refused: `asarray` would copy it.
     if isinstance(held, np.generic) or not hasattr(held, "__array__") or getattr(held, "is_cuda", False) is True:
         raise TypeError(f"{at} is {type(leaf).__name__}; {expected}")
-    target: NDArray[Any] = np.asarray(held)
+    target = plain_array(held)
     if target.dtype != like.dtype or target.shape != like.shape:
         raise ValueError(f"{at} is {target.dtype} {target.shape}; {expected}")
     if not target.flags.writeable:

@@ -208,7 +208,7 @@ class TableInserts(Handle):
         declared = [] if self._spec.item is None else [self._spec.item]
         rules = read_rules(declared if patterns is None else patterns, self._where)
         for rule in rules if patterns is not None else ():
-            warn_if_ends_are_unknown(self._sig, rule, f"{self._where}: it has a window", stacklevel=3)
+            warn_if_ends_are_unknown(self._sig, self._spec.ends, rule, f"{self._where}: it has a window", stacklevel=3)
         wanted = max(self._spec.item_steps, steps_needed(rules, self._sig))
         steps = wanted if history is None else check_count(self._where, "history", history)
         stats = self._arena.stats()

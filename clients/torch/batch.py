@@ -186,7 +186,7 @@ class TorchBatch:
         return structure.unflatten(self._form.root, values)
 
     def __repr__(self) -> str:
-        return f"<TorchBatch of {len(self)} items of table {self._form.table_name!r}>"
+        return f"<TorchBatch of {len(self)} items of table {self._form.signature.table_name!r}>"
 
 
 def check_dtypes(parts: TorchParts, form: Form) -> None:
@@ -202,4 +202,4 @@ def check_dtypes(parts: TorchParts, form: Form) -> None:
 def _named(error: TypeError, form: Form, i: int) -> TypeError:
     """Returns the error with the path of output i in its text."""
     path = list(structure.leaf_paths(form.root))[i] or "step"
-    return TypeError(f"table {form.table_name!r}: {path!r}: {error}")
+    return TypeError(f"table {form.signature.table_name!r}: {path!r}: {error}")

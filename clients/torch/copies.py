@@ -17,7 +17,7 @@ from shmreplay.clients.torch.parts import NUMBERS, Form, TorchParts
 def form_of(views: Sequence[View], arrangement: Arrangement) -> Form:
     """The form of a batch of these views' items."""
     return Form(
-        arrangement.items.signature.table_name,
+        arrangement.items.signature,
         arrangement.root,
         tuple(output.is_squeezed for output in arrangement.outputs),
         arrangement.time_major,

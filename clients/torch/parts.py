@@ -15,6 +15,7 @@ from shmreplay.clients.batches.decoding import mask_of
 from shmreplay.clients.batches.native import ItemNumbers
 from shmreplay.columns import structure
 from shmreplay.columns.item_structure import node_of, pack_node
+from shmreplay.columns.signature import Signature
 
 NUMBERS = ItemNumbers._fields
 
@@ -24,7 +25,7 @@ class Form:
     """Facts about a batch that are the same wherever its data is.
 
     Attributes:
-        table_name: for texts.
+        signature: of the table.
         root: the nesting of its outputs.
         squeezed: for each output, whether it has no step axis.
         time_major: as in `Batch`.
@@ -32,7 +33,7 @@ class Form:
         smallest_probability: the smallest probability of the table's items; 0 if it is unknown, or the same for all.
     """
 
-    table_name: str
+    signature: Signature
     root: structure.Node
     squeezed: tuple[bool, ...]
     time_major: bool
@@ -42,7 +43,7 @@ class Form:
     def __reduce__(self) -> tuple[Callable[..., Form], tuple[Any, ...]]:
         """Pickles named tuples by their names and fields, since their classes may exist in this process alone."""
         rest = (self.squeezed, self.time_major, self.keys, self.smallest_probability)
-        return _unpickled, (self.table_name, pack_node(self.root), *rest)
+        return _unpickled, (self.signature, pack_node(self.root), *rest)
 
     @classmethod
     def of(cls, batch: Batch) -> Form:
@@ -50,7 +51,7 @@ class Form:
         native, signature = batch._native, batch._signature
         root = node_of(native.names) if native.names else signature.root
         return cls(
-            signature.table_name,
+            signature,
             root,
             tuple(native.squeezed),
             batch.time_major,
@@ -59,8 +60,8 @@ class Form:
         )
 
 
-def _unpickled(table_name: str, names: bytes, *rest: Any) -> Form:
-    return Form(table_name, node_of(names), *rest)
+def _unpickled(signature: Signature, names: bytes, *rest: Any) -> Form:
+    return Form(signature, node_of(names), *rest)
 
 
 @dataclass

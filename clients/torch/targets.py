@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from shmreplay.clients.torch.batch import TorchBatch
+from shmreplay.columns.signature import Signature
 from shmreplay.rules import targets
 
 
 class TorchTargets(NamedTuple):
-    """What `n_step_targets` returns; `[B]` in torch's default dtype, num_steps int64 `[B]`, on the batch's device."""
+    """What `n_step_targets` returns, on the batch's device: `[B, *shape]` in torch's default dtype for rewards of that
+    shape, num_steps int64 `[B]`."""
 
     returns: Tensor
     discounts: Tensor
@@ -48,11 +50,13 @@ class _OnHost:
     data: Any
     mask: Any
     time_major: bool
+    _signature: Signature
 
 
 def _on_host(batch: TorchBatch, names: tuple[str, ...]) -> _OnHost:
     data = batch.data
     if isinstance(data, Mapping):
-        data = {name: column.cpu() if name in names else column for name, column in data.items()}
+        is_tensor = {name: name in names and isinstance(column, Tensor) for name, column in data.items()}
+        data = {name: column.detach().cpu() if is_tensor[name] else column for name, column in data.items()}
     masks = [batch._mask(i, torch.device("cpu")) for i in range(len(batch._parts.masks))]
-    return _OnHost(data, batch._unflatten(masks), batch.time_major)
+    return _OnHost(data, batch._unflatten(masks), batch.time_major, batch._form.signature)

@@ -11,12 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_FIRST_ADDED = 256  # numpy numbers dtypes that other packages added from here on, such as ml_dtypes' bfloat16
-
-
-def is_added(dtype: np.dtype[Any]) -> bool:
-    """Whether another package added the dtype to numpy."""
-    return dtype.num >= _FIRST_ADDED
+from shmreplay.base.dtypes import is_added
 
 
 @functools.lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shmreplay import _core
+from shmreplay.clients.batches.arguments import read_array
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle
 from shmreplay.clients.writers.stream_handle import native_ends
 from shmreplay.clients.writers.writer_rules import check_history, read_rules, room_for, steps_needed
@@ -98,7 +98,7 @@ def _read(table: Handle, columns: Any, episode_ends: ArrayLike | None) -> Stream
     arrays = table._conversion.checked_batch(sig.canonical(columns, batch=num))
     rules = [] if table.spec.item is None else read_rules([table.spec.item], table._where)
     compiled = [rule.native(sig, table._index, table._where) for rule in rules]
-    native = native_ends(sig, rules)
+    native = native_ends(table.spec, rules)
     ends = _read_ends(table, num, arrays, episode_ends, native)
     for rule in compiled:
         _check_next_observations(table, arrays, ends, rule, native)
@@ -130,7 +130,7 @@ def _read_ends(
     over = _any_of(num, arrays, columns)
     if episode_ends is None:
         return over
-    given = np.asarray(episode_ends)
+    given = read_array(table._where, "episode_ends", episode_ends, "bools, one a row")
     if given.dtype != np.bool_ or given.shape != (num,):
         kind = TypeError if given.dtype != np.bool_ else ValueError
         raise kind(
@@ -138,9 +138,10 @@ def _read_ends(
             "True on each episode's last row"
         )
     for row in np.flatnonzero(over & ~given)[: 0 if goes_across else 1]:
+        names = " or ".join(repr(table._sig.leaves[column].path) for column in columns)
         raise ValueError(
             f"{table._where}: row {row} was terminated or truncated, but episode_ends[{row}] is False; an episode ends "
-            "there"
+            f"there, as its column {names} says"
         )
     return _as_flags(given)
 
@@ -192,7 +193,7 @@ def _check_priorities(table: Handle, arrays: list[Any], rule: dict[str, Any]) ->
         return
     values = np.asarray(arrays[column], np.float64)
     values = np.abs(values) if kind == PRIORITIES_OF_COLUMNS[1] else values
-    for row in np.flatnonzero(~((values >= 0) & (values <= _core.MAX_PRIORITY)))[:1]:
+    if (row := table._native.first_bad_priority(np.ascontiguousarray(values))) >= 0:
         raise ValueError(
             f"{table._where}: row {row} of column {table._sig.leaves[column].path!r}, which priorities are read from, "
             f"is {arrays[column][row]}; {EXPECTED_PRIORITY}"

@@ -18,12 +18,11 @@ from shmreplay.clients.writers.history import Output
 from shmreplay.clients.writers.selection_rule import selection_rule
 from shmreplay.clients.writers.writer_rules import check_structure
 from shmreplay.columns.conversion import value_text
-from shmreplay.columns.signature import Signature
 from shmreplay.columns.structure import DictNode, kind_text
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch, TableNotFound
-from shmreplay.rules.end_columns import is_end_column
+from shmreplay.rules.end_columns import end_leaves
 from shmreplay.rules.item_rules import Rule
-from shmreplay.tables.table import check_brings_no_values
+from shmreplay.tables.table import Table, check_brings_no_values
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -200,9 +199,11 @@ class StreamHandle:
         """
         where = f"{self._where}{at}"
         if status == _core.NEEDS_END_EPISODE:
+            spec = self._table.spec
+            columns = " or ".join(repr(leaf.path) for leaf in end_leaves(spec.sig, spec.ends))
             raise ShmReplayError(
                 f"{where}: the last step was terminated or truncated; call {self._end_call}(), with the final "
-                f"observation if there is one, before the next append{self._final_row_first}"
+                f"observation if there is one, before the next append{self._final_row_first}. Column {columns} says so"
             )
         if status == _core.UNFINISHED:
             raise ShmReplayError(
@@ -241,13 +242,8 @@ class StreamHandle:
         )
 
 
-def end_columns(signature: Signature) -> list[tuple[int, str]]:
-    """Numbers and names of the columns that end an episode: bools of shape () of those names."""
-    return [(leaf.index, leaf.path.rpartition("/")[2]) for leaf in signature.leaves if is_end_column(leaf)]
-
-
-def native_ends(signature: Signature, rules: Sequence[Rule]) -> tuple[list[int], int, bool]:
+def native_ends(table: Table, rules: Sequence[Rule]) -> tuple[list[int], int, bool]:
     """The columns that end an episode, the one of them that truncates it (or -1), and whether rules cross episodes."""
-    columns = end_columns(signature)
-    truncated = next((column for column, name in columns if name == "truncated"), -1)
-    return [column for column, _ in columns], truncated, any(getattr(r, "across_episodes", False) for r in rules)
+    leaves = end_leaves(table.sig, table.ends)
+    truncated = next((leaf.index for leaf in leaves if leaf.path.rpartition("/")[2] == "truncated"), -1)
+    return [leaf.index for leaf in leaves], truncated, any(getattr(r, "across_episodes", False) for r in rules)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
-from shmreplay.clients.batches.arguments import float_array
+from shmreplay.clients.batches.arguments import float_array, read_array
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle
 from shmreplay.clients.writers.history import cell_value, expired, missing, read_trajectory
 from shmreplay.clients.writers.selection_rule import with_item_values
@@ -69,7 +69,7 @@ class VectorWriter(StreamHandle):
         self._num_streams = num_streams
         self._all_rows = Rows(num_streams, np.arange(num_streams), np.arange(num_streams))
         self._native = _core.VectorWriter(
-            table._native, num_streams, history, native_ends(self._sig, rules), self._native_rules()
+            table._native, num_streams, history, native_ends(table.spec, rules), self._native_rules()
         )
 
     @property
@@ -314,7 +314,7 @@ class VectorWriter(StreamHandle):
         num = len(owners)
         if mask is None:
             return Rows(num, np.arange(num), owners)
-        chosen = np.asarray(mask)
+        chosen = read_array(self._where, "mask", mask, "bools, one a row")
         if chosen.dtype != np.bool_:
             raise TypeError(f"{self._where}: mask has dtype {chosen.dtype}; expected bool, one a row")
         if chosen.shape != (num,):
@@ -323,7 +323,7 @@ class VectorWriter(StreamHandle):
         return Rows(num, numbers, owners[numbers])
 
     def _read_streams(self, streams: ArrayLike) -> NDArray[np.int64]:
-        given = np.asarray(streams)
+        given = read_array(self._where, "streams", streams, "integers, one a row")
         if given.ndim != 1:
             raise ValueError(f"{self._where}: streams have shape {given.shape}; expected one axis, one stream a row")
         if given.dtype.kind not in "iu" and given.size > 0:
@@ -346,7 +346,7 @@ class VectorWriter(StreamHandle):
         if len(values) != rows.num:
             raise ValueError(f"{self._where}: {len(values)} priorities for {rows.num} streams; expected one a stream")
         chosen = values[rows.numbers]
-        for at in np.flatnonzero(~((chosen >= 0) & (chosen <= _core.MAX_PRIORITY))):
+        if (at := self._table._native.first_bad_priority(chosen)) >= 0:
             raise ValueError(f"{self._where}: priorities[{rows.numbers[at]}] is {chosen[at]}; {EXPECTED_PRIORITY}")
         return values
 

@@ -41,7 +41,7 @@ class Writer(StreamHandle):
 
     def __init__(self, table: Handle, history: int, rules: Sequence[Rule] = (), commit_every: int = 1) -> None:
         super().__init__(table, history, rules)
-        ends = native_ends(self._sig, rules)
+        ends = native_ends(table.spec, rules)
         self._native = _core.Writer(table._native, history, ends, self._native_rules(), commit_every)
         self._client = table._client
         self._last_items = LastItems(self._native, self._where)

@@ -33,6 +33,7 @@ void bind_table(nb::module_& m) {
       .def("reset", &NativeTable::reset, "timeout_s"_a.none() = nb::none())
       .def("set_rate_limiter", &NativeTable::set_rate_limiter, "samples_per_insert"_a, "min_size_to_sample"_a,
            "min_diff"_a, "max_diff"_a, "count_deletes"_a, "rebase"_a, "timeout_s"_a.none() = nb::none())
+      .def("first_bad_priority", &NativeTable::first_bad_priority, "priorities"_a)
       .def("set_priority_exponent", &NativeTable::set_priority_exponent, "exponent"_a,
            "timeout_s"_a.none() = nb::none())
       .def("pause", &NativeTable::pause, "inserts"_a, "samples"_a, "timeout_s"_a.none() = nb::none())

@@ -221,7 +221,7 @@ class NativeTable {
     const auto n = static_cast<uint32_t>(k.size());
     const double* given = double_array(priorities, n, "priorities");
     const std::vector<double> p(given, given + n);  // a copy: another thread may change the array
-    const uint32_t bad = first_bad_priority(p.data(), n);
+    const uint32_t bad = shmreplay::first_bad_priority(facts(), p.data(), n);
     if (bad != kAllGood) return nb::make_tuple(0, 0, static_cast<int64_t>(bad));
     uint32_t updated = 0;
     const Status status = run_for_status(timeout_s, [&](Arena& a, const Wait& w) {
@@ -271,6 +271,14 @@ class NativeTable {
     return nb::make_tuple(static_cast<int>(status), deleted);
   }
 
+  // The position of the first priority that the table does not take now; -1: there is none.
+  int64_t first_bad_priority(nb::handle priorities) const {
+    const auto p =
+        copied<double>(priorities, NPY_DOUBLE, "priorities: expected a contiguous float64 array of one axis");
+    const uint32_t bad = shmreplay::first_bad_priority(facts(), p.data(), static_cast<uint32_t>(p.size()));
+    return bad == kAllGood ? -1 : static_cast<int64_t>(bad);
+  }
+
   // ---- control -----------------------------------------------------------------------------------------------------
 
   void reset(nb::handle timeout_s) {
@@ -291,11 +299,13 @@ class NativeTable {
   void set_priority_exponent(double exponent, nb::handle timeout_s) {
     if (!facts().prioritized())
       raise_error("InternalError", where() + ": its sampler has no priority exponent; please report");
-    raise_status(run_for_status(timeout_s,
-                                [&](Arena& a, const Wait& w) {
-                                  return shmreplay::set_priority_exponent(a, facts(), exponent, w);
-                                }),
-                 where());
+    const Status status = run_for_status(
+        timeout_s, [&](Arena& a, const Wait& w) { return shmreplay::set_priority_exponent(a, facts(), exponent, w); });
+    if (status == Status::kBadPriority) {
+      raise_error("ValueError", where() + ": exponent is " + nb::str(nb::float_(exponent)).c_str() +
+                                    ", but an item has a priority that no item may have then; " + expected_priority());
+    }
+    raise_status(status, where());
   }
 
   void pause(bool inserts, bool samples, nb::handle timeout_s) {

@@ -81,7 +81,7 @@ class NativeWriter {
     const Busy busy(busy_, *context_);
     if (is_unfinished()) return kUnfinished;
     const double p = priority_of(priority, *context_->facts);
-    if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return kBadPriority;
+    if (!priority.is_none() && first_bad_priority(*context_->facts, &p, 1) != kAllGood) return kBadPriority;
     if (length > 0 && length <= stream().history().num_steps() && length > writer_.longest_span()) return kLacksColumn;
     writer_.begin(WriterCall::kItem);
     Status s = writer_.look_at_span(length, p);
@@ -104,7 +104,7 @@ class NativeWriter {
     if (forked()) return nb::int_(-static_cast<int>(Status::kForked));
     if (is_unfinished()) return nb::int_(kUnfinished);
     const double p = priority_of(priority, *context_->facts);
-    if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return nb::int_(kBadPriority);
+    if (!priority.is_none() && first_bad_priority(*context_->facts, &p, 1) != kAllGood) return nb::int_(kBadPriority);
     ItemRule::Missing missing{};
     writer_.begin(WriterCall::kItem);
     Status s = writer_.look_by(selections_.at(selection), p, missing);

@@ -180,7 +180,9 @@ inline nb::tuple update_shards(nb::list tables, nb::handle keys, nb::handle prio
   const auto n = static_cast<uint32_t>(k.size());
   const double* given = double_array(priorities, n, "priorities");
   const std::vector<double> p(given, given + n);  // a copy: another thread may change the array
-  const uint32_t bad = first_bad_priority(p.data(), n);
+  const uint32_t bad = nb::len(tables) == 0
+                           ? kAllGood
+                           : first_bad_priority(*nb::cast<NativeTable*>(tables[0])->context()->facts, p.data(), n);
   if (bad != kAllGood) return nb::make_tuple(0, 0, 0, static_cast<int64_t>(bad));
   std::vector<std::vector<int64_t>> own_keys(nb::len(tables));
   std::vector<std::vector<double>> own_priorities(own_keys.size());

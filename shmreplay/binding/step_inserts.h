@@ -35,7 +35,7 @@ class StepInserts {
     const CallInFlight call(arena().calls());
     if (!call.begun()) return -static_cast<int64_t>(Status::kSessionLost);
     const double p = priority_of(priority, facts());
-    if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) return kBadPriority;
+    if (!priority.is_none() && first_bad_priority(facts(), &p, 1) != kAllGood) return kBadPriority;
     const int64_t deadline = deadline_of(timeout_s);
     Pool<StreamWriter>::Loan writer(*writers_, [&] { return new_writer(); });
     int64_t key = 0;
@@ -55,7 +55,8 @@ class StepInserts {
     const BatchRows rows(*context_, steps);
     const npy_intp n = rows.size();
     const std::vector<double> p = priorities_of(priorities, n);
-    const uint32_t bad = priorities.is_none() ? kAllGood : first_bad_priority(p.data(), static_cast<uint32_t>(n));
+    const uint32_t bad =
+        priorities.is_none() ? kAllGood : first_bad_priority(facts(), p.data(), static_cast<uint32_t>(n));
     if (bad != kAllGood) return nb::make_tuple(0, nb::none(), static_cast<int64_t>(bad));
     const BatchValues heap(*context_, rows, values);
     nb::object keys = new_array(NPY_INT64, n);

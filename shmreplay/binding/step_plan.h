@@ -95,7 +95,7 @@ class StepPlan {
 
   // Whether `leaf` is a contiguous array of the column's dtype and of its shape after `leading` axes.
   static bool is_exact(const PlanColumn& c, PyObject* leaf, int leading) {
-    if (!PyArray_Check(leaf)) return false;
+    if (!PyArray_CheckExact(leaf)) return false;  // a subclass may mean more than its numbers
     auto* array = reinterpret_cast<PyArrayObject*>(leaf);
     auto* descr = PyArray_DESCR(array);
     auto* want = reinterpret_cast<PyArray_Descr*>(c.descr.ptr());

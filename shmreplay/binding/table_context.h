@@ -1,10 +1,12 @@
 // TableContext: what the handles of a table and of its writers share, and how they read steps and priorities.
 #pragma once
 
+#include <cstdio>
 #include <memory>
 #include <vector>
 
 #include "arena/arena.h"
+#include "base/leaf_weights.h"
 #include "base/row_copy.h"
 #include "heap_rows.h"
 #include "patience.h"
@@ -168,6 +170,17 @@ struct TableContext {
 // The answer of a call that makes one item, if the priority is not finite, is negative or is too large. It is outside
 // the core's statuses.
 inline constexpr int64_t kBadPriority = -100;
+
+// What an error about a priority says that it must be.
+inline std::string expected_priority() {
+  char text[256];
+  std::snprintf(
+      text, sizeof text,
+      "priorities must be finite, >= 0 and at most %g; with a Prioritized sampler or remover, their power by its "
+      "exponent must be 0, or from %g to %g",
+      kMaxPriority, kLeastWeight, kMostWeight);
+  return text;
+}
 
 // -1 for None, which means the table's default. An int that does not fit a float becomes infinite, which no table
 // takes.

@@ -74,12 +74,10 @@ int close_writer(const TableContext& context, nb::handle timeout_s, Close close)
 // A call's priority; -1 for None. Raises if no table would take it.
 inline double call_priority(nb::handle priority, const TableContext& context) {
   const double p = priority_of(priority, *context.facts);
-  if (!priority.is_none() && first_bad_priority(&p, 1) != kAllGood) {
+  if (!priority.is_none() && first_bad_priority(*context.facts, &p, 1) != kAllGood) {
     const nb::str text = nb::repr(priority);
-    char most[32];
-    std::snprintf(most, sizeof most, "%g", kMaxPriority);
-    raise_error("ValueError", "table '" + context.facts->name + "': priority is " + text.c_str() +
-                                  "; priorities must be finite, >= 0 and at most " + most);
+    raise_error("ValueError",
+                "table '" + context.facts->name + "': priority is " + text.c_str() + "; " + expected_priority());
   }
   return p;
 }

@@ -12,6 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from shmreplay.base.dtypes import is_added, number_kind
+from shmreplay.columns.arrays import plain_array
 from shmreplay.columns.leaves import Leaf
 from shmreplay.columns.specs import ArraySpec, refusal
 from shmreplay.columns.structure import DictNode, LeafNode, Node, SeqNode, child_paths, kind_text, named_fields
@@ -179,10 +181,10 @@ def _as_array(value: object, at: str, expected: str) -> Array:
         )
     if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; pass a numpy array")
-    if isinstance(value, (np.ndarray, np.generic)):
+    if type(value) is np.ndarray or isinstance(value, np.generic):
         return np.asarray(value)  # only a signal handler can raise here
     try:
-        return np.asarray(value)
+        return plain_array(value)
     except Exception as error:  # whatever a foreign __array__ raises is part of the explanation
         raise SignatureMismatch(
             f"{at}: expected {expected}, got {value_text(value)} that numpy cannot read ({error}); pass a numpy array"
@@ -220,7 +222,7 @@ def _check_dtype(array: Array, spec: ArraySpec, at: str, batch: Batch) -> None:
 
 def _number(value: complex, spec: ArraySpec, at: str) -> Array:
     """Converts a Python number. Kind and range decide whether it fits, not precision."""
-    kind = spec.dtype.kind if spec.dtype.kind != "V" else _ml_kind(spec.dtype)
+    kind = number_kind(spec.dtype)
     got = f"{at}: expected {spec.dtype.name} {spec.shape}, got {value_text(value)}"
     if kind == "b" and not isinstance(value, bool):
         raise SignatureMismatch(f"{got}; pass True or False")
@@ -242,17 +244,13 @@ def _number(value: complex, spec: ArraySpec, at: str) -> Array:
     return array
 
 
-def _ml_kind(dtype: np.dtype[Any]) -> str:
-    return "i" if "int" in dtype.name else "f"
-
-
 def _limits(dtype: np.dtype[Any], kind: str) -> tuple[Any, Any]:
     if kind == "b":
         return False, True
     if kind in "iu":
-        info = np.iinfo(dtype) if dtype.kind in "iu" else _ml_info("iinfo", dtype)
+        info = _ml_info("iinfo", dtype) if is_added(dtype) else np.iinfo(dtype)
         return int(info.min), int(info.max)
-    info = np.finfo(dtype) if dtype.kind in "fc" else _ml_info("finfo", dtype)
+    info = _ml_info("finfo", dtype) if is_added(dtype) else np.finfo(dtype)
     return info.min, info.max
 
 

@@ -3,9 +3,9 @@
     blocks = blocks for the values of all rows of all chunks, by their mean stored bytes
            + blocks for the values that items bring: for max_size * F items, and for one more a row of the reserve
 
-A value takes whole blocks. The size of a block is the largest power of two from 64 to 4096 bytes that wastes at most a
-quarter of what is stored. Values of varying size waste half a block each, on average. Blocks are freed with their
-chunk, so F applies to items, too.
+A value takes whole blocks, and at least one, so that an empty value differs from none. The size of a block is the
+largest power of two from 64 to 4096 bytes that wastes at most a quarter of what is stored; else it is 64. Values of
+varying size waste half a block each, on average. Blocks are freed with their chunk, so F applies to items, too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class HeapPlan:
 
 @dataclass(frozen=True)
 class _Value:
-    """Planned sizes of a value: the mean over all rows, and the size of a present value if that is constant."""
+    """Planned sizes of a value: the mean over all rows, and the size of a present value if that is constant.
+
+    Both are at least 1: a value of 0 bytes takes a block, too.
+    """
 
     mean_bytes: int
     fixed_bytes: int | None
@@ -57,9 +60,7 @@ class _Value:
     def planned(self, block_bytes: int) -> float:
         """Bytes of the blocks that it takes, on average over all rows."""
         if self.fixed_bytes is None:
-            return self.mean_bytes + block_bytes / 2
-        if self.fixed_bytes == 0:
-            return 0.0
+            return max(self.mean_bytes + block_bytes / 2, block_bytes)
         blocks = -(-self.fixed_bytes // block_bytes)
         return blocks * block_bytes * self.mean_bytes / self.fixed_bytes
 
@@ -92,7 +93,7 @@ def step_bytes(leaves: Sequence[Leaf]) -> int:
 def _value_of(leaf: Leaf) -> _Value:
     spec = leaf.spec
     varies = spec.compression is not None or None in spec.shape
-    return _Value(spec.planned_bytes, None if varies else spec.row_bytes)
+    return _Value(max(spec.planned_bytes, 1), None if varies else max(spec.row_bytes, 1))
 
 
 def _item_value(leaves: Sequence[Leaf]) -> _Value | None:

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay.base.checks import check_float
+from shmreplay.base.dtypes import as_float64, is_added, is_real
 from shmreplay.columns import structure
+from shmreplay.columns.arrays import plain_array
 from shmreplay.columns.leaves import EXPECTED_PLAIN
 from shmreplay.columns.signature import Signature
 from shmreplay.errors import SignatureMismatch
@@ -56,10 +58,10 @@ def sequence_priority(td: ArrayLike, mask: ArrayLike | None = None, eta: float =
     """
     if not 0 <= check_float("sequence_priority", "eta", eta) <= 1:
         raise ValueError(f"sequence_priority: eta is {eta!r}; expected 0..1")
-    errors = np.abs(np.asarray(td, np.float64))
+    errors = np.abs(as_float64(plain_array(td)))
     if errors.ndim != 2:
         raise ValueError(f"sequence_priority: td has shape {errors.shape}; expected [batch, steps]")
-    real = np.ones(errors.shape, np.bool_) if mask is None else np.asarray(mask, np.bool_)
+    real = np.ones(errors.shape, np.bool_) if mask is None else plain_array(mask).astype(np.bool_)
     if real.shape != errors.shape:
         raise ValueError(f"sequence_priority: td has shape {errors.shape} and mask {real.shape}; expected the same")
     errors = np.where(real, errors, 0.0)
@@ -118,7 +120,8 @@ def scalar_column(path: str, signature: Signature, where: str) -> int:
     spec = leaf.spec
     if leaf.flags != 0:
         raise SignatureMismatch(f"{where}: column {path!r} is {leaf}; expected {EXPECTED_PLAIN}")
-    if spec.shape != () or spec.dtype.kind not in "biuf" or spec.dtype == np.float16 or spec.dtype.itemsize > 8:
+    is_odd = is_added(spec.dtype) or spec.dtype == np.float16 or spec.dtype.itemsize > 8
+    if spec.shape != () or not is_real(spec.dtype) or is_odd:
         raise SignatureMismatch(
             f"{where}: column {path!r} is {spec}; expected a scalar of bool, integer, float32 or float64"
         )

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.base.dtypes import as_float64, is_real
 from shmreplay.columns import structure
+from shmreplay.columns.arrays import plain_array
 from shmreplay.columns.signature import Signature
 
 
 class NStepTargets(NamedTuple):
-    """What `n_step_targets` returns; float64 `[B]`, num_steps int64 `[B]`."""
+    """What `n_step_targets` returns; float64 `[B, *shape]` for rewards of that shape, num_steps int64 `[B]`."""
 
     returns: NDArray[np.float64]
     discounts: NDArray[np.float64]
@@ -33,21 +35,29 @@ def n_step_targets(
         batch: a batch of items made by `NStep` or `Transition`, time-major or not. Its arrays may be PyTorch's in host
             memory, or JAX's.
         gamma: discount of one step, 0..1.
-        reward: name of the rewards, `[B, n]` or `[B]`.
-        terminated: name of the termination flags, of the same shape. Without them, no item counts as terminated.
+        reward: name of the rewards, `[B, n, *shape]` or `[B, *shape]`, where shape is that of the column.
+        terminated: name of the termination flags, with as many steps. They are scalars, or have the shape of the
+            rewards: one flag for each of their components. Without them, no item counts as terminated.
 
     Returns:
         returns: discounted sum of the rewards of the item's real steps.
         discounts: gamma to the power of the number of real steps; 0 if a real step terminated, even if truncated, too.
+            They have the shape of the returns, so that both can be computed with values of that shape.
         num_steps: number of real steps of each item.
 
     Raises:
         ValueError: gamma is not in 0..1; the batch has no such column, or no `terminated` although the table has one;
-            the two have different numbers of steps; or an item that did not terminate lacks its next step, a `next_*`
-            of the batch, from which its target bootstraps.
+            the rewards are no real numbers; the two have different numbers of steps, or the flags have a shape that the
+            rewards do not have; or an item that did not terminate lacks its next step, a `next_*` of the batch, from
+            which its target bootstraps.
     """
     if not 0 <= gamma <= 1:
         raise ValueError(f"n_step_targets: gamma is {gamma!r}; expected 0..1")
+    if not isinstance(batch.data, Mapping):
+        raise ValueError(
+            f"n_step_targets: the data of the batch is a {type(batch.data).__name__}; expected a dict, whose outputs "
+            "have names"
+        )
     if reward not in batch.data:
         raise ValueError(f"n_step_targets: the batch has no {reward!r}; it has {', '.join(map(repr, batch.data))}")
     signature: Signature | None = getattr(batch, "_signature", None)
@@ -57,23 +67,75 @@ def n_step_targets(
             "it to columns=, or to the window"
         )
     is_time_major = bool(getattr(batch, "time_major", False))
-    rewards = _with_steps(batch.data[reward], is_time_major)
-    real = _with_steps(batch.mask[reward], is_time_major)
-    powers = gamma ** np.arange(rewards.shape[1], dtype=np.float64)
+    real = _mask(batch, reward, is_time_major)
+    rewards = _read(batch, reward, is_time_major)
+    if rewards.shape[:2] != real.shape:
+        raise ValueError(
+            f"n_step_targets: {reward!r} has the first axes {rewards.shape[:2]}, and its mask {real.shape}; expected "
+            "the same"
+        )
     num_steps = real.sum(axis=1)
-    returns = np.where(real, rewards.astype(np.float64), 0.0) @ powers
-    ended = np.zeros_like(real)
+    powers = gamma ** np.arange(real.shape[1], dtype=np.float64)
+    returns = np.tensordot(powers, np.where(_beside(real, rewards), rewards, 0.0), axes=(0, 1))
+    ended = np.zeros(len(real), np.bool_)
     if terminated in batch.data:
-        flags = _with_steps(batch.data[terminated], is_time_major).astype(np.bool_)
-        if flags.shape != real.shape:
-            raise ValueError(
-                f"n_step_targets: {reward!r} has {real.shape[1]} steps and {terminated!r} {flags.shape[1]}; expected "
-                "as many of both: give both in pad_to=, or neither"
-            )
-        ended = flags & real
-    discounts = np.where(ended.any(axis=1), 0.0, np.float64(gamma) ** num_steps)
-    _check_next_steps(batch, signature, is_time_major, discounts > 0)
+        ended = _ended(batch, (reward, terminated), real, rewards.shape[2:], is_time_major)
+    discounts = np.where(ended, 0.0, _beside(np.float64(gamma) ** num_steps, ended))
+    bootstraps = np.asarray((discounts > 0).reshape(len(real), -1).any(axis=1))
+    _check_next_steps(batch, signature, is_time_major, bootstraps)
+    discounts = np.broadcast_to(_beside(discounts, returns), returns.shape).copy()
     return NStepTargets(returns, discounts, num_steps.astype(np.int64))
+
+
+def _read(batch: Any, name: str, is_time_major: bool) -> NDArray[np.float64]:
+    """The numbers of an output, float64 `[B, n, *shape]`. Whether it has a step axis is seen at its mask."""
+    where = f"n_step_targets: {name!r}"
+    values = batch.data[name]
+    if isinstance(values, (Mapping, list, tuple)):
+        raise ValueError(f"{where} is a {type(values).__name__}; expected one array, of a single column")
+    try:
+        array = plain_array(values)
+    except Exception as error:  # whatever a foreign __array__ raises is part of the explanation
+        raise ValueError(f"{where} cannot be read as an array ({error}); expected numbers in host memory") from error
+    if np.ndim(batch.mask[name]) == 1:
+        array = array[:, None]
+    elif is_time_major:
+        array = array.swapaxes(0, 1)
+    if not is_real(array.dtype):
+        raise ValueError(f"{where} has dtype {array.dtype}; expected real numbers")
+    return as_float64(array)
+
+
+def _mask(batch: Any, name: str, is_time_major: bool) -> NDArray[np.bool_]:
+    """Which steps of an output are real, `[B, n]`."""
+    mask = batch.mask[name]
+    if isinstance(mask, (Mapping, list, tuple)):
+        raise ValueError(f"n_step_targets: {name!r} is a {type(mask).__name__}; expected one array, of a single column")
+    return _with_steps(mask, is_time_major).astype(np.bool_)
+
+
+def _ended(
+    batch: Any, names: tuple[str, str], real: NDArray[np.bool_], shape: tuple[int, ...], is_time_major: bool
+) -> NDArray[np.bool_]:
+    """Which items terminated, `[B]`, or `[B, *shape]` if each component of the rewards has a flag."""
+    reward, terminated = names
+    flags = _read(batch, terminated, is_time_major) != 0
+    if flags.shape[:2] != real.shape:
+        raise ValueError(
+            f"n_step_targets: {reward!r} has {real.shape[1]} steps and {terminated!r} {flags.shape[1]}; expected as "
+            "many of both: give both in pad_to=, or neither"
+        )
+    if flags.shape[2:] not in ((), shape):
+        raise ValueError(
+            f"n_step_targets: a step's {reward!r} has shape {shape} and its {terminated!r} {flags.shape[2:]}; expected "
+            "flags of shape (), or of that of the rewards"
+        )
+    return np.asarray((flags & _beside(real, flags)).any(axis=1))
+
+
+def _beside(values: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """The values with axes of size 1 at the end, so that they have as many as `other`."""
+    return values.reshape(values.shape + (1,) * (other.ndim - values.ndim))
 
 
 def _check_next_steps(batch: Any, signature: Signature | None, is_time_major: bool, bootstraps: NDArray[Any]) -> None:

@@ -12,7 +12,7 @@ from shmreplay import rate_limiters, selectors
 from shmreplay.base.checks import INT32_MAX, check_choice, check_int, wire_field
 from shmreplay.columns.signature import Signature
 from shmreplay.errors import SignatureMismatch
-from shmreplay.rules.end_columns import check_end_columns, warn_if_ends_are_unknown
+from shmreplay.rules.end_columns import check_end_columns, read_ends, warn_if_ends_are_unknown
 from shmreplay.rules.item_rules import RULES, Rule, rule_from_wire, rule_to_wire
 from shmreplay.rules.windows import Window
 from shmreplay.tables.shards import MAX_SHARDS, check_limiter_parts, limiter_part, part_of, shard_name
@@ -58,6 +58,9 @@ class Table:
         mean_bytes: if `signature` is None, the average stored bytes of a step, to size the arena; None: 1024.
         shards: number of arenas that the items are spread over, each with its own lock: see docs/shards.md. More than 1
             needs a Uniform or Prioritized sampler, a Fifo remover and columns of a fixed shape.
+        ends: paths of the columns that end episodes, at most one `terminated` and one `truncated`, such as
+            `("step/terminated",)`; `()`: none does. None: columns of these names at the top of the signature. Others
+            of these names, such as one for each agent, are data like any other.
 
     Attributes:
         sig: the signature, parsed.
@@ -66,12 +69,13 @@ class Table:
 
     Warns:
         UserWarning: the rate limiter's `min_size_to_sample` is more than `max_size`, so sampling never starts. Or
-            `item` is a window, and the only end of episodes is a column `done` or `dones`, which ends none.
+            `item` is a window, and the only end of episodes is a column that ends none: `done` or `dones`, or a
+            `terminated` or `truncated` that is not at the top of the signature.
 
     Raises:
         TypeError: an argument has the wrong type, or the signature has a leaf that is not a column.
-        ValueError: an argument is out of range, or conflicts with another one; or a column called `terminated` or
-            `truncated`, which end episodes, is not a bool of shape ().
+        ValueError: an argument is out of range, or conflicts with another one; or a column that ends episodes is not
+            a bool of shape ().
         SignatureMismatch: `item` names an unknown column.
     """
 
@@ -93,6 +97,7 @@ class Table:
     max_sessions: int = 1024
     mean_bytes: int | None = None
     shards: int = 1
+    ends: tuple[str, ...] | None = None
     sig: Signature = field(init=False, repr=False)
     whole: Table | None = field(init=False, repr=False, compare=False, default=None)
     shard: int = field(init=False, repr=False, compare=False, default=0)
@@ -111,10 +116,14 @@ class Table:
         self._check_room(where)
         self._check_shards(where)
         warn_if_never_sampled(self.name, self.max_size, self.rate_limiter, stacklevel=3)
-        warn_if_ends_are_unknown(self.sig, self.item, f"{where}: item is a window", stacklevel=3)
+        warn_if_ends_are_unknown(self.sig, self.ends, self.item, f"{where}: item is a window", stacklevel=3)
 
     def _read_signature(self, where: str) -> Signature:
         if self.signature is None:
+            if self.ends is not None:
+                raise ValueError(
+                    f"{where}: ends is {self.ends!r}, but signature is None; declare columns, or leave it out"
+                )
             return Signature.free(self.name, self.mean_bytes)
         if self.mean_bytes is not None:
             raise ValueError(
@@ -122,7 +131,9 @@ class Table:
                 "ArraySpec(mean_bytes=...)"
             )
         sig = Signature.from_tree(self.signature, self.name)
-        check_end_columns(sig, where)
+        if self.ends is not None:
+            object.__setattr__(self, "ends", read_ends(self.ends, sig, where))
+        check_end_columns(sig, self.ends, where)
         return sig
 
     def _check_item(self, where: str, item: object) -> None:
@@ -326,8 +337,10 @@ class Table:
         if self.whole is not None:
             return {**self.whole.to_wire(), "shard": self.shard}
         wire: dict[str, object] = {name: getattr(self, name) for name in (*_PLAIN, "shards")}
+        ends = {} if self.ends is None else {"ends": list(self.ends)}  # older specs lack it
         return {
             **wire,
+            **ends,
             "item": rule_to_wire(self.item),
             "signature": self.sig.to_wire(),
             "sampler": self.sampler.to_wire(),
@@ -351,6 +364,7 @@ class Table:
         assert isinstance(wire, dict)  # otherwise wire_field() would have raised
         table = cls(
             **plain,
+            ends=wire.get("ends"),
             signature=Signature.from_wire(signature, str(name)).specs,
             sampler=selectors.from_wire(sampler),
             remover=selectors.from_wire(remover),

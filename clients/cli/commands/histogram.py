@@ -70,21 +70,22 @@ def summarise(
 ) -> dict[str, Any]:
     """Figures of the values, and how many lie between edges. `weights`: how many items each value stands for.
 
-    Bins of whole numbers have a whole width. With `is_log` each edge is a multiple of the one before, and values of 0
-    and below count for the first bin.
+    Bins of whole numbers have a whole width. With `is_log` each edge is a multiple of the one before, and if there are
+    values of 0, the first bin is theirs. There are fewer bins where the values are too near each other for so many.
     """
     if len(values) == 0:
         return {"items": 0, "looked_at": 0, "edges": [], "counts": []}
     low, high = float(values.min()), float(values.max())
-    if is_log and (values > 0).any():
-        edges = np.geomspace(float(values[values > 0].min()), np.nextafter(high, np.inf), num_bins + 1)
-        values = np.clip(values, edges[0], edges[-1])
+    if is_log and high > 0:
+        edges = _log_edges(values, num_bins)
     elif is_whole:
         width = max(1, -(-int(high - low + 1) // num_bins))
         edges = np.arange(low, high + 1 + width, width)
         edges = edges[: int(np.searchsorted(edges, high, side="right")) + 1]
     else:
-        edges = np.linspace(low, high if high > low else low + 1, num_bins + 1)
+        edges = np.unique(
+            np.linspace(low, high if high > low else max(low + 1, np.nextafter(low, np.inf)), num_bins + 1)
+        )
     counts = np.histogram(values, edges, weights=weights)[0]
     order = np.argsort(values, kind="stable")
     middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
@@ -98,6 +99,16 @@ def summarise(
         "edges": edges.tolist(),
         "counts": [round(count) for count in counts.tolist()],
     }
+
+
+def _log_edges(values: NDArray[np.float64], num_bins: int) -> NDArray[np.float64]:
+    """Edges of at most `num_bins` bins. If there are values of 0, the first bin is theirs."""
+    least, end = float(values[values > 0].min()), float(np.nextafter(values.max(), np.inf))
+    if values.min() > 0:
+        return np.unique(np.clip(np.geomspace(least, end, num_bins + 1), least, end))
+    if num_bins == 1:
+        return np.array([0.0, end])
+    return np.unique(np.concatenate([[0.0], np.clip(np.geomspace(least, end, num_bins), least, end)]))
 
 
 def bars(edges: list[float], counts: list[int], width: int, has_blocks: bool) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shmreplay.base.dtypes import is_real
 from shmreplay.base.json_values import to_json
 from shmreplay.base.process_names import describe_process, process_name
 from shmreplay.clients.cli.commands.inspect_checkpoint import inspect_checkpoint
@@ -130,7 +131,7 @@ def _full(output: Output) -> dict[str, Any]:
         return {"values": output.data, "mask": output.mask}
     data = output.data
     found: dict[str, Any] = {"dtype": data.dtype.name, "shape": list(data.shape), "mask": output.mask}
-    if data.size > 0 and data.dtype.kind in "iufb":
+    if data.size > 0 and is_real(data.dtype):
         found.update(zip(("min", "max", "mean"), figures(data), strict=True))
     if data.size <= JSON_VALUES:
         found["values"] = data

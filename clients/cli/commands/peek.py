@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.base.dtypes import plain_number
 from shmreplay.base.json_values import to_json
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.cli.items.shown_items import NUMBERS, numbers_of, outputs_of, shards_of, short
@@ -105,7 +106,7 @@ def _read(table: TableHandle, keys: NDArray[np.int64], timeout_s: float) -> list
 def _scalars(batch: Batch, item: int) -> dict[str, Any]:
     """The outputs of an item that are single numbers and not missing."""
     return {
-        output.path: output.data.item()
+        output.path: plain_number(output.data[()])
         for output in outputs_of(batch, item)
         if output.path and output.is_array and output.data.ndim == 0 and output.mask.all()
     }

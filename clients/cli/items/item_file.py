@@ -19,6 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from shmreplay.base.dtypes import file_dtype
 from shmreplay.columns import structure
 from shmreplay.columns.item_structure import node_of
 from shmreplay.columns.signature import Signature
@@ -64,8 +65,7 @@ class GrowingArray:
     """An array in a temporary file that grows along its first axis. The other axes are padded when it is written."""
 
     def __init__(self, directory: str, dtype: np.dtype[Any], fill: int = 0) -> None:
-        # A dtype that another library defines has no name in the file; the table's specs in the file have it.
-        self._dtype = np.dtype(f"V{dtype.itemsize}") if dtype.kind == "V" else dtype
+        self._dtype = file_dtype(dtype)  # the table's specs in the file have the dtype itself
         self._fill = fill
         self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  # closed in close()
         self._shapes: list[tuple[int, ...]] = []
@@ -210,8 +210,7 @@ class ItemFile:
         except KeyError:
             return None
         member = Member(file, num_bytes, f"{self.path}, {name!r}")
-        # A dtype that another library defines is V in the file: see GrowingArray.
-        wanted = np.dtype(f"V{dtype.itemsize}") if dtype is not None and dtype.kind == "V" else dtype
+        wanted = None if dtype is None else file_dtype(dtype)
         if wanted is not None and member.dtype not in (wanted, dtype):
             raise ValueError(f"{self.path}, {name!r}: is {member.dtype}; expected {dtype}")
         return member

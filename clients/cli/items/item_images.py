@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.base.dtypes import as_float64, is_added, is_real, number_kind
 from shmreplay.columns.leaves import Leaf
 
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}  # by number of channels: grey, RGB, RGBA
@@ -18,7 +19,7 @@ _GAP = 2  # pixels between images
 def is_image(leaf: Leaf) -> bool:
     """Whether a row of the column looks like one image or several: HW, HWC, CHW, or a stack of HW."""
     shape = leaf.spec.shape
-    if leaf.spec.dtype.kind not in "uifb" or len(shape) not in (2, 3):
+    if not is_real(leaf.spec.dtype) or is_added(leaf.spec.dtype) or len(shape) not in (2, 3):
         return False
     sides = shape[:2] if shape[-1] in _COLOR_TYPES else shape[-2:]
     return all(size is None or size > 1 for size in sides)
@@ -59,9 +60,9 @@ def _as_bytes(values: NDArray[np.generic]) -> NDArray[np.uint8]:
     scaled, from its smallest value to its largest. nan and inf become 0."""
     if values.dtype == np.uint8:
         return values.view(np.uint8)
-    numbers = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    numbers = np.nan_to_num(as_float64(values), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = float(numbers.min(initial=0.0)), float(numbers.max(initial=0.0))
-    if values.dtype.kind in "fb" and low >= 0 and high <= 1:
+    if number_kind(values.dtype) in "fb" and low >= 0 and high <= 1:
         high = 1.0
     return np.asarray(np.round((numbers - low) * (255 / (high - low or 1.0))), np.uint8)
 

@@ -12,7 +12,6 @@ from types import TracebackType
 
 import numpy as np
 
-from shmreplay import _core
 from shmreplay.clients.cli.items.item_file import EXPORT_AGAIN, MOST_AT_A_TIME, PART_BYTES, ItemFile
 from shmreplay.clients.cli.items.item_rows import PartSteps, StoredOutput
 from shmreplay.clients.cli.items.item_stream import ItemStream, Shape
@@ -36,8 +35,7 @@ class Importer:
             StoredOutput(items, number, shards[0]._sig.leaves[column], path)
             for number, (column, path) in enumerate(zip(items.layout.columns, items.paths, strict=True))
         ]
-        priorities = items.numbers["priorities"]
-        if not ((priorities >= 0) & (priorities <= _core.MAX_PRIORITY)).all():
+        if shards[0]._native.first_bad_priority(np.ascontiguousarray(items.numbers["priorities"])) >= 0:
             raise ValueError(f"{items.path} has priorities that no item may have: {EXPECTED_PRIORITY}; {EXPORT_AGAIN}")
         if int(items.numbers["num_steps"].min(initial=1)) < 1:
             raise ShmReplayError(f"{items.path} has items of no step; {EXPORT_AGAIN}")

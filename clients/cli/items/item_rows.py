@@ -106,7 +106,7 @@ class StoredOutput:
         self.sizes = None if self._sizes is None else self._sizes.read(n)
         if not self.leaf.is_whole_step:
             data = self._data.read(n)
-            self.data = data.view(self.leaf.spec.dtype) if data.dtype.kind == "V" else data
+            self.data = data.view(self.leaf.spec.dtype)
             return
         assert self.sizes is not None
         sizes = np.maximum(self.sizes, 0)

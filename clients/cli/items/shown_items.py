@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core
+from shmreplay.base.dtypes import as_float64, is_real, plain_number
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
@@ -93,11 +94,11 @@ def describe_values(data: Any) -> str:
     if flat.dtype == np.bool_:
         flat = flat.astype(np.int64) if flat.size > SHOWN_VALUES else flat
     few = flat if flat.size <= SHOWN_VALUES else np.concatenate([flat[:3], flat[-2:]])
-    texts = [short(value) for value in few.tolist()]
+    texts = [short(plain_number(value)) for value in few]
     if flat.size <= SHOWN_VALUES:
         return texts[0] if data.ndim == 0 else f"[{' '.join(texts)}]"
     listed = f"[{' '.join(texts[:3])} … {' '.join(texts[3:])}]"
-    if flat.dtype.kind not in "iufb":
+    if not is_real(flat.dtype):
         return listed
     low, high, mean = figures(data)
     return f"{listed} {short(low)} to {short(high)}, mean {short(mean)}"
@@ -105,7 +106,8 @@ def describe_values(data: Any) -> str:
 
 def figures(data: NDArray[Any]) -> tuple[float, float, float]:
     """The smallest, largest and mean of a non-empty array of real numbers."""
-    return float(data.min()), float(data.max()), float(np.mean(data, dtype=np.float64))
+    numbers = as_float64(data)
+    return float(numbers.min()), float(numbers.max()), float(numbers.mean())
 
 
 def short(value: object) -> str:

@@ -1,11 +1,12 @@
 #include "base/leaf_weights.h"
 
 #include <bit>
+#include <cmath>
 
 namespace shmreplay {
 namespace {
 
-constexpr double kLeast = 1e-290, kMost = 1e290;
+constexpr double kLeast = kLeastWeight, kMost = kMostWeight;
 constexpr double kMostLog2 = 964;     // larger than both
 constexpr double kRounds = 0x1.8p52;  // adding it to a smaller number leaves an integer in the low bits
 constexpr double kTwoOverLn2 = 2.8853900817779268, kLn2 = 0.69314718055994531;
@@ -76,6 +77,17 @@ Weights fastest() noexcept { return plain; }
 const Weights weights_of = fastest();
 
 }  // namespace
+
+PriorityRange priority_range(double exponent) noexcept {
+  thread_local double last_exponent = 1;
+  thread_local PriorityRange last{kLeast, kMost};
+  if (exponent != last_exponent) {
+    // Exponent 0 has no limits: the quotients are infinite.
+    last = {std::exp2(std::log2(kLeast) / exponent), std::exp2(std::log2(kMost) / exponent)};
+    last_exponent = exponent;
+  }
+  return last;
+}
 
 double leaf_weight(double priority, double exponent) noexcept {
   if (priority == 0) return 0;

@@ -9,6 +9,12 @@
 
 namespace shmreplay {
 
+inline constexpr double kLeastWeight = 1e-290, kMostWeight = 1e290;  // of a positive priority
+
+// The positive priorities whose power by the exponent a leaf can hold. Others would count as much as those at the edge.
+struct PriorityRange { double least, most; };
+PriorityRange priority_range(double exponent) noexcept;
+
 double leaf_weight(double priority, double exponent) noexcept;
 
 // The same for n priorities side by side, several to an instruction.

@@ -21,7 +21,7 @@ enum class Status : int {
   kNoSessions = 14,     // max_sessions are attached
   kHistory = 15,        // fewer steps than asked for are held
   kMissingCell = 16,    // an item selects what a step lacks
-  kBadPriority = 17,    // a rule read a priority from the data that is not finite, negative or too large
+  kBadPriority = 17,    // an item's priority is not finite, negative, or none that its table takes
   kTooLong = 18,        // an item has more rows than the batch is to have; nothing more was drawn
   kTooFewItems = 19,    // no item is left that the call has not drawn already
   kValueTooLarge = 20,  // values of a row, or of an item, that the whole block heap does not hold

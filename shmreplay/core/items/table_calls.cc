@@ -5,8 +5,10 @@
 
 #include "arena/admission.h"
 #include "arena/session_counts.h"
+#include "base/leaf_weights.h"
 #include "base/long_work.h"
 #include "items/enter_table.h"
+#include "trees/extremes.h"
 #include "trees/reweigh.h"
 #include "trees/selectors.h"
 
@@ -30,9 +32,17 @@ uint64_t deletions_in_order(const Arena& arena, const TableFacts& t, uint64_t n)
 
 }  // namespace
 
-uint32_t first_bad_priority(const double* priorities, uint32_t n) noexcept {
+uint32_t first_bad_priority(const TableFacts& t, const double* priorities, uint32_t n) noexcept {
+  double least = 0, most = kMaxPriority;
+  for (const Role role : {kSampler, kRemover}) {
+    if (t.roles[role].kind != kPrioritized) continue;
+    const PriorityRange range = priority_range(t.record->exponents[role].get());
+    least = std::max(least, range.least);
+    most = std::min(most, range.most);
+  }
   for (uint32_t i = 0; i < n; ++i) {
-    if (!(priorities[i] >= 0 && priorities[i] <= kMaxPriority)) return i;
+    const double p = priorities[i];
+    if (!(p == 0 || (p > 0 && p >= least && p <= most))) return i;
   }
   return kAllGood;
 }
@@ -117,6 +127,10 @@ Status set_priority_exponent(Arena& arena, const TableFacts& t, double exponent,
   {
     Hold hold(arena);
     if (const Status s = enter_table(hold, t, wait); s != Status::kOk) return s;
+    const Extremes extremes(arena, t.extremes);
+    const PriorityRange range = priority_range(exponent);
+    // Without a positive priority the largest is 0 and the smallest infinite.
+    if (extremes.largest() > range.most || extremes.smallest_positive() < range.least) return Status::kBadPriority;
     hold.set(t.record->exponents[kSampler], exponent);
     hold.set(t.record->reweigh_left, t.capacity);
   }

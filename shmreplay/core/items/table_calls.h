@@ -10,8 +10,10 @@ namespace shmreplay {
 
 inline constexpr uint32_t kAllGood = 0xffff'ffff;
 
-// The position of the first priority that is not finite, is negative or is above kMaxPriority; kAllGood: there is none.
-uint32_t first_bad_priority(const double* priorities, uint32_t n) noexcept;
+// The position of the first priority that the table does not take; kAllGood: there is none. It takes 0, and what is at
+// most kMaxPriority. If its sampler or remover is Prioritized, a leaf must be able to hold the power by the exponent,
+// too; the exponent is read without the lock (rule 4).
+uint32_t first_bad_priority(const TableFacts& table, const double* priorities, uint32_t n) noexcept;
 
 // Skips stale keys; `updated` counts the others. The caller has checked the priorities.
 Status update_priorities(Arena& arena, const TableFacts& table, const int64_t* keys, const double* priorities,
@@ -36,7 +38,8 @@ Status change_flags(Arena& arena, const TableFacts& table, uint32_t set, uint32_
 
 // For a table with a Prioritized sampler. Returns when all leaves follow the new exponent. A call that ends earlier (by
 // a signal, or because it did not get the lock) leaves the rest to other calls. A change that is already under way
-// starts over with the new exponent.
+// starts over with the new exponent. kBadPriority: an item has a priority whose power no leaf could hold; nothing was
+// changed.
 Status set_priority_exponent(Arena& arena, const TableFacts& table, double exponent, const Wait& wait);
 
 // Keys of the live items in insertion order, read without the lock: each was live at some moment of the call.

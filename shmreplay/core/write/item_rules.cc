@@ -148,6 +148,17 @@ Status ItemRule::on_end(const StreamView& stream, bool has_final, bool clears, c
   return Status::kOk;
 }
 
+// The end, from its reference step, of a window that is to show nothing of the final row that is not there: `hi`, or
+// the step after an output whose column the final row lacks.
+int64_t ItemRule::whole_hi(const StreamView& stream) const {
+  int64_t found = hi;
+  for (const RuleOutput& o : outputs) {
+    if (stream.has(stream.newest(), o.column)) continue;
+    for (const RuleSlice& s : o.slices) found = std::max<int64_t>(found, int64_t{s.end} + 1);
+  }
+  return found;
+}
+
 // A window that the episode's end cuts, or that the final row completes.
 Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r,
                             const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing,
@@ -156,12 +167,14 @@ Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r
   // Where the window wants a next step and the call gave none, the episode counts as one step longer, and that step
   // lacks every column.
   const uint64_t end = rows_end + (wants_final() && !has_final ? 1 : 0);
-  const uint64_t full = r + static_cast<uint64_t>(hi);
+  const bool is_whole = at_end == AtEnd::kSkip || at_end == AtEnd::kShift;  // padding is for windows that may be cut
+  const int64_t reach_of = is_whole && has_final ? whole_hi(stream) : hi;
+  const uint64_t full = r + static_cast<uint64_t>(static_cast<int64_t>(hi));
   const auto span_to = [&](uint64_t reference, uint64_t to) {
     const uint64_t real = std::min(to, rows_end);
     return Span{reference, real, static_cast<uint32_t>(to - real), has_final && real == rows_end};
   };
-  if (full <= end) return make(stream, span_to(r, full), formats, due, missing);
+  if (r + static_cast<uint64_t>(reach_of) <= end) return make(stream, span_to(r, full), formats, due, missing);
   switch (at_end) {
     case AtEnd::kSkip: stop = true; return Status::kOk;
     case AtEnd::kShorten: return make(stream, span_to(r, end), formats, due, missing);
@@ -169,12 +182,14 @@ Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r
     case AtEnd::kShift: break;
   }
   stop = true;
-  const auto first_fit = static_cast<int64_t>(end) - hi;
+  const auto first_fit = static_cast<int64_t>(end) - reach_of;
   if (first_fit < static_cast<int64_t>(start)) {  // longer than the episode: one padded item from its start
     return make(stream, span_to(start, start + static_cast<uint64_t>(hi)), formats, due, missing);
   }
   if (static_cast<uint64_t>(first_fit) < pending_made_) return Status::kOk;  // that window was made already
-  return make(stream, span_to(static_cast<uint64_t>(first_fit), end), formats, due, missing);
+  const auto shifted = static_cast<uint64_t>(first_fit);
+  return make(stream, span_to(shifted, shifted + static_cast<uint64_t>(static_cast<int64_t>(hi))), formats, due,
+              missing);
 }
 
 Status ItemRule::make(const StreamView& stream, const Span& span, const std::vector<NumberFormat>& formats,

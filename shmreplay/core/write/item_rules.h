@@ -144,6 +144,7 @@ class ItemRule {
   PreparedPattern& prepared(const std::vector<bool>& lacking);
   double priority_of(const StreamView& stream, uint64_t first, uint64_t end, uint64_t reference,
                      const std::vector<NumberFormat>& formats) const;
+  int64_t whole_hi(const StreamView& stream) const;
   Status end_window(const StreamView& stream, bool has_final, uint64_t reference,
                     const std::vector<NumberFormat>& formats, std::vector<DueItem>& due, Missing& missing, bool& stop);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "items/patterns.h"
+#include "items/table_calls.h"
 
 namespace shmreplay {
 namespace {
@@ -51,7 +52,13 @@ Status RuleWriter::end_look(Status status, double priority) {
     take_back();
     return status;
   }
-  for (DueItem& due : due_) due.priority = due.priority < 0 ? priority : due.priority;
+  for (DueItem& due : due_) {
+    due.priority = due.priority < 0 ? priority : due.priority;
+    if (due.priority < 0) continue;  // the table's default
+    if (first_bad_priority(stream_.arena().table(due.table), &due.priority, 1) == kAllGood) continue;
+    take_back();
+    return Status::kBadPriority;
+  }
   keys_.resize(due_.size());
   return Status::kOk;
 }

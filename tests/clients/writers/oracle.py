@@ -30,15 +30,16 @@ class Plain:
     def items(self, num_steps: int, *, has_final: bool) -> list[Shown]:
         """The items of an episode of this many steps, in the order of their reference steps."""
         rows = num_steps + (1 if has_final or self.moving else 0)
+        high = self._whole_high() if has_final and self.at_end in ("skip", "shift") else self.high
         made: list[Shown] = []
         references: list[int] = []
         for reference in range(0, num_steps, self.period):
             at = reference
-            if reference + self.high > rows:
+            if reference + high > rows:
                 if self.at_end == "skip":
                     continue
                 if self.at_end == "shift":
-                    at = max(rows - self.high, 0)
+                    at = max(rows - high, 0)
                     if at in references:
                         continue
             if at + self.low < 0 and self.at_start == "skip":
@@ -46,6 +47,11 @@ class Plain:
             references.append(at)
             made.append(self._show(at, num_steps, rows, has_final=has_final))
         return made
+
+    def _whole_high(self) -> int:
+        """The end of a window that shows nothing of a final step that is not there: it has only observations."""
+        lacking = [end + 1 for name, (_, end) in self.columns.items() if not name.endswith("observation")]
+        return max(self.high, *lacking)
 
     def _show(self, reference: int, num_steps: int, rows: int, *, has_final: bool) -> Shown:
         end = reference + self.high

@@ -133,6 +133,51 @@ def test_an_episode_of_two_steps_is_as_docs_windows_says(make_table: TableMaker,
         assert not any(row[width:])
 
 
+@pytest.mark.parametrize(
+    ("at_end", "expected"),
+    [
+        ("skip", [[0, 1, 2, 3]]),
+        ("shift", [[0, 1, 2, 3], [3, 4, 5, 6]]),
+        ("pad", [[0, 1, 2, 3], [4, 5, 6, None]]),
+    ],
+)
+@pytest.mark.parametrize("is_vector", [False, True])
+def test_a_final_step_is_reached_only_by_columns_that_it_has(
+    make_table: TableMaker, at_end: Any, expected: list[list[int | None]], is_vector: bool
+) -> None:
+    """Seven actions and eight observations: a window of four actions does not reach the eighth step."""
+    window = sr.Window({"action": (0, 4)}, period=4, at_end=at_end)
+    table = make_table(100, signature=SIGNATURE, item=window)
+    if is_vector:
+        with table.vector_writer(1) as fleet:
+            for step in range(7):
+                fleet.append({"observation": np.array([step]), "action": np.array([step])})
+            fleet.end_episodes(np.array([True]), {"observation": np.array([7])})
+    else:
+        with table.writer() as writer:
+            for step in range(7):
+                writer.append({"observation": step, "action": step})
+            writer.end_episode({"observation": 7})
+    batch = table.get(table.keys())
+    shown = [
+        [int(value) if is_real else None for value, is_real in zip(*rows, strict=True)]
+        for rows in zip(batch.data["action"], batch.mask["action"], strict=True)
+    ]
+    assert shown == expected
+
+
+def test_a_whole_window_may_show_the_final_step_by_a_column_that_it_has(make_table: TableMaker) -> None:
+    window = sr.Window({"observation": (0, 5), "action": (0, 4)}, period=4, at_end="skip")
+    table = make_table(100, signature=SIGNATURE, item=window)
+    with table.writer() as writer:
+        for step in range(8):
+            writer.append({"observation": step, "action": step})
+        writer.end_episode({"observation": 8})
+    batch = table.get(table.keys())
+    assert batch.data["observation"].tolist() == [[0, 1, 2, 3, 4], [4, 5, 6, 7, 8]]
+    assert batch.mask["action"].all()
+
+
 def test_a_sequence_with_burn_in_covers_every_step(make_table: TableMaker) -> None:
     table = make_table(100, signature=SIGNATURE, chunk_steps=3)
     episodes = write(table, sr.Sequence(4, period=2, burn_in=2), has_final=True)

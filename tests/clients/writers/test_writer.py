@@ -57,7 +57,7 @@ def test_a_forgotten_end_episode_is_said_at_the_next_append(make_table: TableMak
             assert str(raised.value) == (
                 f"table {table.name!r}: the last step was terminated or truncated; call end_episode(), with the final "
                 "observation if there is one, before the next append; items by hand that reach it come between "
-                "append(final_step, partial=True) and end_episode()"
+                "append(final_step, partial=True) and end_episode(). Column 'terminated' or 'truncated' says so"
             )
         writer.append({"observation": np.zeros(2, np.float32)}, partial=True)  # the final observation belongs here
         writer.end_episode()

@@ -20,14 +20,51 @@ std::vector<int64_t> insert(Actor& actor, int n) {
 }  // namespace
 
 TEST(the_first_priority_that_is_not_one_is_found) {
+  World w(arena_of({open_table("a", 10, kUniform)}));
+  const TableFacts& t = w.table();
   const double good[] = {0, 1, kMaxPriority, 5e-324};
-  CHECK_EQ(first_bad_priority(good, 4), kAllGood);
-  CHECK_EQ(first_bad_priority(good, 0), kAllGood);
+  CHECK_EQ(first_bad_priority(t, good, 4), kAllGood);
+  CHECK_EQ(first_bad_priority(t, good, 0), kAllGood);
   for (const double bad :
        {std::nan(""), kInfinity, -kInfinity, -1.0, -5e-324, std::nextafter(kMaxPriority, kInfinity)}) {
     const double some[] = {0, 1, bad, std::nan("")};
-    CHECK_EQ(first_bad_priority(some, 4), 2u);
+    CHECK_EQ(first_bad_priority(t, some, 4), 2u);
   }
+}
+
+// A priority whose power no leaf holds would count as much as one at the edge.
+TEST(a_priority_whose_power_no_leaf_can_hold_is_none) {
+  TableSpec spec = open_table("a", 10, kPrioritized);
+  for (const double exponent : {0.0, 0.5, 1.0, 2.0, 3.0, 50.0}) {
+    spec.sampler_exponent = exponent;
+    World w(arena_of({spec}));
+    const PriorityRange range = priority_range(exponent);
+    const double within[] = {0, 1, std::max(range.least * (1 + 1e-12), 5e-324),
+                             std::min(range.most * (1 - 1e-12), 1e279)};
+    CHECK_EQ(first_bad_priority(w.table(), within, 4), kAllGood);
+    for (const double p : within) {
+      const double weight = leaf_weight(p, exponent);
+      CHECK(p == 0 || (weight >= kLeastWeight && weight <= kMostWeight));
+    }
+    const double below = range.least * (1 - 1e-9), above = range.most * (1 + 1e-9);
+    if (below > 0) CHECK_EQ(first_bad_priority(w.table(), &below, 1), 0u);
+    if (above < kMaxPriority) CHECK_EQ(first_bad_priority(w.table(), &above, 1), 0u);
+  }
+}
+
+TEST(an_exponent_that_a_live_priority_does_not_go_with_is_refused_and_changes_nothing) {
+  World w(arena_of({open_table("a", 10, kPrioritized)}));
+  Actor actor(w.arena, w.table());
+  const std::vector<int64_t> keys = insert(actor, 2);
+  for (const double p : {1e100, 1e-100}) {
+    const double priorities[] = {p, 1};
+    uint32_t updated = 0;
+    CHECK_EQ(update_priorities(w.arena, w.table(), keys.data(), priorities, 2, kNow, updated), Status::kOk);
+    CHECK_EQ(set_priority_exponent(w.arena, w.table(), 3, kNow), Status::kBadPriority);
+    CHECK_EQ(w.table().record->reweigh_left.get(), 0u);
+    CHECK_EQ(set_priority_exponent(w.arena, w.table(), 2, kNow), Status::kOk);
+  }
+  w.check();
 }
 
 TEST(priorities_are_updated_by_key_and_stale_keys_are_skipped) {

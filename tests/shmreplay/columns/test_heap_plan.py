@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +16,10 @@ from shmreplay.columns.heap_plan import HeapPlan, plan_heap
 from shmreplay.columns.signature import Signature
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.estimates import estimate_of
+from shmreplay.rules.windows import Sequence
 from shmreplay.tables.plan import chunk_bytes, plan
 from shmreplay.tables.table import Table
+from tests.support.tables import TableMaker
 
 
 def heap_of(signature: Any, num_rows: int, num_items: int = 0) -> HeapPlan:
@@ -41,8 +44,43 @@ def test_optional_rows_of_a_fixed_size_take_whole_blocks() -> None:
     assert heap_of({"x": ArraySpec((16,), "f4", optional=True, mean_bytes=16)}, 1000).num_blocks == 250
 
 
-def test_values_without_bytes_take_no_blocks() -> None:
-    assert heap_of({"x": ArraySpec((0,), "f4", optional=True)}, 1000).num_blocks == 1
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ArraySpec((0,), "f4", optional=True),
+        ArraySpec((0,), "f4", optional=True, mean_bytes=1),
+        ArraySpec((0,), "f4", compression="lz4"),
+        ArraySpec((None, 0), "f4"),
+        ArraySpec((None,), "f4", mean_bytes=4),  # a header alone
+        ArraySpec((64,), "f4", compression="lz4", mean_bytes=1),
+    ],
+    ids=str,
+)
+def test_every_value_has_a_block_however_small_it_is(spec: ArraySpec) -> None:
+    assert heap_of({"x": spec}, 1000).num_blocks >= 1000
+
+
+def test_more_mean_bytes_make_more_blocks_also_for_values_without_bytes() -> None:
+    assert heap_of({"x": ArraySpec((0,), "f4", optional=True, mean_bytes=3)}, 1000).num_blocks == 3000
+
+
+@pytest.mark.parametrize("spec", [ArraySpec((0,), "f4", optional=True), ArraySpec((0,), "f4", per="item")], ids=str)
+def test_a_table_holds_max_size_values_without_bytes(make_table: TableMaker, spec: ArraySpec) -> None:
+    signature = {"x": ArraySpec((), "i8"), "e": spec}
+    table = make_table(signature=signature, max_size=1000, max_streams=1)
+    for number in range(1000):
+        table.insert({"x": number, "e": np.zeros(0, "f4")}, timeout_s=0)
+    assert len(table) == 1000
+    assert (table.sample(10).mask["e"]).all()
+
+
+def test_a_writer_of_values_without_bytes_waits_for_nothing(make_table: TableMaker) -> None:
+    signature = {"x": ArraySpec((), "i8"), "e": ArraySpec((0,), "f4", optional=True)}
+    table = make_table(signature=signature, max_size=1000, item=Sequence(3, at_end="skip"), max_streams=1)
+    with table.writer() as writer:
+        for number in range(1002):
+            writer.append({"x": number, "e": np.zeros(0, "f4")}, timeout_s=0)
+    assert len(table) == 1000
 
 
 def test_what_an_item_brings_is_stored_as_one_value() -> None:

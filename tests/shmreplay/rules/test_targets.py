@@ -125,3 +125,60 @@ def test_rewards_and_ends_of_different_lengths_are_refused() -> None:
         ValueError, match="'r' has 3 steps and 'done' 2; expected as many of both: give both in pad_to="
     ):
         sr.n_step_targets(batch, 0.9, reward="r", terminated="done")
+
+
+@pytest.mark.parametrize("kind", ["arrays", "torch", "bfloat16"])
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (2, 3)])
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("time_major", [False, True])
+def test_rewards_of_any_shape_have_the_targets_of_their_components(
+    shape: tuple[int, ...], n: int, time_major: bool, kind: str
+) -> None:
+    plain = batch_of(5, 3)
+    rng = np.random.default_rng(7)
+    rewards = rng.integers(-4, 5, (40, 3, *shape)).astype(np.float32)
+    axes = (lambda array: array[:, 0]) if n == 1 else (lambda array: array.swapaxes(0, 1)) if time_major else np.asarray
+    data: dict[str, Any] = {"r": axes(rewards), "done": axes(plain.data["done"])}
+    mask = {name: axes(plain.mask[name]) for name in data}
+    if kind != "arrays":
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+        data = {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in data.items()}
+        data["r"] = data["r"].to(torch.bfloat16) if kind == "bfloat16" else data["r"]
+    batch = SimpleNamespace(data=data, mask=mask, time_major=time_major)
+    got = sr.n_step_targets(batch, 0.5, reward="r", terminated="done")
+    assert got.returns.shape == got.discounts.shape == (40, *shape)
+    assert got.num_steps.shape == (40,)
+    for index in np.ndindex(*shape):
+        one = {"r": rewards[(slice(None), slice(None), *index)][:, :n], "done": plain.data["done"][:, :n]}
+        component = SimpleNamespace(data=one, mask={name: plain.mask[name][:, :n] for name in one})
+        want = sr.n_step_targets(component, 0.5, reward="r", terminated="done")
+        at = (slice(None), *index)
+        np.testing.assert_allclose(got.returns[at], want.returns)
+        np.testing.assert_array_equal(got.discounts[at], want.discounts)
+
+
+def test_each_component_may_terminate_by_itself() -> None:
+    data = {"r": np.ones((1, 2, 2)), "done": np.array([[[False, False], [True, False]]])}
+    mask = {"r": np.ones((1, 2), bool), "done": np.ones((1, 2), bool)}
+    got = sr.n_step_targets(SimpleNamespace(data=data, mask=mask), 0.5, reward="r", terminated="done")
+    assert got.discounts.tolist() == [[0.0, 0.25]]
+    assert got.returns.tolist() == [[1.5, 1.5]]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "flags", "text"),
+    [
+        (np.ones((4, 2, 3)), np.zeros((4, 2, 2), bool), r"'r' has shape \(3,\) and its 'done' \(2,\)"),
+        (np.ones((4, 2)), np.zeros((4, 2, 1), bool), r"'r' has shape \(\) and its 'done' \(1,\)"),
+        (np.ones((4, 2), complex), np.zeros((4, 2), bool), "'r' has dtype complex128; expected real numbers"),
+        ({"a": np.ones((4, 2))}, np.zeros((4, 2), bool), "'r' is a dict; expected one array"),
+        (np.ma.masked_equal(np.ones((4, 2)), 1), np.zeros((4, 2), bool), "8 of 8 values are masked"),
+        (np.ones((2, 4)), np.zeros((4, 2), bool), r"'r' has the first axes \(2, 4\), and its mask \(4, 2\)"),
+    ],
+)
+def test_rewards_and_flags_that_do_not_fit_are_named(rewards: Any, flags: Any, text: str) -> None:
+    real = np.ones((4, 2), bool)
+    mask = {"r": {"a": real} if isinstance(rewards, dict) else real, "done": real}
+    batch = SimpleNamespace(data={"r": rewards, "done": flags}, mask=mask)
+    with pytest.raises(ValueError, match=text):
+        sr.n_step_targets(batch, 0.5, reward="r", terminated="done")

@@ -220,11 +220,12 @@ def test_a_limiter_that_waits_for_more_items_than_there_can_be_is_warned_of_once
 @pytest.mark.parametrize("spec", [ArraySpec((), "float32"), ArraySpec((1,), "bool"), np.dtype("int64")])
 @pytest.mark.parametrize("name", ["terminated", "truncated"])
 def test_a_column_that_is_named_as_an_end_must_be_one(name: str, spec: Any) -> None:
-    text = (
-        rf"table 'replay', column 'info/{name}': is .*, and says where episodes end; declare ArraySpec\(\(\), 'bool'\)"
-    )
+    text = rf"table 'replay', column '{name}': is .*, and says where episodes end; declare ArraySpec\(\(\), 'bool'\)"
     with pytest.raises(ValueError, match=text):
-        Table("replay", {**SIGNATURE, "info": {name: spec}}, 10)
+        Table("replay", {**SIGNATURE, name: spec}, 10)
+    with pytest.raises(ValueError, match=text.replace(name, f"info/{name}")):
+        Table("replay", {**SIGNATURE, "info": {name: spec}}, 10, ends=(f"info/{name}",))
+    Table("replay", {**SIGNATURE, "info": {name: spec}}, 10)
 
 
 @pytest.mark.parametrize("name", ["done", "dones"])

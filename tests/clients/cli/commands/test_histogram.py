@@ -52,3 +52,24 @@ def test_bars_fit_and_are_as_long_as_they_count(width: int) -> None:
 
 def test_terminals_without_the_characters_get_plain_ones() -> None:
     assert all(line.isascii() for line in bars([0.0, 1, 2], [1, 100], 60, False))
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+def test_figures_are_those_of_the_values_and_not_of_the_bars(is_log: bool) -> None:
+    found = summarise(np.repeat([0.0, 4.0], 50), np.ones(100), 20, is_log, False)
+    assert (found["min"], found["max"], found["mean"], found["median"]) == (0, 4, 2, 0)
+    assert (found["counts"][0], found["counts"][-1]) == (50, 50)
+
+
+@pytest.mark.parametrize("num_bins", [1, 2, 20])
+def test_zeros_have_the_first_of_the_logarithmic_bins_for_themselves(num_bins: int) -> None:
+    found = summarise(np.array([*[0.0] * 99, 1.0]), np.ones(100), num_bins, True, True)
+    assert found["edges"][0] == 0
+    assert found["counts"] == ([99, 1] if num_bins > 1 else [100])
+
+
+def test_values_next_to_each_other_have_fewer_bins() -> None:
+    for is_log in (False, True):
+        found = summarise(np.array([1.0, np.nextafter(1, 2)]), np.ones(2), 200, is_log, False)
+        assert sum(found["counts"]) == 2
+        assert (np.diff(found["edges"]) > 0).all()
