@@ -34,13 +34,20 @@ class Ahead(Generic[B]):
 
     def __init__(
         self,
-        draw: Callable[[float | None], B],
+        draw: Callable[[float | None, list[Any]], B],
         end_waits: Callable[[], None],
         stop: Stop,
         prefetch: int,
         timeout_s: float | None,
     ) -> None:
-        """`draw(timeout_s)` makes a batch. `end_waits()`, called in another thread, ends a wait in `draw` at once."""
+        """Starts no thread yet.
+
+        Args:
+            draw: makes a batch: see `Draws`.
+            end_waits: called in another thread, ends a wait in `draw` at once.
+            stop: set when the sampler ends.
+            prefetch, timeout_s: as of the sampler.
+        """
         self._draw = draw
         self._end_waits = end_waits
         self._stop = stop
@@ -132,10 +139,12 @@ class Ahead(Generic[B]):
             self._append(self._attempt(timeout_s))
 
     def _attempt(self, timeout_s: float | None) -> B | Failure:
-        began = time.monotonic()
+        began, drawn = time.monotonic(), list[Any]()
         try:
-            return self._draw(timeout_s)
+            return self._draw(timeout_s, drawn)
         except BaseException as error:  # noqa: BLE001  # whatever it is, next() raises it
+            if drawn:
+                error.batch = drawn[-1]  # type: ignore[attr-defined]
             return Failure(error, began)
 
     def _append(self, outcome: B | Failure) -> None:
