@@ -1,9 +1,7 @@
 // Attached processes, and what is done when one of them is gone.
 //
-// A process is dead when the kernel says so: pidfd_open answers ESRCH, or the pidfd is that of a zombie (readable), or
-// the pid now has another start time. A silent process, a stopped one, an unreadable /proc do not count as death. Any
-// process may reap: it looks at suspects without the lock, then reaps them under it if the session's generation is
-// still the same.
+// What a dead process is: base/process.h. Any process may reap: it looks at suspects without the lock, then reaps them
+// under it if the session's generation is still the same.
 #pragma once
 
 #include <vector>
@@ -16,12 +14,6 @@ struct SessionInfo {
   uint32_t index, generation, pid, role;
   uint64_t start_time;
 };
-
-// Clock ticks since boot from /proc/<pid>/stat; 0 if unreadable.
-uint64_t process_start_time(uint32_t pid) noexcept;
-
-// start_time 0: it is unknown, so only the pid is looked at.
-bool process_is_dead(uint32_t pid, uint64_t start_time) noexcept;
 
 // Opens a session for that process. kNoSessions when all are taken.
 Status open_session(Arena& arena, uint32_t pid, uint64_t start_time, uint32_t role, const Wait& wait, SessionInfo& out);
