@@ -110,4 +110,15 @@ Status reap_dead_sessions(Arena& arena, const Wait& wait, uint32_t& reaped) {
   return reap_dead(arena, live_sessions(arena), wait, reaped);
 }
 
+Status reap_dead_readers(Arena& arena, const Wait& wait, uint32_t& reaped) {
+  reaped = 0;
+  if (arena.state().num_retired.get() == 0) return Status::kOk;
+  std::vector<SessionInfo> readers;
+  for (const uint32_t index : sessions_that_name_chunks(arena)) {
+    if (index == arena.session_index()) continue;
+    if (const auto info = live_session(arena, index)) readers.push_back(*info);
+  }
+  return reap_dead(arena, readers, wait, reaped);
+}
+
 }  // namespace shmreplay

@@ -27,4 +27,8 @@ std::vector<SessionInfo> live_sessions(const Arena& arena);
 // Reaps every session whose process is dead. For calls that need something that such a session may hold.
 Status reap_dead_sessions(Arena& arena, const Wait& wait, uint32_t& reaped);
 
+// The same for those whose leases may keep retired chunks from being freed. It costs a call without dead readers some
+// system calls for each living one whose read is in flight.
+Status reap_dead_readers(Arena& arena, const Wait& wait, uint32_t& reaped);
+
 }  // namespace shmreplay
