@@ -56,6 +56,7 @@ inline constexpr uint32_t kPatternBytes = 4096;
 inline constexpr uint32_t kMaxColumns = 125;  // a pattern that shows each of them whole fits its record
 inline constexpr uint64_t kMaxSpecsBytes = 64u << 20;
 inline constexpr uint64_t kMostPacking = 255;       // an LZ4 block stands for at most so many times its size
+inline constexpr uint64_t kPackedRowsInMemory = 4;  // that a writer of a packed column allocates at most; a reader: 2
 inline constexpr int kMaxTreeLevels = 12;           // 8^11 leaves and the top line
 inline constexpr int kShardBits = 7;
 inline constexpr int kShardShift = 63 - kShardBits;
