@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from shmreplay.base.checks import check_path
+from shmreplay.base.process_names import name_this_process
 from shmreplay.clients.handles.attached_client import AttachedClient
 from shmreplay.clients.link.attachments import mappings
 from shmreplay.clients.shards.shard_infos import join_shards
@@ -16,21 +18,27 @@ from shmreplay.clients.tables.table import TableHandle
 from shmreplay.rate_limiters import RateLimiter, check_limiter
 from shmreplay.tables.table import Table, warn_if_never_sampled
 
+logger = logging.getLogger("shmreplay")
 
-def connect(address: str | None = None, timeout_s: float | None = 10) -> Client:
+
+def connect(address: str | None = None, timeout_s: float | None = 10, *, name: str | None = None) -> Client:
     """Connects to a daemon. If it is still starting, waits for it up to `timeout_s` seconds (None: for ever).
 
     Args:
         address: the path of the daemon's socket, with or without `unix:` before it. None tries `$SHMREPLAY_SOCKET`,
             then `$XDG_RUNTIME_DIR/shmreplay/default.sock`, then `/run/shmreplay/default.sock`.
         timeout_s: also the limit for later waits, while the daemon restarts.
+        name: of this process, 1 to 15 bytes, such as `actor-3`. It is shown by `shmreplay top`, the web page and the
+            daemon's log, and also by ps and top, since the kernel keeps it. None: they show the name of the script.
 
     Raises:
         DaemonUnavailable: no daemon answered in time.
         PermissionError: this user may not connect; the text says who may.
-        ValueError: the address is not a socket path.
-        TypeError: the address is not a str.
+        ValueError: the address is not a socket path, or the name is too long.
+        TypeError: the address or the name is not a str.
     """
+    if name is not None:
+        _name_this_process(name)
     client = Client(address, timeout_s)
     client.connection.connect()
     return client
@@ -244,6 +252,14 @@ def check_tables(where: str, tables: Iterable[Table]) -> list[Table]:
         if not isinstance(table, Table):
             raise TypeError(f"{where}: expected shmreplay.Table, got {type(table).__name__}")
     return found
+
+
+def _name_this_process(name: str) -> None:
+    """A name is only for display, so a kernel that refuses one is no reason to stop."""
+    try:
+        name_this_process(name)
+    except OSError as error:
+        logger.warning("this process is not shown as %r: /proc/self/comm: %s", name, error.strerror)
 
 
 def _check_name(name: object) -> None:

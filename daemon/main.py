@@ -35,6 +35,7 @@ from shmreplay.daemon.process.declared_tables import create_declared
 from shmreplay.daemon.process.instance_lock import InstanceLock
 from shmreplay.daemon.process.leftovers import remove_leftovers
 from shmreplay.daemon.process.notify import Notifier
+from shmreplay.daemon.process.parent import Parent
 from shmreplay.daemon.process.parent_watch import watch_parent
 from shmreplay.daemon.process.reload import Reload
 from shmreplay.daemon.process.summary import summary, summary_json
@@ -99,7 +100,8 @@ class Daemon:
             store = SegmentStore(config.directory, config.pages)
             if (note := config.pages.check(store.directory)) is not None:
                 log.info("%s", note)
-            lock = InstanceLock(store, config.instance, config.socket)
+            parent = None if config.parent_pid is None else Parent.of(config.parent_pid)
+            lock = InstanceLock(store, config.instance, config.socket, parent)
             taken.callback(lock.release)
             if self._passed is None and make_socket_directory(config) and config.embedded:
                 taken.callback(os.rmdir, os.path.dirname(config.socket))

@@ -7,6 +7,8 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from shmreplay.base.processes import namespace_of, open_process
+
 SO_PEERGROUPS = 59  # <asm-generic/socket.h>; Python has no names for these two
 SO_PEERPIDFD = 77
 GROUPS_BYTES = 1024  # the largest buffer that Python's getsockopt takes
@@ -41,18 +43,18 @@ def _peer_groups(sock: socket.socket) -> list[int]:
     return list(struct.unpack(f"{len(packed) // 4}I", packed))
 
 
-def open_peer_pidfd(sock: socket.socket, peer: Peer) -> int:
+def open_peer_pidfd(sock: socket.socket, peer: Peer, start_time: int) -> int:
     """Opens a pidfd of the peer. Raises ProcessLookupError if it has ended.
 
     SO_PEERPIDFD (Linux 6.5) always refers to the process that connected. Without it another process might have got the
-    pid in the meantime, so the caller compares start times.
+    pid in the meantime, which the start time tells.
     """
     try:
         packed = sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4)
     except ProcessLookupError:
         raise
     except OSError:
-        return os.pidfd_open(peer.pid)
+        return open_process(peer.pid, start_time)
     return int(struct.unpack("i", packed)[0])
 
 
@@ -63,7 +65,7 @@ class Access:
         self._own_uid = os.geteuid()
         self._group_id = group_id
         self._group_name = group_name
-        self._pid_namespace = pid_namespace("self")
+        self._pid_namespace = namespace_of("self")
 
     def check_credentials(self, peer: Peer) -> None:
         """Raises PermissionError, which says what to do, unless the peer may use this daemon."""
@@ -84,7 +86,7 @@ class Access:
         `claimed` is the namespace that the peer named in its hello. It is used only where /proc hides other users'
         namespaces. The check finds mistakes in a set-up; it does not defend against a peer that lies.
         """
-        found = pid_namespace(str(peer.pid))
+        found = namespace_of(peer.pid)
         if found is None and isinstance(claimed, int):
             found = claimed
         if found is not None and self._pid_namespace is not None and found != self._pid_namespace:
@@ -97,11 +99,3 @@ class Access:
             "lock by its thread id; run the container with --pid=host (or --pid=container:NAME), in Kubernetes with "
             "shareProcessNamespace: true"
         )
-
-
-def pid_namespace(pid: str) -> int | None:
-    """The inode of a process' pid namespace; None if /proc hides it."""
-    try:
-        return os.stat(f"/proc/{pid}/ns/pid").st_ino
-    except OSError:
-        return None

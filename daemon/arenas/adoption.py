@@ -8,8 +8,8 @@ import stat
 from typing import Any
 
 from shmreplay import _core
+from shmreplay.base.processes import boot_id, namespace_of
 from shmreplay.checkpoints.restoration_mark import UnfitMark, obey_mark
-from shmreplay.daemon.arenas.access import pid_namespace
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.segment import SegmentStore, segment_names, set_access
@@ -143,8 +143,8 @@ class Adoption:
             *layout_facts(self._store, header, index_fd, data_fd),
             ("instance", header["instance"], self._instance),
             ("arena name", header["name"], arena),
-            ("boot id", _plain(header["boot_id"]), _boot_id()),
-            ("pid namespace", header["pid_namespace"], pid_namespace("self")),
+            ("boot id", header["boot_id"].strip().replace("-", ""), boot_id()),
+            ("pid namespace", header["pid_namespace"], namespace_of("self")),
         ]
         if misfit := first_misfit(facts):
             raise Unfit(misfit)
@@ -157,12 +157,3 @@ class _Leftovers(Exception):
 def _is_blank(fd: int) -> bool:
     """Whether the segment is empty or its first page is all zeros, as before formatting."""
     return not any(os.pread(fd, 4096, 0))
-
-
-def _boot_id() -> str:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return _plain(file.read())
-
-
-def _plain(boot_id: str) -> str:
-    return boot_id.strip().replace("-", "")

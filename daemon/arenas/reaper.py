@@ -1,7 +1,7 @@
 """Reaper: learns of the deaths of client processes from the kernel, and gives back what they held.
 
-A process is dead if its pidfd says so, if pidfd_open returns ESRCH, or if its start time, where readable, has changed.
-A process that closed its socket, is silent, or is stopped is not dead. Clients send no heartbeat.
+A process is dead if its pidfd says so, or if `open_process` does when the daemon begins to watch it. A process that
+closed its socket, is silent, or is stopped is not dead. Clients send no heartbeat.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from shmreplay import _core
-from shmreplay.base.processes import process_name
+from shmreplay.base.process_names import process_name
+from shmreplay.base.processes import check_start_time, open_process
 
 log = logging.getLogger("shmreplayd")
 
@@ -67,11 +67,13 @@ class Reaper:
                 os.close(pidfd)
             return known
         if pidfd is None:
-            pidfd = os.pidfd_open(pid)
-        now = _core.process_start_time(pid)
-        if now not in (0, start_time):  # 0: hidden by hidepid, so unknown
-            os.close(pidfd)
-            raise ProcessLookupError(f"process {pid} has ended; another process has its pid")
+            pidfd = open_process(pid, start_time)
+        else:
+            try:
+                check_start_time(pid, start_time)
+            except ProcessLookupError:
+                os.close(pidfd)
+                raise
         process = ClientProcess(pid, start_time, pidfd, process_name(pid))
         self._processes[pid, start_time] = process
         asyncio.get_running_loop().add_reader(pidfd, self._on_death, process)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shmreplay.base import waiting
-from shmreplay.base.processes import describe_process, process_name
+from shmreplay.base.process_names import describe_process, process_name
 from shmreplay.daemon.arenas.arena import ManagedArena
 
 MAX_NAMED = 8  # processes named in one line

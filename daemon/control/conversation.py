@@ -161,7 +161,7 @@ class Conversation:
             raise PermissionError(
                 f"neither side can read the start time of process {self._peer.pid}: mount /proc for both"
             )
-        pidfd = open_peer_pidfd(self._connection.sock, self._peer)
+        pidfd = open_peer_pidfd(self._connection.sock, self._peer, self._start_time)
         return self._shared.reaper.watch(self._peer.pid, self._start_time, pidfd)
 
     def _set_progress(self, describe: Callable[[], str]) -> None:

@@ -68,6 +68,10 @@ class LockFile:
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, os.fsencode(text), 0)
 
+    def leave(self) -> None:
+        """Unlocks the file without removing it."""
+        os.close(self._fd)
+
     def release(self) -> None:
         """Removes the file, then unlocks it. A process that waits for this inode sees that it has gone, and retries.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from shmreplay.daemon.loop.lock_file import Held, LockFile
+from shmreplay.daemon.process.parent import Parent
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.segment import SegmentStore, lock_name
 
@@ -12,10 +13,11 @@ from shmreplay.segments.segment import SegmentStore, lock_name
 class InstanceLock:
     """Takes the lock of an instance. Raises ShmReplayError, which names the holder, if another daemon has it.
 
-    The first line of the file is the pid of the holder, the second the path of its socket.
+    The first line of the file is the pid of the holder, the second the path of its socket, the third the parent of an
+    embedded daemon.
     """
 
-    def __init__(self, store: SegmentStore, instance: str, socket: str = "") -> None:
+    def __init__(self, store: SegmentStore, instance: str, socket: str = "", parent: Parent | None = None) -> None:
         self.instance = instance
         self.path = store.path(lock_name(instance))
         try:
@@ -30,7 +32,7 @@ class InstanceLock:
                 f"the lock of instance {instance!r} cannot be opened: {error}; "
                 "if another user runs that instance, choose another --instance"
             ) from error
-        self._file.write(f"{os.getpid()}\n{socket}\n")
+        self._file.write(f"{os.getpid()}\n{socket}\n" + ("" if parent is None else f"{parent.line()}\n"))
 
     def release(self) -> None:
         """Removes the file and releases the lock."""

@@ -3,6 +3,9 @@
 Batch systems and the OOM killer do that. A killed daemon leaves its segments for the next daemon of its instance. But
 every embedded daemon has a new instance, so nobody would adopt them. Therefore the next embedded daemon of the same
 user removes them.
+
+Its parent may have been in another container, whose processes cannot be seen from here. Then the leftovers go if no
+process has one of the segments mapped.
 """
 
 from __future__ import annotations
@@ -11,53 +14,74 @@ import contextlib
 import logging
 import os
 import stat
+from dataclasses import dataclass
 
-from shmreplay.daemon.process.instance_lock import InstanceLock
+from shmreplay.daemon.loop.lock_file import Held, LockFile
+from shmreplay.daemon.process.parent import Parent
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.abandoned import remove_abandoned
-from shmreplay.segments.segment import SegmentStore, embedded_parent, lock_name
+from shmreplay.segments.segment import SegmentStore, is_embedded, lock_name, segment_names
+from shmreplay.segments.segment_users import is_in_use
 
 log = logging.getLogger("shmreplayd")
 
 
 def remove_leftovers(store: SegmentStore) -> None:
-    """Removes the segments of embedded daemons that have ended, if their parents have ended, too."""
+    """Removes the segments of embedded daemons that have ended, if their parents have ended, too.
+
+    What cannot be looked at or removed is logged and left alone: it is no reason not to start.
+    """
     for instance in store.locked_instances():
-        parent = embedded_parent(instance)
-        if parent is not None and _has_ended(parent):
-            _remove(store, instance)
+        if is_embedded(instance):
+            try:
+                _remove(store, instance)
+            except (ShmReplayError, OSError) as error:
+                log.warning("the leftovers of the killed daemon %r stay: %s", instance, error)
 
 
-def _has_ended(pid: int) -> bool:
-    """Whether the process has ended. A reused pid counts as alive; a later daemon then cleans up."""
-    try:
-        os.close(os.pidfd_open(pid))
-    except ProcessLookupError:
-        return True
-    return False
+@dataclass(frozen=True)
+class _Owner:
+    """What the lock file of an embedded daemon says."""
+
+    socket: str
+    parent: Parent | None  # None: it does not say
 
 
 def _remove(store: SegmentStore, instance: str) -> None:
-    socket = _socket_of(store.path(lock_name(instance)))
-    if socket is None:
+    """Removes what a daemon left, unless that daemon, its parent or, in another container, a user of it lives."""
+    path = store.path(lock_name(instance))
+    owner = _owner_of(path)
+    if owner is None:
+        return
+    has_ended = None if owner.parent is None else owner.parent.has_ended()
+    if has_ended is False:
+        return
+    if has_ended is None and _is_in_use(store, instance):
+        log.debug("what the daemon %r left stays: its parent cannot be seen from here, and it is in use", instance)
         return
     try:
-        lock = InstanceLock(store, instance)
-    except ShmReplayError as error:  # its daemon is about to end
-        log.debug("left alone: %s", error)
+        lock = LockFile(path)
+    except Held:  # the daemon is about to start or to end
         return
     try:
         remove_abandoned(store, instance)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(socket)
-            os.rmdir(os.path.dirname(socket))
-        log.info("removed the leftovers of the killed daemon %r", instance)
-    finally:
-        lock.release()
+            os.unlink(owner.socket)
+            os.rmdir(os.path.dirname(owner.socket))
+    except BaseException:
+        lock.leave()  # the next daemon tries again
+        raise
+    lock.release()
+    log.info("removed the leftovers of the killed daemon %r", instance)
 
 
-def _socket_of(lock_path: str) -> str | None:
-    """The path of the dead daemon's socket; None if the lock file belongs to another user and is not trusted."""
+def _is_in_use(store: SegmentStore, instance: str) -> bool:
+    names = [segment_names(instance, arena) for arena in store.arenas(instance)]
+    return any(is_in_use(store, name) for pair in names for name in (pair.index, pair.data))
+
+
+def _owner_of(lock_path: str) -> _Owner | None:
+    """Who wrote a lock file; None if it belongs to another user and is not trusted, or nobody has written it yet."""
     try:
         fd = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # not to block on a pipe
     except OSError:
@@ -66,6 +90,9 @@ def _socket_of(lock_path: str) -> str | None:
         status = os.fstat(fd)
         if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
             return None
-        return os.pread(fd, 4096, 0).decode("utf-8", "surrogateescape").partition("\n")[2].strip()
+        lines = os.pread(fd, 4096, 0).decode("utf-8", "surrogateescape").split("\n")
     finally:
         os.close(fd)
+    if len(lines) < 3:
+        return None
+    return _Owner(lines[1].strip(), Parent.from_line(lines[2]))

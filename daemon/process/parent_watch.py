@@ -10,11 +10,13 @@ import asyncio
 import os
 from collections.abc import Callable
 
+from shmreplay.base.processes import open_process
+
 
 def watch_parent(parent_pid: int, on_end: Callable[[], None]) -> bool:
     """Calls `on_end` on the event loop when the parent ends. Returns False if it has ended already."""
     try:
-        pidfd = os.pidfd_open(parent_pid)
+        pidfd = open_process(parent_pid, 0)
     except ProcessLookupError:
         return False
     if os.getppid() != parent_pid:  # the parent died, and another process got its pid

@@ -1,7 +1,8 @@
 """Site: serves the web page.
 
-    GET  /                    the page
+    GET  /                    the page; its style and scripts are beside it, such as /main.js
     GET  /api/stats           figures; with `?items=1` also those of items
+    GET  /api/token           the path of the file with the token
     POST /api/token           checks the token
     POST /api/NAME            changes something (see `actions.py`); needs `Authorization: Bearer` and the token
 
@@ -22,7 +23,7 @@ from shmreplay.daemon.loop.endpoint import Endpoint
 from shmreplay.daemon.loop.http_server import HttpServer, Request, Response, refusal
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.web.actions import ACTIONS, act
-from shmreplay.daemon.web.page import HEADERS, page
+from shmreplay.daemon.web.page import HEADERS, page_files
 from shmreplay.daemon.web.page_token import PageToken
 from shmreplay.daemon.web.stats_cache import StatsCache
 
@@ -46,7 +47,7 @@ class Site:
         self._commands = commands
         self._workers = workers
         self._stats_cache = StatsCache(commands.stats, workers)
-        self._page = page()
+        self._files = page_files()
         self._server = HttpServer("the page", endpoint, group_id, self._answer)
         try:
             self._token = PageToken(token_path, group_id)
@@ -72,15 +73,17 @@ class Site:
         if not _OWN_HOST.fullmatch(host := request.headers.get("host", "")):
             text = f"the host is {host!r:.100}; expected one of 127.0.0.1, localhost, [::1]"
             return refusal("403 Forbidden", text)
-        if request.path == "/":
-            return self._page if request.method == "GET" else _not_allowed("GET")
+        if file := self._files.get(request.path):
+            return file if request.method == "GET" else _not_allowed("GET")
         if request.path == "/api/stats":
             return await self._stats(request) if request.method == "GET" else _not_allowed("GET")
         action = request.path.removeprefix("/api/")
         if not request.path.startswith("/api/") or action not in (*ACTIONS, "token"):
             return refusal("404 Not Found", "expected /, /api/stats, or /api/ and one of " + ", ".join(ACTIONS))
+        if action == "token" and request.method == "GET":
+            return Response("200 OK", _JSON, json.dumps({"path": self._token.path}).encode())
         if request.method != "POST":
-            return _not_allowed("POST")
+            return _not_allowed("GET, POST" if action == "token" else "POST")
         return _check_change(request, self._token) or await self._change(action, request.body)
 
     async def _stats(self, request: Request) -> Response:

@@ -1,24 +1,75 @@
-"""Names of other processes, from the kernel, and as safe text for a terminal or a log."""
+"""Other processes: whether they live, by the kernel's word, and their namespaces."""
 
 from __future__ import annotations
 
+import errno
+import os
 
-def process_name(pid: int, start_time: int = 0) -> str:
-    """Returns the command of a process, at most 15 bytes; empty if it is hidden or the process has ended.
+from shmreplay import _core
+
+# What pidfd_open answers when no process has the number. ESRCH: nobody has it. ENOENT, or EINVAL before Linux 6.9: a
+# thread has it, or a group of processes whose first one has ended.
+_NO_PROCESS = (errno.ESRCH, errno.EINVAL, errno.ENOENT)
+
+
+def open_process(pid: int, start_time: int) -> int:
+    """Returns a new pidfd of a process that lives, or has not been waited for.
+
+    Another process may have the pid by now: the start time tells. Where /proc hides that, the pid alone counts.
 
     Args:
         pid: of the process.
-        start_time: clock ticks since boot, which distinguish it from a later process with that pid; 0: unknown.
+        start_time: clock ticks since boot; 0: unknown.
+
+    Raises:
+        ProcessLookupError: it has ended.
+        OSError: the kernel gives no pidfd, as when this process has too many open files.
     """
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            before, _, fields = file.read().rpartition(")")  # the command itself may have brackets
+        pidfd = os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in _NO_PROCESS:
+            raise ProcessLookupError(f"process {pid} has ended") from None
+        check_start_time(pid, start_time)
+        raise
+    try:
+        check_start_time(pid, start_time)
+    except BaseException:
+        os.close(pidfd)
+        raise
+    return pidfd
+
+
+def check_start_time(pid: int, start_time: int) -> None:
+    """Raises ProcessLookupError if whoever has the pid now started at another time; 0 stands for an unknown time."""
+    now = _core.process_start_time(pid)
+    if 0 not in (now, start_time) and now != start_time:
+        raise ProcessLookupError(f"process {pid} has ended; another process has its pid")
+
+
+def has_ended(pid: int, start_time: int) -> bool:
+    """Whether a process has ended. Raises OSError as `open_process`."""
+    try:
+        os.close(open_process(pid, start_time))
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def boot_id() -> str:
+    """The kernel's name for the time since the last boot, without dashes. Raises OSError where there is no /proc."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip().replace("-", "")
+
+
+def namespace_of(pid: int | str, kind: str = "pid") -> int | None:
+    """The inode of a process' namespace; None if /proc hides it.
+
+    Args:
+        pid: of the process, or "self".
+        kind: "pid", or "time", in which clocks and so start times differ.
+    """
+    try:
+        return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
     except OSError:
-        return ""
-    # After the command, the state is the 1st field, the start time the 20th.
-    return before.partition("(")[2] if start_time in (0, int(fields.split()[19])) else ""
-
-
-def describe_process(pid: int, name: str) -> str:
-    """`process 12 ('actor')`, or without a name if it is hidden. Control characters are escaped."""
-    return f"process {pid} ({name!r})" if name else f"process {pid}"
+        return None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shmreplay import _core
-from shmreplay.base.processes import process_name
+from shmreplay.base.process_names import process_name
 from shmreplay.figures.item_figures import item_figures
 
 

@@ -27,7 +27,7 @@ SLICE_BYTES = 64 * 2**20  # reserved in one call: hundredths of a second, so tha
 _PREFIX = "shmreplay"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ARENA_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(~[0-9]{1,3})?")  # ~ and a number: a shard
-_EMBEDDED = re.compile(r"embedded-([0-9]{1,9})-[0-9a-f]+")
+_EMBEDDED = re.compile(r"embedded-[0-9]{1,9}-[0-9a-f]+")
 
 Progress = Callable[[int], None]  # called with the bytes reserved so far; an exception ends the reservation
 
@@ -68,10 +68,9 @@ def embedded_instance(parent_pid: int, token: str) -> str:
     return f"embedded-{parent_pid}-{token}"
 
 
-def embedded_parent(instance: str) -> int | None:
-    """The parent's pid in the instance name of an embedded daemon; None for other names."""
-    match = _EMBEDDED.fullmatch(instance)
-    return int(match[1]) if match else None
+def is_embedded(instance: str) -> bool:
+    """Whether this is the instance name of an embedded daemon."""
+    return _EMBEDDED.fullmatch(instance) is not None
 
 
 class SegmentStore:

@@ -1,5 +1,6 @@
 """Clients over the control socket: waiting for a daemon, losing it, finding it again, threads, Ctrl-C, being closed."""
 
+import errno
 import os
 import pathlib
 import signal
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
+from shmreplay.base.process_names import name_this_process, process_name
 from shmreplay.clients.link.connection import RequestTimeout
 from shmreplay.protocol import Deadline, pack, receive_message
 from tests.support.daemons import DaemonProcess, Run, StartDaemon, is_asleep, table
@@ -40,6 +42,32 @@ def test_a_socket_that_nobody_listens_at_is_no_daemon(tmp_path: pathlib.Path) ->
         dead.bind(path)
     with pytest.raises(sr.DaemonUnavailable, match="Connection refused"):
         sr.connect(path, timeout_s=0)
+
+
+def test_a_client_has_the_name_that_it_is_given(make_daemon: StartDaemon) -> None:
+    daemon = make_daemon().start()
+    before = process_name(os.getpid())
+    try:
+        with sr.connect(daemon.socket, name="actor-3") as client:
+            client.create_tables([table("named")])
+            client.table("named").insert({"x": np.ones(3, np.float32), "n": 1})
+            [session] = client.stats()["arenas"]["named"]["sessions"]
+            assert session["name"] == "actor-3"
+    finally:
+        name_this_process(before[:15])
+
+
+def test_a_kernel_that_takes_no_name_is_told_of_and_stops_nobody(
+    make_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(name: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("shmreplay.clients.client.name_this_process", refuse)
+    daemon = make_daemon().start()
+    with sr.connect(daemon.socket, name="actor-3") as client:
+        assert client.tables() == {}
+    assert "this process is not shown as 'actor-3': /proc/self/comm: Permission denied" in caplog.text
 
 
 def test_every_default_place_is_tried_and_named(monkeypatch: pytest.MonkeyPatch, make_daemon: StartDaemon) -> None:

@@ -56,7 +56,6 @@ COVERED = {
         "clients/cli/top/command.py",
         "clients/cli/top/details.py",
         "clients/cli/top/feed.py",
-        "clients/cli/top/once.py",
         "clients/cli/top/screen.py",
     ],
     "tests/clients/gymnasium/test_recorder.py": ["clients/gymnasium/rows.py", "clients/gymnasium/spaces.py"],
@@ -76,7 +75,6 @@ COVERED = {
     ],
     "tests/clients/test_server.py": [
         "clients/link/embedded_daemon.py",
-        "daemon/process/leftovers.py",
         "shmreplay/segments/abandoned.py",
     ],
     "tests/clients/torch/test_batch.py": [
@@ -121,7 +119,7 @@ COVERED = {
     "tests/daemon/control/test_connection.py": ["daemon/control/control_server.py", "daemon/loop/unix_listener.py"],
     "tests/daemon/figures/test_long_waits.py": ["daemon/arenas/session_ends.py"],
     "tests/daemon/figures/test_metrics.py": ["daemon/figures/exposition.py", "daemon/loop/http_server.py"],
-    "tests/daemon/test_main.py": ["daemon/arenas/adoption.py", "daemon/arenas/arena.py", "daemon/arenas/registry.py"],
+    "tests/daemon/test_main.py": ["daemon/arenas/arena.py", "daemon/arenas/registry.py"],
     "tests/native/arena/hold_test.cc": [
         "shmreplay/core/arena/upcalls",
         "shmreplay/core/base/status",

@@ -47,7 +47,10 @@ def test_wheel_holds_the_alert_rules_and_the_dashboard(names: list[str]) -> None
 
 
 def test_wheel_holds_the_page(names: list[str]) -> None:
-    assert "shmreplay/daemon/web/page.html" in names
+    folder = pathlib.Path(__file__).parents[2] / "daemon" / "web" / "browser"
+    files = {f"shmreplay/daemon/web/browser/{file.name}" for file in folder.iterdir()}
+    assert "shmreplay/daemon/web/browser/index.html" in files
+    assert files <= set(names)
 
 
 def test_wheel_carries_the_licence(wheel: pathlib.Path, names: list[str]) -> None:

@@ -1,9 +1,10 @@
-"""File systems of a test's own: mounted in a mount namespace that ends with the processes in it."""
+"""Namespaces of a test's own, which end with the processes in them: of mounts, for file systems, and of pids."""
 
 import ctypes
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -35,6 +36,27 @@ def _succeed(result: int) -> None:
     if result != 0:
         raise OSError(ctypes.get_errno(), f"no own /dev/shm: {os.strerror(ctypes.get_errno())}; run it with WORKERS=0")
 
+
+# What goes before a command, so that it is process 1 of a pid namespace and all processes there end with it.
+IN_OWN_PIDS = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL")
+
+# For a script that runs in its own pid namespace: the next process or thread gets this number, if it is free.
+NEXT_PID = """
+def next_is(pid):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(pid - 1))
+"""
+
+
+def _can_choose_pids() -> bool:
+    choose = f"{NEXT_PID}\nnext_is(300)"
+    command = [*IN_OWN_PIDS, sys.executable, "-c", choose]
+    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+needs_own_pids = pytest.mark.skipif(
+    not _can_choose_pids(), reason="this user cannot choose the pids of a namespace of its own"
+)
 
 HIDDEN_PROC = "mount -t proc -o hidepid=2 proc /proc"  # users see their own processes alone
 

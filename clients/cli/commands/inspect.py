@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shmreplay.base.json_values import to_json
-from shmreplay.base.processes import describe_process, process_name
+from shmreplay.base.process_names import describe_process, process_name
 from shmreplay.clients.cli.commands.inspect_checkpoint import inspect_checkpoint
 from shmreplay.clients.cli.items.item_images import is_image, picture, write_png
 from shmreplay.clients.cli.items.shown_items import (

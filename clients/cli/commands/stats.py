@@ -9,7 +9,7 @@ from typing import Any
 
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.base.json_values import to_json
-from shmreplay.base.processes import describe_process
+from shmreplay.base.process_names import describe_process
 from shmreplay.clients.cli.figures.daemon_figures import Figures, arena_state
 from shmreplay.clients.cli.figures.offline_figures import read_arenas
 from shmreplay.clients.cli.terminal.options import add_daemon_options, connected

@@ -8,13 +8,15 @@ from typing import Any
 
 from shmreplay import _core
 from shmreplay.base.host_memory import show_bytes
+from shmreplay.clients.cli.figures.daemon_figures import TableFigures
 from shmreplay.clients.cli.terminal.printing import plain
-from shmreplay.clients.cli.top.rates import ClientRow, TableRow
-from shmreplay.clients.cli.top.text import Marks, Span, bar, clip, duration, scale, short
+from shmreplay.clients.cli.top.rates import NUM_READINGS, ClientRow, TableRow
+from shmreplay.clients.cli.top.text import ASCII_MARKS, Marks, Span, bar, clip, duration, scale, short, sparkline
 
 LONG_WAIT_S = float(_core.FIRST_REPORT_S)  # a longer wait is red; a caller logs it after the same time
+SHORT_WAIT_S = 1.0  # a shorter wait is not shown: a rate limiter that works makes callers wait all the time
 NOTHING = ""
-_STYLES = ("good", "warn", "bad")  # in order
+_STYLES = ("good", "", "warn", "bad")  # in order
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,16 @@ class Column:
     least: int = 0
     most: int = 0
     to_right: bool = True
+    is_live: bool = False  # needs several readings
 
     def show(self, row: Any, width: int, marks: Marks) -> Span:
         """The cell in exactly so many cells."""
         text, style = self.cell(row, width, marks)
         return clip(text, width, to_right=self.to_right), style
+
+    def length(self, row: Any) -> int:
+        """The number of characters of a row's text, for a column that only has text."""
+        return len(self.cell(row, 0, ASCII_MARKS)[0])
 
 
 def _number(get: Callable[[Any], float | None]) -> Callable[[Any, int, Marks], Span]:
@@ -89,6 +96,10 @@ def _bounds(row: TableRow, width: int, marks: Marks) -> Span:
     return scale(low, high, row.info["difference"], width, marks), "bar"
 
 
+def _trend(get: Callable[[TableRow], Sequence[float | None]]) -> Callable[[Any, int, Marks], Span]:
+    return lambda row, width, marks: (sparkline(get(row), width, marks), "bar")
+
+
 def longest_wait_s(row: TableRow | ClientRow) -> float | None:
     """The longest wait of the calls that wait now in the table, or of the process. None if no call waits."""
     return max((wait.since_s for wait in row.figures.waits), default=None)
@@ -108,13 +119,24 @@ def table_state(row: TableRow) -> Span:
         parts.append(("paused" if len(paused) == 2 else f"{paused[0]} paused", "warn"))
     for side in ("insert", "sample"):
         since = [wait.since_s for wait in table.waits if wait.side == side]
-        if since:
+        if since and max(since) >= SHORT_WAIT_S:
             many = f" x{len(since)}" if len(since) > 1 else ""
-            parts.append((f"{side}{many} {duration(max(since))}", "bad" if max(since) >= LONG_WAIT_S else "warn"))
+            parts.append((f"{side}{many} {duration(max(since))}", wait_style(max(since))))
     if gone := [who for who in ("writers", "learners") if getattr(table, f"{who}_gone")]:
-        parts.append((f"no {' or '.join(gone)} left", "warn"))
+        parts.append((f"no {' or '.join(gone)}", "bad" if any(is_missed(table, who) for who in gone) else ""))
     worst = max((style for _, style in parts), key=_STYLES.index, default="good")
     return ", ".join(text for text, _ in parts) or "ok", worst
+
+
+def wait_style(since_s: float) -> str:
+    """The style of a wait: none until it is long, since waits are how a rate limiter works."""
+    return "bad" if since_s >= LONG_WAIT_S else ""
+
+
+def is_missed(table: TableFigures, who: str) -> bool:
+    """Whether all `writers`, or all `learners`, have gone, and calls wait for them."""
+    other = {"writers": "sample", "learners": "insert"}[who]
+    return bool(getattr(table, f"{who}_gone")) and any(wait.side == other for wait in table.waits)
 
 
 def is_draining(info: Mapping[str, Any]) -> bool:
@@ -131,7 +153,7 @@ def _client_waits(row: ClientRow, width: int, marks: Marks) -> Span:
     if not waits:
         return "-", ""
     text = ", ".join(f"{wait.side} {duration(wait.since_s)} {wait.table}" for wait in waits)
-    return text, "bad" if waits[0].since_s >= LONG_WAIT_S else "warn"
+    return text, wait_style(waits[0].since_s)
 
 
 def _name(row: TableRow, width: int, marks: Marks) -> Span:
@@ -144,14 +166,14 @@ def _tables_of(row: ClientRow) -> str:
 
 TABLE_COLUMNS: Sequence[Column] = (
     Column("name", "table", 12, _name, lambda row: row.figures.name, most=32, to_right=False),
-    Column("fill", "fill", 10, _info_cell(_fill), _of(_of_info(lambda row: row.fill)), most=20),
+    Column("fill", "fill", 7, _info_cell(_fill), _of(_of_info(lambda row: row.fill)), most=20),
     Column("items", "items", 6, _info_cell(_number(lambda row: row.info["size"])),
         _of(_of_info(lambda row: row.info["size"])), least=99),
     Column("inserts", "ins/s", 6, _number(lambda row: row.inserts_per_s), _of(lambda row: row.inserts_per_s)),
     Column("samples", "smp/s", 6, _number(lambda row: row.samples_per_s), _of(lambda row: row.samples_per_s)),
-    Column("ratio", "ratio", 10, _info_cell(_ratio), _of(_of_info(lambda row: row.ratio))),
-    Column("reached", "reach", 6, _info_cell(_reached_bar), _of(_of_info(_reached)), most=16),
-    Column("bounds", "bounds", 8, _info_cell(_bounds), _of(_of_info(_place)), most=20),
+    Column("ratio", "ratio", 9, _info_cell(_ratio), _of(_of_info(lambda row: row.ratio))),
+    Column("reached", "reach", 6, _info_cell(_reached_bar), _of(_of_info(_reached)), least=89, most=16),
+    Column("bounds", "bounds", 7, _info_cell(_bounds), _of(_of_info(_place)), most=20),
     Column("memory", "memory", 9, lambda row, width, marks: (show_bytes(row.figures.memory_bytes), ""),
         lambda row: row.figures.memory_bytes, least=119),
     Column("age", "age", 6, _number(lambda row: row.age_p50), _of(lambda row: row.age_p50), least=99),
@@ -159,25 +181,29 @@ TABLE_COLUMNS: Sequence[Column] = (
         least=109),
     Column("learners", "ln", 3, _number(lambda row: row.figures.learners), _of(lambda row: row.figures.learners),
         least=109),
-    Column("state", "state", 14, lambda row, width, marks: table_state(row), _severity, most=999, to_right=False),
+    Column("inserts_trend", "ins/s trend", 12, _trend(lambda row: row.inserts_history),
+        _of(lambda row: row.inserts_per_s), least=159, most=NUM_READINGS, is_live=True),
+    Column("samples_trend", "smp/s trend", 12, _trend(lambda row: row.samples_history),
+        _of(lambda row: row.samples_per_s), least=159, most=NUM_READINGS, is_live=True),
+    Column("state", "state", 26, lambda row, width, marks: table_state(row), _severity, most=999, to_right=False),
 )  # fmt: skip
 
 CLIENT_COLUMNS: Sequence[Column] = (
     Column("pid", "pid", 8, lambda row, width, marks: (str(row.figures.pid), ""), lambda row: row.figures.pid),
     Column("name", "name", 15, lambda row, width, marks: (plain(row.figures.name) or "?", "bold"),
-        lambda row: row.figures.name, most=24, to_right=False),
+        lambda row: row.figures.name, most=40, to_right=False),
     Column("role", "role", 7, lambda row, width, marks: (row.figures.role, ""), lambda row: row.figures.role,
         to_right=False),
     Column("inserts", "ins/s", 6, _number(lambda row: row.inserts_per_s), _of(lambda row: row.inserts_per_s)),
     Column("samples", "smp/s", 6, _number(lambda row: row.samples_per_s), _of(lambda row: row.samples_per_s)),
     Column("updates", "upd/s", 6, _number(lambda row: row.updates_per_s), _of(lambda row: row.updates_per_s)),
     Column("streams", "streams", 7, _number(lambda row: row.figures.open_streams),
-        _of(lambda row: row.figures.open_streams)),
+        _of(lambda row: row.figures.open_streams), least=99),
     Column("pinned", "pinned", 6, _number(lambda row: row.figures.pinned_chunks),
-        _of(lambda row: row.figures.pinned_chunks)),
+        _of(lambda row: row.figures.pinned_chunks), least=99),
     Column("tables", "tables", 16, lambda row, width, marks: (_tables_of(row), ""), _tables_of,
         least=99, most=60, to_right=False),
-    Column("waits", "waits", 11, _client_waits, _of(longest_wait_s), most=999, to_right=False),
+    Column("waits", "waits", 25, _client_waits, _of(longest_wait_s), most=999, to_right=False),
 )  # fmt: skip
 
 

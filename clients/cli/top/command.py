@@ -21,6 +21,7 @@ from shmreplay.clients.cli.top.text import marks_for
 from shmreplay.clients.cli.top.view import frame
 
 LEAST_INTERVAL_S, LONGEST_INTERVAL_S = 0.1, 86400.0
+PIPE_WIDTH = 132  # of --once where there is no terminal; the last column may be wider
 TICK_S = 1.0  # the age of the figures is shown in seconds
 
 
@@ -61,7 +62,7 @@ def _run_once(args: argparse.Namespace) -> int:
     if args.json:
         print(to_json(as_json(snapshot)))
     else:
-        width = shutil.get_terminal_size().columns
+        width = shutil.get_terminal_size((PIPE_WIDTH, 24)).columns
         print("\n".join(as_lines(snapshot, width, marks_for(sys.stdout.encoding))))
     return 0
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from shmreplay.base.host_memory import show_bytes
-from shmreplay.clients.cli.figures.daemon_figures import Wait
 from shmreplay.clients.cli.terminal.printing import counted, plain
-from shmreplay.clients.cli.top.columns import LONG_WAIT_S
+from shmreplay.clients.cli.top.columns import is_missed, wait_style
 from shmreplay.clients.cli.top.rates import ClientRow, TableRow
 from shmreplay.clients.cli.top.text import Line, duration, short, wrap
 
@@ -33,8 +32,8 @@ def _of_table(row: TableRow, width: int) -> list[Line]:
     )
     lines += _waits(row, width)
     for who, side in (("writers", "sample"), ("learners", "insert")):
-        if getattr(row.figures, f"{who}_gone"):
-            lines += _lines(f"all {who} are gone: no attached process can end the wait of a {side}", width, "warn")
+        if is_missed(row.figures, who):
+            lines += _lines(f"all {who} are gone: no attached process can end the wait of a {side}", width, "bad")
     lines += _lines(
         f"limiter: {info['samples_per_insert']:g} samples per insert from {info['min_size_to_sample']:,} items on, "
         f"difference {short(info['difference'])} {bounds}",
@@ -72,7 +71,7 @@ def _waits(row: TableRow, width: int) -> list[Line]:
             more = f" (+{len(waits) - 1})" if len(waits) > 1 else ""
             who = f"{plain(waits[0].name) or 'process'} {waits[0].pid}{more}"
             text = f"{side}: {who} waits {duration(waits[0].since_s)}: {waits[0].reason}"
-            lines += _lines(text, width, _style(waits[0]))
+            lines += _lines(text, width, wait_style(waits[0].since_s))
     return lines
 
 
@@ -86,16 +85,12 @@ def _of_client(row: ClientRow, width: int) -> list[Line]:
     )
     for wait in sorted(process.waits, key=lambda wait: -wait.since_s):
         text = f"{wait.side} into {wait.table}" if wait.side == "insert" else f"sample from {wait.table}"
-        lines += _lines(f"{text} waits {duration(wait.since_s)}: {wait.reason}", width, _style(wait))
+        lines += _lines(f"{text} waits {duration(wait.since_s)}: {wait.reason}", width, wait_style(wait.since_s))
     if process.writes:
         lines += _lines(f"inserts into {', '.join(process.writes)}", width)
     if process.reads:
         lines += _lines(f"samples from {', '.join(process.reads)}", width)
     return lines
-
-
-def _style(wait: Wait) -> str:
-    return "bad" if wait.since_s >= LONG_WAIT_S else "warn"
 
 
 def _ago(seconds: float | None) -> str:

@@ -13,11 +13,13 @@ from shmreplay.clients.cli.top.state import CLIENTS, TABLES, State
 from shmreplay.clients.cli.top.text import Marks
 from shmreplay.clients.cli.top.view import header, list_lines
 
+NOT_CUT = 10**6  # cells: a terminal breaks long lines itself
+
 
 def as_lines(snapshot: Snapshot, width: int, marks: Marks) -> list[str]:
     """The header and all rows of both lists."""
     state = State(math.inf, snapshot=snapshot)
-    lines = header(state, snapshot.at_s)
+    lines = header(state, snapshot.at_s, NOT_CUT)
     for tab in (TABLES, CLIENTS):
         state.tab = tab
         lines += [[("", "")], *list_lines(state, width, marks)]

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from shmreplay.clients.cli.figures.daemon_figures import Figures, ProcessFigures, TableFigures
 from shmreplay.rate_limiters import ratio_reached, readable_bound
 
+NUM_READINGS = 60  # that are kept for sparklines
+History = deque[float | None]
+
 
 @dataclass(frozen=True)
 class TableRow:
-    """A table. Rates are per second, None at the first reading and after a reset; ages are in inserts."""
+    """A table. Rates are per second, None at the first reading and after a reset; ages are in inserts.
+
+    Each history has the rates of the last readings, the newest last.
+    """
 
     figures: TableFigures
     inserts_per_s: float | None = None
     samples_per_s: float | None = None
     age_p50: float | None = None
+    inserts_history: Sequence[float | None] = ()
+    samples_history: Sequence[float | None] = ()
 
     @property
     def key(self) -> str:
@@ -92,6 +101,7 @@ class Rates:
     def __init__(self) -> None:
         self._last: Snapshot | None = None
         self._ages: dict[str, float | None] = {}  # from the last reading with histograms
+        self._histories: dict[str, tuple[History, History]] = {}  # of inserts and samples per second
 
     def take(self, stats: Mapping[str, Any], at_s: float) -> Snapshot:
         """Returns a snapshot, with rates since the one before."""
@@ -110,7 +120,12 @@ class Rates:
             inserts, samples = (
                 _rate(before.get(figure), table.info.get(figure), seconds) for figure in ("inserts", "samples")
             )
-            return TableRow(table, inserts, samples, self._ages.get(table.name))
+            history = self._histories.setdefault(
+                table.name, (History(maxlen=NUM_READINGS), History(maxlen=NUM_READINGS))
+            )
+            for kept, rate in zip(history, (inserts, samples), strict=True):
+                kept.append(rate)
+            return TableRow(table, inserts, samples, self._ages.get(table.name), *map(tuple, history))
 
         def client_row(process: ProcessFigures) -> ClientRow:
             before = processes.get((process.pid, process.start_time))
@@ -118,6 +133,8 @@ class Rates:
             rates = [_rate(getattr(before, each, None), getattr(process, each), seconds) for each in names]
             return ClientRow(process, *rates)
 
+        names = {table.name for table in figures.tables}
+        self._histories = {name: history for name, history in self._histories.items() if name in names}
         self._last = Snapshot(
             at_s, figures, list(map(table_row, figures.tables)), list(map(client_row, figures.processes))
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shmreplay.clients.cli.terminal.printing import can_show
@@ -26,9 +27,10 @@ class Marks:
     point: str = "●"
     up: str = "▲"
     down: str = "▼"
+    levels: str = "▁▂▃▄▅▆▇█"  # of a sparkline, from 0 to the largest
 
 
-ASCII_MARKS = Marks("#", ".", "|", "-", "|", "o", "^", "v")
+ASCII_MARKS = Marks("#", ".", "|", "-", "|", "o", "^", "v", "_.-:=+*#")
 
 
 def marks_for(encoding: str | None) -> Marks:
@@ -105,6 +107,15 @@ def bar(fraction: float, width: int, marks: Marks) -> str:
     else:
         filled = min(max(round(fraction * width), 1), width - 1)
     return marks.full * filled + marks.empty * (width - filled)
+
+
+def sparkline(values: Sequence[float | None], width: int, marks: Marks) -> str:
+    """The last `width` values as columns, from 0 to the largest of them; blank where there is none."""
+    last = values[-width:] if width > 0 else ()
+    top = max((value for value in last if value is not None), default=0.0)
+    steps = len(marks.levels) - 1
+    drawn = [" " if value is None else marks.levels[round(steps * value / top) if top > 0 else 0] for value in last]
+    return "".join(drawn).rjust(width)
 
 
 def scale(low: float, high: float, value: float, width: int, marks: Marks) -> str:

@@ -12,9 +12,10 @@ from shmreplay.clients.cli.top.columns import Column, layout
 from shmreplay.clients.cli.top.details import details
 from shmreplay.clients.cli.top.rates import Snapshot
 from shmreplay.clients.cli.top.state import CLIENTS, TABLES, State
-from shmreplay.clients.cli.top.text import Line, Marks, clip_line, duration
+from shmreplay.clients.cli.top.text import Line, Marks, clip, clip_line, duration, wrap
 
-FIXED_LINES = 6  # three of the header, the tabs, the titles, the last line
+FIXED_LINES = 3  # the tabs, the titles, the last line; the header is above them
+MAX_WRONG_LINES = 3  # about what is wrong
 LEAST_LIST = 3
 LONG_READ_S = 1.0  # a read or view that lasts so long keeps chunks from being reused
 HINTS = {
@@ -35,10 +36,10 @@ HELP = (
 )
 COLUMNS_HELP = (
     ("fill", "how full the table is"),
-    ("ratio", "samples per insert: reached/wanted; any: no limit"),
-    ("reach", "how much of the wanted ratio is reached"),
+    ("ratio reach", "samples per insert: reached/wanted; any: no limit"),
     ("bounds", "the limiter's difference: samples wait at the left end,"),
     ("", "inserts at the right end"),
+    ("trend", "inserts and samples a second of late, on a wide screen"),
     ("age", "half of the items are younger, in inserts"),
     ("wr ln", "attached processes that have inserted, that have sampled"),
     ("state", "calls that wait and how long, pauses, lost processes"),
@@ -48,8 +49,8 @@ COLUMNS_HELP = (
 def frame(state: State, size: tuple[int, int], marks: Marks, *, now_s: float, marks_row: bool = False) -> list[Line]:
     """The lines of a screen of (columns, rows). `marks_row` marks the selected row with a sign, too, for no colours."""
     width, height = size
-    lines = header(state, now_s)
-    body = max(height - FIXED_LINES, 0)
+    lines = header(state, now_s, width)
+    body = max(height - len(lines) - FIXED_LINES, 0)
     lines.append(_tabs(state))
     if state.shows_help:
         lines += _help(body + 1)
@@ -61,8 +62,8 @@ def frame(state: State, size: tuple[int, int], marks: Marks, *, now_s: float, ma
     return [clip_line(line, width) for line in lines[:height]]
 
 
-def header(state: State, now_s: float) -> list[Line]:
-    """Three lines about the daemon."""
+def header(state: State, now_s: float, width: int) -> list[Line]:
+    """Three lines about the daemon, or more if more is wrong than fits into one. None is wider than the screen."""
     if state.snapshot is None:
         return [[("no figures yet", "dim")], [(state.problem or "", "bad")], [("", "")]]
     daemon = state.snapshot.figures.daemon
@@ -70,47 +71,69 @@ def header(state: State, now_s: float) -> list[Line]:
         f"shmreplayd {daemon['version']}, instance {daemon['instance']}, pid {daemon['pid']}, "
         f"up {duration(daemon['uptime_s'])}"
     )
-    return [[(first, "bold")], [(memory_text(state.snapshot), "")], _third(state, state.snapshot, now_s)]
+    memory = _fitting(memory_parts(state.snapshot), width)
+    return [[(first, "bold")], [(memory, "")], *_state_lines(state, state.snapshot, now_s, width)]
 
 
-def memory_text(snapshot: Snapshot) -> str:
-    """The line about memory and checkpoint."""
+def _fitting(parts: Sequence[str], width: int) -> str:
+    """As many of the parts as fit, with ` | ` between them."""
+    text = parts[0]
+    for part in parts[1:]:
+        if len(text) + 3 + len(part) <= width:
+            text += f" | {part}"
+    return text
+
+
+def memory_parts(snapshot: Snapshot) -> list[str]:
+    """What the line about memory and checkpoint says, the most important first."""
     arenas = list(snapshot.figures.arenas.values())
     total, used = memory_of(arenas)
     parts = [f"{show_bytes(total)} in {counted(len(arenas), 'arena')}"]
     if used is not None:
         pinned = sum(arena["stats"]["pinned_chunks"] for arena in arenas if "stats" in arena)
         parts.append(f"{used:.0%} of chunks in use" + (f", {pinned} pinned" if pinned else ""))
-    huge = sum(arena["huge_bytes"] for arena in arenas)
-    if huge:
-        parts.append(f"{show_bytes(huge)} huge")
     checkpoint = snapshot.figures.daemon["checkpoint"]
     if checkpoint is None or checkpoint["path"] is None:
         parts.append("no checkpoint")
     else:
         parts.append(f"checkpoint {duration(checkpoint['saved_s_ago'])} old, {show_bytes(checkpoint['bytes'])}")
-    return " | ".join(parts)
+    huge = sum(arena["huge_bytes"] for arena in arenas)
+    if huge:
+        parts.append(f"{show_bytes(huge)} in huge pages")
+    return parts
 
 
-def _third(state: State, snapshot: Snapshot, now_s: float) -> Line:
-    """The line about what is wrong, or else about processes."""
+def _state_lines(state: State, snapshot: Snapshot, now_s: float, width: int) -> list[Line]:
+    """What is wrong; if that leaves room in the first line, also the processes."""
     silent_s = now_s - snapshot.at_s
     if state.problem is not None:
-        return [(f"no daemon for {duration(silent_s)}, trying again: {state.problem}", "bad")]
+        return _wrong_lines(f"no daemon for {duration(silent_s)}, trying again: {state.problem}", width)
     if silent_s > max(3 * state.interval_s, 2.0) and not state.is_frozen:
-        return [(f"the daemon has not answered for {duration(silent_s)}; these figures are that old", "bad")]
+        return _wrong_lines(f"the daemon has not answered for {duration(silent_s)}; these figures are that old", width)
     daemon, arenas = snapshot.figures.daemon, snapshot.figures.arenas
     wrong = [f"arena {name}: {found}" for name, arena in arenas.items() if (found := arena_state(arena)) != "healthy"]
     if daemon["checkpoint"] is not None and daemon["checkpoint"]["error"] is not None:
         wrong.append(f"no checkpoint was saved: {daemon['checkpoint']['error']}")
-    counts = f"{counted(daemon['processes'], 'process', 'processes')}, {counted(daemon['deaths'], 'death')} seen"
+    counts = [f"{counted(daemon['processes'], 'process', 'processes')}, {counted(daemon['deaths'], 'death')} seen"]
     stats = [arena["stats"] for arena in arenas.values() if "stats" in arena]
     oldest_s = max((each["oldest_lease_s"] or 0.0 for each in stats), default=0.0)
     if oldest_s >= LONG_READ_S:
-        counts += f" | oldest read {duration(oldest_s)}"
-    waits_s = sum(each["lock_wait_s"] for each in stats)
-    counts += f" | lock waits {duration(waits_s)}"
-    return [(counts + (" | " if wrong else ""), ""), ("; ".join(wrong), "bad")]
+        counts.append(f"oldest read {duration(oldest_s)}")
+    counts.append(f"waited for locks {duration(sum(each['lock_wait_s'] for each in stats))} in all")
+    if not wrong:
+        return [[(_fitting(counts, width), "")]]
+    text = "; ".join(wrong)
+    if len(text) + 3 + len(counts[0]) <= width:
+        return [[(text, "bad"), (" | " + _fitting(counts, width - len(text) - 3), "")]]
+    return _wrong_lines(text, width)
+
+
+def _wrong_lines(text: str, width: int) -> list[Line]:
+    """A text about what is wrong, in a few lines."""
+    lines = wrap(plain(text), width)
+    if len(lines) > MAX_WRONG_LINES:
+        lines = [*lines[: MAX_WRONG_LINES - 1], " ".join(lines[MAX_WRONG_LINES - 1 :])]
+    return [[(clip(line, width).rstrip(), "bad")] for line in lines]
 
 
 def _tabs(state: State) -> Line:
@@ -161,13 +184,11 @@ def _lists(state: State, body: int, width: int, marks: Marks, marks_row: bool) -
 
 
 def list_lines(state: State, width: int, marks: Marks) -> list[Line]:
-    """Titles and all rows of the list that is shown, with full names and no row selected."""
+    """Titles and all rows of the list that is shown, with no row selected. Names and the last column are not cut."""
     rows = state.rows()
-    longest = _longest_name(rows)
-    shown = [
-        (column, max(cells, longest) if column.name == "name" else cells)
-        for column, cells in layout(state.columns, width)
-    ]
+    columns = [column for column in state.columns if not column.is_live]
+    whole = {"name": _longest_name(rows), columns[-1].name: max(map(columns[-1].length, rows), default=0)}
+    shown = [(column, max(cells, whole.get(column.name, 0))) for column, cells in layout(columns, width)]
     return [_titles(state, shown, marks)[1:], *(row_line(row, shown, marks) for row in rows)]
 
 

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from shmreplay.base.processes import process_name
+from shmreplay.base.process_names import process_name
 from shmreplay.daemon.arenas.waiting_calls import MAX_NAMED, describe_calls
 
 NOBODY = 2**22 + 77  # above the kernel's largest pid

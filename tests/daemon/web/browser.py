@@ -83,6 +83,7 @@ class Browser:
             page.call(f"{domain}.enable")
         page.call("Page.navigate", url=address)
         self._wait_for("Page.loadEventFired", session)
+        page.run("window.$ = id => document.getElementById(id)")  # tests are shorter with it
         return page
 
     def _wait_for(self, method: str, session: str) -> None:

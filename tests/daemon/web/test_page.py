@@ -21,6 +21,7 @@ from tests.support.waiting import WAIT_S, eventually
 STEP = {"x": np.ones(3, np.float32), "n": 7}
 ROWS = "document.querySelectorAll('tbody tr').length"
 CLIENT_ROWS = "[...document.querySelectorAll('.client.row')].filter(row => !row.hidden)"
+MODEL = "import('/screen.js').then(screen => screen.model)"
 SIZES = {"desktop": (1440, 900), "tablet": (820, 1100), "phone": (390, 844)}
 
 
@@ -102,7 +103,7 @@ def test_clients_are_found_by_what_they_are(many: Page) -> None:
     many.type("")
     many.run("document.activeElement.value = ''; document.activeElement.dispatchEvent(new Event('input'))")
     many.click(".client.top button[data-key=waits]")
-    many.wait_until(f"{CLIENT_ROWS}[0].innerText.includes('to sample table_43, 74 s')")
+    many.wait_until(f"{CLIENT_ROWS}[0].innerText.includes('to sample: table_43, 74 s')")
 
 
 def test_tables_are_found_and_sorted(many: Page) -> None:
@@ -120,10 +121,10 @@ def test_tables_are_found_and_sorted(many: Page) -> None:
 
 
 def test_faults_come_first_and_each_blocked_call_is_listed_with_its_reason(many: Page) -> None:
-    assert "table_05: its writers have all gone" in many.run("document.querySelector('#troubles').innerText")
-    assert many.run("document.title").startswith("(15) shmreplayd default")
+    assert "table_03: 3 calls to sample wait, the longest for 34 s" in many.run("$('troubles').innerText")
+    assert many.run("document.title").startswith("(10) shmreplayd default")
     waits = many.run("document.querySelector('#waits').innerText")
-    assert "table_43 3 callers to sample, the longest for 74 s." in waits
+    assert "table_43 3 calls to sample wait, the longest for 74 s." in waits
     assert "at 8 samples per insert)" in waits
     assert "learner 10043 (74 s), learner 10093 (74 s)" in waits
 
@@ -132,6 +133,38 @@ def test_a_ratio_is_held_against_one_that_is_asked_for_where_the_limiter_has_bou
     shown = "[...document.querySelectorAll('tbody tr')].slice(0, 5).map(row => row.innerText.includes(' of 8'))"
     many.wait_until(f"({shown}).some(found => found)")
     assert many.run(shown) == [False, True, True, True, False]
+
+
+def test_the_bar_of_a_ratio_is_as_full_as_the_ratio_is_reached(many: Page) -> None:
+    row = "document.querySelector('tbody tr[data-table=table_01]')"
+    many.wait_until(f"/[\\d.]+ of 8/.test({row}.innerText)")
+    reached, width = many.run(
+        f"""(() => {{
+            const cell = {row}.querySelector('.bar .fill-sample').closest('td');
+            return [parseFloat(cell.innerText), parseFloat(cell.querySelector('b').style.width)];
+        }})()"""
+    )
+    assert width == pytest.approx(min(100, 100 * reached / 8), abs=0.2)
+
+
+def test_the_busiest_table_is_opened(browser: Browser, served: Served) -> None:
+    with opened(browser, served.address) as page:
+        page.wait_until(f"{ROWS} === 50 && document.querySelectorAll('#detail-charts .legend i').length > 2")
+        rates = """%s.then(async model => {
+            while (model.history.count < 2) await new Promise(requestAnimationFrame);
+            return Object.fromEntries([...model.tables.values()].map(
+                ({ name, series }) => [name, series.inserts[1] + series.samples[1]]));
+        })"""
+        found = page.run(rates % MODEL)
+        assert page.run("$('detail-name').textContent") == max(found, key=lambda name: found[name])
+
+
+def test_a_pane_that_is_cut_says_so_and_scrolls(browser: Browser, served: Served) -> None:
+    with opened(browser, served.address) as page:
+        page.wait_until("getComputedStyle($('detail-more')).display === 'block'")
+        assert page.run("$('detail-more').getBoundingClientRect().bottom <= innerHeight")
+        page.run("$('detail-scroll').scrollTop = 1e6")
+        page.wait_until("getComputedStyle($('detail-more')).display === 'none'")
 
 
 def test_charts_move_and_tell_what_is_under_the_pointer(many: Page) -> None:
@@ -156,11 +189,15 @@ def test_charts_move_and_tell_what_is_under_the_pointer(many: Page) -> None:
 
 def test_drawing_stops_where_somebody_wants_to_look(many: Page) -> None:
     many.click("#freeze")
-    many.wait_until("document.querySelector('#state').textContent === 'held still'")
-    seen = many.run("model.history.count")
-    assert many.run("tick().then(() => model.history.count)") == seen
+    many.wait_until("document.querySelector('#state').textContent === 'frozen'")
+    seen = many.run(f"{MODEL}.then(model => model.history.count)")
+    assert (
+        many.run(f"import('/main.js').then(main => main.tick()).then(() => {MODEL}).then(m => m.history.count)") == seen
+    )
+    drawn = "document.querySelector('#overview canvas').toDataURL()"
+    many.run(f"window.before = {drawn}")
     many.click("#freeze")
-    many.wait_until(f"model.history.count > {seen} && $('state').textContent === 'live'")
+    many.wait_until(f"{drawn} !== before && $('state').textContent === 'live'")
 
 
 def test_on_a_phone_a_table_takes_the_screen_and_gives_it_back(browser: Browser, served: Served) -> None:
@@ -169,9 +206,18 @@ def test_on_a_phone_a_table_takes_the_screen_and_gives_it_back(browser: Browser,
         assert page.run("document.querySelector('#detail').hidden")
         page.click("tbody tr[data-table=table_03]")
         page.wait_until("document.querySelector('#detail').getBoundingClientRect().width === innerWidth")
-        assert "3 callers to sample" in page.run("document.querySelector('#detail-why').innerText")
+        assert "3 calls to sample wait" in page.run("document.querySelector('#detail-why').innerText")
         page.click("#detail-back")
         page.wait_until("document.querySelector('#detail').hidden")
+
+
+def test_a_phone_shows_who_waits(browser: Browser, served: Served) -> None:
+    with opened(browser, served.address, *SIZES["phone"]) as page:
+        page.wait_until(f"{ROWS} === 50")
+        assert page.run("$('waits').getBoundingClientRect().top < $('tables').getBoundingClientRect().top")
+        page.click("#client-filter")
+        page.type("learner table_03 waits")
+        page.wait_until(f"{CLIENT_ROWS}.some(row => row.innerText.includes('waits to sample: table_03, 34 s'))")
 
 
 def test_no_name_becomes_html(browser: Browser, tmp_path: pathlib.Path) -> None:
@@ -192,7 +238,7 @@ def test_of_a_damaged_arena_nothing_is_shown_but_that_it_is(browser: Browser, tm
             assert page.run("[...document.querySelectorAll('#troubles .bad')].map(item => item.textContent)") == [
                 "The last checkpoint was not saved: No space left on device",
                 "Arena damaged has failed: its index is damaged",
-                "Somebody removed the name of arena damaged: a next daemon will not find it",
+                "The files of arena damaged were removed from /dev/shm: the next daemon will not find it",
             ]
             page.click("tbody tr[data-table=damaged]")
             page.wait_until("$('detail-facts').innerText.includes('its index is damaged') && $('detail-charts').hidden")
@@ -218,7 +264,7 @@ def test_a_daemon_that_goes_is_told_of_and_found_again(browser: Browser, tmp_pat
         page.wait_until(f"{ROWS} === 2")
     finally:
         served.close()
-    page.wait_until("/^the daemon does not answer since .*; trying again$/.test($('state').textContent)")
+    page.wait_until("/^no answer from the daemon since .*; trying again$/.test($('state').textContent)")
     again = Served(FakeStats(3, 3), tmp_path / "token", port)
     try:
         page.wait_until(f"{ROWS} === 3 && $('state').textContent === 'live'")
@@ -241,17 +287,20 @@ def test_a_real_daemon_is_changed_with_its_token_alone(browser: Browser, shown: 
         page.wait_until("document.querySelector('#detail-name').textContent === 'replay'")
         page.click(button("Pause inserts"))
         page.wait_until("$('dialog').open")
+        assert page.run("document.querySelector('#dialog pre').innerText") == f"cat {asker.token_path}"
         page.type("not this")
         page.click("#dialog button[type=submit]")
-        page.wait_until("$('dialog').innerText.includes('That is not the token of this start of the daemon.')")
+        page.wait_until(
+            "$('dialog').innerText.includes('The daemon does not accept this token. It may be from an earlier start.')"
+        )
         assert not handle.info().paused_inserts
         page.type(asker.token)
         page.click("#dialog button[type=submit]")
-        page.wait_until("$('said').innerText.includes('replay: inserts wait until it is resumed.')")
+        page.wait_until("$('said').innerText.includes('replay: inserts are paused until somebody resumes them.')")
         assert handle.info().paused_inserts
         page.wait_until("$('detail-badges').innerText.includes('inserts paused')")
         page.click(button("Resume"))
-        page.wait_until("$('said').innerText.includes('replay goes on.')")
+        page.wait_until("$('said').innerText.includes('replay: resumed.')")
         assert not handle.info().paused_inserts
         set_ratio(page)
         info = handle.info()
@@ -268,11 +317,11 @@ def test_a_real_daemon_is_changed_with_its_token_alone(browser: Browser, shown: 
         page.wait_until("$('dialog').open")
         page.type("other")
         page.click("#dialog button[type=submit]")
-        page.wait_until("$('dialog').innerText.includes('It is called replay.')")
+        page.wait_until("$('dialog').innerText.includes('The name is replay.')")
         assert "replay" in client.tables()
         page.type("replay")
         page.click("#dialog button[type=submit]")
-        page.wait_until("$('table-empty').innerText.startsWith('There are no tables.')")
+        page.wait_until("$('table-empty').innerText.startsWith('There are no tables yet.')")
         assert client.tables() == {}
         # The browser itself tells of the two answers that were refusals.
         assert [text for text in page.complaints() if "401" not in text and "400" not in text] == []
@@ -297,7 +346,31 @@ def set_ratio(page: Page) -> None:
     page.wait_until("$('dialog').open")
     page.type("3")
     page.click("#dialog button[type=submit]")
-    page.wait_until("$('said').innerText.includes('replay: 3 samples per insert from now on.')")
+    page.wait_until("$('said').innerText.includes('replay: the ratio is now 3 samples per insert.')")
+
+
+def test_an_idle_table_is_no_trouble(browser: Browser, shown: DaemonProcess) -> None:
+    with shown.connect() as client:
+        client.create_tables([table("imported")])
+    with shown.connect() as other:
+        other.table("imported").insert(STEP)
+        other.table("imported").sample(1)
+    with opened(browser, asker_of(shown).address) as page:
+        page.wait_until("$('detail-badges').innerText === 'no writers no learners'")
+        assert page.run("$('troubles').hidden")
+        assert page.run("document.querySelectorAll('.badge.warn, .badge.bad').length") == 0
+        assert page.run("document.title").startswith("shmreplayd ")
+    with shown.connect() as client, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        client.pause("imported", inserts=True, samples=False)
+        call = pool.submit(client.table("imported").insert, STEP, timeout_s=WAIT_S)
+        eventually(lambda: client.tables()["imported"]["blocked_inserts"] == 1)
+        with opened(browser, asker_of(shown).address) as page:
+            page.wait_until(
+                "$('troubles').innerText.includes('imported: all learners have gone, and 1 call waits for them')"
+            )
+        client.resume("imported")
+        call.result(WAIT_S)
+        client.drop_table("imported")
 
 
 def test_a_blocked_call_at_a_real_daemon_is_shown_with_its_reason(browser: Browser, shown: DaemonProcess) -> None:
@@ -306,7 +379,7 @@ def test_a_blocked_call_at_a_real_daemon_is_shown_with_its_reason(browser: Brows
         call = pool.submit(client.table("waited").sample, 1, timeout_s=WAIT_S)
         eventually(lambda: client.tables()["waited"]["blocked_samples"] == 1)
         with opened(browser, asker_of(shown).address) as page:
-            page.wait_until("$('waits').innerText.includes('1 caller to sample')")
+            page.wait_until("$('waits').innerText.includes('1 call to sample waits')")
             assert "the table is empty; waiting for an insert" in page.text()
             client.table("waited").insert(STEP)
             call.result(WAIT_S)
@@ -316,14 +389,14 @@ def test_a_blocked_call_at_a_real_daemon_is_shown_with_its_reason(browser: Brows
 
 def test_a_link_with_the_token_unlocks_and_leaves_it_nowhere(browser: Browser, served: Served) -> None:
     with opened(browser, f"{served.address}/#token={served.token}") as page:
-        assert page.run("$('lock').textContent") == "Lock"
+        assert page.run("$('lock').textContent") == "Forget the token"
         assert page.run("location.href") == f"{served.address}/"
         before = len(served.commands.asked)
         page.click("#checkpoint")
         page.wait_until("$('said').innerText.includes('Saved as /saved/1.checkpoint.')")
         assert [request["command"] for request in served.commands.asked[before:]] == ["checkpoint"]
         page.click("#lock")
-        page.wait_until("$('lock').textContent === 'Unlock …'")
+        page.wait_until("$('lock').textContent === 'Enter the token …'")
         assert page.run("sessionStorage.length + localStorage.length") == 0
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from shmreplay.daemon.control.commands import Commands
 from shmreplay.daemon.web.actions import act
+from shmreplay.daemon.web.page import FOLDER
 from shmreplay.daemon.web.stats_cache import FRESH_S
 from tests.daemon.web.fake_stats import FakeStats
 from tests.daemon.web.served import Served
@@ -30,9 +31,10 @@ JSON = {"Content-Type": "application/json"}
 class Asker:
     """A client at an address, with the token if it is given."""
 
-    def __init__(self, address: str, token: str = "") -> None:
+    def __init__(self, address: str, token: str = "", token_path: str = "") -> None:
         self.address = address
         self.token = token
+        self.token_path = token_path
 
     def __call__(self, path: str, body: object = None, method: str = "", **headers: str) -> Answer:
         """GET, or POST of a body as JSON. `headers` are named as `Sec_Fetch_Site`; "" leaves one of the usual out."""
@@ -78,7 +80,7 @@ def ask(served: Served) -> Asker:
 def asker_of(daemon: DaemonProcess) -> Asker:
     """Where the daemon's log says that its page is, with the token that it says."""
     address, token_path = re.findall(r"web page: (\S+); .* the token in (\S+)", daemon.log())[-1]
-    return Asker(address, pathlib.Path(token_path).read_text(encoding="ascii").strip())
+    return Asker(address, pathlib.Path(token_path).read_text(encoding="ascii").strip(), token_path)
 
 
 # --- looking -----------------------------------------------------------------------------------------------------
@@ -90,14 +92,38 @@ def test_the_page_brings_all_it_needs_and_may_load_nothing_else(ask: Asker) -> N
     assert str(answer.getheader("Content-Type")).startswith("text/html")
     assert answer.getheader("Cache-Control") == "no-store"
     policy = str(answer.getheader("Content-Security-Policy"))
-    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
     assert "unsafe" not in policy
     assert "*" not in policy
-    assert (
-        re.findall(r"<(?:script|style)[^>]+>|<link(?![^>]*href=\"data:)|@import|url\(|\bstyle=|\bon\w+=\"", text) == []
-    )
-    assert set(re.findall(r"https?://[^'\" ]+", text)) <= {"http://www.w3.org/2000/svg"}
+    assert re.findall(r"<(?:script|style)>|@import|url\(|\bstyle=|\bon\w+=\"", text) == []
+    assert re.findall(r"<link(?![^>]*href=\"data:)[^>]*href=\"([^\"]*)|<script[^>]*src=\"([^\"]*)", text) == [
+        ("style.css", ""),
+        ("", "main.js"),
+    ]
     assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_each_file_that_the_page_loads_is_served_and_names_only_served_files(ask: Asker) -> None:
+    seen, missing = set(), ["/style.css", "/main.js"]
+    while missing:
+        path = missing.pop()
+        seen.add(path)
+        answer, text = ask(path)
+        assert answer.status == 200, path
+        kind = "text/css" if path.endswith(".css") else "text/javascript"
+        assert str(answer.getheader("Content-Type")).startswith(kind)
+        assert answer.getheader("X-Content-Type-Options") == "nosniff"
+        assert re.findall(r"@import|url\(|https?://|innerHTML|insertAdjacentHTML|document\.write|\beval\(", text) == []
+        missing += {f"/{name}" for name in re.findall(r"from \"\./([\w.]+)\"", text)} - seen - set(missing)
+    assert seen == {f"/{file.name}" for file in FOLDER.iterdir() if file.name != "index.html"}
+
+
+def test_the_page_says_where_the_token_is_and_not_the_token(ask: Asker) -> None:
+    answer, text = ask("/api/token")
+    assert answer.status == 200
+    path = json.loads(text)["path"]
+    assert pathlib.Path(path).read_text(encoding="ascii").strip() == ask.token
+    assert ask.token not in text
 
 
 def test_figures_are_those_of_the_daemon_and_say_why_somebody_waits(ask: Asker) -> None:
@@ -169,7 +195,8 @@ def test_a_name_that_was_made_to_lead_here_is_refused(ask: Asker, host: str) -> 
 @pytest.mark.parametrize(
     ("path", "method", "status"),
     [("/nothing", "GET", 404), ("/api/shutdown", "POST", 404), ("/", "POST", 405), ("/api/stats", "PUT", 405),
-     ("/api/pause", "GET", 405), ("/page.html", "GET", 404), ("/../daemon/main.py", "GET", 404)],
+     ("/api/pause", "GET", 405), ("/index.html", "GET", 404), ("/main.js", "POST", 405),
+     ("/../daemon/main.py", "GET", 404)],
 )  # fmt: skip
 def test_there_is_nothing_else(ask: Asker, path: str, method: str, status: int) -> None:
     assert ask(path, method=method)[0].status == status

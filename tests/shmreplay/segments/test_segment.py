@@ -45,9 +45,9 @@ def test_names_hold_both_parts_between_dots() -> None:
 
 
 def test_an_embedded_instance_names_its_parent() -> None:
-    assert segments.embedded_parent(segments.embedded_instance(42, "c0ffee")) == 42
-    assert segments.embedded_parent("default") is None
-    assert segments.embedded_parent("embedded-x-c0ffee") is None
+    assert segments.is_embedded(segments.embedded_instance(42, "c0ffee"))
+    assert not segments.is_embedded("default")
+    assert not segments.is_embedded("embedded-x-c0ffee")
 
 
 def test_instances_are_found_by_their_locks(store: SegmentStore, instance: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shmreplay as sr
-from shmreplay.base.processes import describe_process, process_name
+from shmreplay.base.process_names import describe_process, process_name
 from shmreplay.clients.cli.commands import check
 from shmreplay.clients.cli.main import main
 from tests.clients.cli.test_main import mark_failed

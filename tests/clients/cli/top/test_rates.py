@@ -2,7 +2,7 @@
 
 import pytest
 
-from shmreplay.clients.cli.top.rates import Rates, median
+from shmreplay.clients.cli.top.rates import NUM_READINGS, Rates, median
 from tests.support import fake_stats as fake
 
 
@@ -26,6 +26,16 @@ def test_there_is_none_after_a_reset_or_of_another_daemon() -> None:
     after = rates.take(look(5, 2900), 11.0).tables[0]
     assert (after.inserts_per_s, after.samples_per_s) == (None, 100.0)
     assert rates.take(look(6, 2900, pid=99), 12.0).tables[0].samples_per_s is None
+
+
+def test_rates_of_the_last_readings_are_kept() -> None:
+    rates = Rates()
+    for second in range(NUM_READINGS + 3):
+        row = rates.take(look(700 + second * second), float(second)).tables[0]
+    assert len(row.inserts_history) == NUM_READINGS
+    assert row.inserts_history[-3:] == (119.0, 121.0, 123.0)
+    rates.take(fake.stats({}), 100.0)
+    assert rates.take(look(), 101.0).tables[0].inserts_history == (None,)  # dropped, and made anew
 
 
 def test_ages_stay_until_they_are_looked_at_again() -> None:

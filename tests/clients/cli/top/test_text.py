@@ -4,7 +4,18 @@ import math
 
 import pytest
 
-from shmreplay.clients.cli.top.text import ASCII_MARKS, Marks, bar, clip, clip_line, duration, marks_for, scale, short
+from shmreplay.clients.cli.top.text import (
+    ASCII_MARKS,
+    Marks,
+    bar,
+    clip,
+    clip_line,
+    duration,
+    marks_for,
+    scale,
+    short,
+    sparkline,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +52,14 @@ def test_a_bar_is_full_or_empty_only_at_the_ends() -> None:
     assert [bar(fraction, 4, ASCII_MARKS) for fraction in (-1, 0, 0.001, 0.5, 0.999, 1, 7)] == [
         "....", "....", "#...", "##..", "###.", "####", "####",
     ]  # fmt: skip
+
+
+def test_a_sparkline_shows_the_last_values_from_0_to_the_largest() -> None:
+    assert sparkline([9.0, 0.0, None, 7.0, 3.5], 4, Marks()) == "▁ █▅"
+    assert sparkline([1.0], 3, Marks()) == "  █"
+    assert sparkline([0.0, 0.0], 2, Marks()) == "▁▁"
+    assert sparkline([], 3, ASCII_MARKS) == "   "
+    assert sparkline([1.0], 0, ASCII_MARKS) == ""
 
 
 def test_a_scale_shows_where_a_value_is() -> None:

@@ -7,6 +7,7 @@ import pytest
 from shmreplay.clients.cli.figures import daemon_figures
 from shmreplay.clients.cli.top import view
 from shmreplay.clients.cli.top.columns import table_state
+from shmreplay.clients.cli.top.once import as_lines
 from shmreplay.clients.cli.top.rates import Rates
 from shmreplay.clients.cli.top.state import CLIENTS, Question, State
 from shmreplay.clients.cli.top.text import ASCII_MARKS, Line, Marks
@@ -67,12 +68,12 @@ def test_a_screen_of_80_by_24() -> None:
     assert shown(state) == [
         "shmreplayd 0.1.0, instance default, pid 1234, up 2h",
         "12.0 MiB in 3 arenas | 40% of chunks in use | checkpoint 3m old, 1.0 GiB",
-        "2 processes, 0 deaths seen | lock waits 0s | arena gone: somebody truncated it",
+        "arena gone: somebody truncated it | 2 processes, 0 deaths seen",
         "[tables 3] clients 2   every 2 s   tab: the other list",
-        " table^             fill  ins/s  smp/s      ratio  reach   bounds state",
-        " gone                         -      -                            failed: someb~",
-        " queue        .....   0%      0      0        1/1 ###### |o-----| sample x2 75s~",
-        " replay       ##...  50%  11.3k  45.2k        4/4 ###### |--o---| ok",
+        " table^          fill  ins/s  smp/s     ratio  bounds state",
+        " gone                      -      -                   failed: somebody truncate~",
+        " queue        ..   0%      0      0       1/1 |o----| sample x2 75s, no writers",
+        " replay       #.  50%  11.3k  45.2k       4/4 |--o--| ok",
         "",
         "",
         "",
@@ -98,9 +99,9 @@ def test_the_clients_on_a_screen_of_80_by_24() -> None:
     state.move(1)
     assert shown(state)[3:8] == [
         " tables 3 [clients 2]  every 2 s   tab: the other list",
-        "     pid^ name            role     ins/s  smp/s  upd/s streams pinned waits",
-        "       70 actor-70        writer       0      0      0       8      0 -",
-        "       71 actor-71        learner      0      0      0       0      3 sample 75s",
+        "     pid^ name            role     ins/s  smp/s  upd/s waits",
+        "       70 actor-70        writer       0      0      0 -",
+        "       71 actor-71        learner      0      0      0 sample 75s queue",
         "",
     ]
     assert shown(state)[-5:] == [
@@ -132,6 +133,42 @@ def test_a_wide_screen_shows_more_columns_and_whole_names() -> None:
         assert title not in shown(state_of(stats))[4]
     assert "trajectories-of-a-long-name" in row
     assert "trajectorie~" in shown(state_of(stats))[5]
+
+
+def test_a_wide_screen_shows_how_the_rates_went_lately() -> None:
+    looks = []
+    for inserts in (0, 100, 300, 700, 700):
+        looks.append(fake.stats({"a": fake.arena(fake.info("a", inserts=inserts, samples=0))}))
+    state = state_of(*looks)
+    titles, row = shown(state, (200, 24))[4:6]
+    assert "ins/s trend" in titles
+    at = titles.index("ins/s trend") + len("ins/s trend")
+    assert row[at - 5 : at] == " -=#_"  # none at the first reading; 100, 200, 400, 0 a second
+    assert "trend" not in shown(state, (159, 24))[4]
+    snapshot = state.snapshot
+    assert snapshot is not None
+    assert "trend" not in "\n".join(as_lines(snapshot, 200, ASCII_MARKS))  # one reading is no trend
+
+
+def test_more_wrong_than_fits_a_line_takes_some_more() -> None:
+    names = [f"arena-number-{number}" for number in range(9)]
+    state = state_of(fake.stats({name: fake.arena(fake.info(name), is_unlinked=True) for name in names}))
+    lines = shown(state)
+    assert lines[2].startswith("arena arena-number-0: unlinked by somebody; arena arena-number-1")
+    assert lines[4].endswith("~")
+    assert lines[5].startswith("[tables 9]")
+    assert len(lines) == 24
+
+
+def test_a_printed_list_cuts_nothing() -> None:
+    reason = "its index is damaged, and this is a long text about what to do now"
+    failed = fake.arena(failure=reason, tables={"gone": {}})
+    del failed["stats"]
+    state = state_of(fake.stats({"a-table-with-a-very-long-name-of-more-than-32-letters": failed}))
+    assert state.snapshot is not None
+    printed = "\n".join(as_lines(state.snapshot, 80, ASCII_MARKS))
+    assert f"failed: {reason}" in printed
+    assert f": {reason} | 2 processes, 0 deaths seen | waited for locks 0s in all" in printed
 
 
 def many(num_tables: int) -> dict[str, Any]:
@@ -205,10 +242,12 @@ def test_the_selected_row_stays_selected_while_others_change_places() -> None:
         ({}, [], "ok", "good"),
         ({"paused_inserts": True, "paused_samples": True}, [], "paused", "warn"),
         ({"paused_inserts": True}, [("insert", 2.0)], "inserts paused, insert 2s", "warn"),
-        ({}, [("sample", 9.0), ("sample", 1.0)], "sample x2 9s", "warn"),
+        ({}, [("sample", 9.0), ("sample", 1.0)], "sample x2 9s", ""),
         ({}, [("sample", 10.0)], "sample 10s", "bad"),
-        ({"learners_gone": True}, [], "no learners left", "warn"),
-        ({"learners_gone": True, "writers_gone": True}, [], "no writers or learners left", "warn"),
+        ({}, [("sample", 0.9), ("insert", 0.9)], "ok", "good"),
+        ({"learners_gone": True}, [], "no learners", ""),
+        ({"learners_gone": True}, [("insert", 0.1)], "no learners", "bad"),
+        ({"learners_gone": True, "writers_gone": True}, [], "no writers or learners", ""),
         ({"is_stopping": True}, [], "stopping", "warn"),
         ({"max_times_sampled": 1, "paused_inserts": True}, [("insert", 2.0)], "draining, insert 2s", "warn"),
         ({"max_times_sampled": 1, "paused_inserts": True, "size": 0}, [], "drained", "warn"),
@@ -260,7 +299,7 @@ def test_a_checkpoint_that_was_not_saved_is_told_of() -> None:
     failed = {"path": None, "bytes": None, "saved_s_ago": None, "error": "disk full", "failed_s_ago": 3.0}
     state = state_of(fake.stats({}, checkpoint=failed))
     assert shown(state)[1].endswith("| no checkpoint")
-    assert shown(state)[2].endswith("| no checkpoint was saved: disk full")
+    assert shown(state)[2].startswith("no checkpoint was saved: disk full | 2 processes")
     assert shown(state)[5] == " no tables"
 
 
