@@ -20,7 +20,7 @@ from shmreplay.segments.segment import segment_names
 from tests.support.children import Child, Fork, fork
 from tests.support.daemons import DaemonProcess
 from tests.support.rounds import rounds
-from tests.support.tables import COLUMNS, check, step, steps
+from tests.support.tables import COLUMNS, check, client_of, step, steps
 from tests.support.waiting import WAIT_S
 
 __all__ = ["fork"]
@@ -86,9 +86,9 @@ CALLS: dict[str, Callable[[TableHandle], object]] = {
     "sample": lambda table: table.sample(2, timeout_s=TIMEOUT_S),
     "look": lambda table: table.sample(2, count=False, timeout_s=TIMEOUT_S),
     "view": lambda table: table.view(2, timeout_s=TIMEOUT_S),
-    "reset": lambda table: table._client.reset("replay", timeout_s=TIMEOUT_S),
-    "pause": lambda table: table._client.pause("replay", timeout_s=TIMEOUT_S),
-    "drop_table": lambda table: table._client.drop_table("replay", timeout_s=TIMEOUT_S),
+    "reset": lambda table: client_of(table).reset("replay", timeout_s=TIMEOUT_S),
+    "pause": lambda table: client_of(table).pause("replay", timeout_s=TIMEOUT_S),
+    "drop_table": lambda table: client_of(table).drop_table("replay", timeout_s=TIMEOUT_S),
 }
 
 
@@ -158,7 +158,7 @@ def test_a_lock_that_no_thread_has_is_damage_also_for_calls_without_a_timeout(
     calls: list[Callable[[], object]] = [
         lambda: table.insert(step(1)),
         lambda: table.sample(2),
-        lambda: table._client.reset("replay"),
+        lambda: client_of(table).reset("replay"),
     ]
     for call in calls:
         with pytest.raises(sr.SegmentFailed, match="replay"):

@@ -185,10 +185,10 @@ TEST(a_stopped_reader_withholds_its_own_chunks_and_no_others) {
   check_healthy(w.arena);
 }
 
-// Nobody has noticed the death: no daemon runs. Six chunks are enough for the items and a lease, five are not.
+// Nobody has noticed the death: no daemon runs. Five chunks are enough for the items and a lease, four are not.
 TEST(before_items_are_evicted_for_room_the_leases_of_dead_readers_are_taken_back) {
   for (const bool dies : {true, false}) {
-    World w(one_table(open_table("a", 12), 4, 5));
+    World w(one_table(open_table("a", 12), 4, 4));
     Actor actor(w.arena, w.table());
     for (int i = 0; i < 12; ++i) actor.insert();
     Child reader([&] {
