@@ -113,7 +113,7 @@ TEST(two_writers_wait_for_the_chunk_of_a_reader_and_both_get_it) {
   pool.world.explorer.process("reader", [&pool] { pool.read(); });
   pool.world.explorer.at_end = [&pool] { return pool.verdict(0); };
   Budget b;
-  b.preemptions = 3;
+  b.preemptions = 2;
   explore(pool.world.explorer, b);
 }
 

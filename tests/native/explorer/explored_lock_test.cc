@@ -154,6 +154,7 @@ TEST(a_holder_that_is_stopped_at_any_step_is_named_and_the_timeout_of_who_waits_
       const Status s = h.hold_once(wait);
       if (s == Status::kOk) return;
       require(s == Status::kLockTimeout, "a hold could not begin, and not for want of time");
+      if (h.world.explorer.time_passed_early()) return;  // its holder may have gone on after the last look
       require(h.is_held(), "a call gave up a lock that nobody holds");
       require(ear.named == pid_of(1 - self()), "a call gave up, and did not name who holds the lock");
     });
