@@ -81,10 +81,16 @@ bool is_held(RobustLock::Outcome o) noexcept {
 
 void sign(LockBlock& block, uint32_t session, uint32_t pid) noexcept {
   SHMREPLAY_FAULT("lock.taken");
-  // Relaxed: read by others only as a hint or for a report. `| 1`: a dead holder left it odd.
-  block.hold_seq.store((block.hold_seq.load(std::memory_order_relaxed) + 1) | 1, std::memory_order_relaxed);
+  // Relaxed: read by others only as a hint or for a report. A dead holder left hold_seq odd. While it is odd, the names
+  // are the holder's, wherever the holder is stopped; so only the compiler's order matters: signal fences.
+  const uint64_t seq = block.hold_seq.load(std::memory_order_relaxed);
+  if (seq & 1) [[unlikely]]
+    block.hold_seq.store(seq + 1, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   block.session.store(session, std::memory_order_relaxed);
   block.pid.store(pid, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  block.hold_seq.store((seq + 1) | 1, std::memory_order_relaxed);
   SHMREPLAY_FAULT("lock.signed");
 }
 
