@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core
+from shmreplay.base.cached_property import cached_property
 from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.batches.decoding import Shown, mask_of, show_item
 from shmreplay.clients.batches.native import ItemNumbers, NativeItem
