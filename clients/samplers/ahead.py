@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from shmreplay.base.own_thread import OwnThread, Threads
 from shmreplay.clients.handles.handle import Stop
@@ -54,13 +54,20 @@ class Ahead(Generic[B]):
 
     def __init__(
         self,
-        draw: Callable[[float | None], B],
+        draw: Callable[[float | None, list[Any]], B],
         end_waits: Callable[[], None],
         stop: Stop,
         prefetch: int,
         timeout_s: float | None,
     ) -> None:
-        """`draw(timeout_s)` makes a batch. `end_waits()`, called in another thread, ends a wait in `draw` at once."""
+        """Starts no thread yet.
+
+        Args:
+            draw: makes a batch: see `Draws`.
+            end_waits: called in another thread, ends a wait in `draw` at once.
+            stop: set when the sampler ends.
+            prefetch, timeout_s: as of the sampler.
+        """
         self._draw = draw
         self._end_waits = end_waits
         self._stop = stop
@@ -90,7 +97,7 @@ class Ahead(Generic[B]):
         began = time.monotonic()
         while not self._is_over:
             if not self._thread.start(self._run) and threading.current_thread() is threading.main_thread():
-                return self._draw(self._timeout_s)
+                return self._draw(self._timeout_s, [])
             if self._ready.empty():  # an interrupt may have kept an earlier call from what follows `get`
                 self._error_taken.is_set = True
             self._looks.put(None)
@@ -178,8 +185,10 @@ class Ahead(Generic[B]):
         return False
 
     def _attempt(self, timeout_s: float | None) -> B | Failure:
-        began = time.monotonic()
+        began, drawn = time.monotonic(), list[Any]()
         try:
-            return self._draw(timeout_s)
+            return self._draw(timeout_s, drawn)
         except BaseException as error:  # noqa: BLE001  # whatever it is, next() raises it
+            if drawn:
+                error.batch = drawn[-1]  # type: ignore[attr-defined]
             return Failure(error, began)

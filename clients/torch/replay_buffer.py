@@ -73,7 +73,13 @@ class TorchReplayBuffer:
         n = self.batch_size if batch_size is None else batch_size
         if n is None:
             raise ValueError(f"table {self._table.name!r}: sample() needs a batch_size, from the call or the buffer")
-        return self._as_dict(next(self._sampler(n)))
+        drawn: list[Any] = []
+        try:
+            return self._as_dict(self._sampler(n)._next(drawn))
+        except BaseException as error:
+            if drawn:
+                error.batch = drawn[-1]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
+            raise
 
     def _sampler(self, n: int) -> TorchSampler:
         with self._locks.setdefault(fork_count(), threading.Lock()):
