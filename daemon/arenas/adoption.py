@@ -9,11 +9,12 @@ from typing import Any
 
 from shmreplay import _core
 from shmreplay.base.processes import boot_id, namespace_of
-from shmreplay.checkpoints.restoration_mark import UnfitMark, obey_mark
-from shmreplay.daemon.arenas.arena import ManagedArena
+from shmreplay.daemon.arenas.arena import STOP_TIMEOUT_S, ManagedArena
 from shmreplay.errors import ShmReplayError
+from shmreplay.segments.arena_mark import UnfitMark, obey_mark, read_mark
 from shmreplay.segments.segment import SegmentStore, segment_names, set_access
 from shmreplay.segments.segment_fit import Fact, first_misfit, layout_facts
+from shmreplay.segments.segment_users import is_in_use
 from shmreplay.tables.packed_specs import unpack_specs
 
 log = logging.getLogger("shmreplayd")
@@ -34,20 +35,39 @@ class Adoption:
 
     def adopt_all(self) -> list[ManagedArena]:
         """Takes over every arena that fits. Logs the others and leaves them alone, or removes them with `discard`."""
-        self._obey_all()
+        kept_aside = self._obey_all()
         adopted = []
         for arena, kinds in sorted(self._store.arenas(self._instance).items()):
             try:
+                if arena in kept_aside:
+                    raise Unfit(kept_aside[arena])
                 adopted.append(self._adopt(arena, kinds))
             except Unfit as error:
                 self._put_aside(arena, str(error))
-            except _Leftovers:
-                log.info("arena %r: removing the leftovers of a creation or removal that was killed", arena)
-                self._store.remove_arena(self._instance, arena)
+            except _Leftovers as error:
+                self._remove_leftovers(arena, error)
+            except Exception as error:  # a fault of ours in one arena must not keep the others from being taken over
+                log.exception("arena %r", arena)
+                self._put_aside(arena, f"looking at it failed ({error!r})")
         return adopted
 
-    def _obey_all(self) -> None:
-        """Removes the arenas of a restoration that was killed before all of them were published."""
+    def _remove_leftovers(self, arena: str, leftovers: _Leftovers) -> None:
+        name = segment_names(self._instance, arena).index
+        try:
+            if leftovers.have_no_users and is_in_use(self._store, name):
+                self._put_aside(arena, f"the header of {name} says that it is not in use yet, but a process uses it")
+                return
+            log.info("arena %r: removing the leftovers of a creation or removal that was killed", arena)
+            self._store.remove_arena(self._instance, arena)
+        except ShmReplayError as error:
+            self._put_aside(arena, f"it is what a killed daemon left, but {error}")
+
+    def _obey_all(self) -> dict[str, str]:
+        """Removes the arenas of a restoration that was killed, or of a drop of several arenas.
+
+        Returns those that could not be removed, each with the reason.
+        """
+        kept: dict[str, str] = {}
         for mark in self._store.marks(self._instance):
             try:
                 arenas = obey_mark(self._store, self._instance, mark)
@@ -59,9 +79,13 @@ class Adoption:
                     log.error(
                         "%s is not a mark that this daemon wrote: %s; start with --discard to remove it", mark, error
                     )
+            except ShmReplayError as error:
+                reason = f"{mark} says that it was to be removed, but {error}"
+                kept.update(dict.fromkeys(read_mark(self._store, mark), reason))
             else:
                 found = ", ".join(map(repr, arenas)) or "no arena"
-                log.info("removed the leftovers of a restoration that was killed: %s", found)
+                log.info("removed the leftovers of a restoration or a drop that was killed: %s", found)
+        return kept
 
     def _put_aside(self, arena: str, reason: str) -> None:
         if not self._discard:
@@ -116,16 +140,16 @@ class Adoption:
         index.
         """
         if kinds == {"data"}:
-            raise _Leftovers
+            raise _Leftovers(have_no_users=False)
         header = _core.inspect_header(fd)
         if not header["magic_ok"] and _is_blank(fd):
-            raise _Leftovers
+            raise _Leftovers(have_no_users=True)
 
     def _map(self, arena: str, index_fd: int, data_fd: int) -> ManagedArena:
         header = _core.inspect_header(index_fd)
-        if not header["ready"]:
+        if header["ready"] == 0:
             if header["magic_ok"] or (os.fstat(index_fd).st_size > 0 and _is_blank(index_fd)):
-                raise _Leftovers
+                raise _Leftovers(have_no_users=True)
             raise Unfit("its index has no shmreplay header")
         self._check_header(header, arena, index_fd, data_fd)
         try:
@@ -133,13 +157,40 @@ class Adoption:
             managed = ManagedArena(arena, tables, index_fd, data_fd)
         except (ShmReplayError, ValueError, TypeError) as error:
             raise Unfit(str(error)) from error
+        self._check_words(managed)
         for fd in (index_fd, data_fd):
             set_access(fd, self._group_id)
         return managed
 
+    @staticmethod
+    def _check_words(arena: ManagedArena) -> None:
+        """Looks at what the registry will read: the tables' names and flags, and whose the sessions are.
+
+        Raises Unfit for damage; _Leftovers if a daemon was killed after it had dropped the tables, before it removed
+        them. Everybody who waits in them is told then.
+        """
+        native = arena.native
+        infos = [native.table(index).info() for index in range(native.num_tables)]
+        names, expected = [info["name"] for info in infos], [table.name for table in arena.tables]
+        if names != expected:
+            raise Unfit(f"its index has the tables {names}, their specs are of {expected}")
+        if any(info["is_dropped"] for info in infos):
+            try:
+                native.drop(STOP_TIMEOUT_S)
+            except (ShmReplayError, OSError, RuntimeError) as error:
+                log.warning("arena %r: its clients could not be told that it is dropped: %s", arena.name, error)
+            raise _Leftovers(have_no_users=False)
+        try:
+            damage = native.damaged_session(STOP_TIMEOUT_S)
+        except (ShmReplayError, OSError, RuntimeError) as error:
+            raise Unfit(f"a record of its sessions looks damaged, and {error}") from error
+        if damage:
+            raise Unfit(damage)
+
     def _check_header(self, header: dict[str, Any], arena: str, index_fd: int, data_fd: int) -> None:
         facts: list[Fact] = [
             ("magic", header["magic_ok"], True),
+            ("word for being ready", header["ready"], 1),
             *layout_facts(self._store, header, index_fd, data_fd),
             ("instance", header["instance"], self._instance),
             ("arena name", header["name"], arena),
@@ -151,7 +202,15 @@ class Adoption:
 
 
 class _Leftovers(Exception):
-    """The segments never became an arena, or are half removed. Nobody can be using them."""
+    """The segments never became an arena, or are half removed.
+
+    Args:
+        have_no_users: nobody can have attached to them, unless the word that says so is damaged.
+    """
+
+    def __init__(self, *, have_no_users: bool) -> None:
+        super().__init__("leftovers")
+        self.have_no_users = have_no_users
 
 
 def _is_blank(fd: int) -> bool:

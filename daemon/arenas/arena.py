@@ -14,6 +14,8 @@ from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
+STOP_TIMEOUT_S = 5.0  # for an arena's lock; if its holder is stopped, the arena is removed without it
+
 
 class ManagedArena:
     """Owns the descriptors it is made with.

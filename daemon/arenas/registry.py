@@ -13,8 +13,9 @@ from shmreplay import _core
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.checkpoints.checkpoint_file import CheckpointReader
 from shmreplay.daemon.arenas.adoption import Adoption
-from shmreplay.daemon.arenas.arena import ManagedArena
+from shmreplay.daemon.arenas.arena import STOP_TIMEOUT_S, ManagedArena
 from shmreplay.daemon.arenas.creation import Creation
+from shmreplay.daemon.arenas.drops import marked_as_dropped
 from shmreplay.daemon.arenas.reaper import ClientProcess, Reaper, Session
 from shmreplay.daemon.arenas.restoration import Restoration
 from shmreplay.daemon.arenas.session_ends import close_session
@@ -27,7 +28,6 @@ from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
-STOP_TIMEOUT_S = 5.0  # for an arena's lock; if its holder is stopped, the arena is removed without it
 OnProgress = Callable[[Callable[[], str]], None]  # takes a function that describes the progress
 
 
@@ -99,9 +99,10 @@ class Registry:
                 if arena is not None:
                     created.append(arena)
         except BaseException:
-            for arena in created:
-                with contextlib.suppress(TableNotFound):  # a client dropped it meanwhile
-                    await self._remove(arena, STOP_TIMEOUT_S)
+            with self._marked_as_dropped(created):
+                for arena in created:
+                    with contextlib.suppress(TableNotFound):  # a client dropped it meanwhile
+                        await self._remove(arena, STOP_TIMEOUT_S)
             raise
         return _owners(created)
 
@@ -342,11 +343,12 @@ class Registry:
                     f"table {table!r} shares arena {arena.name!r} with {others} and cannot be dropped "
                     f"alone; drop them together: drop_tables({names})"
                 )
-        for arena in arenas:
-            await self._remove(arena, timeout_s)
-            for spec in arena.tables:
-                self.dropped.add(spec.name)
-                log.info("table %r dropped", spec.name)
+        with self._marked_as_dropped(arenas):
+            for arena in arenas:
+                await self._remove(arena, timeout_s)
+                for spec in arena.tables:
+                    self.dropped.add(spec.name)
+                    log.info("table %r dropped", spec.name)
 
     async def _remove(self, arena: ManagedArena, timeout_s: float | None) -> None:
         async with arena.lock:
@@ -355,6 +357,9 @@ class Registry:
                 await self._workers.run(arena.native.drop, timeout_s)
             self._store.remove_arena(self._instance, arena.name)
             self._let_go(arena)
+
+    def _marked_as_dropped(self, arenas: Iterable[ManagedArena]) -> contextlib.AbstractContextManager[None]:
+        return marked_as_dropped(self._store, self._instance, [arena.name for arena in arenas])
 
     def _let_go(self, arena: ManagedArena) -> None:
         del self._arenas[arena.name]
@@ -401,7 +406,8 @@ class Registry:
         await self.stop_creating()
         self.reaper.close()
         log.info("dropping all %d tables", sum(len(arena.tables) for arena in self.arenas))
-        await asyncio.gather(*(self._close_arena(arena) for arena in self.arenas))
+        with self._marked_as_dropped(self.arenas):
+            await asyncio.gather(*(self._close_arena(arena) for arena in self.arenas))
 
     async def _close_arena(self, arena: ManagedArena) -> None:
         try:

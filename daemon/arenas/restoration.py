@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shmreplay.checkpoints.checkpoint_file import RECORDS, CheckpointReader, Section, SectionKind
-from shmreplay.checkpoints.restoration_mark import RestorationMark
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.daemon.arenas.restored_arena import GEOMETRY, RestoredArena
 from shmreplay.errors import DamagedCheckpoint, SegmentFailed, ShmReplayError
 from shmreplay.rate_limiters import readable_bound
-from shmreplay.segments.segment import SegmentStore, check_name
+from shmreplay.segments.arena_mark import ArenaMark
+from shmreplay.segments.segment import Doing, SegmentStore, check_name
 from shmreplay.tables.packed_specs import unpack_specs
 from shmreplay.tables.table import Table
 
@@ -122,7 +122,7 @@ class Restoration:
     def _publish(self) -> list[ManagedArena]:
         if len(self.arenas) < 2:
             return [arena.publish() for arena in self.arenas]
-        mark = RestorationMark(self._store, self._instance, [arena.arena for arena in self.arenas])
+        mark = ArenaMark(self._store, self._instance, [arena.arena for arena in self.arenas], Doing.RESTORING)
         mark.set()
         published: list[ManagedArena] = []
         try:

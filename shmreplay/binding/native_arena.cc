@@ -34,6 +34,8 @@ void bind_arena(nb::module_& m) {
       .def("open_session", &NativeArena::open_session, "pid"_a, "start_time"_a, "timeout_s"_a.none() = nb::none())
       .def("close_session", &NativeArena::close_session, "session"_a, "generation"_a, "timeout_s"_a.none() = nb::none())
       .def("sessions", &NativeArena::sessions, nb::sig("def sessions(self) -> list[dict[str, Any]]"))
+      .def("damaged_session", &NativeArena::damaged_session, "timeout_s"_a.none() = nb::none(),
+           "The first session whose record is damaged, and how; empty if there is none.")
       .def("uses_of", &NativeArena::uses_of, "session"_a, "generation"_a,
            nb::sig("def uses_of(self, session: int, generation: int) -> tuple[list[str], list[str]]"))
       .def("uses", &NativeArena::uses, nb::sig("def uses(self) -> tuple[list[str], list[str]]"))

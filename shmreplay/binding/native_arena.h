@@ -9,6 +9,7 @@
 #include "items/rebuild.h"
 #include "items/table_calls.h"
 #include "patience.h"
+#include "sessions/session_damage.h"
 #include "sessions/session_reports.h"
 #include "sessions/sessions.h"
 #include "status_error.h"
@@ -110,6 +111,12 @@ class NativeArena {
 
   void drop(nb::handle timeout_s) const {
     run(timeout_s, [](Arena& a, const Wait& w) { return drop_tables(a, w); });
+  }
+
+  std::string damaged_session(nb::handle timeout_s) const {
+    std::string damage;
+    run(timeout_s, [&](Arena& a, const Wait& w) { return find_damaged_session(a, w, damage); });
+    return damage;
   }
 
   nb::object lock_holder() const {

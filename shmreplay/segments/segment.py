@@ -14,6 +14,7 @@ import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 import posix_ipc
 
@@ -32,12 +33,22 @@ _EMBEDDED = re.compile(r"embedded-[0-9]{1,9}-[0-9a-f]+")
 Progress = Callable[[int], None]  # called with the bytes reserved so far; an exception ends the reservation
 
 
+class Doing(Enum):
+    """What a mark says of its arenas (see `arena_mark`); also the end of its file's name."""
+
+    RESTORING = "restoring"
+    DROPPING = "dropping"
+
+
 @dataclass(frozen=True)
 class SegmentNames:
     """The two file names of an arena."""
 
     index: str
     data: str
+
+
+_DOINGS = {doing.value for doing in Doing}
 
 
 def check_name(kind: str, name: str) -> str:
@@ -58,9 +69,9 @@ def lock_name(instance: str) -> str:
     return f"{_PREFIX}.{check_name('instance', instance)}.lock"
 
 
-def mark_name(instance: str, arena: str) -> str:
-    """The file name of the mark of a restoration that begins with this arena: see `restoration_mark`."""
-    return f"{_PREFIX}.{check_name('instance', instance)}.{check_name('arena', arena)}.restoring"
+def mark_name(instance: str, arena: str, doing: Doing) -> str:
+    """The file name of a mark of several arenas that begins with this one: see `arena_mark`."""
+    return f"{_PREFIX}.{check_name('instance', instance)}.{check_name('arena', arena)}.{doing.value}"
 
 
 def embedded_instance(parent_pid: int, token: str) -> str:
@@ -144,11 +155,11 @@ class SegmentStore:
         return found
 
     def marks(self, instance: str) -> list[str]:
-        """The file names of the marks of an instance's restorations."""
+        """The file names of an instance's marks."""
         found = []
         for file_name in os.listdir(self.directory):
             parts = file_name.split(".")
-            if len(parts) == 4 and (parts[0], parts[1], parts[3]) == (_PREFIX, instance, "restoring"):
+            if len(parts) == 4 and parts[:2] == [_PREFIX, instance] and parts[3] in _DOINGS:
                 found.append(file_name)
         return found
 

@@ -75,7 +75,6 @@ COVERED = {
     ],
     "tests/clients/test_server.py": [
         "clients/link/embedded_daemon.py",
-        "shmreplay/segments/abandoned.py",
     ],
     "tests/clients/torch/test_batch.py": [
         "clients/torch/columns.py",
@@ -119,7 +118,6 @@ COVERED = {
     "tests/daemon/control/test_connection.py": ["daemon/control/control_server.py", "daemon/loop/unix_listener.py"],
     "tests/daemon/figures/test_long_waits.py": ["daemon/arenas/session_ends.py"],
     "tests/daemon/figures/test_metrics.py": ["daemon/figures/exposition.py", "daemon/loop/http_server.py"],
-    "tests/daemon/test_main.py": ["daemon/arenas/arena.py", "daemon/arenas/registry.py"],
     "tests/native/arena/hold_test.cc": [
         "shmreplay/core/arena/upcalls",
         "shmreplay/core/base/status",

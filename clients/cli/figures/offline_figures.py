@@ -45,7 +45,7 @@ def _read(store: SegmentStore, instance: str, arena: str) -> dict[str, Any]:
 def _check(store: SegmentStore, index_fd: int, data_fd: int) -> None:
     """Raises SegmentFailed for segments that cannot be mapped safely."""
     header = _core.inspect_header(index_fd)
-    if not header["magic_ok"] or not header["ready"]:
+    if not header["magic_ok"] or header["ready"] != 1:
         raise SegmentFailed("its index has no header of shmreplay, or was never finished")
     if misfit := first_misfit(layout_facts(store, header, index_fd, data_fd)):
         raise SegmentFailed(misfit)

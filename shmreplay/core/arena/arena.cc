@@ -258,7 +258,7 @@ HeaderReport inspect_header(int index_fd) {
   const auto* h = reinterpret_cast<const Header*>(bytes);
   report.magic_ok = h->magic == kMagic;
   if (!report.magic_ok) return report;
-  report.ready = h->ready.load(std::memory_order_acquire) == 1;
+  report.ready = h->ready.load(std::memory_order_acquire);
   report.failed = h->failed.load(std::memory_order_acquire) != 0;
   report.layout_version = h->layout_version;
   report.layout_hash = h->layout_hash;
@@ -268,7 +268,7 @@ HeaderReport inspect_header(int index_fd) {
   report.instance = bounded(h->instance);
   report.name = bounded(h->name);
   report.boot_id = bounded(h->boot_id);
-  if (report.ready && report.layout_hash == layout_hash() && h->offsets.specs_bytes <= kMaxSpecsBytes) {
+  if (report.ready == 1 && report.layout_hash == layout_hash() && h->offsets.specs_bytes <= kMaxSpecsBytes) {
     report.specs.resize(h->offsets.specs_bytes);
     const ssize_t got = pread(index_fd, report.specs.data(), report.specs.size(), static_cast<off_t>(h->offsets.specs));
     report.specs.resize(got < 0 ? 0 : static_cast<size_t>(got));

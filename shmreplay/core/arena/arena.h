@@ -187,7 +187,8 @@ class Arena {
 
 // What a header says, for a daemon that decides whether to adopt a segment. Never throws for a damaged one.
 struct HeaderReport {
-  bool magic_ok = false, ready = false, failed = false;
+  bool magic_ok = false, failed = false;
+  uint32_t ready = 0;  // 1; 0: not formatted to the end, or not published. Any other number is damage
   uint32_t layout_version = 0;
   uint64_t layout_hash = 0, index_bytes = 0, data_bytes = 0, pid_namespace = 0;
   std::string instance, name, boot_id, specs;

@@ -1,6 +1,25 @@
-"""What the next daemon makes of the arenas and sessions that a killed one left."""
+"""What the next daemon makes of the arenas and sessions that a killed one left, damaged ones too."""
 
-from tests.support.daemons import Run, StartDaemon
+import asyncio
+import logging
+import os
+import pathlib
+import struct
+import tempfile
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from shmreplay import _core
+from shmreplay.daemon.arenas.adoption import Adoption
+from shmreplay.daemon.arenas.arena import ManagedArena
+from shmreplay.daemon.arenas.registry import Registry
+from shmreplay.daemon.loop.workers import Workers
+from shmreplay.errors import ShmReplayError
+from shmreplay.segments.arena_mark import ArenaMark
+from shmreplay.segments.segment import Doing, SegmentStore, segment_names
+from tests.support.daemons import DaemonProcess, Run, StartDaemon, table
 from tests.support.namespaces import IN_OWN_PIDS, NEXT_PID, needs_own_pids
 
 # A client ends while no daemon runs, and a thread gets its pid. Then the next daemon starts.
@@ -59,3 +78,118 @@ def test_a_thread_with_the_pid_of_a_dead_client_keeps_no_daemon_from_its_arenas(
     code, out, err = script.finish()
     assert (code, out) == (0, "['replay']\n"), err
     assert "taken over with 0 live sessions; processes that have ended meanwhile" in err
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+INSTANCE = "adoption"
+
+
+def session_offset(index: bytes, pid: int) -> int:
+    """Where the record of a process' session begins: the session's state, pid and role, start time, 8 bytes each."""
+    return index.index(struct.pack("<IIQ", pid, 0, _core.process_start_time(pid))) - 8
+
+
+@pytest.mark.parametrize(
+    ("offset", "word", "reason"),
+    [
+        (8, 0, "its pid is 0"),
+        (8, 2**31 + 5, "its pid is 2147483653"),
+        (0, 0, "it is free, but has process"),
+    ],
+)
+def test_a_session_that_nobody_can_have_sets_its_arena_aside_and_no_other(
+    daemon: DaemonProcess, offset: int, word: int, reason: str
+) -> None:
+    with daemon.connect() as client:
+        client.create_tables([table("a"), table("b")])
+        client.table("a").insert({"x": np.zeros(3, np.float32), "n": np.int64(1)})
+        daemon.kill()
+        path = pathlib.Path(daemon.store.path(segment_names(daemon.instance, "a").index))
+        with open(path, "r+b") as file:
+            at = session_offset(path.read_bytes(), os.getpid()) + offset
+            os.pwrite(file.fileno(), struct.pack("<I", word), at)
+    before = daemon.segments()
+    daemon.start()
+    assert "arena 'a' is not taken over: the record of session 0 is damaged: " + reason in daemon.log()
+    with daemon.connect() as client:
+        assert list(client.tables()) == ["b"]
+    assert daemon.segments() == before
+    daemon.kill()
+    daemon.start("--discard")
+    with daemon.connect() as client:
+        assert list(client.tables()) == ["b"]
+        client.create_tables([table("a")])
+    assert "Traceback" not in daemon.log()
+
+
+@pytest.fixture
+def store() -> Iterator[SegmentStore]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield SegmentStore(folder)
+
+
+def left_aside(store: SegmentStore, caplog: pytest.LogCaptureFixture) -> str:
+    """Has an adoption look at the segments, none of which it takes over, and returns what it says."""
+    before = sorted(os.listdir(store.directory))
+    with caplog.at_level(logging.ERROR):
+        assert Adoption(store, INSTANCE, None, discard=False).adopt_all() == []
+    assert sorted(os.listdir(store.directory)) == before
+    return caplog.text
+
+
+@pytest.fixture
+def arena(store: SegmentStore) -> Iterator[ManagedArena]:
+    """Arena `a`, which this process uses."""
+
+    async def main() -> ManagedArena:
+        registry = Registry(store, INSTANCE, None, Workers())
+        await registry.create_tables([table("a")], lambda describe: None)
+        return registry.arenas[0]
+
+    arena = asyncio.run(main())
+    yield arena
+    arena.close()
+
+
+def ready_offset(index_fd: int) -> int:
+    """Where the word is that says that the arena is in use."""
+    for offset in range(0, 4096, 4):
+        word = os.pread(index_fd, 4, offset)
+        os.pwrite(index_fd, bytes(4), offset)
+        header = _core.inspect_header(index_fd)
+        os.pwrite(index_fd, word, offset)
+        if header["magic_ok"] and header["ready"] == 0:
+            return offset
+    pytest.fail("there is no such word")
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [(0, "is not in use yet, but a process uses it"), (3, "its word for being ready is 3, expected 1")],
+)
+def test_an_arena_in_use_is_not_removed_where_its_header_is_damaged(
+    store: SegmentStore, arena: ManagedArena, caplog: pytest.LogCaptureFixture, word: int, reason: str
+) -> None:
+    os.pwrite(arena.fds[0], struct.pack("<I", word), ready_offset(arena.fds[0]))
+    assert reason in left_aside(store, caplog)
+
+
+def test_an_arena_that_a_mark_names_and_that_cannot_be_removed_is_not_taken_over(
+    store: SegmentStore, arena: ManagedArena, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: SegmentStore, instance: str, name: str) -> None:
+        raise ShmReplayError("it is stuck")
+
+    ArenaMark(store, INSTANCE, ["a"], Doing.DROPPING).set()
+    monkeypatch.setattr(SegmentStore, "remove_arena", refuse)
+    assert "says that it was to be removed, but it is stuck" in left_aside(store, caplog)
+
+
+def test_a_fault_of_ours_in_one_arena_is_logged_and_sets_it_aside(
+    store: SegmentStore, arena: ManagedArena, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shmreplay.daemon.arenas.adoption.unpack_specs", lambda specs: 1 // 0)
+    text = left_aside(store, caplog)
+    assert "Traceback" in text
+    assert "arena 'a' is not taken over: looking at it failed (ZeroDivisionError" in text

@@ -23,7 +23,7 @@ from shmreplay.checkpoints import checkpoint_directory, checkpoint_file
 from shmreplay.daemon import main
 from shmreplay.daemon.arenas import restoration
 from shmreplay.daemon.checkpoints import arena_save
-from shmreplay.checkpoints.restoration_mark import RestorationMark
+from shmreplay.segments.arena_mark import ArenaMark
 from shmreplay.segments.segment import SegmentStore
 
 def dies_at(owner, method, before, after=None, when=lambda *args: True):
@@ -64,8 +64,8 @@ for arena in "ab":
     dies_at(restoration.RestoredArena, "publish", f"before publishing {arena}", f"after publishing {arena}", is_it)
     removes = lambda self, instance, name, arena=arena: name == arena
     dies_at(SegmentStore, "remove_arena", f"before removing {arena}", f"after removing {arena}", removes)
-dies_at(RestorationMark, "set", "before the mark is set", "after the mark is set")
-dies_at(RestorationMark, "remove", "before the mark is removed", "after the mark is removed")
+dies_at(ArenaMark, "set", "before the mark is set", "after the mark is set")
+dies_at(ArenaMark, "remove", "before the mark is removed", "after the mark is removed")
 dies_at(restoration.Restoration, "_settle", "before settling", "after settling")
 sys.exit(main.main())
 """

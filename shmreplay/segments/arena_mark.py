@@ -1,8 +1,8 @@
-"""RestorationMark: makes the publication of all arenas of a restoration one atomic step.
+"""ArenaMark: makes what is done to several arenas one atomic step: the end of a restoration, or a drop.
 
-The mark is a file beside the segments that names the arenas. It exists from before the first arena is published until
-after the last one is. Removing it is the commit. A daemon that finds the mark of a killed daemon removes its
-arenas; no client has got one of them yet.
+The mark is a file beside the segments that names the arenas. A daemon that finds the mark of a killed daemon drops and
+removes them all. A restoration sets it before it publishes the first arena. Removing it is the commit. A drop sets it
+before it drops the first arena; that is the commit.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import os
 import stat
 from collections.abc import Sequence
 
-from shmreplay.segments.segment import SegmentStore, check_name, mark_name
+from shmreplay.segments.abandoned import remove_abandoned_arena
+from shmreplay.segments.segment import Doing, SegmentStore, check_name, mark_name
 
-_END = "end\n"  # without it the mark is incomplete, and nothing was published yet
+_END = "end\n"  # without it the mark is incomplete, and nothing was published or dropped yet
 _MAX_BYTES = 2**20
 
 
@@ -21,13 +22,13 @@ class UnfitMark(Exception):
     """A file with the name of a mark that this daemon must not obey; the text says why."""
 
 
-class RestorationMark:
-    """A mark for arenas that this daemon has made and not published."""
+class ArenaMark:
+    """A mark for arenas of this daemon, at least one."""
 
-    def __init__(self, store: SegmentStore, instance: str, arenas: Sequence[str]) -> None:
+    def __init__(self, store: SegmentStore, instance: str, arenas: Sequence[str], doing: Doing) -> None:
         self._store = store
         self._arenas = list(arenas)
-        self._name = mark_name(instance, arenas[0])
+        self._name = mark_name(instance, arenas[0], doing)
 
     def set(self) -> None:
         """Writes the mark. Raises ShmReplayError, and leaves none, if that fails."""
@@ -45,19 +46,20 @@ class RestorationMark:
 
 
 def obey_mark(store: SegmentStore, instance: str, name: str) -> list[str]:
-    """Removes the arenas that a mark names, and then the mark. Returns their names.
+    """Drops and removes the arenas that a mark names, and then the mark. Returns their names.
 
     If the process dies meanwhile, the next call does it again. Raises UnfitMark, and removes nothing, for a file that
-    no daemon of this user wrote.
+    no daemon of this user wrote; ShmReplayError if a file cannot be removed.
     """
-    arenas = _read(store, name)
+    arenas = read_mark(store, name)
     for arena in arenas:
-        store.remove_arena(instance, arena)
+        remove_abandoned_arena(store, instance, arena)
     store.unlink(name)
     return arenas
 
 
-def _read(store: SegmentStore, name: str) -> list[str]:
+def read_mark(store: SegmentStore, name: str) -> list[str]:
+    """The arenas that a mark names; none if it was not written to its end. Raises UnfitMark as `obey_mark`."""
     try:
         fd = store.open(name)
     except OSError as error:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from shmreplay.checkpoints.restoration_mark import RestorationMark, UnfitMark, obey_mark
 from shmreplay.daemon.arenas.adoption import Adoption
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.abandoned import remove_abandoned
-from shmreplay.segments.segment import SegmentStore, mark_name, segment_names
+from shmreplay.segments.arena_mark import ArenaMark, UnfitMark, obey_mark
+from shmreplay.segments.segment import Doing, SegmentStore, mark_name, segment_names
 
 INSTANCE = f"unit-{secrets.token_hex(6)}"
 
@@ -41,8 +41,8 @@ def the_mark(store: SegmentStore) -> str:
 
 def test_a_mark_that_is_found_takes_the_arenas_it_names_along_and_no_others(store: SegmentStore) -> None:
     make(store, "a", "b", "other")
-    RestorationMark(store, INSTANCE, ["a", "b", "gone"]).set()
-    assert the_mark(store) == mark_name(INSTANCE, "a")
+    ArenaMark(store, INSTANCE, ["a", "b", "gone"], Doing.RESTORING).set()
+    assert the_mark(store) == mark_name(INSTANCE, "a", Doing.RESTORING)
     assert store.marks("unit-other") == []
     assert obey_mark(store, INSTANCE, the_mark(store)) == ["a", "b", "gone"]
     assert set(store.arenas(INSTANCE)) == {"other"}
@@ -51,7 +51,7 @@ def test_a_mark_that_is_found_takes_the_arenas_it_names_along_and_no_others(stor
 
 def test_arenas_whose_mark_was_removed_stay(store: SegmentStore) -> None:
     make(store, "a", "b")
-    mark = RestorationMark(store, INSTANCE, ["a", "b"])
+    mark = ArenaMark(store, INSTANCE, ["a", "b"], Doing.RESTORING)
     mark.set()
     mark.remove()
     Adoption(store, INSTANCE, None, discard=False)._obey_all()
@@ -59,21 +59,21 @@ def test_arenas_whose_mark_was_removed_stay(store: SegmentStore) -> None:
 
 
 def test_two_marks_of_one_arena_can_not_be(store: SegmentStore) -> None:
-    RestorationMark(store, INSTANCE, ["a", "b"]).set()
+    ArenaMark(store, INSTANCE, ["a", "b"], Doing.RESTORING).set()
     with pytest.raises(ShmReplayError, match="exists already"):
-        RestorationMark(store, INSTANCE, ["a", "c"]).set()
+        ArenaMark(store, INSTANCE, ["a", "c"], Doing.RESTORING).set()
 
 
 def test_a_mark_that_was_not_written_to_its_end_takes_nothing_along(store: SegmentStore) -> None:
     make(store, "a", "ab")
-    RestorationMark(store, INSTANCE, ["abc", "b"]).set()
+    ArenaMark(store, INSTANCE, ["abc", "b"], Doing.RESTORING).set()
     path = store.path(the_mark(store))
     whole = pathlib.Path(path).read_bytes()
     for length in range(len(whole)):
         pathlib.Path(path).write_bytes(whole[:length])
         assert obey_mark(store, INSTANCE, os.path.basename(path)) == []
         assert set(store.arenas(INSTANCE)) == {"a", "ab"}
-        RestorationMark(store, INSTANCE, ["abc", "b"]).set()
+        ArenaMark(store, INSTANCE, ["abc", "b"], Doing.RESTORING).set()
 
 
 @pytest.mark.parametrize("what", ["mode", "link", "arena", "name"])
@@ -81,7 +81,7 @@ def test_a_mark_that_this_user_did_not_write_is_refused_and_left_until_discard(
     store: SegmentStore, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     make(store, "a", "b")
-    mark = RestorationMark(store, INSTANCE, ["a", "b"])
+    mark = ArenaMark(store, INSTANCE, ["a", "b"], Doing.RESTORING)
     mark.set()
     path = pathlib.Path(store.path(the_mark(store)))
     if what == "mode":
@@ -107,7 +107,7 @@ def test_a_mark_that_this_user_did_not_write_is_refused_and_left_until_discard(
 
 def test_what_an_abandoned_daemon_left_goes_with_its_marks(store: SegmentStore) -> None:
     make(store, "a")
-    RestorationMark(store, INSTANCE, ["a", "b"]).set()
+    ArenaMark(store, INSTANCE, ["a", "b"], Doing.RESTORING).set()
     remove_abandoned(store, INSTANCE)
     assert store.marks(INSTANCE) == []
     assert store.arenas(INSTANCE) == {}
