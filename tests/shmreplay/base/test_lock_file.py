@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from shmreplay.base.lock_file import Held, LockFile
 from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory
-from shmreplay.daemon.loop.lock_file import Held, LockFile
 from shmreplay.errors import CheckpointFailed
 from tests.support.waiting import WAIT_S
 
