@@ -170,7 +170,8 @@ def test_slow_connections_lock_nobody_out(scraped: Scraped) -> None:
             sock.sendall(b"GET /met")
         for _ in range(3):
             assert ask(scraped.connect)[0].status == 200
-        assert slow[0].recv(1) == b""  # the one that had waited the longest
+        with contextlib.suppress(ConnectionResetError):
+            assert slow[0].recv(1) == b""  # the one that had waited the longest
         slow[-1].sendall(b"rics HTTP/1.1\r\n\r\n")
         assert slow[-1].recv(65536).startswith(b"HTTP/1.1 200 OK")
 
