@@ -36,6 +36,7 @@ COVERED = {
         "clients/cli/commands/set_ratio.py",
     ],
     "tests/clients/cli/commands/test_demo.py": ["clients/demo/crew.py", "clients/demo/training.py"],
+    "tests/clients/cli/commands/test_purge.py": ["shmreplay/segments/dead_instances.py"],
     "tests/clients/cli/commands/test_items_shown.py": [
         "clients/cli/commands/inspect.py",
         "clients/cli/commands/peek.py",
