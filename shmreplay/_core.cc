@@ -85,6 +85,7 @@ NB_MODULE(_core, m) {
   bind_constants(m);
   bind_arena_setup(m);
   bind_arena(m);
+  bind_surely(m);
   bind_sample_options(m);
   bind_batch_layout(m);
   bind_checkpoint(m);

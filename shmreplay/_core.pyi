@@ -21,7 +21,7 @@ LATER_REPORTS_S: int = 60
 
 BAD_PRIORITY: int = -100
 
-WRONG_ARRAYS: int = -101
+WRONG_ARRAYS: int = -108
 
 NEEDS_END_EPISODE: int = -101
 
@@ -174,6 +174,11 @@ class Arena:
     def close(self) -> None: ...
     def table(self, index: int) -> Table: ...
 
+def make_surely(make: object, made: list[Any]) -> None:
+    """
+    Calls make() until no signal's handler ends it, appends what it returned unless that is None, and then raises what the handler raised.
+    """
+
 class SampleOptions:
     """What a caller asked of a draw, checked by Python. Serves many calls."""
 
@@ -234,7 +239,12 @@ class Table:
         self, step: object | None, priority: object | None, timeout_s: object | None, values: object | None = None
     ) -> int: ...
     def insert_batch(
-        self, steps: object | None, priorities: object | None, timeout_s: object | None, values: object | None = None
+        self,
+        steps: object | None,
+        priorities: object | None,
+        timeout_s: object | None,
+        values: object | None,
+        went_in: list[Any],
     ) -> tuple[Any, ...]: ...
     def extend(
         self,
@@ -246,6 +256,7 @@ class Table:
         clear_history: bool,
         counted: bool,
         timeout_s: object | None,
+        went_in: list[Any],
     ) -> tuple[Any, ...]: ...
     def structure(self, waits: bool, count: bool, timeout_s: object | None) -> tuple[Any, ...]: ...
     def sample(
@@ -255,6 +266,8 @@ class Table:
         timeout_s: object | None,
         layout: BatchLayout | None,
         out: object | None,
+        make: object,
+        drawn: list[Any],
     ) -> tuple[Any, ...]: ...
     def end_threads(self) -> None: ...
     def get(self, keys: object, timeout_s: object | None, layout: BatchLayout | None) -> tuple[Any, ...]: ...
@@ -313,7 +326,7 @@ class ShardBatch:
     def draw(self, uniforms: object) -> tuple[Any, ...]: ...
     def wait(self) -> tuple[Any, ...]: ...
     def get(self, shard: int, keys: object) -> tuple[Any, ...]: ...
-    def release(self) -> tuple[Any, ...]: ...
+    def release(self, order: object | None, time_major: bool) -> tuple[Any, ...]: ...
     @property
     def arrays_are_right(self) -> bool: ...
     @property
@@ -331,6 +344,8 @@ class View:
 
     def __init__(self, table: Table) -> None: ...
     def draw(self, options: SampleOptions, uniforms: object, timeout_s: object | None) -> tuple[Any, ...]: ...
+    @property
+    def num_items(self) -> int: ...
     def numbers(self) -> tuple[Any, ...]: ...
     @property
     def num_copies(self) -> int: ...
@@ -405,6 +420,7 @@ class VectorWriter:
         streams: object,
         priority: object | None,
         timeout_s: object | None,
+        answers: list[Any],
     ) -> tuple[Any, ...]: ...
     def write_open(
         self,
@@ -414,6 +430,7 @@ class VectorWriter:
         streams: object,
         priority: object | None,
         timeout_s: object | None,
+        answers: list[Any],
     ) -> tuple[Any, ...]: ...
     def end_episodes(
         self,
@@ -423,6 +440,7 @@ class VectorWriter:
         streams: object,
         priority: object | None,
         timeout_s: object | None,
+        answers: list[Any],
     ) -> tuple[Any, ...]: ...
     def create_items(
         self,
@@ -432,6 +450,7 @@ class VectorWriter:
         numbers: object,
         streams: object,
         timeout_s: object | None,
+        answers: list[Any],
     ) -> tuple[Any, ...]: ...
     def set_selection(self, number: int, rule: dict[Any, Any]) -> None: ...
     def close(self, timeout_s: object | None) -> int: ...

@@ -15,7 +15,10 @@ from shmreplay.columns.heap_plan import HeapPlan
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.tables.index_terms import IndexTerm, index_terms
 from shmreplay.tables.plan import ArenaSpec, TableTerm, ceil_div, plan
+from shmreplay.tables.shards import KEY_SHIFT
 from shmreplay.tables.table import Table
+
+INSERTS_PER_S = 1_000_000  # that the time until a key is given again is said for
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Estimate:
         data_bytes: bytes of the data segment.
         huge_bytes: bytes of both segments that can be in huge pages: all but their ends.
         total_bytes: bytes of shared memory.
+        inserts_per_key: so many inserts into the arena after an item's own, at the earliest, another item can get its
+            key: 2 ** 56 divided by the slots of the largest table, rounded up to a power of two.
     """
 
     name: str
@@ -63,6 +68,7 @@ class Estimate:
     data_bytes: int
     huge_bytes: int
     total_bytes: int
+    inserts_per_key: int
 
     def __str__(self) -> str:
         """One line for each term: name, how it is computed, chunks, bytes."""
@@ -85,6 +91,8 @@ class Estimate:
             _line("in huge pages", "where there are some (shmreplay doctor)", "", self.huge_bytes),
             _line("a step", f"{self.row_bytes} B as given, in its chunk", "", self.bytes_per_step),
             _line("an item", "its share of the total", "", self.bytes_per_item),
+            f"  {'a key':<24} given again after {self.inserts_per_key:,} inserts at the earliest: "
+            f"{_duration(self.inserts_per_key / INSERTS_PER_S)} at a million inserts a second",
         ]
         return "\n".join([f"arena {self.name!r}, {self.chunk_steps} steps a chunk", *lines])
 
@@ -158,6 +166,7 @@ def estimate_of(spec: ArenaSpec, plan_arena: Callable[[dict[str, Any]], dict[str
         data_bytes=sizes["data_bytes"],
         huge_bytes=whole_huge_bytes(sizes["index_bytes"]) + whole_huge_bytes(sizes["data_bytes"]),
         total_bytes=total,
+        inserts_per_key=1 << (KEY_SHIFT - max(table.max_size for table in spec.tables).bit_length()),
     )
 
 
@@ -187,6 +196,13 @@ def together(name: str, parts: Sequence[Estimate]) -> Estimate:
 def _how(term: TableTerm, chunk_steps: int) -> str:
     factor = f" x {term.fragmentation:.2f}" if term.fragmentation != 1.0 else ""
     return f"{term.max_size} items: {term.steps} steps{factor} / {chunk_steps}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("years", 365 * 86400), ("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def _line(name: str, how: str, chunks: str, num_bytes: int) -> str:

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.sample_options import SampleOptions
-from shmreplay.clients.handles.handle import raise_with
 from shmreplay.clients.jax.batch import JaxBatch
 from shmreplay.clients.jax.placement import Placement, placement_of
 from shmreplay.clients.samplers.sampled import rank_source
@@ -117,13 +116,9 @@ class JaxDraw:
         """Frees the arrays that nobody else refers to."""
         self._draw.close()
 
-    def __call__(self, timeout_s: float | None) -> JaxBatch:
-        """Returns the next batch. If placing it fails, the error carries it as `.batch`: it may be the only copy."""
-        batch = self._draw(timeout_s)
-        try:
-            return JaxBatch(batch, self._placement)
-        except BaseException as error:  # noqa: BLE001  # raised again
-            raise_with(error, batch=batch)
+    def __call__(self, timeout_s: float | None, drawn: list[Any]) -> JaxBatch:
+        """The next batch: see `Draws`. The list gets it as it was drawn."""
+        return JaxBatch(self._draw(timeout_s, drawn), self._placement)
 
 
 def _check_even(where: str, options: SampleOptions) -> None:

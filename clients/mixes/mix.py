@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from shmreplay.clients.batches.arrangement import Arrangement, Items
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.native import NativeOutput
 from shmreplay.clients.batches.sample_options import Columns, PadTo, Part, SampleOptions
-from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, LOOK, Stop, raise_with
+from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, LOOK, Stop
 from shmreplay.clients.mixes.parts import Joined, MixLayout, MixParts
 from shmreplay.clients.samplers.sampler import Sampler, Source, check_names, decoded
 from shmreplay.clients.shards.sharded_table import ShardedTable
@@ -111,8 +111,28 @@ class Mix:
             SampleOptions.of(table._drawn_from, n, **asked) for table, n in zip(self._tables, self._counts, strict=True)
         ]
 
-    def _draw(self, options: Sequence[SampleOptions], timeout_s: float | None, out: Any = None) -> MixedBatch:
-        """Draws one batch with the options for each table: see `sample`."""
+    def _draw(
+        self,
+        options: Sequence[SampleOptions],
+        timeout_s: float | None,
+        out: Any = None,
+        drawn: list[Batch] | None = None,
+    ) -> MixedBatch:
+        """Draws one batch with the options for each table: see `sample`.
+
+        If the caller gives a list, it gets the batch, also if this raises.
+        """
+        drawn = [] if drawn is None else drawn
+        try:
+            return self._draw_into(drawn, options, timeout_s, out)
+        except BaseException as error:
+            if drawn:
+                error.batch = drawn[0]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
+            raise
+
+    def _draw_into(
+        self, drawn: list[Batch], options: Sequence[SampleOptions], timeout_s: float | None, out: Any
+    ) -> MixedBatch:
         deadline = Deadline(check_timeout(timeout_s))
         arrangements = [
             table._arrange(
@@ -126,19 +146,24 @@ class Mix:
             arrays = self._arrays_for(layout, out)
         elif not layout.first.time_major and layout.is_alike:
             arrays = layout.new_arrays(self.batch_size, [_longest(table) for table in self._tables])
-        parts = MixParts(layout)
-        for source, (table, own) in enumerate(zip(self._tables, options, strict=True)):
-            slices = None if arrays is None else self._slices(layout.first, arrays, source)
-            try:
-                parts.add(source, _sample(table, own, deadline, slices, out is not None))
-            except BaseException as error:  # noqa: BLE001  # raised again, with what was drawn
-                parts.add(source, getattr(error, "batch", None))
-                raise_with(error, batch=self._joined(parts, arrays))
-        joined = self._joined(parts, arrays)
-        assert joined is not None
-        return joined
+        of_tables: list[list[Batch]] = [[] for _ in self._tables]
+        make = partial(self._joined, layout, of_tables, arrays)
+        try:
+            for source, (table, own) in enumerate(zip(self._tables, options, strict=True)):
+                slices = None if arrays is None else self._slices(layout.first, arrays, source)
+                _sample(of_tables[source], table, own, deadline, slices, out is not None)
+        finally:
+            _core.make_surely(make, drawn)
+        return cast(MixedBatch, drawn[0])
 
-    def _joined(self, parts: MixParts, arrays: Sequence[NDArray[Any] | None] | None) -> MixedBatch | None:
+    def _joined(
+        self, layout: MixLayout, of_tables: Sequence[list[Batch]], arrays: Sequence[NDArray[Any] | None] | None
+    ) -> MixedBatch | None:
+        """Joins what the tables gave. None: they gave nothing."""
+        parts = MixParts(layout)
+        for source, batches in enumerate(of_tables):
+            for batch in batches:
+                parts.add(source, batch)
         joined = parts.joined(arrays)
         return None if joined is None else MixedBatch(joined, self)
 
@@ -343,11 +368,17 @@ def _check_alike(tables: Sequence[TableHandle], items: Sequence[Items | None]) -
             )
 
 
-def _sample(table: TableHandle, options: SampleOptions, deadline: Deadline, slices: Any, must_fit: bool) -> Batch:
-    """Draws a batch into `slices`; into new arrays if an item that is too long for these was inserted meanwhile."""
+def _sample(
+    drawn: list[Batch], table: TableHandle, options: SampleOptions, deadline: Deadline, slices: Any, must_fit: bool
+) -> None:
+    """Draws a batch into `slices`; into new arrays if an item that is too long for these was inserted meanwhile.
+
+    The list gets the batch, also if this raises.
+    """
     try:
-        return decoded(table._draw(options, deadline.remaining_s(), slices))
-    except ValueError as error:
-        if slices is None or must_fit or getattr(error, "batch", None) is not None:
+        table._draw(options, deadline.remaining_s(), slices, drawn)
+    except ValueError:
+        if slices is None or must_fit or drawn:
             raise
-    return decoded(table._draw(options, deadline.remaining_s()))
+        table._draw(options, deadline.remaining_s(), None, drawn)
+    decoded(drawn[0])

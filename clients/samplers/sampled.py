@@ -172,8 +172,10 @@ class Sampled(ABC):
         """The same table with new handles, which `stop` ends. Raises TableClosed if the table was dropped."""
 
     @abstractmethod
-    def _draw(self, options: SampleOptions, timeout_s: float | None, out: Any = None) -> Batch:
-        """Draws one batch: see `sample`."""
+    def _draw(
+        self, options: SampleOptions, timeout_s: float | None, out: Any = None, drawn: list[Batch] | None = None
+    ) -> Batch:
+        """Draws one batch: see `sample`. If the caller gives a list, it gets the batch, also if this raises."""
 
 
 def rank_source(

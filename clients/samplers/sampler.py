@@ -15,7 +15,7 @@ import numpy as np
 
 from shmreplay.clients.batches.array_set import ArraySet
 from shmreplay.clients.batches.batch import Batch
-from shmreplay.clients.handles.handle import Handle, Stop, raise_closed, raise_with
+from shmreplay.clients.handles.handle import Handle, Stop, raise_closed
 from shmreplay.clients.link.connection import fork_count
 from shmreplay.clients.samplers.ahead import Ahead
 from shmreplay.errors import ShmReplayError
@@ -34,7 +34,8 @@ class Source:
 
     Attributes:
         where: the name in error texts.
-        sample: draws a batch; called with the seconds to wait, and the arrays to write into or None.
+        sample: draws a batch; called with the seconds to wait, the arrays to write into or None, and a list that gets
+            the batch, also if this raises.
         handles: the handles that it samples with; only this sampler uses them.
         stop: ends calls of these handles.
         consumes: whether sampling uses items up.
@@ -42,7 +43,7 @@ class Source:
     """
 
     where: str
-    sample: Callable[[float | None, Any], Batch]
+    sample: Callable[[float | None, Any, list[Batch]], Batch]
     handles: Sequence[Handle]
     stop: Stop
     consumes: bool
@@ -57,8 +58,8 @@ class Source:
 class Draws(Protocol[B_co]):
     """Makes a sampler's batches, one for each call. Safe to use from threads."""
 
-    def __call__(self, timeout_s: float | None) -> B_co:
-        """The next batch."""
+    def __call__(self, timeout_s: float | None, drawn: list[Any]) -> B_co:
+        """The next batch. The list gets what is drawn, also if this raises; its last entry is the best form of it."""
 
     def anew(self) -> Draws[B_co]:
         """Returns the same for a forked child, with its own memory."""
@@ -103,12 +104,22 @@ class BatchStream(Generic[B]):
         return self
 
     def __next__(self) -> B:
+        drawn: list[Any] = []
+        try:
+            return self._next(drawn)
+        except BaseException as error:
+            if drawn:
+                error.batch = drawn[-1]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
+            raise
+
+    def _next(self, drawn: list[Any]) -> B:
+        """The next batch. The list gets what this call itself draws, also if it raises."""
         if self._is_closed:
             self._raise_closed()
         if self._fork_count != fork_count():
             self._begin_anew()
         if self._ahead is None:
-            return self._draw(self._timeout_s)
+            return self._draw(self._timeout_s, drawn)
         batch = self._ahead.take()
         if batch is None:
             self._raise_closed()
@@ -201,14 +212,8 @@ def check_names(where: str, sample: Callable[..., Batch], options: dict[str, Any
 
 
 def decoded(batch: Batch) -> Batch:
-    """Makes the batch's data, and returns the batch.
-
-    An error while doing so carries the batch as `.batch`, because there may be no other copy of its items.
-    """
-    try:
-        _ = batch.data
-    except BaseException as error:  # noqa: BLE001  # raised again
-        raise_with(error, batch=batch)
+    """Makes the batch's data, and returns the batch."""
+    _ = batch.data
     return batch
 
 
@@ -237,20 +242,21 @@ class Draw:
         with self._lock:
             self._sets.clear()
 
-    def __call__(self, timeout_s: float | None) -> Batch:
+    def __call__(self, timeout_s: float | None, drawn: list[Any]) -> Batch:
         if self._num_sets == 0:
-            return self._sample(timeout_s, None)
+            return self._sample(timeout_s, None, drawn)
         arrays = self._take()
         try:
-            batch = self._sample(timeout_s, None if arrays is None else arrays.out)
+            batch = self._sample(timeout_s, None if arrays is None else arrays.out, drawn)
         except ValueError:
             if arrays is None:
                 raise
             # The table's longest item has outgrown the arrays.
             with self._lock:
                 self._sets.clear()
+            drawn.clear()
             arrays = None
-            batch = self._sample(timeout_s, None)
+            batch = self._sample(timeout_s, None, drawn)
         finally:
             if arrays is not None:
                 self._put(arrays)
@@ -258,8 +264,8 @@ class Draw:
             self._put(ArraySet(batch, self._at_borders))
         return batch
 
-    def _sample(self, timeout_s: float | None, out: Any) -> Batch:
-        return decoded(self._source.sample(timeout_s, out))  # decoded here, so by the thread, not by the learner
+    def _sample(self, timeout_s: float | None, out: Any, drawn: list[Any]) -> Batch:
+        return decoded(self._source.sample(timeout_s, out, drawn))  # decoded here, so by the thread, not by the learner
 
     def _take(self) -> ArraySet | None:
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core
+from shmreplay.base.cached_property import cached_property
 from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.batches.decoding import Shown, mask_of, show_item
 from shmreplay.clients.batches.native import ItemNumbers, NativeItem
-from shmreplay.clients.handles.handle import Handle, raise_with
+from shmreplay.clients.handles.handle import Handle
 from shmreplay.columns.item_structure import unflatten_outputs
 from shmreplay.columns.signature import Signature
 from shmreplay.errors import ShmReplayError
@@ -307,27 +308,53 @@ def stacked(arrays: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
     return joined
 
 
-def open_view(table: Handle, n: int, timeout_s: float | None) -> View:
-    """See `TableHandle.view`."""
+def open_view(table: Handle, n: int, timeout_s: float | None, copied: list[View] | None = None) -> View:
+    """See `TableHandle.view`. If this raises, the caller's list gets the error's `.batch`, if there is one."""
+    copied = [] if copied is None else copied
+    before = len(copied)
+    try:
+        return _open_or_copy(copied, table, n, timeout_s)
+    except BaseException as error:
+        if copied[before:]:
+            error.batch = copied[-1]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
+        raise
+
+
+def _open_or_copy(copied: list[View], table: Handle, n: int, timeout_s: float | None) -> View:
+    """Returns a view of n items. If it raises, the list gets a view with copies of those that were drawn, if any."""
     n = check_count(table._where, "n", n)
     _check_names(table, n)
     options = _core.SampleOptions(n, n)
     while True:
         table._check_open()
-        native = _core.View(table._native)
-        status, drawn, raised = native.draw(options, table._random.uniforms(n), timeout_s)
-        numbers = ItemNumbers(*(array[:drawn] for array in native.numbers()))
-        if status == 0:
-            view = View(native, numbers, [], table._sig)
-            table._client._add_dependent(view)
-            return view
-        copies = [NativeItem(*native.item(index)).copied() for index in range(drawn)]
+        native, uniforms = _core.View(table._native), table._random.uniforms(n)
+        copy, before = partial(_copies, native, table._sig), len(copied)
+        try:
+            status, raised = native.draw(options, uniforms, timeout_s)
+            if status == 0:
+                view = View(native, ItemNumbers(*native.numbers()), [], table._sig)
+                table._client._add_dependent(view)
+                return view
+            if raised is not None:
+                raise raised
+        except BaseException:
+            _core.make_surely(copy, copied)
+            native.release()
+            raise
+        _core.make_surely(copy, copied)
         native.release()
-        batch = View(None, numbers, copies, table._sig) if copies else None
-        if raised is not None:
-            raise_with(raised, batch=batch)
-        if copies or not table._recover(status):
-            table._raise_status(status, "view", timeout_s, batch=batch, asked=n)
+        drawn = copied[-1] if len(copied) > before else None
+        if drawn is not None or not table._recover(status):
+            table._raise_status(status, "view", timeout_s, batch=drawn, asked=n)
+
+
+def _copies(native: _core.View, signature: Signature) -> View | None:
+    """A view with copies of the items that a native view shows; None if there are none."""
+    drawn = native.num_items
+    if drawn == 0:
+        return None
+    numbers = ItemNumbers(*(array[:drawn] for array in native.numbers()))
+    return View(None, numbers, [NativeItem(*native.item(index)).copied() for index in range(drawn)], signature)
 
 
 def most_items(table: Handle) -> int:

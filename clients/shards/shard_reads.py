@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,7 +17,7 @@ from shmreplay.clients.batches.decoding import Ragged, check_ragged
 from shmreplay.clients.batches.native import NativeBatch
 from shmreplay.clients.batches.sample_options import Columns, DrawnFrom, PadTo, SampleOptions
 from shmreplay.clients.handles.blocking import explain_looks, explain_samples
-from shmreplay.clients.handles.handle import LOOK, raise_with
+from shmreplay.clients.handles.handle import LOOK
 from shmreplay.clients.handles.randomness import Randomness
 from shmreplay.clients.shards.shard_calls import by_shard
 from shmreplay.clients.tables.table import TableHandle
@@ -36,8 +37,16 @@ class ShardReads:
         self._shards = shards
         self._random = Randomness(seed)
 
-    def sample(self, options: SampleOptions, timeout_s: float | None, out: Any) -> Batch:
-        """See `ShardedTable.sample`."""
+    def sample(self, options: SampleOptions, timeout_s: float | None, out: Any, drawn: list[Batch]) -> Batch:
+        """See `ShardedTable.sample`. The list gets the batch, also if this raises."""
+        try:
+            return self._sample_into(drawn, options, timeout_s, out)
+        except BaseException as error:
+            if drawn:
+                error.batch = drawn[0]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
+            raise
+
+    def _sample_into(self, drawn: list[Batch], options: SampleOptions, timeout_s: float | None, out: Any) -> Batch:
         deadline = Deadline(check_timeout(timeout_s))
         call = "sample" if options.count else LOOK
         arrangement, layout, arrays = None, None, None
@@ -52,17 +61,20 @@ class ShardReads:
             batch = _core.ShardBatch(natives, options.native, layout, arrays, deadline.remaining_s())
             if arrangement is not None and not batch.arrays_are_right:
                 arrangement.explain(arrays or [], options.n)
-            status, raised = self._fill(batch, options.at_least)
-            done = None if batch.done == 0 else self._made(batch, options)
+            make = partial(self._made, batch, options)
+            try:
+                status, raised = self._fill(batch, options.at_least)
+            finally:
+                _core.make_surely(make, drawn)
             if raised is not None:
-                raise_with(raised, batch=done)
-            if status == 0 and done is not None:
-                return done
+                raise raised
+            if status == 0 and drawn:
+                return drawn[0]
             if status == _core.STATUS_TOO_LONG and arrangement is not None:
-                self._raise_too_long(batch.shard, arrangement, arrays, done)
-            if done is None and self._shards[batch.shard]._recover(status):
+                self._raise_too_long(batch.shard, arrangement, arrays)
+            if not drawn and self._shards[batch.shard]._recover(status):
                 continue
-            self._raise(status, batch.shard, call, deadline.timeout_s, options.n, done)
+            self._raise(status, batch.shard, call, deadline.timeout_s, options.n, drawn[0] if drawn else None)
 
     def _natives(self) -> list[_core.Table]:
         for shard in self._shards:
@@ -86,11 +98,11 @@ class ShardReads:
                 return status, raised
         return 0, None
 
-    def _made(self, batch: _core.ShardBatch, options: SampleOptions) -> Batch:
-        parts, places, smallest = batch.release()
+    def _made(self, batch: _core.ShardBatch, options: SampleOptions) -> Batch | None:
+        if batch.done == 0:
+            return None
+        parts, smallest = batch.release(None, options.time_major)
         native = NativeBatch(*parts)
-        if batch.done < len(native.keys):
-            _move_to_front(native, places[: batch.done], options.time_major)
         return Batch(native, batch.done, self.table.signature, smallest, options.time_major, options.ragged)
 
     def _arrange(self, call: str, columns: Columns, pad_to: PadTo, time_major: bool, deadline: Deadline) -> Arrangement:
@@ -117,13 +129,11 @@ class ShardReads:
             if status != 0 and not self._shards[waiting.shard]._recover(status):
                 self._raise(status, waiting.shard, call, deadline.timeout_s, 1, None)
 
-    def _raise_too_long(
-        self, number: int, arrangement: Arrangement, arrays: list[Any] | None, batch: Batch | None
-    ) -> NoReturn:
+    def _raise_too_long(self, number: int, arrangement: Arrangement, arrays: list[Any] | None) -> NoReturn:
         status, _, longest = self._shards[number]._native.structure(False, False, None)
         if status != 0:
-            self._shards[number]._raise_status(status, "sample", None, batch=batch)
-        raise_with(arrangement.too_long(longest, arrays), batch=batch)
+            self._shards[number]._raise_status(status, "sample", None)
+        raise arrangement.too_long(longest, arrays)
 
     def _raise(
         self, status: int, number: int, call: str, timeout_s: float | None, n: int, batch: Batch | None
@@ -138,7 +148,7 @@ class ShardReads:
             reasons.append(f"{shard.name!r}: {explain(shard._arena, info)}")
         done = "" if batch is None else f" after {len(batch)} of {n} items, which are in the error's .batch"
         text = f"{self._where}: {call} not admitted within {timeout_s} s{done}, by none of its shards"
-        raise_with(errors.RateLimitTimeout(f"{text}: {'; '.join(reasons)}"), batch=batch)
+        raise errors.RateLimitTimeout(f"{text}: {'; '.join(reasons)}")
 
     def get(self, keys: ArrayLike, timeout_s: float | None, columns: Columns, ragged: Ragged) -> Batch:
         """See `ShardedTable.get`."""
@@ -158,8 +168,7 @@ class ShardReads:
                 self._shards[batch.shard]._raise_status(status, "get", timeout_s)
         if batch.done == 0:
             return self._arrange("get", columns, None, False, deadline).empty()
-        native = NativeBatch(*batch.release()[0])
-        _move_to_front(native, np.argsort(positions, kind="stable"), False)
+        native = NativeBatch(*batch.release(np.argsort(positions, kind="stable"), False)[0])
         return Batch(native, batch.done, self.table.signature, 0.0, ragged=ragged)
 
     def _look_up(self, batch: _core.ShardBatch, keys: NDArray[np.int64]) -> tuple[int, NDArray[np.intp]]:
@@ -191,29 +200,3 @@ class ShardReads:
             if admitted == n:
                 return True
         return False
-
-
-def _move_to_front(native: NativeBatch, places: NDArray[Any], time_major: bool) -> None:
-    """Moves the items at these places to the front of every array, in that order."""
-    count = len(places)
-    for data, squeezed, mask in zip(native.data, native.squeezed, native.masks, strict=True):
-        for array in (data, mask):
-            if array is None:
-                continue
-            if time_major and not squeezed:
-                array[:, :count] = array[:, places]
-            else:
-                array[:count] = array[places]
-    numbers: tuple[NDArray[Any], ...] = (
-        *native.lengths,
-        native.keys,
-        native.priorities,
-        native.probabilities,
-        native.times_sampled,
-        native.table_size,
-        native.episodes,
-        native.steps,
-        native.ages,
-    )
-    for values in numbers:
-        values[:count] = values[places]

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
 from shmreplay.clients.batches.arguments import check_count, float_array
-from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle, raise_closed, raise_with
+from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle, raise_closed
 from shmreplay.clients.writers.extend import extend
 from shmreplay.clients.writers.vector_writer import VectorWriter
 from shmreplay.clients.writers.writer import Writer
@@ -83,17 +83,35 @@ class TableInserts(Handle):
         if self._sig.item_leaves:
             steps, values = self._conversion.batch_with_values(steps)
 
-        def insert(native: _core.Table) -> tuple[int, NDArray[np.int64]]:
-            status, done, keys, raised, bad = native.insert_batch(steps, wanted, timeout_s, values)
-            if bad >= 0 and wanted is not None:
-                raise ValueError(f"{self._where}: priorities[{bad}] is {wanted[bad]}; {EXPECTED_PRIORITY}")
-            if raised is not None:
-                raise_with(raised, keys=keys[:done])
-            if status != 0 and (done > 0 or status != _core.STATUS_FORKED):
-                self._raise_status(status, "insert_batch", timeout_s, keys=keys[:done])
-            return status, keys
+        went_in: list[NDArray[np.int64]] = []
+        try:
+            self._insert_into(went_in, steps, wanted, timeout_s, values)
+            return went_in[0]
+        except BaseException as error:
+            if went_in:
+                error.keys = went_in[0]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
+            raise
 
-        return self._repeat("insert_batch", timeout_s, insert)
+    def _insert_into(
+        self,
+        went_in: list[NDArray[np.int64]],
+        steps: Any,
+        priorities: NDArray[np.float64] | None,
+        timeout_s: float | None,
+        values: Any,
+    ) -> None:
+        """Inserts steps, and puts the keys of those that went in into the list, also if it raises."""
+        while True:
+            self._check_open()
+            status, raised, bad = self._native.insert_batch(steps, priorities, timeout_s, values, went_in)
+            if bad >= 0 and priorities is not None:
+                raise ValueError(f"{self._where}: priorities[{bad}] is {priorities[bad]}; {EXPECTED_PRIORITY}")
+            if raised is not None:
+                raise raised
+            if status == 0:
+                return
+            if went_in or not self._recover(status):
+                self._raise_status(status, "insert_batch", timeout_s, keys=went_in[0] if went_in else None)
 
     def extend(
         self,
@@ -143,11 +161,12 @@ class TableInserts(Handle):
                 themselves. None: the table's `item`, if it has one; []: no patterns.
             commit_every: put the items of k steps in together, under one hold of the arena's lock. With k above 1, the
                 items of up to k - 1 steps are held back in this process: they cannot be sampled yet, and `append` and
-                `create_item` do not wait for rate limiters because of them. A killed process, or a writer that is never
-                closed, loses the items of at most its last k - 1 steps. They go in when an item is made of the k-th
-                step (one step later if that step makes none), when 32 are held back, before a call waits for room, and
-                by `end_episode`, `flush` and `close`. Items that are held back during a `reset` of the table go in
-                after it.
+                `create_item` do not wait for rate limiters because of them. A killed process loses the items of at
+                most its last k - 1 steps. A writer that is never closed puts in those that are admitted at once when
+                it is collected as garbage, when its client is closed and when Python exits, and logs how many are lost.
+                They go in when an item is made of the k-th step (one step later if that step makes none), when 32 are
+                held back, before a call waits for room, and by `end_episode`, `flush` and `close`. Items that are held
+                back during a `reset` of the table go in after it.
 
         Raises:
             ValueError: the arena has no room for such a history and the steps held back, or a pattern reaches further

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cached_property
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
+from shmreplay.base.cached_property import cached_property
 from shmreplay.clients.batches.arguments import key_array
 from shmreplay.clients.batches.arrangement import Arrangement
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.decoding import Ragged, check_ragged
 from shmreplay.clients.batches.native import NativeBatch
 from shmreplay.clients.batches.sample_options import Columns, DrawnFrom, SampleOptions
-from shmreplay.clients.handles.handle import LOOK, Handle, Stop, raise_with
+from shmreplay.clients.handles.handle import LOOK, Handle, Stop
 from shmreplay.clients.samplers.sampled import Sampled
 from shmreplay.clients.samplers.view import View, open_view
+from shmreplay.columns.signature import Signature
 
 
 class TableReads(Handle, Sampled):
@@ -37,7 +39,18 @@ class TableReads(Handle, Sampled):
         self._control()  # raises if the table was dropped
         return type(self)(self._client, self._name, self._client._attach(self._name), seed, stop)
 
-    def _draw(self, options: SampleOptions, timeout_s: float | None, out: Any = None) -> Batch:
+    def _draw(
+        self, options: SampleOptions, timeout_s: float | None, out: Any = None, drawn: list[Batch] | None = None
+    ) -> Batch:
+        drawn = [] if drawn is None else drawn
+        try:
+            return self._draw_into(drawn, options, timeout_s, out)
+        except BaseException as error:
+            if drawn:
+                error.batch = drawn[0]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
+            raise
+
+    def _draw_into(self, drawn: list[Batch], options: SampleOptions, timeout_s: float | None, out: Any) -> Batch:
         call = "sample" if options.count else LOOK
         arrangement, layout, arrays, left = None, None, None, timeout_s
         if options.is_arranged or out is not None:
@@ -51,30 +64,23 @@ class TableReads(Handle, Sampled):
             uniforms = options.spread(self._random.uniforms(options.n))
             if options.num_threads > 1:
                 self._own_threads()
-            status, done, parts, smallest, raised, available = self._native.sample(
-                options.native, uniforms, left, layout, arrays
+            make = partial(_made, self._sig, options)
+            status, done, raised, available = self._native.sample(
+                options.native, uniforms, left, layout, arrays, make, drawn
             )
-            batch = None
-            if parts is not None:
-                batch = Batch(NativeBatch(*parts), done, self._sig, smallest, options.time_major, options.ragged)
-                if status == 0:
-                    return batch
             if raised is not None:
-                raise_with(raised, batch=batch)
+                raise raised
+            if status == 0 and drawn:
+                return drawn[0]
             if status == _core.STATUS_TOO_FEW_ITEMS:
-                raise_with(options.too_few_items(self._drawn_from, available, done), batch=batch)
+                raise options.too_few_items(self._drawn_from, available, done)
             if arrangement is not None:
-                status = self._explain_arrays(status, arrangement, arrays, options, batch)
+                status = self._explain_arrays(status, arrangement, arrays, options)
             if done > 0 or not self._recover(status):
-                self._raise_status(status, call, timeout_s, batch=batch, asked=options.n)
+                self._raise_status(status, call, timeout_s, batch=drawn[0] if drawn else None, asked=options.n)
 
     def _explain_arrays(
-        self,
-        status: int,
-        arrangement: Arrangement,
-        arrays: list[Any] | None,
-        options: SampleOptions,
-        batch: Batch | None,
+        self, status: int, arrangement: Arrangement, arrays: list[Any] | None, options: SampleOptions
     ) -> int:
         """Raises the error of arrays that do not fit. Returns any other status, or why the table could not be asked."""
         if status == _core.WRONG_ARRAYS:
@@ -82,7 +88,7 @@ class TableReads(Handle, Sampled):
         if status == _core.STATUS_TOO_LONG:
             status, _, longest = self._native.structure(False, options.count, None)
             if status == 0:
-                raise_with(arrangement.too_long(longest, arrays), batch=batch)
+                raise arrangement.too_long(longest, arrays)
         return status
 
     def view(self, n: int, timeout_s: float | None = None) -> View:
@@ -154,3 +160,7 @@ class TableReads(Handle, Sampled):
         self._check_open()
         self._refresh_after_fork()
         return cast(NDArray[np.int64], self._native.keys())
+
+
+def _made(signature: Signature, options: SampleOptions, parts: Any, done: int, smallest_probability: float) -> Batch:
+    return Batch(NativeBatch(*parts), done, signature, smallest_probability, options.time_major, options.ragged)

@@ -24,6 +24,10 @@ class ReplayDataset(IterableDataset[TorchBatch]):
     Each worker process, forked or spawned, attaches to the table by the server's address and the table's name, and has
     its own random numbers. Its batches are pickled and sent to the learner through a pipe. `TorchSampler` copies less;
     use it if the learner does not need a DataLoader. A data set can be pickled.
+
+    If sampling consumes items and an error ends a worker's sampling half-way, such as a timeout, the worker first
+    yields what it has drawn, as a batch of fewer items, and then raises the error. Batches that workers have made, but
+    that the learner does not take, are lost with the loader: its `prefetch_factor` is 2 a worker.
     """
 
     def __init__(
@@ -99,4 +103,11 @@ class ReplayDataset(IterableDataset[TorchBatch]):
             with TorchSampler(
                 table, self._batch_size, prefetch=prefetch, seed=seed, timeout_s=self._timeout_s, **options
             ) as sampler:
-                yield from islice(sampler, num_batches)
+                try:
+                    yield from islice(sampler, num_batches)
+                except Exception as error:
+                    batch = getattr(error, "batch", None)
+                    # The loader makes the error anew in the learner's process, from its text alone.
+                    if get_worker_info() is not None and sampler._consumes and isinstance(batch, TorchBatch):
+                        yield batch
+                    raise

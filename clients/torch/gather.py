@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shmreplay import _core
 from shmreplay.clients.batches.arrangement import Arrangement, ShownOutput
 from shmreplay.clients.batches.native import NativeOutput
 from shmreplay.clients.batches.sample_options import SampleOptions
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError
 from shmreplay.clients.cuda.page_locks import PageHold, hold_pages
-from shmreplay.clients.handles.handle import raise_with
 from shmreplay.clients.samplers.ahead import end_all
 from shmreplay.clients.samplers.sampler import Source
 from shmreplay.clients.samplers.view import View, most_items, open_view
@@ -121,7 +121,7 @@ class GatherTransport:
             return f"the data segment cannot be page-locked: {self._hold.reason}"
         return f"the data segment is not page-locked yet ({self._hold.progress:.0%})"
 
-    def __call__(self, timeout_s: float | None) -> Delivery:
+    def __call__(self, timeout_s: float | None, drawn: list[Any]) -> Delivery:
         arrangement = self._handle._arrange(
             "sample", self._options.columns, self._options.pad_to, self._options.time_major, timeout_s
         )
@@ -131,8 +131,8 @@ class GatherTransport:
         if self._is_asked_for:
             self._wait_for_page_lock()
         if self._is_ready and self._handle.can_sample(self._batch_size):
-            return self._gather(arrangement, timeout_s)
-        return self._staging(timeout_s)
+            return self._gather(arrangement, timeout_s, drawn)
+        return self._staging(timeout_s, drawn)
 
     def _look_at(self, arrangement: Arrangement) -> None:
         """Starts to page-lock the segment, on a thread, if the items can be gathered."""
@@ -164,23 +164,29 @@ class GatherTransport:
 
     # --- one batch -----------------------------------------------------------------------------------------------
 
-    def _gather(self, arrangement: Arrangement, timeout_s: float | None) -> Gathered:
+    def _gather(self, arrangement: Arrangement, timeout_s: float | None, drawn: list[Any]) -> Gathered:
         with ExitStack() as leases:  # they end when the GPU has read the rows, or after an error
             views: list[View] = []
+            copy = partial(self._copied_in_vain, views, arrangement)
             try:
                 for n in self._view_sizes():
-                    views.append(leases.enter_context(open_view(self._handle, n, timeout_s)))
+                    view = open_view(self._handle, n, timeout_s, views)
+                    views.append(view)
+                    leases.enter_context(view)
                 return self._read(views, arrangement)
-            except BaseException as error:  # noqa: BLE001  # raised again, with what may be the only copy
-                drawn = views if self._source.consumes else []
-                if isinstance(carried := getattr(error, "batch", None), View):
-                    drawn = [*views, carried]
-                raise_with(error, batch=self._copied(drawn, arrangement) if drawn else None)
+            except BaseException:
+                _core.make_surely(copy, drawn)
+                raise
 
     def _view_sizes(self) -> list[int]:
         """The numbers of items of the views for a batch: as few views as can name the chunks of all its items."""
         num_views = -(-self._batch_size // most_items(self._handle))
         return [(self._batch_size + i) // num_views for i in range(num_views)]
+
+    def _copied_in_vain(self, views: Sequence[View], arrangement: Arrangement) -> TorchBatch | None:
+        """A batch in host memory, for the error of a call that has drawn these. None: nothing is lost without it."""
+        is_only_copy = self._source.consumes or any(view._num_copies == len(view) for view in views)
+        return self._copied(views, arrangement) if views and is_only_copy else None
 
     def _copied(self, views: Sequence[View], arrangement: Arrangement) -> TorchBatch:
         return TorchBatch(copied_parts(views, arrangement, self._longest()), form_of(views, arrangement))

@@ -41,8 +41,8 @@ class HostTransport:
         self.name = "none" if device.type == "cpu" else "pageable"
         self.tally = Tally()
 
-    def __call__(self, timeout_s: float | None) -> HostDelivery:
-        return HostDelivery(self._draw(timeout_s), self._device, self.tally)
+    def __call__(self, timeout_s: float | None, drawn: list[Any]) -> HostDelivery:
+        return HostDelivery(self._draw(timeout_s, drawn), self._device, self.tally)
 
     def anew(self) -> HostTransport:
         """Begins again with new arrays and counts, and returns itself."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import torch
 
+from shmreplay import _core
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.samplers.sampled import rank_source
 from shmreplay.clients.samplers.sampler import BatchStream, check_prefetch
@@ -91,6 +93,11 @@ class TorchSampler:
         """Whether the sampler or its client was closed."""
         return self._stream.is_closed
 
+    @property
+    def _consumes(self) -> bool:
+        """Whether sampling uses items up."""
+        return self._stream._source.consumes
+
     def __iter__(self) -> TorchSampler:
         return self
 
@@ -101,13 +108,27 @@ class TorchSampler:
         draw again. The error's `.batch` is in host memory. Raises CudaError if the GPU fails. Raises TypeError if torch
         has no dtype for a column; the error's `.batch` then has numpy arrays.
         """
+        drawn: list[Any] = []
         try:
-            batch = next(self._stream).take()
+            return self._next(drawn)
         except BaseException as error:
-            if isinstance(carried := getattr(error, "batch", None), Batch) and not isinstance(error, TypeError):
-                error.batch = TorchBatch.of(carried)  # type: ignore[attr-defined]  # as raise_with()
+            if drawn:
+                error.batch = drawn[-1]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
             raise
-        self._log()
+
+    def _next(self, drawn: list[Any]) -> TorchBatch:
+        """The next batch. The list gets what this call itself draws, also if it raises."""
+        convert = partial(_in_host_memory, drawn)
+        try:
+            batch = self._stream._next(drawn).take()
+            self._log()
+        except TypeError:
+            raise
+        except BaseException as error:
+            if not drawn and isinstance(carried := getattr(error, "batch", None), Batch):
+                drawn.append(carried)  # of the thread that made it
+            _core.make_surely(convert, drawn)
+            raise
         return batch
 
     def _log(self) -> None:
@@ -166,3 +187,8 @@ class TorchSampler:
 
     def __repr__(self) -> str:
         return f"<shmreplay torch sampler of table {self._table.name!r}{' closed' if self.is_closed else ''}>"
+
+
+def _in_host_memory(drawn: list[Any]) -> TorchBatch | None:
+    """The last batch drawn, as tensors; None if it has tensors already, or nothing was drawn."""
+    return TorchBatch.of(drawn[-1]) if drawn and isinstance(drawn[-1], Batch) else None

@@ -17,7 +17,6 @@ from torch import Tensor
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.cuda.device import Device
 from shmreplay.clients.cuda.errors import CudaError, CudaUnavailable
-from shmreplay.clients.handles.handle import raise_with
 from shmreplay.clients.samplers.sampler import Source
 from shmreplay.clients.torch.batch import TorchBatch, check_dtypes
 from shmreplay.clients.torch.device_tensors import DeviceTensors
@@ -71,34 +70,33 @@ class StagingTransport:
         """See `Transport`."""
         return self._refusal or self._why
 
-    def __call__(self, timeout_s: float | None) -> Delivery:
+    def __call__(self, timeout_s: float | None, drawn: list[Any]) -> Delivery:
         room = self._rooms.take()
         try:
-            batch, room = self._sample(timeout_s, room)
-        except BaseException as error:
+            batch, room = self._sample(timeout_s, room, drawn)
+        except BaseException:
             # The batch that the error carries may be in the room. Then the room is not used again.
-            if room is not None and getattr(error, "batch", None) is None:
+            if room is not None and not drawn:
                 self._rooms.put(room)
             raise
-        try:
-            return self._send(batch, room)
-        except BaseException as error:  # noqa: BLE001  # raised again, with what may be the only copy
-            raise_with(error, batch=batch)
+        return self._send(batch, room)
 
-    def _sample(self, timeout_s: float | None, room: PinnedRoom | None) -> tuple[Batch, PinnedRoom | None]:
+    def _sample(
+        self, timeout_s: float | None, room: PinnedRoom | None, drawn: list[Any]
+    ) -> tuple[Batch, PinnedRoom | None]:
         """Draws a batch. Returns it with the room that it is in, or None if the room was too small."""
         sample = partial(self._source.sample, timeout_s)
         if room is None or not self._source.takes_out:
-            return sample(None), room
+            return sample(None, drawn), room
         wait_for(room, self._source)
         try:
-            return sample(self._build(room.arrays)), room
-        except ValueError as error:
-            if getattr(error, "batch", None) is not None:
+            return sample(self._build(room.arrays), drawn), room
+        except ValueError:
+            if drawn:
                 raise
             # The table's longest item has outgrown the room.
             self._rooms.forget()
-            return sample(None), None
+            return sample(None, drawn), None
 
     def _send(self, batch: Batch, room: PinnedRoom | None) -> Delivery:
         parts, form = BatchParts(batch), Form.of(batch)

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
-from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle, raise_with
+from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle
 from shmreplay.clients.writers.stream_handle import native_ends
 from shmreplay.clients.writers.writer_rules import check_history, read_rules, room_for, steps_needed
-from shmreplay.errors import RateLimitTimeout, ShmReplayError
+from shmreplay.errors import RateLimitTimeout
 from shmreplay.rules.windows import REACH_STRETCH, REACH_WHOLE_EPISODE
 from shmreplay.tables.table import check_brings_no_values
 
@@ -54,29 +54,41 @@ def extend(
             "count out"
         )
     stream = _read(table, columns, episode_ends)
-    status, found, num_rows, raised = table._native.extend(
+    went_in: list[tuple[NDArray[np.int64], int]] = []
+    try:
+        return _extend_into(went_in, table, stream, bool(count), timeout_s)
+    except BaseException as error:
+        if went_in:  # no call: see ARCHITECTURE.md, "Ctrl-C"
+            error.keys, error.num_rows = went_in[0]  # type: ignore[attr-defined]
+        raise
+
+
+def _extend_into(
+    went_in: list[tuple[NDArray[np.int64], int]], table: Handle, stream: Stream, count: bool, timeout_s: float | None
+) -> NDArray[np.int64]:
+    """Puts the stream in. The list gets the keys, and how many rows are in, also if it raises."""
+    status, raised = table._native.extend(
         stream.columns,
         stream.ends,
         stream.history,
         stream.native_ends,
         stream.rules,
         not stream.native_ends[2],
-        bool(count),
+        count,
         timeout_s,
+        went_in,
     )
-    keys: NDArray[np.int64] = found
     if raised is not None:
-        raise_with(raised, keys=keys, num_rows=num_rows)
+        raise raised
     if status != 0:
         try:
             table._raise_status(status, "extend", timeout_s)
         except RateLimitTimeout as error:
+            num_rows = went_in[0][1]
             done = f"{num_rows} of {stream.num_rows} rows are in: see the error's .num_rows and .keys"
             error.args = (f"{error}. {done}",)
-            raise_with(error, keys=keys, num_rows=num_rows)
-        except (ShmReplayError, ValueError) as error:
-            raise_with(error, keys=keys, num_rows=num_rows)
-    return keys
+            raise
+    return went_in[0][0]
 
 
 def _read(table: Handle, columns: Any, episode_ends: ArrayLike | None) -> Stream:

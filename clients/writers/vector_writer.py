@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 
 import msgpack
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
 from shmreplay.clients.batches.arguments import float_array
-from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle, raise_with
+from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle
 from shmreplay.clients.writers.history import cell_value, expired, missing, read_trajectory
 from shmreplay.clients.writers.selection_rule import with_item_values
 from shmreplay.clients.writers.stream_handle import StreamHandle, native_ends
@@ -24,6 +25,7 @@ from shmreplay.rules.item_rules import Rule
 from shmreplay.tables.table import check_brings_no_values
 
 Keys = NDArray[np.int64]
+K = TypeVar("K")  # keys, in the shape that a call returns them
 # What a native call returns: a status, the number of rows done, the row, step and column that the status is about,
 # keys, and an exception.
 Answer = tuple[int, int, int, int, int, Any, BaseException | None]
@@ -112,16 +114,22 @@ class VectorWriter(StreamHandle):
         self._check_priority(priority)
         rows = self._rows(mask, streams)
         steps = self._without_others(steps, rows)
+        arrays: list[Any] | None = None
         if partial or self._native.any_open:
             arrays = self._columns(steps, rows.num)
             if not partial:
                 self._leave_out(arrays)
-            answer = self._native.write_open(arrays, not partial, rows.numbers, rows.streams, priority, timeout_s)
-        else:
-            answer = self._native.append(steps, rows.num, rows.numbers, rows.streams, priority, timeout_s)
-        keys = self._spread(answer[5], rows, len(self._rules))
-        self._check(answer, rows, "append", timeout_s, keys)
-        return keys
+
+        def work(answers: list[Answer]) -> Answer:
+            of = rows.numbers, rows.streams, priority, timeout_s, answers
+            if arrays is not None:
+                return self._native.write_open(arrays, not partial, *of)
+            return self._native.append(steps, rows.num, *of)
+
+        def keys_of(answer: Answer) -> Keys:
+            return self._spread(answer[5], rows, len(self._rules))
+
+        return self._all(work, keys_of, rows, "append", timeout_s)
 
     def create_items(
         self,
@@ -171,10 +179,15 @@ class VectorWriter(StreamHandle):
         else:
             self._check_no_item_declared()
             length = self._check_length(length)
-        answer = self._native.create_items(length or 0, selection, values, rows.numbers, rows.streams, timeout_s)
-        keys = self._spread(answer[5], rows)
-        self._check(answer, rows, "create_items", timeout_s, keys, length)
-        return keys
+
+        def work(answers: list[Answer]) -> Answer:
+            of = rows.numbers, rows.streams, timeout_s, answers
+            return self._native.create_items(length or 0, selection, values, *of)
+
+        def keys_of(answer: Answer) -> Keys:
+            return self._spread(answer[5], rows)
+
+        return self._all(work, keys_of, rows, "create_items", timeout_s, length)
 
     def end_episodes(
         self,
@@ -213,14 +226,20 @@ class VectorWriter(StreamHandle):
             arrays = [None] * len(self._sig.leaves)
         if arrays is not None:
             self._leave_out(arrays)
-        answer = self._native.end_episodes(arrays, bool(clear_history), rows.numbers, rows.streams, priority, timeout_s)
-        keys = [NO_KEYS] * rows.num
-        if answer[5] is not None:
-            found, counts = answer[5]
-            for number, part in zip(rows.numbers, np.split(found, np.cumsum(counts)[:-1]), strict=False):
-                keys[number] = part
-        self._check(answer, rows, "end_episodes", timeout_s, keys)
-        return keys
+
+        def work(answers: list[Answer]) -> Answer:
+            of = rows.numbers, rows.streams, priority, timeout_s, answers
+            return self._native.end_episodes(arrays, bool(clear_history), *of)
+
+        def keys_of(answer: Answer) -> list[Keys]:
+            keys = [NO_KEYS] * rows.num
+            if answer[5] is not None:
+                found, counts = answer[5]
+                for number, part in zip(rows.numbers, np.split(found, np.cumsum(counts)[:-1]), strict=False):
+                    keys[number] = part
+            return keys
+
+        return self._all(work, keys_of, rows, "end_episodes", timeout_s)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Does nothing but check that the writer is open: items of a VectorWriter are not held back."""
@@ -331,17 +350,45 @@ class VectorWriter(StreamHandle):
             raise ValueError(f"{self._where}: priorities[{rows.numbers[at]}] is {chosen[at]}; {EXPECTED_PRIORITY}")
         return values
 
-    def _check(
-        self, answer: Answer, rows: Rows, call: str, timeout_s: float | None, keys: Any, length: int | None = None
-    ) -> None:
-        """Raises the error that a native answer stands for, with what was done before it."""
+    def _all(
+        self,
+        work: Callable[[list[Answer]], Answer],
+        keys_of: Callable[[Answer], K],
+        rows: Rows,
+        call: str,
+        timeout_s: float | None,
+        length: int | None = None,
+    ) -> K:
+        """Makes a native call for all rows, and returns its keys. An error gets what was done, however it comes.
+
+        Args:
+            work: makes the call, which puts its answer into the list.
+            keys_of: the keys of an answer.
+        """
+        answers: list[Answer] = []
+        done: list[tuple[K, NDArray[np.bool_]]] = []
+        make = partial(_done_by, answers, keys_of, rows)
+        try:
+            try:
+                answer = work(answers)
+                if answer[0] == 0 and answer[6] is None:
+                    return keys_of(answer)
+                self._raise_answer(answer, rows, call, timeout_s, length)
+            except BaseException:
+                _core.make_surely(make, done)
+                raise
+        except BaseException as error:
+            if done:
+                error.keys, error.done = done[0]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
+            raise
+
+    def _raise_answer(
+        self, answer: Answer, rows: Rows, call: str, timeout_s: float | None, length: int | None
+    ) -> NoReturn:
+        """Raises the error that a native answer stands for."""
         code, num_done, at, step, column, _, raised = answer
-        if code == 0 and raised is None:
-            return
-        done = np.ones(rows.num, np.bool_)
-        done[rows.numbers[num_done:]] = False
         if raised is not None:
-            raise_with(raised, keys=keys, done=done)
+            raise raised
         try:
             self._raise_for(
                 code, call, timeout_s, int(rows.streams[at]) if len(rows.streams) else 0, step, column, length
@@ -350,9 +397,7 @@ class VectorWriter(StreamHandle):
             error.args = (
                 f"{error}. {num_done} of {len(rows.numbers)} streams are done: see the error's .done and .keys",
             )
-            raise_with(error, keys=keys, done=done)
-        except (ShmReplayError, ValueError) as error:
-            raise_with(error, keys=keys, done=done)
+            raise
 
     def _raise_for(
         self, code: int, call: str, timeout_s: float | None, stream: int, step: int, column: int, length: int | None
@@ -402,3 +447,14 @@ class VectorWriter(StreamHandle):
         if value is None:
             raise missing(where, path, at)
         return cell_value(value, self._sig.leaves[column])
+
+
+def _done_by(
+    answers: Sequence[Answer], keys_of: Callable[[Answer], K], rows: Rows
+) -> tuple[K, NDArray[np.bool_]] | None:
+    """The keys of a call, and the rows that are done; None if the call did not come so far."""
+    if not answers:
+        return None
+    done = np.ones(rows.num, np.bool_)
+    done[rows.numbers[answers[0][1] :]] = False
+    return keys_of(answers[0]), done

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from shmreplay import _core
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle
 from shmreplay.clients.writers.history import Selection, cell_value, expired, history_of, missing, read_trajectory
+from shmreplay.clients.writers.last_items import LastItems
 from shmreplay.clients.writers.selection_rule import with_item_values
-from shmreplay.clients.writers.stream_handle import CLOSE_TIMEOUT_S, StreamHandle, logger, native_ends
+from shmreplay.clients.writers.stream_handle import CLOSE_TIMEOUT_S, StreamHandle, native_ends
 from shmreplay.columns import structure
 from shmreplay.columns.codecs import Bytes
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
@@ -43,6 +44,9 @@ class Writer(StreamHandle):
         ends = native_ends(self._sig, rules)
         self._native = _core.Writer(table._native, history, ends, self._native_rules(), commit_every)
         self._client = table._client
+        self._last_items = LastItems(self._native, self._where)
+        if commit_every > 1:
+            self._last_items.keep(self, self._client)
         self._longest_plain = _longest_plain(table, history)
 
     def append(
@@ -321,8 +325,7 @@ class Writer(StreamHandle):
             self._warn_of_lost(error)
 
     def _warn_of_lost(self, why: object) -> None:
-        if lost := self._native.num_held_back:
-            logger.warning("%s: the writer ends, and %d items that it held back are lost: %s", self._where, lost, why)
+        self._last_items.warn(why)
 
     def _has_appended(self) -> bool:
         return self._native.oldest_step + self._native.num_steps > 0

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from shmreplay.base.host_memory import show_bytes
+from shmreplay.base.lock_file import LockFile
 from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory, find_checkpoints, labels_in
 from shmreplay.checkpoints.checkpoint_file import CheckpointReader, CheckpointWriter, SectionKind
 from shmreplay.daemon.arenas.arena import ManagedArena
@@ -21,7 +22,6 @@ from shmreplay.daemon.checkpoints.last_outcome import LastOutcome
 from shmreplay.daemon.checkpoints.manifest import manifest
 from shmreplay.daemon.checkpoints.retention import Retention
 from shmreplay.daemon.config.checkpoint_options import CheckpointOptions
-from shmreplay.daemon.loop.lock_file import LockFile
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.errors import (
     CheckpointFailed,

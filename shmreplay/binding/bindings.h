@@ -8,6 +8,7 @@ namespace shmreplay {
 void bind_arena_setup(nb::module_& m);
 void bind_arena(nb::module_& m);
 void bind_checkpoint(nb::module_& m);
+void bind_surely(nb::module_& m);
 void bind_sample_options(nb::module_& m);
 void bind_batch_layout(nb::module_& m);
 void bind_table(nb::module_& m);

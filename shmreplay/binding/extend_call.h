@@ -9,13 +9,14 @@
 namespace shmreplay {
 
 // `arrays`: one for each column, [N, ...], as canonical() makes them; for a heap column a list of N, for a per-item
-// column None. `row_ends`: bool [N] or None. `ends`, `rules`: see writer_facts, read_rule. Answers (status, keys, rows
-// done, exception of a signal handler or None).
+// column None. `row_ends`: bool [N] or None. `ends`, `rules`: see writer_facts, read_rule. `went_in` gets (keys, rows
+// done) once the table may have changed. Answers (status, exception of a signal handler or None).
 inline nb::tuple extend_table(const TableContext& context, nb::object arrays, nb::handle row_ends, uint32_t history,
-                              nb::tuple ends, nb::list rules, bool clear_history, bool counted, nb::handle timeout_s) {
-  if (context.arena->forked()) return nb::make_tuple(static_cast<int>(Status::kForked), nb::none(), 0, nb::none());
+                              nb::tuple ends, nb::list rules, bool clear_history, bool counted, nb::handle timeout_s,
+                              nb::list went_in) {
+  if (context.arena->forked()) return nb::make_tuple(static_cast<int>(Status::kForked), nb::none());
   const CallInFlight call(context.arena->calls());
-  if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), nb::none(), 0, nb::none());
+  if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), nb::none());
   ExtendRows rows{{}, nullptr, 0};
   const std::vector<PyArrayObject*> columns = context.checked_arrays(arrays, 1);
   std::vector<ValueList> values(columns.size());
@@ -54,7 +55,8 @@ inline nb::tuple extend_table(const TableContext& context, nb::object arrays, nb
   const std::vector<int64_t>& made = extend.keys();
   nb::object keys = new_array(NPY_INT64, static_cast<npy_intp>(made.size()));
   std::copy(made.begin(), made.end(), array_data<int64_t>(keys));
-  return nb::make_tuple(static_cast<int>(status), keys, extend.num_rows(), raised);
+  went_in.append(nb::make_tuple(keys, extend.num_rows()));
+  return nb::make_tuple(static_cast<int>(status), raised);
 }
 
 }  // namespace shmreplay

@@ -13,12 +13,12 @@ void bind_table(nb::module_& m) {
       .def("insert", &NativeTable::insert, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none(),
            "values"_a.none() = nb::none())
       .def("insert_batch", &NativeTable::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none(),
-           "values"_a.none() = nb::none())
+           "values"_a.none(), "went_in"_a)
       .def("extend", &NativeTable::extend, "arrays"_a, "row_ends"_a.none(), "history"_a, "ends"_a, "rules"_a,
-           "clear_history"_a, "counted"_a, "timeout_s"_a.none())
+           "clear_history"_a, "counted"_a, "timeout_s"_a.none(), "went_in"_a)
       .def("structure", &NativeTable::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
       .def("sample", &NativeTable::sample, "options"_a, "uniforms"_a, "timeout_s"_a.none(), "layout"_a.none(),
-           "out"_a.none())
+           "out"_a.none(), "make"_a, "drawn"_a)
       .def("end_threads", &NativeTable::end_threads)
       .def("get", &NativeTable::get, "keys"_a, "timeout_s"_a.none(), "layout"_a.none())
       .def("places", &NativeTable::places, "keys"_a, "timeout_s"_a.none())

@@ -17,6 +17,7 @@
 #include "pool.h"
 #include "sessions/blocked.h"
 #include "step_inserts.h"
+#include "surely.h"
 #include "table_context.h"
 #include "table_info.h"
 #include "trees/extremes.h"
@@ -73,15 +74,16 @@ class NativeTable {
   int64_t insert(nb::handle step, nb::handle priority, nb::handle timeout_s, nb::handle values) {
     return bound_inserts().insert(step, priority, timeout_s, values);
   }
-  nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s, nb::handle values) {
-    return bound_inserts().insert_batch(steps, priorities, timeout_s, values);
+  nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s, nb::handle values,
+                         nb::list went_in) {
+    return bound_inserts().insert_batch(steps, priorities, timeout_s, values, went_in);
   }
 
   // See extend_table.
   nb::tuple extend(nb::object arrays, nb::handle row_ends, uint32_t history, nb::tuple ends, nb::list rules,
-                   bool clear_history, bool counted, nb::handle timeout_s) const {
+                   bool clear_history, bool counted, nb::handle timeout_s, nb::list went_in) const {
     (void)context_->bound_plan();
-    return extend_table(*context_, arrays, row_ends, history, ends, rules, clear_history, counted, timeout_s);
+    return extend_table(*context_, arrays, row_ends, history, ends, rules, clear_history, counted, timeout_s, went_in);
   }
 
   // ---- reading -----------------------------------------------------------------------------------------------------
@@ -109,19 +111,27 @@ class NativeTable {
     return nb::make_tuple(static_cast<int>(result.status), names, outputs);
   }
 
-  // Draws by `options`, with `uniforms` float64 [n]. Answers (status, items, batch or None, smallest probability of the
-  // table, exception of a signal handler or None, items that a distinct call could have drawn). `layout`: or None.
-  // `out`: a list with an array for each of the layout's outputs, or None.
+  // Draws by `options`, with `uniforms` float64 [n]. If it draws any items, `drawn` gets what make(batch, items,
+  // smallest probability of the table) returns, before this returns or raises: a signal may raise as soon as Python
+  // goes on. Answers (status, items, exception of a signal handler or None, items that a distinct call could have
+  // drawn). `layout`: or None. `out`: a list with an array for each of the layout's outputs, or None.
   nb::tuple sample(const SampleOptions& options, nb::handle uniforms, nb::handle timeout_s, const BatchLayout* layout,
-                   nb::handle out) {
+                   nb::handle out, nb::handle make, nb::list drawn) {
     SampleOptions draws = options;
     draws.uniforms = double_array(uniforms, options.n, "uniforms");
     const GivenArrays given(context_->bound_plan(), layout, out, options.n);
-    if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0.0, nb::none(), 0);
+    if (!given.are_right()) return nb::make_tuple(kWrongArrays, 0, nb::none(), 0);
     draws.most_rows = given.most_rows();
     NumpyBatch batch(context_->bound_plan(), options.n, layout, given);
-    return read_batch(batch, timeout_s,
-                      [&](SampleCall& call, const Wait& wait) { return call.sample(facts(), draws, wait, batch); });
+    nb::object raised;
+    const SampleResult result = read_items(
+        timeout_s, [&](SampleCall& call, const Wait& wait) { return call.sample(facts(), draws, wait, batch); },
+        raised);
+    if (result.done > 0) {
+      const nb::tuple arguments = nb::make_tuple(batch.release(), result.done, result.smallest_probability);
+      drawn.append(made_surely([&] { return PyObject_CallObject(make.ptr(), arguments.ptr()); }, raised));
+    }
+    return nb::make_tuple(static_cast<int>(result.status), result.done, raised, result.available);
   }
 
   // Answers (status, items, batch or None, indices of the live keys, exception of a signal handler or None). `keys`:
@@ -133,10 +143,12 @@ class NativeTable {
     auto* to = array_data<uint32_t>(found);
     const GivenArrays none(context_->bound_plan(), layout, nb::none(), n);
     NumpyBatch batch(context_->bound_plan(), n, layout, none);
-    nb::tuple result = read_batch(batch, timeout_s, [&](SampleCall& call, const Wait& wait) {
-      return call.get(facts(), k.data(), n, wait, batch, to);
-    });
-    return nb::make_tuple(result[0], result[1], result[2], found, result[4]);
+    nb::object raised;
+    const SampleResult result = read_items(
+        timeout_s, [&](SampleCall& call, const Wait& wait) { return call.get(facts(), k.data(), n, wait, batch, to); },
+        raised);
+    const nb::object parts = result.done > 0 ? nb::object(batch.release()) : nb::none();
+    return nb::make_tuple(static_cast<int>(result.status), result.done, parts, found, raised);
   }
 
   // Which steps the rows of items show: (status, items, indices of the live keys, ItemPlaces::release()).
@@ -224,7 +236,7 @@ class NativeTable {
     const std::vector<int64_t> k = keys_of(keys);
     npy_intp num_steps = -1;
     std::vector<ColumnUpdate> columns;
-    std::vector<nb::object> keep;
+    std::vector<Held> keep;
     for (nb::handle update : updates) {
       const auto c = nb::cast<uint32_t>(update[0]);
       keep.push_back(nb::borrow(nb::object(update[1])));
@@ -391,17 +403,14 @@ class NativeTable {
     return result;
   }
 
+  // The same. `raised`: a signal came when items were already in hand. The items are handed out, and the caller raises
+  // this exception of the signal's handler after that; else None.
   template <class Call>
-  nb::tuple read_batch(NumpyBatch& batch, nb::handle timeout_s, Call call) {
+  SampleResult read_items(nb::handle timeout_s, Call call, nb::object& raised) {
     const SampleResult result = read(timeout_s, call);
     if (result.status == Status::kInterrupted && result.done == 0) throw nb::python_error();
-    // A signal came when items were already in hand: the items are handed out, and the caller raises the signal's
-    // exception after that.
-    nb::object raised = nb::none();
-    if (result.status == Status::kInterrupted) raised = take_raised();
-    nb::object parts = result.done > 0 ? nb::object(batch.release()) : nb::none();
-    return nb::make_tuple(static_cast<int>(result.status), result.done, parts, result.smallest_probability, raised,
-                          result.available);
+    raised = result.status == Status::kInterrupted ? take_raised() : nb::none();
+    return result;
   }
 
   std::shared_ptr<TableContext> context_;

@@ -6,7 +6,8 @@
 //   (status or a code of writer_calls.h, rows done, row that it is about, step, column, keys, exception of a signal
 //    handler or None).
 //
-// The first `done` of the rows are done. Keys of append: int64 [rows, rules], 0: none. Keys of create_items: [rows], 0:
+// and put that answer into the list `answers` before they return: a signal may raise as soon as Python goes on. The
+// first `done` of the rows are done. Keys of append: int64 [rows, rules], 0: none. Keys of create_items: [rows], 0:
 // none. Keys of end_episodes: ([keys of all rows], int64 [rows] of how many each row has).
 #include "native_table.h"
 #include "write/vector_writer.h"
@@ -32,9 +33,9 @@ class NativeVectorWriter {
 
   // Writes whole rows. `steps`: in the signature's structure, with arrays [num_rows, ...].
   nb::tuple append(nb::handle steps, int64_t num_rows, nb::handle numbers, nb::handle streams, nb::handle priority,
-                   nb::handle timeout_s) {
+                   nb::handle timeout_s, nb::list answers) {
     const Busy busy(busy_, *context_);
-    Call call(*this, busy, numbers, streams, timeout_s);
+    Call call(*this, busy, numbers, streams, timeout_s, answers);
     const double p = call_priority(priority, *context_);
     call.refuse_if([&](const RuleWriter& w) {
       return w.unfinished() == WriterCall::kEnd ? kUnfinished : w.needs_end_episode() ? kNeedsEndEpisode : 0;
@@ -52,9 +53,9 @@ class NativeVectorWriter {
   // the rows are finished as by append(). A heap column is a list of num_rows values (None: no value). NO_VALUE in its
   // place: open rows that lack the column get no value for it.
   nb::tuple write_open(nb::object arrays, bool finish, nb::handle numbers, nb::handle streams, nb::handle priority,
-                       nb::handle timeout_s) {
+                       nb::handle timeout_s, nb::list answers) {
     const Busy busy(busy_, *context_);
-    Call call(*this, busy, numbers, streams, timeout_s);
+    Call call(*this, busy, numbers, streams, timeout_s, answers);
     const double p = call_priority(priority, *context_);
     const Arrays columns = partial_arrays(arrays);
     call.refuse_if([&](const RuleWriter& w) { return cells_refused(call, w, columns, finish); });
@@ -67,9 +68,9 @@ class NativeVectorWriter {
 
   // `arrays`: final steps, as write_open() takes them, or None.
   nb::tuple end_episodes(nb::object arrays, bool clear_history, nb::handle numbers, nb::handle streams,
-                         nb::handle priority, nb::handle timeout_s) {
+                         nb::handle priority, nb::handle timeout_s, nb::list answers) {
     const Busy busy(busy_, *context_);
-    Call call(*this, busy, numbers, streams, timeout_s);
+    Call call(*this, busy, numbers, streams, timeout_s, answers);
     const double p = call_priority(priority, *context_);
     const Arrays columns = arrays.is_none() ? Arrays{} : partial_arrays(arrays);
     call.refuse_if([&](const RuleWriter& w) {
@@ -91,9 +92,9 @@ class NativeVectorWriter {
   // `priorities`: float64, by row number; negative: the table's default. `selection`: its number, or -1 for the newest
   // `length` steps.
   nb::tuple create_items(uint32_t length, int64_t selection, nb::handle priorities, nb::handle numbers,
-                         nb::handle streams, nb::handle timeout_s) {
+                         nb::handle streams, nb::handle timeout_s, nb::list answers) {
     const Busy busy(busy_, *context_);
-    Call call(*this, busy, numbers, streams, timeout_s);
+    Call call(*this, busy, numbers, streams, timeout_s, answers);
     const auto p =
         copied<double>(priorities, NPY_DOUBLE, "priorities: expected a contiguous float64 array of one axis");
     call.refuse_if([&](const RuleWriter& w) {
@@ -147,7 +148,7 @@ class NativeVectorWriter {
   // change meanwhile.
   struct Arrays {
     std::vector<PyArrayObject*> arrays;
-    std::vector<nb::object> keep;
+    std::vector<Held> keep;
     HeapRows heap;
 
     bool is_no_value(size_t c) const { return reinterpret_cast<PyObject*>(arrays[c]) == no_value(); }
@@ -161,8 +162,12 @@ class NativeVectorWriter {
 
   // One call: its rows, its wait, and how far it came.
   struct Call {
-    Call(NativeVectorWriter& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s)
-        : handle_(handle), patience_(handle.context_->patience()), wait{deadline_of(timeout_s), &patience_} {
+    Call(NativeVectorWriter& handle, const Busy& busy, nb::handle numbers, nb::handle streams, nb::handle timeout_s,
+         nb::list answers)
+        : handle_(handle),
+          patience_(handle.context_->patience()),
+          answers_(std::move(answers)),
+          wait{deadline_of(timeout_s), &patience_} {
       const char* expected = "numbers, streams: expected contiguous int64 arrays of one axis";
       const std::vector<int64_t> n = copied<int64_t>(numbers, NPY_INT64, expected),
                                  s = copied<int64_t>(streams, NPY_INT64, expected);
@@ -179,9 +184,11 @@ class NativeVectorWriter {
     // Asks for every stream whether to refuse the call, before anything is written.
     template <class Ask>
     void refuse_if(Ask ask) {
-      for (progress.at = 0; progress.at < rows.size() && code_ == 0; progress.at += code_ == 0 ? 1 : 0) {
-        code_ = ask(writer(progress.at));
+      for (uint32_t i = 0; i < rows.size() && code_ == 0; ++i) {
+        progress.at = i;
+        code_ = ask(writer(i));
       }
+      if (code_ == 0) progress.at = 0;
     }
     bool refused() const { return code_ != 0; }
 
@@ -196,10 +203,12 @@ class NativeVectorWriter {
       code_ = static_cast<int>(status_);
     }
 
-    nb::tuple answer(nb::object keys) const {
+    nb::tuple answer(nb::object keys) {
       const bool is_cell = status_ == Status::kMissingCell;
-      return nb::make_tuple(code_, progress.done, progress.at, progress.missing.step,
-                            is_cell ? progress.missing.column : column, keys, raised_);
+      const nb::tuple found = nb::make_tuple(code_, progress.done, progress.at, progress.missing.step,
+                                             is_cell ? progress.missing.column : column, keys, raised_);
+      answers_.append(found);
+      return found;
     }
 
     nb::object keys_by_rule() const {
@@ -243,6 +252,7 @@ class NativeVectorWriter {
 
     NativeVectorWriter& handle_;
     GilPatience patience_;
+    nb::list answers_;
     Status status_ = Status::kOk;
     int code_ = 0;
     nb::object raised_ = nb::none();
@@ -291,7 +301,7 @@ class NativeVectorWriter {
     Arrays a;
     npy_intp n = -1;
     if (!context_->bound_plan().batch(steps.ptr(), a.arrays, n) || n != num_rows) {
-      const nb::object list =
+      const Held list =
           outlive_interpreter([&] { return context_->plan->canonical()(steps, nb::arg("batch") = num_rows); });
       return partial_arrays(list);
     }
@@ -376,13 +386,13 @@ void bind_vector_writer(nb::module_& m) {
       .def(nb::init<const NativeTable&, uint32_t, uint32_t, nb::tuple, nb::list>(), "table"_a, "num_streams"_a,
            "history"_a, "ends"_a, "rules"_a)
       .def("append", &NativeVectorWriter::append, "steps"_a.none(), "num_rows"_a, "numbers"_a, "streams"_a,
-           "priority"_a.none(), "timeout_s"_a.none())
+           "priority"_a.none(), "timeout_s"_a.none(), "answers"_a)
       .def("write_open", &NativeVectorWriter::write_open, "arrays"_a, "finish"_a, "numbers"_a, "streams"_a,
-           "priority"_a.none(), "timeout_s"_a.none())
+           "priority"_a.none(), "timeout_s"_a.none(), "answers"_a)
       .def("end_episodes", &NativeVectorWriter::end_episodes, "arrays"_a.none(), "clear_history"_a, "numbers"_a,
-           "streams"_a, "priority"_a.none(), "timeout_s"_a.none())
+           "streams"_a, "priority"_a.none(), "timeout_s"_a.none(), "answers"_a)
       .def("create_items", &NativeVectorWriter::create_items, "length"_a, "selection"_a, "priorities"_a, "numbers"_a,
-           "streams"_a, "timeout_s"_a.none())
+           "streams"_a, "timeout_s"_a.none(), "answers"_a)
       .def("set_selection", &NativeVectorWriter::set_selection, "number"_a, "rule"_a)
       .def("close", &NativeVectorWriter::close, "timeout_s"_a.none())
       .def("read_cell", &NativeVectorWriter::read_cell, "stream"_a, "step"_a, "column"_a)

@@ -17,8 +17,8 @@ class NativeView : public ViewSink {
  public:
   explicit NativeView(const NativeTable& table) : context_(table.context()) {}
 
-  // Draws by `options`, with `uniforms` float64 [n]. Called once. Answers (status, items drawn, exception of a signal
-  // handler or None). The first items may be copies. If the status is not kOk, all items must be copied before the
+  // Draws by `options`, with `uniforms` float64 [n]. Called once. Answers (status, exception of a signal handler or
+  // None). The first items may be copies. If the status is not kOk, all items must be copied before the
   // release.
   nb::tuple draw(const SampleOptions& options, nb::handle uniforms, nb::handle timeout_s) {
     Arena& arena = *context_->arena;
@@ -45,7 +45,7 @@ class NativeView : public ViewSink {
     smallest_probability_ = result.smallest_probability;
     result.status = handle_signals(result.status);
     nb::object raised = result.status == Status::kInterrupted ? take_raised() : nb::none();
-    return nb::make_tuple(static_cast<int>(result.status), num_items(), raised);
+    return nb::make_tuple(static_cast<int>(result.status), raised);
   }
 
   // Gives the chunks back, unless an exported array of their rows still lives. Idempotent.
@@ -53,6 +53,8 @@ class NativeView : public ViewSink {
     part_.reset();
     lease_.reset();
   }
+
+  uint32_t num_items() const noexcept { return num_copies() + (part_ ? part_->n : 0); }
 
   // (keys, priorities, probabilities, times_sampled, table_size, episodes, steps, ages). The first entries are the
   // items drawn; the others mean nothing.
@@ -162,8 +164,6 @@ class NativeView : public ViewSink {
   }
 
  private:
-  uint32_t num_items() const noexcept { return num_copies() + (part_ ? part_->n : 0); }
-
   // Runs see() on the items that are not copies, under their lease. A thread that releases them or closes the client
   // meanwhile waits for it.
   template <class Look>
@@ -348,6 +348,7 @@ void bind_view(nb::module_& m) {
   nb::class_<NativeView>(m, "View", "Items where they lie, until they are released.")
       .def(nb::init<const NativeTable&>(), "table"_a)
       .def("draw", &NativeView::draw, "options"_a, "uniforms"_a, "timeout_s"_a.none())
+      .def_prop_ro("num_items", &NativeView::num_items)
       .def("numbers", &NativeView::numbers)
       .def_prop_ro("num_copies", &NativeView::num_copies)
       .def_prop_ro("smallest_probability", &NativeView::smallest_probability)

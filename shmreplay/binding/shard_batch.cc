@@ -1,5 +1,6 @@
 // _core.ShardBatch: one batch drawn from the shards of a table. See shard_draw.h.
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "native_table.h"
@@ -72,11 +73,17 @@ class ShardBatch {
     return nb::make_tuple(ended[0], done() - before, found, ended[1]);
   }
 
-  // (batch as in sample(), places uint32 [n] in the order in which they were filled, smallest probability).
-  nb::tuple release() {
-    nb::object places = new_array(NPY_UINT32, static_cast<npy_intp>(draw_.places().size()));
-    std::copy(draw_.places().begin(), draw_.places().end(), array_data<uint32_t>(places));
-    return nb::make_tuple(batch_.release(), places, draw_.smallest_probability());
+  // (batch as in sample(), smallest probability). The items are at the front of every array: in the order in which they
+  // were drawn or, if given, in `order`, the places of all of them. Asked again, it answers the same.
+  nb::tuple release(nb::handle order, bool time_major) {
+    if (!released_.is_valid()) {
+      if (std::exchange(is_taken_, true)) raise_error("MemoryError", "there was no memory to hand out what was drawn");
+      nb::tuple batch = batch_.release();
+      if (!order.is_none()) move_to_front(batch, nb::borrow(order), time_major);
+      else if (done() < options_.n) move_to_front(batch, places(), time_major);
+      released_ = std::move(batch);
+    }
+    return nb::make_tuple(released_, draw_.smallest_probability());
   }
 
  private:
@@ -89,6 +96,31 @@ class ShardBatch {
     }
     return found;
   }
+  nb::object places() const {
+    nb::object found = new_array(NPY_UINT32, done());
+    std::copy_n(draw_.places().begin(), done(), array_data<uint32_t>(found));
+    return found;
+  }
+
+  // No Python code runs in between, so no signal's handler can end it half-way.
+  static void move_to_front(const nb::tuple& batch, const nb::object& from, bool time_major) {
+    const nb::object front = nb::slice(nb::int_(0), nb::int_(nb::len(from)), nb::int_(1));
+    const nb::object all = nb::slice(nb::none(), nb::none(), nb::none());
+    const auto move = [&](nb::handle array, bool second_axis) {
+      if (array.is_none()) return;
+      nb::object values = nb::borrow(array);
+      if (!second_axis) values[front] = nb::object(values[from]);
+      else values[nb::make_tuple(all, front)] = nb::object(values[nb::make_tuple(all, from)]);
+    };
+    const nb::object squeezed = batch[kSqueezedPart];
+    for (const int part : {kDataPart, kMasksPart}) {
+      for (size_t o = 0; o < nb::len(squeezed); ++o)
+        move(nb::object(batch[part][o]), time_major && !nb::cast<bool>(squeezed[o]));
+    }
+    for (nb::handle lengths : nb::borrow<nb::list>(batch[kLengthsPart])) move(lengths, false);
+    for (int part = kFirstNumber; part <= kLastNumber; ++part) move(nb::object(batch[part]), false);
+  }
+
   const StepPlan& plan() const { return tables_.front()->context()->bound_plan(); }
   std::vector<Shard> shards() const {
     std::vector<Shard> found;
@@ -125,6 +157,10 @@ class ShardBatch {
     return nb::make_tuple(static_cast<int>(status), raised);
   }
 
+  // What is where in a batch: see NumpyBatch::release.
+  static constexpr int kSqueezedPart = 1, kDataPart = 3, kLengthsPart = 4, kMasksPart = 5, kFirstNumber = 6,
+                       kLastNumber = 13;
+
   std::vector<nb::object> keep_;
   std::vector<NativeTable*> tables_;
   SampleOptions options_;
@@ -132,6 +168,8 @@ class ShardBatch {
   GivenArrays given_;
   NumpyBatch batch_;
   ShardDraw draw_;
+  nb::object released_;    // the batch, once release() has made it
+  bool is_taken_ = false;  // whether release() has begun
 };
 
 // Sends priorities to the shards that their keys belong to, in the order given. Answers (status, updated, the shard at
@@ -181,7 +219,7 @@ void bind_shard_batch(nb::module_& m) {
       .def("draw", &ShardBatch::draw, "uniforms"_a)
       .def("wait", &ShardBatch::wait)
       .def("get", &ShardBatch::get, "shard"_a, "keys"_a)
-      .def("release", &ShardBatch::release)
+      .def("release", &ShardBatch::release, "order"_a.none(), "time_major"_a)
       .def_prop_ro("arrays_are_right", &ShardBatch::arrays_are_right)
       .def_prop_ro("open", &ShardBatch::open)
       .def_prop_ro("done", &ShardBatch::done)

@@ -44,18 +44,19 @@ class StepInserts {
     return status == Status::kOk ? key : -static_cast<int64_t>(status);
   }
 
-  // Answers (status, how many went in, keys [N], exception of a signal handler or None, position of the first bad
-  // priority or -1). `priorities`: float64 [N], contiguous, or None. With a bad priority nothing went in. `values`: a
-  // list of N such as insert() takes, or None.
-  nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s, nb::handle values) {
-    if (arena().forked()) return nb::make_tuple(static_cast<int>(Status::kForked), 0, nb::none(), nb::none(), -1);
+  // Answers (status, exception of a signal handler or None, position of the first bad priority or -1). `priorities`:
+  // float64 [N], contiguous, or None. With a bad priority nothing went in. `values`: a list of N such as insert()
+  // takes, or None. `went_in` gets the keys of the items that went in, once the table may have changed.
+  nb::tuple insert_batch(nb::handle steps, nb::handle priorities, nb::handle timeout_s, nb::handle values,
+                         nb::list went_in) {
+    if (arena().forked()) return nb::make_tuple(static_cast<int>(Status::kForked), nb::none(), -1);
     const CallInFlight call(arena().calls());
-    if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), 0, nb::none(), nb::none(), -1);
+    if (!call.begun()) return nb::make_tuple(static_cast<int>(Status::kSessionLost), nb::none(), -1);
     const BatchRows rows(*context_, steps);
     const npy_intp n = rows.size();
     const std::vector<double> p = priorities_of(priorities, n);
     const uint32_t bad = priorities.is_none() ? kAllGood : first_bad_priority(p.data(), static_cast<uint32_t>(n));
-    if (bad != kAllGood) return nb::make_tuple(0, 0, nb::none(), nb::none(), static_cast<int64_t>(bad));
+    if (bad != kAllGood) return nb::make_tuple(0, nb::none(), static_cast<int64_t>(bad));
     const BatchValues heap(*context_, rows, values);
     nb::object keys = new_array(NPY_INT64, n);
     GilPatience patience = context_->patience();
@@ -70,7 +71,8 @@ class StepInserts {
     writer.keep_if_usable(status);
     status = handle_signals(status);
     nb::object raised = status == Status::kInterrupted ? take_raised() : nb::none();
-    return nb::make_tuple(static_cast<int>(status), done, keys, raised, -1);
+    went_in.append(done == n ? keys : nb::object(keys[nb::slice(nb::int_(0), nb::int_(done), nb::int_(1))]));
+    return nb::make_tuple(static_cast<int>(status), raised, -1);
   }
 
  private:

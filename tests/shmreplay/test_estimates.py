@@ -59,7 +59,18 @@ def test_an_estimate_reads_as_a_table_of_its_terms() -> None:
         "in huge pages where there are some (shmreplay doctor) 80.0 MiB",
         "a step 400 B as given, in its chunk 816 B",
         "an item its share of the total 12.9 KiB",
+        "a key given again after 8,796,093,022,208 inserts at the earliest: 102 days at a million inserts a second",
     ]
+
+
+@pytest.mark.parametrize(
+    ("max_size", "bits", "said"),
+    [(2047, 45, "407 days"), (2048, 44, "204 days"), (1_000_000, 36, "19 hours"), (2**25, 30, "18 minutes")],
+)
+def test_an_estimate_says_when_a_key_can_be_given_again(max_size: int, bits: int, said: str) -> None:
+    found = estimate_of(plan([steps_of_400(max_size)]), lambda native: SIZES)
+    assert found.inserts_per_key == 2**bits
+    assert f"at the earliest: {said} at a million inserts a second" in str(found)
 
 
 @pytest.mark.parametrize(("period", "said"), [(40, True), (80, False)])

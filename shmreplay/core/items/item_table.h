@@ -3,7 +3,7 @@
 //
 // A key is  shard (7 bits) | low bits of seq | slot  and at least 1. seq is the arena's insertion number; the record
 // keeps it whole, and it is never given twice. So the key of an item that is gone finds no item, in this table or
-// another.
+// another, until those low bits come round: see "Keys" in ../README.md.
 #pragma once
 
 #include "arena/hold.h"

@@ -185,13 +185,15 @@ def test_an_item_that_grows_while_a_batch_is_drawn_is_padded_to(
     mix = sr.mix([(first, 3), (second, 3)], seed=0)
     draw = TableHandle._draw
 
-    def grow_before(table: TableHandle, options: SampleOptions, timeout_s: float | None, out: Any = None) -> Batch:
+    def grow_before(
+        table: TableHandle, options: SampleOptions, timeout_s: float | None, out: Any, drawn: list[Batch]
+    ) -> Batch:
         if table.name == second.name and out is not None:
             with second.writer(history=9) as writer:
                 for n in range(200, 209):
                     writer.append(step(n))
                 writer.create_item(length=9)
-        return draw(table, options, timeout_s, out)
+        return draw(table, options, timeout_s, out, drawn)
 
     monkeypatch.setattr(TableHandle, "_draw", grow_before)
     batch = mix.sample()

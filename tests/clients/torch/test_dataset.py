@@ -98,6 +98,17 @@ def test_what_ends_a_sampler_reaches_the_loader(make_table: TableMaker) -> None:
         load(ReplayDataset(table, 2, colums=["n"]), 0)
 
 
+def test_a_worker_hands_out_consumed_items_before_its_timeout(make_table: TableMaker) -> None:
+    queue = make_table.queue(8)
+    queue.insert_batch(steps(range(7)))
+    dataset = ReplayDataset(queue, 4, timeout_s=0.05)
+    loader: Any = DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="fork")
+    batches = iter(loader)
+    assert draws([next(batches), next(batches)]) == [[0, 1, 2, 3], [4, 5, 6]]
+    with pytest.raises(sr.RateLimitTimeout, match=r"sample not admitted within 0\.05 s"):
+        next(batches)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [

@@ -235,17 +235,3 @@ def test_an_item_that_can_never_go_in_is_refused_when_it_is_made(make_table: Tab
         with pytest.raises(sr.SignatureMismatch):
             writer.create_item(trajectory={"n": writer.history["n"][-1]})
         assert writer.flush().size == 1
-
-
-def test_items_held_back_when_the_client_is_closed_are_said_to_be_lost(
-    server: sr.Server, make_table: TableMaker, caplog: pytest.LogCaptureFixture
-) -> None:
-    name = make_table(item=sr.Sequence(1)).name
-    client = server.client()
-    writer = client.table(name).writer(commit_every=8)
-    for n in range(3):
-        writer.append(step(n))
-    client.close()
-    with caplog.at_level(logging.WARNING):
-        writer.close()
-    assert "3 items that it held back are lost: the client was closed before it" in caplog.text

@@ -117,7 +117,7 @@ def test_a_flipped_byte_sets_its_arena_aside_or_changes_what_it_says_and_the_oth
     """Whatever is flipped; with --discard it goes."""
     damaged = store.path(segment_names(INSTANCE, "a").index)
     whole = {name: pathlib.Path(store.path(name)).read_bytes() for name in os.listdir(store.directory)}
-    for place in places(index, rng, rounds(60, 600)):
+    for place in places(index, rng, rounds(60, 250)):
         mask, discard = int(rng.integers(1, 256)), bool(rng.random() < 0.3)
         for name, content in whole.items():
             path = pathlib.Path(store.path(name))

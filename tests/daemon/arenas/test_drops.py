@@ -126,7 +126,7 @@ def test_a_daemon_killed_in_a_drop_or_a_stop_leaves_all_tables_or_none(
 ) -> None:
     last = calls_of(store, method)
     kept = gone = 0
-    for n in sorted(rng.integers(1, last, rounds(40, 400), endpoint=True)):
+    for n in sorted(rng.integers(1, last, rounds(40, 200), endpoint=True)):
         killed_at(store, method, int(n))
         found, dropped = asyncio.run(next_daemon(store))
         assert dropped == [], f"killed at call {n} of {last}"

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from shmreplay.daemon.loop.lock_file import Held, LockFile
+from shmreplay.base.lock_file import Held, LockFile
 from tests.support.waiting import WAIT_S
 
 
