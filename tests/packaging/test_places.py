@@ -64,7 +64,6 @@ COVERED = {
     "tests/clients/jax/test_batch.py": ["clients/jax/placement.py", "clients/jax/sampler.py"],
     "tests/clients/mixes/test_mix.py": ["clients/mixes/parts.py"],
     "tests/clients/params/test_params.py": ["clients/params/leaves.py", "clients/params/snapshot.py"],
-    "tests/clients/samplers/test_sampler.py": ["clients/samplers/ahead.py"],
     "tests/clients/shards/test_writes.py": ["clients/shards/shard_calls.py", "clients/shards/shard_changes.py"],
     "tests/clients/tables/test_exponent.py": ["clients/tables/table_control.py"],
     "tests/clients/tables/test_table_inserts.py": ["clients/handles/step_conversion.py"],
