@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shmreplay import _core
+from shmreplay.base.dtypes import is_added
 from shmreplay.clients.batches.arrangement import Arrangement, ShownOutput
 from shmreplay.clients.batches.native import NativeOutput
 from shmreplay.clients.batches.sample_options import SampleOptions
@@ -32,7 +33,6 @@ from shmreplay.clients.torch.device_tensors import DeviceTensors
 from shmreplay.clients.torch.parts import Form, TorchParts
 from shmreplay.clients.torch.room import PinnedRoom, space_for
 from shmreplay.clients.torch.staging import LOOK_S, Rooms, StagingTransport, unpack, wait_for
-from shmreplay.clients.torch.tensors import is_added
 from shmreplay.clients.torch.transport import NOT_PINNED, Delivery, Pin
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.errors import ShmReplayError

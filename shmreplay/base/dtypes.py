@@ -39,7 +39,7 @@ def plain_number(value: np.generic) -> bool | int | float | complex | str:
     if not isinstance(number, np.generic):
         return number  # type: ignore[no-any-return]
     if number_kind(number.dtype) == "c":
-        return complex(number)  # type: ignore[arg-type]
+        return complex(number)
     with np.errstate(over="ignore"):
         near = float(number)
     return str(number) if np.isfinite(number) and not np.isfinite(near) else near

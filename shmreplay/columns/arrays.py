@@ -43,7 +43,7 @@ def plain_array(value: Any) -> NDArray[Any]:
 
 def _check_class(array: NDArray[Any]) -> None:
     if isinstance(array, np.ma.MaskedArray):
-        if (count := int(np.count_nonzero(np.ma.getmaskarray(array)))) == 0:  # type: ignore[no-untyped-call]
+        if (count := int(np.count_nonzero(np.ma.getmaskarray(array)))) == 0:
             return
         raise TypeError(
             f"{count} of {array.size} values are masked, and only numbers are stored; fill them, .filled(0), and store "
