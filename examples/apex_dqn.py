@@ -3,8 +3,10 @@
     python examples/apex_dqn.py --plot returns.png
 
 Actors are processes. Each explores at a rate of its own, and inserts 3-step transitions with the TD error that its copy
-of the network gives them. The learner samples by priority and gives new priorities back. It solves CartPole-v1 in a
-minute on two cores. Needs torch and gymnasium.
+of the network gives them. The learner samples by priority and gives new priorities back. Needs torch and gymnasium.
+
+After its 10,000 updates, seed 1 kept the pole up for 190 steps on average, without exploration. CartPole-v1 counts as
+solved at 475, which the demo of the package reaches (clients/demo).
 """
 
 import argparse

@@ -44,11 +44,11 @@ def learn(client: sr.Client) -> None:
     table = client.table("transitions")
     for _ in range(200):
         batch = table.sample(64, timeout_s=30)  # waits while the actors lag; raises RateLimitTimeout
-        weights = batch.weights(beta=0.4)
-        td_errors = np.linalg.norm(batch.data["observation"], axis=1) * weights  # your loss
-        table.update_priorities(batch.keys, np.abs(td_errors))
+        td_errors = np.linalg.norm(batch.data["observation"], axis=1)  # of your network
+        loss = (batch.weights(beta=0.4) * td_errors**2).mean()  # the weights belong into the loss alone
+        table.update_priorities(batch.keys, np.abs(td_errors))  # in the priority they would undo the prioritisation
     info = table.info()
-    print(f"{info.inserts} inserts, {info.samples} samples, {info.size} items")
+    print(f"last loss {loss:.3f}; {info.inserts} inserts, {info.samples} samples, {info.size} items")
 
 
 def main() -> None:

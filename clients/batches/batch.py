@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.base.cached_property import cached_property
 from shmreplay.base.checks import check_float
 from shmreplay.clients.batches.decoding import Ragged, Shown, mask_of, show
 from shmreplay.clients.batches.native import NativeBatch, NativeOutput

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 NUM_THREADS = min(4, os.cpu_count() or 1)
 WORTH_BYTES = 1 << 20  # below that, handing work over costs more than it saves
@@ -15,21 +15,36 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def for_each_row(work: Callable[[int], object], count: int, num_bytes: int) -> None:
-    """Calls `work(i)` for i in 0 .. count - 1, by several threads if `num_bytes` of results are worth it.
+    """Calls `work(i)` for i in 0 .. count - 1, with the help of threads if `num_bytes` of results are worth it.
 
-    Raises the error of a call that fails; then some of the other calls may not have been made.
+    The caller does what threads do not: all of it if Python exits, or the system gives no thread. Raises the error of a
+    call that fails; then some of the other calls may not have been made, and none is under way.
     """
-    if NUM_THREADS == 1 or num_bytes < WORTH_BYTES or count < 2:
-        for i in range(count):
-            work(i)
-        return
+    rows = iter(range(count))  # each step of it is one step, so each row is taken once
 
-    def share(first: int) -> None:
-        for i in range(first, count, NUM_THREADS):
+    def share() -> None:
+        for i in rows:
             work(i)
 
-    for _ in _threads().map(share, range(NUM_THREADS)):
-        pass  # the iterator raises the error of a share
+    is_worth = num_bytes >= WORTH_BYTES
+    helpers = [_begin(share) for _ in range(min(NUM_THREADS, count) - 1)] if is_worth else []
+    begun = [helper for helper in helpers if helper is not None]
+    try:
+        share()
+    finally:
+        for _ in rows:
+            pass  # after an error no other row is begun
+        wait([helper for helper in begun if not helper.cancel()])
+    for helper in begun:
+        if not helper.cancelled():
+            helper.result()  # raises its error
+
+
+def _begin(share: Callable[[], None]) -> Future[None] | None:
+    try:
+        return _threads().submit(share)
+    except RuntimeError:  # should a thread take it up later, no row is left
+        return None
 
 
 def _threads() -> ThreadPoolExecutor:

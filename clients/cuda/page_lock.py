@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Literal
 
 from shmreplay.base.host_memory import show_bytes
+from shmreplay.base.own_thread import OwnThread, Threads
 from shmreplay.clients.cuda.device import Attribute, Device
 from shmreplay.clients.cuda.errors import CudaError, Result
 
@@ -32,6 +33,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1e-3, 0.2
 _FINAL = (Result.NOT_SUPPORTED, Result.HOST_MEMORY_ALREADY_REGISTERED)
 _MADV_POPULATE_WRITE = 23
 
+page_lock_threads = Threads()
 _left_to_the_driver: list[object] = []  # objects that keep memory mapped which the driver did not unregister
 
 
@@ -67,6 +69,7 @@ class PageLock:
         Raises:
             ValueError: the memory does not begin at a page, or is empty.
             CudaError: the GPU gives no further handle.
+            ShmReplayError: the system gives no thread.
         """
         if address % mmap.PAGESIZE or num_bytes < 1 or chunk_bytes < 1:
             raise ValueError(
@@ -83,8 +86,13 @@ class PageLock:
         self._state: State = "waiting"
         self._reason = ""
         self._settled, self._end = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="shmreplay-page-lock", daemon=True)
-        self._thread.start()
+        self._thread = OwnThread(page_lock_threads, self, "shmreplay-page-lock", "end other threads")
+        try:
+            if not self._thread.start(self._run):
+                self._give_up()  # Python exits
+        except BaseException:
+            self._give_up()
+            raise
 
     @property
     def state(self) -> State:
@@ -96,7 +104,7 @@ class PageLock:
     @property
     def is_over(self) -> bool:
         """Whether it was ended and nothing is registered any more."""
-        return self._end.is_set() and not self._thread.is_alive()
+        return self._end.is_set() and self._thread.has_ended
 
     @property
     def reason(self) -> str:
@@ -125,6 +133,20 @@ class PageLock:
         if self._device.driver.is_own:
             self._end.set()
             self._thread.join()
+
+    def leave(self) -> None:
+        """See `Owner`."""
+        self.end()
+
+    def left(self) -> None:
+        """See `Owner`: nothing is left to do."""
+
+    def _give_up(self) -> None:
+        """Ends it when there may be no thread to do so."""
+        self._end.set()
+        if not self._thread.join():
+            self._device.close()
+        self._settled.set()
 
     def __enter__(self) -> PageLock:
         return self

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from shmreplay.clients.cuda.device import Device
-from shmreplay.clients.cuda.page_lock import PageLock, State
+from shmreplay.clients.cuda.page_lock import PageLock, State, page_lock_threads
 
 
 class Segment(Protocol):
@@ -38,7 +38,7 @@ class PageHold:
     def __init__(self, shared: _Shared) -> None:
         self._lock = shared.lock
         self._let_go = weakref.finalize(self, _let_go, shared)
-        self._let_go.atexit = False  # _close_all() ends all locks then
+        self._let_go.atexit = False  # all locks end then
 
     @property
     def state(self) -> State:
@@ -131,18 +131,10 @@ def _let_go(shared: _Shared) -> None:
             shared.lock.end()
 
 
-def _close_all() -> None:
-    """Runs before Python ends: a thread that is in the driver while the process exits could crash."""
-    with _locks.guard:
-        own = list(_locks.by_place.values())
-    for shared in own:
-        shared.lock.close()
-
-
 def _after_fork() -> None:
     global _locks
     _locks = _Locks()  # the locks are the parent's, and one of its threads may have held the guard
 
 
 os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_close_all)
+atexit.register(page_lock_threads.end)  # a thread that is in the driver while the process exits could crash

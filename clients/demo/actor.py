@@ -19,10 +19,18 @@ EXPLORE_STEPS = 10_000  # of all actors together, over which epsilon falls from 
 FINAL_EPSILON = 0.02
 
 
-def act(address: str, index: int, num_actors: int, seed: int) -> Iterator[float]:
-    """Plays until the tables are closed. Yields the return of each episode."""
+def act(address: str, index: int, num_actors: int, seed: int, num_steps: int = 0) -> Iterator[float]:
+    """Plays until the tables are closed. Yields the return of each episode.
+
+    Args:
+        address: of the server.
+        index: of the actor, for its random numbers.
+        num_actors: that explore together.
+        seed: of the run.
+        num_steps: that each actor has made before: it explores as one that made them.
+    """
     with contextlib.suppress(sr.TableClosed), sr.connect(address) as client:
-        actor = Actor(client, num_actors, np.random.SeedSequence((seed, index)))
+        actor = Actor(client, num_actors, np.random.SeedSequence((seed, index)), num_steps)
         # A writer is one stream of steps: one for each environment.
         with client.table(REPLAY).writer(patterns=[sr.NStep(N_STEP)]) as writer:
             while True:
@@ -32,14 +40,14 @@ def act(address: str, index: int, num_actors: int, seed: int) -> Iterator[float]
 class Actor:
     """An environment and a policy: the newest network, epsilon-greedy."""
 
-    def __init__(self, client: sr.Client, num_actors: int, seed: np.random.SeedSequence) -> None:
+    def __init__(self, client: sr.Client, num_actors: int, seed: np.random.SeedSequence, num_steps: int = 0) -> None:
         self._env = gymnasium.make("CartPole-v1")
         self._env.reset(seed=int(seed.generate_state(1)[0]))
         self._rng = np.random.default_rng(seed)
         self._network = QNetwork(self._rng)
         self._weights = Params(client.table(WEIGHTS))
         self._epsilon_fall = (1.0 - FINAL_EPSILON) * num_actors / EXPLORE_STEPS
-        self._epsilon = 1.0
+        self._epsilon = 1.0 - num_steps * self._epsilon_fall  # `_choose` keeps it above FINAL_EPSILON
         self._num_steps = 0
 
     def play_episode(self, writer: Writer) -> float:

@@ -50,6 +50,21 @@ class Crew:
             for index in range(num_actors):
                 self._add(f"actor {index}", act, address, index, num_actors, seed)
 
+    def add_actor(self, address: str, index: int, num_actors: int, seed: int, num_steps: int) -> int:
+        """Starts one more actor, which explores as one that made so many steps. Returns its process id."""
+        with _interrupts_blocked():
+            self._add(f"actor {index}", act, address, index, num_actors, seed, num_steps)
+        return self._members[-1].process.pid or 0
+
+    def kill(self, name: str) -> int:
+        """Kills a process with SIGKILL. Its end is then no error. Returns its process id."""
+        member = next(member for member in self._members if member.name == name)
+        member.process.kill()
+        member.process.join()
+        self._members.remove(member)
+        member.reports.close()
+        return member.process.pid or 0
+
     def _add(self, name: str, work: Work, *arguments: object) -> None:
         # Spawned, not forked: a fork copies locks that other threads hold, and open files.
         context = multiprocessing.get_context("spawn")

@@ -14,7 +14,6 @@ from rich.table import Table
 
 from shmreplay.clients.tables.info import TableInfo
 
-GOAL = 195.0  # the mean return at which CartPole counts as solved
 NUM_EPISODES = 20  # that the mean is taken over
 PANEL_EVERY_S, LINE_EVERY_S = 0.1, 1.0
 RATE_WINDOW_S = 2.0
@@ -24,15 +23,20 @@ WIDTH = 60
 class Progress:
     """Collects episode returns and the replay table's counters, and shows them.
 
+    Args:
+        title: of the panel.
+        console: to print on.
+        goal: the mean return at which the training ends.
+
     Attributes:
-        num_episodes: finished so far.
+        all_returns: of every episode so far.
     """
 
-    def __init__(self, title: str, console: Console) -> None:
-        self.num_episodes = 0
+    def __init__(self, title: str, console: Console, goal: float) -> None:
+        self.all_returns: list[float] = []
+        self._goal = goal
         self._title = title
         self._console = console
-        self._returns: deque[float] = deque(maxlen=NUM_EPISODES)
         self._started = time.monotonic()
         self._rates = Rates()
         self._next_show = 0.0
@@ -46,17 +50,17 @@ class Progress:
     @property
     def mean_return(self) -> float:
         """The mean return of the last episodes; 0 before the first."""
-        return sum(self._returns) / max(1, len(self._returns))
+        last = self.all_returns[-NUM_EPISODES:]
+        return sum(last) / max(1, len(last))
 
     @property
-    def is_solved(self) -> bool:
-        """Whether the mean return of the last 20 episodes is above the goal."""
-        return len(self._returns) == NUM_EPISODES and self.mean_return > GOAL
+    def has_reached_goal(self) -> bool:
+        """Whether the mean return of the last 20 episodes is at least the goal."""
+        return len(self.all_returns) >= NUM_EPISODES and self.mean_return >= self._goal
 
     def add(self, episode_returns: list[float]) -> None:
         """Adds the returns of episodes that have ended."""
-        self.num_episodes += len(episode_returns)
-        self._returns.extend(episode_returns)
+        self.all_returns += episode_returns
 
     def show(self, info: TableInfo, is_last: bool = False) -> None:
         """Shows the figures, unless they were shown just before. The last ones are always shown."""
@@ -93,8 +97,9 @@ class Progress:
         grid = Table.grid(padding=(0, 2))
         for name, value in self._figures(info).items():
             grid.add_row(name, value)
-        grid.add_row(f"towards {GOAL:g}", ProgressBar(total=GOAL, completed=min(self.mean_return, GOAL), width=30))
-        grid.add_row("episodes", f"{self.num_episodes:,}")
+        goal = self._goal
+        grid.add_row(f"towards {goal:g}", ProgressBar(total=goal, completed=min(self.mean_return, goal), width=30))
+        grid.add_row("episodes", f"{len(self.all_returns):,}")
         grid.add_row("time", f"{self.elapsed_s:.1f} s")
         if awaited := _awaited(info):
             grid.add_row("waiting for", awaited)

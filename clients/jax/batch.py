@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.base.cached_property import cached_property
 from shmreplay.clients.batches.batch import Batch, Normalise
 from shmreplay.clients.jax.placement import Placement
 from shmreplay.columns.signature import Signature

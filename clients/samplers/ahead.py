@@ -5,31 +5,51 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-import weakref
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from shmreplay.base.own_thread import OwnThread, Threads
 from shmreplay.clients.handles.handle import Stop
 from shmreplay.clients.link.connection import fork_count
 from shmreplay.errors import RateLimitTimeout
 
+LOOK_S = 1.0  # how often `take` looks whether all is over, should an interrupt have taken the news
+
 B = TypeVar("B")
+
+_threads = Threads()
+atexit.register(_threads.end)  # otherwise Python would stop the threads at any point when it exits
+end_all = _threads.end  # for whoever must have them end before its own end
+
+
+@dataclass
+class Taken:
+    """Whether a caller has an error, and the timeout of the next attempt is decided."""
+
+    is_set: bool = False
 
 
 @dataclass
 class Failure:
-    """The error of an attempt to make a batch, and when the attempt began (`time.monotonic()`)."""
+    """The error of an attempt to make a batch, when the attempt began (`time.monotonic()`), and whether it was taken.
+
+    Before it was, there is no other attempt.
+    """
 
     error: BaseException
     began: float
+    taken: Taken = field(default_factory=Taken)
 
 
 class Ahead(Generic[B]):
     """A thread that makes batches, and the batches that are ready.
 
-    It has no reference to its sampler, so that a sampler that is left can be collected as garbage.
+    It has no reference to its sampler, so that a sampler that is left can be collected as garbage. There is no lock:
+    each step leaves it in a state from which `take` goes on, so a signal handler may raise between any two, and may
+    itself call `end`.
     """
 
     def __init__(
@@ -55,11 +75,11 @@ class Ahead(Generic[B]):
         self._timeout_s = timeout_s
         self._next_timeout_s = timeout_s  # of the next attempt
         self._fork_count = fork_count()
-        self._changed = threading.Condition()  # its RLock lets a finalizer run in a thread that holds it
-        self._ready = deque[B | Failure]()
-        self._thread: threading.Thread | None = None
+        self._ready = SimpleQueue[B | Failure | None]()  # None: the end
+        self._looks = SimpleQueue[None]()  # has the thread look for room, or for the end
+        self._error_taken = Taken(True)  # of the newest attempt
         self._is_over = False  # if True, take() returns None
-        _threads.add(self)
+        self._thread = OwnThread(_threads, self, "shmreplay-sampler", "end other threads, or use prefetch=0")
 
     @property
     def is_own(self) -> bool:
@@ -67,26 +87,40 @@ class Ahead(Generic[B]):
         return self._fork_count == fork_count()
 
     def take(self) -> B | None:
-        """Returns the next batch; None after `end`. If the attempt to make it failed, raises that error."""
+        """Returns the next batch; None after `end`. If the attempt to make it failed, raises that error.
+
+        While Python exits, there is no thread. The main thread then makes the batch itself, and daemon threads stay
+        blocked, as in other calls.
+
+        Raises ShmReplayError if the system gives no thread.
+        """
         began = time.monotonic()
-        with self._changed:
-            if self._thread is None and not self._is_over:
-                self._thread = threading.Thread(target=self._run, name="shmreplay-sampler", daemon=True)
-                self._thread.start()
-            while True:
-                self._changed.wait_for(lambda: self._ready or self._is_over)
-                if self._is_over:
-                    return None
-                outcome = self._ready.popleft()
-                self._next_timeout_s = self._timeout_s
-                self._changed.notify_all()
-                if not isinstance(outcome, Failure):
-                    return outcome
-                if not self._is_late(outcome, began):
-                    try:
-                        raise outcome.error
-                    finally:
-                        del outcome  # else error and frame would refer to each other
+        while not self._is_over:
+            if not self._thread.start(self._run) and threading.current_thread() is threading.main_thread():
+                return self._draw(self._timeout_s, [])
+            if self._ready.empty():  # an interrupt may have kept an earlier call from what follows `get`
+                self._error_taken.is_set = True
+            self._looks.put(None)
+            try:
+                outcome = self._ready.get(timeout=LOOK_S)
+            except Empty:
+                continue
+            if outcome is None:
+                self._ready.put(None)  # for the others that wait
+                continue
+            self._next_timeout_s = self._timeout_s
+            if not isinstance(outcome, Failure):
+                self._looks.put(None)
+                return outcome
+            is_late = self._is_late(outcome, began)
+            outcome.taken.is_set = True
+            self._looks.put(None)
+            if not is_late:
+                try:
+                    raise outcome.error
+                finally:
+                    del outcome  # else error and frame would refer to each other
+        return None
 
     def _is_late(self, failure: Failure, began: float) -> bool:
         """Whether `take` ignores a timeout, because the attempt began before the call and the call has time left.
@@ -105,38 +139,50 @@ class Ahead(Generic[B]):
         """Ends the thread, at once if it waits, and every `take`. Does nothing in a forked child, which has none."""
         if self.is_own:
             self._is_over = True
-            self._end_thread()
-
-    def _end_thread(self) -> None:
-        self._stop.is_set = True
-        with self._changed:
-            self._changed.notify_all()
-        self._end_waits()
+            self.leave()
+            self._ready.put(None)
 
     def leave(self) -> None:
-        """Ends the thread, because Python exits. Daemon threads blocked in `take` stay blocked, as in other calls."""
+        """See `Owner`. Does nothing in a forked child."""
         if self.is_own:
-            self._end_thread()
+            self._stop.is_set = True
+            self._looks.put(None)
+            self._end_waits()
 
     def join(self) -> None:
         """Waits for the thread's end, and drops the batches that are ready."""
-        if self.is_own and self._thread is not None:
+        if self.is_own:
             self._thread.join()
-            self._ready.clear()
+            self.left()
 
-    def _has_room(self) -> bool:
-        if self._stop.is_set:
-            return True
-        return len(self._ready) < self._prefetch and not (self._ready and isinstance(self._ready[-1], Failure))
+    def left(self) -> None:
+        """See `Owner`: drops the batches that are ready."""
+        for _ in range(self._ready.qsize()):
+            with suppress(Empty):
+                self._ready.get_nowait()
+        if self._is_over:
+            self._ready.put(None)
+
+    # --- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(self._has_room)
-                if self._stop.is_set:
-                    return
-                timeout_s = self._next_timeout_s
-            self._append(self._attempt(timeout_s))
+        while self._wait_for_room():
+            outcome = self._attempt(self._next_timeout_s)
+            if self._stop.is_set:
+                return
+            self._ready.put(outcome)
+            self._error_taken = outcome.taken if isinstance(outcome, Failure) else Taken(True)
+            del outcome  # the caller's alone: its arrays are used again when nobody refers to them
+
+    def _wait_for_room(self) -> bool:
+        """Waits until another batch is to be made. Returns False at the end."""
+        while not self._stop.is_set:
+            for _ in range(self._looks.qsize()):
+                self._looks.get_nowait()  # nobody else takes them
+            if self._error_taken.is_set and self._ready.qsize() < self._prefetch:
+                return True
+            self._looks.get()
+        return False
 
     def _attempt(self, timeout_s: float | None) -> B | Failure:
         began, drawn = time.monotonic(), list[Any]()
@@ -146,24 +192,3 @@ class Ahead(Generic[B]):
             if drawn:
                 error.batch = drawn[-1]  # type: ignore[attr-defined]
             return Failure(error, began)
-
-    def _append(self, outcome: B | Failure) -> None:
-        with self._changed:
-            if not self._stop.is_set:
-                self._ready.append(outcome)
-            self._changed.notify_all()
-
-
-_threads = weakref.WeakSet[Ahead[Any]]()
-
-
-def end_all() -> None:
-    """Ends all these threads of this process, because Python exits, and waits for their end."""
-    own = list(_threads)
-    for ahead in own:
-        ahead.leave()
-    for ahead in own:
-        ahead.join()
-
-
-atexit.register(end_all)  # otherwise Python would stop the threads at any point when it exits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core
+from shmreplay.base.cached_property import cached_property
 from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.batches.decoding import Shown, mask_of, show_item
 from shmreplay.clients.batches.native import ItemNumbers, NativeItem

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
+from shmreplay.base.cached_property import cached_property
 from shmreplay.clients.batches.arguments import key_array
 from shmreplay.clients.batches.arrangement import Arrangement
 from shmreplay.clients.batches.batch import Batch

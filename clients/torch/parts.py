@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.base.cached_property import cached_property
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.decoding import mask_of
 from shmreplay.clients.batches.native import ItemNumbers
@@ -105,12 +105,12 @@ class BatchParts(TorchParts):
         self.data = [output.data for output in batch._shown]
 
     @cached_property
-    def lengths(self) -> list[Any]:  # type: ignore[override]
+    def lengths(self) -> list[Any]:
         """As in `TorchParts`; the properties below as well."""
         return [lengths[: len(self._batch)] for lengths in self._batch._native.lengths]
 
     @cached_property
-    def masks(self) -> list[Any]:  # type: ignore[override]
+    def masks(self) -> list[Any]:
         batch, native = self._batch, self._batch._native
         return [
             None if mask is None and output.has is None else mask_of(batch._counted(mask, squeezed), output, 0)
@@ -118,9 +118,9 @@ class BatchParts(TorchParts):
         ]
 
     @cached_property
-    def sizes(self) -> list[Any]:  # type: ignore[override]
+    def sizes(self) -> list[Any]:
         return [output.sizes for output in self._batch._shown]
 
     @cached_property
-    def numbers(self) -> dict[str, Any]:  # type: ignore[override]
+    def numbers(self) -> dict[str, Any]:
         return {name: getattr(self._batch, name) for name in NUMBERS}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from shmreplay.base.checks import check_float
+from shmreplay.clients.link.connection import fork_count
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
@@ -56,7 +57,7 @@ class TorchReplayBuffer:
         self.beta = check_float(f"table {table.name!r}", "beta", beta)
         self._options = {"device": device, "prefetch": prefetch, **options}
         self._samplers: dict[int, TorchSampler] = {}
-        self._lock = threading.Lock()
+        self._locks = {fork_count(): threading.Lock()}  # a forked child has one of its own
 
     def __len__(self) -> int:
         return len(self._table)
@@ -81,7 +82,7 @@ class TorchReplayBuffer:
             raise
 
     def _sampler(self, n: int) -> TorchSampler:
-        with self._lock:
+        with self._locks.setdefault(fork_count(), threading.Lock()):
             if (sampler := self._samplers.get(n)) is None:
                 if len(self._samplers) >= MAX_SAMPLERS:
                     self._samplers.pop(next(iter(self._samplers))).close()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import os
 
+from shmreplay.base.lock_file import Held, LockFile
 from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory
 from shmreplay.daemon.loop.bounded_wait import within
-from shmreplay.daemon.loop.lock_file import Held, LockFile
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.errors import CheckpointFailed
 

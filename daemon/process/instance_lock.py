@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from shmreplay.daemon.loop.lock_file import Held, LockFile
+from shmreplay.base.lock_file import Held, LockFile
 from shmreplay.daemon.process.parent import Parent
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.segment import SegmentStore, lock_name

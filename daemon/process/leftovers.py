@@ -16,7 +16,7 @@ import os
 import stat
 from dataclasses import dataclass
 
-from shmreplay.daemon.loop.lock_file import Held, LockFile
+from shmreplay.base.lock_file import Held, LockFile
 from shmreplay.daemon.process.parent import Parent
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.abandoned import remove_abandoned

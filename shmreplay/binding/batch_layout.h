@@ -108,7 +108,7 @@ class GivenArrays {
   }
 
   bool are_right_ = true;
-  std::vector<nb::object> arrays_;
+  std::vector<Held> arrays_;
   std::vector<uint32_t> own_rows_;  // filled if the caller gave arrays
   const std::vector<uint32_t>* most_rows_ = nullptr;
 };

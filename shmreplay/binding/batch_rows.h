@@ -73,7 +73,7 @@ class StepList {
 
   size_t size_;
   std::vector<Column> columns_;
-  std::vector<nb::object> keep_;
+  std::vector<Held> keep_;
 };
 
 class BatchRows {
@@ -86,7 +86,7 @@ class BatchRows {
       return;
     }
     if (!plan_.batch(steps.ptr(), arrays_, size_)) {
-      const nb::object pair = outlive_interpreter([&] { return context.canonical_batch(steps); });
+      const Held pair = outlive_interpreter([&] { return context.canonical_batch(steps); });
       converted_ = pair[0];
       size_ = nb::cast<npy_intp>(pair[1]);
       arrays_ = context.checked_arrays(converted_, 1);
@@ -119,8 +119,8 @@ class BatchRows {
   npy_intp size_ = -1;
   std::optional<StepList> separate_;
   std::vector<PyArrayObject*> arrays_;
-  nb::object converted_;
-  std::vector<nb::object> keep_;  // the caller's structure may change while the GIL is released
+  Held converted_;
+  std::vector<Held> keep_;  // the caller's structure may change while the GIL is released
 };
 
 }  // namespace shmreplay

@@ -3,10 +3,15 @@
 // Before Python 3.14, a thread that wants the GIL back while the interpreter shuts down is ended by unwinding its
 // stack. In C++ frames that is std::terminate: a daemon thread in sample() would abort its process at exit. So the
 // unwinding is caught before it enters those frames, and the thread sleeps until the process is gone.
+//
+// So whatever can run Python's code goes through outlive_interpreter(). That includes the end of an object, which may
+// drop others that end in Python: references that may be the last ones to such an object are Held.
 #pragma once
 
 #include <cxxabi.h>
 #include <unistd.h>
+
+#include <utility>
 
 #include "python.h"
 
@@ -47,6 +52,24 @@ class GilAcquire {
 
  private:
   PyGILState_STATE state_;
+};
+
+// A reference whose end may run Python's code: to a callable, or to what a user gave and may have dropped meanwhile.
+class Held : public nb::object {
+ public:
+  using nb::object::object;
+  Held() = default;
+  Held(nb::object other) noexcept : nb::object(std::move(other)) {}  // NOLINT(google-explicit-constructor)
+  Held(const Held&) = default;
+  Held(Held&&) noexcept = default;
+  Held& operator=(Held other) noexcept {
+    std::swap(m_ptr, other.m_ptr);
+    return *this;
+  }
+  ~Held() {
+    PyObject* last = release().ptr();
+    if (last != nullptr) outlive_interpreter([last] { Py_DECREF(last); });
+  }
 };
 
 }  // namespace shmreplay

@@ -236,7 +236,7 @@ class NativeTable {
     const std::vector<int64_t> k = keys_of(keys);
     npy_intp num_steps = -1;
     std::vector<ColumnUpdate> columns;
-    std::vector<nb::object> keep;
+    std::vector<Held> keep;
     for (nb::handle update : updates) {
       const auto c = nb::cast<uint32_t>(update[0]);
       keep.push_back(nb::borrow(nb::object(update[1])));

@@ -148,7 +148,7 @@ class NativeVectorWriter {
   // change meanwhile.
   struct Arrays {
     std::vector<PyArrayObject*> arrays;
-    std::vector<nb::object> keep;
+    std::vector<Held> keep;
     HeapRows heap;
 
     bool is_no_value(size_t c) const { return reinterpret_cast<PyObject*>(arrays[c]) == no_value(); }
@@ -184,9 +184,11 @@ class NativeVectorWriter {
     // Asks for every stream whether to refuse the call, before anything is written.
     template <class Ask>
     void refuse_if(Ask ask) {
-      for (progress.at = 0; progress.at < rows.size() && code_ == 0; progress.at += code_ == 0 ? 1 : 0) {
-        code_ = ask(writer(progress.at));
+      for (uint32_t i = 0; i < rows.size() && code_ == 0; ++i) {
+        progress.at = i;
+        code_ = ask(writer(i));
       }
+      if (code_ == 0) progress.at = 0;
     }
     bool refused() const { return code_ != 0; }
 
@@ -299,7 +301,7 @@ class NativeVectorWriter {
     Arrays a;
     npy_intp n = -1;
     if (!context_->bound_plan().batch(steps.ptr(), a.arrays, n) || n != num_rows) {
-      const nb::object list =
+      const Held list =
           outlive_interpreter([&] { return context_->plan->canonical()(steps, nb::arg("batch") = num_rows); });
       return partial_arrays(list);
     }

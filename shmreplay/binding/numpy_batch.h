@@ -302,7 +302,8 @@ class NumpyBatch : public ShardSink {
   bool checks_structure_ = false;
   std::string names_;
   std::vector<OutputBuffer> outputs_;
-  std::vector<nb::object> data_, lengths_;
+  std::vector<Held> data_;
+  std::vector<nb::object> lengths_;
   std::vector<std::unique_ptr<ByteBuffer>> bytes_;     // of columns of Python's codec
   std::vector<std::unique_ptr<PackedReader>> packed_;  // of packed ones
   nb::object value_sizes_;

@@ -73,7 +73,8 @@ class GilPatience : public Patience {
     const GilAcquire gil;
     if (observer_ == nullptr || observer_ == Py_None) return;
     PyObject* result = ask(what, pid, seconds);
-    if (result == nullptr) PyErr_WriteUnraisable(observer_);  // a report that fails must not end the wait
+    if (result == nullptr)
+      outlive_interpreter([this] { PyErr_WriteUnraisable(observer_); });  // a report that fails must not end the wait
     Py_XDECREF(result);
   }
 
@@ -93,11 +94,11 @@ class QuietPatience final : public GilPatience {
 // None waits for ever, 0 never; seconds >= 0.
 inline int64_t deadline_of(nb::handle timeout_s) {
   if (timeout_s.is_none()) return kForever;
-  const double seconds = PyFloat_AsDouble(timeout_s.ptr());
+  const double seconds = outlive_interpreter([&] { return PyFloat_AsDouble(timeout_s.ptr()); });
   if (!(seconds >= 0)) {
     const bool is_number = !(seconds == -1.0 && PyErr_Occurred());
     PyErr_Clear();
-    const nb::str text = nb::repr(timeout_s);
+    const nb::str text = outlive_interpreter([&] { return nb::repr(timeout_s); });
     raise_error(is_number ? "ValueError" : "TypeError",
                 "timeout_s is " + std::string(text.c_str()) + "; expected seconds >= 0, or None to wait for ever");
   }
@@ -117,7 +118,7 @@ inline nb::object take_raised() {
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
   Py_XDECREF(type);
-  Py_XDECREF(trace);
+  outlive_interpreter([trace] { Py_XDECREF(trace); });
   return value == nullptr ? nb::none() : nb::steal(value);
 }
 

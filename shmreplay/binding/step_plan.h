@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "base/row_copy.h"
-#include "python.h"
+#include "gil.h"
 
 namespace shmreplay {
 
 struct PlanColumn {
-  nb::object descr;  // np.dtype
+  Held descr;  // np.dtype
   PyTypeObject* scalar_type = nullptr;
   int type_num = 0;
   size_t row_bytes = 0;
@@ -112,9 +112,9 @@ class StepPlan {
   struct Node {
     Kind kind;
     uint32_t column = 0;
-    nb::object type;  // of a named tuple
+    Held type;  // of a named tuple
     bool is_list = false;
-    std::vector<nb::object> keys;
+    std::vector<Held> keys;
     std::vector<Node> children;
   };
 
@@ -282,7 +282,7 @@ class StepPlan {
   bool has_opaque_ = false;
   std::vector<uint32_t> packed_;  // columns
   Node root_;
-  nb::object canonical_;
+  Held canonical_;
 };
 
 }  // namespace shmreplay

@@ -71,7 +71,7 @@ class ValueList {
   uint64_t blocks(size_t i) const { return blocks_.at(i); }
 
  private:
-  std::vector<nb::object> keep_;
+  std::vector<Held> keep_;
   std::vector<ValueBytes> values_;
   std::vector<uint64_t> blocks_;
 };

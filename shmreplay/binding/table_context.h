@@ -23,10 +23,10 @@ struct TableContext {
   std::shared_ptr<Arena> arena;
   const TableFacts* facts;
   std::unique_ptr<StepPlan> plan;
-  nb::object canonical_batch = nb::none();  // steps -> (arrays, N)
-  nb::object observer = nb::none();         // called with (what, pid, seconds) for long waits
-  Flag waits_ended;                         // ends every wait of this table handle, by what the observer raises
-  std::shared_ptr<const Flag> closed;       // the same for all handles of a client; nullptr: for none
+  Held canonical_batch = nb::none();   // steps -> (arrays, N)
+  Held observer = nb::none();          // called with (what, pid, seconds) for long waits
+  Flag waits_ended;                    // ends every wait of this table handle, by what the observer raises
+  std::shared_ptr<const Flag> closed;  // the same for all handles of a client; nullptr: for none
 
   const StepPlan& bound_plan() const {
     if (plan == nullptr)
@@ -95,7 +95,7 @@ struct TableContext {
     if (bound_plan().write(step.ptr(), [&](uint32_t column) { return writer.row().cell(column); })) {
       return plan->has_packed() ? write_packed(writer, deadline_ns, more) : Status::kOk;
     }
-    const nb::object list = outlive_interpreter([&] { return plan->canonical()(step); });
+    const Held list = outlive_interpreter([&] { return plan->canonical()(step); });
     return write_arrays(writer, list, true, deadline_ns, more);
   }
 
@@ -109,7 +109,7 @@ struct TableContext {
     if (plan->has_heap()) {
       std::vector<PyArrayObject*> rows(arrays.size(), nullptr);
       std::vector<ValueList> values(arrays.size());
-      std::vector<nb::object> keep;  // the list may change while the GIL is released
+      std::vector<Held> keep;  // the list may change while the GIL is released
       for (uint32_t c = 0; c < arrays.size(); ++c) {
         if (!is_written(c)) continue;
         auto* leaf = arrays[c] == nullptr ? Py_None : reinterpret_cast<PyObject*>(arrays[c]);
@@ -186,12 +186,12 @@ inline std::string expected_priority() {
 // takes.
 inline double priority_of(nb::handle priority, const TableFacts& facts) {
   if (priority.is_none()) return -1.0;
-  const double value = PyFloat_AsDouble(priority.ptr());
+  const double value = outlive_interpreter([&] { return PyFloat_AsDouble(priority.ptr()); });
   if (value != -1.0 || !PyErr_Occurred()) return value;
   const bool overflowed = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
   PyErr_Clear();
   if (overflowed) return HUGE_VAL;
-  const nb::str text = nb::repr(priority);
+  const nb::str text = outlive_interpreter([&] { return nb::repr(priority); });
   raise_error("TypeError", "table '" + facts.name + "': priority is " + text.c_str() + "; expected a number, or None");
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdio>
 
 #include "items/table_calls.h"
 #include "numpy_arrays.h"
@@ -75,7 +74,7 @@ int close_writer(const TableContext& context, nb::handle timeout_s, Close close)
 inline double call_priority(nb::handle priority, const TableContext& context) {
   const double p = priority_of(priority, *context.facts);
   if (!priority.is_none() && first_bad_priority(*context.facts, &p, 1) != kAllGood) {
-    const nb::str text = nb::repr(priority);
+    const nb::str text = outlive_interpreter([&] { return nb::repr(priority); });
     raise_error("ValueError",
                 "table '" + context.facts->name + "': priority is " + text.c_str() + "; " + expected_priority());
   }

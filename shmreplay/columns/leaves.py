@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from shmreplay.base.cached_property import cached_property
 from shmreplay.columns.codecs import ArrayCodec
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.columns.step_codec import StepCodec

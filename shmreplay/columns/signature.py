@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from shmreplay.base.cached_property import cached_property
 from shmreplay.base.checks import wire_field
 from shmreplay.columns import conversion, heap_values, structure
 from shmreplay.columns.codecs import Bytes

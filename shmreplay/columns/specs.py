@@ -7,10 +7,10 @@ import math
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from shmreplay.base.cached_property import cached_property
 from shmreplay.base.checks import check_choice, check_int, wire_field
 
 CASTS = ("safe", "same_kind", "no")

@@ -168,6 +168,14 @@ class SegmentStore:
         parts = [file_name.split(".") for file_name in os.listdir(self.directory)]
         return [part[1] for part in parts if len(part) == 3 and part[0] == _PREFIX and part[2] == "lock"]
 
+    def files(self, instance: str) -> list[str]:
+        """The names of an instance's files: segments, marks and the lock."""
+        return [file for file in os.listdir(self.directory) if _instance_of(file) == instance]
+
+    def instances(self) -> list[str]:
+        """The instances that have a file here, sorted."""
+        return sorted({name for file in os.listdir(self.directory) if (name := _instance_of(file)) is not None})
+
     def remove_arena(self, instance: str, arena: str) -> None:
         """Unlinks both segments, the index first: a lone data segment is then always left by a removal."""
         names = segment_names(instance, arena)
@@ -178,6 +186,15 @@ class SegmentStore:
         """Rounds a size up to whole pages of this file system."""
         page = os.statvfs(self.directory).f_bsize
         return -(-num_bytes // page) * page
+
+
+def _instance_of(file_name: str) -> str | None:
+    """The instance that a file belongs to; None if it is not one of ours."""
+    parts = file_name.split(".")
+    is_lock = len(parts) == 3 and parts[2] == "lock"
+    is_arenas = len(parts) == 4 and parts[3] in ("index", "data", "restoring") and _ARENA_NAME.fullmatch(parts[2])
+    is_ours = parts[0] == _PREFIX and (is_lock or is_arenas) and _NAME.fullmatch(parts[1])
+    return parts[1] if is_ours else None
 
 
 def reserve(fd: int, num_bytes: int, progress: Progress | None = None, pages: PagePolicy | None = None) -> int:

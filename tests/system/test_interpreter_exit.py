@@ -113,6 +113,77 @@ def test_samplers_end_with_the_interpreter(run_script: Run) -> None:
         assert table._arena.check() == []
 
 
+# The last reference to a client goes in native code, and its end takes until Python no longer waits for anything.
+DROP_IN_A_THREAD = """
+import sys, threading, time
+import shmreplay as sr
+
+ends, is_dropped = threading.Event(), threading.Event()
+
+class Slow:
+    def __del__(self):
+        is_dropped.set()
+        ends.wait()
+        for _ in range({rounds}):
+            time.sleep(0)
+        print("dropped", flush=True)
+
+def table():
+    found = sr.connect(sys.argv[1]).table("table")
+    found._client.slow = Slow()
+    return found
+
+{work}
+is_dropped.wait()
+ends.set()
+"""
+
+LEAVE_A_SAMPLER = """
+sampler = table().sampler(1, prefetch=1)
+next(sampler)
+del sampler
+"""
+
+DROP_A_TABLE = """
+def drop():
+    gone = table()
+    del gone
+
+threading.Thread(target=drop, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize(("work", "rounds", "said"), [(LEAVE_A_SAMPLER, 2000, "dropped\n"), (DROP_A_TABLE, 10**12, "")])
+def test_a_thread_may_drop_the_last_reference_when_the_interpreter_ends(
+    run_script: Run, work: str, rounds: int, said: str
+) -> None:
+    """Python waits for a sampler's thread. It ends a daemon thread in the middle of that, within native code."""
+    table = sr.Table("table", {"x": np.int64(0)}, 10, max_streams=8, max_sessions=8)
+    with sr.Server(tables=[table]) as server, server.client() as client:
+        client.table("table").insert({"x": 1})
+        script = DROP_IN_A_THREAD.format(work=work, rounds=rounds)
+        assert run_script(script, server.address).finish() == (0, said, "")
+
+
+# A handler of atexit that runs after those of shmreplay: no thread samples ahead any more.
+SAMPLE_AT_EXIT = """
+import atexit, sys
+atexit.register(lambda: print(len(next(sampler)), len(next(other))))
+import shmreplay as sr
+
+table = sr.connect(sys.argv[1]).table("table")
+sampler, other = table.sampler(2, prefetch=1), table.sampler(3)
+next(sampler)
+"""
+
+
+def test_a_sampler_goes_on_without_a_thread_while_the_interpreter_ends(run_script: Run) -> None:
+    table = sr.Table("table", {"x": np.int64(0)}, 10, max_streams=8, max_sessions=8)
+    with sr.Server(tables=[table]) as server, server.client() as client:
+        client.table("table").insert({"x": 1})
+        assert run_script(SAMPLE_AT_EXIT, server.address).finish() == (0, "2 3\n", "")
+
+
 # As a user writes it who knows no `with`. multiprocessing joins the actor at exit, and the actor waits for a sample.
 # A finalizer made before, as any library may have one, has all of them run behind that join.
 RAISE_WITH_A_BLOCKED_ACTOR = """

@@ -16,7 +16,7 @@ GROUPS = {
     "tables": ("pause", "resume", "drain", "set-ratio", "reset", "drop"),
     "items": ("peek", "inspect", "histogram", "export", "import"),
     "checkpoints": ("checkpoint", "restore", "verify"),
-    "the machine": ("doctor", "plan", "service"),
+    "the machine": ("doctor", "plan", "purge", "service"),
     "your shell": ("completion",),
 }
 SUBCOMMANDS = tuple(name for group in GROUPS.values() for name in group)

@@ -29,6 +29,7 @@ Status VectorWriter::secure_blocks(Rows rows, const Fill& fill, const Wait& wait
 // Does the work for as many rows at a time as have a place to be written to, and blocks.
 Status VectorWriter::in_parts(Rows rows, const Fill& fill, const Wait& wait, Progress& progress,
                               const std::function<Status(Rows)>& work) {
+  progress.at = progress.done;
   // All streams open at the first call: they cost one hold together.
   if (const Status s = StreamGroup(streams_).open(wait); s != Status::kOk) return s;
   std::vector<StreamSteps*> streams;

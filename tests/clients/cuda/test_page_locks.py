@@ -81,7 +81,7 @@ def test_a_hold_of_a_lock_that_was_ended_under_its_holders_begins_another_one(
     cuda: FakeCuda, device: Device, segment: Segment
 ) -> None:
     with registered(hold_pages(device, segment)) as first:
-        page_locks._close_all()  # as Python's end does
+        first._lock.close()  # as Python's end does
         assert (first.state, cuda.registered) == ("closed", [])
         with registered(hold_pages(device, segment)) as second:
             first.close()

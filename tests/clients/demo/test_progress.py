@@ -25,17 +25,19 @@ def output() -> io.StringIO:
 
 @pytest.fixture
 def shown(output: io.StringIO) -> Progress:
-    return Progress("title", Console(file=output, soft_wrap=True))
+    return Progress("title", Console(file=output, soft_wrap=True), 195.0)
 
 
-def test_it_is_solved_when_the_mean_of_twenty_episodes_passes_the_goal(shown: Progress) -> None:
+def test_the_goal_is_reached_by_the_mean_of_twenty_episodes(shown: Progress) -> None:
     shown.add([500.0] * (NUM_EPISODES - 1))
-    assert not shown.is_solved, "nineteen episodes are not enough"
+    assert not shown.has_reached_goal, "nineteen episodes are not enough"
     shown.add([500.0])
-    assert shown.is_solved
+    assert shown.has_reached_goal
     shown.add([195.0] * NUM_EPISODES)
-    assert (shown.mean_return, shown.is_solved) == (195.0, False), "the bar has to be passed"
-    assert shown.num_episodes == 2 * NUM_EPISODES
+    assert (shown.mean_return, shown.has_reached_goal) == (195.0, True)
+    shown.add([194.0])
+    assert not shown.has_reached_goal
+    assert len(shown.all_returns) == 2 * NUM_EPISODES + 1
 
 
 def test_a_line_has_every_figure(shown: Progress, output: io.StringIO) -> None:
@@ -67,11 +69,11 @@ def test_a_line_says_what_is_waited_for_before_anything_is_learnt(
 def test_a_panel_says_it_too() -> None:
     output = io.StringIO()
     console = Console(file=output, force_terminal=True, width=100)
-    with Progress("title", console) as shown:
+    with Progress("title", console, 195.0) as shown:
         shown.show(table_info())
     assert "the actors, which are starting" in output.getvalue()
     output.truncate(0)
-    with Progress("title", console) as shown:
+    with Progress("title", console, 195.0) as shown:
         shown.show(table_info(inserts=1001, samples=64))
     assert "waiting for" not in output.getvalue()
 

@@ -271,7 +271,7 @@ def test_a_timeout_of_a_wait_that_nobody_waited_for_is_tried_again(make_table: T
         next(sampler)
         ahead = sampler._ahead
         assert ahead is not None
-        eventually(lambda: len(ahead._ready) == 2)  # one batch, and the timeout of the one after it
+        eventually(lambda: ahead._ready.qsize() == 2)  # one batch, and the timeout of the one after it
         next(sampler)
         table.insert(step(8))
         assert set(numbers(next(sampler)).tolist()) <= {7, 8}
