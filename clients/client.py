@@ -10,7 +10,6 @@ from typing import Any, cast
 from shmreplay.base.checks import check_path
 from shmreplay.base.process_names import name_this_process
 from shmreplay.clients.handles.attached_client import AttachedClient
-from shmreplay.clients.link.attachments import mappings
 from shmreplay.clients.shards.shard_infos import join_shards
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.info import readable_info
@@ -110,8 +109,7 @@ class Client(AttachedClient):
         """
         _check_name(name)
         self._request("drop_table", None, is_repeatable=False, table=name, timeout_s=timeout_s)
-        with mappings().lock:
-            self._forget(name)
+        self._forget(name)
 
     def drop_tables(self, names: Iterable[str], timeout_s: float | None = None) -> None:
         """Drops several tables, one whole arena after the other. Tables that share an arena must be dropped together.
@@ -130,9 +128,8 @@ class Client(AttachedClient):
         if not names:
             raise ValueError("drop_tables: expected at least one name")
         self._request("drop_tables", None, is_repeatable=False, tables=names, timeout_s=timeout_s)
-        with mappings().lock:
-            for name in names:
-                self._forget(name)
+        for name in names:
+            self._forget(name)
 
     def reset(self, name: str, timeout_s: float | None = None) -> None:
         """Empties a table. Raises TableNotFound."""

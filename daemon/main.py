@@ -28,6 +28,7 @@ from shmreplay.daemon.control.shared_state import SharedState
 from shmreplay.daemon.control.socket_directory import make_socket_directory
 from shmreplay.daemon.figures.long_waits import LongWaits
 from shmreplay.daemon.figures.status import status_line
+from shmreplay.daemon.loop.event_loop import LoopPolicy
 from shmreplay.daemon.loop.unix_listener import UnixListener
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.process.activation import take_listener
@@ -112,10 +113,9 @@ class Daemon:
             await checkpoints.open()
             taken.callback(checkpoints.close)
             await registry.adopt(discard=config.discard)
-            await checkpoints.begin(
-                restore=config.restore, is_embedded=config.embedded, on_progress=self._tell_of_start
-            )
-            await create_declared(config, registry, self._tell_of_start)
+            if not await self._fill(registry, checkpoints):
+                await self._end(registry, checkpoints, keeps=config.keep_tables)
+                return
             with (
                 contextlib.closing(UnixListener(config.socket, config.group_id, self._passed)) as listener,
                 contextlib.ExitStack() as shown,
@@ -142,12 +142,41 @@ class Daemon:
                 await server.stop_accepting()
             if self._failure is not None:
                 raise ShmReplayError(self._failure)
-            await registry.stop_creating()
             try:
-                await checkpoints.finish()
-                await (registry.leave() if reload.config.keep_tables else registry.close())
+                await self._end(registry, checkpoints, keeps=reload.config.keep_tables)
             finally:
                 await server.close()
+
+    async def _fill(self, registry: Registry, checkpoints: Checkpoints) -> bool:
+        """Restores and creates the tables that the configuration asks for.
+
+        Returns False if the daemon is stopped meanwhile, which cancels that: it may take minutes.
+        """
+        filling = asyncio.ensure_future(self._restore_and_create(registry, checkpoints))
+        stopping = asyncio.ensure_future(self._stopped.wait())
+        await asyncio.wait({filling, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if filling.done():
+            filling.result()
+            return True
+        self._notifier.stopping()
+        await registry.stop_creating()
+        await asyncio.wait({filling})
+        if (error := filling.exception()) is not None:
+            log.info("stopped during the start: %s", error)
+        return False
+
+    async def _restore_and_create(self, registry: Registry, checkpoints: Checkpoints) -> None:
+        config = self._config
+        await checkpoints.begin(restore=config.restore, is_embedded=config.embedded, on_progress=self._tell_of_start)
+        await create_declared(config, registry, self._tell_of_start)
+
+    @staticmethod
+    async def _end(registry: Registry, checkpoints: Checkpoints, *, keeps: bool) -> None:
+        """Saves the last checkpoint, if configured, and drops the tables, or `keeps` them."""
+        await registry.stop_creating()
+        await checkpoints.finish()
+        await (registry.leave() if keeps else registry.close())
 
     def _watch_for_the_end(self) -> None:
         loop = asyncio.get_running_loop()
@@ -259,6 +288,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         configure_logs(config.log_level, config.log_format, config.instance)
         # It forks, so it must run before there are threads.
         _core.prove_robust_lock()
+        asyncio.set_event_loop_policy(LoopPolicy())
         asyncio.run(Daemon(config, workers, lambda: read_config(arguments), notifier, passed).run())
         code = 0
     except (ShmReplayError, OSError, RuntimeError, ValueError) as error:

@@ -58,56 +58,82 @@ class AttachedClient:
     def _attach(self, name: str, *, refresh: bool = False) -> Attachment:
         """Returns this process' attachment to a table. `refresh` asks the daemon even if the known one is usable."""
         self._check_open()
+        known = self._attachments.get(name)
+        if known is not None and not refresh and self._is_usable(known):
+            return known
+        while (attachment := self._open(name)) is None:
+            self._check_open()
+        return attachment
+
+    def _open(self, name: str) -> Attachment | None:
+        """Asks the daemon. Returns None if it must be asked again, since the session that it named was ended meanwhile.
+
+        Another client of this process may have ended it. No lock is held over a request, so this is seen only now.
+        """
         own = mappings()
+        num_ended = own.num_ended
+        try:
+            reply = self._request("open", takes_fds=True, table=name, timeout_s=self.lock_timeout_s)
+        except TableNotFound as error:
+            self._forget(name)
+            raise TableNotFound(
+                f"{error}; call create_tables([...]) first, in every process: the first call creates the tables, "
+                "later calls do nothing"
+            ) from error
+        mapping, attachment, is_new = own.take(reply, id(self))
+        if mapping.ending is not None:
+            mapping.ending.wait()
+            return None
         with own.lock:
             known = self._attachments.get(name)
-            if known is not None and not refresh and self._is_usable(known):
-                return known
-            try:
-                reply = self._request("open", takes_fds=True, table=name, timeout_s=self.lock_timeout_s)
-            except TableNotFound as error:
-                self._forget(name)
-                raise TableNotFound(
-                    f"{error}; call create_tables([...]) first, in every process: the first call creates the tables, "
-                    "later calls do nothing"
-                ) from error
-            mapping, attachment = own.take(reply)
             if known is not None and known.arena is not attachment.arena:
                 self._forget(name)
-            if self._held.get(id(mapping)) is not mapping:
-                mapping.num_users += 1
-                self._held[id(mapping)] = mapping
+            self._held[id(mapping)] = mapping
             self._attachments[name] = attachment
-            return attachment
+        if self.is_closed:  # while the daemon was asked
+            self._detach_all()
+            self._check_open()
+        if is_new and own.num_ended != num_ended and not self._is_usable(attachment):
+            self._forget(name)
+            return None
+        return attachment
 
     def _is_usable(self, known: Attachment) -> bool:
         """Whether the attachment is this process' own, its table still exists and its session is still ours."""
         if known.fork_count != fork_count() or known.arena.table(known.index).dropped:
             return False
-        own = [(held.session, held.generation) for held in self._held.values() if held.arena is known.arena]
+        own = [(held.session, held.generation) for held in list(self._held.values()) if held.arena is known.arena]
         return any((entry["session"], entry["generation"]) in own for entry in known.arena.sessions())
 
     def _forget(self, name: str) -> None:
         """Forgets a table that no longer exists. Its memory is unmapped when no handle refers to it any more."""
-        for other, attachment in list(self._attachments.items()):
-            if other != name and attachment.table.owner.name == name:
-                self._forget(other)  # a shard of the table
-        gone = self._attachments.pop(name, None)
-        if gone is None or any(other.arena is gone.arena for other in self._attachments.values()):
-            return
-        for key, mapping in list(self._held.items()):
-            if mapping.arena is gone.arena:
-                del self._held[key]
-                mappings().release(mapping)
+        own = mappings()
+        with own.lock:
+            for other, attachment in list(self._attachments.items()):
+                if other != name and attachment.table.owner.name == name:
+                    self._forget(other)  # a shard of the table
+            gone = self._attachments.pop(name, None)
+            if gone is None or any(other.arena is gone.arena for other in list(self._attachments.values())):
+                return
+            for key, mapping in list(self._held.items()):
+                if mapping.arena is gone.arena:
+                    self._held.pop(key, None)
+                    if own.release(mapping, id(self)):
+                        own.ended(mapping)
 
     def _detach_all(self) -> None:
         own = mappings()
-        with own.lock:
-            for mapping in self._held.values():
-                if own.release(mapping):
+        while self._held:
+            try:
+                _, mapping = self._held.popitem()
+            except KeyError:  # another thread, or a signal handler, was faster
+                break
+            if own.release(mapping, id(self)):
+                try:
                     self._detach(mapping)
-            self._held = {}
-            self._attachments = {}
+                finally:
+                    own.ended(mapping)
+        self._attachments = {}
 
     def _detach(self, mapping: Mapping) -> None:
         if not mapping.arena.end_calls(DETACH_TIMEOUT_S):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from shmreplay import _core
 from shmreplay.clients.link.connection import Reply, fork_count
-from shmreplay.errors import SegmentFailed
+from shmreplay.errors import SegmentFailed, ShmReplayError
 from shmreplay.protocol import ProtocolError, close_all
 from shmreplay.segments.segment import check_received
 from shmreplay.tables.packed_specs import unpack_specs
@@ -39,6 +39,28 @@ def specs_of(arena: _core.Arena) -> tuple[Table, ...]:
         ) from error
 
 
+class Ending:
+    """The end of a session, for which its thread is asking the daemon."""
+
+    def __init__(self, arena: str) -> None:
+        self._arena = arena
+        self._thread = threading.get_ident()
+        self._is_over = threading.Event()
+
+    def over(self) -> None:
+        """Lets those go on that wait."""
+        self._is_over.set()
+
+    def wait(self) -> None:
+        """Waits until it is over, which takes seconds at most. Raises ShmReplayError in that thread itself."""
+        if self._thread == threading.get_ident():
+            raise ShmReplayError(
+                f"this thread was just ending its session in arena {self._arena!r} when a signal came; the handler "
+                "cannot attach to that arena: let it return first"
+            )
+        self._is_over.wait()
+
+
 @dataclass(eq=False)
 class Mapping:
     """One mapped arena and its session. The arena is unmapped when the last attachment to it is gone."""
@@ -47,24 +69,30 @@ class Mapping:
     name: str
     session: int
     generation: int
-    num_users: int = 0
+    users: set[int] = field(default_factory=set)  # clients, by identity
+    ending: Ending | None = None
+
+
+Identity = tuple[int, int, int, int]  # device and inode of the index segment, session, generation
 
 
 @dataclass
 class Mappings:
-    """All mappings of this process, by the identity of the index segment and the session in it.
+    """All mappings of this process.
 
-    `lock` is held from a request to open or detach until its result is noted here. Otherwise one client could end a
-    session while another client is about to get the same one.
+    `lock` is held for some instructions, and never over a request: a daemon that does not answer holds up nobody else.
+    It is reentrant, because a signal handler may use a client in between. So each step leaves what another may find.
     """
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    by_identity: dict[tuple[int, int, int, int], Mapping] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    by_identity: dict[Identity, Mapping] = field(default_factory=dict)
+    num_ended: int = 0  # sessions that this process has ended
 
-    def take(self, reply: Reply) -> tuple[Mapping, Attachment]:
+    def take(self, reply: Reply, user: int) -> tuple[Mapping, Attachment, bool]:
         """Maps the segments of a reply to `open`, unless they are mapped already, and closes its descriptors.
 
-        Raises SegmentFailed or LayoutMismatch if this process cannot use the segments.
+        Returns the mapping, which has the user from now on unless it is ending; the attachment; and whether the mapping
+        is new. Raises SegmentFailed or LayoutMismatch if this process cannot use the segments.
         """
         fields = reply.fields
         try:
@@ -77,22 +105,41 @@ class Mappings:
             session, generation = int(fields["session"]), int(fields["generation"])
             status = os.fstat(index_fd)
             identity = (status.st_dev, status.st_ino, session, generation)
-            mapping = self.by_identity.get(identity)
-            if mapping is None:
-                arena = _core.Arena(index_fd, data_fd, session, generation)
-                mapping = self.by_identity[identity] = Mapping(arena, name, session, generation)
+            table = Table.from_wire(fields["spec"])
+            with self.lock:
+                mapping = known = self.by_identity.get(identity)
+                if mapping is None:
+                    arena = _core.Arena(index_fd, data_fd, session, generation)
+                    mapping = self.by_identity.setdefault(identity, Mapping(arena, name, session, generation))
+                mapping.users.add(user)  # before the look: a release that comes in between sees it
+                if mapping.ending is not None:
+                    mapping.users.discard(user)
         finally:
             close_all(reply.fds)
-        table = Table.from_wire(fields["spec"])
-        return mapping, Attachment(mapping.arena, int(fields["index"]), table, fork_count())
+        return mapping, Attachment(mapping.arena, int(fields["index"]), table, fork_count()), known is None
 
-    def release(self, mapping: Mapping) -> bool:
-        """Counts one user fewer. True if it was the last one and the mapping is this process' own, not its parent's."""
-        mapping.num_users -= 1
-        if mapping.num_users > 0 or mapping not in self.by_identity.values():
-            return False
-        self.by_identity = {key: value for key, value in self.by_identity.items() if value is not mapping}
-        return True
+    def release(self, mapping: Mapping, user: int) -> bool:
+        """Removes a user. True if it was the last one, and the mapping is this process' own, not its parent's.
+
+        The mapping is ending then, until `ended` is called.
+        """
+        with self.lock:
+            mapping.users.discard(user)
+            if mapping.users or mapping.ending is not None or mapping not in list(self.by_identity.values()):
+                return False
+            mapping.ending = Ending(mapping.name)
+            if mapping.users:  # a signal handler has attached in between
+                mapping.ending = None
+                return False
+            return True
+
+    def ended(self, mapping: Mapping) -> None:
+        """Forgets a mapping whose session was ended, or could not be."""
+        with self.lock:
+            self.num_ended += 1
+            self.by_identity = {key: value for key, value in self.by_identity.items() if value is not mapping}
+        if mapping.ending is not None:
+            mapping.ending.over()
 
 
 _mappings = Mappings()

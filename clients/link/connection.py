@@ -1,4 +1,4 @@
-"""Connection: the socket to the daemon, connected when needed, and again after a fork or a restart of the daemon."""
+"""Connection: the sockets to a daemon, connected when needed, and again after a fork or a restart of the daemon."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import contextlib
 import grp
 import logging
 import os
-import pwd
 import select
 import socket
 import stat
-import struct
-import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from shmreplay import _core
+from shmreplay.clients.link.daemon_user import check_place, daemon_user, owners_of_segments, user_name
 from shmreplay.errors import DaemonUnavailable, ShmReplayError
 from shmreplay.protocol import (
     MAX_FDS,
@@ -40,21 +39,11 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.1
 logger = logging.getLogger("shmreplay")
 
 _fork_count = 0
-_guard = threading.Lock()
 
 
 def fork_count() -> int:
     """The number of forks between this process and the one that imported shmreplay."""
     return _fork_count
-
-
-def _after_fork() -> None:
-    global _fork_count, _guard
-    _fork_count += 1
-    _guard = threading.Lock()  # another thread of the parent may have held it
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 class RequestTimeout(ShmReplayError, TimeoutError):
@@ -70,22 +59,48 @@ class Reply:
     owner_ids: set[int] = field(default_factory=set)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Line:
-    """The lock and, once connected, the socket of one process. A forked child gets a new one."""
+    """One socket, which carries one request at a time, and what the daemon said in its hello."""
 
-    fork_count: int
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    sock: socket.socket | None = None
-    hello: Message = field(default_factory=dict)
+    sock: socket.socket
+    hello: Message
+
+    def __post_init__(self) -> None:
+        _lines.add(self)
 
     def __del__(self) -> None:
-        if self.sock is not None:  # a client that is garbage without a close: no reason for a ResourceWarning
-            self.sock.close()
+        self.sock.close()  # a client that is garbage without a close: no reason for a ResourceWarning
+
+    @property
+    def is_over(self) -> bool:
+        """Whether one of both sides has closed it. Between requests, that is all there can be to read."""
+        if self.sock.fileno() < 0:
+            return True
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN | select.POLLRDHUP)
+        return bool(poll.poll(0))
+
+
+_lines = weakref.WeakSet[_Line]()
+
+
+def _after_fork() -> None:
+    global _fork_count
+    _fork_count += 1
+    for line in list(_lines):
+        line.sock.close()  # closes only our copy; the parent keeps its connections
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Connection:
-    """One request at a time over one socket; threads take turns. `timeout_s` limits the wait for a daemon to answer.
+    """Requests to one daemon. `timeout_s` limits the wait for a daemon to answer.
+
+    A request takes a socket that is free, or connects another one. So a request never waits for one of another thread,
+    or for the one that a signal handler has interrupted. There is no lock, which the handler could find taken: `_free`
+    only changes by one operation of a list at a time. One free socket is kept.
 
     `paths` are tried in turn until a daemon answers at one of them, which is then kept.
     """
@@ -93,23 +108,15 @@ class Connection:
     def __init__(self, paths: Sequence[str], timeout_s: float | None) -> None:
         self.paths = list(paths)
         self.timeout_s = timeout_s
-        self._line = _Line(_fork_count)
-
-    def _own_line(self) -> _Line:
-        with _guard:
-            if self._line.fork_count != _fork_count:
-                inherited = self._line.sock
-                if inherited is not None:  # closes only our copy; the parent keeps its connection
-                    inherited.close()
-                self._line = _Line(_fork_count)
-            return self._line
+        self._free: list[_Line] = []
+        self._is_closed = False
+        self._user: int | None = None  # that the daemon runs as, since the first connection
 
     def connect(self) -> Message:
         """Connects unless connected, and returns the daemon's hello. Raises DaemonUnavailable or PermissionError."""
-        line = self._own_line()
-        with line.lock:
-            self._ensure_connected(line, Deadline(self.timeout_s))
-            return line.hello
+        line = self._free_line() or self._connect(Deadline(self.timeout_s))
+        self._keep(line)
+        return line.hello
 
     def request(
         self,
@@ -133,18 +140,13 @@ class Connection:
             ShmReplayError and others: the error that the daemon answered.
         """
         message = {"command": command, **(fields or {})}
-        line = self._own_line()
-        with line.lock:
-            patience_s = self.timeout_s if waits_for_daemon else 0.0
-            reply = self._exchange(
-                line, message, Deadline(timeout_s), patience_s, takes_fds, is_repeatable, on_progress
-            )
+        patience_s = self.timeout_s if waits_for_daemon else 0.0
+        reply = self._exchange(message, Deadline(timeout_s), patience_s, takes_fds, is_repeatable, on_progress)
         raise_answered_error(reply.fields)
         return reply
 
     def _exchange(
         self,
-        line: _Line,
         message: Message,
         deadline: Deadline,
         patience_s: float | None,
@@ -155,16 +157,18 @@ class Connection:
         patience = Deadline(patience_s)
         fresh_failures = 0
         while True:
-            is_fresh = self._ensure_connected(line, patience if fresh_failures else Deadline(patience_s))
-            assert line.sock is not None
+            line = self._free_line()
+            is_fresh = line is None
+            if line is None:
+                line = self._connect(patience if fresh_failures else Deadline(patience_s))
             try:
                 answer, fds = self._ask(line.sock, message, deadline, takes_fds, on_progress)
-                return Reply(answer, fds, _owner_ids(line.sock, line.hello))
+                reply = Reply(answer, fds, owners_of_segments(line.sock, line.hello))
             except DaemonUnavailable:
-                self._hang_up(line)
+                line.sock.close()
                 raise
             except ConnectionError as error:
-                self._hang_up(line)
+                line.sock.close()
                 fresh_failures += 1 if is_fresh else 0
                 if not is_repeatable or (is_fresh and (patience.is_over or fresh_failures == MAX_FRESH_FAILURES)):
                     raise DaemonUnavailable(
@@ -172,8 +176,11 @@ class Connection:
                         "it was stopped or killed, see its log"
                     ) from error
             except BaseException:  # after a Ctrl-C or a timeout, the answer would be taken for that of the next request
-                self._hang_up(line)
+                line.sock.close()
                 raise
+            else:
+                self._keep(line)
+                return reply
 
     def _ask(
         self,
@@ -226,19 +233,32 @@ class Connection:
 
     # --- connecting ----------------------------------------------------------------------------------------------
 
-    def _ensure_connected(self, line: _Line, deadline: Deadline) -> bool:
-        """Connects unless there is a connection whose daemon still runs. Returns whether it had to connect.
+    def _free_line(self) -> _Line | None:
+        """A line whose daemon still runs: a request that must not be repeated is never sent to one that has ended."""
+        while self._free:
+            try:
+                line = self._free.pop()
+            except IndexError:  # another thread was faster
+                break
+            if not line.is_over:
+                return line
+            line.sock.close()
+        return None
 
-        A request that must not be repeated is so never sent to a daemon that has ended.
-        """
-        if line.sock is not None and _has_ended(line.sock):
-            self._hang_up(line)
-        if line.sock is not None:
-            return False
-        line.sock, line.hello = self._connect(deadline)
-        return True
+    def _keep(self, line: _Line) -> None:
+        """Keeps a line for the next request. Closes it if there is one already, or the client was closed meanwhile."""
+        if self._free:
+            line.sock.close()
+            return
+        self._free.append(line)
+        if self._is_closed:
+            self._close_free()
 
-    def _connect(self, deadline: Deadline) -> tuple[socket.socket, Message]:
+    def _close_free(self) -> None:
+        while (line := self._free_line()) is not None:
+            line.sock.close()
+
+    def _connect(self, deadline: Deadline) -> _Line:
         """Tries again and again while a daemon starts: no event tells that a socket begins to listen."""
         pause_s, was_denied = FIRST_PAUSE_S, False
         while True:
@@ -251,11 +271,14 @@ class Connection:
                 except OSError as error:  # no socket, nobody listening, its queue full, or no permission
                     failures[path] = error
                     continue
-                self.paths = [path]
-                if "error" in hello:
-                    sock.close()
+                try:
                     raise_answered_error(hello)
-                return sock, hello
+                    self._check_user(path, daemon_user(sock, hello))
+                except BaseException:
+                    sock.close()
+                    raise
+                self.paths = [path]
+                return _Line(sock, hello)
             denied = next((path for path, error in failures.items() if isinstance(error, PermissionError)), None)
             # Try twice: a daemon that is starting binds its socket first, and gives its group the permission next.
             if denied is not None and (was_denied or deadline.is_over):
@@ -309,32 +332,21 @@ class Connection:
             "or use sr.Server(tables=[...]), which starts its own"
         )
 
-    def _hang_up(self, line: _Line) -> None:
-        if line.sock is not None:
-            line.sock.close()
-            line.sock = None
+    def _check_user(self, path: str, user: int) -> None:
+        """Raises PermissionError if another user's daemon is at the path now, or anybody could put one there."""
+        if self._user is None:
+            check_place(path, user)
+            self._user = user
+        elif self._user != user:
+            raise PermissionError(
+                f"the shmreplayd at {path} runs as user {user_name(user)}, the one that this client knows ran as "
+                f"{user_name(self._user)}: another user may have taken the path; if that is meant, connect anew"
+            )
 
     def close(self) -> None:
-        line = self._own_line()
-        with line.lock:
-            self._hang_up(line)
-
-
-def _has_ended(sock: socket.socket) -> bool:
-    """Whether the other side has closed the socket. Between requests, that is all there can be to read."""
-    poll = select.poll()
-    poll.register(sock, select.POLLIN | select.POLLRDHUP)
-    return bool(poll.poll(0))
-
-
-def _owner_ids(sock: socket.socket, hello: Message) -> set[int]:
-    """The users that may own this daemon's segments: the one that it runs as, by the kernel.
-
-    If root listens for it (a socket unit of systemd), the kernel says root; then the daemon's own word counts, too.
-    """
-    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    uid = int(struct.unpack("3i", credentials)[1])
-    return {uid} if uid != 0 else {uid, int(hello["uid"])}
+        """Closes the sockets. One that carries a request of another thread is closed after that."""
+        self._is_closed = True
+        self._close_free()
 
 
 def _why_denied(path: str) -> str:
@@ -356,14 +368,6 @@ def _why_denied(path: str) -> str:
         f"permission denied for {path}: {where} is open to user {owner} alone (mode {mode:04o}); "
         "start shmreplayd with --group NAME and join that group, or start one of your own"
     )
-
-
-def user_name(uid: int) -> str:
-    """The name of a user, or the number if it has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _group_name(gid: int) -> str:

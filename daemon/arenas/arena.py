@@ -6,22 +6,29 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from shmreplay import _core
-from shmreplay.errors import SegmentFailed, TableNotFound
+from shmreplay.daemon.loop.bounded_wait import within
+from shmreplay.daemon.loop.workers import Workers
+from shmreplay.errors import SegmentFailed, ShmReplayError, TableNotFound
+from shmreplay.protocol import Deadline
 from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
 STOP_TIMEOUT_S = 5.0  # for an arena's lock; if its holder is stopped, the arena is removed without it
+TURN_S = 1.0  # how long a call may wait for the arena's lock while other calls of the daemon wait for their turn
+_STUCK = _core.STATUS_ERRORS[_core.STATUS_LOCK_TIMEOUT][1]  # how the core says that the lock was not free in time
+Result = TypeVar("Result")
 
 
 class ManagedArena:
     """Owns the descriptors it is made with.
 
-    Callers hold `lock` while they wait inside the arena, one at a time: if the holder of the arena's own lock is
-    stopped, only one thread of the daemon is blocked.
+    Calls that wait for the arena's lock take turns: if the holder of that lock is stopped, only one thread of the
+    daemon is blocked. A turn is short, so a call without a timeout does not keep a later one from its own.
     """
 
     def __init__(self, name: str, tables: Sequence[Table], index_fd: int, data_fd: int) -> None:
@@ -31,9 +38,10 @@ class ManagedArena:
         self.sizes = (os.fstat(index_fd).st_size, os.fstat(data_fd).st_size)
         self.huge_bytes = sum(map(_core.huge_bytes_of, self.fds, self.sizes))
         self.native = _core.Arena(index_fd, data_fd)
-        self.lock = asyncio.Lock()
+        self._turn = asyncio.Lock()
         self.is_locked_in_memory = self.native.mlock_index()
         self.failure: str | None = None
+        self.gone: set[tuple[str, str]] = set()  # sides and tables whose users all are gone, as of the last look
         self._is_closed = False
         self._closing = (
             threading.Lock()
@@ -62,6 +70,35 @@ class ManagedArena:
         if self.failure is None:
             raise TableNotFound(f"arena {self.name!r} was dropped a moment ago")
         raise SegmentFailed(self.failure)
+
+    async def in_turn(self, workers: Workers, deadline: Deadline, call: Callable[[float], Result]) -> Result:
+        """Runs `call(seconds)` on a worker, which waits so long for the arena's lock; again and again until it gets it.
+
+        Raises ShmReplayError if it has not got it at the deadline.
+        """
+        while True:
+            try:
+                await within(deadline.remaining_s(), self._turn.acquire())
+            except TimeoutError:
+                raise self._locked_out(deadline) from None
+            try:
+                remaining_s = deadline.remaining_s()
+                return await workers.run(call, TURN_S if remaining_s is None else min(TURN_S, remaining_s))
+            except ShmReplayError as error:
+                if not str(error).endswith(_STUCK):
+                    raise
+                if deadline.is_over:
+                    raise self._locked_out(deadline) from error
+            finally:
+                self._turn.release()
+
+    def _locked_out(self, deadline: Deadline) -> ShmReplayError:
+        holder = self.lock_holder_pid()
+        who = "other calls have" if holder is None else f"process {holder} has"
+        return ShmReplayError(
+            f"arena {self.name!r}: {who} kept the arena's lock for all of timeout_s={deadline.timeout_s:g}; is a "
+            "process stopped? Continue it (SIGCONT), or kill it"
+        )
 
     def describe_wait(self) -> str:
         """Says what a call on this arena waits for."""

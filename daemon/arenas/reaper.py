@@ -39,8 +39,8 @@ class ClientProcess:
     sessions: set[Session] = field(default_factory=set)
 
     def session_in(self, arena: str) -> Session | None:
-        """Its session in an arena, if any."""
-        return next((session for session in self.sessions if session.arena == arena), None)
+        """Its session in an arena, if any. May be asked on a worker: the copy is made at once."""
+        return next((session for session in tuple(self.sessions) if session.arena == arena), None)
 
 
 class Reaper:
@@ -75,8 +75,12 @@ class Reaper:
                 os.close(pidfd)
                 raise
         process = ClientProcess(pid, start_time, pidfd, process_name(pid))
+        try:
+            asyncio.get_running_loop().add_reader(pidfd, self._on_death, process)
+        except OSError:  # as when fs.epoll.max_user_watches is used up
+            os.close(pidfd)
+            raise
         self._processes[pid, start_time] = process
-        asyncio.get_running_loop().add_reader(pidfd, self._on_death, process)
         return process
 
     def _on_death(self, process: ClientProcess) -> None:

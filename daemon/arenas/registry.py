@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from shmreplay import _core
 from shmreplay.base.host_memory import show_bytes
@@ -18,16 +18,19 @@ from shmreplay.daemon.arenas.creation import Creation
 from shmreplay.daemon.arenas.drops import marked_as_dropped
 from shmreplay.daemon.arenas.reaper import ClientProcess, Reaper, Session
 from shmreplay.daemon.arenas.restoration import Restoration
-from shmreplay.daemon.arenas.session_ends import close_session
+from shmreplay.daemon.arenas.session_ends import close_session, find_gone
 from shmreplay.daemon.config.limits import Limits
+from shmreplay.daemon.config.open_files import check_descriptors
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.errors import ShmReplayError, TableNotFound
+from shmreplay.protocol import Deadline
 from shmreplay.segments.segment import SegmentStore
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table import Table
 
 log = logging.getLogger("shmreplayd")
 
+Result = TypeVar("Result")
 OnProgress = Callable[[Callable[[], str]], None]  # takes a function that describes the progress
 
 
@@ -102,7 +105,7 @@ class Registry:
             with self._marked_as_dropped(created):
                 for arena in created:
                     with contextlib.suppress(TableNotFound):  # a client dropped it meanwhile
-                        await self._remove(arena, STOP_TIMEOUT_S)
+                        await self._remove(arena, Deadline(STOP_TIMEOUT_S))
             raise
         return _owners(created)
 
@@ -134,6 +137,7 @@ class Registry:
                 break
         if self._is_closing:
             raise ShmReplayError(f"arena {name!r} was not created: the daemon is stopping")
+        check_descriptors(f"arena {name!r}", 1 + len(self._creations))
         self.limits.check_memory(f"arena {name!r}", creation.total_bytes, self._taken_bytes())
         on_progress(creation.describe)
         self._creations[creation] = asyncio.ensure_future(self._create(creation))
@@ -233,6 +237,7 @@ class Registry:
                     f"{what} exists already; drop it (`shmreplay drop`, client.drop_tables) before you restore it "
                     "from a checkpoint"
                 )
+        check_descriptors("restoring the checkpoint", len(work.arenas) + len(self._creations))
         num_bytes = sum(arena.total_bytes for arena in work.arenas)
         self.limits.check_memory("restoring the checkpoint", num_bytes, self._taken_bytes())
 
@@ -243,6 +248,7 @@ class Registry:
             self._creations[creation] = future
         try:
             for arena in await future:
+                arena.gone = find_gone(arena.native)  # those before the checkpoint are no news
                 self._arenas[arena.name] = arena
         finally:
             for creation in work.arenas:
@@ -287,15 +293,11 @@ class Registry:
 
     async def open_session(self, arena: ManagedArena, process: ClientProcess, timeout_s: float | None) -> Session:
         """Returns the process' session in the arena, a new one if it has none."""
-        async with arena.lock:
-            self._check_present(arena)
-            arena.check_usable()
-            known = process.session_in(arena.name)
-            index, generation = await self._workers.run(_session_for, arena.native, process, known, timeout_s)
-            session = Session(arena.name, index, generation)
-            if known is not None and known != session:  # a client reaped it, so it is no longer ours to close
-                process.sessions.discard(known)
-            process.sessions.add(session)
+        session = await self._in_turn(arena, Deadline(timeout_s), lambda seconds: _session_for(arena, process, seconds))
+        known = process.session_in(arena.name)
+        if known is not None and known != session:  # a client reaped it, so it is no longer ours to close
+            process.sessions.discard(known)
+        process.sessions.add(session)
         if process.is_dead:  # it died while we waited, and the reaper did not know this session
             self.reaper.reap(session)
             raise ProcessLookupError(f"process {process.pid} has ended")
@@ -313,18 +315,25 @@ class Registry:
         arena = self._arenas.get(session.arena)
         if arena is None:
             return
-        async with arena.lock:
-            if self._arenas.get(session.arena) is arena and arena.is_usable():
-                await self._workers.run(close_session, arena, session.index, session.generation)
+        with contextlib.suppress(TableNotFound):  # dropped meanwhile
+            await self._in_turn(
+                arena, Deadline(None), lambda seconds: close_session(arena, session.index, session.generation, seconds)
+            )
 
     # --- tables --------------------------------------------------------------------------------------------------
 
-    async def on_table(self, arena: ManagedArena, index: int, method: str, *arguments: Any) -> None:
+    async def on_table(
+        self, arena: ManagedArena, index: int, method: str, arguments: Sequence[Any], deadline: Deadline
+    ) -> None:
         """Calls a method of a native table that waits for the arena's lock."""
-        async with arena.lock:
-            self._check_present(arena)
+        arena.check_usable()
+        call = getattr(arena.native.table(index), method)
+
+        def run(seconds: float) -> None:
             arena.check_usable()
-            await self._workers.run(getattr(arena.native.table(index), method), *arguments)
+            call(*arguments, seconds)
+
+        await self._in_turn(arena, deadline, run)
         log.info("table %r: %s", arena.tables[index].name, method)
 
     async def drop_tables(self, tables: Sequence[str], timeout_s: float | None) -> None:
@@ -343,20 +352,31 @@ class Registry:
                     f"table {table!r} shares arena {arena.name!r} with {others} and cannot be dropped "
                     f"alone; drop them together: drop_tables({names})"
                 )
+        deadline = Deadline(timeout_s)
         with self._marked_as_dropped(arenas):
             for arena in arenas:
-                await self._remove(arena, timeout_s)
+                await self._remove(arena, deadline)
                 for spec in arena.tables:
                     self.dropped.add(spec.name)
                     log.info("table %r dropped", spec.name)
 
-    async def _remove(self, arena: ManagedArena, timeout_s: float | None) -> None:
-        async with arena.lock:
-            self._check_present(arena)
+    async def _remove(self, arena: ManagedArena, deadline: Deadline) -> None:
+        def drop(seconds: float) -> None:
             if arena.is_usable():
-                await self._workers.run(arena.native.drop, timeout_s)
-            self._store.remove_arena(self._instance, arena.name)
-            self._let_go(arena)
+                arena.native.drop(seconds)
+
+        await self._in_turn(arena, deadline, drop)
+        self._store.remove_arena(self._instance, arena.name)
+        self._let_go(arena)
+
+    async def _in_turn(self, arena: ManagedArena, deadline: Deadline, call: Callable[[float], Result]) -> Result:
+        """As `ManagedArena.in_turn`. Raises TableNotFound once the arena is dropped."""
+
+        def checked(seconds: float) -> Result:
+            self._check_present(arena)
+            return call(seconds)
+
+        return await arena.in_turn(self._workers, deadline, checked)
 
     def _marked_as_dropped(self, arenas: Iterable[ManagedArena]) -> contextlib.AbstractContextManager[None]:
         return marked_as_dropped(self._store, self._instance, [arena.name for arena in arenas])
@@ -433,14 +453,15 @@ def _owners(arenas: Iterable[ManagedArena | Creation]) -> list[str]:
     return list(dict.fromkeys(table.owner.name for arena in arenas for table in arena.tables))
 
 
-def _session_for(
-    native: _core.Arena, process: ClientProcess, known: Session | None, timeout_s: float | None
-) -> tuple[int, int]:
+def _session_for(arena: ManagedArena, process: ClientProcess, timeout_s: float) -> Session:
+    """The process' session, a new one unless it still has the one that we know of."""
+    arena.check_usable()
+    known = process.session_in(arena.name)
     if known is not None:
-        for entry in native.sessions():
+        for entry in arena.native.sessions():
             if (entry["session"], entry["generation"]) == (known.index, known.generation):
-                return known.index, known.generation
-    return native.open_session(process.pid, process.start_time, timeout_s)
+                return known
+    return Session(arena.name, *arena.native.open_session(process.pid, process.start_time, timeout_s))
 
 
 def _check_same(existing: Table, wanted: Table) -> None:

@@ -20,6 +20,7 @@ from shmreplay import _core
 from shmreplay.base.host_memory import check_memory, show_bytes
 from shmreplay.checkpoints.checkpoint_file import RECORDS, SLICE_BYTES, Bytes, CheckpointWriter, SectionKind
 from shmreplay.daemon.arenas.arena import ManagedArena
+from shmreplay.daemon.loop.workers import REMEDY
 from shmreplay.errors import CheckpointFailed, ShmReplayError
 
 NUM_SLICES = 11  # 44 MiB; with the rest that a save needs, this stays below OTHER_BYTES
@@ -93,7 +94,12 @@ class ArenaSave:
 
     def _stream(self, save: _core.CheckpointSave, writer: CheckpointWriter) -> None:
         with ThreadPoolExecutor(1, thread_name_prefix="shmreplayd-checkpoint") as pool:
-            copying = pool.submit(self._copy, save)
+            try:
+                copying = pool.submit(self._copy, save)
+            except RuntimeError as error:
+                raise CheckpointFailed(
+                    f"no checkpoint was saved: shmreplayd cannot start a thread: {error}; {REMEDY}"
+                ) from error
             try:
                 while (item := self._filled.get()) is not None and not self._cancelled.is_set():
                     part, table, piece, num_bytes = item

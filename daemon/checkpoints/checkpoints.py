@@ -7,8 +7,9 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.base.lock_file import LockFile
@@ -27,6 +28,7 @@ from shmreplay.errors import (
     CheckpointFailed,
     CheckpointNotFound,
     DamagedCheckpoint,
+    SegmentFailed,
     ShmReplayError,
     TableClosed,
     TableNotFound,
@@ -38,6 +40,7 @@ log = logging.getLogger("shmreplayd")
 
 LIMITERS = ("checkpoint", "config")  # where the settings of a restored rate limiter come from
 LOG_S = 10.0  # how often the progress of a long checkpoint is logged
+Result = TypeVar("Result")
 EXPECTED = (ShmReplayError, OSError)  # errors that saving may raise; any other is a fault of ours
 
 
@@ -117,6 +120,8 @@ class Checkpoints:
         """Saves; logs any error, because the next checkpoint may succeed."""
         try:
             await self.save(lambda describe: None)
+        except PartlySaved as error:
+            log.error("%s", error)
         except (ShmReplayError, OSError) as error:
             log.error("no checkpoint was saved: %s", error)
         except Exception:
@@ -125,7 +130,8 @@ class Checkpoints:
     async def save(self, on_progress: OnProgress) -> str:
         """Saves all arenas into a new checkpoint, removes old ones, and returns the path of the new one.
 
-        Raises CheckpointFailed or OSError with the reason; the earlier checkpoints are then all still there.
+        Raises CheckpointFailed or OSError with the reason; the earlier checkpoints are then all still there. If an
+        arena has failed, it raises PartlySaved once the others are saved.
         """
         directory = self.directory
         on_progress(self.describe)
@@ -137,7 +143,7 @@ class Checkpoints:
             try:
                 if not self._registry.arenas:
                     raise CheckpointFailed("no checkpoint was saved: there are no tables")
-                path, num_bytes = await self._workers.run(self._write, directory, self._registry.arenas)
+                path, num_bytes, failed = await self._workers.run(self._write, directory, self._registry.arenas)
             except BaseException as error:
                 self._outcome.failed(str(error) or type(error).__name__)
                 raise
@@ -147,6 +153,10 @@ class Checkpoints:
         seconds = time.monotonic() - started
         self._outcome.saved(path, num_bytes, seconds)
         log.info("checkpoint %s saved: %s in %.2f s", path, show_bytes(num_bytes), seconds)
+        if failed:
+            reason = f"checkpoint {path} was saved without {'; without '.join(failed)}"
+            self._outcome.failed(reason)
+            raise PartlySaved(reason)
         return path
 
     @property
@@ -164,25 +174,51 @@ class Checkpoints:
             await asyncio.sleep(LOG_S)
             log.info("%s", self.describe())
 
-    def _write(self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena]) -> tuple[str, int]:
-        """Writes the file and removes old ones. Runs in a worker thread."""
+    def _write(self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena]) -> tuple[str, int, list[str]]:
+        """Writes the file and removes old ones; an arena that has failed is left out. Runs in a worker thread.
+
+        Returns the path, its size, and what was left out and why. If an arena fails while it is written, the file is
+        begun again without it.
+        """
         directory.remove_partial_files()
+        failed: list[str] = []
+        while True:
+            try:
+                path, num_bytes = self._write_all(directory, arenas)
+            except _ArenaFailed as error:
+                failed.append(str(error))
+                arenas = [arena for arena in arenas if not set(_wholes(arena)) & set(_wholes(error.arena))]
+                if not arenas:
+                    raise CheckpointFailed(f"no checkpoint was saved: {'; '.join(failed)}") from error
+            else:
+                self._remove_old(path, arenas)
+                return path, num_bytes, failed
+
+    def _write_all(self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena]) -> tuple[str, int]:
+        for arena in arenas:  # before the manifest, which reads all of them
+            self._check(arena, arena.check_usable)
         with directory.create() as (fd, path):
             writer = CheckpointWriter(fd)
             writer.write_plain(SectionKind.MANIFEST, manifest(self._label, arenas))
             for number, arena in enumerate(arenas):
-                try:
-                    state = self._save(arena, number, writer)
-                except (TableClosed, TableNotFound) as error:
-                    text = f"no checkpoint was saved: arena {arena.name!r} was dropped meanwhile"
-                    raise CheckpointFailed(text) from error
+                state = self._check(arena, partial(self._save, arena, number, writer))
                 for table in state["tables"]:
                     log.info(
                         "checkpoint: table %r at insert %d, %d items", table["name"], table["inserts"], table["size"]
                     )
             writer.end()
-        self._remove_old(path, arenas)
         return path, writer.num_bytes
+
+    @staticmethod
+    def _check(arena: ManagedArena, work: Callable[[], Result]) -> Result:
+        """Does some work on an arena. Raises _ArenaFailed if the arena has failed, CheckpointFailed if it is gone."""
+        try:
+            return work()
+        except SegmentFailed as error:
+            raise _ArenaFailed(arena, error) from error
+        except (TableClosed, TableNotFound) as error:
+            text = f"no checkpoint was saved: arena {arena.name!r} was dropped meanwhile"
+            raise CheckpointFailed(text) from error
 
     def _remove_old(self, path: str, arenas: Iterable[ManagedArena]) -> None:
         """Removes old checkpoints. Only logs errors: the new one is saved in any case."""
@@ -330,7 +366,26 @@ class Checkpoints:
             await self._registry.set_stopping(False)
             reason = str(error) or type(error).__name__
             log.error("no checkpoint was saved at the stop: %s", reason, exc_info=not isinstance(error, EXPECTED))
+            missing = "no whole checkpoint" if isinstance(error, PartlySaved) else "no checkpoint"
             raise CheckpointFailed(
-                "no checkpoint was saved at the stop, so the tables stay in shared memory; the next shmreplayd of this "
+                f"{missing} was saved at the stop, so the tables stay in shared memory; the next shmreplayd of this "
                 "instance takes them over"
             ) from error
+
+
+def _wholes(arena: ManagedArena) -> list[str]:
+    """The names of its tables; of shards, the name of the whole table: without one of them, the others are no use."""
+    return [table.owner.name for table in arena.tables]
+
+
+class PartlySaved(CheckpointFailed):
+    """A checkpoint was saved, without the arenas that have failed. The text names both."""
+
+
+class _ArenaFailed(Exception):
+    """An arena cannot be saved, because it has failed."""
+
+    def __init__(self, arena: ManagedArena, error: SegmentFailed) -> None:
+        tables = ", ".join(dict.fromkeys(map(repr, _wholes(arena))))
+        super().__init__(f"arena {arena.name!r}, which has table {tables}: {error}")
+        self.arena = arena

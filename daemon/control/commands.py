@@ -180,7 +180,7 @@ class Commands:
         all_arguments = [arguments(arena.tables[index]) for arena, index in places]
         for (arena, index), values in zip(places, all_arguments, strict=True):
             caller.on_progress(arena.describe_wait)
-            await self._registry.on_table(arena, index, method, *values, deadline.remaining_s())
+            await self._registry.on_table(arena, index, method, values, deadline)
         return Answer()
 
     async def _checkpoint(self, request: Message, caller: Caller) -> Answer:

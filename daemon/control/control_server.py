@@ -16,7 +16,12 @@ from shmreplay.daemon.loop.unix_listener import UnixListener
 log = logging.getLogger("shmreplayd")
 
 STOP_GRACE_S = 2.0  # for requests that are under way when the daemon stops
-_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_NO_LISTENER = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP)
+_REMEDIES = {
+    errno.EMFILE: "raise LimitNOFILE= of its unit (ulimit -n)",
+    errno.ENFILE: "raise fs.file-max (sysctl)",
+    errno.ENOSPC: "raise fs.epoll.max_user_watches (sysctl)",
+}
 
 
 class ControlServer:
@@ -48,9 +53,10 @@ class ControlServer:
             except ConnectionAbortedError:
                 continue
             except OSError as error:
-                if error.errno not in _OUT_OF_RESOURCES:
+                if error.errno in _NO_LISTENER:
                     raise
-                log.error("cannot accept a client: %s; raise LimitNOFILE (ulimit -n)", error)
+                remedy = _REMEDIES.get(error.errno or 0, "see the kernel's log if that goes on")
+                log.error("cannot accept a client: %s; trying again; %s", error, remedy)
                 await self._wait_for_an_end()
                 continue
             self._begin(sock)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from shmreplay import _core
 from shmreplay.daemon.arenas.access import open_peer_pidfd, peer_of
 from shmreplay.daemon.arenas.reaper import ClientProcess
+from shmreplay.daemon.config.open_files import blame_daemon
 from shmreplay.daemon.control.commands import Answer, Caller
 from shmreplay.daemon.control.connection import Connection, Dropped
 from shmreplay.daemon.control.shared_state import SharedState, Work
@@ -147,7 +148,10 @@ class Conversation:
             answer = await self._shared.commands.run(request, caller)
             return pack({"ok": True, **answer.fields}), answer
         except EXPECTED_ERRORS as error:
-            return pack(error_answer(error)), Answer()
+            blamed = blame_daemon(error)
+            if blamed is not error:
+                log.error("%s", blamed)
+            return pack(error_answer(blamed)), Answer()
         except Exception as error:  # a fault of ours must not stop the daemon for the other clients
             log.exception("a command of %s failed", self._peer)
             return pack(error_answer(error)), Answer()

@@ -11,7 +11,7 @@ from prometheus_client.exposition import choose_encoder
 
 from shmreplay.daemon.figures.metrics import Snapshot
 from shmreplay.daemon.loop.endpoint import Endpoint
-from shmreplay.daemon.loop.http_server import HttpServer, Request, Response, refusal
+from shmreplay.daemon.loop.http_server import HttpServer, Request, Response, check_host, refusal
 from shmreplay.daemon.loop.workers import Workers
 
 log = logging.getLogger("shmreplayd")
@@ -28,6 +28,7 @@ class Exposition:
     ) -> None:
         self._stats = stats
         self._workers = workers
+        self._at_port = endpoint.path is None  # browsers reach no Unix sockets
         self._turn = asyncio.Lock()  # ten requests at once take one thread, not ten
         self._server = HttpServer("metrics", endpoint, group_id, self._answer)
 
@@ -38,6 +39,8 @@ class Exposition:
         log.info("metrics at %s", address if address.startswith("/") else f"{address}/metrics")
 
     async def _answer(self, request: Request) -> Response:
+        if self._at_port and (refused := check_host(request)) is not None:
+            return refused
         if request.path != "/metrics":
             return refusal("404 Not Found", "metrics are at /metrics")
         if request.method != "GET":

@@ -12,6 +12,7 @@ from typing import Any
 from shmreplay import _core
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.daemon.arenas.registry import Registry
+from shmreplay.daemon.arenas.session_ends import find_gone
 from shmreplay.daemon.arenas.waiting_calls import describe_calls, explain_wait
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.errors import ShmReplayError
@@ -70,7 +71,8 @@ class LongWaits:
         self._last_line = {place: at for place, at in self._last_line.items() if now < at + QUIET_S}
 
     def _look_at(self, arena: ManagedArena) -> set[Call]:
-        """Returns all calls that wait in an arena, and logs the long ones."""
+        """Returns all calls that wait in an arena, and logs the long ones. Notes which tables are in use again."""
+        arena.gone &= find_gone(arena.native)
         waiting: set[Call] = set()
         due: dict[Place, list[dict[str, Any]]] = {}
         for wait in arena.native.waits():

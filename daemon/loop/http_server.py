@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,6 +23,8 @@ MAX_BODY_BYTES = 64 * 2**10
 MAX_DIGITS = 20  # of Content-Length; Python refuses to convert some thousands of digits
 MAX_CONNECTIONS = 64  # at a time, so that HTTP clients cannot use up the descriptors that shmreplay clients need
 TEXT = "text/plain; charset=utf-8"
+# Names that always mean this machine, with any port: the other end of `ssh -L` may have another one.
+_OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 _DECIDING = ("Host", "Content-Length", "Origin", "Authorization")  # a request with two of one of these is refused
 
 
@@ -62,6 +65,18 @@ def refusal(status: str, text: str, headers: Mapping[str, str] | None = None) ->
     return Response(status, TEXT, f"{text}\n".encode(), headers or {})
 
 
+def check_host(request: Request) -> Response | None:
+    """Refuses a request that names another host than this machine.
+
+    A page of another site, in the browser of a user of this machine, can make its own name lead here, but not one of
+    these.
+    """
+    host = request.headers.get("host", "")
+    if _OWN_HOST.fullmatch(host):
+        return None
+    return refusal("403 Forbidden", f"the host is {host!r:.100}; expected one of 127.0.0.1, localhost, [::1]")
+
+
 class HttpServer:
     """Listens as soon as it is made; answers after `start`.
 
@@ -79,6 +94,7 @@ class HttpServer:
         self._file: UnixListener | None = None
         self._server: asyncio.AbstractServer | None = None
         self._num_connections = 0
+        self._slow: dict[asyncio.StreamWriter, None] = {}  # connections that wait for their client, the oldest first
         if endpoint.path is not None:
             self._file = UnixListener(endpoint.path, group_id)
             self._listener = self._file.socket
@@ -100,19 +116,38 @@ class HttpServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serves one connection: one request, one answer. A client that is too slow is disconnected."""
+        if self._num_connections >= MAX_CONNECTIONS and not self._drop_slowest():
+            writer.transport.abort()
+            return
         self._num_connections += 1
         try:
-            if self._num_connections <= MAX_CONNECTIONS:
-                writer.write((await self._response(reader)).packed())
+            self._slow[writer] = None
+            request = await self._receive(reader)
+            self._slow.pop(writer, None)
+            response = request if isinstance(request, Response) else await self._respond(request)
+            self._slow[writer] = None
+            writer.write(response.packed())
             writer.close()
             await within(TIMEOUT_S, writer.wait_closed())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError) as error:
             log.debug("a connection for %s ended without an answer: %r", self._what, error)
         finally:
             self._num_connections -= 1
+            self._slow.pop(writer, None)
             writer.transport.abort()  # does nothing if it is already closed
 
-    async def _response(self, reader: asyncio.StreamReader) -> Response:
+    def _drop_slowest(self) -> bool:
+        """Makes room for a new connection: slow clients must not lock out the others. False if none is slow."""
+        slowest = next(iter(self._slow), None)
+        if slowest is None:
+            return False
+        del self._slow[slowest]
+        slowest.transport.abort()
+        log.debug("%s: the slowest of %d connections is dropped for a new one", self._what, MAX_CONNECTIONS)
+        return True
+
+    async def _receive(self, reader: asyncio.StreamReader) -> Request | Response:
+        """The request, or the answer to what is none."""
         head = (await within(TIMEOUT_S, reader.readuntil(b"\r\n\r\n"))).decode("latin-1")
         request, *lines = head.rstrip("\r\n").split("\r\n")
         pairs = [line.partition(":") for line in lines]
@@ -129,10 +164,13 @@ class HttpServer:
         body = await within(TIMEOUT_S, reader.readexactly(int(length)))
         method, _, rest = request.partition(" ")
         path, _, query = rest.split(" ")[0].partition("?")
+        return Request(method, path, dict(urllib.parse.parse_qsl(query)), headers, body)
+
+    async def _respond(self, request: Request) -> Response:
         try:
-            return await self._answer(Request(method, path, dict(urllib.parse.parse_qsl(query)), headers, body))
+            return await self._answer(request)
         except Exception:  # a fault of ours: the client still gets an answer
-            log.exception("%s: the request for %s failed", self._what, path)
+            log.exception("%s: the request for %s failed", self._what, request.path)
             return refusal("500 Internal Server Error", "internal error; see shmreplayd's log, and please report it")
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from shmreplay.daemon.arenas.access import Peer
 from shmreplay.daemon.arenas.reaper import ClientProcess
+from shmreplay.daemon.config.open_files import blame_daemon
 from shmreplay.daemon.control.commands import Caller, Commands
 from shmreplay.errors import ShmReplayError, TableNotFound
 from shmreplay.protocol import Message, ProtocolError, error_answer
@@ -95,7 +96,7 @@ async def act(commands: Commands, name: str, body: bytes) -> Done:
             log.exception("a request of the page failed: %s", name)
         else:
             log.warning("a request of the page failed: %s: %s", name, error)
-        return Done(status, error_answer(error))
+        return Done(status, error_answer(blame_daemon(error)))
     return Done("200 OK", {"ok": True, **answer.fields})
 
 

@@ -16,11 +16,10 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import re
 
 from shmreplay.daemon.control.commands import Commands
 from shmreplay.daemon.loop.endpoint import Endpoint
-from shmreplay.daemon.loop.http_server import HttpServer, Request, Response, refusal
+from shmreplay.daemon.loop.http_server import HttpServer, Request, Response, check_host, refusal
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.web.actions import ACTIONS, act
 from shmreplay.daemon.web.page import HEADERS, page_files
@@ -29,8 +28,6 @@ from shmreplay.daemon.web.stats_cache import StatsCache
 
 log = logging.getLogger("shmreplayd")
 
-# With any port: the other end of `ssh -L` may have another one.
-_OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 _JSON = "application/json"
 _SMALL_BYTES = 4096  # a smaller answer is not worth compressing
 
@@ -70,9 +67,8 @@ class Site:
         return Response(response.status, response.kind, response.body, {**HEADERS, **response.headers})
 
     async def _response(self, request: Request) -> Response:
-        if not _OWN_HOST.fullmatch(host := request.headers.get("host", "")):
-            text = f"the host is {host!r:.100}; expected one of 127.0.0.1, localhost, [::1]"
-            return refusal("403 Forbidden", text)
+        if (refused := check_host(request)) is not None:
+            return refused
         if file := self._files.get(request.path):
             return file if request.method == "GET" else _not_allowed("GET")
         if request.path == "/api/stats":

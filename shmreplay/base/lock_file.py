@@ -30,15 +30,17 @@ class LockFile:
             fd = self._open()
             try:
                 fcntl.flock(fd, operation)
+                if self._is_current(fd):
+                    return fd
             except BlockingIOError:
-                holder = os.pread(fd, 4096, 0).decode("utf-8", "replace").partition("\n")[0] or "unknown"
-                os.close(fd)
+                try:
+                    holder = os.pread(fd, 4096, 0).decode("utf-8", "replace").partition("\n")[0] or "unknown"
+                finally:
+                    os.close(fd)
                 raise Held(holder) from None
             except BaseException:
                 os.close(fd)
                 raise
-            if self._is_current(fd):
-                return fd
             os.close(fd)  # the previous holder removed the file between our open and our flock
 
     def _open(self) -> int:
@@ -63,10 +65,14 @@ class LockFile:
         return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
     def write(self, text: str) -> None:
-        """Replaces the content of the file, which says who holds it. Raises OSError."""
-        os.fchmod(self._fd, 0o600)
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, os.fsencode(text), 0)
+        """Replaces the content of the file, which says who holds it. Raises OSError; the lock is released then."""
+        try:
+            os.fchmod(self._fd, 0o600)
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, os.fsencode(text), 0)
+        except OSError:
+            self.release()
+            raise
 
     def leave(self) -> None:
         """Unlocks the file without removing it."""

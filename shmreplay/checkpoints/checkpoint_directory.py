@@ -99,11 +99,13 @@ class CheckpointDirectory:
             fd = os.open(name, flags, 0o600, dir_fd=directory)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
+                if os.fstat(fd).st_nlink > 0:
+                    return fd
             except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=directory)
                 os.close(fd)
                 raise
-            if os.fstat(fd).st_nlink > 0:
-                return fd
             os.close(fd)  # another saver removed it as a leftover between our open and our flock
 
     def _sync(self) -> None:

@@ -50,10 +50,13 @@ def _role(session: Mapping[str, Any]) -> str:
 
 
 def _users(info: Mapping[str, Any], writers: int, learners: int) -> dict[str, Any]:
-    """How many live processes have inserted into a table or sampled from it, and whether all such are gone."""
+    """How many live processes have inserted into a table or sampled from it, and whether all such are gone.
+
+    A restored table has the counters of the saved one, but not the moment of the last call.
+    """
     return {
         "writers": writers,
         "learners": learners,
-        "writers_gone": writers == 0 and info["last_insert_s_ago"] is not None,
-        "learners_gone": learners == 0 and info["last_sample_s_ago"] is not None,
+        "writers_gone": writers == 0 and (info["inserts"] > 0 or info["last_insert_s_ago"] is not None),
+        "learners_gone": learners == 0 and (info["samples"] > 0 or info["last_sample_s_ago"] is not None),
     }

@@ -142,6 +142,27 @@ def stop_outside_a_hold(child: Child, table: TableHandle) -> None:
             assert look.result(WAIT_S) == []
 
 
+def stop_in_a_hold(child: Child, table: TableHandle) -> None:
+    """Stops a child that looks through its whole arena again and again while it has the lock."""
+    while True:
+        child.stop()
+        if (table._arena.lock_holder() or {}).get("pid") == child.pid:
+            return
+        child.go_on()
+        os.sched_yield()
+
+
+def look_for_ever(table: TableHandle) -> Work:
+    def look(pipe: Any) -> None:
+        arena = table._client._attach("replay").arena
+        arena.check()
+        pipe.send()
+        while True:
+            arena.check()
+
+    return look
+
+
 def first_to_speak(children: list[Child]) -> list[Child]:
     """Those that have something to say or have ended, waiting for one."""
     by_pipe = {child.pipe: child for child in children}

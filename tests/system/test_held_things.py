@@ -15,7 +15,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.writers.writer import Writer
-from tests.support.children import Child, Fork, Work, fork
+from tests.support.children import Child, Fork, fork, look_for_ever, stop_in_a_hold
 from tests.support.daemons import DaemonProcess
 from tests.support.tables import COLUMNS, check, numbers, step, steps
 from tests.support.waiting import WAIT_S, eventually
@@ -171,27 +171,6 @@ def test_a_sleep_of_the_dead_keeps_no_wake_from_the_living(scene: Scene, fork: F
 
 
 # --- the lock --------------------------------------------------------------------------------------------------------
-
-
-def stop_in_a_hold(child: Child, table: TableHandle) -> None:
-    """Stops a child that looks through its whole arena again and again while it has the lock."""
-    while True:
-        child.stop()
-        if (table._arena.lock_holder() or {}).get("pid") == child.pid:
-            return
-        child.go_on()
-        os.sched_yield()
-
-
-def look_for_ever(table: TableHandle) -> Work:
-    def look(pipe: Any) -> None:
-        arena = table._client._attach("replay").arena
-        arena.check()
-        pipe.send()
-        while True:
-            arena.check()
-
-    return look
 
 
 @pytest.mark.crash

@@ -26,9 +26,10 @@ MAKE_STEP = "import numpy as np; step = {'x': np.zeros(3, np.float32), 'n': np.i
 
 @pytest.fixture
 def daemon(nothing_left_by_this_test: None) -> Iterator[DaemonProcess]:
-    """One that is not started yet, with its socket where every user may make one."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o777)
+    """One that is not started yet, with its socket where root and user nobody may make one, and nobody else."""
+    with tempfile.TemporaryDirectory(prefix="shmreplay-test-", dir="/run") as folder:
+        os.chown(folder, NOBODY, -1)
+        os.chmod(folder, 0o755)
         daemon = new_daemon(pathlib.Path(folder, "daemon.sock"))
         yield daemon
         daemon.clean_up()
@@ -38,6 +39,7 @@ def daemon(nothing_left_by_this_test: None) -> Iterator[DaemonProcess]:
 WRITE = f"""
 import os, sys
 import shmreplay as sr
+sr.Client, sr.TableHandle, sr.Writer, __import__("numpy.random")  # imported while this user may read them
 {MAKE_STEP}
 path, root_pid, group = sys.argv[1:]
 os.setgroups([int(group)])

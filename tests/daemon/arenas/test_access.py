@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +21,7 @@ is_root = pytest.mark.skipif(os.geteuid() != 0, reason="acting as another user t
 CONNECT_AS = """
 import os, sys
 import shmreplay as sr
+import shmreplay.clients.client  # while this user may read it
 path, uid, *groups = sys.argv[1:]
 os.setgroups([int(group) for group in groups])
 os.setgid(65534)
@@ -130,16 +132,17 @@ def test_a_member_of_the_group_works_and_an_outsider_is_told_its_name(
 
 
 @is_root
-@pytest.mark.usefixtures("open_folder")
-def test_a_daemon_of_another_user_serves_root_and_its_segments_are_its_own(
-    make_daemon: StartDaemon, tmp_path: pathlib.Path
-) -> None:
-    tmp_path.chmod(0o777)
-    daemon = make_daemon().start(source=DAEMON_AS_NOBODY)
-    with daemon.connect() as client:
-        client.create_tables([table()])
-        client._attach("replay")
-    assert {os.stat(daemon.store.path(name)).st_uid for name in daemon.segments()} == {NOBODY}
+def test_a_daemon_of_another_user_serves_root_and_its_segments_are_its_own(make_daemon: StartDaemon) -> None:
+    with tempfile.TemporaryDirectory(prefix="shmreplay-test-", dir="/run") as place:  # root refuses /tmp
+        os.chown(place, NOBODY, -1)
+        daemon = make_daemon()
+        daemon.socket = os.path.join(place, "daemon.sock")
+        daemon.start(source=DAEMON_AS_NOBODY)
+        with daemon.connect() as client:
+            client.create_tables([table()])
+            client._attach("replay")
+        assert {os.stat(daemon.store.path(name)).st_uid for name in daemon.segments()} == {NOBODY}
+        assert daemon.stop() == 0
 
 
 def can_make_pid_namespaces() -> bool:

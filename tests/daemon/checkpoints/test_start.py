@@ -10,6 +10,7 @@ import pytest
 import shmreplay as sr
 from shmreplay.checkpoints.checkpoint_directory import find_checkpoints
 from tests.support.daemons import StartDaemon, table
+from tests.support.waiting import eventually
 
 
 def test_two_servers_do_not_get_one_directory(tmp_path: pathlib.Path) -> None:
@@ -147,3 +148,41 @@ def test_what_is_not_there_is_not_found_and_what_is_damaged_is_damaged(tmp_path:
         log = server.log()
         assert log.count("it is no checkpoint of shmreplay; trying the next older one") == 1
         assert log.count("it is no checkpoint of shmreplay; there is no older one") == 1
+
+
+# A restoration that goes on only once it is cancelled.
+ENDLESS = """
+import sys, time
+from shmreplay.daemon.arenas.restoration import Restoration
+from shmreplay.daemon import main
+real = Restoration._next
+def next_section(self, number):
+    if number == 1:
+        print("in the middle", flush=True)
+        while not any(arena.is_cancelled for arena in self.arenas):
+            time.sleep(0.01)
+    return real(self, number)
+Restoration._next = next_section
+sys.exit(main.main())
+"""
+
+
+def test_sigterm_ends_a_restoration_at_the_start_and_leaves_all_as_it_was(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path
+) -> None:
+    flags = ("--checkpoint-dir", str(tmp_path / "saved"), "--checkpoint-at-stop", "--restore")
+    daemon = make_daemon().start(*flags)
+    with daemon.connect() as client:
+        client.create_tables([table("a"), table("b")])
+        client.table("b").insert({"x": np.zeros(3, np.float32), "n": 7})
+    assert daemon.stop() == 0
+    before = os.listdir(tmp_path / "saved")
+    daemon._process = daemon.run(*flags, source=ENDLESS)
+    eventually(lambda: "in the middle" in daemon.log())
+    assert daemon.stop() == 0
+    assert "INFO stopped during the start: arena 'b' was not created: the daemon is stopping" in daemon.log()
+    assert daemon.left_behind() == []
+    assert os.listdir(tmp_path / "saved") == before
+    daemon.start(*flags)
+    with daemon.connect() as client:
+        assert [len(client.table(name)) for name in "ab"] == [0, 1]

@@ -1,13 +1,16 @@
 """The daemon's log of calls that wait for long, and of tables that lose their last writer or learner."""
 
+import contextlib
 import os
 import re
+import signal
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 import shmreplay as sr
-from tests.support.daemons import DaemonProcess, Run, StartDaemon, table
+from tests.support.daemons import DaemonProcess, Run, StartDaemon, table, wait_for_end
 from tests.support.waiting import eventually
 from tests.support.worker import WORK, Worker
 
@@ -115,3 +118,22 @@ def test_a_last_learner_that_leaves_is_told_of_without_alarm_where_nobody_waits(
     written, read = lines(impatient, "it is gone")
     assert written.endswith("INFO table 'replay': every process that has inserted into it is gone")
     assert read.endswith("INFO table 'replay': every process that has sampled from it is gone")
+
+
+@pytest.mark.crash
+def test_a_last_writer_whose_session_a_client_gave_back_is_told_of_too(
+    impatient: DaemonProcess, replay: sr.Client, run_script: Run
+) -> None:
+    writer = Worker(run_script(WORK, impatient.socket))
+    writer.do("table.insert(step)")
+    mine = replay.table("replay")
+    impatient.signal(signal.SIGSTOP)
+    os.kill(writer.pid, signal.SIGKILL)
+    wait_for_end(writer.pid)
+    with contextlib.ExitStack() as stack:
+        for _ in range(8):  # all the streams that there are: the last is that of the dead process
+            stack.enter_context(mine.writer(history=2)).append({"x": np.zeros(3, np.float32), "n": 1})
+        assert [entry["pid"] for entry in mine._arena.sessions()] == [os.getpid()]
+        impatient.signal(signal.SIGCONT)
+        eventually(lambda: bool(lines(impatient, "every process that has inserted into it is gone")))
+    assert lines(impatient, f"process {writer.pid} ")

@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
 import shmreplay as sr
+from shmreplay.daemon.loop.http_server import MAX_CONNECTIONS
 from tests.support.daemons import DaemonProcess, StartDaemon, table
 from tests.support.repository import ROOT
 from tests.support.waiting import WAIT_S, eventually
@@ -151,6 +152,28 @@ def test_a_port_of_this_machine_will_do_and_an_older_prometheus_too(make_daemon:
     )
     assert other.left_behind() == []
     assert daemon.stop() == 0
+
+
+def test_at_a_port_a_name_that_was_made_to_lead_here_is_refused(make_daemon: StartDaemon) -> None:
+    daemon = make_daemon().start("--metrics", "127.0.0.1:0")
+    (port,) = re.findall(r"metrics at http://127\.0\.0\.1:(\d+)/metrics", daemon.log())
+    for host, status in ((f"127.0.0.1:{port}", 200), ("localhost", 200), (f"evil.example:{port}", 403), ("", 403)):
+        with socket.create_connection(("127.0.0.1", int(port)), WAIT_S) as sock:
+            sock.sendall(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert sock.recv(65536).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_slow_connections_lock_nobody_out(scraped: Scraped) -> None:
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(scraped.connect()) for _ in range(MAX_CONNECTIONS)]
+        for sock in slow:
+            sock.sendall(b"GET /met")
+        for _ in range(3):
+            assert ask(scraped.connect)[0].status == 200
+        with contextlib.suppress(ConnectionResetError):
+            assert slow[0].recv(1) == b""  # the one that had waited the longest
+        slow[-1].sendall(b"rics HTTP/1.1\r\n\r\n")
+        assert slow[-1].recv(65536).startswith(b"HTTP/1.1 200 OK")
 
 
 def test_other_requests_are_refused_and_none_of_them_hurts(scraped: Scraped) -> None:

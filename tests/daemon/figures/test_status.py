@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pathlib
 import re
 from typing import Any
 
@@ -13,7 +14,7 @@ import shmreplay as sr
 from shmreplay.base import waiting
 from shmreplay.clients.cli.main import main
 from tests.daemon.web.fake_stats import FakeStats
-from tests.support.daemons import DaemonProcess, Run, table
+from tests.support.daemons import DaemonProcess, Run, StartDaemon, table
 from tests.support.waiting import eventually
 from tests.support.worker import WORK, Worker
 
@@ -147,6 +148,27 @@ def test_a_table_says_when_all_its_writers_or_all_its_readers_are_gone(
     eventually(lambda: gone() == [True, False])
     learner.do("client.close()")
     eventually(lambda: gone() == [True, True])
+
+
+def test_those_who_are_gone_are_gone_after_a_restore_too(
+    make_daemon: StartDaemon, tmp_path: pathlib.Path, run_script: Run
+) -> None:
+    saving = ("--checkpoint-dir", str(tmp_path / "saved"))
+    daemon = make_daemon().start(*saving, "--checkpoint-at-stop")
+    with daemon.connect() as client:
+        client.create_tables([table("replay"), table("unused")])
+        writer = Worker(run_script(WORK, daemon.socket))
+        writer.do("for _ in range(6): table.insert(step)")
+        writer.do("table.sample(2)")
+        writer.do("client.close()")
+    assert daemon.stop() == 0
+    daemon.start(*saving, "--restore")
+    with daemon.connect() as client:
+        found = {name: info for arena in client.stats()["arenas"].values() for name, info in arena["tables"].items()}
+        assert (found["replay"]["writers_gone"], found["replay"]["learners_gone"]) == (True, True)
+        assert (found["unused"]["writers_gone"], found["unused"]["learners_gone"]) == (False, False)
+        client.table("replay").insert({"x": np.ones(3, np.float32), "n": 7})
+        assert not client.stats()["arenas"]["replay"]["tables"]["replay"]["writers_gone"]
 
 
 def test_items_are_looked_at_when_that_is_asked_for(replay: sr.Client) -> None:

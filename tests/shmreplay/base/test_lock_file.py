@@ -1,5 +1,6 @@
 """Files held with flock: one holder at a time, named to the others, and removed when it lets go."""
 
+import errno
 import os
 import pathlib
 import stat
@@ -8,6 +9,8 @@ import threading
 import pytest
 
 from shmreplay.base.lock_file import Held, LockFile
+from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory
+from shmreplay.errors import CheckpointFailed
 from tests.support.waiting import WAIT_S
 
 
@@ -62,3 +65,23 @@ def test_a_link_is_not_followed(tmp_path: pathlib.Path) -> None:
     with pytest.raises(OSError, match="symbolic links"):
         LockFile(str(tmp_path / "lock"))
     assert (tmp_path / "target").read_text() == "other"
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_kept_open_or_locked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    def fail(fd: int) -> os.stat_result:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = str(tmp_path / "lock")
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            LockFile(path)
+        directory = CheckpointDirectory(str(tmp_path), "a")
+        with pytest.raises(CheckpointFailed, match="Input/output error"), directory.create():
+            pass
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert os.listdir(tmp_path) == ["lock"]
+    LockFile(path).release()
