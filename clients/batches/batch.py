@@ -18,6 +18,8 @@ from shmreplay.columns.signature import Signature
 
 Normalise = Literal["batch", "table"] | None
 
+LEAST_PROBABILITY = float(np.finfo(np.float64).tiny)  # weights take smaller ones for this: no ratio of two is 0 / 0
+
 
 class Batch:
     """B items, in the order drawn.
@@ -36,7 +38,7 @@ class Batch:
         keys: int64 `[B]`, for `update_priorities`, `delete` and `get`.
         priorities: float64 `[B]`, when drawn.
         probabilities: float64 `[B]`: probability with which each item was drawn; 1 for Fifo, Lifo and heaps.
-        times_sampled: int64 `[B]`, this draw included.
+        times_sampled: int64 `[B]`, this draw included. It stays at 2**32 - 1.
         table_size: int64 `[B]`: items in the table when each was drawn, itself included.
         episodes: int64 `[B]`: number of each item's episode, different for episodes of different writers.
         steps: int64 `[B]`: index of each item's first step in its episode; negative if the item begins before the
@@ -141,19 +143,21 @@ class Batch:
                 that an item of the table could have, that of its smallest positive priority ("table"); or nothing
                 (None).
 
+        No weight is nan, whatever the priorities: probabilities below 2.2e-308 count as that.
+
         Raises:
             ValueError: beta is negative or not finite, or `normalise` is unknown.
             TypeError: beta is not a number.
         """
         beta = check_weights(beta, normalise)
-        weights = np.asarray((self.table_size * self.probabilities) ** -beta, np.float64)
-        if len(weights) == 0:
-            return weights
-        if normalise == "batch":
-            weights /= weights.max()
-        if normalise == "table":
-            weights /= (self.table_size * self._table_probability()) ** -beta
-        return weights
+        chances: Any = self.table_size * np.maximum(self.probabilities, LEAST_PROBABILITY)
+        divisor: Any = 1.0
+        if len(self) > 0 and normalise == "batch":
+            divisor = chances.min()
+        if len(self) > 0 and normalise == "table":
+            divisor = self.table_size * np.maximum(self._table_probability(), LEAST_PROBABILITY)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray((chances / divisor) ** -beta, np.float64)
 
     def _table_probability(self) -> float:
         # 0: the sampler ignores priorities, and draws every item with the same probability.

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shmreplay.clients.batches.batch import Batch, Normalise, check_weights
+from shmreplay.clients.batches.batch import LEAST_PROBABILITY, Batch, Normalise, check_weights
 from shmreplay.clients.torch.parts import BatchParts, Form, TorchParts
 from shmreplay.clients.torch.tensors import as_tensor, dtype_of
 from shmreplay.columns import structure
@@ -128,12 +128,14 @@ class TorchBatch:
         """
         beta = check_weights(beta, normalise)
         sizes = self.table_size.double()  # an int64 tensor times a float would be a float32 tensor
-        weights = (sizes * self.probabilities) ** -beta
+        chances = sizes * self.probabilities.clamp_min(LEAST_PROBABILITY)
+        divisor: Tensor | float = 1.0
         if len(self) > 0 and normalise == "batch":
-            weights = weights / weights.max()
+            divisor = chances.min()
         if len(self) > 0 and normalise == "table":
-            weights = weights / (sizes * self._table_probability()) ** -beta
-        return weights.to(dtype)
+            smallest = torch.as_tensor(self._table_probability(), dtype=torch.float64)
+            divisor = sizes * smallest.clamp_min(LEAST_PROBABILITY)
+        return ((chances / divisor) ** -beta).to(dtype)
 
     def _table_probability(self) -> float | Tensor:
         smallest = self._form.smallest_probability

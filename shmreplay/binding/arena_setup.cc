@@ -6,6 +6,7 @@
 #include "arena/formatter.h"
 #include "arena/huge_pages.h"
 #include "arena/robust_lock.h"
+#include "base/process.h"
 #include "bindings.h"
 #include "gil.h"
 #include "sessions/sessions.h"

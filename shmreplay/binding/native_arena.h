@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "arena/arena.h"
+#include "arena/robust_lock.h"
 #include "chunks/leases.h"
 #include "items/check.h"
 #include "items/rebuild.h"
@@ -121,13 +122,15 @@ class NativeArena {
 
   nb::object lock_holder() const {
     const LockBlock& lock = get().lock();
-    // Relaxed: a report.
-    const uint64_t seq = lock.hold_seq.load(std::memory_order_relaxed);
-    if (!(seq & 1)) return nb::none();
+    const LockOwner owner = RobustLock::owner(lock);
+    if (owner.thread == 0) return nb::none();
+    // Relaxed: a report. The holder signs a few instructions after it has taken the lock; then session is the last
+    // one's.
     nb::dict d;
     d["session"] = lock.session.load(std::memory_order_relaxed);
-    d["pid"] = lock.pid.load(std::memory_order_relaxed);
-    d["hold_seq"] = seq;
+    d["pid"] = owner.pid;
+    d["thread"] = owner.thread;
+    d["hold_seq"] = lock.hold_seq.load(std::memory_order_relaxed);
     return d;
   }
 

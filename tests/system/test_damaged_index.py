@@ -30,7 +30,6 @@ FLIPS = int(os.environ.get("SHMREPLAY_FLIPS", rounds(50, 150)))
 BLOCK = min(FLIPS, 150)  # flips a test, each of seeds of its own
 CPU_S = 20  # an endless loop is told by the time it burns
 SLEEP_S = 100  # for one that sleeps
-MUTEX_WORDS = 5
 MEMORY = 4 << 30  # of address space: a length that was flipped must not become a batch of gigabytes
 
 # Also a column in the block heap, and one that changes.
@@ -204,13 +203,13 @@ def segments() -> Iterator[Segments]:
 
 
 def offsets_in_use(segments: Segments, rng: np.random.Generator, count: int) -> list[int]:
-    """Offsets of bytes in words that are in use, except those of the mutex, which comes first after the specs."""
+    """Offsets of bytes in words that are in use, except that of the mutex, the first after the specs."""
     words = np.frombuffer(segments.whole, np.uint64)
     is_used = (words != 0) & (words != np.uint64(2**64 - 1))
     specs = pack_specs(SPECS)
     mutex = -(-(segments.whole.index(specs) + len(specs)) // 128) * 128 // 8
     assert words[mutex] & np.uint64(2**32 - 1) == 0, "the mutex, which nobody has, is not where this looks for it"
-    is_used[mutex : mutex + MUTEX_WORDS] = False
+    is_used[mutex] = False  # see test_lock_words.py
     used = np.flatnonzero(is_used)
     # One in three from anywhere; the others from words of which there are few, so that each kind gets its share.
     values, counts = np.unique(words[used], return_counts=True)

@@ -132,6 +132,27 @@ def test_chunks_that_a_dead_reader_looked_at_come_back_and_until_then_are_all_th
 
 
 @pytest.mark.crash
+def test_a_dead_reader_costs_the_table_no_item_also_while_the_daemon_is_down(scene: Scene, fork: Fork) -> None:
+    table = scene.table(8, chunk_steps=1, capacity_steps=8)
+    table.insert_batch(steps(range(8)))
+
+    def look_until_chunks_run_out(pipe: Any) -> None:
+        views = []
+        while table.info().evicted_for_room == 0:
+            views.append(table.view(8))
+            table.insert_batch(steps(range(8)))
+        pipe.send()
+        pipe.recv()
+
+    died_with_the_daemon_down(scene, fork(look_until_chunks_run_out))
+    before = table.info().evicted_for_room
+    for number in range(50):
+        table.insert(step(number))
+    assert table.info().evicted_for_room == before
+    assert len(table) == 8
+
+
+@pytest.mark.crash
 def test_a_sleep_of_the_dead_keeps_no_wake_from_the_living(scene: Scene, fork: Fork) -> None:
     table = scene.queue(4)
 

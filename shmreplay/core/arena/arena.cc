@@ -56,6 +56,25 @@ void expect(bool ok, const std::string& what) {
   if (!ok) throw AttachError(AttachError::Kind::kLayout, what);
 }
 
+// Whether this process gets that much memory, as far as the kernel says so before it is used (RLIMIT_AS, overcommit).
+bool can_allocate(uint64_t bytes) noexcept {
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return false;
+  munmap(p, bytes);
+  return true;
+}
+
+// The plan bounds a packed row by what the heap can hold of it, which may be more than there is memory.
+void check_packed_rows(const std::vector<ColumnRecord>& columns) {
+  uint64_t bytes = 0;
+  for (const ColumnRecord& c : columns) bytes += kPackedRowsInMemory * c.packed_bytes;
+  expect(
+      bytes == 0 || can_allocate(bytes),
+      "index segment: reading and writing its packed columns takes " + std::to_string(bytes) +
+          " bytes of memory, which this process does not get (is its address space limited? ulimit -v); or its header "
+          "is damaged");
+}
+
 bool region_fits(uint64_t offset, uint64_t element_bytes, uint64_t count, uint64_t total) {
   return offset % 128 == 0 && offset <= total && (count == 0 || element_bytes <= (total - offset) / count);
 }
@@ -169,6 +188,7 @@ void Arena::copy_facts() {
   expect(plan.geometry == geometry_ && plan.offsets == offsets_ && plan.columns == columns_ &&
              plan.index_bytes == index_bytes_ && plan.data_bytes == data_bytes_,
          damaged);
+  check_packed_rows(columns_);
   uint64_t item_base = 0, selectors = o.selectors;
   for (uint32_t i = 0; i < geometry_.num_tables; ++i) {
     copy_table(i, item_base, selectors);

@@ -33,8 +33,8 @@ void check_column(const ColumnSpec& c, const ArenaSpec& s) {
   require(c.flags == 0 || c.flags == kMutableColumn || s.num_blocks > 0, "heap and per-item columns need blocks");
   require(c.packed_bytes == 0 || c.flags == kHeapColumn, "only heap columns are packed");
   require(c.row_bytes < 1u << 31 && c.packed_bytes < 1u << 31, "a row of a column has fewer than 2^31 bytes");
-  // Writers and readers allocate a row of each packed column, so a size in the segment is believed only within this
-  // bound.
+  // Writers and readers allocate rows of each packed column, so a size in the segment is believed only within this
+  // bound, and at attach only if there is memory for them.
   require(c.packed_bytes <= kMostPacking * s.block_bytes * s.num_blocks,
           "a row of a packed column is larger than what the whole heap can hold of it");
 }

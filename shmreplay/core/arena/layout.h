@@ -55,8 +55,9 @@ inline constexpr uint32_t kMaxRows = 1u << 28;   // that a batch may show of an 
 inline constexpr uint32_t kPatternBytes = 4096;
 inline constexpr uint32_t kMaxColumns = 125;  // a pattern that shows each of them whole fits its record
 inline constexpr uint64_t kMaxSpecsBytes = 64u << 20;
-inline constexpr uint64_t kMostPacking = 255;  // an LZ4 block stands for at most so many times its size
-inline constexpr int kMaxTreeLevels = 12;      // 8^11 leaves and the top line
+inline constexpr uint64_t kMostPacking = 255;       // an LZ4 block stands for at most so many times its size
+inline constexpr uint64_t kPackedRowsInMemory = 4;  // that a writer of a packed column allocates at most; a reader: 2
+inline constexpr int kMaxTreeLevels = 12;           // 8^11 leaves and the top line
 inline constexpr int kShardBits = 7;
 inline constexpr int kShardShift = 63 - kShardBits;
 inline constexpr uint32_t kMaxShards = 1u << kShardBits;
@@ -108,7 +109,7 @@ struct Header {
 struct LockBlock {
   alignas(128) pthread_mutex_t mutex;  // robust, process-shared, NORMAL; never destroyed
   // Written by the holder, read by contenders without the lock (relaxed: only hints and reports come from it).
-  alignas(128) std::atomic<uint64_t> hold_seq;  // odd while held
+  alignas(128) std::atomic<uint64_t> hold_seq;  // odd while held, but for a few instructions at both ends of a hold
   std::atomic<uint32_t> session;                // of the last holder
   std::atomic<uint32_t> pid;                    // of the last holder, as the daemon saw it
   std::atomic<uint64_t> num_recoveries;         // dead holders rolled back

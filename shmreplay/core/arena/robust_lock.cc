@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <ctime>
+#include <linux/futex.h>
 #include <stdexcept>
 #include <string>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 
 #include "base/fault.h"
 #include "base/futex.h"
+#include "base/process.h"
 #include "base/report_word.h"
 
 namespace shmreplay {
@@ -39,6 +41,40 @@ RobustLock::Outcome outcome_of(int rc) noexcept {
   }
 }
 
+// 0, or why there are no such mutexes here.
+int init_mutex(pthread_mutex_t& mutex) noexcept {
+  pthread_mutexattr_t attr;
+  int rc = pthread_mutexattr_init(&attr);
+  if (rc == 0) rc = pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_NORMAL);
+  if (rc == 0) rc = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+  if (rc == 0) rc = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+  if (rc == 0) rc = pthread_mutex_init(&mutex, &attr);
+  pthread_mutexattr_destroy(&attr);
+  return rc;
+}
+
+// What glibc keeps in every mutex of this kind. The functions of another kind wait in other ways, or for ever.
+const int kKind = [] {
+  pthread_mutex_t mutex{};
+  init_mutex(mutex);
+  return mutex.__data.__kind;
+}();
+
+bool is_of_our_kind(const LockBlock& block) noexcept { return block.mutex.__data.__kind == kKind; }
+
+RobustLock::Outcome try_mutex(LockBlock& block) noexcept {
+  if (!is_of_our_kind(block)) return RobustLock::Outcome::kUnusable;
+  return outcome_of(pthread_mutex_trylock(&block.mutex));
+}
+
+// The word that the C library shares with the kernel (see "robust futexes"): the id of the thread that has the mutex,
+// and the flags FUTEX_WAITERS and FUTEX_OWNER_DIED. 0: it is free.
+uint32_t word_of(const LockBlock& block) noexcept {
+  return static_cast<uint32_t>(__atomic_load_n(&block.mutex.__data.__lock, __ATOMIC_RELAXED));  // a hint, or a report
+}
+
+bool can_be_taken(uint32_t word) noexcept { return word == 0 || (word & FUTEX_OWNER_DIED) != 0; }
+
 bool is_held(RobustLock::Outcome o) noexcept {
   return o == RobustLock::Outcome::kLocked || o == RobustLock::Outcome::kOwnerDied;
 }
@@ -59,7 +95,7 @@ RobustLock::Outcome spin(LockBlock& block, int64_t& began, int64_t& now) noexcep
   for (int pauses = 1; now < end; now = now_ns(), pauses = pauses < kMostPauses ? 2 * pauses : pauses) {
     for (int i = 0; i < pauses; ++i) cpu_relax();
     if (block.hold_seq.load(std::memory_order_relaxed) & 1) continue;
-    const RobustLock::Outcome o = outcome_of(pthread_mutex_trylock(&block.mutex));
+    const RobustLock::Outcome o = try_mutex(block);
     if (o != RobustLock::Outcome::kBusy) return o;
   }
   return RobustLock::Outcome::kBusy;
@@ -78,53 +114,95 @@ RobustLock::Outcome sleep_for_slice(LockBlock& block) noexcept {
   return outcome_of(pthread_mutex_clocklock(&block.mutex, CLOCK_MONOTONIC, &until));
 }
 
+// What a waiter sees of the lock. If two looks are equal, no hold has begun and ended between them.
+struct Look {
+  uint32_t word;
+  uint64_t hold_seq;
+
+  explicit Look(const LockBlock& block) noexcept
+      : word(word_of(block)), hold_seq(block.hold_seq.load(std::memory_order_relaxed)) {}  // relaxed: a hint
+  bool is_same(const Look& other) const noexcept {
+    return ((word ^ other.word) & ~uint32_t{FUTEX_WAITERS}) == 0 && hold_seq == other.hold_seq;
+  }
+};
+
+// No thread that lives has the mutex, and the kernel has not marked it as a dead thread's.
+bool belongs_to_nobody(const LockBlock& block) noexcept {
+  const uint32_t word = word_of(block), thread = word & FUTEX_TID_MASK;
+  if (can_be_taken(word) || (thread != 0 && !thread_is_gone(thread))) return false;
+  // A thread that has ended since the first look is marked by now.
+  return ((word_of(block) ^ word) & ~uint32_t{FUTEX_WAITERS}) == 0;
+}
+
+// A contender that has spun in vain.
+class Sleeper {
+ public:
+  Sleeper(LockBlock& block, const Wait& wait) noexcept : block_(block), wait_(wait) {}
+
+  // kLocked, kOwnerDied, or why it does not go on.
+  RobustLock::Outcome sleep() noexcept {
+    for (;;) {
+      const Look before(block_);
+      const RobustLock::Outcome o = sleep_for_slice(block_);
+      if (o != RobustLock::Outcome::kTimeout) return o;
+      const bool is_stuck = !can_be_taken(word_of(block_)) && Look(block_).is_same(before);
+      stuck_s_ = is_stuck ? stuck_s_ + kSliceNs / 1'000'000'000 : 0;
+      if (!is_of_our_kind(block_) || (is_stuck && belongs_to_nobody(block_))) return RobustLock::Outcome::kUnusable;
+      if (is_interrupted()) return RobustLock::Outcome::kInterrupted;
+      if (is_stuck && wait_.deadline_ns != kForever && now_ns() >= wait_.deadline_ns) {
+        return RobustLock::Outcome::kTimeout;
+      }
+    }
+  }
+
+ private:
+  bool is_interrupted() noexcept {
+    if (wait_.patience == nullptr) return false;
+    if (stuck_s_ > 0) wait_.patience->lock_stuck(RobustLock::owner(block_).pid, stuck_s_);
+    return wait_.patience->interrupted();
+  }
+
+  LockBlock& block_;
+  const Wait& wait_;
+  int64_t stuck_s_ = 0;
+};
+
 }  // namespace
 
 void RobustLock::init(LockBlock& block) {
-  pthread_mutexattr_t attr;
-  int rc = pthread_mutexattr_init(&attr);
-  if (rc == 0) rc = pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_NORMAL);
-  if (rc == 0) rc = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-  if (rc == 0) rc = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-  if (rc == 0) rc = pthread_mutex_init(&block.mutex, &attr);
-  pthread_mutexattr_destroy(&attr);
-  if (rc != 0) throw std::system_error(rc, std::generic_category(), "robust process-shared mutex");
+  if (const int rc = init_mutex(block.mutex); rc != 0) {
+    throw std::system_error(rc, std::generic_category(), "robust process-shared mutex");
+  }
 }
 
 RobustLock::Outcome RobustLock::try_lock(LockBlock& block, uint32_t session, uint32_t pid) noexcept {
-  const Outcome o = outcome_of(pthread_mutex_trylock(&block.mutex));
+  const Outcome o = try_mutex(block);
   if (is_held(o)) sign(block, session, pid);
   return o;
 }
 
 RobustLock::Outcome RobustLock::lock(LockBlock& block, uint32_t session, uint32_t pid, const Wait& wait) noexcept {
-  Outcome o = outcome_of(pthread_mutex_trylock(&block.mutex));
-  if (is_held(o)) {
-    sign(block, session, pid);
-    return o;
-  }
-  int64_t began = 0, now = 0, stuck_ns = 0;
-  bool slept = false;
-  if (o == Outcome::kBusy) o = spin(block, began, now);
-  while (o == Outcome::kBusy || o == Outcome::kTimeout) {
-    const uint64_t before = block.hold_seq.load(std::memory_order_relaxed);
-    o = sleep_for_slice(block);
-    slept = true;
-    if (o != Outcome::kTimeout) break;
-    const bool same_hold = (before & 1) && block.hold_seq.load(std::memory_order_relaxed) == before;
-    stuck_ns = same_hold ? stuck_ns + kSliceNs : 0;
-    if (wait.patience != nullptr) {
-      if (stuck_ns > 0) wait.patience->lock_stuck(block.pid.load(std::memory_order_relaxed), stuck_ns / kSliceNs);
-      if (wait.patience->interrupted()) return Outcome::kInterrupted;
-    }
-    if (stuck_ns > 0 && wait.deadline_ns != kForever && now_ns() >= wait.deadline_ns) return Outcome::kTimeout;
-  }
+  Outcome o = try_lock(block, session, pid);
+  if (o != Outcome::kBusy) return o;
+  int64_t began = 0, now = 0;
+  o = spin(block, began, now);
+  const bool slept = o == Outcome::kBusy;
+  if (slept) o = Sleeper(block, wait).sleep();
   if (is_held(o)) {
     sign(block, session, pid);
     // The clock that a spinner looked at last is good enough, and keeps the hold as short as it was.
     count_wait(block, (slept ? now_ns() : now) - began);
   }
   return o;
+}
+
+LockOwner RobustLock::owner(const LockBlock& block) noexcept {
+  const uint32_t word = word_of(block), thread = word & FUTEX_TID_MASK;
+  if (can_be_taken(word)) return {};
+  if (const uint32_t pid = process_of_thread(thread); pid != 0) return {thread, pid};
+  // /proc is hidden. Relaxed: a report.
+  const bool is_signed = (block.hold_seq.load(std::memory_order_relaxed) & 1) != 0;
+  return {thread, is_signed ? block.pid.load(std::memory_order_relaxed) : thread};
 }
 
 bool RobustLock::make_consistent(LockBlock& block) noexcept { return pthread_mutex_consistent(&block.mutex) == 0; }

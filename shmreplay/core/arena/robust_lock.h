@@ -5,10 +5,14 @@
 // destroyed, and it is taken and left by one thread within one native call (the kernel's list of held locks is per
 // thread).
 //
+// Who has the lock is what the mutex's own word says: the thread's id. hold_seq is odd from the holder's signature to
+// its unlock, but even for some instructions at both ends of a hold. So its parity is only a hint for spinners.
+//
 // Waiting: a contender first spins for about 5 us, *reading* hold_seq, so that spinners do not fight for the mutex's
-// cache line. Then it sleeps in the kernel, in slices of a second. If hold_seq has the same odd value over a whole
-// slice, one hold lasts that long. That is reported, and when the caller's patience is over it is an error. Mere
-// contention is neither.
+// cache line. Then it sleeps in the kernel, in slices of a second. If the mutex's word and hold_seq are the same at
+// both ends of a slice, nothing has moved, and the wait is stuck. That is reported, and when the caller's patience is
+// over it is an error. Mere contention is neither. If the word names a thread that does not exist, the mutex is
+// damaged: the kernel marks the mutex of a thread that dies.
 #pragma once
 
 #include "arena/layout.h"
@@ -16,6 +20,11 @@
 #include "base/wait.h"
 
 namespace shmreplay {
+
+struct LockOwner {
+  uint32_t thread = 0;  // 0: nobody has the lock
+  uint32_t pid = 0;     // of its process
+};
 
 class RobustLock {
  public:
@@ -25,13 +34,16 @@ class RobustLock {
 
   static Outcome try_lock(LockBlock& block, uint32_t session, uint32_t pid) noexcept;
 
-  // kTimeout only when one and the same hold outlasted both the deadline and one slice.
+  // kTimeout only when nothing moved during the last slice, and the deadline is over. kUnusable: the mutex is damaged.
   static Outcome lock(LockBlock& block, uint32_t session, uint32_t pid, const Wait& wait) noexcept;
 
   // Called after kOwnerDied, when the index is whole again. false: the mutex cannot be repaired.
   static bool make_consistent(LockBlock& block) noexcept;
 
   static void unlock(LockBlock& block) noexcept;
+
+  // Who has the lock at this moment. Called without it.
+  static LockOwner owner(const LockBlock& block) noexcept;
 
   // Called without the lock. Waits until another thread has taken the lock, but no longer than a spinning contender
   // needs to see that it is free. Returns whether another thread has taken it.

@@ -5,6 +5,8 @@
 // same alone, in a group, and on every processor, because a check compares leaves bit by bit.
 #pragma once
 
+#include <algorithm>
+#include <cfloat>
 #include <cstdint>
 
 namespace shmreplay {
@@ -19,5 +21,10 @@ double leaf_weight(double priority, double exponent) noexcept;
 
 // The same for n priorities side by side, several to an instruction.
 void leaf_weights(const double* priorities, uint32_t n, double exponent, double* weights) noexcept;
+
+// The probability of a leaf. However small its share of the total, it is not 0 unless the weight is.
+inline double share_of(double weight, double total) noexcept {
+  return weight > 0 ? std::max(weight / total, DBL_MIN) : 0;
+}
 
 }  // namespace shmreplay

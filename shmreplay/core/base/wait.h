@@ -17,7 +17,7 @@ class Patience {
   // true: the caller has no more use for the call, and interrupted() answers true as well. Asked after every wake, so
   // it must be cheap. The thread that makes it true calls wake_sleepers() after that.
   virtual bool ended() const noexcept { return false; }
-  // Process `pid` has held the lock for `seconds`, in one hold.
+  // Process `pid` has the lock, and nothing has moved for `seconds`.
   virtual void lock_stuck(uint32_t pid, int64_t seconds) noexcept = 0;
   // The call has been blocked for `seconds` by a rate limiter or for want of a chunk.
   virtual void still_blocked(int64_t seconds) noexcept = 0;

@@ -97,6 +97,20 @@ std::vector<uint32_t> named_chunks(Arena& arena) {
   return names;
 }
 
+std::vector<uint32_t> sessions_that_name_chunks(const Arena& arena) {
+  std::vector<uint32_t> sessions;
+  for (uint32_t i = 0; i < arena.geometry().num_call_slots; ++i) {
+    const CallSlot& slot = arena.call(i);
+    const uint32_t owner = slot.owner.load(std::memory_order_relaxed).session_plus_1;  // relaxed: a hint
+    if (owner == 0 || owner > arena.geometry().max_sessions || slot.count.load(std::memory_order_relaxed) == 0)
+      continue;
+    sessions.push_back(owner - 1);
+  }
+  std::sort(sessions.begin(), sessions.end());
+  sessions.erase(std::unique(sessions.begin(), sessions.end()), sessions.end());
+  return sessions;
+}
+
 bool session_names_chunks(Arena& arena, uint32_t index, uint32_t generation) noexcept {
   for (uint32_t i = 0; i < arena.geometry().num_call_slots; ++i) {
     CallSlot& slot = arena.call(i);

@@ -52,6 +52,9 @@ bool has_free_call_slot(const Arena& arena) noexcept;
 // Every chunk that any lease names, sorted. Without the lock: see the SYNC POINT in leases.cc.
 std::vector<uint32_t> named_chunks(Arena& arena);
 
+// The sessions whose leases name chunks, each once. Without the lock: a hint.
+std::vector<uint32_t> sessions_that_name_chunks(const Arena& arena);
+
 // Whether a live lease of session `index` names any chunk: then that session would wait for itself.
 bool session_names_chunks(Arena& arena, uint32_t index, uint32_t generation) noexcept;
 

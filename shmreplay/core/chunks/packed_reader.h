@@ -4,9 +4,8 @@
 // others begins at the last row before it that leans on none.
 #pragma once
 
-#include <vector>
-
 #include "base/row_codec.h"
+#include "base/zeroed_bytes.h"
 #include "chunks/block_heap.h"
 
 namespace shmreplay {
@@ -36,7 +35,7 @@ class PackedReader {
   bool decode(const Arena& arena, uint32_t chunk, BlockRef ref);
 
   uint32_t row_bytes_;
-  std::vector<char> row_, stored_;
+  ZeroedBytes row_, stored_;
   uint32_t chunk_ = kNone, column_ = kNone, kept_ = kNone;  // which row is in row_; kNone: none
   Damage damage_;
 };

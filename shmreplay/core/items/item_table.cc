@@ -97,7 +97,7 @@ uint32_t count_sample(Hold& hold, const TableFacts& t, uint32_t g) {
   TableRecord& r = *t.record;
   Word<Counted>& counted = hold.arena().item(g).counted;
   const Counted before = counted.get();
-  const uint32_t times = before.times_sampled + 1;
+  const uint32_t times = before.times_sampled + (before.times_sampled < UINT32_MAX ? 1 : 0);  // it stays at the largest
   hold.set(counted, {times, before.sampler_pos});
   if (times == 1) hold.add(r.num_unique_samples, 1);
   if (t.consumes()) {

@@ -137,8 +137,8 @@ void SampleCall::note_smallest(const TableFacts& t) {
   if (!t.prioritized() || t.record->size.get() == 0) return;
   const double total = SumTree(arena_, t.roles[kSampler].sum).total();
   const double smallest = Extremes(arena_, t.extremes).smallest_positive();
-  smallest_probability_ = total > 0 ? leaf_weight(smallest, t.record->exponents[kSampler].get()) / total
-                                    : 1.0 / static_cast<double>(t.record->size.get());
+  const double weight = leaf_weight(smallest, t.record->exponents[kSampler].get());
+  smallest_probability_ = total > 0 ? share_of(weight, total) : 1.0 / static_cast<double>(t.record->size.get());
 }
 
 // Picks the items of draw `at` and of the draws after it, up to `want`. Answers how many it picked.

@@ -49,7 +49,7 @@ bool ShardDraw::read_totals(bool count) {
   if (!(total > 0)) return false;
   for (double& share : shares_) share /= total;
   if (shards_[0].table->prioritized())
-    smallest_ = std::isfinite(smallest) && smallest > 0 ? smallest / total : 1 / items;
+    smallest_ = std::isfinite(smallest) && smallest > 0 ? share_of(smallest, total) : 1 / items;
   return true;
 }
 

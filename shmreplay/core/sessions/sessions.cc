@@ -1,14 +1,9 @@
 #include "sessions/sessions.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <optional>
 
 #include "arena/session_counts.h"
+#include "base/process.h"
 #include "chunks/chunk_pool.h"
 #include "chunks/leases.h"
 #include "chunks/save_lease.h"
@@ -48,38 +43,25 @@ class Reaper {
   uint32_t streams_ = 0, sleepers_ = 0, leases_ = 0;
 };
 
-}  // namespace
+std::optional<SessionInfo> live_session(const Arena& arena, uint32_t index) {
+  const SessionRecord& r = arena.session(index);
+  const StateGeneration state = r.state.get();
+  if (state.state == kSessionFree) return std::nullopt;
+  return SessionInfo{index, state.generation, r.process.get().pid, r.process.get().role, r.start_time.get()};
+}
 
-uint64_t process_start_time(uint32_t pid) noexcept {
-  char path[32], text[1024];
-  snprintf(path, sizeof path, "/proc/%u/stat", pid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  const ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0) return 0;
-  text[n] = 0;
-  const char* at = strrchr(text, ')');  // the command may hold spaces and brackets
-  unsigned long long start = 0;
-  // Fields after the command: state is the 3rd, start time the 22nd.
-  if (at == nullptr ||
-      sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &start) !=
-          1) {
-    return 0;
+Status reap_dead(Arena& arena, const std::vector<SessionInfo>& sessions, const Wait& wait, uint32_t& reaped) {
+  reaped = 0;
+  for (const SessionInfo& info : sessions) {
+    if (!process_is_dead(info.pid, info.start_time)) continue;
+    bool done = false;
+    if (const Status s = close_session(arena, info.index, info.generation, wait, done); s != Status::kOk) return s;
+    reaped += done ? 1 : 0;
   }
-  return start;
+  return Status::kOk;
 }
 
-bool process_is_dead(uint32_t pid, uint64_t start_time) noexcept {
-  const auto fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (fd < 0) return errno == ESRCH;  // any other error proves nothing
-  pollfd p{fd, POLLIN, 0};
-  const bool ended = poll(&p, 1, 0) == 1 && (p.revents & POLLIN) != 0;
-  close(fd);
-  if (ended) return true;
-  const uint64_t now = start_time == 0 ? 0 : process_start_time(pid);
-  return now != 0 && now != start_time;  // the pid belongs to another process now
-}
+}  // namespace
 
 Status open_session(Arena& arena, uint32_t pid, uint64_t start_time, uint32_t role, const Wait& wait,
                     SessionInfo& out) {
@@ -119,23 +101,24 @@ Status close_session(Arena& arena, uint32_t index, uint32_t generation, const Wa
 std::vector<SessionInfo> live_sessions(const Arena& arena) {
   std::vector<SessionInfo> sessions;
   for (uint32_t i = 0; i < arena.geometry().max_sessions; ++i) {
-    const SessionRecord& r = arena.session(i);
-    const StateGeneration state = r.state.get();
-    if (state.state == kSessionFree) continue;
-    sessions.push_back({i, state.generation, r.process.get().pid, r.process.get().role, r.start_time.get()});
+    if (const auto info = live_session(arena, i)) sessions.push_back(*info);
   }
   return sessions;
 }
 
 Status reap_dead_sessions(Arena& arena, const Wait& wait, uint32_t& reaped) {
+  return reap_dead(arena, live_sessions(arena), wait, reaped);
+}
+
+Status reap_dead_readers(Arena& arena, const Wait& wait, uint32_t& reaped) {
   reaped = 0;
-  for (const SessionInfo& info : live_sessions(arena)) {
-    if (!process_is_dead(info.pid, info.start_time)) continue;
-    bool done = false;
-    if (const Status s = close_session(arena, info.index, info.generation, wait, done); s != Status::kOk) return s;
-    reaped += done ? 1 : 0;
+  if (arena.state().num_retired.get() == 0) return Status::kOk;
+  std::vector<SessionInfo> readers;
+  for (const uint32_t index : sessions_that_name_chunks(arena)) {
+    if (index == arena.session_index()) continue;
+    if (const auto info = live_session(arena, index)) readers.push_back(*info);
   }
-  return Status::kOk;
+  return reap_dead(arena, readers, wait, reaped);
 }
 
 }  // namespace shmreplay

@@ -1,9 +1,7 @@
 // Attached processes, and what is done when one of them is gone.
 //
-// A process is dead when the kernel says so: pidfd_open answers ESRCH, or the pidfd is that of a zombie (readable), or
-// the pid now has another start time. A silent process, a stopped one, an unreadable /proc do not count as death. Any
-// process may reap: it looks at suspects without the lock, then reaps them under it if the session's generation is
-// still the same.
+// What a dead process is: base/process.h. Any process may reap: it looks at suspects without the lock, then reaps them
+// under it if the session's generation is still the same.
 #pragma once
 
 #include <vector>
@@ -17,12 +15,6 @@ struct SessionInfo {
   uint64_t start_time;
 };
 
-// Clock ticks since boot from /proc/<pid>/stat; 0 if unreadable.
-uint64_t process_start_time(uint32_t pid) noexcept;
-
-// start_time 0: it is unknown, so only the pid is looked at.
-bool process_is_dead(uint32_t pid, uint64_t start_time) noexcept;
-
 // Opens a session for that process. kNoSessions when all are taken.
 Status open_session(Arena& arena, uint32_t pid, uint64_t start_time, uint32_t role, const Wait& wait, SessionInfo& out);
 
@@ -34,5 +26,9 @@ std::vector<SessionInfo> live_sessions(const Arena& arena);
 
 // Reaps every session whose process is dead. For calls that need something that such a session may hold.
 Status reap_dead_sessions(Arena& arena, const Wait& wait, uint32_t& reaped);
+
+// The same for those whose leases may keep retired chunks from being freed. It costs a call without dead readers some
+// system calls for each living one whose read is in flight.
+Status reap_dead_readers(Arena& arena, const Wait& wait, uint32_t& reaped);
 
 }  // namespace shmreplay

@@ -1,7 +1,8 @@
 // Room for what a writer needs next: a chunk, or blocks. Free room is taken; where there is none, it is made.
 //
-// Room is made in this order. Chunks that were retired are reclaimed. What other sessions keep is taken. Where tables
-// evict, the oldest chunks are evicted with their items. If all that brings nothing, the call waits.
+// Room is made in this order. Chunks that were retired are reclaimed. What other sessions keep is taken. Dead readers
+// are looked for, whose leases keep retired chunks. Where tables evict, the oldest chunks are evicted with their items.
+// If all that brings nothing, the call waits.
 #pragma once
 
 #include "arena/chunk_wait.h"
@@ -57,6 +58,9 @@ Status take_room(Arena& arena, const TableFacts& table, const Wait& wait, TryTak
     if (const Status s = reclaim_room(arena, wait, made); s != Status::kOk) return s;
     if (made) continue;
     if (const Status s = try_take(Take::kAnybodys, done); s != Status::kOk || done) return s;
+    uint32_t reaped = 0;
+    if (const Status s = reap_dead_readers(arena, wait, reaped); s != Status::kOk) return s;
+    if (reaped > 0) continue;
     if (const Status s = evict_for_room(arena, wait, made); s != Status::kOk) return s;
     if (made) continue;
     if (can_do_without()) return Status::kOk;

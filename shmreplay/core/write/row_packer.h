@@ -7,6 +7,7 @@
 
 #include "arena/layout.h"
 #include "base/row_codec.h"
+#include "base/zeroed_bytes.h"
 
 namespace shmreplay {
 
@@ -34,7 +35,7 @@ class RowPacker {
 
  private:
   RowEncoder encoder_;
-  std::vector<char> staged_, last_;
+  ZeroedBytes staged_, last_;
   uint32_t last_row_ = kNone;
   uint32_t leaning_ = 0;  // rows since the last one that leans on none
 };

@@ -96,6 +96,18 @@ def test_the_tables_weights_of_samplers_without_priorities_are_one() -> None:
     assert batch.weights(0.7, "table").tolist() == [1.0] * 4
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 30.0])
+@pytest.mark.parametrize(
+    "probabilities", [[1.0, 1e-300, 5e-324, 0.0], [5e-324, 5e-324, 0.0, 0.0], [1e-308, 1.0, 1.0, 1.0]]
+)
+def test_no_weight_is_nan_however_far_the_probabilities_are_apart(beta: float, probabilities: list[float]) -> None:
+    batch = native(4, 4, None, probabilities=np.array(probabilities), smallest=min(filter(None, probabilities)))
+    assert not np.isnan(batch.weights(beta, None)).any()
+    for weights in (batch.weights(beta), batch.weights(beta, "table")):
+        assert ((weights >= 0) & (weights <= 1)).all()
+        assert weights[np.argmin(probabilities)] == 1.0
+
+
 @pytest.mark.parametrize("normalise", ["batch", "table", None])
 def test_an_empty_batch_has_no_weights(normalise: Any) -> None:
     batch = Batch.empty(SIGNATURE)

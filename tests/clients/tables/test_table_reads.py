@@ -182,6 +182,15 @@ def test_the_tables_largest_weight_is_that_of_its_smallest_positive_priority(mak
     np.testing.assert_allclose(batch.weights(1.0, "table"), 1e-6 / batch.priorities, rtol=1e-9)
 
 
+@pytest.mark.parametrize("normalise", ["batch", "table", None])
+def test_no_weight_is_nan_however_far_the_priorities_are_apart(make_table: TableMaker, normalise: Any) -> None:
+    table = make_table(4, sampler=PRIORITIZED)
+    keys = table.insert_batch(steps(range(4)), [1e280, 1e280, 1e-300, 1e-20])
+    for batch in (table.sample(8), table.get(keys)):
+        for beta in (0.0, 0.5, 1.0, 30.0):
+            assert not np.isnan(batch.weights(beta, normalise)).any()
+
+
 def test_weights_of_uniform_draws_are_one(make_table: TableMaker) -> None:
     for sampler in (sr.selectors.Uniform(), sr.selectors.Prioritized(0.0)):
         batch = filled(make_table, 5, sampler=sampler).sample(20)

@@ -13,7 +13,7 @@ import shmreplay as sr  # noqa: E402
 from shmreplay.clients.tables.table import TableHandle  # noqa: E402
 from shmreplay.clients.torch import TorchBatch, TorchSampler  # noqa: E402
 from tests.clients.torch.tensors import arrays, numbers_of, pointers  # noqa: E402
-from tests.support.tables import TableMaker, by_path, filled, numbers, spans, step  # noqa: E402
+from tests.support.tables import TableMaker, by_path, filled, numbers, spans, step, steps  # noqa: E402
 
 PREFETCH = [0, 2]
 NUMBERS = ("keys", "priorities", "probabilities", "times_sampled", "table_size", "episodes", "steps", "ages")
@@ -108,6 +108,20 @@ def test_weights_are_those_of_the_batch_in_the_dtype_of_a_loss(make_table: Table
         made.weights(-1)
     with pytest.raises(ValueError, match="normalise is 'max'; expected 'batch', 'table' or None"):
         made.weights(1, "max")  # type: ignore[arg-type]  # that is what is tested
+
+
+@pytest.mark.parametrize("normalise", ["batch", "table", None])
+def test_no_weight_is_nan_however_far_the_priorities_are_apart(make_table: TableMaker, normalise: Any) -> None:
+    table = make_table(4, sampler=sr.selectors.Prioritized(1.0))
+    table.insert_batch(steps(range(4)), [1e280, 1e280, 1e-300, 1e-20])
+    batch = table.sample(8)
+    for beta in (0.0, 0.5, 1.0, 30.0):
+        made, host = (
+            TorchBatch.of(batch).weights(beta, normalise, torch.float64).numpy(),
+            batch.weights(beta, normalise),
+        )
+        np.testing.assert_allclose(made, host, rtol=1e-12)
+        assert not np.isnan(made).any()
 
 
 def test_weights_of_a_uniform_table_are_one(make_table: TableMaker) -> None:

@@ -1,6 +1,7 @@
 #include "arena/arena.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "items/check.h"
@@ -31,6 +32,27 @@ bool attaches(const Segments& segments) {
 }
 
 }  // namespace
+
+// A heap of 16 MiB could hold every size that the word can name.
+TEST(a_packed_row_for_which_there_is_no_memory_is_refused_at_attach) {
+  if (kSanitized) return;  // a sanitizer takes terabytes of address space
+  ArenaSpec spec = small();
+  spec.columns.push_back({0, kHeapColumn, 100});
+  spec.num_blocks = 4096;
+  spec.block_bytes = 4096;
+  for (const uint32_t bytes : {0x7fff'ffffu, 1u << 30, 1u << 28}) {
+    Segments segments(spec);
+    const auto before = segments.attach();
+    ColumnRecord* columns = before->at<ColumnRecord>(before->offsets().columns);
+    columns[before->geometry().num_columns - 1].packed_bytes = bytes;
+    Child limited([&] {
+      const rlimit limit{1u << 29, 1u << 29};
+      CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+      CHECK_THROWS(AttachError, "bytes of memory, which this process does not get", segments.attach());
+    });
+    limited.join();
+  }
+}
 
 TEST(an_attached_arena_knows_its_names_specs_and_tables) {
   World w(small());

@@ -1,11 +1,16 @@
 #include "arena/robust_lock.h"
 
 #include <csignal>
+#include <cstring>
+#include <linux/futex.h>
+#include <string>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/futex.h"
+#include "base/process.h"
 #include "support/fixtures.h"
 
 namespace shmreplay::test {
@@ -37,6 +42,12 @@ void lock_and_die(SharedLock& lock) {
   CHECK(child.killed());
 }
 
+void wait_until_stopped(const Child& child) {
+  int status = 0;
+  CHECK_EQ(waitpid(child.pid(), &status, WUNTRACED), child.pid());
+  CHECK(WIFSTOPPED(status));
+}
+
 // Holds the lock in a child until the child is told to go on.
 class Holder {
  public:
@@ -46,9 +57,7 @@ class Holder {
           raise(SIGSTOP);
           RobustLock::unlock(*lock);
         }) {
-    int status = 0;
-    CHECK_EQ(waitpid(child_.pid(), &status, WUNTRACED), child_.pid());
-    CHECK(WIFSTOPPED(status));
+    wait_until_stopped(child_);
   }
   uint32_t pid() const { return static_cast<uint32_t>(child_.pid()); }
   void go_on() { child_.send(SIGCONT); }
@@ -57,6 +66,21 @@ class Holder {
  private:
   Child child_;
 };
+
+const char* stop_at = "";
+
+void stop_there(const char* name) {
+  if (std::string(name) == stop_at) raise(SIGSTOP);
+}
+
+void put_word(SharedLock& lock, uint32_t word) { std::memcpy(&lock->mutex.__data.__lock, &word, sizeof word); }
+
+uint32_t id_of_no_thread() {
+  Child child([] {});
+  child.join();
+  CHECK(thread_is_gone(static_cast<uint32_t>(child.pid())));
+  return static_cast<uint32_t>(child.pid());
+}
 
 }  // namespace
 
@@ -127,6 +151,104 @@ TEST(a_hold_that_lasts_is_reported_with_its_pid_and_then_an_error) {
   CHECK(RobustLock::lock(*lock, 1, 1, {kForever, &listener}) == Outcome::kLocked);
   RobustLock::unlock(*lock);
   holder.join();
+}
+
+// hold_seq is even at both of these places.
+TEST(a_holder_that_stops_before_it_signs_or_before_it_unlocks_is_named_when_the_deadline_is_over) {
+  for (const char* place : {"lock.taken", "lock.leaving"}) {
+    SharedLock lock;
+    Child child([&] {
+      stop_at = place;
+      fault::listen(stop_there);
+      RobustLock::lock(*lock, 3, 4711, kWhatever);
+      RobustLock::unlock(*lock);
+    });
+    wait_until_stopped(child);
+    CHECK_EQ(lock->hold_seq.load() % 2, 0u);
+    Listener listener;
+    CHECK(RobustLock::lock(*lock, 1, 1, {now_ns(), &listener}) == Outcome::kTimeout);
+    CHECK_EQ(listener.stuck_pid, static_cast<uint32_t>(child.pid()));
+    CHECK_EQ(RobustLock::owner(*lock).pid, static_cast<uint32_t>(child.pid()));
+    child.send(SIGCONT);
+    CHECK(RobustLock::lock(*lock, 1, 1, kWhatever) == Outcome::kLocked);
+    RobustLock::unlock(*lock);
+    child.join();
+    CHECK_EQ(RobustLock::owner(*lock).thread, 0u);
+  }
+}
+
+TEST(a_holder_that_is_stopped_anywhere_is_named_when_the_deadline_is_over) {
+  SharedLock lock;
+  Child child([&] {
+    for (;;) {
+      RobustLock::lock(*lock, 3, static_cast<uint32_t>(getpid()), kWhatever);
+      RobustLock::unlock(*lock);
+    }
+  });
+  Random random(seed());
+  uint64_t num_even = 0;
+  const uint64_t num_stops = rounds(2, 25);
+  for (uint64_t stops = 0; stops < num_stops;) {
+    const int64_t until_ns = now_ns() + static_cast<int64_t>(random.below(300'000));
+    while (now_ns() < until_ns) sched_yield();
+    child.stop();
+    if (RobustLock::owner(*lock).thread != 0) {
+      ++stops;
+      num_even += lock->hold_seq.load() % 2 == 0 ? 1 : 0;
+      Listener listener;
+      CHECK(RobustLock::lock(*lock, 1, 1, {now_ns(), &listener}) == Outcome::kTimeout);
+      CHECK_EQ(listener.stuck_pid, static_cast<uint32_t>(child.pid()));
+    }
+    child.send(SIGCONT);
+  }
+  printf("    %llu stops of a holder, %llu of them while hold_seq was even\n",
+         static_cast<unsigned long long>(num_stops), static_cast<unsigned long long>(num_even));
+}
+
+TEST(the_owner_is_the_process_whose_thread_has_the_lock) {
+  SharedLock lock;
+  Child child([&] {
+    run_threads({[&] {
+      RobustLock::lock(*lock, 3, 4711, kWhatever);
+      raise(SIGSTOP);
+      RobustLock::unlock(*lock);
+    }});
+  });
+  wait_until_stopped(child);
+  const LockOwner owner = RobustLock::owner(*lock);
+  CHECK_EQ(owner.pid, static_cast<uint32_t>(child.pid()));
+  CHECK(owner.thread != owner.pid);
+  child.send(SIGCONT);
+  child.join();
+}
+
+TEST(a_mutex_whose_word_names_no_thread_is_unusable_also_without_a_deadline) {
+  for (const uint32_t word : {id_of_no_thread(), uint32_t{FUTEX_WAITERS}, uint32_t{FUTEX_TID_MASK}}) {
+    SharedLock lock;
+    put_word(lock, word);
+    CHECK(RobustLock::lock(*lock, 1, 1, kWhatever) == Outcome::kUnusable);
+  }
+}
+
+TEST(a_mutex_whose_word_names_a_thread_that_does_not_have_it_is_waited_for_until_the_deadline) {
+  SharedLock lock;
+  Child innocent([] { pause(); });
+  put_word(lock, static_cast<uint32_t>(innocent.pid()));
+  Listener listener;
+  CHECK(RobustLock::lock(*lock, 1, 1, {now_ns(), &listener}) == Outcome::kTimeout);
+  CHECK_EQ(listener.stuck_pid, static_cast<uint32_t>(innocent.pid()));
+  listener.interrupt = true;
+  CHECK(RobustLock::lock(*lock, 1, 1, {kForever, &listener}) == Outcome::kInterrupted);
+}
+
+TEST(a_mutex_of_another_kind_is_unusable) {
+  for (int bit = 0; bit < 31; ++bit) {
+    SharedLock lock;
+    lock->mutex.__data.__kind ^= 1 << bit;
+    CHECK(RobustLock::try_lock(*lock, 1, 1) == Outcome::kUnusable);
+    put_word(lock, static_cast<uint32_t>(getpid()));
+    CHECK(RobustLock::lock(*lock, 1, 1, kWhatever) == Outcome::kUnusable);
+  }
 }
 
 TEST(a_caller_without_a_deadline_reports_and_waits_on) {

@@ -125,6 +125,8 @@ std::vector<Region> regions_of(const Arena& a) {
   const Offsets& o = a.offsets();
   std::vector<Region> all = {{"header", 0, sizeof(Header)},
                              {"specs", o.specs, o.specs + o.specs_bytes},
+                             {"mutex", o.lock + 4, o.lock + sizeof(pthread_mutex_t)},  // but for its word: see
+                                                                                       // robust_lock_test.cc
                              {"hold line", o.lock + offsetof(LockBlock, hold_seq), o.lock + sizeof(LockBlock)},
                              {"undo log", o.log, o.log + 128 + 200 * sizeof(LogEntry)},
                              {"state", o.state, o.sessions},

@@ -46,6 +46,18 @@ void check_insert(World& w, PreparedPattern& pattern, double priority) {
 
 }  // namespace
 
+TEST(an_items_counter_of_samples_stays_at_the_largest_number) {
+  World w(arena_of({open_table("a", 4)}));
+  Actor actor(w.arena, w.table());
+  const uint32_t g = find_item(w.arena, w.table(), actor.insert());
+  poke(w.arena.item(g).counted, {UINT32_MAX - 1, w.arena.item(g).counted.get().sampler_pos});
+  const uint64_t unique = w.table().record->num_unique_samples.get();
+  Learner learner(w.arena);
+  for (int i = 0; i < 3; ++i) CHECK_EQ(learner.draw(w.table()).times_sampled, UINT32_MAX);
+  CHECK_EQ(w.table().record->num_unique_samples.get(), unique);
+  check_healthy(w.arena);
+}
+
 TEST(a_key_is_positive_finds_its_item_and_sorts_in_insertion_order) {
   World w(arena_of({open_table("a", 50)}));
   Actor actor(w.arena, w.table());

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "chunks/leases.h"
 #include "support/fixtures.h"
 
@@ -28,56 +29,6 @@ SessionInfo open_for(Arena& arena, uint32_t pid, uint64_t start_time) {
 }
 
 }  // namespace
-
-TEST(this_process_is_alive_and_has_a_start_time) {
-  const uint64_t start = process_start_time(own_pid());
-  CHECK(start > 0);
-  CHECK(!process_is_dead(own_pid(), start));
-  CHECK(!process_is_dead(own_pid(), 0));
-}
-
-TEST(a_pid_that_no_process_has_is_dead) {
-  Child child([] {});
-  const auto pid = static_cast<uint32_t>(child.pid());
-  child.join();
-  CHECK(process_is_dead(pid, 1));
-  CHECK(process_is_dead(pid, 0));
-}
-
-TEST(a_pid_with_another_start_time_belongs_to_another_process) {
-  CHECK(process_is_dead(own_pid(), process_start_time(own_pid()) + 1));
-}
-
-TEST(a_zombie_is_dead) {
-  Child child([] { raise(SIGSTOP); });
-  const auto pid = static_cast<uint32_t>(child.pid());
-  const uint64_t start = process_start_time(pid);
-  child.send(SIGKILL);
-  siginfo_t info;
-  CHECK_EQ(waitid(P_PID, pid, &info, WEXITED | WNOWAIT), 0);  // ended, and not yet reaped
-  CHECK(process_is_dead(pid, start));
-}
-
-TEST(a_stopped_process_is_not_dead) {
-  Child child([] { pause(); });
-  child.stop();
-  const auto pid = static_cast<uint32_t>(child.pid());
-  CHECK(!process_is_dead(pid, process_start_time(pid)));
-}
-
-TEST(a_process_name_with_brackets_and_spaces_does_not_confuse_the_start_time) {
-  Child child([] {
-    const char name[] = ") x (1 2) 3";
-    FILE* f = fopen("/proc/self/comm", "w");
-    CHECK(f != nullptr);
-    fputs(name, f);
-    fclose(f);
-    const uint64_t start = process_start_time(static_cast<uint32_t>(getpid()));
-    CHECK(start > 0);
-    CHECK(!process_is_dead(static_cast<uint32_t>(getpid()), start));
-  });
-  child.join();
-}
 
 TEST(sessions_are_given_out_with_growing_generations_until_all_are_taken) {
   World w(small());  // one of eight is open

@@ -1,5 +1,6 @@
 #include "support/fixtures.h"
 #include "arena/formatter.h"
+#include "base/process.h"
 #include "items/check.h"
 
 #include <cfloat>

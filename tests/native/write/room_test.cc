@@ -1,6 +1,7 @@
 #include "write/room.h"
 
 #include <csignal>
+#include <sys/wait.h>
 
 #include "chunks/leases.h"
 #include "support/fixtures.h"
@@ -182,6 +183,36 @@ TEST(a_stopped_reader_withholds_its_own_chunks_and_no_others) {
   for (int i = 0; i < 100; ++i) actor.insert();
   CHECK(w.arena.chunk(named).life.get().generation > generation);
   check_healthy(w.arena);
+}
+
+// Nobody has noticed the death: no daemon runs. Five chunks are enough for the items and a lease, four are not.
+TEST(before_items_are_evicted_for_room_the_leases_of_dead_readers_are_taken_back) {
+  for (const bool dies : {true, false}) {
+    World w(one_table(open_table("a", 12), 4, 4));
+    Actor actor(w.arena, w.table());
+    for (int i = 0; i < 12; ++i) actor.insert();
+    Child reader([&] {
+      const SessionInfo info = open_own_session(*w.segments.attach());
+      const auto arena = w.segments.attach(info.index, info.generation);
+      Lease lease(*arena);
+      {
+        Hold hold(*arena);
+        CHECK_EQ(hold.begin(kNow), Status::kOk);
+        CHECK_EQ(lease.take(hold), Status::kOk);
+        lease.name(hold, arena->state().used_chunks.get().head);
+      }
+      raise(SIGSTOP);
+    });
+    CHECK_EQ(waitpid(reader.pid(), nullptr, WUNTRACED), reader.pid());
+    if (dies) {
+      reader.send(SIGKILL);
+      CHECK(reader.killed());
+    }
+    for (int i = 0; i < 200; ++i) actor.insert();
+    CHECK_EQ(evicted_for_room(w) == 0, dies);
+    CHECK_EQ(live_sessions(w.arena).size(), dies ? 1u : 2u);
+    check_healthy(w.arena);
+  }
 }
 
 TEST(a_writer_that_evicts_for_room_tells_its_caller) {
