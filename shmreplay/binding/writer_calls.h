@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdio>
 
 #include "items/table_calls.h"
 #include "numpy_arrays.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/leaf_weights.h"
 #include "support/fixtures.h"
 
 namespace shmreplay::test {
@@ -64,7 +65,7 @@ TEST(an_exponent_that_a_live_priority_does_not_go_with_is_refused_and_changes_no
     CHECK_EQ(w.table().record->reweigh_left.get(), 0u);
     CHECK_EQ(set_priority_exponent(w.arena, w.table(), 2, kNow), Status::kOk);
   }
-  w.check();
+  check_healthy(w.arena);
 }
 
 TEST(priorities_are_updated_by_key_and_stale_keys_are_skipped) {
