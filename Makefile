@@ -33,8 +33,9 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 DEMO_ARGS ?=
 TEST_ARGS ?=
-# Each worker of pytest mounts a /dev/shm of its own; where that is not allowed, there is none beside pytest itself.
-WORKERS ?= $(shell unshare --mount mount -t tmpfs tmpfs /dev/shm 2>/dev/null && echo $$(($(JOBS) < 4 ? $(JOBS) : 4)) || echo 0)
+# Each worker of pytest mounts a /dev/shm of its own; where that is not allowed, there is none beside pytest itself. More
+# of them than processors: tests of processes wait half of their time.
+WORKERS ?= $(shell unshare --mount mount -t tmpfs tmpfs /dev/shm 2>/dev/null && echo $$(($(JOBS) < 4 ? 2 * $(JOBS) : 8)) || echo 0)
 BENCH_ARGS ?= --quick
 SOAK_ARGS ?= --minutes 5
 SANITIZE ?= quick

@@ -56,7 +56,5 @@ foreach(source IN LISTS explored_tests)
   set_tests_properties(${name} PROPERTIES TIMEOUT 1500)
 endforeach()
 
-# Seeded bugs. Each must be found, or the explorer proves nothing. Quick builds leave them out.
-if(NOT SHMREPLAY_QUICK)
-  include(${explorer_folder}/mutants.cmake)
-endif()
+# Seeded bugs. Each must be found, or the explorer proves nothing.
+include(${explorer_folder}/mutants.cmake)
