@@ -230,6 +230,7 @@ for kind in (Contender, Trial):
     assert done.stdout.splitlines() == [f"{left}{repeats}" for repeats in (5, 5, 1, 1)], done.stderr
 
 
+@pytest.mark.long
 def test_a_run_adds_to_a_report_of_its_commit_and_size(tmp_path: pathlib.Path) -> None:
     file = str(tmp_path / "report.json")
     for only, more in (("update_priorities_100k", ()), ("extend", ("--add",)), ("extend", ("--add",))):

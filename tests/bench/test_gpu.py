@@ -94,6 +94,7 @@ def test_a_check_that_fails_ends_its_part_alone() -> None:
     assert found["copy 2.0 MiB to the GPU"] == (f"skipped: {reason}", "")
 
 
+@pytest.mark.long
 def test_the_ways_of_a_pytorch_learner_are_side_by_side() -> None:
     pytest.importorskip("torch")
     done = python("-c", WITHOUT_A_GPU, LD_LIBRARY_PATH=str(built().parent), FAKE_CUDA_IS_THERE="1")

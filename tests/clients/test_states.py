@@ -172,6 +172,7 @@ def test_all_streams_are_taken(scene: Scene) -> None:
         writer.close()
 
 
+@pytest.mark.long
 def test_the_lock_is_held_by_a_process_that_is_stopped(scene: Scene, fork: Fork) -> None:
     calls = {name: call for name, call in all_calls(scene.client, 0.01).items() if name.startswith("single.")}
     arena = scene.client.table("single")._arena

@@ -68,6 +68,7 @@ def on_cpu_s(pid: int) -> float:
 
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/schedstat").exists(), reason="this kernel keeps no schedstat")
+@pytest.mark.long
 def test_blocked_clients_sleep(server: sr.Server, fork: Fork) -> None:
     with server.client() as client:
         client.create_tables([sr.Table("replay", COLUMNS, 10, max_sessions=BLOCKED + 8, max_streams=8)])

@@ -221,6 +221,7 @@ def offsets_in_use(segments: Segments, rng: np.random.Generator, count: int) -> 
 @pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.parametrize("block", range(-(-FLIPS // BLOCK)))
+@pytest.mark.one_quick
 def test_a_flipped_byte_is_an_error_that_says_so_or_a_wrong_answer(
     segments: Segments, rng: np.random.Generator, tmp_path: Any, block: int
 ) -> None:

@@ -69,6 +69,7 @@ def is_whole(table: TableHandle) -> None:
 @pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.filterwarnings("ignore:.*update_priorities hit none:UserWarning")  # others may have evicted them all
+@pytest.mark.long
 def test_clients_killed_at_random_hurt_nobody(
     make_table: TableMaker, fork: Fork, rng: np.random.Generator, seed: int
 ) -> None:

@@ -132,6 +132,7 @@ def test_an_attach_with_a_timeout_ends(daemon: DaemonProcess, table: TableHandle
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_daemon_is_stopped_by_sigterm_while_somebody_has_the_lock(
     daemon: DaemonProcess, table: TableHandle, mutex: Mutex, fork: Fork
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_signal_handler_uses_the_client_whose_request_it_interrupts(
     assert daemon.stop() == 0
 
 
+@pytest.mark.long
 def test_a_request_that_is_not_answered_holds_up_no_other_thread_of_its_client(make_daemon: StartDaemon) -> None:
     daemon = make_daemon().start(source=STUCK)
     with daemon.connect() as client, ThreadPoolExecutor(1) as pool:

@@ -99,6 +99,7 @@ def test_what_ends_a_sampler_reaches_the_loader(make_table: TableMaker) -> None:
         load(ReplayDataset(table, 2, colums=["n"]), 0)
 
 
+@pytest.mark.long
 def test_a_worker_hands_out_consumed_items_before_its_timeout(make_table: TableMaker) -> None:
     queue = make_table.queue(8)
     queue.insert_batch(steps(range(7)))

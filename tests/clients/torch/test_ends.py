@@ -43,6 +43,7 @@ while fake.pending == 0:  # the thread goes on with another batch, for which the
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_python_may_end_with_a_sampler_open() -> None:
     env = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     done = subprocess.run(

@@ -78,6 +78,7 @@ def test_it_is_equal_item_by_item_to_single_writers(
 
 
 @pytest.mark.parametrize("chunk_steps", [1, 3, 64])
+@pytest.mark.one_quick
 def test_streams_that_end_and_step_at_random_go_round_the_chunk_pool(
     make_table: TableMaker, rng: np.random.Generator, chunk_steps: int
 ) -> None:

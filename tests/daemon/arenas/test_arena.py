@@ -69,6 +69,7 @@ def final_answer(raw: RawClient) -> Message:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("name", sorted(REQUESTS))
+@pytest.mark.one_quick
 def test_a_timeout_is_kept_behind_requests_without_one_which_all_are_carried_out_in_the_end(
     client: sr.Client, holder: Child, untimed: list[RawClient], name: str
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_timeout_is_kept_behind_requests_without_one_which_all_are_carried_out
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_who_attaches_with_a_timeout_keeps_it_too(
     daemon: DaemonProcess, holder: Child, untimed: list[RawClient], fork: Fork
 ) -> None:

@@ -121,6 +121,7 @@ def calls_of(store: SegmentStore, method: str) -> int:
 
 
 @pytest.mark.parametrize("method", ["drop_tables", "close"])
+@pytest.mark.one_quick
 def test_a_daemon_killed_in_a_drop_or_a_stop_leaves_all_tables_or_none(
     store: SegmentStore, rng: np.random.Generator, method: str
 ) -> None:

@@ -42,6 +42,7 @@ def forget_peak(pid: int) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_saving_and_restoring_take_little_memory(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
     """Field cases P1 and P2: a table that is far larger than what the daemon may take beside it."""
     items, batch = 32_000, 500

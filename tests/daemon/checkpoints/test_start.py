@@ -13,6 +13,7 @@ from tests.support.daemons import StartDaemon, table
 from tests.support.waiting import eventually
 
 
+@pytest.mark.long
 def test_two_servers_do_not_get_one_directory(tmp_path: pathlib.Path) -> None:
     with sr.Server([table("a")], checkpoint_dir=str(tmp_path)) as server, server.client() as client:
         path = client.checkpoint()

@@ -413,6 +413,7 @@ def test_a_daemon_that_cannot_show_its_page_does_not_start(make_daemon: StartDae
     assert other.left_behind() == []
 
 
+@pytest.mark.long
 def test_connections_that_send_nothing_take_at_most_64_descriptors(shown: DaemonProcess) -> None:
     ask = asker_of(shown)
     silent = [ask.connect() for _ in range(64)]

@@ -119,6 +119,7 @@ def test_it_kills_an_actor_and_goes_on(run_demo: Run) -> None:
     assert "\ninterrupted: mean return" in out
 
 
+@pytest.mark.long
 def test_the_learning_curve_is_saved_as_an_image(run_demo: Run, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     file = tmp_path / "curve.png"
@@ -143,6 +144,7 @@ def test_an_image_that_cannot_be_saved_is_refused_before_anything_is_learned(
 
 @pytest.mark.parametrize("moment", [STARTED, "waiting for the actors", LEARNING])
 @pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.one_quick
 def test_ctrl_c_ends_it(run_demo: Run, moment: str, times: int) -> None:
     demo = run_demo("--actors", "2", *ENDLESS)
     demo.read_until(moment)
@@ -156,6 +158,7 @@ def test_ctrl_c_ends_it(run_demo: Run, moment: str, times: int) -> None:
         wait_for_end(pid)
 
 
+@pytest.mark.long
 def test_sigterm_ends_it(run_demo: Run) -> None:
     demo = run_demo("--actors", "2", *ENDLESS)
     demo.read_until(LEARNING)
