@@ -98,6 +98,7 @@ def report(report_file: pathlib.Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_report_says_what_was_run_and_on_what(report: dict[str, Any]) -> None:
     assert report["format"] == 2
     assert report["command"].startswith("python -m bench --smoke")
@@ -108,6 +109,7 @@ def test_a_report_says_what_was_run_and_on_what(report: dict[str, Any]) -> None:
     assert report["peers"].keys() == {"ring", "queue"}
 
 
+@pytest.mark.long
 def test_every_workload_answers_with_ours_first_and_what_is_measured_beside_it(report: dict[str, Any]) -> None:
     assert report["answers"]
     for answer in report["answers"]:
@@ -120,6 +122,7 @@ def test_every_workload_answers_with_ours_first_and_what_is_measured_beside_it(r
         assert answer["items_per_call"] == ITEMS_PER_CALL.get(answer["name"], answer["items_per_call"])
 
 
+@pytest.mark.long
 def test_every_row_has_a_number_a_repeat_of_every_metric(report: dict[str, Any]) -> None:
     for answer in report["answers"]:
         ours, *others = answer["rows"]
@@ -135,6 +138,7 @@ def test_every_row_has_a_number_a_repeat_of_every_metric(report: dict[str, Any])
             assert all(len(row["values"][metric["name"]]["all"]) == repeats for row in others)
 
 
+@pytest.mark.long
 def test_ratios_are_those_of_the_pairs(report: dict[str, Any]) -> None:
     for answer in report["answers"]:
         ours, *others = answer["rows"]
@@ -156,6 +160,7 @@ def assert_summarises(summary: dict[str, Any]) -> None:
     assert summary["median"] in values or values[0] < summary["median"] < values[-1]
 
 
+@pytest.mark.long
 def test_the_page_of_results_has_a_table_of_every_row(report_file: pathlib.Path, report: dict[str, Any]) -> None:
     page = run_bench(str(report_file), module="bench.results")
     assert page.returncode == 0, page.stderr

@@ -51,6 +51,7 @@ def test_without_a_gpu_it_says_that_it_was_skipped() -> None:
     assert done.stdout.startswith("SKIPPED, nothing was measured. CUDA cannot be used here: ")
 
 
+@pytest.mark.long
 def test_with_a_driver_it_makes_its_table(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "gpu.json"
     done = run(*SMALL, "--json", str(file), LD_LIBRARY_PATH=str(built().parent), FAKE_CUDA_IS_THERE="1")

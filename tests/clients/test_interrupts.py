@@ -201,6 +201,7 @@ def check_outcome(case: Case, before: list[int], outcome: Any) -> int:
 
 
 @pytest.mark.parametrize("make", CASES)
+@pytest.mark.one_quick
 def test_what_a_call_took_or_put_in_is_on_its_error_at_whatever_moment_it_is_interrupted(
     client: sr.Client, make: Callable[[sr.Client], Case]
 ) -> None:

@@ -156,6 +156,7 @@ def test_segments_that_do_not_fit_are_named_and_left_alone_until_discard(killed:
 
 
 @pytest.mark.parametrize("name", ["a b", "é", "", "x" * 70, "\udcff"])
+@pytest.mark.one_quick
 def test_a_file_with_an_impossible_arena_name_does_not_stop_the_daemon(killed: DaemonProcess, name: str) -> None:
     """Anybody may put such a thing into /dev/shm."""
     path = killed.store.path(f"shmreplay.{killed.instance}.{name}.index")

@@ -28,13 +28,14 @@ def programs(name: str) -> list[str]:
     return ["\n".join(blocks)] if name in TOGETHER else blocks
 
 
-def marks_of(block: str) -> list[pytest.MarkDecorator]:
-    """`long` where the import of a large library takes longer than all the rest."""
-    return [pytest.mark.long] if re.search(r"^(import|from) (torch|jax|gymnasium)", block, re.MULTILINE) else []
+def marks_of(number: int, block: str) -> list[pytest.MarkDecorator]:
+    """`long` but for the first block of a page, and where a large library is imported."""
+    is_large = re.search(r"^(import|from) (torch|jax|gymnasium)", block, re.MULTILINE) is not None
+    return [pytest.mark.long] if number > 0 or is_large else []
 
 
 BLOCKS = [
-    pytest.param(block, id=f"{name}-{i}", marks=marks_of(block))
+    pytest.param(block, id=f"{name}-{i}", marks=marks_of(i, block))
     for name in PAGES
     for i, block in enumerate(programs(name))
 ]

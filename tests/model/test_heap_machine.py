@@ -13,6 +13,7 @@ from tests.support.tables import TableMaker
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*update_data hit none:UserWarning")
+@pytest.mark.long
 def test_a_table_with_a_heap_does_what_a_plain_list_of_items_does(make_table: TableMaker, seed: int) -> None:
     totals: dict[str, int] = {}
     run_state_machine_as_test(

@@ -196,6 +196,7 @@ def test_a_stopped_holder_is_waited_for_and_the_log_says_which_pid_holds_the_loc
 
 @pytest.mark.crash
 @pytest.mark.parametrize("command", ["pause replay", "reset replay --yes", "drop replay --yes", "peek replay"])
+@pytest.mark.one_quick
 def test_a_command_gives_up_a_lock_that_is_held_and_nothing_of_it_is_done_later(
     scene: Scene, fork: Fork, command: str
 ) -> None:

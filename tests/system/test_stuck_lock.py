@@ -97,6 +97,7 @@ ASKED_OF_THE_DAEMON = ("reset", "pause", "drop_table")  # it tells the client wh
 
 @pytest.mark.crash
 @pytest.mark.parametrize("call", CALLS)
+@pytest.mark.one_quick
 def test_a_call_with_a_timeout_ends_and_says_who_has_the_lock(
     table: TableHandle, mutex: Mutex, fork: Fork, call: str
 ) -> None:

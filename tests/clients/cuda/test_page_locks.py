@@ -46,6 +46,7 @@ def registered(hold: PageHold) -> PageHold:
     return hold
 
 
+@pytest.mark.long
 def test_it_is_registered_once_for_all_holders_until_the_last_one_lets_go(
     cuda: FakeCuda, device: Device, segment: Segment
 ) -> None:

@@ -47,6 +47,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.one_quick
 def test_children_of_every_start_method_attach_by_the_clients_address(
     make_table: TableMaker, tmp_path: pathlib.Path, method: str
 ) -> None:

@@ -59,6 +59,7 @@ except Enough:
         "client.table('replay') if len(done) % 2 else client._detach_all()",
     ],
 )
+@pytest.mark.one_quick
 def test_a_signal_handler_uses_the_client_whose_request_it_interrupts(
     make_daemon: StartDaemon, run_script: Run, action: str
 ) -> None:

@@ -50,6 +50,7 @@ def many(browser: Browser, served: Served) -> Iterator[Page]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", list(SIZES))
+@pytest.mark.one_quick
 def test_all_of_it_can_be_read_on_any_screen(
     browser: Browser, served: Served, size: str, scheme: str, tmp_path: pathlib.Path
 ) -> None:
