@@ -74,7 +74,7 @@ test: ready
 
 test-long: ready
 	@rm -f dist/shmreplay-*.whl
-	@SHMREPLAY_WHEEL=$(CURDIR)/dist scripts/parts.sh native "sanitize wheel" python-long
+	@SHMREPLAY_WHEEL=$(CURDIR)/dist scripts/parts.sh "native sanitize wheel" python-long
 
 # What both need. The downloads and the compiler side by side: one waits for the network, the other for the processor.
 ready: $(STAMP)/run
