@@ -13,15 +13,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import stat
 from dataclasses import dataclass
 
-from shmreplay.base.lock_file import Held, LockFile
+from shmreplay.base.lock_file import Held, LockFile, read_lock_file
 from shmreplay.daemon.process.parent import Parent
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.abandoned import remove_abandoned
-from shmreplay.segments.segment import SegmentStore, is_embedded, lock_name, segment_names
-from shmreplay.segments.segment_users import is_in_use
+from shmreplay.segments.segment import SegmentStore, is_embedded, lock_name
+from shmreplay.segments.segment_users import arena_in_use
 
 log = logging.getLogger("shmreplayd")
 
@@ -56,7 +55,7 @@ def _remove(store: SegmentStore, instance: str) -> None:
     has_ended = None if owner.parent is None else owner.parent.has_ended()
     if has_ended is False:
         return
-    if has_ended is None and _is_in_use(store, instance):
+    if has_ended is None and arena_in_use(store, instance) is not None:
         log.debug("what the daemon %r left stays: its parent cannot be seen from here, and it is in use", instance)
         return
     try:
@@ -75,24 +74,12 @@ def _remove(store: SegmentStore, instance: str) -> None:
     log.info("removed the leftovers of the killed daemon %r", instance)
 
 
-def _is_in_use(store: SegmentStore, instance: str) -> bool:
-    names = [segment_names(instance, arena) for arena in store.arenas(instance)]
-    return any(is_in_use(store, name) for pair in names for name in (pair.index, pair.data))
-
-
 def _owner_of(lock_path: str) -> _Owner | None:
     """Who wrote a lock file; None if it belongs to another user and is not trusted, or nobody has written it yet."""
     try:
-        fd = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # not to block on a pipe
+        status, lines = read_lock_file(lock_path)
     except OSError:
         return None
-    try:
-        status = os.fstat(fd)
-        if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
-            return None
-        lines = os.pread(fd, 4096, 0).decode("utf-8", "surrogateescape").split("\n")
-    finally:
-        os.close(fd)
-    if len(lines) < 3:
+    if status.st_uid != os.geteuid() or len(lines) < 3:
         return None
     return _Owner(lines[1].strip(), Parent.from_line(lines[2]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from shmreplay.base.lock_file import Held, LockFile
+from shmreplay.base.lock_file import Held, LockFile, read_lock_file
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.abandoned import remove_abandoned
-from shmreplay.segments.segment import SegmentStore, lock_name, segment_names
-from shmreplay.segments.segment_users import is_in_use
+from shmreplay.segments.segment import SegmentStore, lock_name
+from shmreplay.segments.segment_users import arena_in_use
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,10 @@ def _size(path: str) -> int:
 def _socket(lock_path: str) -> str:
     """The second line of a lock file."""
     try:
-        fd = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # not to block on a pipe
+        _, lines = read_lock_file(lock_path)
     except OSError:
         return ""
-    try:
-        return os.fsdecode(os.pread(fd, 4096, 0)).partition("\n")[2].partition("\n")[0]
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
+    return lines[1] if len(lines) > 1 else ""
 
 
 def _why_not_ours(store: SegmentStore, files: list[str]) -> str:
@@ -110,11 +105,8 @@ def _why_locked(store: SegmentStore, name: str) -> str:
 
 
 def _why_in_use(store: SegmentStore, name: str) -> str:
-    for arena in sorted(store.arenas(name)):
-        names = segment_names(name, arena)
-        try:
-            if is_in_use(store, names.index) or is_in_use(store, names.data):
-                return f"a running process uses arena {arena!r}"
-        except ShmReplayError as error:
-            return str(error)
-    return ""
+    try:
+        arena = arena_in_use(store, name)
+    except ShmReplayError as error:
+        return str(error)
+    return "" if arena is None else f"a running process uses arena {arena!r}"

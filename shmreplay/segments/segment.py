@@ -40,15 +40,15 @@ class Doing(Enum):
     DROPPING = "dropping"
 
 
+_DOINGS = {doing.value for doing in Doing}
+
+
 @dataclass(frozen=True)
 class SegmentNames:
     """The two file names of an arena."""
 
     index: str
     data: str
-
-
-_DOINGS = {doing.value for doing in Doing}
 
 
 def check_name(kind: str, name: str) -> str:
@@ -192,7 +192,7 @@ def _instance_of(file_name: str) -> str | None:
     """The instance that a file belongs to; None if it is not one of ours."""
     parts = file_name.split(".")
     is_lock = len(parts) == 3 and parts[2] == "lock"
-    is_arenas = len(parts) == 4 and parts[3] in ("index", "data", "restoring") and _ARENA_NAME.fullmatch(parts[2])
+    is_arenas = len(parts) == 4 and parts[3] in ("index", "data", *_DOINGS) and _ARENA_NAME.fullmatch(parts[2])
     is_ours = parts[0] == _PREFIX and (is_lock or is_arenas) and _NAME.fullmatch(parts[1])
     return parts[1] if is_ours else None
 

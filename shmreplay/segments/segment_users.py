@@ -8,7 +8,7 @@ import os
 import signal
 
 from shmreplay.errors import ShmReplayError
-from shmreplay.segments.segment import SegmentStore
+from shmreplay.segments.segment import SegmentStore, segment_names
 
 _BUSY = (errno.EAGAIN, errno.EACCES)
 
@@ -25,6 +25,15 @@ def is_in_use(store: SegmentStore, name: str) -> bool:
         return False
     except OSError as error:
         raise ShmReplayError(f"nobody can say whether {store.path(name)} is in use: {error}") from error
+
+
+def arena_in_use(store: SegmentStore, instance: str) -> str | None:
+    """The first arena of an instance that a process uses; None if there is none. Raises as `is_in_use`."""
+    for arena in sorted(store.arenas(instance)):
+        names = segment_names(instance, arena)
+        if is_in_use(store, names.index) or is_in_use(store, names.data):
+            return arena
+    return None
 
 
 def _can_be_leased(path: str) -> bool:

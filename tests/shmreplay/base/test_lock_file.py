@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from shmreplay.base.lock_file import Held, LockFile
+from shmreplay.base.lock_file import Held, LockFile, read_lock_file
 from shmreplay.checkpoints.checkpoint_directory import CheckpointDirectory
 from shmreplay.errors import CheckpointFailed
 from tests.support.waiting import WAIT_S
@@ -57,6 +57,16 @@ def test_a_waiting_process_gets_a_file_of_its_own_after_the_release(tmp_path: pa
         taken[0].release()
     finally:
         os.close(keeps_inode)
+
+
+def test_what_the_holder_wrote_is_read_without_the_lock(tmp_path: pathlib.Path) -> None:
+    lock = LockFile(str(tmp_path / "lock"))
+    lock.write("12\n/a/socket\n")
+    status, lines = read_lock_file(lock.path)
+    assert (status.st_uid, lines) == (os.geteuid(), ["12", "/a/socket", ""])
+    lock.release()
+    os.mkfifo(lock.path)  # reading it would block
+    assert read_lock_file(lock.path)[1] == [""]
 
 
 def test_a_link_is_not_followed(tmp_path: pathlib.Path) -> None:

@@ -105,6 +105,15 @@ def test_arenas_are_found_by_instance_and_kind(store: SegmentStore, instance: st
     store.remove_arena(instance + "-other", "one")
 
 
+@pytest.mark.parametrize("doing", segments.Doing)
+def test_the_marks_of_an_instance_are_files_of_it(store: SegmentStore, instance: str, doing: segments.Doing) -> None:
+    mark = segments.mark_name(instance, "one", doing)
+    os.close(store.create(mark))
+    assert store.marks(instance) == store.files(instance) == [mark]
+    assert instance in store.instances()
+    assert store.unlink(mark)
+
+
 def test_a_segment_is_opened_but_a_link_is_not_followed(store: SegmentStore, instance: str) -> None:
     name = segment_names(instance, "a").index
     os.close(store.create(name))
