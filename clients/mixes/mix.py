@@ -103,7 +103,14 @@ class Mix:
         """
         asked: dict[str, Any] = {"pad_to": pad_to, "columns": columns, "time_major": time_major, "count": count}
         asked |= {"replacement": replacement, "stratified": stratified, "num_threads": num_threads, "part": part}
-        return self._draw(self._options(asked), timeout_s, out)
+        options = self._options(asked)
+        drawn: list[Batch] = []
+        try:
+            return self._draw(options, timeout_s, out, drawn)
+        except BaseException as error:
+            if drawn:
+                error.batch = drawn[0]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
+            raise
 
     def _options(self, asked: dict[str, Any]) -> list[SampleOptions]:
         """The checked options for each table."""
@@ -112,27 +119,9 @@ class Mix:
         ]
 
     def _draw(
-        self,
-        options: Sequence[SampleOptions],
-        timeout_s: float | None,
-        out: Any = None,
-        drawn: list[Batch] | None = None,
+        self, options: Sequence[SampleOptions], timeout_s: float | None, out: Any, drawn: list[Batch]
     ) -> MixedBatch:
-        """Draws one batch with the options for each table: see `sample`.
-
-        If the caller gives a list, it gets the batch, also if this raises.
-        """
-        drawn = [] if drawn is None else drawn
-        try:
-            return self._draw_into(drawn, options, timeout_s, out)
-        except BaseException as error:
-            if drawn:
-                error.batch = drawn[0]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
-            raise
-
-    def _draw_into(
-        self, drawn: list[Batch], options: Sequence[SampleOptions], timeout_s: float | None, out: Any
-    ) -> MixedBatch:
+        """Draws one batch with the options for each table: see `sample`. The list gets it, also if this raises."""
         deadline = Deadline(check_timeout(timeout_s))
         arrangements = [
             table._arrange(

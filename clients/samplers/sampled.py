@@ -99,7 +99,13 @@ class Sampled(ABC):
             num_threads,
             part,
         )
-        return self._draw(options, timeout_s, out)
+        drawn: list[Batch] = []
+        try:
+            return self._draw(options, timeout_s, out, drawn)
+        except BaseException as error:
+            if drawn:
+                error.batch = drawn[0]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
+            raise
 
     def sampler(
         self,
@@ -172,10 +178,8 @@ class Sampled(ABC):
         """The same table with new handles, which `stop` ends. Raises TableClosed if the table was dropped."""
 
     @abstractmethod
-    def _draw(
-        self, options: SampleOptions, timeout_s: float | None, out: Any = None, drawn: list[Batch] | None = None
-    ) -> Batch:
-        """Draws one batch: see `sample`. If the caller gives a list, it gets the batch, also if this raises."""
+    def _draw(self, options: SampleOptions, timeout_s: float | None, out: Any, drawn: list[Batch]) -> Batch:
+        """Draws one batch: see `sample`. The list gets the batch, also if this raises."""
 
 
 def rank_source(

@@ -39,14 +39,6 @@ class ShardReads:
 
     def sample(self, options: SampleOptions, timeout_s: float | None, out: Any, drawn: list[Batch]) -> Batch:
         """See `ShardedTable.sample`. The list gets the batch, also if this raises."""
-        try:
-            return self._sample_into(drawn, options, timeout_s, out)
-        except BaseException as error:
-            if drawn:
-                error.batch = drawn[0]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
-            raise
-
-    def _sample_into(self, drawn: list[Batch], options: SampleOptions, timeout_s: float | None, out: Any) -> Batch:
         deadline = Deadline(check_timeout(timeout_s))
         call = "sample" if options.count else LOOK
         arrangement, layout, arrays = None, None, None

@@ -136,10 +136,8 @@ class ShardedTable(Sampled):
         self._shards[0]._control()  # raises if the table is gone
         return ShardedTable(self._client, self._spec, seed, stop)
 
-    def _draw(
-        self, options: SampleOptions, timeout_s: float | None, out: Any = None, drawn: list[Batch] | None = None
-    ) -> Batch:
-        return self._reads.sample(options, timeout_s, out, [] if drawn is None else drawn)
+    def _draw(self, options: SampleOptions, timeout_s: float | None, out: Any, drawn: list[Batch]) -> Batch:
+        return self._reads.sample(options, timeout_s, out, drawn)
 
     def view(self, n: int, timeout_s: float | None = None) -> NoReturn:
         """Raises ValueError: a view shows the memory of one arena."""

@@ -39,18 +39,7 @@ class TableReads(Handle, Sampled):
         self._control()  # raises if the table was dropped
         return type(self)(self._client, self._name, self._client._attach(self._name), seed, stop)
 
-    def _draw(
-        self, options: SampleOptions, timeout_s: float | None, out: Any = None, drawn: list[Batch] | None = None
-    ) -> Batch:
-        drawn = [] if drawn is None else drawn
-        try:
-            return self._draw_into(drawn, options, timeout_s, out)
-        except BaseException as error:
-            if drawn:
-                error.batch = drawn[0]  # type: ignore[attr-defined]  # no call: see ARCHITECTURE.md, "Ctrl-C"
-            raise
-
-    def _draw_into(self, drawn: list[Batch], options: SampleOptions, timeout_s: float | None, out: Any) -> Batch:
+    def _draw(self, options: SampleOptions, timeout_s: float | None, out: Any, drawn: list[Batch]) -> Batch:
         call = "sample" if options.count else LOOK
         arrangement, layout, arrays, left = None, None, None, timeout_s
         if options.is_arranged or out is not None:
