@@ -35,6 +35,12 @@ inline nb::object take_bytes(ByteBuffer& bytes) {
   return owned_array(PyArray_SimpleNewFromData(1, &n, NPY_UINT8, data), owner);
 }
 
+// Where the parts of a batch are in the tuple that NumpyBatch::release() makes. The numbers, keys to ages, are
+// together.
+struct BatchPart {
+  static constexpr int kSqueezed = 1, kData = 3, kLengths = 4, kMasks = 5, kFirstNumber = 6, kLastNumber = 13;
+};
+
 // The constructor needs the GIL. prepare() takes the GIL itself, and the other methods of the sink do without.
 class NumpyBatch : public ShardSink {
  public:
@@ -103,7 +109,7 @@ class NumpyBatch : public ShardSink {
   //
   // Data of a column of Python's codec: (bytes, sizes), uint8 and int64; -1 for no value. Data of a per-item column:
   // None. `values`: what the items brought, (bytes, sizes [n]) or None. `damage`: (output, row, stored bytes) of a
-  // packed row that could not be unpacked, or None.
+  // packed row that could not be unpacked, or None. BatchPart has this order, too.
   nb::tuple release() {
     nb::list columns, squeezed, data, lengths, masks;
     for (size_t o = 0; o < outputs_.size(); ++o) {

@@ -112,13 +112,14 @@ class ShardBatch {
       if (!second_axis) values[front] = nb::object(values[from]);
       else values[nb::make_tuple(all, front)] = nb::object(values[nb::make_tuple(all, from)]);
     };
-    const nb::object squeezed = batch[kSqueezedPart];
-    for (const int part : {kDataPart, kMasksPart}) {
+    const nb::object squeezed = batch[BatchPart::kSqueezed];
+    for (const int part : {BatchPart::kData, BatchPart::kMasks}) {
       for (size_t o = 0; o < nb::len(squeezed); ++o)
         move(nb::object(batch[part][o]), time_major && !nb::cast<bool>(squeezed[o]));
     }
-    for (nb::handle lengths : nb::borrow<nb::list>(batch[kLengthsPart])) move(lengths, false);
-    for (int part = kFirstNumber; part <= kLastNumber; ++part) move(nb::object(batch[part]), false);
+    for (nb::handle lengths : nb::borrow<nb::list>(batch[BatchPart::kLengths])) move(lengths, false);
+    for (int part = BatchPart::kFirstNumber; part <= BatchPart::kLastNumber; ++part)
+      move(nb::object(batch[part]), false);
   }
 
   const StepPlan& plan() const { return tables_.front()->context()->bound_plan(); }
@@ -156,10 +157,6 @@ class ShardBatch {
     }
     return nb::make_tuple(static_cast<int>(status), raised);
   }
-
-  // What is where in a batch: see NumpyBatch::release.
-  static constexpr int kSqueezedPart = 1, kDataPart = 3, kLengthsPart = 4, kMasksPart = 5, kFirstNumber = 6,
-                       kLastNumber = 13;
 
   std::vector<nb::object> keep_;
   std::vector<NativeTable*> tables_;

@@ -84,12 +84,6 @@ def same(found: Any, dtype: np.dtype[Any]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[sr.Server]:
-    with sr.Server([]) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def client(server: sr.Server) -> Iterator[sr.Client]:
     with server.client() as client:
         yield client

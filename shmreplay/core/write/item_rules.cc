@@ -168,13 +168,14 @@ Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r
   // lacks every column.
   const uint64_t end = rows_end + (wants_final() && !has_final ? 1 : 0);
   const bool is_whole = at_end == AtEnd::kSkip || at_end == AtEnd::kShift;  // padding is for windows that may be cut
-  const int64_t reach_of = is_whole && has_final ? whole_hi(stream) : hi;
-  const uint64_t full = r + static_cast<uint64_t>(static_cast<int64_t>(hi));
+  const int64_t needed = is_whole && has_final ? whole_hi(stream) : hi;
+  const auto after = [](uint64_t step, int64_t steps) { return step + static_cast<uint64_t>(steps); };
+  const uint64_t full = after(r, hi);
   const auto span_to = [&](uint64_t reference, uint64_t to) {
     const uint64_t real = std::min(to, rows_end);
     return Span{reference, real, static_cast<uint32_t>(to - real), has_final && real == rows_end};
   };
-  if (r + static_cast<uint64_t>(reach_of) <= end) return make(stream, span_to(r, full), formats, due, missing);
+  if (after(r, needed) <= end) return make(stream, span_to(r, full), formats, due, missing);
   switch (at_end) {
     case AtEnd::kSkip: stop = true; return Status::kOk;
     case AtEnd::kShorten: return make(stream, span_to(r, end), formats, due, missing);
@@ -182,14 +183,13 @@ Status ItemRule::end_window(const StreamView& stream, bool has_final, uint64_t r
     case AtEnd::kShift: break;
   }
   stop = true;
-  const auto first_fit = static_cast<int64_t>(end) - reach_of;
+  const auto first_fit = static_cast<int64_t>(end) - needed;
   if (first_fit < static_cast<int64_t>(start)) {  // longer than the episode: one padded item from its start
-    return make(stream, span_to(start, start + static_cast<uint64_t>(hi)), formats, due, missing);
+    return make(stream, span_to(start, after(start, hi)), formats, due, missing);
   }
   if (static_cast<uint64_t>(first_fit) < pending_made_) return Status::kOk;  // that window was made already
   const auto shifted = static_cast<uint64_t>(first_fit);
-  return make(stream, span_to(shifted, shifted + static_cast<uint64_t>(static_cast<int64_t>(hi))), formats, due,
-              missing);
+  return make(stream, span_to(shifted, after(shifted, hi)), formats, due, missing);
 }
 
 Status ItemRule::make(const StreamView& stream, const Span& span, const std::vector<NumberFormat>& formats,

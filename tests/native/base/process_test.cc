@@ -111,7 +111,7 @@ TEST(a_process_name_with_brackets_and_spaces_does_not_confuse_the_start_time) {
   child.join();
 }
 
-// pidfd_open answers ENOENT, or EINVAL before Linux 6.15. Both may be younger than a clock tick.
+// pidfd_open answers ENOENT, or EINVAL before Linux 6.9. Both may be younger than a clock tick.
 TEST(a_pid_that_a_thread_has_by_now_is_that_of_a_dead_process) {
   in_a_pid_namespace([] {
     const pid_t pid = fork();

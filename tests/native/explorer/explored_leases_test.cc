@@ -85,6 +85,22 @@ class Pool {
     return {};
   }
 
+  // Each writer drops the item and takes its chunk, while a reader reads it. `are_immortal`: as of Explorer::process.
+  void explore_writers(const std::vector<const char*>& writers, bool are_immortal, const Budget& budget) {
+    for (const char* name : writers) {
+      world.explorer.process(
+          name,
+          [this] {
+            evict();
+            write();
+          },
+          are_immortal);
+    }
+    world.explorer.process("reader", [this] { read(); });
+    world.explorer.at_end = [this] { return verdict(0); };
+    explore(world.explorer, budget);
+  }
+
   ExploredArena world;
 };
 
@@ -92,63 +108,31 @@ class Pool {
 
 TEST(a_writer_that_waits_for_a_chunk_is_woken_by_the_reader_that_drops_it) {
   Pool pool({"writer", "reader"});
-  pool.world.explorer.process("writer", [&pool] {
-    pool.evict();
-    pool.write();
-  });
-  pool.world.explorer.process("reader", [&pool] { pool.read(); });
-  pool.world.explorer.at_end = [&pool] { return pool.verdict(0); };
-  explore(pool.world.explorer, {});
+  pool.explore_writers({"writer"}, false, {});
 }
 
 TEST(two_writers_wait_for_the_chunk_of_a_reader_and_both_get_it) {
   if (!is_long()) return;
   Pool pool({"writer 1", "writer 2", "reader"});
-  for (const char* name : {"writer 1", "writer 2"}) {
-    pool.world.explorer.process(name, [&pool] {
-      pool.evict();
-      pool.write();
-    });
-  }
-  pool.world.explorer.process("reader", [&pool] { pool.read(); });
-  pool.world.explorer.at_end = [&pool] { return pool.verdict(0); };
   Budget b;
   b.preemptions = 2;
-  explore(pool.world.explorer, b);
+  pool.explore_writers({"writer 1", "writer 2"}, false, b);
 }
 
 TEST(a_reader_dies_at_any_step_and_the_writer_gets_its_chunk) {
   Pool pool({"writer", "reader"});
-  pool.world.explorer.process(
-      "writer",
-      [&pool] {
-        pool.evict();
-        pool.write();
-      },
-      true);
-  pool.world.explorer.process("reader", [&pool] { pool.read(); });
-  pool.world.explorer.at_end = [&pool] { return pool.verdict(0); };
   Budget b;
   b.deaths = 1;
-  explore(pool.world.explorer, b);
+  pool.explore_writers({"writer"}, true, b);
 }
 
 TEST(a_reader_that_is_stopped_at_any_step_withholds_its_chunk_until_it_goes_on) {
   Pool pool({"writer", "reader"});
-  pool.world.explorer.process(
-      "writer",
-      [&pool] {
-        pool.evict();
-        pool.write();
-      },
-      true);
-  pool.world.explorer.process("reader", [&pool] { pool.read(); });
-  pool.world.explorer.at_end = [&pool] { return pool.verdict(0); };
   Budget b;
   b.stops = 1;
   b.slices = 4;
   b.slices_are_enough = false;  // the writer has no timeout: it waits until the reader goes on
-  explore(pool.world.explorer, b);
+  pool.explore_writers({"writer"}, true, b);
 }
 
 TEST(two_readers_and_one_call_slot_each_is_woken_when_it_is_free) {
