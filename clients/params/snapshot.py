@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.clients.handles.unattached import refuse_pickle
 from shmreplay.clients.params.layout import PARAMS, PUBLISHED, ParamsLayout
 from shmreplay.clients.params.leaves import writable
 from shmreplay.clients.samplers.view import View
@@ -90,6 +91,9 @@ class Snapshot:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickle(repr(self), "it leases memory to this process", "pass its copy(), or the Params it is from")
 
     def __repr__(self) -> str:
         return f"<Snapshot of version {self.version}{' released' if self.is_released else ''}>"

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.batches.decoding import Shown, mask_of, show_item
 from shmreplay.clients.batches.native import ItemNumbers, NativeItem
 from shmreplay.clients.handles.handle import Handle
+from shmreplay.clients.handles.unattached import refuse_pickle
 from shmreplay.columns.item_structure import unflatten_outputs
 from shmreplay.columns.signature import Signature
 from shmreplay.errors import ShmReplayError
@@ -283,6 +284,9 @@ class View:
     def _check_held(self) -> None:
         if self._is_released:
             raise ShmReplayError(f"{self!r} was released; copy what you keep before that, or take another view")
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickle(repr(self), "it leases memory to this process", "pass copies of its arrays")
 
     def __repr__(self) -> str:
         return f"<View of {len(self)} items of table {self._signature.table_name!r}>"

@@ -164,8 +164,8 @@ class StreamHandle:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self._where}: a writer cannot be pickled, it is a stream of one process; pickle the client and call "
-            f"client.table({self._table.name!r}).{self._made_by.removeprefix('table.')}() there"
+            f"{self._where}: a writer cannot be pickled, it is a stream of one process; pass the table, and call "
+            f"{self._made_by}() there"
         )
 
     def __enter__(self) -> Self:
