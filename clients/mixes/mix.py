@@ -310,7 +310,7 @@ class MixedBatch(Batch):
         return self._table_probabilities  # of each item's own table
 
     def __repr__(self) -> str:
-        return f"<MixedBatch of {len(self)} items of {self.mix!r}>"
+        return f"<MixedBatch of {len(self)} items of {self.mix!r}: {self._shapes()}>"
 
 
 def _read_parts(parts: Iterable[tuple[TableHandle, int]]) -> tuple[list[TableHandle], list[int]]:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.clients.batches.structured import Structured
 from shmreplay.clients.handles.unattached import refuse_pickle
 from shmreplay.clients.params.layout import PARAMS, PUBLISHED, ParamsLayout
 from shmreplay.clients.params.leaves import writable
@@ -17,7 +18,7 @@ from shmreplay.columns import structure
 from shmreplay.columns.conversion import flatten
 
 
-class Snapshot:
+class Snapshot(Structured):
     """One whole version. A context manager; made by `Params.latest`.
 
     Its memory is not used for another version until it is released: at the end of a `with`, by `release()`, when it is
@@ -29,12 +30,18 @@ class Snapshot:
         published_at: float, when it was published, in seconds since 1970.
     """
 
+    _called = "snapshot"
+
     def __init__(self, view: View, layout: ParamsLayout) -> None:
         self._view = view
         self._layout = layout
         item = view[0]
         self.version = item.insert_number
         self.published_at = int(item.data[PUBLISHED]) / 1e9
+
+    @property
+    def _root(self) -> structure.Node:
+        return self._layout.node
 
     @property
     def age_s(self) -> float:
