@@ -65,6 +65,7 @@ def test_it_serves_its_tables_until_it_is_closed() -> None:
     assert repr(server) == f"<shmreplay.Server {address} closed>"
 
 
+@pytest.mark.long
 def test_a_cell_that_is_run_again_replaces_its_server() -> None:
     ended = []
     for _ in range(3):
@@ -366,6 +367,7 @@ def test_a_client_travels_as_its_address_alone() -> None:
             assert list(other.tables()) == ["replay"]
 
 
+@pytest.mark.long
 def test_no_resource_tracker_is_involved_and_nothing_is_said(run_script: Run) -> None:
     script = run_script(
         SERVE

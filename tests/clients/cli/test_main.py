@@ -147,6 +147,7 @@ def mark_failed(path: str) -> None:
     pytest.fail("no byte of the header is the mark")
 
 
+@pytest.mark.long
 def test_stats_tell_of_the_last_checkpoint_and_of_what_failed_since(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:
@@ -267,6 +268,7 @@ def test_a_file_that_cannot_be_is_one_clear_line(tmp_path: pathlib.Path) -> None
     assert missing.stderr == f"shmreplay plan: {tmp_path / 'none.toml'}: No such file or directory\n"
 
 
+@pytest.mark.long
 def test_a_plan_of_another_remover_needs_more() -> None:
     def total(*options: str) -> int:
         ran = shmreplay(
@@ -312,6 +314,7 @@ def test_a_count_that_is_no_whole_number_is_a_usage_error(size: str) -> None:
     assert f"argument --max-size: {size!r} is no whole number; expected one such as 1000000, 1_000_000 or" in ran.stderr
 
 
+@pytest.mark.long
 def test_the_daemons_socket_is_named_alike_in_both_programs(make_daemon: StartDaemon) -> None:
     daemon = make_daemon()
     wanted, daemon.socket = daemon.socket, daemon.socket + ".other"
