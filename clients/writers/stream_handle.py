@@ -67,7 +67,7 @@ class StreamHandle:
 
     def _table_index(self, name: str | None) -> int:
         """The index in the arena of the table of that name; None is the writer's own table."""
-        if name is None or name == self._table.name:
+        if name in (None, self._table.name, self._table.spec.owner.name):  # the owner of a shard
             return self._table._index
         for index, table in enumerate(self._specs):
             if table.name == name:
@@ -93,20 +93,21 @@ class StreamHandle:
         self._selections[identity] = number
         return number
 
-    def _check_length(self, length: object) -> int:
+    def _check_length(self, length: object, table: Table) -> int:
+        """Returns the length of an item of that table."""
         if isinstance(length, bool) or not isinstance(length, (int, np.integer)):
             raise TypeError(f"{self._where}: length is {length!r}; expected a number of steps")
-        declared = self._table.spec.item_steps
+        declared = table.item_steps
         if length > declared > 1:
-            raise ValueError(f"length is {length}; {self._where} was declared with item_steps={declared}")
+            raise ValueError(f"length is {length}; table {table.name!r} was declared with item_steps={declared}")
         if length < 1:
             raise ValueError(f"{self._where}: length is {length}; expected 1 to {self._history}")
         return int(length)
 
-    def _check_no_item_declared(self) -> None:
-        if self._table.spec.item is not None:
+    def _check_no_item_declared(self, table: Table) -> None:
+        if table.item is not None:
             raise SignatureMismatch(
-                f"{self._where}: its items are {self._table.spec.item!r}, as it declares; length= makes others"
+                f"table {table.name!r}: its items are {table.item!r}, as it declares; length= makes others"
             )
 
     def _check_final(self, steps: object, name: str) -> None:
@@ -165,8 +166,8 @@ class StreamHandle:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self._where}: a writer cannot be pickled, it is a stream of one process; pickle the client and call "
-            f"client.table({self._table.name!r}).{self._made_by.removeprefix('table.')}() there"
+            f"{self._where}: a writer cannot be pickled, it is a stream of one process; pass the table, and call "
+            f"{self._made_by}() there"
         )
 
     def __enter__(self) -> Self:

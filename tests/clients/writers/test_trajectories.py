@@ -163,7 +163,7 @@ def test_arguments_that_do_not_go_together_are_refused(make_table: TableMaker) -
                 sr.SignatureMismatch,
                 "values= has column 'a', which steps have; the table has none that are per item",
             ),
-            ({"length": 1, "table": "other"}, ValueError, "table='other' goes with trajectory="),
+            ({"length": 1, "table": "other"}, sr.TableNotFound, "no table 'other' over the same steps; create both w"),
             (
                 {"trajectory": whole, "table": "other"},
                 sr.TableNotFound,
