@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
+from shmreplay.clients.gymnasium.final_observations import final_observations
 from shmreplay.clients.gymnasium.rows import Rows
 from shmreplay.clients.gymnasium.spaces import apply, converter, with_rows
 from shmreplay.clients.writers.vector_writer import VectorWriter
@@ -19,8 +20,9 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
     """A vector environment that writes each of its steps; stream i has those of environment i. Use it in its place.
 
     It works as `Recorder`, for all three autoreset modes. The final observation is taken from where the mode puts it:
-    the observation of the step that ended the episode, or `infos["final_obs"]`. With next-step autoreset, the step in
-    which an environment only resets itself is left out.
+    the observation of the step that ended the episode, or `infos["final_obs"]`: one object for each environment, as
+    gymnasium has it, or the structure of the observation space with arrays `[num_envs, ...]`. With next-step autoreset,
+    the step in which an environment only resets itself is left out.
 
     Args:
         env: the vector environment; its `metadata["autoreset_mode"]` says when it resets.
@@ -65,7 +67,12 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         return observation, infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps the environments and writes their rows. Raises what the writer's calls raise."""
+        """Steps the environments and writes their rows. Raises what the writer's calls raise.
+
+        Raises:
+            ValueError: an environment reset itself in this step, and `infos` lacks its final observation. The rows of
+                this step have no outcome: go on with `reset`.
+        """
         mask = ~self._is_over
         before = self._rows.before(apply(self._observed, self._observation), apply(self._acted, actions))
         self._append(before, mask, partial=True)  # now, because they may write the next observations over these
@@ -73,10 +80,11 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         self._are_open = mask
         observation, rewards, terminated, truncated, infos = self.env.step(actions)
         self._observation = observation
+        over = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & mask
+        final = self._final(observation, infos, over)  # an error leaves the rows as one of the environment does
         self._append(self._rows.after(rewards, terminated, truncated), mask)
         self._are_open = None
-        over = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & mask
-        self._end(over, self._final(observation, infos, over))
+        self._end(over, final)
         if self._mode is AutoresetMode.NEXT_STEP:
             self._is_over = over
         elif self._mode is AutoresetMode.DISABLED:
@@ -96,7 +104,8 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
     def _final(self, observation: Any, infos: dict[str, Any], over: Mask) -> Any:
         if self._mode is not AutoresetMode.SAME_STEP or not over.any():
             return observation
-        return with_rows(self.env.single_observation_space, observation, list(infos["final_obs"][over]), over)
+        space = self.env.single_observation_space
+        return with_rows(space, observation, final_observations(infos, space, over), over)
 
     def _end(self, mask: Mask, observation: Any) -> None:
         if not mask.any():

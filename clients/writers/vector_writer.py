@@ -177,8 +177,8 @@ class VectorWriter(StreamHandle):
             )
             selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), None)
         else:
-            self._check_no_item_declared()
-            length = self._check_length(length)
+            self._check_no_item_declared(self._table.spec)
+            length = self._check_length(length, self._table.spec)
 
         def work(answers: list[Answer]) -> Answer:
             of = rows.numbers, rows.streams, timeout_s, answers
