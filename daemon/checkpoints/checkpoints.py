@@ -28,6 +28,7 @@ from shmreplay.errors import (
     CheckpointFailed,
     CheckpointNotFound,
     DamagedCheckpoint,
+    LockTimeout,
     SegmentFailed,
     ShmReplayError,
     TableClosed,
@@ -131,7 +132,7 @@ class Checkpoints:
         """Saves all arenas into a new checkpoint, removes old ones, and returns the path of the new one.
 
         Raises CheckpointFailed or OSError with the reason; the earlier checkpoints are then all still there. If an
-        arena has failed, it raises PartlySaved once the others are saved.
+        arena has failed, or a stopped process holds its lock, it raises PartlySaved once the others are saved.
         """
         directory = self.directory
         on_progress(self.describe)
@@ -175,10 +176,10 @@ class Checkpoints:
             log.info("%s", self.describe())
 
     def _write(self, directory: CheckpointDirectory, arenas: Sequence[ManagedArena]) -> tuple[str, int, list[str]]:
-        """Writes the file and removes old ones; an arena that has failed is left out. Runs in a worker thread.
+        """Writes the file and removes old ones. Runs in a worker thread.
 
-        Returns the path, its size, and what was left out and why. If an arena fails while it is written, the file is
-        begun again without it.
+        An arena that has failed, or whose lock a stopped process holds, is left out. Returns the path, its size, and
+        what was left out and why. If that shows while an arena is written, the file is begun again without it.
         """
         directory.remove_partial_files()
         failed: list[str] = []
@@ -211,10 +212,10 @@ class Checkpoints:
 
     @staticmethod
     def _check(arena: ManagedArena, work: Callable[[], Result]) -> Result:
-        """Does some work on an arena. Raises _ArenaFailed if the arena has failed, CheckpointFailed if it is gone."""
+        """Does some work on an arena. Raises _ArenaFailed if it must be left out, CheckpointFailed if it is gone."""
         try:
             return work()
-        except SegmentFailed as error:
+        except (SegmentFailed, LockTimeout) as error:
             raise _ArenaFailed(arena, error) from error
         except (TableClosed, TableNotFound) as error:
             text = f"no checkpoint was saved: arena {arena.name!r} was dropped meanwhile"
@@ -383,9 +384,9 @@ class PartlySaved(CheckpointFailed):
 
 
 class _ArenaFailed(Exception):
-    """An arena cannot be saved, because it has failed."""
+    """An arena cannot be saved: it has failed, or a stopped process holds its lock."""
 
-    def __init__(self, arena: ManagedArena, error: SegmentFailed) -> None:
+    def __init__(self, arena: ManagedArena, error: ShmReplayError) -> None:
         tables = ", ".join(dict.fromkeys(map(repr, _wholes(arena))))
         super().__init__(f"arena {arena.name!r}, which has table {tables}: {error}")
         self.arena = arena
