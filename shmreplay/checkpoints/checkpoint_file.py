@@ -113,10 +113,10 @@ class CheckpointWriter:
         preamble = _PREAMBLE.pack(MAGIC, FORMAT_VERSION, 0)
         self._write(_PREAMBLE.pack(MAGIC, FORMAT_VERSION, zlib.crc32(preamble)))
 
-    def write_plain(self, kind: SectionKind, value: Mapping[str, Any], arena: int = 0) -> None:
-        """Writes a map as msgpack. Raises OSError as write(2) does."""
+    def write_plain(self, kind: SectionKind, value: object, arena: int = 0) -> None:
+        """Writes a value as msgpack. Raises OSError as write(2) does."""
         self.write(kind, np.frombuffer(msgpack.packb(value, use_bin_type=True), np.uint8), arena)
-        if kind is not SectionKind.END:
+        if kind is not SectionKind.END and isinstance(value, Mapping):
             self.content.add_plain(kind, arena, value)
 
     def write(self, kind: SectionKind, payload: Bytes, arena: int = 0, table: int = 0) -> None:
