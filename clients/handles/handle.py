@@ -25,6 +25,7 @@ from shmreplay.clients.handles.blocking import (
 from shmreplay.clients.handles.gather_threads import GatherThreads
 from shmreplay.clients.handles.randomness import Randomness
 from shmreplay.clients.handles.step_conversion import StepConversion
+from shmreplay.clients.handles.structure_error import shown_by_items
 from shmreplay.clients.handles.unattached import unattached
 from shmreplay.clients.link.attachments import Attachment, specs_of
 from shmreplay.tables.plan import plan
@@ -196,8 +197,9 @@ class Handle:
             self._raise_timeout(call, timeout_s, asked, parts)
         if status == _core.STATUS_STRUCTURE and call in _INSERTS:
             raise errors.SignatureMismatch(
-                f"{self._where}: its items are spans, trajectories or windows (made by a writer); {call} makes "
-                "single-step items, which have no step axis and belong in another table"
+                f"{self._where}: its items are spans, trajectories or windows, made by a writer: they show "
+                f"{shown_by_items(self._arena, self._index, self._sig)}. {call} makes single-step items, which have no "
+                "step axis: they belong in another table"
             )
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or getattr(builtins, name)

@@ -13,6 +13,7 @@ import numpy as np
 from shmreplay import _core
 from shmreplay.clients.handles.blocking import explain_items
 from shmreplay.clients.handles.handle import Handle
+from shmreplay.clients.handles.structure_error import raise_other_structure
 from shmreplay.clients.link.attachments import specs_of
 from shmreplay.clients.writers.history import Output
 from shmreplay.clients.writers.selection_rule import selection_rule
@@ -218,11 +219,17 @@ class StreamHandle:
             )
         if status == _core.STATUS_TIMEOUT and blocking >= 0:
             self._raise_blocked(blocking, call, timeout_s)
+        if status == _core.STATUS_STRUCTURE:
+            made = [(f"patterns[{number}]", self._native_rule(rule)) for number, rule in enumerate(self._rules)]
+            self._raise_structure(f"{where}: {call}", made)
         if status == _core.STATUS_FORKED:
             raise ShmReplayError(
                 f"{where}: this writer belongs to the parent process; make one in the child with {self._made_by}()"
             )
         self._table._raise_status(status, call if status == _core.STATUS_TIMEOUT else f"{call}{at}", timeout_s)
+
+    def _raise_structure(self, where: str, made: list[tuple[str, dict[str, Any]]]) -> NoReturn:
+        raise_other_structure(where, self._table._arena, self._specs, made)
 
     def _raise_blocked(self, index: int, call: str, timeout_s: float | None) -> NoReturn:
         """Raises RateLimitTimeout for an item that a rate limiter did not admit, perhaps that of another table."""

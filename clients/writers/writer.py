@@ -13,7 +13,7 @@ from shmreplay import _core
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle
 from shmreplay.clients.writers.history import Selection, cell_value, expired, history_of, missing, read_trajectory
 from shmreplay.clients.writers.last_items import LastItems
-from shmreplay.clients.writers.selection_rule import with_item_values
+from shmreplay.clients.writers.selection_rule import selection_rule, with_item_values
 from shmreplay.clients.writers.stream_handle import CLOSE_TIMEOUT_S, StreamHandle, native_ends
 from shmreplay.columns import structure
 from shmreplay.columns.codecs import Bytes
@@ -257,6 +257,9 @@ class Writer(StreamHandle):
             return key
         if key == _core.BAD_PRIORITY:
             raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
+        if key == -_core.STATUS_STRUCTURE:
+            rule = selection_rule(msgpack.packb(structure.to_wire(node)), tuple(outputs), self._table_index(table))
+            self._raise_structure(f"{self._where}: create_item", [("trajectory", rule)])
         self._keys(-key if isinstance(key, int) and key != _core.UNFINISHED else key, "create_item", timeout_s)
         raise AssertionError("unreachable")
 

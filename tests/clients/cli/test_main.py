@@ -1,5 +1,6 @@
 """The console script shmreplay: what it prints, its exit codes, one clear line for every error."""
 
+import errno
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import pytest
 
 import shmreplay as sr
 from shmreplay import _core
+from shmreplay.clients.cli.main import _in_words
 from tests.support.daemons import DaemonProcess, Script, StartDaemon, is_asleep, table
 from tests.support.waiting import eventually
 
@@ -180,6 +182,42 @@ def test_without_a_daemon_there_is_one_clear_line(subcommand: str, tmp_path: pat
     assert ran.stderr.startswith(f"shmreplay {subcommand}: no shmreplayd answered ({path}: No such file or directory)")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("inspect", "{}"), "shmreplay inspect: there is no checkpoint {}: no such file or directory"),
+        (("verify", "{}"), "shmreplay verify: there is no checkpoint {}: no such file or directory"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named_before_the_reason(
+    arguments: tuple[str, str], said: str, tmp_path: pathlib.Path
+) -> None:
+    path = str(tmp_path / "none")
+    ran = shmreplay(*(part.format(path) for part in arguments))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", said.format(path) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOENT, "No such file or directory", "a", None, "b"), "a to b: No such file or directory"),
+        (PermissionError(errno.EACCES, "Permission denied", b"a"), "a: Permission denied; run it as a user who may"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (OSError("x cannot be written: why"), "x cannot be written: why"),
+        (ValueError("as it is"), "as it is"),
+    ],
+)
+def test_an_error_of_the_system_is_told_in_words(error: Exception, said: str) -> None:
+    assert _in_words(error) == said
+
+
+def test_a_misspelt_command_is_answered_with_the_one_that_is_meant() -> None:
+    ran = shmreplay("pek")
+    assert ran.returncode == 2
+    assert ran.stderr.endswith("shmreplay: error: there is no command 'pek'; did you mean 'peek'?\n")
+    assert "there is no command 'xyz'; shmreplay has demo, top, tables," in shmreplay("xyz").stderr
+
+
 def test_a_plan_shows_every_term() -> None:
     ran = shmreplay("plan", "--max-size", "100000", "--column", "observation=uint8[84, 84]", "--column", "action=int64")
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -227,7 +265,7 @@ def test_a_file_that_cannot_be_is_one_clear_line(tmp_path: pathlib.Path) -> None
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", text)
     missing = shmreplay("plan", str(tmp_path / "none.toml"))
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert missing.stderr.endswith(f"No such file or directory: '{tmp_path / 'none.toml'}'\n")
+    assert missing.stderr == f"shmreplay plan: {tmp_path / 'none.toml'}: No such file or directory\n"
 
 
 @pytest.mark.long

@@ -201,7 +201,10 @@ def test_single_steps_and_spans_do_not_share_a_table(make_table: TableMaker) -> 
         "insert_batch": lambda: longer.insert_batch(steps([2])),
     }
     for name, call in ways.items():
-        with pytest.raises(sr.SignatureMismatch, match=f"its items are spans, .*; {name} makes single-step items, wh"):
+        with pytest.raises(
+            sr.SignatureMismatch,
+            match=f"its items are spans, .*: they show several steps of .* {name} makes single-step items, wh",
+        ):
             call()
     assert (len(singles), len(longer)) == (1, 1)
 
