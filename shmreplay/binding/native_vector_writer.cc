@@ -300,12 +300,12 @@ class NativeVectorWriter {
   Arrays whole_arrays(nb::handle steps, int64_t num_rows) const {
     Arrays a;
     npy_intp n = -1;
-    if (!context_->bound_plan().batch(steps.ptr(), a.arrays, n) || n != num_rows) {
+    if (!context_->bound_plan().batch(steps.ptr(), a.keep, n) || n != num_rows) {
       const Held list =
           outlive_interpreter([&] { return context_->plan->canonical()(steps, nb::arg("batch") = num_rows); });
       return partial_arrays(list);
     }
-    keep(a);
+    for (const Held& array : a.keep) a.arrays.push_back(reinterpret_cast<PyArrayObject*>(array.ptr()));
     if (context_->plan->has_heap()) a.heap = context_->heap_rows(a.arrays, {});
     return a;
   }
