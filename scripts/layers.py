@@ -58,6 +58,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
         "torch",
         "jax",
         "gymnasium",
+        "transitions",
         "demo",
         "cli/terminal",
         "cli/figures",

@@ -250,6 +250,7 @@ class Table:
         self,
         arrays: object,
         row_ends: object | None,
+        finals: object | None,
         history: int,
         ends: tuple[Any, ...],
         rules: list[Any],

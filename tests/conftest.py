@@ -93,14 +93,22 @@ def is_hunt(item: pytest.Item) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # What a shell starts in the background ignores SIGINT: tests that interrupt a call would wait for ever.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    heed_all_signals()
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is not None:
         take_own_shm()
         config.stash[run_seed] = worker["seed"]
         return
     config.stash[run_seed] = int(os.environ.get(SEED_VARIABLE, random.SystemRandom().randrange(2**32)))
+
+
+def heed_all_signals() -> None:
+    """Undoes what the caller ignores: a shell SIGINT in the background, nohup SIGHUP. Tests send both, and a daemon
+    goes on ignoring what it was started with."""
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python itself ignores these two
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

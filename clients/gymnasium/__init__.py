@@ -13,7 +13,7 @@ if importlib.util.find_spec("gymnasium") is None:
 
 from shmreplay.clients.gymnasium.envpool_recorder import EnvPoolRecorder
 from shmreplay.clients.gymnasium.recorder import Recorder
-from shmreplay.clients.gymnasium.spaces import signature, text
+from shmreplay.clients.gymnasium.spaces import signature, signature_of_spaces, text
 from shmreplay.clients.gymnasium.vector_recorder import VectorRecorder
 
-__all__ = ["EnvPoolRecorder", "Recorder", "VectorRecorder", "signature", "text"]
+__all__ = ["EnvPoolRecorder", "Recorder", "VectorRecorder", "signature", "signature_of_spaces", "text"]

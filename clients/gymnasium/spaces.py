@@ -35,12 +35,20 @@ def signature(env: Env[Any, Any] | VectorEnv[Any, Any, Any], **more: Any) -> dic
         ValueError: a column of `more` has the name of one of the others.
     """
     if isinstance(env, VectorEnv):
-        observation, action = env.single_observation_space, env.single_action_space
-    else:
-        observation, action = env.observation_space, env.action_space
+        return signature_of_spaces(env.single_observation_space, env.single_action_space, **more)
+    return signature_of_spaces(env.observation_space, env.action_space, **more)
+
+
+def signature_of_spaces(
+    observation_space: spaces.Space[Any], action_space: spaces.Space[Any], **more: Any
+) -> dict[str, Any]:
+    """Returns the signature of a table for the steps of an environment of which only the two spaces are known.
+
+    It is what `signature` returns for such an environment, with the same `more`; both raise the same errors.
+    """
     columns = {
-        "observation": column(observation, "observation"),
-        "action": column(action, "action"),
+        "observation": column(observation_space, "observation"),
+        "action": column(action_space, "action"),
         "reward": ArraySpec((), "float32", cast="same_kind"),
         "terminated": ArraySpec((), "bool"),
         "truncated": ArraySpec((), "bool"),

@@ -119,6 +119,8 @@ class TableInserts(Handle):
         episode_ends: ArrayLike | None = None,
         count: bool = True,
         timeout_s: float | None = None,
+        *,
+        final_steps: Any = None,
     ) -> NDArray[np.int64]:
         """Puts whole arrays in, as one stream: it makes the items that a writer would make by appending the rows.
 
@@ -132,6 +134,9 @@ class TableInserts(Handle):
             count: False does not wait for the rate limiter, not even if it is paused, and does not change its
                 difference. The items count for `min_size_to_sample`.
             timeout_s: seconds to wait for the rate limiter and for room, for all rows together.
+            final_steps: the final observations, and what else is known of these steps: the table's structure with
+                arrays `[E, *shape]`, one row for each end of an episode, in order, also of those that terminated.
+                Columns may be left out. Each is one more row of its stream, as in `Writer.end_episode`.
 
         Returns:
             int64: the keys, in the order of the rows.
@@ -140,16 +145,18 @@ class TableInserts(Handle):
             RateLimitTimeout: not all were admitted in time; `.keys` are those of the items that went in, `.num_rows`
                 says how many rows are in with all their items. Any other error that ends the call half-way, such as
                 KeyboardInterrupt, has both, too. A call for the rest begins another stream.
-            SignatureMismatch: a column does not fit, or has another number of rows. Nothing went in.
+            SignatureMismatch: a column does not fit, or has another number of rows, also of `final_steps`. Nothing went
+                in.
             TypeError, ValueError: `episode_ends` has a wrong dtype, shape or value; an episode ends without having
-                terminated and the item needs its next observation, for which arrays have no row; a priority in a column
-                is negative or not finite; the table was declared with `item_steps` > 1 and no item; or count=False with
-                a queue or stack. Nothing went in.
+                terminated and the item needs its next observation, which `final_steps` does not give; `final_steps` is
+                given, but the table has no item, or one that crosses episodes; a priority in a column is negative or
+                not finite; the table was declared with `item_steps` > 1 and no item; or count=False with a queue or
+                stack. Nothing went in.
         """
         if self._spec.item is None and self._spec.item_steps > 1:
             self._refuse_single_steps("extend")
         self._control()
-        return extend(self, columns, episode_ends, count, timeout_s)
+        return extend(self, columns, episode_ends, final_steps, count, timeout_s)
 
     def writer(self, history: int | None = None, patterns: list[Any] | None = None, commit_every: int = 1) -> Writer:
         """A writer of one stream of steps, for items of more than one step. Use it as a context manager.

@@ -14,8 +14,8 @@ void bind_table(nb::module_& m) {
            "values"_a.none() = nb::none())
       .def("insert_batch", &NativeTable::insert_batch, "steps"_a.none(), "priorities"_a.none(), "timeout_s"_a.none(),
            "values"_a.none(), "went_in"_a)
-      .def("extend", &NativeTable::extend, "arrays"_a, "row_ends"_a.none(), "history"_a, "ends"_a, "rules"_a,
-           "clear_history"_a, "counted"_a, "timeout_s"_a.none(), "went_in"_a)
+      .def("extend", &NativeTable::extend, "arrays"_a, "row_ends"_a.none(), "finals"_a.none(), "history"_a, "ends"_a,
+           "rules"_a, "clear_history"_a, "counted"_a, "timeout_s"_a.none(), "went_in"_a)
       .def("structure", &NativeTable::structure, "waits"_a, "count"_a, "timeout_s"_a.none())
       .def("sample", &NativeTable::sample, "options"_a, "uniforms"_a, "timeout_s"_a.none(), "layout"_a.none(),
            "out"_a.none(), "make"_a, "drawn"_a)

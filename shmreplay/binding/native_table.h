@@ -80,10 +80,11 @@ class NativeTable {
   }
 
   // See extend_table.
-  nb::tuple extend(nb::object arrays, nb::handle row_ends, uint32_t history, nb::tuple ends, nb::list rules,
-                   bool clear_history, bool counted, nb::handle timeout_s, nb::list went_in) const {
+  nb::tuple extend(nb::object arrays, nb::handle row_ends, nb::object finals, uint32_t history, nb::tuple ends,
+                   nb::list rules, bool clear_history, bool counted, nb::handle timeout_s, nb::list went_in) const {
     (void)context_->bound_plan();
-    return extend_table(*context_, arrays, row_ends, history, ends, rules, clear_history, counted, timeout_s, went_in);
+    return extend_table(*context_, arrays, row_ends, finals, history, ends, rules, clear_history, counted, timeout_s,
+                        went_in);
   }
 
   // ---- reading -----------------------------------------------------------------------------------------------------

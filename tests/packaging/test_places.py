@@ -59,7 +59,7 @@ COVERED = {
         "clients/cli/top/feed.py",
         "clients/cli/top/screen.py",
     ],
-    "tests/clients/gymnasium/test_recorder.py": ["clients/gymnasium/rows.py", "clients/gymnasium/spaces.py"],
+    "tests/clients/gymnasium/test_recorder.py": ["clients/gymnasium/rows.py"],
     "tests/clients/handles/test_forks.py": ["clients/handles/handle.py"],
     "tests/clients/jax/test_batch.py": ["clients/jax/placement.py", "clients/jax/sampler.py"],
     "tests/clients/mixes/test_mix.py": ["clients/mixes/parts.py"],

@@ -9,33 +9,50 @@ namespace {
 constexpr Wait kNotAtAll{0, nullptr, true};
 }  // namespace
 
-// Finds the next row's place. When a chunk begins, all rows that fit it are copied there at once.
-Status Extend::find_place(uint32_t row, const Wait& wait) {
-  const bool begins = stream_.row().rows_left() == 0;
-  if (const Status s = stream_.ensure_row(kNotAtAll); s == Status::kTimeout) {
+// Finds the place of the stream's next row. The rows before `row` are done.
+Status Extend::secure_row(uint32_t row, const Wait& wait) {
+  Status s = stream_.ensure_row(kNotAtAll);
+  if (s == Status::kTimeout) {
     // The process that would free a chunk may be waiting for the items held here.
-    if (const Status t = flush(row, wait); t != Status::kOk) return t;
-    if (const Status t = stream_.ensure_row(wait); t != Status::kOk) return t;
-  } else if (s != Status::kOk) {
-    return s;
+    s = flush(row, wait);
+    if (s == Status::kOk) s = stream_.ensure_row(wait);
   }
-  const uint32_t n = std::min(stream_.row().rows_left(), rows_.num_rows - row);
-  for (uint32_t c = 0; begins && c < rows_.columns.size(); ++c) {
-    const size_t row_bytes = stream_.arena().columns()[c].row_bytes;
-    if (rows_.columns[c] != nullptr) stream_.row().write_rows(c, rows_.columns[c] + row * row_bytes, n);
-  }
-  return rows_.values == nullptr ? Status::kOk : write_values(row, wait);
+  return s;
 }
 
-Status Extend::write_values(uint32_t row, const Wait& wait) {
-  const uint64_t blocks = rows_.values->blocks(stream_, row);
+// How many rows lie one behind the other in the chunk, from this row on: a final step takes the row behind an end.
+uint32_t Extend::rows_to_copy(uint32_t row) const {
+  const uint32_t n = std::min(stream_.row().rows_left(), rows_.num_rows - row);
+  if (rows_.finals == nullptr || rows_.ends == nullptr) return n;
+  const auto* end = static_cast<const uint8_t*>(std::memchr(rows_.ends + row, 1, n));
+  return end == nullptr ? n : static_cast<uint32_t>(end - rows_.ends) - row + 1;
+}
+
+// Finds the place of a row of the arrays. All rows that can be copied there together are copied at once.
+Status Extend::find_place(uint32_t row, const Wait& wait) {
+  const bool begins = stream_.row().rows_left() == 0;
+  if (const Status s = secure_row(row, wait); s != Status::kOk) return s;
+  if (begins || row >= copied_) {
+    const uint32_t n = rows_to_copy(row);
+    for (uint32_t c = 0; c < rows_.columns.size(); ++c) {
+      const size_t row_bytes = stream_.arena().columns()[c].row_bytes;
+      if (rows_.columns[c] != nullptr) stream_.row().write_rows(c, rows_.columns[c] + row * row_bytes, n);
+    }
+    copied_ = row + n;
+  }
+  return rows_.values == nullptr ? Status::kOk : write_values(*rows_.values, row, row, wait);
+}
+
+// Writes the heap values of row `number` of some arrays. The stream's rows before `row` are done.
+Status Extend::write_values(const RowValues& values, uint32_t number, uint32_t row, const Wait& wait) {
+  const uint64_t blocks = values.blocks(stream_, number);
   Status s = stream_.secure_blocks(blocks, kNotAtAll);
   if (s == Status::kTimeout) {
     // The process that would free blocks may be waiting for the items of the rows before.
     s = flush(row, wait);
     if (s == Status::kOk) s = stream_.secure_blocks(blocks, wait);
   }
-  if (s == Status::kOk) rows_.values->write(stream_, row);
+  if (s == Status::kOk) values.write(stream_, number);
   return s;
 }
 
@@ -88,7 +105,26 @@ Status Extend::append(uint32_t row, const Wait& wait) {
   return Status::kOk;
 }
 
+// Writes the final step of the episode that ends with `row` into a row of its own, which stays open.
+Status Extend::write_final_step(uint32_t row, const Wait& wait) {
+  const FinalRows& finals = *rows_.finals;
+  if (const Status s = secure_row(row, wait); s != Status::kOk) return s;
+  if (finals.values != nullptr) {
+    if (const Status s = write_values(*finals.values, num_ends_, row, wait); s != Status::kOk) return s;
+  }
+  for (const uint32_t c : finals.given) {
+    const size_t row_bytes = stream_.arena().columns()[c].row_bytes;
+    if (finals.columns[c] != nullptr) stream_.row().write_rows(c, finals.columns[c] + num_ends_ * row_bytes, 1);
+    stream_.row().mark(c);
+  }
+  return Status::kOk;
+}
+
 Status Extend::end_episode(uint32_t row, const Wait& wait) {
+  if (rows_.finals != nullptr) {
+    if (const Status s = write_final_step(row, wait); s != Status::kOk) return s;
+  }
+  ++num_ends_;
   writer_.begin(WriterCall::kEnd);
   if (const Status s = writer_.look_at_end(clear_history_, -1, missing_); s != Status::kOk) return s;
   collect(row);

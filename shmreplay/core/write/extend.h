@@ -18,11 +18,19 @@ struct RowValues {
   std::function<void(StreamWriter& stream, uint32_t row)> write;       // writes them, once there are blocks
 };
 
+// The final steps of episodes: one row for each end, in order. They have some of the columns.
+struct FinalRows {
+  std::vector<uint32_t> given;       // the columns that they have
+  std::vector<const char*> columns;  // one array [ends, ...] for each column; null where not given and for heap columns
+  const RowValues* values = nullptr;  // of heap columns; null: there are none
+};
+
 struct ExtendRows {
   std::vector<const char*> columns;  // one array [num_rows, ...] for each column; null for heap and per-item columns
   const uint8_t* ends;               // for each row: 1 if it is the last of its episode, else 0; null: no row is
   uint32_t num_rows;
   const RowValues* values = nullptr;  // of heap columns; null: there are none
+  const FinalRows* finals = nullptr;  // only where rules make the items; null: episodes end with their last row
 };
 
 class Extend {
@@ -43,8 +51,11 @@ class Extend {
  private:
   Status put_rows(const Wait& wait);
   Status put_single_steps(const Wait& wait);
+  Status secure_row(uint32_t row, const Wait& wait);
   Status find_place(uint32_t row, const Wait& wait);
-  Status write_values(uint32_t row, const Wait& wait);
+  uint32_t rows_to_copy(uint32_t row) const;
+  Status write_values(const RowValues& values, uint32_t number, uint32_t row, const Wait& wait);
+  Status write_final_step(uint32_t row, const Wait& wait);
   Status append(uint32_t row, const Wait& wait);
   Status end_episode(uint32_t row, const Wait& wait);
   void collect(uint32_t row);
@@ -62,6 +73,8 @@ class Extend {
   uint64_t first_due_ = UINT64_MAX;  // the oldest step of the items in due_
   std::vector<int64_t> keys_;
   uint32_t num_done_ = 0;
+  uint32_t copied_ = 0;  // rows before this one are in the stream's chunks
+  uint32_t num_ends_ = 0;
   ItemRule::Missing missing_{0, 0};
 };
 

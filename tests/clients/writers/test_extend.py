@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import shmreplay as sr
 from shmreplay.clients.tables.table import TableHandle
-from tests.clients.writers.twins import SIGNATURE, compare, row, rows
+from tests.clients.writers.twins import SIGNATURE, compare, finals, row, rows
 from tests.support.tables import TableMaker, live
 from tests.support.waiting import eventually
 
@@ -62,6 +62,130 @@ def test_it_makes_what_a_writer_of_the_same_rows_makes(
     assert ours.keys().tolist() == keys[-len(ours) :].tolist() if len(ours) else len(keys) == 0
     assert ours.info().inserts == theirs.info().inserts == len(keys)
     assert ours._arena.check() == []
+
+
+def write_with_finals(table: TableHandle, columns: dict[str, Any], ends: Any, finals: dict[str, Any]) -> None:
+    """The same with a writer that is given final steps."""
+    num_ends = 0
+    with table.writer() as writer:
+        for i in range(len(ends)):
+            writer.append(row(columns, i))
+            if ends[i]:
+                writer.end_episode(row(finals, num_ends))
+                num_ends += 1
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    item=st.sampled_from(sorted(ITEMS.keys() - {"across"})),
+    chunk_steps=st.sampled_from([1, 3, 64]),
+    ends=st.lists(st.sampled_from(["", "", "", "terminated", "truncated"]), max_size=60),
+    more=st.booleans(),
+    max_size=st.sampled_from([7, 200]),
+)
+def test_final_steps_are_the_rows_that_a_writer_is_given(
+    make_table: TableMaker, item: str, chunk_steps: int, ends: list[str], more: bool, max_size: int
+) -> None:
+    options: dict[str, Any] = {
+        "signature": SIGNATURE,
+        "item": ITEMS[item],
+        "chunk_steps": chunk_steps,
+        "capacity_steps": 300,
+        "item_steps": 64 if item == "episode" else 1,
+    }
+    ours, theirs = make_table(max_size, **options), make_table(max_size, **options)
+    over = np.array([end != "" for end in ends], np.bool_)
+    columns = rows(
+        np.arange(len(ends)),
+        terminated=[end == "terminated" for end in ends],
+        truncated=[end == "truncated" for end in ends],
+    )
+    last = rows(1000 + np.arange(over.sum()))
+    final = {name: last[name] for name in (("observation", "reward") if more else ("observation",))}
+    keys = ours.extend(columns, final_steps=final)
+    write_with_finals(theirs, columns, over, final)
+    compare((ours, theirs))
+    assert ours.info().inserts == theirs.info().inserts == len(keys)
+    assert ours._arena.check() == []
+
+
+def test_final_steps_show_in_the_last_items_of_episodes_and_nowhere_else(make_table: TableMaker) -> None:
+    table = make_table(100, signature=SIGNATURE, item=sr.Transition(), chunk_steps=4)
+    ends = np.array([False, True, True, False, False, True, False])
+    keys = table.extend(rows(np.arange(7)), episode_ends=ends, final_steps=finals([50, 60, 70]))
+    batch = table.get(keys)
+    assert batch.data["action"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert batch.data["next_observation"][:, 0].tolist() == [1, 50, 60, 4, 5, 70]
+    assert batch.mask["next_observation"].all()
+
+
+def test_final_steps_have_values_of_every_kind(make_table: TableMaker) -> None:
+    signature = {
+        "observation": sr.ArraySpec((64,), "uint8", compression="lz4"),
+        "words": sr.ArraySpec((None,), "int64"),
+        "note": sr.ArraySpec((2,), "float32", optional=True),
+        "count": sr.ArraySpec((), "int64", mutable=True),
+        "truncated": sr.ArraySpec((), "bool"),
+    }
+    item = sr.Window(dict.fromkeys(("observation", "words", "note", "count"), (0, 2)), at_end="skip")
+    table = make_table(100, signature=signature, item=item, chunk_steps=3)
+    n = np.arange(10)
+    columns: dict[str, Any] = {
+        "observation": np.repeat(n[:, None], 64, 1).astype(np.uint8),
+        "words": [np.arange(k) for k in n],
+        "note": [None] * 10,
+        "count": n,
+        "truncated": n % 5 == 4,
+    }
+    final: dict[str, Any] = {
+        "observation": np.full((2, 64), [[100], [200]], np.uint8),
+        "words": [np.arange(7), np.arange(3)],
+        "count": np.array([70, 80]),
+    }
+    with table.writer() as writer:
+        for i in range(10):
+            writer.append(row(columns, i))
+            if columns["truncated"][i]:
+                writer.end_episode(row(final, i // 5))
+    theirs = table.get(table.keys())
+    table.reset()
+    ours = table.get(table.extend(columns, final_steps=final))
+    assert len(ours.keys) == len(theirs.keys) == 10
+    for name in ("observation", "count", "note"):
+        np.testing.assert_array_equal(ours.data[name], theirs.data[name])
+        np.testing.assert_array_equal(ours.mask[name], theirs.mask[name])
+    assert str(ours.data["words"]) == str(theirs.data["words"])
+    assert table._arena.check() == []
+
+
+def test_final_steps_that_are_wrong_or_looked_at_by_nobody_are_refused(make_table: TableMaker) -> None:
+    table = make_table(100, signature=SIGNATURE, item=sr.NStep(2))
+    columns = rows(np.arange(4), truncated=[False, True, False, True])
+    with pytest.raises(ValueError, match=r"row 1 ends .* final_steps=\{"):
+        table.extend(columns)
+    with pytest.raises(sr.SignatureMismatch, match=r"one row for each of the 2 ends"):
+        table.extend(columns, final_steps=finals([1, 2, 3]))
+    with pytest.raises(sr.SignatureMismatch, match=r"final_steps have no column"):
+        table.extend(columns, final_steps={})
+    with pytest.raises(ValueError, match=r"its next 'observation', which final_steps lack"):
+        table.extend(columns, final_steps={"reward": np.zeros(2)})
+    assert len(table) == 0
+    rowwise = make_table(100, signature=SIGNATURE)
+    with pytest.raises(ValueError, match=r"the table declares no item"):
+        rowwise.extend(columns, final_steps=finals([1, 2]))
+    across = make_table(100, signature=SIGNATURE, item=ITEMS["across"])
+    with pytest.raises(ValueError, match=r"goes across episodes"):
+        across.extend(columns, episode_ends=columns["truncated"], final_steps=finals([1, 2]))
+
+
+def test_a_limiter_that_ends_it_at_a_final_step_says_how_many_rows_are_whole(make_table: TableMaker) -> None:
+    queue = make_table.queue(5, signature=SIGNATURE, item=sr.Transition())
+    columns = rows(np.arange(12), truncated=np.arange(12) % 3 == 2)
+    with pytest.raises(sr.RateLimitTimeout) as caught:
+        queue.extend(columns, final_steps=finals(np.arange(4)), timeout_s=0)
+    error: Any = caught.value
+    assert len(error.keys) == len(queue) == 5
+    assert error.num_rows == 5  # the item of row 5, which ends an episode, is not in
 
 
 def test_the_chunk_pool_goes_round_and_every_row_stays_right(make_table: TableMaker, rng: np.random.Generator) -> None:

@@ -48,6 +48,36 @@ TEST(rows_of_arrays_make_the_items_that_appends_make) {
   }
 }
 
+TEST(final_steps_lie_behind_the_last_rows_of_their_episodes) {
+  for (const uint32_t chunk_steps : {1u, 3u, 16u}) {
+    World w(arena_of({open_table("a", 1000)}, chunk_steps, 300));
+    ItemRule with_next = newest(w.arena, 0, 2);
+    for (RuleOutput& output : with_next.outputs) output.moves = true;
+    RuleWriter writer(w.arena, w.table(), 40, facts_of(w.arena), {with_next});
+    Columns columns(w.arena, 1, 50), last(w.arena, 1001, 3);
+    std::vector<uint8_t> ends(50, 0);
+    ends[9] = ends[10] = ends[49] = 1;
+    columns.rows.ends = ends.data();
+    FinalRows finals;
+    finals.columns = last.rows.columns;
+    for (uint32_t c = 0; c < finals.columns.size(); ++c) finals.given.push_back(c);
+    columns.rows.finals = &finals;
+    Extend extend(writer, columns.rows, true, true);
+    CHECK_EQ(extend.run(kNow), Status::kOk);
+    CHECK_EQ(extend.num_rows(), 50u);
+    const auto rows_behind = [&](uint64_t row) { return ends[row] == 0 ? row + 2 : 1001 + (row > 9) + (row > 10); };
+    uint64_t number = 0;
+    for (const int64_t key : extend.keys()) {
+      const std::vector<uint64_t> shown = rows_of(w, key);
+      CHECK_EQ(shown[0], ++number);
+      CHECK_EQ(shown.size(), 2u);
+      CHECK_EQ(shown[1], rows_behind(number - 1));
+    }
+    CHECK_EQ(number, 50u);
+    check_healthy(w.arena);
+  }
+}
+
 TEST(without_rules_every_row_is_an_item_of_its_episode) {
   World w(arena_of({open_table("a", 1000)}, 3, 300));
   RuleWriter writer(w.arena, w.table(), 0, facts_of(w.arena), {});
