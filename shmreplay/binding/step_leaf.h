@@ -116,9 +116,27 @@ inline const char* bytes_of(const nb::object& array) {
   return PyArray_BYTES(reinterpret_cast<PyArrayObject*>(array.ptr()));
 }
 
-// The leaf as an array of exactly the column's dtype and of its shape after `leading` axes: itself, or one made of it.
-// Not valid: Python decides.
-inline Held exact_array(const PlanColumn& c, PyObject* leaf, int leading) {
+// Casts rows of a column. false: a row that must fit (must_fit(row)) does not.
+template <class MustFit>
+bool cast_rows(NumberCast cast, const nb::object& from, const nb::object& to, size_t num_rows, MustFit must_fit) {
+  auto* array = reinterpret_cast<PyArrayObject*>(from.ptr());
+  const auto n = static_cast<size_t>(PyArray_SIZE(array));
+  auto* bytes = const_cast<char*>(bytes_of(to));
+  if (cast(bytes_of(from), bytes, n)) return true;
+  const size_t row = n / num_rows, from_bytes = row * static_cast<size_t>(PyArray_ITEMSIZE(array)),
+               to_bytes = row * static_cast<size_t>(PyArray_ITEMSIZE(reinterpret_cast<PyArrayObject*>(to.ptr())));
+  for (size_t i = 0; i < num_rows; ++i) {
+    if (must_fit(static_cast<npy_intp>(i)) && !cast(bytes_of(from) + i * from_bytes, bytes + i * to_bytes, row))
+      return false;
+  }
+  return true;
+}
+
+// The leaf as an array of exactly the column's dtype and of its shape after `leading` axes (0 or 1): itself, or one
+// made of it. Not valid: Python decides. must_fit(row): of a row with a number beyond the dtype's range, whether it is
+// used.
+template <class MustFit>
+Held exact_array(const PlanColumn& c, PyObject* leaf, int leading, MustFit must_fit) {
   if (is_exact(c, leaf, leading)) return nb::borrow(leaf);
   const Held given = plain_array(leaf);
   if (!given.is_valid() || is_exact(c, given.ptr(), leading)) return given;
@@ -128,13 +146,11 @@ inline Held exact_array(const PlanColumn& c, PyObject* leaf, int leading) {
   const Held numbers = side_by_side(array);
   if (!numbers.is_valid() || is_exact(c, numbers.ptr(), leading)) return numbers;
   auto* descr = reinterpret_cast<PyArray_Descr*>(nb::borrow(c.descr).release().ptr());  // NewFromDescr steals it
-  Held made = nb::steal(PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(array), PyArray_DIMS(array), nullptr,
-                                             nullptr, 0, nullptr));
+  const Held made = nb::steal(PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(array), PyArray_DIMS(array),
+                                                   nullptr, nullptr, 0, nullptr));
   if (!made.is_valid()) PyErr_Clear();
-  if (!made.is_valid() ||
-      !cast(bytes_of(numbers), const_cast<char*>(bytes_of(made)), static_cast<size_t>(PyArray_SIZE(array))))
-    return {};
-  return made;
+  const auto num_rows = leading == 0 ? size_t{1} : static_cast<size_t>(PyArray_DIM(array, 0));
+  return made.is_valid() && cast_rows(cast, numbers, made, num_rows, must_fit) ? made : Held();
 }
 
 // Writes one row. false: Python decides; the row may be partly written.

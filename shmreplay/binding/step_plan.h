@@ -42,41 +42,39 @@ class StepPlan {
   template <class Cell>
   bool write(PyObject* step, Cell cell) const {
     if (has_opaque_) return false;
-    return visit(root_, step,
-                 [&](uint32_t column, PyObject* leaf) { return write_leaf(columns_[column], leaf, cell(column)); });
+    return visit<false>(
+        root_, step, [&](uint32_t column, PyObject* leaf) { return write_leaf(columns_[column], leaf, cell(column)); });
   }
 
   // The arrays of a batch of steps, by column, each [n, *shape]: the caller's, or what was cast of them. All leading
   // axes must agree. false: it cannot take the fast path.
   bool batch(PyObject* steps, std::vector<Held>& arrays, npy_intp& n) const {
-    if (has_opaque_) return false;
-    arrays.assign(columns_.size(), Held());
-    n = -1;
-    return visit(root_, steps, [&](uint32_t column, PyObject* leaf) {
-      arrays[column] = exact_array(columns_[column], leaf, 1);
-      if (!arrays[column].is_valid()) return false;
-      const npy_intp rows = PyArray_DIM(reinterpret_cast<PyArrayObject*>(arrays[column].ptr()), 0);
-      if (n >= 0 && rows != n) return false;
-      n = rows;
-      return true;
-    });
+    return batch(steps, arrays, n, [](npy_intp) { return true; });
+  }
+  // `must_fit`: of a row that has a number beyond its column's range, whether it is used at all.
+  template <class MustFit>
+  bool batch(PyObject* steps, std::vector<Held>& arrays, npy_intp& n, MustFit must_fit) const {
+    return batch_as<false>(steps, arrays, n, must_fit);
+  }
+  // The same for a batch that may lack columns: their arrays are not valid, and n is -1 if all are lacking.
+  template <class MustFit>
+  bool batch_part(PyObject* steps, std::vector<Held>& arrays, npy_intp& n, MustFit must_fit) const {
+    return batch_as<true>(steps, arrays, n, must_fit);
   }
 
   // Whether a list is several steps and never a step itself.
   bool takes_lists() const noexcept { return !has_opaque_ && !root_.is_list; }
 
-  // Looks at a step without writing it. Calls array(column, array) for each leaf that is an array; place(column) says
-  // where a number goes. false: it cannot take the fast path.
+  // Looks at a step without writing it. Calls array(column, array) for each leaf that is an array, number(column) for
+  // each that is a number: it says where the number goes. false: it cannot take the fast path.
   template <class Array, class PlaceOf>
-  bool look(PyObject* step, Array array, PlaceOf place) const {
-    return visit(root_, step, [&](uint32_t column, PyObject* leaf) {
-      const PlanColumn& c = columns_[column];
-      if (c.shape.empty()) return write_scalar(c, leaf, place(column));
-      Held exact = exact_array(c, leaf, 0);
-      const bool is_valid = exact.is_valid();
-      if (is_valid) array(column, std::move(exact));
-      return is_valid;
-    });
+  bool look(PyObject* step, Array array, PlaceOf number) const {
+    return look_as<false>(step, array, number);
+  }
+  // The same for a step that may lack columns.
+  template <class Array, class PlaceOf>
+  bool look_at_part(PyObject* step, Array array, PlaceOf number) const {
+    return look_as<true>(step, array, number);
   }
 
  private:
@@ -119,12 +117,41 @@ class StepPlan {
     return nb::steal(text);
   }
 
-  template <class Leaf>
+  template <bool kPart, class MustFit>
+  bool batch_as(PyObject* steps, std::vector<Held>& arrays, npy_intp& n, MustFit must_fit) const {
+    if (has_opaque_) return false;
+    arrays.assign(columns_.size(), Held());
+    n = -1;
+    return visit<kPart>(root_, steps, [&](uint32_t column, PyObject* leaf) {
+      arrays[column] = exact_array(columns_[column], leaf, 1, must_fit);
+      if (!arrays[column].is_valid()) return false;
+      const npy_intp rows = PyArray_DIM(reinterpret_cast<PyArrayObject*>(arrays[column].ptr()), 0);
+      if (n >= 0 && rows != n) return false;
+      n = rows;
+      return true;
+    });
+  }
+
+  template <bool kPart, class Array, class PlaceOf>
+  bool look_as(PyObject* step, Array array, PlaceOf number) const {
+    return visit<kPart>(root_, step, [&](uint32_t column, PyObject* leaf) {
+      const PlanColumn& c = columns_[column];
+      if (c.shape.empty()) return write_scalar(c, leaf, number(column));
+      Held exact = exact_array(c, leaf, 0, [](npy_intp) { return true; });
+      const bool is_valid = exact.is_valid();
+      if (is_valid) array(column, std::move(exact));
+      return is_valid;
+    });
+  }
+
+  // kPart: dicts may lack keys, and None stands for a part that is lacking. Lacking leaves are not visited.
+  template <bool kPart, class Leaf>
   static bool visit(const Node& node, PyObject* value, Leaf leaf) {
+    if (kPart && value == Py_None) return true;
     switch (node.kind) {
       case Kind::kLeaf: return leaf(node.column, value);
-      case Kind::kDict: return visit_dict(node, value, leaf);
-      default: return visit_seq(node, value, leaf);
+      case Kind::kDict: return kPart ? visit_dict_part(node, value, leaf) : visit_dict(node, value, leaf);
+      default: return visit_seq<kPart>(node, value, leaf);
     }
   }
 
@@ -141,12 +168,28 @@ class StepPlan {
         PyErr_Clear();  // a key that cannot be compared counts as absent: canonical() will say so
         return false;
       }
-      if (!visit(node.children[i], child, leaf)) return false;
+      if (!visit<false>(node.children[i], child, leaf)) return false;
     }
     return true;
   }
 
   template <class Leaf>
+  static bool visit_dict_part(const Node& node, PyObject* value, Leaf leaf) {
+    if (!PyDict_CheckExact(value)) return false;
+    Py_ssize_t num_found = 0;
+    for (size_t i = 0; i < node.keys.size(); ++i) {
+      PyObject* child = PyDict_GetItemWithError(value, node.keys[i].ptr());
+      if (child == nullptr) {
+        PyErr_Clear();
+        continue;
+      }
+      ++num_found;
+      if (!visit<true>(node.children[i], child, leaf)) return false;
+    }
+    return num_found == PyDict_Size(value);  // else it has a key that the signature has not
+  }
+
+  template <bool kPart, class Leaf>
   static bool visit_seq(const Node& node, PyObject* value, Leaf leaf) {
     const auto n = static_cast<Py_ssize_t>(node.children.size());
     if (node.is_list) {
@@ -157,7 +200,10 @@ class StepPlan {
     }
     for (Py_ssize_t i = 0; i < n; ++i) {
       PyObject* child = node.is_list ? PyList_GetItem(value, i) : PyTuple_GetItem(value, i);
-      if (!visit(node.children[static_cast<size_t>(i)], child, leaf)) return false;
+      if (child == nullptr || !visit<kPart>(node.children[static_cast<size_t>(i)], child, leaf)) {
+        PyErr_Clear();
+        return false;
+      }
     }
     return true;
   }

@@ -21,6 +21,7 @@ from shmreplay.columns.structure import DictNode, LeafNode, Node, SeqNode, child
 from shmreplay.errors import SignatureMismatch
 
 Array = npt.NDArray[Any]
+Rows = npt.NDArray[np.int64]
 Shape: TypeAlias = tuple[int | None, ...]
 Batch: TypeAlias = int | tuple[int, ...] | None  # axes in front of a column's own: none, one, or several
 
@@ -80,12 +81,13 @@ def _structure_text(node: Node, step: object, where: str, path: str) -> str:
     return f"{where}{at}: expected {kind_text(node)}, got {value_text(step)}"
 
 
-def column_array(value: object, leaf: Leaf, where: str, batch: Batch) -> Array:
+def column_array(value: object, leaf: Leaf, where: str, batch: Batch, used: Rows | None = None) -> Array:
     """Returns `value` as a C-contiguous array of exactly the column's dtype and shape, the axes of `batch` in front.
 
     An axis of any size keeps the size passed. The result may share the caller's memory. A number that the dtype cannot
     hold is refused, whether it comes as a Python number, as a NumPy scalar or in an array, and whatever `np.seterr`
-    says: a finite number never becomes infinite, and an integer never another one.
+    says: a finite number never becomes infinite, and an integer never another one. In a batch this is about the rows
+    `used`, their numbers; None: all.
 
     Raises:
         SignatureMismatch: it does not fit; the text names the column, what was expected, what it got and what to do.
@@ -93,7 +95,7 @@ def column_array(value: object, leaf: Leaf, where: str, batch: Batch) -> Array:
     spec = leaf.spec
     if type(value) is np.ndarray and value.dtype is spec.dtype and value.shape == _expected_shape(spec, batch):
         return np.ascontiguousarray(value) if value.ndim else value
-    asked = Asked(leaf, where, batch)
+    asked = Asked(leaf, where, batch, used)
     if isinstance(value, Missing):
         what = "is None" if value is IS_NONE else "missing from the step"
         raise SignatureMismatch(
@@ -117,12 +119,14 @@ class Asked:
     """What a value must be: of this column, with these axes in front. Its texts are made when an error needs them.
 
     Attributes:
+        used: numbers of the rows that must fit; None: all.
         lead: in texts, the name of an axis in front whose size may be any.
     """
 
     leaf: Leaf
     where: str
     batch: Batch
+    used: Rows | None = None
     lead: str = ""
 
     @property
@@ -276,7 +280,10 @@ def _cast(array: Array, asked: Asked) -> Array:
         beyond = np.zeros(0, bool) if number_kind(array.dtype) == "b" else (array < low) | (array > high)
     else:
         beyond = np.isfinite(array) & ~np.isfinite(cast)
-    for place in np.argwhere(beyond)[:1].tolist():
+    places = np.argwhere(beyond)
+    if asked.used is not None:
+        places = places[np.isin(places[:, 0], asked.used)]
+    for place in places[:1].tolist():
         low, high = _limits(dtype, kind)
         at = f" at {tuple(place)}" if place else ""
         raise SignatureMismatch(

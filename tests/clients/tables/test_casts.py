@@ -245,3 +245,23 @@ def test_tensors_in_host_memory_are_cast_alike(make_table: TableMaker) -> None:
     with pytest.raises(sr.SignatureMismatch, match="requires grad"):
         table.put("insert", "v", torch.ones(2, requires_grad=True))
     table.close()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
+def test_rows_that_a_mask_leaves_out_may_have_any_numbers(make_table: TableMaker, dtype: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    table = make_table(signature={"x": sr.ArraySpec((2,), dtype, cast="same_kind"), "n": sr.ArraySpec((), "int64")})
+    values = np.array([[1, 2], [1e300, 3], [4, 5]])
+    mask = np.array([True, False, True])
+    with table.vector_writer(3) as fleet:
+        fleet.append({"x": values, "n": np.arange(3)}, mask=mask)
+        fleet.append({"x": values}, mask=mask, partial=True)
+        fleet.append({"n": np.arange(3)}, mask=mask)
+        fleet.append({"x": values[::-1], "n": np.arange(3)}, mask=mask)
+        assert fleet.num_steps.tolist() == [1, 0, 1]
+        for stream in (0, 2):
+            found = fleet.history["x"][-1].numpy(stream)
+            assert found.astype(float).tolist() == values[2 - stream].tolist()
+        with pytest.raises(sr.SignatureMismatch, match=r"1e\+300 at \(1, 0\)"):
+            fleet.append({"x": values, "n": np.arange(3)})
+        fleet.end_episodes(mask, {"x": values})
