@@ -213,19 +213,22 @@ uint32_t DistinctDraws::pick_rank(const Selector& sampler, double u) {
 
 uint32_t DistinctDraws::next_in_order(bool oldest_first) {
   const Queue order = table_->record->order.get();
-  uint32_t g = oldest_first ? order.head : order.tail;
-  const auto next = [&](uint32_t item) {
-    const Link at = arena_.links(item).order.get();
-    return oldest_first ? at.next : at.prev;
-  };
+  const uint32_t first = oldest_first ? order.head : order.tail;
   // After the last drawn item that is still there.
   for (size_t i = drawn_.size(); i-- > 0;) {
     if (arena_.item(drawn_[i].item).seq.get() != drawn_[i].seq) continue;
-    g = next(drawn_[i].item);
+    if (const uint32_t g = first_new(drawn_[i].item, oldest_first); g != kNone) return g;
     break;
   }
-  for (size_t n = 0; g != kNone && is_drawn(g); ++n, g = next(g)) {
+  return first_new(first, oldest_first);
+}
+
+// The first item that is not drawn, from item g on; kNone: there is none, or g is kNone.
+uint32_t DistinctDraws::first_new(uint32_t g, bool oldest_first) {
+  for (size_t n = 0; g != kNone && is_drawn(g); ++n) {
     if (n > drawn_.size()) corrupt("a table's order list does not end");
+    const Link at = arena_.links(g).order.get();
+    g = oldest_first ? at.next : at.prev;
   }
   return g;
 }

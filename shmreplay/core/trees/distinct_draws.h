@@ -82,6 +82,7 @@ class DistinctDraws {
   void each_in_share(Visit visit);
   uint32_t pick_rank(const Selector& sampler, double u);
   uint32_t next_in_order(bool oldest_first);
+  uint32_t first_new(uint32_t g, bool oldest_first);
   uint32_t best_of_heap(const Selector& sampler);
   void refresh(const Selector& sampler, bool by_weight);
 

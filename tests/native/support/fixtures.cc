@@ -5,9 +5,9 @@
 
 #include <cfloat>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -473,21 +473,19 @@ void Child::stop() {
 void Child::send(int signal) const { CHECK_EQ(kill(pid_, signal), 0); }
 
 void run_threads(const std::vector<std::function<void()>>& bodies) {
-  std::mutex mutex;
-  std::exception_ptr first;
   std::vector<std::thread> threads;
   for (const auto& body : bodies) {
-    threads.emplace_back([&] {
+    threads.emplace_back([&body] {
       try {
         body();
-      } catch (...) {
-        const std::lock_guard<std::mutex> guard(mutex);
-        if (first == nullptr) first = std::current_exception();
+      } catch (const std::exception& e) {
+        printf("\n    FAILED %s\n", e.what());
+        fflush(stdout);
+        _exit(1);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  if (first != nullptr) std::rethrow_exception(first);
 }
 
 void until(const std::function<bool()>& condition) {

@@ -232,7 +232,7 @@ class Child {
   bool reaped_ = false;
 };
 
-// Runs each body in a thread. If some fail, the call fails with the first failure.
+// Runs each body in a thread. The first failure ends the program: the other threads may wait for the one that failed.
 void run_threads(const std::vector<std::function<void()>>& bodies);
 
 // Gives the processor away until the condition holds. If it never does, the watchdog ends the test.

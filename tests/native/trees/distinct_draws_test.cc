@@ -231,6 +231,39 @@ TEST(while_others_insert_delete_and_update_no_item_comes_twice) {
   }
 }
 
+TEST(what_comes_during_a_call_is_drawn_when_the_items_before_it_have_gone) {
+  constexpr uint32_t kItems = 3000;  // more than a call draws before it delivers
+  for (const uint32_t sampler : {kFifo, kLifo, kUniform, kPrioritized, kMinHeap, kMaxHeap}) {
+    World w(arena_of({open_table("a", kItems, sampler)}, 16, 512));
+    insert_all(w, std::vector<double>(kItems, 1.0));
+    // When the first items are delivered, as many come as are not drawn yet, and take their places.
+    class Replacing final : public BatchSink {
+     public:
+      explicit Replacing(World& world) : batch(world.arena, kItems), w_(world) {}
+      bool prepare(const Pattern& structure, const uint32_t* rows, int64_t done) noexcept override {
+        return batch.prepare(structure, rows, done);
+      }
+      std::vector<OutputBuffer>& outputs() noexcept override { return batch.outputs(); }
+      void describe(int64_t first, const Pick* picks, uint32_t n) noexcept override {
+        batch.describe(first, picks, n);
+        if (first == 0) insert_all(w_, std::vector<double>(kItems - n, 1.0));
+      }
+      Batch batch;
+
+     private:
+      World& w_;
+    } sink(w);
+    SampleCall call(w.arena);
+    const std::vector<double> uniforms(kItems, 0.5);
+    const SampleOptions options{kItems, kItems, false, uniforms.data(), nullptr, true};
+    const SampleResult r = call.sample(w.table(), options, kNow, sink);
+    CHECK_EQ(r.status, Status::kOk);
+    std::set<int64_t> keys;
+    for (const Pick& pick : sink.batch.picks) keys.insert(pick.key);
+    CHECK_EQ(keys.size(), size_t{kItems});
+  }
+}
+
 TEST(a_call_whose_items_lose_their_priority_on_the_way_ends_with_what_it_drew) {
   World w(arena_of({open_table("a", 2000, kPrioritized)}, 8, 512));
   const std::vector<int64_t> keys = insert_all(w, std::vector<double>(2000, 1.0));
