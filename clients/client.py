@@ -86,7 +86,8 @@ class Client(AttachedClient):
     def table(self, name: str, seed: Any = None) -> TableHandle:
         """Returns a handle of a table. For a table with shards it is a `ShardedTable`, which has the same calls.
 
-        `seed` makes its sampling repeatable.
+        `seed` makes its sampling repeatable: an int, or a sequence of ints. A checkpoint does not have how far draws
+        were: after a restore, `seed=(7, step)` begins others than those before.
 
         Raises:
             TableNotFound: there is no such table; the text lists the existing ones. This call does not wait for the

@@ -383,7 +383,12 @@ class Writer:
         self, selection: int, priority: object | None, timeout_s: object | None, values: object | None = None
     ) -> object: ...
     def create_item(
-        self, length: int, priority: object | None, timeout_s: object | None, values: object | None = None
+        self,
+        length: int,
+        priority: object | None,
+        timeout_s: object | None,
+        values: object | None = None,
+        table: int = ...,
     ) -> int: ...
     def end_episode(self, clear_history: bool, priority: object | None, timeout_s: object | None) -> object: ...
     def flush(self, timeout_s: object | None) -> object: ...

@@ -12,7 +12,9 @@ from shmreplay.base.cached_property import cached_property
 from shmreplay.base.checks import check_float
 from shmreplay.clients.batches.decoding import Ragged, Shown, mask_of, show
 from shmreplay.clients.batches.native import NativeBatch, NativeOutput
-from shmreplay.columns.item_structure import unflatten_outputs
+from shmreplay.clients.batches.structured import Structured, show_parts
+from shmreplay.columns import structure
+from shmreplay.columns.item_structure import node_of, unflatten_outputs
 from shmreplay.columns.leaves import Leaf
 from shmreplay.columns.signature import Signature
 
@@ -21,7 +23,7 @@ Normalise = Literal["batch", "table"] | None
 LEAST_PROBABILITY = float(np.finfo(np.float64).tiny)  # weights take smaller ones for this: no ratio of two is 0 / 0
 
 
-class Batch:
+class Batch(Structured):
     """B items, in the order drawn.
 
     `data`, `mask` and `sizes` are made when they are first read. If the table has columns in the heap, the first read
@@ -169,12 +171,33 @@ class Batch:
             return None
         return mask[:, : self._done] if self.time_major and not squeezed else mask[: self._done]
 
+    @property
+    def _root(self) -> structure.Node:
+        names = self._native.names
+        return node_of(names) if names else self._signature.root
+
     def _unflatten(self, values: Sequence[Any]) -> Any:
         names = self._native.names
         return unflatten_outputs(names, values) if names else self._signature.unflatten(values)
 
+    def _undecoded(self, data: Any, column: int, squeezed: bool) -> Any:
+        """An output for a repr, which decodes nothing: its array, or a text where its bytes are not read yet."""
+        leaf = self._signature.leaves[column]
+        if leaf.is_whole_step:
+            return f"{self._done} steps"
+        if leaf.spec.is_coded:
+            return f"{leaf.spec.dtype.name}[{self._done}, ...]"
+        return data[:, : self._done] if self.time_major and not squeezed else data[: self._done]
+
+    def _shapes(self) -> str:
+        native = self._native
+        if (shown := vars(self).get("_shown")) is not None:
+            return show_parts(self._root, [output.data for output in shown])
+        outputs = zip(native.data, native.columns, native.squeezed, strict=True)
+        return show_parts(self._root, [self._undecoded(*output) for output in outputs])
+
     def __repr__(self) -> str:
-        return f"<Batch of {self._done} items of table {self._signature.table_name!r}>"
+        return f"<Batch of {self._done} items of table {self._signature.table_name!r}: {self._shapes()}>"
 
 
 def check_weights(beta: float, normalise: Normalise) -> float:

@@ -88,6 +88,11 @@ class EnvPoolRecorder:
     def recv(self) -> Received:
         """Receives from environments that are ready, and completes their rows. Raises what the writer's calls raise."""
         observation, reward, terminated, truncated, info = self.pool.recv()
+        if "env_id" not in info:
+            raise ValueError(
+                f"recv: info has no 'env_id' but {sorted(map(str, info))!r:.100}; expected a pool that was made with "
+                'env_type="gymnasium", which says there which environments answered'
+            )
         ids = np.asarray(info["env_id"], np.int32)
         self._observation = _with(self._observation, observation, ids, self._num_envs)
         self._is_known[ids] = True

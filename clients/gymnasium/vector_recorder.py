@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
+from shmreplay.clients.gymnasium.final_observations import final_observations
 from shmreplay.clients.gymnasium.rows import Rows
 from shmreplay.clients.gymnasium.spaces import apply, converter, copied, with_rows
 from shmreplay.clients.writers.vector_writer import VectorWriter
@@ -20,8 +21,9 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
     """A vector environment that writes each of its steps; stream i has those of environment i. Use it in its place.
 
     It works as `Recorder`, for all three autoreset modes. The final observation is taken from where the mode puts it:
-    the observation of the step that ended the episode, or `infos["final_obs"]`. With next-step autoreset, the step in
-    which an environment only resets itself is left out.
+    the observation of the step that ended the episode, or `infos["final_obs"]`: one object for each environment, as
+    gymnasium has it, or the structure of the observation space with arrays `[num_envs, ...]`. With next-step autoreset,
+    the step in which an environment only resets itself is left out.
 
     Args:
         env: the vector environment; its `metadata["autoreset_mode"]` says when it resets.
@@ -69,19 +71,26 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         return observation, infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps the environments and writes their rows. Raises what the writer's calls raise."""
+        """Steps the environments and writes their rows. Raises what the writer's calls raise.
+
+        Raises:
+            ValueError: an environment reset itself in this step, and `infos` lacks its final observation. The rows of
+                this step were not written: go on with `reset`.
+        """
         mask = self._all if np.count_nonzero(self._is_over) == 0 else ~self._is_over
         # Copied now, because the environments may write the next observations over these.
         before = apply(self._observed, self._observation), apply(self._acted, actions)
         self._begun, self._is_begun = self._rows.before(*map(copied, before)), mask
         observation, rewards, terminated, truncated, infos = self.env.step(actions)
         self._observation = observation
-        self._append({**self._begun, **self._rows.after(rewards, terminated, truncated)}, mask)
         over = np.logical_or(terminated, truncated)
         if mask is not self._all:
             over &= mask
-        if np.count_nonzero(over) > 0:
-            self._end(over, self._final(observation, infos, over))
+        are_over = np.count_nonzero(over) > 0
+        final = self._final(observation, infos, over) if are_over else None
+        self._append({**self._begun, **self._rows.after(rewards, terminated, truncated)}, mask)
+        if are_over:
+            self._end(over, final)
         if self._mode is AutoresetMode.NEXT_STEP:
             self._is_over = over
         elif self._mode is AutoresetMode.DISABLED:
@@ -112,9 +121,10 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         self.env.close(**kwargs)
 
     def _final(self, observation: Any, infos: dict[str, Any], over: Mask) -> Any:
-        if self._mode is not AutoresetMode.SAME_STEP or not over.any():
+        if self._mode is not AutoresetMode.SAME_STEP:
             return observation
-        return with_rows(self.env.single_observation_space, observation, list(infos["final_obs"][over]), over)
+        space = self.env.single_observation_space
+        return with_rows(space, observation, final_observations(infos, space, over), over)
 
     def _end(self, mask: Mask, observation: Any) -> None:
         """Ends the episodes of these environments, which are under way.

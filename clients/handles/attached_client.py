@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 DETACH_TIMEOUT_S = 5.0
+NO_TABLE_ADVICE = (
+    "; call create_tables([...]) first, in every process: the first call creates the tables, later calls do nothing"
+)
 
 
 class Dependent(Protocol):
@@ -38,6 +41,7 @@ class AttachedClient:
             raise ValueError(f"address {address!r} is a directory; give the path of the socket in it")
         self.connection = Connection(paths, check_timeout(timeout_s))
         self.lock_timeout_s: float | None = None  # the longest wait for an arena's lock while attaching
+        self.no_table_advice = NO_TABLE_ADVICE
         self._attachments: dict[str, Attachment] = {}
         self._held: dict[int, Mapping] = {}
         self._closed = _core.Flag()  # calls that wait look at it once a second
@@ -76,10 +80,7 @@ class AttachedClient:
             reply = self._request("open", takes_fds=True, table=name, timeout_s=self.lock_timeout_s)
         except TableNotFound as error:
             self._forget(name)
-            raise TableNotFound(
-                f"{error}; call create_tables([...]) first, in every process: the first call creates the tables, "
-                "later calls do nothing"
-            ) from error
+            raise TableNotFound(f"{error}{self.no_table_advice}") from error
         mapping, attachment, is_new = own.take(reply, id(self))
         if mapping.ending is not None:
             mapping.ending.wait()

@@ -32,12 +32,7 @@ def explain_items(arena: _core.Arena, info: dict[str, Any]) -> str:
         or info["difference"] + info["samples_per_insert"] > info["max_diff"]
     ):
         return waiting.explain_inserts(info, _attached(arena))
-    return (
-        f"the rate limiter admits one more insert (difference {info['difference']:g}, max_diff "
-        f"{waiting.bound(info['max_diff'])}), but not all items that must go in together ({waiting.counters(info)}); "
-        f"waiting for a sample, {waiting.last(info['last_sample_s_ago'])}, or for set_rate_limiter(); "
-        f"{_attached(arena)}"
-    )
+    return waiting.explain_items(info, _attached(arena))
 
 
 def explain_samples(arena: _core.Arena, info: dict[str, Any]) -> str:
@@ -47,7 +42,8 @@ def explain_samples(arena: _core.Arena, info: dict[str, Any]) -> str:
 
 def explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
     """Explains why a step finds no free chunk, and what could end the wait."""
-    remedy = "The table evicts no items for room: sample or delete some, or create it with"
+    paused = f" ({waiting.SAMPLES_PAUSED})" if info["paused_samples"] else ""
+    remedy = f"The table evicts no items for room: sample or delete some{paused}, or create it with"
     if not _has_items(arena):
         remedy = "Close a writer, or create the table with"
     sizes = "a larger capacity_steps or more max_streams"
@@ -58,7 +54,7 @@ def explain_room(arena: _core.Arena, info: dict[str, Any]) -> str:
 
 def explain_looks(arena: _core.Arena, info: dict[str, Any]) -> str:
     """Explains why sample(count=False), which needs no admission, finds nothing."""
-    return f"the table is empty; waiting for an insert, {waiting.last(info['last_insert_s_ago'])}; {_attached(arena)}"
+    return f"the table is empty; {waiting.wait_for_insert(info)}; {_attached(arena)}"
 
 
 def explain_lock(arena: _core.Arena) -> str:

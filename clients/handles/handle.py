@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import warnings
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from shmreplay import _core, errors
 from shmreplay.clients.batches.arrangement import Arrangement, Arrangements
@@ -25,6 +25,8 @@ from shmreplay.clients.handles.blocking import (
 from shmreplay.clients.handles.gather_threads import GatherThreads
 from shmreplay.clients.handles.randomness import Randomness
 from shmreplay.clients.handles.step_conversion import StepConversion
+from shmreplay.clients.handles.structure_error import shown_by_items
+from shmreplay.clients.handles.unattached import unattached
 from shmreplay.clients.link.attachments import Attachment, specs_of
 from shmreplay.tables.plan import plan
 from shmreplay.tables.table import Table
@@ -104,10 +106,8 @@ class Handle:
         """The table as it was created."""
         return self._spec
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"{self._where}: a handle cannot be pickled; pickle its client and call client.table({self._name!r}) there"
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled_table(self._client, self._name, self._random, self)
 
     def __repr__(self) -> str:
         return f"<shmreplay table {self._name!r} at {self._client.address}>"
@@ -200,8 +200,9 @@ class Handle:
             self._raise_timeout(call, timeout_s, asked, parts)
         if status == _core.STATUS_STRUCTURE and call in _INSERTS:
             raise errors.SignatureMismatch(
-                f"{self._where}: its items are spans, trajectories or windows (made by a writer); {call} makes "
-                "single-step items, which have no step axis and belong in another table"
+                f"{self._where}: its items are spans, trajectories or windows, made by a writer: they show "
+                f"{shown_by_items(self._arena, self._index, self._sig)}. {call} makes single-step items, which have no "
+                "step axis: they belong in another table"
             )
         name, message = _core.STATUS_ERRORS[status]
         error = getattr(errors, name, None) or getattr(builtins, name)
@@ -256,6 +257,12 @@ def warn_stale(where: str, call: str, asked: int, stacklevel: int) -> None:
         "another table. Said once.",
         stacklevel=stacklevel,
     )
+
+
+def pickled_table(client: AttachedClient, name: str, random: Randomness, handle: Any) -> tuple[Any, ...]:
+    """What `__reduce__` of a table's handle returns: client and name, and a seed for random numbers of its own."""
+    table = cast(Any, client).table  # it always is a Client
+    return unattached, (type(handle), repr(handle), table, name, random.for_pickle())
 
 
 def raise_closed(name: str) -> NoReturn:

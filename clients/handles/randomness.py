@@ -1,8 +1,9 @@
-"""Randomness: the random numbers of a handle, repeatable with a seed and different in every forked child."""
+"""Randomness: the random numbers of a handle, repeatable with a seed and different in every process."""
 
 from __future__ import annotations
 
 import os
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ def _after_fork_in_child() -> None:
     _forks_made = 0
 
 
+PICKLES = 2**32 - 1  # before the number of a pickle in a spawn key: neither a fork's number nor that of ranks
+
 os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 
 
@@ -36,20 +39,35 @@ class Randomness:
         else:
             self._seed = None if seed is None else np.random.SeedSequence(seed)
         self._lineage = _lineage
+        self._pickles = count(1)
         self._generator = self._make(())
 
     def uniforms(self, n: int) -> NDArray[np.float64]:
         """Returns n numbers in [0, 1)."""
+        self._follow_forks()
+        return self._generator.random(n)
+
+    def for_pickle(self) -> np.random.SeedSequence | None:
+        """Returns the seed for the next copy of the handle in another process: a child of this one's, if it has one."""
+        self._follow_forks()
+        return None if self._seed is None else _child(self._seed, (PICKLES, next(self._pickles)))
+
+    def seeds(self, n: int) -> list[np.random.SeedSequence | None]:
+        """Returns seeds for n others, which are repeatable if this one is."""
+        return [None] * n if self._seed is None else [*self._seed.spawn(n)]
+
+    def _follow_forks(self) -> None:
         if self._lineage != _lineage:
             self._generator = self._make(_lineage[len(self._lineage) :])
             self._lineage = _lineage
-        return self._generator.random(n)
 
     def _make(self, forks: tuple[int, ...]) -> np.random.Generator:
         if self._seed is None:
             return np.random.default_rng()
-        seed = self._seed
         if forks:
-            self._seed = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, *forks))
-            seed = self._seed
-        return np.random.default_rng(seed)
+            self._seed = _child(self._seed, forks)
+        return np.random.default_rng(self._seed)
+
+
+def _child(seed: np.random.SeedSequence, key: tuple[int, ...]) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, *key))

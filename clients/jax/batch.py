@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from shmreplay.base.cached_property import cached_property
 from shmreplay.clients.batches.batch import Batch, Normalise
+from shmreplay.clients.batches.structured import Structured, show_parts
 from shmreplay.clients.jax.placement import Placement
+from shmreplay.columns.conversion import flatten
 from shmreplay.columns.signature import Signature
+from shmreplay.columns.structure import Node
 
 
-class JaxBatch:
+class JaxBatch(Structured):
     """B items as JAX arrays, in the order drawn.
 
     Attributes:
@@ -68,9 +71,14 @@ class JaxBatch:
         [placed] = self._placement.place([values.astype(np.float32)], [0])
         return placed
 
+    @property
+    def _root(self) -> Node:
+        return self.host._root
+
     def _placed(self, values: Sequence[NDArray[Any]]) -> Any:
         batch_axes = [int(self.host.time_major and not squeezed) for squeezed in self.host._native.squeezed]
         return self.host._unflatten(self._placement.place(values, batch_axes))
 
     def __repr__(self) -> str:
-        return f"<JaxBatch of {self.host!r}>"
+        shapes = show_parts(self._root, flatten(self._root, self.data, "a batch"))
+        return f"<JaxBatch of {len(self)} items of table {self._signature.table_name!r}: {shapes}>"

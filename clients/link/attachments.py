@@ -109,6 +109,7 @@ class Mappings:
             with self.lock:
                 mapping = known = self.by_identity.get(identity)
                 if mapping is None:
+                    self._forget_dropped()
                     arena = _core.Arena(index_fd, data_fd, session, generation)
                     mapping = self.by_identity.setdefault(identity, Mapping(arena, name, session, generation))
                 mapping.users.add(user)  # before the look: a release that comes in between sees it
@@ -117,6 +118,11 @@ class Mappings:
         finally:
             close_all(reply.fds)
         return mapping, Attachment(mapping.arena, int(fields["index"]), table, fork_count()), known is None
+
+    def _forget_dropped(self) -> None:
+        """Forgets arenas that were dropped: clients that nobody closed, as of a pickled handle, never release them."""
+        there = {key: value for key, value in self.by_identity.items() if not value.arena.table(0).dropped}
+        self.by_identity = there
 
     def release(self, mapping: Mapping, user: int) -> bool:
         """Removes a user. True if it was the last one, and the mapping is this process' own, not its parent's.

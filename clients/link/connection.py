@@ -32,7 +32,8 @@ from shmreplay.protocol import (
 )
 
 SILENCE_S = 30.0  # a working daemon reports progress every second; one that is silent for so long is stopped
-LOG_AFTER_S = 10.0
+LOG_AFTER_S = 10.0  # of a request under way
+LOG_CONNECTING_AFTER_S = 1.0
 MAX_FRESH_FAILURES = 3  # if so many daemons in a row died during a request, the request is what kills them
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.1
 
@@ -261,6 +262,7 @@ class Connection:
     def _connect(self, deadline: Deadline) -> _Line:
         """Tries again and again while a daemon starts: no event tells that a socket begins to listen."""
         pause_s, was_denied = FIRST_PAUSE_S, False
+        started, is_logged = time.monotonic(), False
         while True:
             failures: dict[str, OSError] = {}
             for path in self.paths:
@@ -289,6 +291,9 @@ class Connection:
                     raise DaemonUnavailable(f"the sr.Server at this address has ended ({path})") from failures[path]
             if deadline.is_over:
                 raise self._unavailable(failures, deadline)
+            if not is_logged and time.monotonic() - started >= LOG_CONNECTING_AFTER_S:
+                is_logged = True
+                _log_connecting(f"no shmreplayd answers yet ({_tried(failures)})", deadline)
             remaining_s = deadline.remaining_s()
             time.sleep(pause_s if remaining_s is None else min(pause_s, remaining_s))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -319,17 +324,18 @@ class Connection:
                 BrokenPipeError, ConnectionResetError
             ):  # refused before it was read: the answer says why
                 send_message(sock, hello, Deadline(limit_s))
+            if limit_s > LOG_CONNECTING_AFTER_S and not _can_read(sock, LOG_CONNECTING_AFTER_S):
+                _log_connecting(f"the shmreplayd at {self.paths[0]} has a socket, but says nothing yet", deadline)
             answer, _ = receive_message(sock, Deadline(limit_s))
         except TimeoutError:
             raise self._silent(limit_s) from None
         return answer
 
     def _unavailable(self, failures: dict[str, OSError], deadline: Deadline) -> DaemonUnavailable:
-        tried = "; ".join(f"{path}: {error.strerror or error}" for path, error in failures.items())
         waited = f" within {deadline.timeout_s:g} s" if deadline.timeout_s else ""
         return DaemonUnavailable(
-            f"no shmreplayd answered{waited} ({tried}); start one with `shmreplayd --socket {self.paths[0]}`, "
-            "or use sr.Server(tables=[...]), which starts its own"
+            f"no shmreplayd answered{waited} ({_tried(failures)}); start one with `shmreplayd --socket "
+            f"{self.paths[0]}`, or use sr.Server(tables=[...]), which starts its own"
         )
 
     def _check_user(self, path: str, user: int) -> None:
@@ -347,6 +353,23 @@ class Connection:
         """Closes the sockets. One that carries a request of another thread is closed after that."""
         self._is_closed = True
         self._close_free()
+
+
+def _tried(failures: dict[str, OSError]) -> str:
+    return "; ".join(f"{path}: {error.strerror or error}" for path, error in failures.items())
+
+
+def _log_connecting(why: str, deadline: Deadline) -> None:
+    """Says once that a client waits for its daemon, and for how long."""
+    until = "until one does" if deadline.timeout_s is None else f"for up to {deadline.timeout_s:g} s"
+    logger.warning("%s; waiting %s (timeout_s)", why, until)
+
+
+def _can_read(sock: socket.socket, timeout_s: float) -> bool:
+    """Whether something arrives within that time."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
 
 
 def _why_denied(path: str) -> str:

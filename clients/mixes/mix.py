@@ -16,6 +16,8 @@ from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.native import NativeOutput
 from shmreplay.clients.batches.sample_options import Columns, PadTo, Part, SampleOptions
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, LOOK, Stop
+from shmreplay.clients.handles.randomness import Randomness
+from shmreplay.clients.handles.unattached import unattached
 from shmreplay.clients.mixes.parts import Joined, MixLayout, MixParts
 from shmreplay.clients.samplers.sampler import Sampler, Source, check_names, decoded
 from shmreplay.clients.shards.sharded_table import ShardedTable
@@ -43,15 +45,15 @@ def mix(parts: Iterable[tuple[TableHandle, int]], seed: Any = None) -> Mix:
 class Mix:
     """Several tables, and the number of items of each in a batch. Made by `mix`.
 
-    Safe to use from threads and after a fork.
+    Safe to use from threads, after a fork and, pickled, in other processes, which draw by other random numbers.
     """
 
     def __init__(self, parts: Iterable[tuple[TableHandle, int]], seed: Any = None, stop: Stop | None = None) -> None:
         given, self._counts = _read_parts(parts)
-        seeds = [None] * len(given) if seed is None else np.random.SeedSequence(seed).spawn(len(given))
+        self._random = Randomness(seed)
         self._tables = tuple(
             TableHandle(table._client, table.name, table._client._attach(table.name), own, stop)
-            for table, own in zip(given, seeds, strict=True)
+            for table, own in zip(given, self._random.seeds(len(given)), strict=True)
         )
         self._ends = np.cumsum([0, *self._counts]).tolist()
         self._layout: MixLayout | None = None  # for the options of the last call
@@ -243,8 +245,12 @@ class Mix:
 
     def _is_same(self, other: Mix) -> bool:
         """Whether it mixes the same tables in the same order."""
-        mine, theirs = ([(table._client, table.name) for table in mix._tables] for mix in (self, other))
+        mine, theirs = ([(table._client.address, table.name) for table in mix._tables] for mix in (self, other))
         return mine == theirs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = list(zip(self._tables, self._counts, strict=True))
+        return unattached, (Mix, repr(self), Mix, parts, self._random.for_pickle())
 
     # --- putting them together -----------------------------------------------------------------------------------
 
@@ -304,7 +310,7 @@ class MixedBatch(Batch):
         return self._table_probabilities  # of each item's own table
 
     def __repr__(self) -> str:
-        return f"<MixedBatch of {len(self)} items of {self.mix!r}>"
+        return f"<MixedBatch of {len(self)} items of {self.mix!r}: {self._shapes()}>"
 
 
 def _read_parts(parts: Iterable[tuple[TableHandle, int]]) -> tuple[list[TableHandle], list[int]]:

@@ -72,6 +72,11 @@ class ParamsLayout:
             raise ValueError(f"{where}: like is another tree than the table was made for")
         return layout
 
+    @property
+    def like(self) -> Any:
+        """The tree of specs that `of_table` needs besides the table; None: the table alone says all."""
+        return structure.unflatten(self.node, [leaf.spec for leaf in self.leaves]) if self._places else None
+
     def signature(self) -> dict[str, Any]:
         """The signature of the table."""
         columns: Any = {dtype: ArraySpec((size,), dtype) for dtype, size in self._sizes.items()}

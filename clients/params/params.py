@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from shmreplay import _core
 from shmreplay.clients.batches.arguments import check_count, check_timeout
 from shmreplay.clients.handles.handle import Handle
+from shmreplay.clients.handles.unattached import unattached
 from shmreplay.clients.params.layout import ParamsLayout
 from shmreplay.clients.params.leaves import to_host
 from shmreplay.clients.params.snapshot import Snapshot
@@ -49,7 +50,8 @@ def table(name: str, tree: Any, *, max_publishers: int = 2, max_sessions: int = 
 
 
 class Params:
-    """A tree of arrays that is published in versions. Safe to use from threads and after a fork.
+    """A tree of arrays that is published in versions. Safe to use from threads, after a fork and, pickled, in other
+    processes.
 
     Versions are numbered from 1 on, across all publishers. Numbering goes on after any process ends and after a
     restored checkpoint; it ends with the table. If a publisher dies while it publishes, the version before stays the
@@ -160,6 +162,9 @@ class Params:
             f"{self._table._where}: latest: no version {version} or newer within {deadline.timeout_s} s: {there}; "
             "publish(tree), here or in another process, lets it go on"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unattached, (Params, repr(self), Params, self._table, self._layout.like)
 
     def __repr__(self) -> str:
         return f"<Params of {self._table!r}>"

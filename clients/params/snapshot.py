@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shmreplay.clients.batches.structured import Structured
+from shmreplay.clients.handles.unattached import refuse_pickle
 from shmreplay.clients.params.layout import PARAMS, PUBLISHED, ParamsLayout
 from shmreplay.clients.params.leaves import writable
 from shmreplay.clients.samplers.view import View
@@ -16,7 +18,7 @@ from shmreplay.columns import structure
 from shmreplay.columns.conversion import flatten
 
 
-class Snapshot:
+class Snapshot(Structured):
     """One whole version. A context manager; made by `Params.latest`.
 
     Its memory is not used for another version until it is released: at the end of a `with`, by `release()`, when it is
@@ -28,12 +30,18 @@ class Snapshot:
         published_at: float, when it was published, in seconds since 1970.
     """
 
+    _called = "snapshot"
+
     def __init__(self, view: View, layout: ParamsLayout) -> None:
         self._view = view
         self._layout = layout
         item = view[0]
         self.version = item.insert_number
         self.published_at = int(item.data[PUBLISHED]) / 1e9
+
+    @property
+    def _root(self) -> structure.Node:
+        return self._layout.node
 
     @property
     def age_s(self) -> float:
@@ -90,6 +98,9 @@ class Snapshot:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickle(repr(self), "it leases memory to this process", "pass its copy(), or the Params it is from")
 
     def __repr__(self) -> str:
         return f"<Snapshot of version {self.version}{' released' if self.is_released else ''}>"

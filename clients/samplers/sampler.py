@@ -16,6 +16,7 @@ import numpy as np
 from shmreplay.clients.batches.array_set import ArraySet
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.handles.handle import Handle, Stop, raise_closed
+from shmreplay.clients.handles.unattached import refuse_pickle
 from shmreplay.clients.link.connection import fork_count
 from shmreplay.clients.samplers.ahead import Ahead
 from shmreplay.errors import ShmReplayError
@@ -154,6 +155,9 @@ class BatchStream(Generic[B]):
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        refuse_sampler(self)
+
     def _raise_closed(self) -> NoReturn:
         for handle in self._source.handles:
             if handle._client.is_closed:
@@ -176,6 +180,11 @@ class Sampler(BatchStream[Batch]):
     def __init__(self, source: Source, prefetch: int | None, timeout_s: float | None) -> None:
         prefetch = check_prefetch(source, prefetch)
         super().__init__(source, prefetch, timeout_s, Draw(source, prefetch))
+
+
+def refuse_sampler(sampler: object) -> NoReturn:
+    """Raises the TypeError for one that is pickled."""
+    refuse_pickle(repr(sampler), "its thread and arrays are this process' own", "pass the table, and make one there")
 
 
 def check_prefetch(source: Source, prefetch: int | None) -> int:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +16,26 @@ from shmreplay.base.cached_property import cached_property
 from shmreplay.clients.batches.arguments import check_count
 from shmreplay.clients.batches.decoding import Shown, mask_of, show_item
 from shmreplay.clients.batches.native import ItemNumbers, NativeItem
+from shmreplay.clients.batches.structured import Structured, refuse_part
 from shmreplay.clients.handles.handle import Handle
-from shmreplay.columns.item_structure import unflatten_outputs
+from shmreplay.clients.handles.unattached import refuse_pickle
+from shmreplay.columns.item_structure import node_of, unflatten_outputs
 from shmreplay.columns.signature import Signature
+from shmreplay.columns.structure import Node
 from shmreplay.errors import ShmReplayError
 
 HOST = (1, 0)  # DLPack's numbers for host memory: kind of device, and number of the device
 
 
-class ViewedItem:
+class ViewedItem(Structured):
     """One item of a view. Its attributes are those of `Batch`, without the leading axis.
 
     Attributes:
         key, times_sampled, episode, step, age: int.
         priority, probability: float.
     """
+
+    _called = "item"
 
     def __init__(self, view: View, index: int) -> None:
         self._view = view
@@ -98,6 +103,10 @@ class ViewedItem:
             for mask, shown, squeezed in zip(native.masks, self._shown, native.squeezed, strict=True)
         ]
 
+    @property
+    def _root(self) -> Node:
+        return self._view._root
+
     def _structured(self, values: Sequence[Any]) -> Any:
         return self._view._structured(self._native.names, values)
 
@@ -114,7 +123,7 @@ class ViewLayout(NamedTuple):
     rows: Sequence[int]  # least number of rows to pad to, for outputs with a step axis
 
 
-class View:
+class View(Structured):
     """n items read directly in shared memory, in the order drawn. A context manager; see `TableHandle.view`.
 
     Their chunks are leased to this view until it is released: at the end of a `with`, by `release()`, when it is
@@ -126,6 +135,8 @@ class View:
         priorities, probabilities, times_sampled, table_size, episodes, steps, ages: `[n]`, as in `Batch`.
         is_contiguous: whether every array of `data` is the shared memory itself, not a copy.
     """
+
+    _called = "view"
 
     def __init__(
         self, native: _core.View | None, numbers: ItemNumbers, copies: Sequence[NativeItem], signature: Signature
@@ -202,6 +213,8 @@ class View:
         return len(self.keys)
 
     def __getitem__(self, index: int) -> ViewedItem:
+        if isinstance(index, str):
+            refuse_part(self, index)
         return ViewedItem(self, range(len(self))[operator.index(index)])
 
     def __iter__(self) -> Iterator[ViewedItem]:
@@ -249,6 +262,11 @@ class View:
             )
         return self._outputs[number].data  # writable, because NumPy before 2.1 exports no read-only array
 
+    @property
+    def _root(self) -> Node:
+        names = b"" if self._is_released else self._layout.names
+        return node_of(names) if names else self._signature.root
+
     def _structured(self, names: bytes, values: Sequence[Any]) -> Any:
         return unflatten_outputs(names, values) if names else self._signature.unflatten(values)
 
@@ -283,6 +301,9 @@ class View:
     def _check_held(self) -> None:
         if self._is_released:
             raise ShmReplayError(f"{self!r} was released; copy what you keep before that, or take another view")
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickle(repr(self), "it leases memory to this process", "pass copies of its arrays")
 
     def __repr__(self) -> str:
         return f"<View of {len(self)} items of table {self._signature.table_name!r}>"

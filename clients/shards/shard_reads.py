@@ -29,13 +29,14 @@ class ShardReads:
 
     Attributes:
         table: what the checks of options need to know of the table.
+        random: the numbers that it draws by.
     """
 
     def __init__(self, table: DrawnFrom, shards: Sequence[TableHandle], seed: Any) -> None:
         self.table = table
         self._where = table.where
         self._shards = shards
-        self._random = Randomness(seed)
+        self.random = Randomness(seed)
 
     def sample(self, options: SampleOptions, timeout_s: float | None, out: Any, drawn: list[Batch]) -> Batch:
         """See `ShardedTable.sample`. The list gets the batch, also if this raises."""
@@ -81,7 +82,7 @@ class ShardReads:
         """
         while batch.open > 0:
             before = batch.done
-            status, raised = batch.draw(self._random.uniforms(2 * batch.open))
+            status, raised = batch.draw(self.random.uniforms(2 * batch.open))
             if status == 0 and batch.done == before:
                 if before > 0 and at_least <= before:
                     break

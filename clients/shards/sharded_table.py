@@ -14,7 +14,7 @@ from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.batches.decoding import Ragged
 from shmreplay.clients.batches.sample_options import Columns, DrawnFrom, SampleOptions
 from shmreplay.clients.handles.attached_client import AttachedClient
-from shmreplay.clients.handles.handle import Stop
+from shmreplay.clients.handles.handle import Stop, pickled_table
 from shmreplay.clients.link.connection import fork_count
 from shmreplay.clients.samplers.sampled import Sampled
 from shmreplay.clients.shards.shard_changes import ShardChanges
@@ -68,10 +68,8 @@ class ShardedTable(Sampled):
         """The table as it was created."""
         return self._spec
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"{self._where}: a handle cannot be pickled; pickle its client and call client.table({self.name!r}) there"
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled_table(self._client, self.name, self._reads.random, self)
 
     def __repr__(self) -> str:
         return f"<shmreplay table {self.name!r} of {len(self._shards)} shards at {self._client.address}>"

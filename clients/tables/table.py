@@ -9,7 +9,10 @@ from shmreplay.clients.tables.table_reads import TableReads
 
 
 class TableHandle(TableInserts, TableReads, TableChanges, TableControl):
-    """A table. Made by `Client.table`. Safe to use from threads; a forked child attaches again by itself.
+    """A table. Made by `Client.table`. Safe to use from threads, after a fork and, pickled, in other processes.
+
+    Each process attaches by itself, and draws by random numbers of its own. A handle that came out of a pickle attaches
+    with its first call, which may raise what `Client.table` raises.
 
     Every method raises ShmReplayError after `client.close()`, TableClosed once the table was dropped, and SegmentFailed
     if its memory is damaged. A `timeout_s` of None waits for ever, 0 never waits, and Ctrl-C ends every wait.

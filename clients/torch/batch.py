@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shmreplay.clients.batches.batch import LEAST_PROBABILITY, Batch, Normalise, check_weights
+from shmreplay.clients.batches.structured import Structured, show_parts
 from shmreplay.clients.torch.parts import BatchParts, Form, TorchParts
 from shmreplay.clients.torch.tensors import as_tensor, dtype_of
 from shmreplay.columns import structure
+from shmreplay.columns.conversion import flatten
 
 
-class TorchBatch:
+class TorchBatch(Structured):
     """B items, in the order drawn: what `Batch` has, as tensors on one device.
 
     On the CPU they share the memory of the batch's arrays. All tensors but those of `data` are made when they are read.
@@ -184,11 +186,16 @@ class TorchBatch:
         shape = data.shape[: 1 if self._form.squeezed[i] else 2]
         return torch.ones(shape, dtype=torch.bool, device=device or data.device)
 
+    @property
+    def _root(self) -> structure.Node:
+        return self._form.root
+
     def _unflatten(self, values: Sequence[Any]) -> Any:
         return structure.unflatten(self._form.root, values)
 
     def __repr__(self) -> str:
-        return f"<TorchBatch of {len(self)} items of table {self._form.signature.table_name!r}>"
+        shapes = show_parts(self._root, flatten(self._root, self.data, "a batch"))
+        return f"<TorchBatch of {len(self)} items of table {self._form.signature.table_name!r}: {shapes}>"
 
 
 def check_dtypes(parts: TorchParts, form: Form) -> None:

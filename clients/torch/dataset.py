@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, cast
@@ -15,6 +16,7 @@ from shmreplay.clients.ranks import options_of_rank, rank_of, seed_of_rank
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
+from shmreplay.clients.torch.epochs import MAX_EPOCH, Epochs
 from shmreplay.clients.torch.sampler import TorchSampler
 
 
@@ -23,7 +25,8 @@ class ReplayDataset(IterableDataset[TorchBatch]):
 
     Each worker process, forked or spawned, attaches to the table by the server's address and the table's name, and has
     its own random numbers. Its batches are pickled and sent to the learner through a pipe. `TorchSampler` copies less;
-    use it if the learner does not need a DataLoader. A data set can be pickled.
+    use it if the learner does not need a DataLoader. A data set can be pickled. Its options are fixed; only its epoch
+    changes, by `set_epoch`.
 
     If sampling consumes items and an error ends a worker's sampling half-way, such as a timeout, the worker first
     yields what it has drawn, as a batch of fewer items, and then raises the error. Batches that workers have made, but
@@ -68,26 +71,37 @@ class ReplayDataset(IterableDataset[TorchBatch]):
         self._prefetch = prefetch
         self._rank, self._world_size, self._disjoint = rank, world_size, disjoint
         self._seed = seed
-        self._epoch = 0
+        self._epochs = Epochs()
         self._timeout_s = timeout_s
         self._options = sample_options
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OPTIONS:
+            raise AttributeError(
+                f"{name} of a ReplayDataset is fixed, workers that run would not hear of it; make another one. "
+                "An epoch is set by set_epoch()"
+            )
+        super().__setattr__(name, value)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration, 0 at first; each iteration then adds 1.
 
-        With a seed, equal epochs draw equally from equal tables, and different epochs differently. Persistent workers
-        see only the epoch that was set before they started; they count on from there.
+        With a seed, equal epochs draw equally from equal tables, and different epochs differently. All workers of a
+        loader have the same epoch, also those that are persistent and those of a loader that was made before this call.
+        Call it while no iteration is under way. Of iterations that overlap, each needs a data set of its own.
+
+        Raises:
+            ValueError, TypeError: the epoch is no integer from 0 to 2**32 - 1.
         """
-        self._epoch = check_int(f"table {self._table_name!r}", "epoch", epoch, 0)
+        self._epochs.set(check_int(f"table {self._table_name!r}", "epoch", epoch, 0, MAX_EPOCH))
 
     def __iter__(self) -> Iterator[TorchBatch]:
         info = get_worker_info()
         worker, num_workers = (0, 1) if info is None else (info.id, info.num_workers)
         rank, world_size = self._rank * num_workers + worker, self._world_size * num_workers
-        seed = seed_of_rank(seed_of_rank(self._seed, rank), self._epoch)
+        seed = seed_of_rank(seed_of_rank(self._seed, rank), self._epochs.begin())
         prefetch = 0 if self._prefetch is None and info is not None else self._prefetch
         options = options_of_rank(f"table {self._table_name!r}", rank, world_size, self._disjoint, self._options)
-        self._epoch += 1
         return self._batches(seed, prefetch, options, self._share(worker, num_workers))
 
     def _share(self, worker: int, num_workers: int) -> int | None:
@@ -111,3 +125,6 @@ class ReplayDataset(IterableDataset[TorchBatch]):
                     if get_worker_info() is not None and sampler._consumes and isinstance(batch, TorchBatch):
                         yield batch
                     raise
+
+
+_OPTIONS = {"epoch", *inspect.signature(ReplayDataset).parameters, *inspect.signature(TableHandle.sample).parameters}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from shmreplay.base.checks import check_float
 from shmreplay.clients.link.connection import fork_count
+from shmreplay.clients.samplers.sampler import refuse_sampler
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
@@ -133,6 +134,9 @@ class TorchReplayBuffer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        refuse_sampler(self)
 
     def __repr__(self) -> str:
         return f"<shmreplay replay buffer over table {self._table.name!r}>"

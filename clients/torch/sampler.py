@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from shmreplay import _core
 from shmreplay.clients.batches.batch import Batch
 from shmreplay.clients.samplers.sampled import rank_source
-from shmreplay.clients.samplers.sampler import BatchStream, check_prefetch
+from shmreplay.clients.samplers.sampler import BatchStream, check_prefetch, refuse_sampler
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.table import TableHandle
 from shmreplay.clients.torch.batch import TorchBatch
@@ -184,6 +184,9 @@ class TorchSampler:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        refuse_sampler(self)
 
     def __repr__(self) -> str:
         return f"<shmreplay torch sampler of table {self._table.name!r}{' closed' if self.is_closed else ''}>"

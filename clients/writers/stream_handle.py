@@ -14,6 +14,7 @@ import numpy as np
 from shmreplay import _core
 from shmreplay.clients.handles.blocking import explain_items
 from shmreplay.clients.handles.handle import Handle
+from shmreplay.clients.handles.structure_error import raise_other_structure
 from shmreplay.clients.link.attachments import specs_of
 from shmreplay.clients.writers.history import Form, Output, SelectsSteps, form_of, read_trajectory
 from shmreplay.clients.writers.selection_rule import selection_rule, with_item_values
@@ -69,7 +70,7 @@ class StreamHandle:
 
     def _table_index(self, name: str | None) -> int:
         """The index in the arena of the table of that name; None is the writer's own table."""
-        if name is None or name == self._table.name:
+        if name in (None, self._table.name, self._table.spec.owner.name):  # the owner of a shard
             return self._table._index
         for index, table in enumerate(self._specs):
             if table.name == name:
@@ -90,14 +91,19 @@ class StreamHandle:
                 return number
         except (LookupError, TypeError):  # TypeError: it has a key that cannot be hashed
             form = None
-        where = f"{self._where}, trajectory"
-        node, outputs = with_item_values(*read_trajectory(trajectory, self, self._where, kind), self._sig, where)
-        number = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), table)
+        number = self._selection(*self._read_selection(trajectory, kind), table)
         if form is not None:
             if len(self._forms) >= MAX_SELECTIONS:
                 self._forms.clear()
             self._forms[form, table] = number
         return number
+
+    def _read_selection(self, trajectory: Any, kind: type[SelectsSteps]) -> tuple[bytes, tuple[Output, ...]]:
+        """The structure and the outputs of the items that a trajectory makes, as the core reads them."""
+        node, outputs = with_item_values(
+            *read_trajectory(trajectory, self, self._where, kind), self._sig, f"{self._where}, trajectory"
+        )
+        return msgpack.packb(structure.to_wire(node)), tuple(outputs)
 
     def _selection(self, names: bytes, outputs: tuple[Output, ...], table: str | None) -> int:
         """The number under which the core knows a selection. Makes the selection there if it is new."""
@@ -117,20 +123,21 @@ class StreamHandle:
         self._selections[identity] = number
         return number
 
-    def _check_length(self, length: object) -> int:
+    def _check_length(self, length: object, table: Table) -> int:
+        """Returns the length of an item of that table."""
         if isinstance(length, bool) or not isinstance(length, (int, np.integer)):
             raise TypeError(f"{self._where}: length is {length!r}; expected a number of steps")
-        declared = self._table.spec.item_steps
+        declared = table.item_steps
         if length > declared > 1:
-            raise ValueError(f"length is {length}; {self._where} was declared with item_steps={declared}")
+            raise ValueError(f"length is {length}; table {table.name!r} was declared with item_steps={declared}")
         if length < 1:
             raise ValueError(f"{self._where}: length is {length}; expected 1 to {self._history}")
         return int(length)
 
-    def _check_no_item_declared(self) -> None:
-        if self._table.spec.item is not None:
+    def _check_no_item_declared(self, table: Table) -> None:
+        if table.item is not None:
             raise SignatureMismatch(
-                f"{self._where}: its items are {self._table.spec.item!r}, as it declares; length= makes others"
+                f"table {table.name!r}: its items are {table.item!r}, as it declares; length= makes others"
             )
 
     def _check_final(self, steps: object, name: str) -> None:
@@ -189,8 +196,8 @@ class StreamHandle:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self._where}: a writer cannot be pickled, it is a stream of one process; pickle the client and call "
-            f"client.table({self._table.name!r}).{self._made_by.removeprefix('table.')}() there"
+            f"{self._where}: a writer cannot be pickled, it is a stream of one process; pass the table, and call "
+            f"{self._made_by}() there"
         )
 
     def __enter__(self) -> Self:
@@ -242,11 +249,17 @@ class StreamHandle:
             )
         if status == _core.STATUS_TIMEOUT and blocking >= 0:
             self._raise_blocked(blocking, call, timeout_s)
+        if status == _core.STATUS_STRUCTURE:
+            made = [(f"patterns[{number}]", self._native_rule(rule)) for number, rule in enumerate(self._rules)]
+            self._raise_structure(f"{where}: {call}", made)
         if status == _core.STATUS_FORKED:
             raise ShmReplayError(
                 f"{where}: this writer belongs to the parent process; make one in the child with {self._made_by}()"
             )
         self._table._raise_status(status, call if status == _core.STATUS_TIMEOUT else f"{call}{at}", timeout_s)
+
+    def _raise_structure(self, where: str, made: list[tuple[str, dict[str, Any]]]) -> NoReturn:
+        raise_other_structure(where, self._table._arena, self._specs, made)
 
     def _raise_blocked(self, index: int, call: str, timeout_s: float | None) -> NoReturn:
         """Raises RateLimitTimeout for an item that a rate limiter did not admit, perhaps that of another table."""

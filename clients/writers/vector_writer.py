@@ -173,8 +173,8 @@ class VectorWriter(StreamHandle):
         if trajectory is not None:
             selection = self._selected(trajectory, None, VectorSelection)
         else:
-            self._check_no_item_declared()
-            length = self._check_length(length)
+            self._check_no_item_declared(self._table.spec)
+            length = self._check_length(length, self._table.spec)
 
         def work(answers: list[Answer]) -> Answer:
             of = rows.numbers, rows.streams, timeout_s, answers

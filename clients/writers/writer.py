@@ -12,6 +12,7 @@ from shmreplay import _core
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle
 from shmreplay.clients.writers.history import Selection, cell_value, expired, history_of, missing
 from shmreplay.clients.writers.last_items import LastItems
+from shmreplay.clients.writers.selection_rule import selection_rule
 from shmreplay.clients.writers.stream_handle import CLOSE_TIMEOUT_S, StreamHandle, native_ends
 from shmreplay.columns.codecs import Bytes
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
@@ -188,27 +189,25 @@ class Writer(StreamHandle):
                 return key
             self._check_open()
             self._check_held(length)
-            self._raise_not_made(key, length, priority, timeout_s)
+            self._raise_not_made(key, length, priority, timeout_s, self._table.name)
         if trajectory is not None:
             if length is not None:
                 raise ValueError(f"{self._where}: length= and trajectory= are both given; expected one of them")
             return self._create_selected(trajectory, values, table, priority, timeout_s)
-        if table is not None and table != self._table.name:
-            raise ValueError(
-                f"{self._where}: table={table!r} goes with trajectory=; length= makes items of its own table"
-            )
         self._check_open()
-        self._check_no_item_declared()
+        index = self._table_index(table)
+        spec = self._specs[index]
+        self._check_no_item_declared(spec)
         if length is None:
             raise TypeError(
                 f"{self._where}: create_item has no length; pass length=..., or trajectory=... (its first argument is "
                 "the priority)"
             )
-        length = self._check_length(length)
+        length = self._check_length(length, spec)
         self._check_held(length)
-        key = self._native.create_item(length, priority, timeout_s, self._item_values(values))
+        key = self._native.create_item(length, priority, timeout_s, self._item_values(values), index)
         if key < 0:
-            self._raise_not_made(key, length, priority, timeout_s)
+            self._raise_not_made(key, length, priority, timeout_s, spec.name)
         return key
 
     def _check_held(self, length: int) -> None:
@@ -218,8 +217,10 @@ class Writer(StreamHandle):
                 f"episode (history={self._history}); wait for more steps, or make the writer with a longer history"
             )
 
-    def _raise_not_made(self, key: int, length: int, priority: float | None, timeout_s: float | None) -> NoReturn:
-        """Raises the error for an item of `length` steps that the core did not make."""
+    def _raise_not_made(
+        self, key: int, length: int, priority: float | None, timeout_s: float | None, table: str
+    ) -> NoReturn:
+        """Raises the error for an item of `length` steps that the core did not make in that table."""
         if key == _core.BAD_PRIORITY:
             raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
         if key == _core.LACKS_COLUMN:
@@ -233,8 +234,8 @@ class Writer(StreamHandle):
             self._raise_status(key, "create_item", timeout_s)
         if key == -_core.STATUS_STRUCTURE:
             raise SignatureMismatch(
-                f"{self._where}: its items are single steps (made by insert); items of several steps have a step "
-                "axis and belong in another table"
+                f"table {table!r}: its items are others, single steps (made by insert) or trajectories; items of "
+                "length= show every column with a step axis, and belong in another table"
             )
         self._raise_status(-key, "create_item", timeout_s, self._native.blocking_table)
 
@@ -254,6 +255,9 @@ class Writer(StreamHandle):
             return key
         if key == _core.BAD_PRIORITY:
             raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
+        if key == -_core.STATUS_STRUCTURE:
+            rule = selection_rule(*self._read_selection(trajectory, Selection), self._table_index(table))
+            self._raise_structure(f"{self._where}: create_item", [("trajectory", rule)])
         self._keys(-key if isinstance(key, int) and key != _core.UNFINISHED else key, "create_item", timeout_s)
         raise AssertionError("unreachable")
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from shmreplay import _core
+from shmreplay.base.checks import no_such_table
 from shmreplay.base.host_memory import show_bytes
 from shmreplay.checkpoints.checkpoint_file import CheckpointReader
 from shmreplay.daemon.arenas.adoption import Adoption
@@ -72,8 +73,7 @@ class Registry:
         ]
         if found:
             return sorted(found, key=lambda place: place[0].tables[place[1]].shard)
-        names = sorted(_owners(self._arenas.values()))
-        raise TableNotFound(f"there is no table {table!r}; there are: {', '.join(names) or 'none'}")
+        raise no_such_table(table, _owners(self._arenas.values()))
 
     def find_whole(self, table: str, what: str) -> list[tuple[ManagedArena, int]]:
         """As `find`, for calls on a whole table. Raises ValueError for the name of one shard."""

@@ -65,6 +65,7 @@ class DaemonConfig:
     embedded: bool = False
     parent_pid: int | None = None
     ready_fd: int | None = None
+    stop_fd: int | None = None
     log_level: str = "INFO"
     log_format: str = "text"
     max_clients: int = 1024
@@ -190,6 +191,7 @@ def _config(
         embedded=options.embedded,
         parent_pid=options.parent_pid,
         ready_fd=options.ready_fd,
+        stop_fd=options.stop_fd,
         log_level=value["log.level"],
         log_format=value["log.format"],
         max_clients=possible if wanted is None else min(wanted, possible),
@@ -247,8 +249,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     embedded = parser.add_argument_group("for sr.Server, which starts an embedded daemon")
     embedded.add_argument(
-        "--embedded", action="store_true", help="stop and remove everything when the parent process ends"
+        "--embedded", action="store_true", help="ignore signals; stop and remove everything when the parent ends"
     )
     embedded.add_argument("--parent-pid", type=int, metavar="N", help="process that started this one")
     embedded.add_argument("--ready-fd", type=int, metavar="N", help="descriptor to write to when clients can connect")
+    embedded.add_argument("--stop-fd", type=int, metavar="N", help="socket on which the parent asks for the stop")
     return parser

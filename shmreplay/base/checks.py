@@ -6,9 +6,11 @@ import difflib
 import math
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+
+from shmreplay.errors import TableNotFound
 
 INT32_MAX = 2**31 - 1
 
@@ -75,6 +77,14 @@ def known_instead(name: str, known: Sequence[str], owner: str) -> str:
     """Text for an unknown name: a similar known one, otherwise all names that `owner` has."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f"did you mean {close[0]!r}?" if close else f"{owner} has {', '.join(known) or 'no keys'}"
+
+
+def no_such_table(name: str, known: Iterable[str]) -> TableNotFound:
+    """The error for an unknown table. It lists the tables there are, and says which of them may be meant."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    return TableNotFound(f"there is no table {name!r}; there are: {', '.join(names) or 'none'}{meant}")
 
 
 def wire_field(where: str, wire: object, name: str) -> object:

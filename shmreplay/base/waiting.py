@@ -55,13 +55,23 @@ def explain_inserts(info: Figures, attached: str) -> str:
         return STOPPING
     if info["paused_inserts"]:
         return INSERTS_PAUSED
-    waits = f"waiting for a sample, {last(info['last_sample_s_ago'])}"
+    waits = wait_for_sample(info)
     if info["count_deletes"]:  # a Queue or a Stack, whose difference is the number of its items
         return f"the queue is full ({info['difference']:g} of {bound(info['max_diff'])}); {waits}; {attached}"
     return (
-        f"the rate limiter: one more insert would raise the difference from {info['difference']:g} to "
+        f"the rate limiter: inserts are as far ahead of samples as it allows; {waits}, or for set_rate_limiter(); "
+        f"{attached}; one more insert would raise the difference from {info['difference']:g} to "
         f"{info['difference'] + info['samples_per_insert']:g}, above max_diff {bound(info['max_diff'])} "
-        f"({counters(info)}); {waits}, or for set_rate_limiter(); {attached}"
+        f"({counters(info)})"
+    )
+
+
+def explain_items(info: Figures, attached: str) -> str:
+    """Explains why one more insert is admitted, but not all items that must go in together."""
+    return (
+        "the rate limiter: there is room for one more item, but not for all that must go in together; "
+        f"{wait_for_sample(info)}, or for set_rate_limiter(); {attached}; the difference is {info['difference']:g}, "
+        f"max_diff {bound(info['max_diff'])} ({counters(info)})"
     )
 
 
@@ -72,15 +82,28 @@ def explain_samples(info: Figures, attached: str) -> str:
     if info["paused_samples"]:
         return SAMPLES_PAUSED
     size, least = info["size"], max(info["min_size_to_sample"], 1)
-    waits = f"waiting for an insert, {last(info['last_insert_s_ago'])}; {attached}"
+    waits = f"{wait_for_insert(info)}; {attached}"
     if size == 0 and least == 1:
         return f"the table is empty; {waits}"
     if size < least:
         return f"the table has {_items(size)}, and min_size_to_sample is {least}; {waits}"
     return (
-        f"the rate limiter: one more sample would lower the difference from {info['difference']:g} to "
-        f"{info['difference'] - 1:g}, below min_diff {bound(info['min_diff'])} ({counters(info)}); {waits}"
+        f"the rate limiter: samples are as far ahead of inserts as it allows; {waits}; one more sample would lower the "
+        f"difference from {info['difference']:g} to {info['difference'] - 1:g}, below min_diff "
+        f"{bound(info['min_diff'])} ({counters(info)})"
     )
+
+
+def wait_for_sample(info: Figures) -> str:
+    """What a call waits for that a sample would let go on; if samples are paused, who could end that."""
+    paused = f", but {SAMPLES_PAUSED}" if info["paused_samples"] else ""
+    return f"waiting for a sample, {last(info['last_sample_s_ago'])}{paused}"
+
+
+def wait_for_insert(info: Figures) -> str:
+    """What a call waits for that an insert would let go on; if inserts are paused, who could end that."""
+    paused = f", but {INSERTS_PAUSED}" if info["paused_inserts"] else ""
+    return f"waiting for an insert, {last(info['last_insert_s_ago'])}{paused}"
 
 
 def lacks_room(arena_stats: Figures) -> bool:

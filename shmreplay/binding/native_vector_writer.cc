@@ -45,7 +45,7 @@ class NativeVectorWriter {
     if (call.refused()) return call.answer(nb::none());
     const Arrays arrays = whole_arrays(steps, num_rows, call, numbers);
     call.run([&](VectorWriter::Progress& progress) {
-      const VectorWriter::Fill fill = context_->plan->has_heap() ? filling(arrays) : filling_whole(arrays);
+      const VectorWriter::Fill fill = context_->plan->has_heap() ? filling(arrays) : filling_plain(arrays);
       return writer_.append(call.rows, fill, true, p, call.wait, progress);
     });
     return call.answer(call.keys_by_rule());
@@ -334,7 +334,8 @@ class NativeVectorWriter {
     call.refuse_if([&](const RuleWriter& w) { return cells_refused(call, w, columns, finish); });
     if (call.refused()) return call.answer(nb::none());
     call.run([&](VectorWriter::Progress& progress) {
-      return writer_.append(call.rows, filling(columns), finish, priority, call.wait, progress);
+      const VectorWriter::Fill fill = context_->plan->has_heap() ? filling(columns) : filling_plain(columns);
+      return writer_.append(call.rows, fill, finish, priority, call.wait, progress);
     });
     return call.answer(call.keys_by_rule());
   }
@@ -373,24 +374,28 @@ class NativeVectorWriter {
     }
   }
 
-  // For arrays of all columns, none of which is in the heap.
-  VectorWriter::Fill filling_whole(const Arrays& columns) const {
+  // For arrays none of which is in the heap.
+  VectorWriter::Fill filling_plain(const Arrays& columns) const {
     struct Cells {
+      uint32_t column;
       const char* data;
       size_t row_bytes;
     };
     std::vector<Cells> cells;
-    for (size_t c = 0; c < columns.arrays.size(); ++c) {
+    for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
+      if (columns.arrays[c] == nullptr) continue;
       cells.push_back(
-          {static_cast<const char*>(PyArray_DATA(columns.arrays[c])), context_->plan->columns()[c].row_bytes});
+          {c, static_cast<const char*>(PyArray_DATA(columns.arrays[c])), context_->plan->columns()[c].row_bytes});
     }
+    const bool are_all = cells.size() == columns.arrays.size();
     VectorWriter::Fill fill;
-    fill.cells = [cells = std::move(cells)](StreamWriter& stream, uint32_t number) {
-      for (uint32_t c = 0; c < cells.size(); ++c) {
-        copy_row(stream.row().cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes,
-                 stream.arena().exceeds_caches());
+    fill.cells = [cells = std::move(cells), are_all](StreamWriter& stream, uint32_t number) {
+      const bool past_caches = stream.arena().exceeds_caches();
+      for (const Cells& c : cells) {
+        copy_row(stream.row().cell_ahead(c.column, 0), c.data + number * c.row_bytes, c.row_bytes, past_caches);
+        if (!are_all) stream.row().mark(c.column);
       }
-      stream.row().mark_all();
+      if (are_all) stream.row().mark_all();
     };
     return fill;
   }

@@ -93,15 +93,15 @@ class NativeWriter {
   // Makes an item of the newest `length` steps, the open row included. Answers its key, 0 if it is held back, -status,
   // kBadPriority, or kLacksColumn: a finished step among them lacks a column, as the row that ended an episode may.
   // Only the open row, as the item's last step, may lack some. `values`: what it brings for per-item columns: a uint8
-  // array, or None.
-  int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s, nb::handle values) {
+  // array, or None. `table`: index of the table that gets it; kNone: the writer's own.
+  int64_t create_item(uint32_t length, nb::handle priority, nb::handle timeout_s, nb::handle values, uint32_t table) {
     const Busy busy(busy_, *context_);
     if (is_unfinished()) return kUnfinished;
     const double p = priority_of(priority, *context_->facts);
     if (!priority.is_none() && first_bad_priority(*context_->facts, &p, 1) != kAllGood) return kBadPriority;
     if (length > 0 && length <= stream().history().num_steps() && length > writer_.longest_span()) return kLacksColumn;
     writer_.begin(WriterCall::kItem);
-    Status s = writer_.look_at_span(length, p);
+    Status s = writer_.look_at_span(length, p, table);
     if (s == Status::kOk) s = bring_values(values, timeout_s);
     if (s == Status::kOk) s = values.is_none() ? insert_or_hold_back(timeout_s) : insert(timeout_s);
     return key_or_status(s);
@@ -344,7 +344,7 @@ void bind_writer(nb::module_& m) {
       .def("create_selected", &NativeWriter::create_selected, "selection"_a, "priority"_a.none(), "timeout_s"_a.none(),
            "values"_a.none() = nb::none())
       .def("create_item", &NativeWriter::create_item, "length"_a, "priority"_a.none(), "timeout_s"_a.none(),
-           "values"_a.none() = nb::none())
+           "values"_a.none() = nb::none(), "table"_a = kNone)
       .def("end_episode", &NativeWriter::end_episode, "clear_history"_a, "priority"_a.none(), "timeout_s"_a.none())
       .def("flush", &NativeWriter::flush, "timeout_s"_a.none())
       .def("close", &NativeWriter::close, "timeout_s"_a.none())

@@ -75,6 +75,30 @@ def node_of(names: bytes) -> structure.Node:
     return structure.from_wire(msgpack.unpackb(names), itertools.count())
 
 
+def describe_outputs(signature: Signature, names: bytes, outputs: Sequence[Sequence[Any]]) -> str:
+    """What an item shows, for errors.
+
+    Args:
+        names: as `ItemStructure.names`; empty for the signature itself.
+        outputs: for each output its column, and whether it has no step axis.
+    """
+    columns = [signature.leaves[output[0]].path for output in outputs]
+    nested = list(structure.leaf_paths(node_of(names))) if names else columns
+    paths = [
+        column if path in ("", column) else f"{path} (column {column!r})"
+        for path, column in zip(nested, columns, strict=True)
+    ]
+    with_steps = [path for path, output in zip(paths, outputs, strict=True) if not output[1]]
+    single = [path for path, output in zip(paths, outputs, strict=True) if output[1]]
+    groups = ((with_steps, "several steps of "), (single, "one step of "))
+    return " and ".join(f"{what}{_listed(group)}" for group, what in groups if group)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names, at most ten of them."""
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
 def unflatten_outputs(names: bytes, values: Sequence[object]) -> Any:
     """Returns the nested structure that `names` describes, with `values[i]` for output i."""
     return structure.unflatten(node_of(names), values)

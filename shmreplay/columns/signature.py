@@ -19,6 +19,7 @@ from shmreplay.errors import SignatureMismatch
 __all__ = ["Leaf", "Signature"]
 
 FREE_STEP_BYTES = 1024
+MAX_COLUMNS = 125  # of an arena
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Signature:
 
         Raises:
             TypeError: a dict key is not a str; a leaf is not a column, or its dtype cannot be in shared memory.
-            ValueError: a part of the tree is empty, two columns have the same path, or all columns are per item.
+            ValueError: a part of the tree is empty, two columns have the same path, all columns are per item, or there
+                are more than an arena may have.
         """
         where = f"table {table_name!r}"
         leaves: list[Leaf] = []
@@ -68,6 +70,11 @@ class Signature:
             return len(leaves) - 1
 
         root = structure.parse(tree, add_leaf, where)
+        if len(leaves) > MAX_COLUMNS:
+            raise ValueError(
+                f"{where}: the signature has {len(leaves)} columns; expected at most {MAX_COLUMNS}: join columns of "
+                "one dtype into an array, ArraySpec((k,), dtype)"
+            )
         if all(leaf.spec.is_per_item for leaf in leaves):
             raise ValueError(f"{where}: every column is per item; expected at least one column that steps have")
         return cls(tuple(leaves), table_name, root)

@@ -16,7 +16,7 @@ from shmreplay.base.checks import check_choice, check_int, wire_field
 CASTS = ("safe", "same_kind", "no")
 COMPRESSIONS = (None, "lz4")
 _MAX_ROW_BYTES = 2**32
-_MAX_PACKED_BYTES = 2**31
+_MAX_PLAIN_BYTES = 2**31  # of a row that is not in the heap, or that the core packs
 _PLANNED_SIZE = 16  # size of an axis of any size, to plan memory
 _WHERE = "ArraySpec"
 
@@ -46,7 +46,8 @@ class ArraySpec:
 
     Raises:
         TypeError: `shape` is not a tuple of ints, or `dtype` names no dtype that shared memory can hold.
-        ValueError: a negative dimension, a row of 4 GiB or more, an unknown option, or options that conflict.
+        ValueError: a negative dimension, a row of 2 GiB or more (in the heap: 4 GiB), an unknown option, or options
+            that conflict.
     """
 
     shape: tuple[int | None, ...]
@@ -89,10 +90,11 @@ class ArraySpec:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        if self.row_bytes >= _MAX_ROW_BYTES:
+        limit = _MAX_ROW_BYTES if self.in_heap else _MAX_PLAIN_BYTES
+        if self.row_bytes >= limit:
             raise ValueError(
                 f"{_WHERE}: a row of {self.dtype.name} {self.shape} has {self.row_bytes} bytes; expected less than "
-                "4 GiB: divide it into several columns or steps"
+                f"{limit >> 30} GiB: divide it into several columns or steps"
             )
         self._check_combination()
 
@@ -131,7 +133,7 @@ class ArraySpec:
     def is_packed(self) -> bool:
         """Whether the core compresses its rows: they are in the heap, but callers pass and get arrays."""
         is_alone = None not in self.shape and not self.optional and not self.is_per_item
-        return self.compression is not None and is_alone and 0 < self.row_bytes < _MAX_PACKED_BYTES
+        return self.compression is not None and is_alone and 0 < self.row_bytes < _MAX_PLAIN_BYTES
 
     @property
     def is_coded(self) -> bool:

@@ -20,13 +20,16 @@ from typing import Any
 
 from shmreplay import selectors
 from shmreplay.base.checks import INT32_MAX
+from shmreplay.base.host_memory import show_bytes
 from shmreplay.columns.heap_plan import HeapPlan, plan_heap, step_bytes
 from shmreplay.rules.windows import Window
 from shmreplay.tables.packed_specs import pack_specs
 from shmreplay.tables.table import MAX_CHUNK_STEPS, Table
 
+MAX_TABLES = 64  # over the steps of one arena
 _CHUNK_BYTES = 64 * 1024
 _LEAST_RESERVE, _LEAST_RESERVE_BYTES = (2, 16), 64 * 2**20
+_MAX_DATA_BYTES = 2**48
 _ALIGNMENT = 128
 _PRESENCE_BYTES, _PRESENCE_COLUMNS = 8, 64
 _ON_FULL_EVICT, _ON_FULL_WAIT, _ON_FULL_ERROR = 0, 1, 2
@@ -148,7 +151,7 @@ def plan(tables: Sequence[Table]) -> ArenaSpec:
 
     Raises:
         ValueError: there is no table; two have the same name, or different arenas, signatures or `chunk_steps`; or the
-            arena would have too many chunks.
+            arena would have too many tables, chunks or bytes.
     """
     _check_together(tables)
     given = {table.chunk_steps for table in tables} - {None}
@@ -175,12 +178,22 @@ def plan(tables: Sequence[Table]) -> ArenaSpec:
             f"arena {spec.name!r}: needs {spec.heap.num_blocks} blocks of {spec.heap.block_bytes} bytes for its heap; "
             f"at most {INT32_MAX} can be numbered: lower max_size, item_steps or mean_bytes{overlap_hint(terms)}"
         )
+    _check_bytes(spec, chunk_bytes(_columns(tables), chunk_steps))
     if spec.num_chunks > INT32_MAX:
         raise ValueError(
             f"arena {spec.name!r}: needs {spec.num_chunks} chunks of {chunk_steps} steps; at most {INT32_MAX} can be "
             f"numbered: lower max_size or item_steps, or raise chunk_steps{overlap_hint(terms)}"
         )
     return spec
+
+
+def _check_bytes(spec: ArenaSpec, bytes_per_chunk: int) -> None:
+    num_bytes = spec.num_chunks * bytes_per_chunk + spec.heap.num_blocks * spec.heap.block_bytes
+    if max(num_bytes, bytes_per_chunk) > _MAX_DATA_BYTES:
+        raise ValueError(
+            f"arena {spec.name!r}: needs {show_bytes(num_bytes)} for its steps; an arena has at most "
+            f"{show_bytes(_MAX_DATA_BYTES)}: lower max_size, item_steps or chunk_steps{overlap_hint(spec.terms)}"
+        )
 
 
 def overlap_hint(terms: Sequence[TableTerm]) -> str:
@@ -217,6 +230,11 @@ def harmonic(n: int) -> float:
 def _check_together(tables: Sequence[Table]) -> None:
     if not tables:
         raise ValueError("plan: no tables; expected at least one")
+    if len(tables) > MAX_TABLES:
+        raise ValueError(
+            f"arena {tables[0].arena_name!r}: {len(tables)} tables share it; expected at most {MAX_TABLES}: give some "
+            "another arena="
+        )
     first, names = tables[0], set[str]()
     for table in tables:
         where = f"arena {first.arena_name!r}"

@@ -26,7 +26,7 @@ INTS = {
     "max_times_sampled": (0, INT32_MAX),
     "item_steps": (1, INT32_MAX),
     "max_streams": (1, INT32_MAX),
-    "max_sessions": (1, INT32_MAX),
+    "max_sessions": (1, 2**20 - 1),
     "shards": (1, MAX_SHARDS),
 }
 

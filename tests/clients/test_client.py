@@ -15,6 +15,7 @@ import pytest
 
 import shmreplay as sr
 from shmreplay.base.process_names import name_this_process, process_name
+from shmreplay.clients.link import connection
 from shmreplay.clients.link.connection import RequestTimeout
 from shmreplay.protocol import Deadline, pack, receive_message
 from tests.support.daemons import DaemonProcess, Run, StartDaemon, is_asleep, table
@@ -29,6 +30,33 @@ def test_no_daemon_is_an_error_with_path_cause_and_remedy(tmp_path: pathlib.Path
     assert f"no shmreplayd answered within 0.01 s ({path}: No such file or directory)" in text
     assert f"start one with `shmreplayd --socket {path}`" in text
     assert "sr.Server" in text
+
+
+def test_a_wait_for_a_daemon_is_told_after_a_second(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LOG_CONNECTING_AFTER_S", 0.1)
+    path = str(tmp_path / "none.sock")
+    with pytest.raises(sr.DaemonUnavailable):
+        sr.connect(path, timeout_s=0.5)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said == (
+        f"no shmreplayd answers yet ({path}: No such file or directory); waiting for up to 0.5 s (timeout_s)"
+    )
+
+
+def test_a_wait_for_a_daemon_that_says_nothing_is_told_too(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LOG_CONNECTING_AFTER_S", 0.1)
+    path = str(tmp_path / "mute.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
+        mute.bind(path)
+        mute.listen()
+        with pytest.raises(sr.DaemonUnavailable, match="has a socket but said nothing"):
+            sr.connect(path, timeout_s=0.5)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said == f"the shmreplayd at {path} has a socket, but says nothing yet; waiting for up to 0.5 s (timeout_s)"
 
 
 def test_a_directory_is_no_address(tmp_path: pathlib.Path) -> None:

@@ -52,6 +52,7 @@ def items(client: sr.Client, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("chunk_steps", [1, 3, 64])
+@pytest.mark.one_quick
 def test_patterns_make_the_items_that_were_recorded(chunk_steps: int) -> None:
     names = {config["table"] for trace in TRACES for config in trace["configs"]}
     tables = [

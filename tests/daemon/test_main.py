@@ -45,6 +45,7 @@ def test_a_second_daemon_of_the_same_instance_names_the_first_and_exits(
         assert client.tables() == {}
 
 
+@pytest.mark.long
 def test_two_instances_live_side_by_side(make_daemon: StartDaemon) -> None:
     first, second = make_daemon().start(), make_daemon().start()
     with first.connect() as one, second.connect() as two:
@@ -135,6 +136,7 @@ def killed(daemon: DaemonProcess) -> DaemonProcess:
     return daemon
 
 
+@pytest.mark.long
 def test_segments_that_do_not_fit_are_named_and_left_alone_until_discard(killed: DaemonProcess) -> None:
     path = spoil(killed, "index", 0, b"\xff" * 64)
     killed.start()
@@ -240,6 +242,7 @@ def test_a_file_where_the_socket_should_be_is_left_alone(make_daemon: StartDaemo
     assert path.read_text() == "precious"
 
 
+@pytest.mark.long
 def test_a_daemon_that_cannot_start_leaves_the_tables_to_the_next_one(killed: DaemonProcess) -> None:
     before = killed.segments()
     path, killed.socket = killed.socket, "/proc/1/nowhere/control.sock"

@@ -111,6 +111,7 @@ def test_the_manifests_daemons_are_told_what_they_know(number: int, tmp_path: pa
 # --- backups ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_drill_restores_a_copy_beside_the_daemon_that_works(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:

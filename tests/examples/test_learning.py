@@ -34,6 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("name", ["apex_dqn", "impala_queue", "r2d2", "sac_vector"])
+@pytest.mark.one_quick
 def test_returns_are_saved_as_an_image(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.syspath_prepend(EXAMPLES)

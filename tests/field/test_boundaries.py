@@ -102,6 +102,7 @@ def test_slices_never_reach_beyond_an_episode_and_short_ones_are_as_configured(
     assert ((seen > 0).sum(axis=1) == list(starts.values())).all()
 
 
+@pytest.mark.long
 def test_steps_of_sixteen_actors_are_never_one_trajectory(make_table: TableMaker, fork: Fork) -> None:
     """B6, stepjam/YARR#1 and the documentation of pytorch/rl: writers that interleave looked like one trajectory."""
     signature = {"actor": sr.ArraySpec((), "int64"), **SIGNATURE}

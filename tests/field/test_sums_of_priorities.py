@@ -59,6 +59,7 @@ def test_nothing_after_the_live_items_is_drawn(make_table: TableMaker, rng: np.r
         table.update_priorities(keys, rng.random(100).astype(np.float32))
 
 
+@pytest.mark.long
 def test_a_million_changes_in_any_order_leave_what_a_dict_holds(
     make_table: TableMaker, rng: np.random.Generator
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_session_carries_pid_and_start_time_by_the_kernels_word(replay: sr.Cli
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.one_quick
 def test_sessions_of_processes_that_die_are_taken_back(
     daemon: DaemonProcess, replay: sr.Client, run_script: Run, number: int
 ) -> None:

@@ -62,6 +62,7 @@ def test_segments_are_huge_on_every_mount_and_in_the_clients_of_them(option: str
 
 
 @needs_mount
+@pytest.mark.long
 def test_small_pages_are_enough_if_no_huge_pages_are_asked_for() -> None:
     ran = on_a_mount("never", "never")
     assert ran.returncode == 0, ran.stderr

@@ -37,6 +37,7 @@ last = Last(sys.argv[1])
 """
 
 
+@pytest.mark.long
 def test_a_daemon_thread_may_be_in_a_call_when_the_interpreter_ends(run_script: Run) -> None:
     queue = sr.Table.queue("queue", {"x": np.int64(0)}, 4, max_streams=8, max_sessions=8)
     with sr.Server(tables=[queue]) as server, server.client() as client:
@@ -71,6 +72,7 @@ last = Last()
 """
 
 
+@pytest.mark.long
 def test_views_and_their_arrays_may_be_held_when_the_interpreter_ends(run_script: Run) -> None:
     table = sr.Table("replay", {"x": sr.ArraySpec((3,), "int64")}, 10, max_streams=8, max_sessions=8)
     with sr.Server(tables=[table]) as server, server.client() as client:
@@ -154,6 +156,7 @@ threading.Thread(target=drop, daemon=True).start()
 
 
 @pytest.mark.parametrize(("work", "rounds", "said"), [(LEAVE_A_SAMPLER, 2000, "dropped\n"), (DROP_A_TABLE, 10**12, "")])
+@pytest.mark.one_quick
 def test_a_thread_may_drop_the_last_reference_when_the_interpreter_ends(
     run_script: Run, work: str, rounds: int, said: str
 ) -> None:
@@ -177,6 +180,7 @@ next(sampler)
 """
 
 
+@pytest.mark.long
 def test_a_sampler_goes_on_without_a_thread_while_the_interpreter_ends(run_script: Run) -> None:
     table = sr.Table("table", {"x": np.int64(0)}, 10, max_streams=8, max_sessions=8)
     with sr.Server(tables=[table]) as server, server.client() as client:

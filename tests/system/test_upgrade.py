@@ -118,6 +118,7 @@ def test_an_upgrade_to_another_layout_goes_by_the_last_checkpoint(
         assert client.table("replay").get([key]).data["n"].tolist() == [7]
 
 
+@pytest.mark.long
 def test_tables_of_another_layout_that_were_left_are_named_and_removed_when_that_is_asked_for(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:

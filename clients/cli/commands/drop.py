@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from shmreplay.base.checks import no_such_table
 from shmreplay.base.json_values import to_json
 from shmreplay.clients.cli.terminal.options import add_daemon_options, add_yes_option, confirm, connected
 from shmreplay.clients.cli.terminal.printing import counted
-from shmreplay.errors import TableNotFound
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
         found = client.tables()
         for name in args.tables:
             if name not in found:
-                raise TableNotFound(f"there is no table {name!r}; there are: {', '.join(sorted(found)) or 'none'}")
+                raise no_such_table(name, found)
         # If an arena failed, the number of its items is unknown.
         sizes = {name: found[name].get("size") for name in args.tables}
         whats = [f"{name} ({'items unknown' if n is None else counted(n, 'item')})" for name, n in sizes.items()]

@@ -113,9 +113,7 @@ def run(args: argparse.Namespace) -> int:
         files, following = _files("user", _user_files(), program, args.root), USER_NEXT
     states = {file.path: file.state() for file in files}
     if not args.dry_run:
-        for file in files:
-            if states[file.path] in ("new", "changed"):
-                file.write()
+        _write([file for file in files if states[file.path] in ("new", "changed")], is_system)
     if args.json:
         shown = [{"path": file.path, "state": states[file.path], "text": file.text} for file in files]
         plain = {"written": not args.dry_run, "files": shown, "next": following, "remarks": remarks}
@@ -125,6 +123,18 @@ def run(args: argparse.Namespace) -> int:
             print(f"shmreplay service: {remark}", file=sys.stderr)
         _print(files, states, following, args.dry_run)
     return 0
+
+
+def _write(files: list[File], is_system: bool) -> None:
+    """Writes the files. Raises ShmReplayError where this user may not, and says who may."""
+    for file in files:
+        try:
+            file.write()
+        except PermissionError as error:
+            advice = "run it as root (sudo), or install one of your own (--user)" if is_system else "see its owner"
+            raise ShmReplayError(
+                f"{file.path} cannot be written: {error.strerror}; {advice}. --dry-run prints what would be written"
+            ) from error
 
 
 def _chosen(is_system: bool) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shmreplay.base.checks import no_such_table
 from shmreplay.base.waiting import admits_sample, explain
 from shmreplay.clients.shards.shard_infos import joined
-from shmreplay.errors import ShmReplayError, TableNotFound
+from shmreplay.errors import ShmReplayError
 from shmreplay.protocol import package_version
 from shmreplay.tables.shards import whole_name
 
@@ -118,8 +119,7 @@ class Figures:
                 if not table.info:
                     raise ShmReplayError(f"table {name!r}: {table.failure}")
                 return table
-        names = ", ".join(table.name for table in self.tables)
-        raise TableNotFound(f"there is no table {name!r}; there are: {names or 'none'}")
+        raise no_such_table(name, (table.name for table in self.tables))
 
 
 def arenas_of(entry: Mapping[str, Any]) -> list[str]:

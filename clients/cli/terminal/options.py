@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from shmreplay.checkpoints.checkpoint_directory import find_checkpoints
 from shmreplay.clients.client import Client, connect
-from shmreplay.errors import CheckpointFailed, ShmReplayError
+from shmreplay.errors import CheckpointFailed, CheckpointNotFound, ShmReplayError
 
 FOR_EVER_S = 1e9  # decades; the system's clocks can count that far from now
 KEY_BOUND = 2**63
@@ -36,6 +36,7 @@ def connected(args: argparse.Namespace) -> Client:
     """A client of the daemon that the options name. It waits for an arena's lock as long as for the daemon."""
     client = connect(args.address, args.timeout)
     client.lock_timeout_s = args.timeout
+    client.no_table_advice = ""  # it is about Python
     return client
 
 
@@ -104,8 +105,11 @@ def checkpoints_at(path: str) -> list[str]:
     """The checkpoint that a PATH names, or those in that directory, newest first.
 
     Raises:
+        CheckpointNotFound: there is no such path.
         CheckpointFailed: the directory has none.
     """
+    if not os.path.lexists(path):
+        raise CheckpointNotFound(f"there is no checkpoint {path}: no such file or directory")
     paths = find_checkpoints(path) if os.path.isdir(path) else [path]
     if not paths:
         raise CheckpointFailed(f"there is no checkpoint in {path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
 import sys
@@ -68,6 +69,7 @@ def _run_once(args: argparse.Namespace) -> int:
 
 
 def _run_live(screen: Screen, address: str, args: argparse.Namespace) -> None:
+    logging.getLogger("shmreplay").addHandler(logging.NullHandler())  # or its warnings go to stderr, into the screen
     state = State(args.interval)
     feed, actions = Feed(address, args.interval, screen.wake), TableActions(address, args.timeout, screen.wake)
     controls, rates, marks = Controls(state, actions.do), Rates(), marks_for(sys.stdout.encoding)

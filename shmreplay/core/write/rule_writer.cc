@@ -94,11 +94,12 @@ Status RuleWriter::look_by(ItemRule& selection, double priority, ItemRule::Missi
   return end_look(s, priority);
 }
 
-Status RuleWriter::look_at_span(uint32_t length, double priority) {
+Status RuleWriter::look_at_span(uint32_t length, double priority, uint32_t table) {
   const uint32_t num_steps = stream_.history().num_steps();
   if (length == 0 || length > num_steps) return end_look(Status::kHistory, priority);
   const uint64_t first = stream_.history().oldest_held() + num_steps - length;
-  due_.push_back({stream_.table().index, &span_pattern(), first, length, {0, 0}, priority});
+  if (table == kNone) table = stream_.table().index;
+  due_.push_back({table, &span_pattern(), first, length, {0, 0}, priority});
   note_rule(0);
   return end_look(Status::kOk, priority);
 }

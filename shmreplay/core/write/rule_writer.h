@@ -58,14 +58,14 @@ class RuleWriter {
   // - look_at_row(): of the row that was written;
   // - look_at_end(): of the episode's end, where an open row is the final step;
   // - look_by(): by a selection, whose reference is the newest step;
-  // - look_at_span(): a span of the newest `length` steps.
+  // - look_at_span(): a span of the newest `length` steps, for a table of the arena; kNone: for the writer's own.
   //
   // `priority` is the call's; negative: the table's default. After kMissingCell, kHistory or kBadPriority the call has
   // not begun.
   Status look_at_row(double priority, ItemRule::Missing& missing);
   Status look_at_end(bool clear_history, double priority, ItemRule::Missing& missing);
   Status look_by(ItemRule& selection, double priority, ItemRule::Missing& missing);
-  Status look_at_span(uint32_t length, double priority);
+  Status look_at_span(uint32_t length, double priority, uint32_t table = kNone);
 
   // Writes what the due item brings for per-item columns. After a failure: call it again, or take_back().
   Status bring_values(const char* bytes, uint64_t num_bytes, const Wait& wait);

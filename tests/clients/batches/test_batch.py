@@ -48,7 +48,7 @@ def test_only_what_was_drawn_is_shown() -> None:
     for values in (batch.keys, batch.times_sampled, batch.episodes, batch.steps, batch.ages):
         assert values.tolist() == [0, 1, 2]
     assert batch.weights(1.0).shape == (3,)
-    assert repr(batch) == "<Batch of 3 items of table 'replay'>"
+    assert repr(batch) == "<Batch of 3 items of table 'replay': a float32[3, 4, 2], b[0] int64[3, 4]>"
 
 
 def test_squeezed_columns_have_a_mask_without_a_step_axis() -> None:

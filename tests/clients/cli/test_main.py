@@ -1,5 +1,6 @@
 """The console script shmreplay: what it prints, its exit codes, one clear line for every error."""
 
+import errno
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import pytest
 
 import shmreplay as sr
 from shmreplay import _core
+from shmreplay.clients.cli.main import _in_words
 from tests.support.daemons import DaemonProcess, Script, StartDaemon, is_asleep, table
 from tests.support.waiting import eventually
 
@@ -145,6 +147,7 @@ def mark_failed(path: str) -> None:
     pytest.fail("no byte of the header is the mark")
 
 
+@pytest.mark.long
 def test_stats_tell_of_the_last_checkpoint_and_of_what_failed_since(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:
@@ -177,6 +180,42 @@ def test_without_a_daemon_there_is_one_clear_line(subcommand: str, tmp_path: pat
     assert (ran.returncode, ran.stdout) == (1, "")
     assert len(ran.stderr.splitlines()) == 1
     assert ran.stderr.startswith(f"shmreplay {subcommand}: no shmreplayd answered ({path}: No such file or directory)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("inspect", "{}"), "shmreplay inspect: there is no checkpoint {}: no such file or directory"),
+        (("verify", "{}"), "shmreplay verify: there is no checkpoint {}: no such file or directory"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named_before_the_reason(
+    arguments: tuple[str, str], said: str, tmp_path: pathlib.Path
+) -> None:
+    path = str(tmp_path / "none")
+    ran = shmreplay(*(part.format(path) for part in arguments))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", said.format(path) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOENT, "No such file or directory", "a", None, "b"), "a to b: No such file or directory"),
+        (PermissionError(errno.EACCES, "Permission denied", b"a"), "a: Permission denied; run it as a user who may"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (OSError("x cannot be written: why"), "x cannot be written: why"),
+        (ValueError("as it is"), "as it is"),
+    ],
+)
+def test_an_error_of_the_system_is_told_in_words(error: Exception, said: str) -> None:
+    assert _in_words(error) == said
+
+
+def test_a_misspelt_command_is_answered_with_the_one_that_is_meant() -> None:
+    ran = shmreplay("pek")
+    assert ran.returncode == 2
+    assert ran.stderr.endswith("shmreplay: error: there is no command 'pek'; did you mean 'peek'?\n")
+    assert "there is no command 'xyz'; shmreplay has demo, top, tables," in shmreplay("xyz").stderr
 
 
 def test_a_plan_shows_every_term() -> None:
@@ -226,9 +265,10 @@ def test_a_file_that_cannot_be_is_one_clear_line(tmp_path: pathlib.Path) -> None
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", text)
     missing = shmreplay("plan", str(tmp_path / "none.toml"))
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert missing.stderr.endswith(f"No such file or directory: '{tmp_path / 'none.toml'}'\n")
+    assert missing.stderr == f"shmreplay plan: {tmp_path / 'none.toml'}: No such file or directory\n"
 
 
+@pytest.mark.long
 def test_a_plan_of_another_remover_needs_more() -> None:
     def total(*options: str) -> int:
         ran = shmreplay(
@@ -274,6 +314,7 @@ def test_a_count_that_is_no_whole_number_is_a_usage_error(size: str) -> None:
     assert f"argument --max-size: {size!r} is no whole number; expected one such as 1000000, 1_000_000 or" in ran.stderr
 
 
+@pytest.mark.long
 def test_the_daemons_socket_is_named_alike_in_both_programs(make_daemon: StartDaemon) -> None:
     daemon = make_daemon()
     wanted, daemon.socket = daemon.socket, daemon.socket + ".other"

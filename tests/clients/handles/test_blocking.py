@@ -91,17 +91,18 @@ def sample_text(num_sessions: int = 1, **changes: Any) -> str:
 
 def test_a_blocked_insert_gives_the_limiters_numbers() -> None:
     assert insert_text() == (
-        "the rate limiter: one more insert would raise the difference from 0 to 2.5, above max_diff 1.5 (12 inserts, 2 "
-        "deletes, 30 samples, at 2.5 samples per insert); waiting for a sample, there was none yet, or for "
-        "set_rate_limiter(); no other process is attached, so only another thread of this process could end the wait"
+        "the rate limiter: inserts are as far ahead of samples as it allows; waiting for a sample, there was none yet, "
+        "or for set_rate_limiter(); no other process is attached, so only another thread of this process could end the "
+        "wait; one more insert would raise the difference from 0 to 2.5, above max_diff 1.5 (12 inserts, 2 deletes, 30 "
+        "samples, at 2.5 samples per insert)"
     )
 
 
 def test_a_blocked_sample_gives_the_limiters_numbers() -> None:
     assert sample_text(3, difference=-1.0) == (
-        "the rate limiter: one more sample would lower the difference from -1 to -2, below min_diff -1.5 (12 inserts, "
-        "2 deletes, 30 samples, at 2.5 samples per insert); waiting for an insert, the last was 3 s ago; 2 other "
-        "processes are attached"
+        "the rate limiter: samples are as far ahead of inserts as it allows; waiting for an insert, the last was 3 s "
+        "ago; 2 other processes are attached; one more sample would lower the difference from -1 to -2, below min_diff "
+        "-1.5 (12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert)"
     )
 
 
@@ -115,15 +116,24 @@ def test_a_sample_of_too_small_a_table_says_how_many_are_missing() -> None:
 def test_pauses_come_before_anything_else() -> None:
     assert insert_text(paused_inserts=True, can_insert=True).startswith("inserts are paused; `shmreplay resume TABLE`")
     assert sample_text(paused_samples=True, size=0).startswith("samples are paused; `shmreplay resume TABLE`")
-    assert "paused" not in insert_text(paused_samples=True) + sample_text(paused_inserts=True)
+
+
+def test_a_wait_for_a_side_that_is_paused_says_so() -> None:
+    samples, inserts = ("but samples are paused; `shmreplay resume", "but inserts are paused; `shmreplay resume")
+    assert samples in insert_text(paused_samples=True)
+    assert inserts in sample_text(paused_inserts=True)
+    info = {**INFO, "difference": -1.25, "max_diff": 1.5}
+    assert samples in blocking.explain_items(Arena(), {**info, "paused_samples": True})  # type: ignore[arg-type]
+    assert inserts in blocking.explain_looks(Arena(), {**info, "paused_inserts": True})  # type: ignore[arg-type]
+    assert "samples are paused; `shmreplay resume" in insert_text(2, can_insert=True, paused_samples=True)
 
 
 def test_items_that_go_in_together_wait_though_one_would_be_admitted() -> None:
     """No sum that is not over the bound is said to be."""
     info = {**INFO, "difference": -1.25, "max_diff": 1.5}
     assert blocking.explain_items(Arena(), info).startswith(  # type: ignore[arg-type]  # as much of one as is needed
-        "the rate limiter admits one more insert (difference -1.25, max_diff 1.5), but not all items that must go in "
-        "together (12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert); waiting for a sample, there was none"
+        "the rate limiter: there is room for one more item, but not for all that must go in together; waiting for a "
+        "sample, there was none yet, or for set_rate_limiter(); "
     )
     full = blocking.explain_items(Arena(), INFO)  # type: ignore[arg-type]
     assert "one more insert would raise the difference from 0 to 2.5, above max_diff 1.5" in full
@@ -194,7 +204,7 @@ def reports(
 def test_long_waits_are_logged_after_ten_seconds_and_then_every_minute(caplog: pytest.LogCaptureFixture) -> None:
     texts = reports(caplog, "blocked", list(range(1, 200)), 2, Table(blocked_samples=1))
     assert [text.partition(": blocked for ")[2].partition(" s: ")[0] for text in texts] == ["10", "60", "120", "180"]
-    assert texts[0].startswith("table 'replay': blocked for 10 s: the rate limiter: one more sample")
+    assert texts[0].startswith("table 'replay': blocked for 10 s: the rate limiter: samples are as far ahead")
 
 
 def test_a_waiting_process_without_a_partner_is_told_after_a_second(caplog: pytest.LogCaptureFixture) -> None:

@@ -33,6 +33,12 @@ def in_child(work: Callable[[], Draws]) -> Draws:
     return struct.unpack(f"{len(told) // 8}d", told)
 
 
+def test_a_seed_with_the_learner_s_progress_begins_other_draws_the_same_in_each_run() -> None:
+    assert draws(Randomness((7, 100))) == draws(Randomness((7, 100)))
+    assert len({draws(Randomness(seed)) for seed in (7, (7, 0), (7, 100), (7, 101))}) >= 3
+    assert draws(Randomness((7, 100))) != draws(Randomness((7, 101)))
+
+
 def test_uniforms_are_of_the_size_asked_for_and_in_range() -> None:
     numbers = Randomness().uniforms(10_000)
     assert numbers.dtype == np.float64

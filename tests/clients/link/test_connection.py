@@ -93,6 +93,7 @@ def test_one_free_socket_is_kept_however_many_threads_have_asked(daemon: DaemonP
         assert client.connection._free == []
 
 
+@pytest.mark.long
 def test_an_attach_that_waits_holds_up_no_client_of_another_daemon(make_daemon: StartDaemon) -> None:
     first, second = make_daemon().start(), make_daemon().start()
     with first.connect() as waiting, second.connect() as client, ThreadPoolExecutor(1) as pool:

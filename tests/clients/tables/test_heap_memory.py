@@ -32,6 +32,7 @@ def little_memory(num_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@pytest.mark.long
 def test_an_item_that_there_is_no_memory_for_stays_in_its_queue(make_table: TableMaker, fork: Fork) -> None:
     table = make_table.queue(4, signature={"x": sr.ArraySpec((None,), "uint8", mean_bytes=LARGE // 3)}, max_streams=2)
     for size in (100, LARGE, 7):

@@ -103,6 +103,70 @@ def test_hand_made_items_go_to_any_of_them(three: Three) -> None:
     assert [live(table).data["x"].tolist() for table in three] == [[[1, 2]]] * 3
 
 
+@pytest.mark.parametrize("commit_every", [1, 4])
+def test_items_of_a_length_go_to_any_of_them(three: Three, commit_every: int) -> None:
+    """As those of a table's own writer, with which they share its structure."""
+    uniform, prioritised, _ = three
+    with prioritised.writer(history=2) as own:
+        own.append(step(7))
+        own.append(step(8))
+        own.create_item(length=2)
+    with uniform.writer(history=3, commit_every=commit_every) as writer:
+        for k in range(3):
+            writer.append(step(k))
+        writer.append({"observation": 3}, partial=True)  # an open row counts, and lacks columns there, too
+        for name in ("prioritised", "queue", "uniform", None):
+            writer.create_item(length=2, table=name, priority=3.0)
+    for table, expected in zip(three, ([[2, 3], [2, 3]], [[7, 8], [2, 3]], [[2, 3]]), strict=True):
+        found = live(table)
+        assert found.data["observation"].tolist() == expected
+        assert found.mask["reward"].tolist() == [[True, row != [2, 3]] for row in expected]
+    assert prioritised.get(prioritised.keys()).priorities.tolist() == [1.0, 3.0]
+
+
+def test_items_of_a_length_that_another_table_does_not_take(three: Three) -> None:
+    uniform, _, queue = three
+    with uniform.writer(history=3) as writer:
+        for k in range(3):
+            writer.append(step(k))
+        for _ in range(5):
+            writer.create_item(length=1, table="queue")
+        with pytest.raises(sr.RateLimitTimeout, match="table 'queue': create_item not admitted within 0 s: the queue"):
+            writer.create_item(length=1, table="queue", timeout_s=0)
+        queue.sample(1)
+        writer.create_item(length=3, table="queue", timeout_s=0)
+        writer.create_item(trajectory={"x": writer.history["reward"][-1]}, table="prioritised")
+        with pytest.raises(
+            sr.SignatureMismatch, match=r"table 'prioritised': its items are others, single steps \(made"
+        ):
+            writer.create_item(length=2, table="prioritised")
+        with pytest.raises(sr.TableNotFound, match="no table 'elsewhere' over the same steps; create both with the"):
+            writer.create_item(length=2, table="elsewhere")
+    declared = [
+        sr.Table("steps", SIGNATURE, 10, arena="own", item_steps=3),
+        sr.Table("short", SIGNATURE, 10, arena="own", item_steps=2),
+        sr.Table("nstep", SIGNATURE, 10, arena="own", item=sr.NStep(2)),
+    ]
+    with sr.Server(declared) as server, server.client() as client, client.table("steps").writer() as writer:
+        for k in range(3):
+            writer.append(step(k))
+        with pytest.raises(ValueError, match="length is 3; table 'short' was declared with item_steps=2"):
+            writer.create_item(length=3, table="short")
+        with pytest.raises(sr.SignatureMismatch, match=r"table 'nstep': its items are Window.*length= makes others"):
+            writer.create_item(length=3, table="nstep")
+        assert writer.create_item(length=3, table="steps") != 0
+
+
+def test_a_writer_of_a_table_with_shards_knows_its_table_by_name() -> None:
+    with sr.Server([sr.Table("many", SIGNATURE, 10, shards=2)]) as server, server.client() as client:
+        many = client.table("many")
+        with many.writer(history=2) as writer:
+            writer.append(step(0))
+            writer.create_item(length=1, table="many")
+            writer.create_item(length=1, table=None)
+        assert len(many) == 2
+
+
 def test_items_of_one_episode_have_its_id_within_a_table(three: Three) -> None:
     uniform, prioritised, _ = three
     with uniform.writer(patterns=[sr.NStep(1), sr.NStep(2, table="prioritised")]) as writer:

@@ -132,14 +132,16 @@ def test_the_table_keeps_its_first_item_s_structure(make_table: TableMaker) -> N
         for k in range(3):
             writer.append(step(k))
         writer.create_item(trajectory={"x": writer.history["a"][-2:]})
-        for other in (
-            {"y": writer.history["a"][-2:]},
-            {"x": writer.history["a"][-1]},
-            {"x": writer.history["b"]["d"][-2:]},
+        for shown, other in (
+            (r"several steps of y \(column 'a'\)", {"y": writer.history["a"][-2:]}),
+            (r"one step of x \(column 'a'\)", {"x": writer.history["a"][-1]}),
+            (r"several steps of x \(column 'b/d'\)", {"x": writer.history["b"]["d"][-2:]}),
         ):
-            with pytest.raises(
-                sr.SignatureMismatch, match="the item has another structure than the items of its table"
-            ):
+            text = (
+                rf"create_item: trajectory shows {shown}, but the items show several steps of x \(column 'a'\) in "
+                f"table {table.name!r}; the items of a table have one structure, .*: declare item="
+            )
+            with pytest.raises(sr.SignatureMismatch, match=text):
                 writer.create_item(trajectory=other)
         writer.create_item(trajectory={"x": writer.history["a"][-3:]})  # more steps are no other structure
     assert live(table).lengths["x"].tolist() == [2, 3]
@@ -161,7 +163,7 @@ def test_arguments_that_do_not_go_together_are_refused(make_table: TableMaker) -
                 sr.SignatureMismatch,
                 "values= has column 'a', which steps have; the table has none that are per item",
             ),
-            ({"length": 1, "table": "other"}, ValueError, "table='other' goes with trajectory="),
+            ({"length": 1, "table": "other"}, sr.TableNotFound, "no table 'other' over the same steps; create both w"),
             (
                 {"trajectory": whole, "table": "other"},
                 sr.TableNotFound,

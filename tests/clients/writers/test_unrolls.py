@@ -214,6 +214,7 @@ def test_memory_of_a_device_is_refused_where_data_is_a_copy(make_table: TableMak
         assert not items.data["n"].flags.writeable
 
 
+@pytest.mark.long
 def test_an_export_outlives_client_and_server() -> None:
     table = sr.Table.queue("unrolls", SIGNATURE, 2 * N, item=sr.Unroll(T, across_episodes=True), max_streams=N)
     with sr.Server(tables=[table]) as server, server.client() as client:

@@ -191,7 +191,7 @@ def test_single_steps_and_spans_do_not_share_a_table(make_table: TableMaker) -> 
     singles.insert(step(1))
     with singles.writer(history=2) as writer:
         writer.append(step(2))
-        with pytest.raises(sr.SignatureMismatch, match="its items are single steps"):
+        with pytest.raises(sr.SignatureMismatch, match=r"its items are others, single steps \(made by insert\)"):
             writer.create_item(length=1)
     with longer.writer() as writer:
         writer.append(step(1))
@@ -201,7 +201,10 @@ def test_single_steps_and_spans_do_not_share_a_table(make_table: TableMaker) -> 
         "insert_batch": lambda: longer.insert_batch(steps([2])),
     }
     for name, call in ways.items():
-        with pytest.raises(sr.SignatureMismatch, match=f"its items are spans, .*; {name} makes single-step items, wh"):
+        with pytest.raises(
+            sr.SignatureMismatch,
+            match=f"its items are spans, .*: they show several steps of .* {name} makes single-step items, wh",
+        ):
             call()
     assert (len(singles), len(longer)) == (1, 1)
 
@@ -274,5 +277,5 @@ def test_what_writers_can_not_do_says_so(make_table: TableMaker) -> None:
             writer.create_item(length=1, values={"n": 1})
         with pytest.raises(ValueError, match="length= and trajectory= are both given"):
             writer.create_item(length=1, trajectory={})
-        with pytest.raises(ValueError, match="table='other' goes with trajectory="):
+        with pytest.raises(sr.TableNotFound, match="no table 'other' over the same steps"):
             writer.create_item(length=1, table="other")

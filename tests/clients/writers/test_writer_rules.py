@@ -310,7 +310,8 @@ def test_a_writer_s_window_over_ends_of_another_name_is_warned_of(make_table: Ta
 def test_two_rules_of_one_table_must_make_the_same_structure(make_table: TableMaker) -> None:
     table = make_table(100, signature=SIGNATURE)
     with table.writer(patterns=[last(), last("reward")]) as writer:
-        with pytest.raises(sr.SignatureMismatch, match="the item has another structure than the items of its table"):
+        text = r"patterns\[1\] shows one step of x \(column 'reward'\), but patterns\[0\] shows one step of x \(column"
+        with pytest.raises(sr.SignatureMismatch, match=text):
             writer.append(step(0))
         assert len(table) == 0
     with table.writer(patterns=[last("reward")]) as writer:  # nothing was fixed by what was refused

@@ -98,6 +98,7 @@ def session_offset(index: bytes, pid: int) -> int:
         (0, 0, "it is free, but has process"),
     ],
 )
+@pytest.mark.one_quick
 def test_a_session_that_nobody_can_have_sets_its_arena_aside_and_no_other(
     daemon: DaemonProcess, offset: int, word: int, reason: str
 ) -> None:

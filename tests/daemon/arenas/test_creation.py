@@ -252,6 +252,7 @@ sys.exit(main())
 
 
 @needs_mount
+@pytest.mark.long
 def test_room_that_is_taken_after_the_check_is_an_error_and_nothing_is_left(
     make_daemon: StartDaemon, run_script: Run
 ) -> None:
@@ -343,6 +344,7 @@ def shm_folder() -> Iterator[str]:
     shutil.rmtree(path)
 
 
+@pytest.mark.long
 def test_a_killed_daemon_with_a_directory_is_succeeded_too(shm_folder: str, make_daemon: StartDaemon) -> None:
     daemon = make_daemon(directory=shm_folder).start()
     with daemon.connect() as client:

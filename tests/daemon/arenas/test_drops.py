@@ -158,6 +158,7 @@ sys.exit(main.main())
 
 
 @pytest.mark.parametrize("unlinks", [1, 3])
+@pytest.mark.one_quick
 def test_the_daemon_after_one_that_was_killed_in_its_stop_restores_its_last_checkpoint(
     make_daemon: StartDaemon, tmp_path: pathlib.Path, unlinks: int
 ) -> None:

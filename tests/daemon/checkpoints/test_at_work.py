@@ -158,6 +158,7 @@ sys.exit(main.main())
 """
 
 
+@pytest.mark.long
 def test_writers_that_need_room_end_a_checkpoint_and_lose_nothing(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:
@@ -199,6 +200,7 @@ def test_writers_that_need_room_end_a_checkpoint_and_lose_nothing(
         assert len(table._arena.sessions()) == 1
 
 
+@pytest.mark.long
 def test_how_far_it_is_is_told(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
     source = """
 import sys, time

@@ -71,6 +71,7 @@ def existing(paths: Sequence[str]) -> list[bool]:
     return [os.path.exists(path) for path in paths]
 
 
+@pytest.mark.long
 def test_a_daemon_that_forgot_to_restore_removes_no_checkpoint_of_the_one_before(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_an_interval_without_tables_saves_nothing(make_daemon: StartDaemon, tmp_
         assert len(verify(path)["states"]) == 1
 
 
+@pytest.mark.long
 def test_the_last_checkpoint_with_a_table_that_was_lost_stays(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
     daemon = make_daemon().start(*flags(tmp_path))
     with daemon.connect() as client:
@@ -143,6 +145,7 @@ def test_a_table_that_a_client_dropped_keeps_no_checkpoint(make_daemon: StartDae
     assert daemon.stop() == 0
 
 
+@pytest.mark.long
 def test_a_damaged_checkpoint_is_not_counted_and_named_once(make_daemon: StartDaemon, tmp_path: pathlib.Path) -> None:
     daemon = make_daemon().start(*flags(tmp_path))
     with daemon.connect() as client:

@@ -42,6 +42,7 @@ def test_a_server_goes_on_where_the_last_one_was_saved(
             client.checkpoint()
 
 
+@pytest.mark.long
 def test_a_server_says_aloud_that_a_limiter_is_not_the_one_asked_for(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_directory_that_cannot_be_written_to_is_told_at_the_start(make_daemon:
     assert daemon.left_behind() == []
 
 
+@pytest.mark.long
 def test_a_daemon_that_finds_only_checkpoints_of_others_says_so(
     make_daemon: StartDaemon, tmp_path: pathlib.Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_daemon_that_finds_only_checkpoints_of_others_says_so(
     assert daemon.stop() == other.stop() == 0
 
 
+@pytest.mark.long
 def test_a_server_that_was_not_told_to_restore_says_so_and_removes_nothing(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -105,6 +107,7 @@ def test_a_server_that_was_not_told_to_restore_says_so_and_removes_nothing(
     assert len(find_checkpoints(directory)) == 2
 
 
+@pytest.mark.long
 def test_resume_if_there_is_one(tmp_path: pathlib.Path) -> None:
     """As docs/checkpoints.md has it."""
 

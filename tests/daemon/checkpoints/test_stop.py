@@ -77,6 +77,7 @@ def test_a_daemon_that_cannot_save_its_last_checkpoint_drops_nothing(
 
 
 @pytest.mark.parametrize("word", ["", "full"])
+@pytest.mark.one_quick
 def test_inserts_and_samples_wait_while_the_last_checkpoint_is_saved(
     slow: DaemonProcess, tmp_path: pathlib.Path, disk: pathlib.Path, word: str
 ) -> None:

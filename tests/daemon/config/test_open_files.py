@@ -30,6 +30,7 @@ def test_all_that_may_be_had_is_counted_and_taken(
     assert len(limits) == 2
 
 
+@pytest.mark.long
 def test_tables_leave_descriptors_for_clients_and_the_error_says_who_lacks_them(make_daemon: StartDaemon) -> None:
     daemon = make_daemon().start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80)))
     with daemon.connect() as client:

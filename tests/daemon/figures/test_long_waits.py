@@ -68,6 +68,7 @@ def test_a_long_wait_is_logged_once_with_its_process_and_reason(
     ), line
 
 
+@pytest.mark.one_quick
 def test_both_sides_are_told_of_and_a_side_no_more_than_once_in_a_while(
     impatient: DaemonProcess, replay: sr.Client, run_script: Run
 ) -> None:

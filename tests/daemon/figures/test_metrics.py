@@ -140,6 +140,7 @@ def test_a_blocked_call_is_counted_on_its_side(scraped: Scraped) -> None:
         assert found["shmreplay_table_blocked_seconds_total"][labels] > 0
 
 
+@pytest.mark.long
 def test_a_port_of_this_machine_will_do_and_an_older_prometheus_too(make_daemon: StartDaemon) -> None:
     daemon = make_daemon().start("--metrics", "127.0.0.1:0")
     (port,) = re.findall(r"metrics at http://127\.0\.0\.1:(\d+)/metrics", daemon.log())

@@ -76,6 +76,7 @@ def test_a_thread_with_the_pid_of_a_dead_parent_keeps_no_server_from_starting(ru
 
 
 @needs_own_pids
+@pytest.mark.long
 def test_a_container_that_starts_again_removes_what_its_last_life_left(run_script: Run) -> None:
     """Its first process is process 1 in each life, and always lives."""
     serve = f"{SERVE}\nassert os.getpid() == 1\nprint(server._daemon._instance, flush=True)\ninput()"
@@ -113,6 +114,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @needs_own_pids
+@pytest.mark.long
 def test_a_server_of_another_container_leaves_those_of_the_living_alone(run_script: Run) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()

@@ -106,6 +106,22 @@ TEST(an_episode_that_did_not_terminate_says_what_its_final_step_lacks) {
   CHECK_EQ(lacking_after_a_step(), 0);
 }
 
+TEST(a_span_goes_to_the_table_that_is_named) {
+  World w(arena_of({open_table("a", 10), open_table("b", 10)}));
+  Single one(w.arena, {}, facts_of(w.arena));
+  one.begin(1);
+  CHECK_EQ(one.finish(), Status::kOk);
+  for (const uint32_t table : {kNone, 1u}) {
+    one.writer.begin(WriterCall::kItem);
+    CHECK_EQ(one.writer.look_at_span(1, 1, table), Status::kOk);
+    RuleWriter* const writer = &one.writer;
+    size_t at = 0;
+    CHECK_EQ(RuleWriter::insert({&writer, 1}, kNow, at), Status::kOk);
+    CHECK(one.writer.conclude());
+  }
+  for (const uint32_t table : {0u, 1u}) CHECK_EQ(w.arena.table(table).record->size.get(), 1u);
+}
+
 TEST(a_span_longer_than_the_history_is_refused) {
   World w(arena_of({open_table("a", 10)}));
   Single one(w.arena, {}, facts_of(w.arena));

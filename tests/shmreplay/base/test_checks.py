@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmreplay.base.checks import check_choice, check_float, check_int, check_path, wire_field
+from shmreplay.base.checks import check_choice, check_float, check_int, check_path, no_such_table, wire_field
 
 
 @pytest.mark.parametrize("value", [1, 10, np.int64(5), np.uint8(7)])
@@ -83,3 +83,9 @@ def test_what_is_no_path_is_refused_with_its_arguments_name(value: object) -> No
     text = re.escape(f"Server: restore is {value!r}; expected the path of a file or a directory")
     with pytest.raises(TypeError, match=text):
         check_path("Server", "restore", value)
+
+
+def test_an_unknown_table_is_answered_with_those_there_are_and_the_one_meant() -> None:
+    assert str(no_such_table("x", [])) == "there is no table 'x'; there are: none"
+    text = "there is no table 'repaly'; there are: other, replay (did you mean 'replay'?)"
+    assert str(no_such_table("repaly", ["replay", "other"])) == text

@@ -1,5 +1,6 @@
 """What observers are told about calls that wait. What the caller itself is told is tested in test_blocking."""
 
+import re
 from typing import Any
 
 import pytest
@@ -17,17 +18,17 @@ def text(side: str, **changes: Any) -> str:
 
 def test_a_blocked_insert_is_explained_with_numbers_and_attached_processes() -> None:
     assert text("insert") == (
-        "the rate limiter: one more insert would raise the difference from 0 to 2.5, above max_diff 1.5 (12 inserts, 2 "
-        "deletes, 30 samples, at 2.5 samples per insert); waiting for a sample, there was none yet, or for "
-        "set_rate_limiter(); 3 processes are attached"
+        "the rate limiter: inserts are as far ahead of samples as it allows; waiting for a sample, there was none yet, "
+        "or for set_rate_limiter(); 3 processes are attached; one more insert would raise the difference from 0 to "
+        "2.5, above max_diff 1.5 (12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert)"
     )
 
 
 def test_a_blocked_sample_is_explained_with_numbers_and_attached_processes() -> None:
     assert text("sample", difference=-1.0) == (
-        "the rate limiter: one more sample would lower the difference from -1 to -2, below min_diff -1.5 (12 inserts, "
-        "2 deletes, 30 samples, at 2.5 samples per insert); waiting for an insert, the last was 3 s ago; "
-        "3 processes are attached"
+        "the rate limiter: samples are as far ahead of inserts as it allows; waiting for an insert, the last was 3 s "
+        "ago; 3 processes are attached; one more sample would lower the difference from -1 to -2, below min_diff -1.5 "
+        "(12 inserts, 2 deletes, 30 samples, at 2.5 samples per insert)"
     )
     assert text("sample", size=4).startswith("the table has 4 items, and min_size_to_sample is 5; waiting for an")
     assert text("sample", size=1).startswith("the table has 1 item, and min_size_to_sample is 5; waiting for an")
@@ -52,6 +53,26 @@ def test_a_pause_and_a_stop_come_before_the_limiter(side: str) -> None:
     paused = text(side, paused_inserts=True, paused_samples=True)
     assert paused.startswith(f"{side}s are paused; `shmreplay resume TABLE`")
     assert text(side, paused_inserts=True, paused_samples=True, is_stopping=True) == waiting.STOPPING
+
+
+@pytest.mark.parametrize(
+    ("side", "figures"),
+    [
+        ("insert", {}),
+        ("insert", {"count_deletes": True, "max_diff": 0.0}),
+        ("sample", {"difference": -1.0}),
+        ("sample", {"size": 4}),
+        ("sample", {"size": 0, "min_size_to_sample": 1}),
+    ],
+)
+def test_who_waits_for_a_side_that_is_paused_is_told_so(side: str, figures: dict[str, Any]) -> None:
+    other = {"insert": "samples", "sample": "inserts"}[side]
+    assert "paused" not in text(side, **figures)
+    assert re.search(
+        rf"waiting for an? \w+, (there was none yet|the last was 3 s ago), but {other} are paused; `shmreplay resume "
+        r"TABLE` or table\.resume\(\) ends the pause",
+        text(side, **figures, **{f"paused_{other}": True}),
+    )
 
 
 def test_a_call_that_was_just_let_go_on_is_not_said_to_be_refused() -> None:

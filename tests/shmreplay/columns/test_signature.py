@@ -112,6 +112,15 @@ def test_two_columns_of_one_path_are_refused() -> None:
         Signature.from_tree({"a/b": spec, "a": {"b": spec}}, "t")
 
 
+def test_more_columns_than_an_arena_has_are_refused_with_their_number() -> None:
+    spec = ArraySpec((), "f4")
+    assert len(Signature.from_tree([spec] * 125, "t").leaves) == 125
+    with pytest.raises(
+        ValueError, match="table 't': the signature has 126 columns; expected at most 125: join columns"
+    ):
+        Signature.from_tree([spec] * 126, "t")
+
+
 def test_unflatten_wants_one_value_a_column() -> None:
     signature = Signature.from_tree({"a": ArraySpec((), "f4")}, "t")
     with pytest.raises(ValueError, match="table 't': got 2 values for 1 columns; expected as many"):

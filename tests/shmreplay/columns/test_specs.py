@@ -103,11 +103,13 @@ def test_a_negative_size_is_refused() -> None:
         ArraySpec((3, -1), "f4")
 
 
-def test_a_row_of_four_gibibytes_is_refused() -> None:
-    assert ArraySpec((2**30 - 1,), "f4").row_bytes == 2**32 - 4
-    text = "a row of float32 (1073741824,) has 4294967296 bytes; expected less than 4 GiB: divide it into"
+@pytest.mark.parametrize(("options", "gibibytes"), [({}, 2), ({"optional": True}, 4), ({"compression": "lz4"}, 4)])
+def test_a_row_that_is_too_large_for_an_arena_is_refused(options: dict[str, Any], gibibytes: int) -> None:
+    numbers = gibibytes * 2**28
+    assert ArraySpec((numbers - 1,), "f4", **options).row_bytes == 4 * numbers - 4
+    text = f"a row of float32 ({numbers},) has {4 * numbers} bytes; expected less than {gibibytes} GiB: divide it into"
     with pytest.raises(ValueError, match=re.escape(text)):
-        ArraySpec((2**30,), "f4")
+        ArraySpec((numbers,), "f4", **options)
 
 
 def test_sizes_become_plain_ints_and_may_be_zero() -> None:

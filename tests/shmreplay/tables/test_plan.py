@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmreplay import selectors
+from shmreplay import _core, selectors
+from shmreplay.columns.signature import MAX_COLUMNS
 from shmreplay.columns.specs import ArraySpec
 from shmreplay.rules.windows import Episode, NStep, Sequence, Unroll
 from shmreplay.tables.packed_specs import unpack_specs
-from shmreplay.tables.plan import chunk_bytes, harmonic, plan
-from shmreplay.tables.table import Table
+from shmreplay.tables.plan import MAX_TABLES, chunk_bytes, harmonic, plan
+from shmreplay.tables.table import INTS, Table
 
 CARTPOLE = {"observation": ArraySpec((4,), "f4"), "action": ArraySpec((), "i8"), "reward": ArraySpec((), "f4")}
 ROW_400 = {"x": ArraySpec((100,), "f4")}
@@ -236,6 +238,14 @@ TWO = {"x": ArraySpec((), "f4"), "y": ArraySpec((), "f4")}
             "arena 'replay': chunk_steps is 4 and 8; expected one size",
         ),
         (
+            [Table(f"t{i}", ROW_400, 1, arena="replay") for i in range(65)],
+            "arena 'replay': 65 tables share it; expected at most 64: give some another arena=",
+        ),
+        (
+            [table(2**30, {"frame": ArraySpec((2**20,), "uint8")})],
+            "arena 'replay': needs 1024.1 TiB for its steps; an arena has at most 256.0 TiB: lower max_size",
+        ),
+        (
             [table(2**31 - 2, item_steps=10, chunk_steps=1)],
             "chunks of 1 steps; at most 2147483647 can be numbered: lower max_size or item_steps, or raise chunk_steps",
         ),
@@ -248,6 +258,21 @@ TWO = {"x": ArraySpec((), "f4"), "y": ArraySpec((), "f4")}
 def test_tables_that_cannot_be_together_are_refused(tables: list[Table], text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         plan(tables)
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "change"),
+    [
+        ("columns", MAX_COLUMNS, lambda n: {"columns": [(4, 0, 0)] * n}),
+        ("tables", MAX_TABLES, lambda n: {"tables": plan([table(1)]).native()["tables"] * n}),
+        ("sessions", INTS["max_sessions"][1], lambda n: {"max_sessions": n}),
+    ],
+)
+def test_the_limits_are_those_of_the_core(kind: str, limit: int, change: Callable[[int], dict[str, Any]]) -> None:
+    native = plan([table(1)]).native()
+    _core.plan_arena({**native, **change(limit)})
+    with pytest.raises(ValueError, match=kind):
+        _core.plan_arena({**native, **change(limit + 1)})
 
 
 # --- for the native code --------------------------------------------------------------------------------------------

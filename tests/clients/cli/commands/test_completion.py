@@ -77,6 +77,7 @@ CASES = [
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.long
 def test_bash_offers_commands_options_choices_tables_and_files(
     env: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +87,7 @@ def test_bash_offers_commands_options_choices_tables_and_files(
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.long
 def test_tables_are_those_of_the_daemon_that_the_line_names(
     env: dict[str, str], server: sr.Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

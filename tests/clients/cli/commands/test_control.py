@@ -242,7 +242,16 @@ def test_at_a_terminal_it_is_asked(daemon: DaemonProcess, client: sr.Client) -> 
 
 @pytest.mark.parametrize(
     "arguments",
-    [("pause", "x"), ("resume", "x"), ("drain", "x"), ("set-ratio", "x", "4"), ("reset", "x"), ("drop", "x")],
+    [
+        ("peek", "x"),
+        ("inspect", "x", "1"),
+        ("pause", "x"),
+        ("resume", "x"),
+        ("drain", "x"),
+        ("set-ratio", "x", "4"),
+        ("reset", "x"),
+        ("drop", "x"),
+    ],
     ids=lambda arguments: arguments[0],
 )
 def test_a_table_that_is_not_there_is_one_clear_line(

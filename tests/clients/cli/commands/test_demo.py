@@ -178,6 +178,7 @@ def test_everybody_ends_when_it_is_killed(run_demo: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["actor 1", "the learner"])
+@pytest.mark.one_quick
 def test_a_killed_process_ends_it_with_an_error_that_names_it(run_demo: Run, name: str) -> None:
     demo = run_demo("--actors", "2", *ENDLESS)
     pid = int(demo.read_until(rf"{name} is process (\d+)")[1])
@@ -187,6 +188,7 @@ def test_a_killed_process_ends_it_with_an_error_that_names_it(run_demo: Run, nam
     assert (code, err) == (1, f"shmreplay demo: {name} (process {pid}) was killed by SIGKILL\n")
 
 
+@pytest.mark.long
 def test_a_failed_actor_ends_it_with_its_traceback(run_demo: Run, tmp_path: pathlib.Path) -> None:
     (tmp_path / "gymnasium.py").write_text("def make(name): raise RuntimeError(f'{name} is broken')")
     demo = run_demo("--actors", "1", env={**os.environ, "PYTHONPATH": str(tmp_path)})

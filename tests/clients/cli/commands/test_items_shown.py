@@ -391,6 +391,7 @@ def test_a_daemon_that_is_not_there_is_said_in_a_line(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
+@pytest.mark.one_quick
 def test_a_user_who_may_not_connect_is_told_in_a_line(arguments: tuple[str, ...], server: sr.Server) -> None:
     source = (
         "import contextlib, io, os, sys\n"

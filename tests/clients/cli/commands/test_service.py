@@ -1,5 +1,6 @@
 """shmreplayd as a service: what `shmreplay service install` writes, and what systemd makes of it."""
 
+import errno
 import json
 import os
 import pathlib
@@ -156,7 +157,23 @@ def test_a_user_who_may_not_write_there_gets_one_line(tmp_path: pathlib.Path, in
     (tmp_path / "etc").write_text("no directory", encoding="utf-8")
     code, _, said = install("--system", "--root", str(tmp_path))
     assert (code, len(said.splitlines())) == (1, 1)
-    assert said.startswith("shmreplay service: [Errno ")
+    assert said.startswith(f"shmreplay service: {tmp_path}/etc/systemd/system")
+    assert said.endswith(": Not a directory\n")
+
+
+def test_a_user_who_is_not_root_is_told_what_to_do(
+    tmp_path: pathlib.Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/etc/systemd")
+
+    monkeypatch.setattr(os, "makedirs", refused)
+    code, _, said = install("--system", "--root", str(tmp_path))
+    assert (code, said) == (
+        1,
+        f"shmreplay service: {tmp_path}/etc/systemd/system/shmreplayd.service cannot be written: Permission denied; "
+        "run it as root (sudo), or install one of your own (--user). --dry-run prints what would be written\n",
+    )
 
 
 @pytest.mark.parametrize(("path", "escaped"), [("/a/b", "/a/b"), ("/a b/c", '"/a b/c"'), ("/100%/$x", "/100%%/$$x")])

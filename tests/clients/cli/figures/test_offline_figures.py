@@ -77,6 +77,7 @@ def test_beside_a_daemon_it_says_the_same(daemon: DaemonProcess, capsys: Capture
         ("data", "unlink", "No such file or directory"),
     ],
 )
+@pytest.mark.one_quick
 def test_an_arena_that_cannot_be_read_is_named_and_the_others_are_shown(
     killed: DaemonProcess, capsys: Capture, kind: str, spoil: str, reason: str
 ) -> None:
