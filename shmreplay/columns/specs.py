@@ -46,7 +46,8 @@ class ArraySpec:
         mutable: `table.update_data` may change stored values.
         per: "step", or "item" for a value that an item brings with it, `create_item(values={...})`.
         cast: which dtypes a value may have: "no" only this one, "safe" (the default) also those that lose nothing by
-            numpy's `can_cast`, "same_kind" also float64 for float32 and the like.
+            numpy's `can_cast`, "same_kind" also float64 for float32 and the like. A number beyond the dtype's range is
+            refused under every rule.
         mean_bytes: for a column in the heap, the average stored bytes of a row, to plan the heap. None: half of the row
             if it is compressed, otherwise all of it; an axis of any size counts as 16.
 
