@@ -195,7 +195,13 @@ class Signature:
         return values
 
     def canonical(
-        self, step: object, *, batch: int | None = None, present: set[int] | None = None, with_items: bool = False
+        self,
+        step: object,
+        *,
+        batch: int | None = None,
+        present: set[int] | None = None,
+        with_items: bool = False,
+        used: conversion.Rows | None = None,
     ) -> list[Any]:
         """Returns one C-contiguous array a column, of exactly its dtype and shape; it may share the caller's memory.
 
@@ -214,6 +220,7 @@ class Signature:
                 None, is None in the result. The set has the numbers of the columns that the open row already has, which
                 must not come again; on success those of this step are added.
             with_items: whether the step may have values of columns that are per item; `item_values` handles those.
+            used: numbers of the steps that must be in their dtype's range; None: all.
 
         Raises:
             SignatureMismatch: something does not fit; the text names the column, what was expected, what it got and
@@ -236,16 +243,16 @@ class Signature:
                     "If it was the final observation, call end_episode() first"
                 )
             else:
-                arrays.append(self._column(value, leaf, batch))
+                arrays.append(self._column(value, leaf, batch, used))
         if present is not None:
             present.update(index for index, array in enumerate(arrays) if array is not None)
         return arrays
 
-    def _column(self, value: object, leaf: Leaf, batch: int | None) -> Any:
+    def _column(self, value: object, leaf: Leaf, batch: int | None, used: conversion.Rows | None) -> Any:
         if not leaf.spec.is_coded:
             if leaf.spec.is_packed and batch is not None and isinstance(value, (list, tuple)):
                 return heap_values.stacked(value, leaf, self._where, batch)
-            return conversion.column_array(value, leaf, self._where, batch)
+            return conversion.column_array(value, leaf, self._where, batch, used)
         if batch is None:
             return heap_values.stored_value(value, leaf, self._where)
         return heap_values.stored_values(value, leaf, self._where, batch)

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -70,16 +70,14 @@ sys.exit(main())
 
 
 @pytest.fixture
-def open_folder(tmp_path: pathlib.Path) -> None:
-    """Lets other users reach the sockets in the test's folder."""
-    folder = tmp_path
-    while folder.parent != folder and folder.stat().st_uid == os.geteuid() and folder != pathlib.Path("/tmp"):
-        folder.chmod(0o755)
-        folder = folder.parent
+def tmp_path() -> Iterator[pathlib.Path]:
+    """A folder whose sockets other users reach. pytest shuts its own whenever another run of it starts."""
+    with tempfile.TemporaryDirectory(prefix="shmreplay-test-") as place:
+        os.chmod(place, 0o755)
+        yield pathlib.Path(place)
 
 
 @is_root
-@pytest.mark.usefixtures("open_folder")
 def test_another_user_is_told_at_the_socket_who_may_connect(
     daemon: DaemonProcess, run_script: Callable[..., Script]
 ) -> None:
@@ -91,7 +89,6 @@ def test_another_user_is_told_at_the_socket_who_may_connect(
 
 
 @is_root
-@pytest.mark.usefixtures("open_folder")
 def test_another_user_is_told_at_the_terminal_too(daemon: DaemonProcess, run_script: Callable[..., Script]) -> None:
     code, out, err = run_script(COMMANDS_AS_NOBODY, daemon.socket).finish()
     assert (code, out.splitlines()[-1]) == (0, "[1, 1, 1]")
@@ -101,7 +98,6 @@ def test_another_user_is_told_at_the_terminal_too(daemon: DaemonProcess, run_scr
 
 
 @is_root
-@pytest.mark.usefixtures("open_folder")
 def test_another_user_who_gets_through_to_the_socket_is_refused_by_credentials(
     daemon: DaemonProcess, run_script: Callable[..., Script]
 ) -> None:
@@ -114,7 +110,6 @@ def test_another_user_who_gets_through_to_the_socket_is_refused_by_credentials(
 
 
 @is_root
-@pytest.mark.usefixtures("open_folder")
 def test_a_member_of_the_group_works_and_an_outsider_is_told_its_name(
     make_daemon: StartDaemon, run_script: Callable[..., Script]
 ) -> None:
