@@ -43,6 +43,8 @@ SANITIZE ?= quick
 FIXED_SEED ?= 20260701
 # Of one release, so that a mirror's build for processors serves; nothing here needs the GPU in it.
 TORCH ?= torch==2.13.0
+# Installed behind torch, which it would bring in another build. Its own tests come from the sdist of this release.
+SB3 ?= stable-baselines3==2.9.2
 
 BIN := .venv/bin
 STAMP := .venv/stamps
@@ -180,6 +182,7 @@ $(STAMP)/dev: $(STAMP)/run
 	@$(BIN)/python scripts/requirements.py test dev > $(STAMP)/dev.txt
 	@$(PIP) install -r $(STAMP)/dev.txt
 	@$(PIP) install $(TORCH)
+	@$(PIP) install $(SB3)
 	@$(PIP) install jax
 	@touch $@
 

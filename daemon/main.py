@@ -28,17 +28,19 @@ from shmreplay.daemon.control.shared_state import SharedState
 from shmreplay.daemon.control.socket_directory import make_socket_directory
 from shmreplay.daemon.figures.long_waits import LongWaits
 from shmreplay.daemon.figures.status import status_line
-from shmreplay.daemon.loop.event_loop import LoopPolicy
+from shmreplay.daemon.loop import event_loop
 from shmreplay.daemon.loop.unix_listener import UnixListener
 from shmreplay.daemon.loop.workers import Workers
 from shmreplay.daemon.process.activation import take_listener
 from shmreplay.daemon.process.declared_tables import create_declared
+from shmreplay.daemon.process.ignored_signals import ignore_signals
 from shmreplay.daemon.process.instance_lock import InstanceLock
 from shmreplay.daemon.process.leftovers import remove_leftovers
 from shmreplay.daemon.process.notify import Notifier
 from shmreplay.daemon.process.parent import Parent
 from shmreplay.daemon.process.parent_watch import watch_parent
 from shmreplay.daemon.process.reload import Reload
+from shmreplay.daemon.process.stop_request import watch_for_stop
 from shmreplay.daemon.process.summary import summary, summary_json
 from shmreplay.daemon.web.site import Site
 from shmreplay.errors import ShmReplayError
@@ -96,7 +98,10 @@ class Daemon:
 
     async def _run(self) -> None:
         config = self._config
-        self._watch_for_the_end()
+        if config.embedded:
+            self._watch_the_parent()
+        else:
+            self._handle_signals()
         with contextlib.ExitStack() as taken:
             store = SegmentStore(config.directory, config.pages)
             if (note := config.pages.check(store.directory)) is not None:
@@ -178,7 +183,14 @@ class Daemon:
         await checkpoints.finish()
         await (registry.leave() if keeps else registry.close())
 
-    def _watch_for_the_end(self) -> None:
+    def _watch_the_parent(self) -> None:
+        if self._config.stop_fd is not None:
+            watch_for_stop(self._config.stop_fd, lambda: self.stop("the parent asked for it"))
+        parent = self._config.parent_pid
+        if parent is not None and not watch_parent(parent, lambda: self.stop(f"parent process {parent} has ended")):
+            raise ShmReplayError(f"parent process {parent} has ended already")
+
+    def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGTERM and signal.getsignal(number) is signal.SIG_IGN:
@@ -187,9 +199,6 @@ class Daemon:
                 loop.add_signal_handler(number, self._hung_up.set)
             else:
                 loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
-        parent = self._config.parent_pid
-        if parent is not None and not watch_parent(parent, lambda: self.stop(f"parent process {parent} has ended")):
-            raise ShmReplayError(f"parent process {parent} has ended already")
 
     async def _reload_when_asked(self, reload: Reload) -> None:
         """Reloads after each SIGHUP, one reload at a time."""
@@ -276,6 +285,8 @@ def _main(arguments: Sequence[str] | None) -> int:
     if config.is_check:
         print(summary_json(config) if config.is_json else summary(config))
         return 0
+    if config.embedded:
+        ignore_signals()
     workers = Workers()
     # systemd's variables in the environment of an embedded daemon are meant for its parent.
     environment: MutableMapping[str, str] = {} if config.embedded else os.environ
@@ -288,8 +299,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         configure_logs(config.log_level, config.log_format, config.instance)
         # It forks, so it must run before there are threads.
         _core.prove_robust_lock()
-        asyncio.set_event_loop_policy(LoopPolicy())
-        asyncio.run(Daemon(config, workers, lambda: read_config(arguments), notifier, passed).run())
+        event_loop.run(Daemon(config, workers, lambda: read_config(arguments), notifier, passed).run())
         code = 0
     except (ShmReplayError, OSError, RuntimeError, ValueError) as error:
         notifier.failed(str(error))

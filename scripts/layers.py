@@ -59,6 +59,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
         "jax",
         "gymnasium",
         "transitions",
+        "sb3",
         "demo",
         "cli/terminal",
         "cli/figures",

@@ -14,7 +14,9 @@ from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
 
+from shmreplay.base.blocked_signals import signals_blocked
 from shmreplay.clients.demo.actor import act
+from shmreplay.clients.demo.interrupts import NUMBERS
 from shmreplay.clients.demo.learner import learn
 from shmreplay.errors import ShmReplayError
 
@@ -135,13 +137,10 @@ def _obituary(member: Member) -> str:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Processes that are started within ignore Ctrl-C. The terminal sends it to all, but only this process acts on it.
+    """Processes that are started within ignore Ctrl-C and SIGTERM.
 
-    A Ctrl-C that comes meanwhile is delivered at the end.
+    A terminal, or whoever ends the whole job, sends them to all, but only this process acts on them.
     """
-    resource_tracker.ensure_running()  # it is a process of multiprocessing, whose start would unblock SIGINT
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    resource_tracker.ensure_running()  # it is a process of multiprocessing, whose start would unblock them
+    with signals_blocked(NUMBERS):
         yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -9,12 +9,14 @@ import os
 import secrets
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import weakref
 from typing import Any
 
+from shmreplay.base.blocked_signals import signals_blocked
 from shmreplay.errors import DaemonUnavailable
 from shmreplay.protocol import embedded_socket_path
 from shmreplay.segments.abandoned import remove_abandoned
@@ -23,6 +25,7 @@ from shmreplay.segments.segment import SegmentStore, embedded_instance, lock_nam
 
 TAIL_BYTES = 4096
 STOP_TIMEOUT_S = 15.0  # longer than the daemon waits for a lock whose holder is stopped
+START_STOP_TIMEOUT_S = 2.0  # while it starts, nobody uses its tables
 
 
 class EmbeddedDaemon:
@@ -37,32 +40,39 @@ class EmbeddedDaemon:
         self._log_fd = os.memfd_create("shmreplayd-log")  # unlike a file, it leaves nothing behind
         self._handler: weakref.finalize[..., Any] | None = None  # registered with atexit
         self._last_words: str | None = None  # the end of the log, kept when its descriptor is closed
+        # Over this socket we ask for the stop: a signal could be anybody's, so the daemon ignores them all.
+        self._stopper, stopper_for_child = socket.socketpair()
         ready, ready_for_child = os.pipe()
         try:
-            self.process = self._start(directory, checkpoint_dir, ready_for_child, pages)
+            with stopper_for_child, signals_blocked(signal.valid_signals()):
+                self.process = self._start(
+                    directory, checkpoint_dir, ready_for_child, stopper_for_child.fileno(), pages
+                )
         except BaseException:
             os.close(ready)
             os.close(self._log_fd)
+            self._stopper.close()
             raise
         finally:
             os.close(ready_for_child)
         try:
             self._wait_until_ready(ready, timeout_s)
         except BaseException:
-            self.stop()
+            self._stop(START_STOP_TIMEOUT_S)
             raise
         finally:
             os.close(ready)
 
     def _start(
-        self, directory: str | None, checkpoint_dir: str | None, ready_fd: int, pages: PagePolicy
+        self, directory: str | None, checkpoint_dir: str | None, ready_fd: int, stop_fd: int, pages: PagePolicy
     ) -> subprocess.Popen[bytes]:
         if not sys.executable:
             raise DaemonUnavailable(
                 "sys.executable is empty, so no shmreplayd can be started; start one by hand and use sr.connect()"
             )
         command = [sys.executable, "-m", "shmreplay.daemon", "--embedded", "--socket", self.socket]
-        command += ["--instance", self._instance, "--parent-pid", str(os.getpid()), "--ready-fd", str(ready_fd)]
+        command += ["--instance", self._instance, "--parent-pid", str(os.getpid())]
+        command += ["--ready-fd", str(ready_fd), "--stop-fd", str(stop_fd)]
         command += ["--huge-pages", pages.huge_pages, "--numa", pages.numa]
         if directory is not None:
             command += ["--directory", directory]
@@ -73,7 +83,7 @@ class EmbeddedDaemon:
             stdin=subprocess.DEVNULL,
             stdout=self._log_fd,
             stderr=self._log_fd,
-            pass_fds=(ready_fd,),
+            pass_fds=(ready_fd, stop_fd),
             start_new_session=True,  # a Ctrl-C at the terminal must reach only us; we decide when the daemon ends
             cwd="/",
             env=_environment(),
@@ -115,10 +125,15 @@ class EmbeddedDaemon:
             atexit.unregister(self._handler)
         if os.getpid() != self._owner_pid:
             self.process.returncode = 0  # not our child: nothing to wait for, and no reason for a ResourceWarning
+            self._stopper.close()
             return
-        self.process.send_signal(signal.SIGTERM)
+        self._stop(STOP_TIMEOUT_S)
+
+    def _stop(self, timeout_s: float) -> None:
+        with self._stopper, contextlib.suppress(OSError):  # it has ended, or this descriptor was closed behind our back
+            self._stopper.send(b"stop", socket.MSG_NOSIGNAL)
         try:
-            self.process.wait(STOP_TIMEOUT_S)
+            self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

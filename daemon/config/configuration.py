@@ -28,6 +28,7 @@ from shmreplay.errors import ShmReplayError
 from shmreplay.estimates import estimate
 from shmreplay.protocol import default_socket_paths, package_version
 from shmreplay.segments.page_policy import PagePolicy
+from shmreplay.segments.segment import default_instance
 from shmreplay.tables.plan import by_arena
 from shmreplay.tables.table import Table
 from shmreplay.tables.table_config import TablesRefused, tables_in
@@ -65,6 +66,7 @@ class DaemonConfig:
     embedded: bool = False
     parent_pid: int | None = None
     ready_fd: int | None = None
+    stop_fd: int | None = None
     log_level: str = "INFO"
     log_format: str = "text"
     max_clients: int = 1024
@@ -168,6 +170,7 @@ def _config(
     if options.embedded:
         values.setdefault("log.level", SettingValue("WARNING"))
     values.setdefault("daemon.socket", SettingValue(default_socket_paths()[0]))
+    values.setdefault("daemon.instance", SettingValue(default_instance()))
     settings = {setting.key: values.get(setting.key, SettingValue(setting.default)) for setting in SETTINGS}
     value = {key: setting.value for key, setting in settings.items()}
     group: Group | None = value["daemon.group"]
@@ -190,6 +193,7 @@ def _config(
         embedded=options.embedded,
         parent_pid=options.parent_pid,
         ready_fd=options.ready_fd,
+        stop_fd=options.stop_fd,
         log_level=value["log.level"],
         log_format=value["log.format"],
         max_clients=possible if wanted is None else min(wanted, possible),
@@ -247,8 +251,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     embedded = parser.add_argument_group("for sr.Server, which starts an embedded daemon")
     embedded.add_argument(
-        "--embedded", action="store_true", help="stop and remove everything when the parent process ends"
+        "--embedded", action="store_true", help="ignore signals; stop and remove everything when the parent ends"
     )
     embedded.add_argument("--parent-pid", type=int, metavar="N", help="process that started this one")
     embedded.add_argument("--ready-fd", type=int, metavar="N", help="descriptor to write to when clients can connect")
+    embedded.add_argument("--stop-fd", type=int, metavar="N", help="socket on which the parent asks for the stop")
     return parser

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import shmreplay as sr
@@ -181,6 +182,91 @@ def test_it_is_out_of_reach_of_a_ctrl_c_at_the_terminal() -> None:
     with sr.Server() as server:
         assert os.getsid(server.pid) != os.getsid(0)
         assert os.getpgid(server.pid) != os.getpgid(0)
+
+
+# The first two are sent below; what the processor raises means a fault of the daemon itself.
+MEANT_FOR_THE_JOB = sorted(
+    signal.valid_signals()
+    - {signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP}
+    - {signal.SIGSYS}
+)
+
+
+def test_signals_for_the_whole_job_do_not_end_it() -> None:
+    """A batch system sends them to each process of the job; a handler of the learner may want to save."""
+    with sr.Server(tables=[table()]) as server, server.client() as client:
+        for number in MEANT_FOR_THE_JOB:
+            os.kill(server.pid, number)
+        client.table("replay").insert({"x": np.zeros(3, np.float32), "n": 7})
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            os.kill(server.pid, number)
+        assert client.table("replay").info().size == 1
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+    assert_gone(server.pid, server.address)
+
+
+def test_a_learner_saves_in_its_handler_while_its_whole_job_is_ended(run_script: Run, tmp_path: pathlib.Path) -> None:
+    script = run_script(
+        """
+import os, signal, sys
+import numpy as np
+import shmreplay as sr
+with sr.Server(tables=[sr.Table("replay", {"x": np.zeros(3, np.float32)}, 1000)], checkpoint_dir=sys.argv[1]) as server:
+    client = server.client()
+    client.table("replay").insert({"x": np.zeros(3, np.float32)})
+    def save(number, frame):
+        print(client.checkpoint(), flush=True)
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, save)
+    print(server.pid, server.address, flush=True)
+    while True:
+        signal.pause()
+""",
+        str(tmp_path),
+    )
+    pid, address = script.line().split()
+    for process in (int(pid), script.pid):  # the daemon first
+        os.kill(process, signal.SIGTERM)
+    assert os.path.exists(script.line())
+    code, _, err = script.finish()
+    assert (code, err) == (0, "")
+    assert_gone(int(pid), address)
+
+
+@pytest.mark.long
+def test_signals_at_random_moments_of_its_start_do_not_end_it(rng: np.random.Generator, run_script: Run) -> None:
+    for _ in range(8):
+        script = run_script(
+            """
+import subprocess, sys, threading, time
+import shmreplay.clients.server as server
+real, delay_s = subprocess.Popen, float(sys.argv[1])
+def popen(*args, **options):
+    process = real(*args, **options)
+    def disturb():
+        time.sleep(delay_s)
+        for number in (15, 2, 1, 10, 12, 3, 14):
+            process.send_signal(number)
+    threading.Thread(target=disturb, daemon=True).start()
+    return process
+subprocess.Popen = popen
+with server.Server() as made, made.client() as client:
+    print(client.tables(), flush=True)
+""",
+            str(rng.exponential(0.15)),
+        )
+        assert script.line() == "{}"
+        code, _, err = script.finish()
+        assert (code, err) == (0, "")
+
+
+def test_a_parent_that_closes_all_its_descriptors_keeps_it(run_script: Run) -> None:
+    script, pid, address = serve(
+        run_script, "os.closerange(3, 100)\nprint(sr.connect(server.address).tables().keys(), flush=True)"
+    )
+    assert script.line() == "dict_keys(['replay'])"
+    script.finish()
+    assert_gone(pid, address)
 
 
 def test_a_daemon_that_cannot_start_is_an_error_with_what_it_said(

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.usefixtures("nothing_left_by_this_test")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-LEARN = {"apex_dqn.py", "impala_queue.py", "r2d2.py", "sac_vector.py"}  # minutes; tests/examples runs them in small
+# These take minutes; tests/examples runs them in small.
+LEARN = {"apex_dqn.py", "impala_queue.py", "r2d2.py", "sac_vector.py", "sb3_prioritized_dqn.py"}
 
 
 def run_python(*arguments: str, cwd: str | pathlib.Path = "/") -> str:

@@ -101,3 +101,10 @@ def test_r2d2_remembers_what_it_saw(run: Run) -> None:
     found = run("r2d2", "--updates", "700")
     assert found["mean return in the first tenth"] < 0
     assert found["mean return in the last tenth"] > 0.4
+
+
+@pytest.mark.long
+def test_sb3_prioritized_dqn_learns(run: Run) -> None:
+    pytest.importorskip("stable_baselines3", reason="stable-baselines3 is not installed")
+    returns = run("sb3_prioritized_dqn", "--steps", "6000")
+    assert returns["mean return of the last 10 episodes"] > 60  # of random actions: 22

@@ -72,6 +72,12 @@ COVERED = {
     "tests/clients/test_server.py": [
         "clients/link/embedded_daemon.py",
     ],
+    "tests/clients/sb3/test_replay_buffer.py": [
+        "clients/transitions/layout.py",
+        "clients/transitions/saved_rows.py",
+        "clients/transitions/transition_table.py",
+        "clients/transitions/transitions_spec.py",
+    ],
     "tests/clients/torch/test_batch.py": [
         "clients/torch/columns.py",
         "clients/torch/info.py",

@@ -1,0 +1,53 @@
+"""transitions_spec: the table of a replay buffer that counts transitions."""
+
+from __future__ import annotations
+
+import math
+
+from shmreplay import NStep, Table
+from shmreplay.base.checks import check_int
+from shmreplay.clients.transitions.layout import Layout, Part
+from shmreplay.rate_limiters import MinSize, RateLimiter
+from shmreplay.rules.windows import AtStart
+from shmreplay.selectors import Selector
+
+SPARE_STEPS = 64  # a stream: its window, and rows that are no item yet
+
+
+def transitions_spec(
+    name: str,
+    layout: Layout,
+    max_size: int,
+    *,
+    n_steps: int,
+    at_start: AtStart,
+    num_streams: int | None,
+    steps_per_episode: float,
+    sampler: Selector,
+    rate_limiter: RateLimiter | None,
+) -> Table:
+    """The table of so many transitions.
+
+    Args:
+        num_streams: environments of the one process that writes; None: several processes write, of any number.
+        steps_per_episode: steps of an episode, on average; each has one more row.
+
+    Raises:
+        ValueError, TypeError: an argument is out of range.
+    """
+    max_size = check_int("replay buffer", "buffer_size", max_size, 1, 2**31 - 2)
+    n_steps = check_int("replay buffer", "n_steps", n_steps, 1, 2**20)
+    if not steps_per_episode >= 1:
+        raise ValueError(f"replay buffer: steps_per_episode is {steps_per_episode!r}; expected at least 1")
+    frames = layout.parts.frames if isinstance(layout.parts, Part) else 1
+    streams = num_streams or 1
+    return Table(
+        name,
+        layout.signature(),
+        max_size,
+        item=NStep(n_steps, stack={"observation": frames} if frames > 1 else None, at_start=at_start),
+        sampler=sampler,
+        rate_limiter=MinSize(1) if rate_limiter is None else rate_limiter,
+        capacity_steps=math.ceil(max_size * (1 + 1 / steps_per_episode)) + (SPARE_STEPS + n_steps + frames) * streams,
+        max_streams=1024 if num_streams is None else num_streams + 1,  # one more for rows that were saved
+    )
