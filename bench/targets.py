@@ -135,6 +135,36 @@ def inverse(workload: str, part: str, metric: str) -> Callable[[Report], Reached
     return reached
 
 
+def worst(workload: str, part: str, metric: str) -> Callable[[Report], Reached | None]:
+    """The largest of our rows whose labels contain `part`, each divided by our first row, pair by pair."""
+
+    def reached(report: Report) -> Reached | None:
+        answer = report.answer(workload)
+        rows = [row for row in answer.rows[1:] if part in label(row) and row.ours_over_this] if answer else []
+        found = [(Summary.of([1 / value for value in row.ours_over_this[metric].all if value]), row) for row in rows]
+        if not found:
+            return None
+        s, row = max(found, key=lambda one: one[0].median)
+        return Reached(s.median, f"{number(s.median)} ({number(s.min)} to {number(s.max)}) for {row.name}")
+
+    return reached
+
+
+def beyond(workload: str, part: str, metric: str = "a call") -> Callable[[Report], Reached | None]:
+    """What our value has beyond that of the first row whose label contains `part`: the difference of their medians."""
+
+    def reached(report: Report) -> Reached | None:
+        answer = report.answer(workload)
+        row = answer.row(part) if answer is not None else None
+        if answer is None or row is None:
+            return None
+        (chosen,) = [m for m in answer.metrics if m.name == metric]
+        value = answer.ours.values[metric].median - row.values[metric].median
+        return Reached(value, quantity(value, chosen))
+
+    return reached
+
+
 def allowed(workload: str, metric: str, of: str, fixed: float, per_mib: float) -> Callable[[Report], Reached | None]:
     """A metric of ours, divided by a fixed cost plus `per_mib` for each MiB of another metric."""
 
@@ -181,6 +211,42 @@ TARGETS: tuple[Target, ...] = (
         "≥ 3 × cpprb's add of 64 stacked by its caller",
         times("insert_dicts", "peer: cpprb"),
         3,
+    ),
+    *(
+        target
+        for workload, whose in (("values_append", "append"), ("values_vector_append", "append of 64 streams"))
+        for target in (
+            Target(
+                f"{whose}, a float64 reward for float32",
+                "≤ 1.3 × a float32 one",
+                inverse(workload, "a float64 reward", "a call"),
+                at_most=1.3,
+            ),
+            Target(
+                f"{whose}, values of other dtypes and orders, tensors",
+                "none over 3 × float32 as the column has it",
+                worst(workload, "append of", "a call"),
+                at_most=3,
+            ),
+        )
+    ),
+    Target("end_episodes of 64 streams, none ends", "≤ 0.5 µs", ours("no_ends"), at_most=0.5 * US),
+    *(
+        Target(
+            f"VectorRecorder.step of {num} environments",
+            f"≤ {bound} µs over their own step",
+            beyond(f"recorder_{num}", "own step"),
+            at_most=bound * US,
+        )
+        for num, bound in ((4, 12), (64, 40))
+    ),
+    *(
+        Target(what, "≤ 5 µs more", beyond(f"{workload}_{num}", part), at_most=5 * US)
+        for num, of in ((1, "one stream"), (64, "64 streams"))
+        for what, workload, part in (
+            (f"append in two parts beside whole steps, {of}", "open_rows", "append of whole steps"),
+            (f"item of a kept selection beside the newest steps, {of}", "selections", "item of the newest steps"),
+        )
     ),
     Target("insert of 40 kB", "≥ 0.9 of memcpy", times("insert_step_uniform_40kB", "memcpy into warm"), 0.9),
     Target("insert of 400 kB", "≥ 0.9 of memcpy", times("insert_step_uniform_400kB", "memcpy into warm"), 0.9),

@@ -14,6 +14,7 @@ from shmreplay.clients.shards.shard_infos import join_shards
 from shmreplay.clients.shards.sharded_table import ShardedTable
 from shmreplay.clients.tables.info import readable_info
 from shmreplay.clients.tables.table import TableHandle
+from shmreplay.columns.specs import MissingPackage
 from shmreplay.rate_limiters import RateLimiter, check_limiter
 from shmreplay.tables.table import Table, warn_if_never_sampled
 
@@ -76,12 +77,23 @@ class Client(AttachedClient):
         Raises:
             SegmentFailed: the figures of a table are impossible; its memory is damaged.
         """
-        found = self._request("tables").fields["tables"]
-        entries = {
-            name: {**readable_info(entry["info"]), "spec": Table.from_wire(entry["spec"]), "arena": entry["arena"]}
-            for name, entry in found.items()
-        }
-        return join_shards(entries)
+        return join_shards({name: _entry(entry) for name, entry in self._table_entries().items()})
+
+    def _known_tables(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """As `tables`, and why the others cannot be read in this process' environment; these have no `spec`."""
+        known, unknown, why = {}, {}, {}
+        for name, entry in self._table_entries().items():
+            try:
+                known[name] = _entry(entry)
+            except MissingPackage as error:
+                unknown[name] = {**readable_info(entry["info"]), "arena": entry["arena"]}
+                why[name] = str(error)
+        return {**join_shards(known), **unknown}, why
+
+    def _table_entries(self) -> dict[str, dict[str, Any]]:
+        """The daemon's answer."""
+        entries: dict[str, dict[str, Any]] = self._request("tables").fields["tables"]
+        return entries
 
     def table(self, name: str, seed: Any = None) -> TableHandle:
         """Returns a handle of a table. For a table with shards it is a `ShardedTable`, which has the same calls.
@@ -239,6 +251,11 @@ class Client(AttachedClient):
     def shutdown(self) -> None:
         """Stops the daemon, which drops all tables. Raises PermissionError unless it runs as this user."""
         self._request("shutdown", is_repeatable=False)
+
+
+def _entry(found: dict[str, Any]) -> dict[str, Any]:
+    """What `Client.tables` says of one table, or of one shard."""
+    return {**readable_info(found["info"]), "spec": Table.from_wire(found["spec"]), "arena": found["arena"]}
 
 
 def check_tables(where: str, tables: Iterable[Table]) -> list[Table]:

@@ -50,6 +50,7 @@ void bind_constants(nb::module_& m) {
   m.attr("COLUMN_TWICE") = kColumnTwice;
   m.attr("COLUMN_MISSING") = kColumnMissing;
   m.attr("ROW_IS_OPEN") = kRowIsOpen;
+  m.attr("NEEDS_PYTHON") = kNeedsPython;
   m.attr("LACKS_COLUMN") = kLacksColumn;
   no_value() = nb::module_::import_("builtins").attr("object")().release().ptr();
   m.attr("NO_VALUE") = nb::handle(no_value());
@@ -88,6 +89,7 @@ NB_MODULE(_core, m) {
   bind_surely(m);
   bind_sample_options(m);
   bind_batch_layout(m);
+  bind_encoded_rows(m);
   bind_checkpoint(m);
   bind_table(m);
   bind_shard_batch(m);

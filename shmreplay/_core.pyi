@@ -36,6 +36,7 @@ COLUMN_TWICE: int = -105
 COLUMN_MISSING: int = -106
 
 ROW_IS_OPEN: int = -107
+NEEDS_PYTHON: int = -108
 
 LACKS_COLUMN: int = -102
 
@@ -174,6 +175,7 @@ class Arena:
     def close(self) -> None: ...
     def table(self, index: int) -> Table: ...
 
+def encode_rows(values: object | None, dtype: object, shape: object) -> list[Any] | None: ...
 def make_surely(make: object, made: list[Any]) -> None:
     """
     Calls make() until no signal's handler ends it, appends what it returned unless that is None, and then raises what the handler raised.
@@ -371,6 +373,9 @@ class Writer:
     ) -> None: ...
     def append(self, step: object | None, priority: object | None, timeout_s: object | None) -> object: ...
     def write_open(self, arrays: object, finish: bool, priority: object | None, timeout_s: object | None) -> object: ...
+    def append_part(
+        self, step: object | None, finish: bool, priority: object | None, timeout_s: object | None
+    ) -> object: ...
     def go_on(self, timeout_s: object | None) -> object: ...
     def present(self) -> list[int]: ...
     def set_selection(self, number: int, rule: dict[Any, Any]) -> None: ...
@@ -439,6 +444,18 @@ class VectorWriter:
         timeout_s: object | None,
         answers: list[Any],
     ) -> tuple[Any, ...]: ...
+    def append_part(
+        self,
+        steps: object | None,
+        num_rows: int,
+        finish: bool,
+        numbers: object,
+        streams: object,
+        priority: object | None,
+        timeout_s: object | None,
+        answers: list[Any],
+    ) -> tuple[Any, ...] | None: ...
+    def masks_all(self, mask: object | None) -> bool: ...
     def end_episodes(
         self,
         arrays: object | None,

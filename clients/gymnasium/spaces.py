@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -101,6 +102,15 @@ def converter(space: spaces.Space[Any]) -> Convert | None:
 def apply(convert: Convert | None, value: Any) -> Any:
     """Returns the value, converted if there is a converter."""
     return value if convert is None else convert(value)
+
+
+def copied(value: Any) -> Any:
+    """Returns a copy of a value of a space, or of a batch of them."""
+    if type(value) is np.ndarray:
+        return value.copy()
+    if isinstance(value, dict):
+        return {name: copied(part) for name, part in value.items()}
+    return copy.deepcopy(value)
 
 
 def _codes(max_length: int) -> Convert:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from shmreplay.clients.gymnasium.final_observations import final_observations
 from shmreplay.clients.gymnasium.rows import Rows
-from shmreplay.clients.gymnasium.spaces import apply, converter, with_rows
+from shmreplay.clients.gymnasium.spaces import apply, converter, copied, with_rows
 from shmreplay.clients.writers.vector_writer import VectorWriter
+from shmreplay.errors import SignatureMismatch
 
 Mask = NDArray[np.bool_]
 
@@ -48,7 +49,9 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         self._observation: Any = None
         self._is_under_way = np.zeros(env.num_envs, bool)  # environments whose episode has rows
         self._is_over = np.zeros(env.num_envs, bool)  # environments whose next step is only a reset
-        self._are_open: Mask | None = None  # environments with a row whose outcome is missing
+        self._all, self._none = np.ones(env.num_envs, bool), np.zeros(env.num_envs, bool)
+        self._begun: dict[str, Any] = {}  # what the last step's rows had before the environments stepped
+        self._is_begun = self._none  # environments whose row of these was not written
 
     def put(self, **values: Any) -> None:
         """Keeps columns of your own for the next rows, arrays `[num_envs, ...]`. Call it before `step`."""
@@ -61,6 +64,7 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         mask = (options or {}).get("reset_mask")
         reset = np.ones(self.env.num_envs, bool) if mask is None else np.asarray(mask, bool)
         self._end(reset & self._is_under_way, self._observation)
+        self._is_begun = self._is_begun & ~reset
         observation, infos = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]  # a list is taken too
         self._observation = observation
         self._is_over = self._is_over & ~reset
@@ -71,30 +75,45 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
 
         Raises:
             ValueError: an environment reset itself in this step, and `infos` lacks its final observation. The rows of
-                this step have no outcome: go on with `reset`.
+                this step were not written: go on with `reset`.
         """
-        mask = ~self._is_over
-        before = self._rows.before(apply(self._observed, self._observation), apply(self._acted, actions))
-        self._append(before, mask, partial=True)  # now, because they may write the next observations over these
-        self._is_under_way |= mask
-        self._are_open = mask
+        mask = self._all if np.count_nonzero(self._is_over) == 0 else ~self._is_over
+        # Copied now, because the environments may write the next observations over these.
+        before = apply(self._observed, self._observation), apply(self._acted, actions)
+        self._begun, self._is_begun = self._rows.before(*map(copied, before)), mask
         observation, rewards, terminated, truncated, infos = self.env.step(actions)
         self._observation = observation
-        over = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & mask
-        final = self._final(observation, infos, over)  # an error leaves the rows as one of the environment does
-        self._append(self._rows.after(rewards, terminated, truncated), mask)
-        self._are_open = None
-        self._end(over, final)
+        over = np.logical_or(terminated, truncated)
+        if mask is not self._all:
+            over &= mask
+        are_over = np.count_nonzero(over) > 0
+        final = self._final(observation, infos, over) if are_over else None
+        self._append({**self._begun, **self._rows.after(rewards, terminated, truncated)}, mask)
+        if are_over:
+            self._end(over, final)
         if self._mode is AutoresetMode.NEXT_STEP:
             self._is_over = over
         elif self._mode is AutoresetMode.DISABLED:
             self._is_over = self._is_over | over  # until they are reset
         return observation, rewards, terminated, truncated, infos
 
-    def _append(self, rows: Any, mask: Mask, partial: bool = False) -> None:
-        """Writes rows. Nothing if all environments reset themselves at once: then no row is open."""
-        if mask.any():
-            self._writer.append(rows, mask=mask, partial=partial)
+    def _append(self, rows: dict[str, Any], mask: Mask) -> None:
+        """Writes rows. Nothing if all environments reset themselves at once."""
+        try:
+            if mask is self._all:
+                self._writer.append(rows)
+            elif mask.any():
+                self._writer.append(rows, mask=mask)
+        except SignatureMismatch:
+            self._is_begun = self._none  # they could not be written as final steps either
+            raise
+        except BaseException as error:
+            written = mask & getattr(error, "done", self._none)
+            self._is_under_way |= written
+            self._is_begun = mask & ~written
+            raise
+        self._is_under_way |= mask
+        self._is_begun = self._none
 
     def close(self, **kwargs: Any) -> None:
         """Ends unfinished episodes, and closes the environments, but not the writer."""
@@ -102,19 +121,23 @@ class VectorRecorder(VectorWrapper[Any, Any, Any, Any, Any]):
         self.env.close(**kwargs)
 
     def _final(self, observation: Any, infos: dict[str, Any], over: Mask) -> Any:
-        if self._mode is not AutoresetMode.SAME_STEP or not over.any():
+        if self._mode is not AutoresetMode.SAME_STEP:
             return observation
         space = self.env.single_observation_space
         return with_rows(space, observation, final_observations(infos, space, over), over)
 
     def _end(self, mask: Mask, observation: Any) -> None:
-        if not mask.any():
-            return
-        # If the environment raised in `step`, its rows are still open. They are then the final steps as they are.
-        final = None if self._are_open is not None else self._rows.final(apply(self._observed, observation))
-        self._writer.end_episodes(mask, final)
-        self._is_under_way &= ~mask
-        self._are_open = None
+        """Ends the episodes of these environments, which are under way.
+
+        If the environments raised in `step`, or its rows were not written, what they would have begun with is the final
+        step.
+        """
+        for part, is_begun in ((mask & self._is_begun, True), (mask & ~self._is_begun, False)):
+            if part.any():
+                final = self._begun if is_begun else self._rows.final(apply(self._observed, observation))
+                self._writer.end_episodes(part, final)
+                self._is_under_way &= ~part
+                self._is_begun = self._is_begun & ~part
 
 
 def _mode_of(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:

@@ -86,7 +86,10 @@ class Handle:
         self._conversion = StepConversion(self._sig, self._arena)
         self._native.bind(
             self._sig.native_plan(),
-            [None if leaf.spec.is_coded else (leaf.spec.dtype, leaf.spec.shape) for leaf in self._sig.leaves],
+            [
+                None if leaf.spec.is_coded else (leaf.spec.dtype, leaf.spec.shape, leaf.spec.cast)
+                for leaf in self._sig.leaves
+            ],
             self._conversion.step,
             self._conversion.batch,
             observe,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shmreplay import _core
 from shmreplay.columns.codecs import Bytes
@@ -34,10 +35,10 @@ class StepConversion:
         self._num_blocks = int(stats["num_blocks"])
         self._block_bytes = int(stats["block_bytes"])
 
-    def step(self, step: object, batch: int | None = None) -> list[Any]:
+    def step(self, step: object, batch: int | None = None, used: NDArray[np.int64] | None = None) -> list[Any]:
         """Columns of a step, as `Signature.canonical` makes them. The core calls it.
 
-        With `batch`: columns of that many steps, one for each of a writer's streams.
+        With `batch`: columns of that many steps, a stream each; those numbered in `used` are appended.
 
         Raises:
             SignatureMismatch: it does not fit.
@@ -46,7 +47,7 @@ class StepConversion:
         if isinstance(step, ConvertedStep):
             return step.columns
         if batch is not None:
-            return self.checked_batch(self._sig.canonical(step, batch=batch))
+            return self.checked_batch(self._sig.canonical(step, batch=batch, used=used))
         return self.checked(self._sig.canonical(step))
 
     def batch(self, steps: object) -> tuple[list[Any], int]:
@@ -138,9 +139,18 @@ class StepConversion:
                 for leaf, column in zip(self._sig.leaves, columns, strict=True)
                 if _in_rows(leaf) and column is not None
             ]
-            for i in range(max((len(column) for _, column in stored), default=0)):
+            for i in self._suspects([column for _, column in stored]):
                 self._check([(leaf, column[i]) for leaf, column in stored])
         return columns
+
+    def _suspects(self, columns: list[list[Bytes | None]]) -> list[int]:
+        """Steps whose values take more blocks than the heap has, if each value takes one more than it need."""
+        if not columns:
+            return []
+        sizes = [[0 if value is None else value.size for value in column] for column in columns]
+        blocks = np.sum(sizes, axis=0) // self._block_bytes + len(columns)
+        found: list[int] = np.flatnonzero(blocks > self._num_blocks).tolist()
+        return found
 
     def _check(self, row: Sequence[tuple[Leaf, Any]]) -> None:
         sizes = [(leaf, column.size) for leaf, column in row if _in_rows(leaf) and column is not None]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from shmreplay import _core
 from shmreplay.clients.link.connection import Reply, fork_count
+from shmreplay.columns.specs import MissingPackage
 from shmreplay.errors import SegmentFailed, ShmReplayError
 from shmreplay.protocol import ProtocolError, close_all
 from shmreplay.segments.segment import check_received
@@ -29,9 +30,11 @@ class Attachment:
 
 
 def specs_of(arena: _core.Arena) -> tuple[Table, ...]:
-    """The tables of a mapped arena. Raises SegmentFailed if that part of its index is damaged."""
+    """The tables of a mapped arena. Raises SegmentFailed if that part of its index is damaged; MissingPackage."""
     try:
         return unpack_specs(arena.specs)
+    except MissingPackage:
+        raise
     except (TypeError, ValueError) as error:
         raise SegmentFailed(
             f"arena {arena.name!r}: the part of its index that describes its tables is damaged ({error}); restart the "

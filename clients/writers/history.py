@@ -18,6 +18,16 @@ from shmreplay.columns.signature import Signature
 from shmreplay.errors import ShmReplayError, SignatureMismatch
 
 
+class HoldsColumn(Protocol):
+    """The history of one column, of a writer or of many streams."""
+
+    _writer: Any
+    _column: int
+
+    @property
+    def _where(self) -> str: ...
+
+
 class HoldsSteps(Protocol):
     """What a history needs from its writer."""
 
@@ -34,6 +44,9 @@ class HoldsSteps(Protocol):
         """The value of one step and column."""
 
 
+Form: TypeAlias = tuple[Any, ...]
+
+
 class SelectsSteps(Protocol):
     """A selection of steps, of which items are made: a `Selection` or a `VectorSelection`."""
 
@@ -44,6 +57,12 @@ class SelectsSteps(Protocol):
     def _offsets(self) -> list[int]:
         """The steps counted from the newest one, which is 0."""
 
+    def _form(self) -> Form:
+        """What `_offsets` and the rest come to now: equal for selections that make the same output of an item.
+
+        Raises LookupError for a selection that cannot be used.
+        """
+
 
 class Selection:
     """Steps of one column: what `writer.history["observation"][-4:]` gives, and `create_item(trajectory=)` takes.
@@ -52,11 +71,14 @@ class Selection:
     the history.
     """
 
-    def __init__(self, writer: HoldsSteps, column: int, steps: tuple[int, ...], is_squeezed: bool) -> None:
+    def __init__(
+        self, writer: HoldsSteps, column: int, steps: tuple[int, ...], is_squeezed: bool, stride: int | None = None
+    ) -> None:
         self.column = column
         self.steps = steps
         self.is_squeezed = is_squeezed
         self._writer = writer
+        self._stride = stride  # of evenly spaced steps, if it is known
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -115,6 +137,16 @@ class Selection:
         newest = oldest + int(self._writer._native.num_steps) - 1
         return [step - newest for step in self.steps]
 
+    def _form(self) -> Form:
+        native, steps = self._writer._native, self.steps
+        oldest = native.oldest_step
+        newest = oldest + native.num_steps - 1
+        if not steps or (min(steps) if self._stride is None else min(steps[0], steps[-1])) < oldest:
+            raise LookupError
+        if self._stride is None:
+            return (self.column, self.is_squeezed, *[step - newest for step in steps])
+        return (self.column, self.is_squeezed, self._stride, len(steps), steps[0] - newest, None)
+
     def __repr__(self) -> str:
         return f"<steps {list(self.steps)} of column {self._writer._sig.leaves[self.column].path!r}>"
 
@@ -130,10 +162,10 @@ def as_array(values: list[Any], leaf: Leaf, is_squeezed: bool) -> NDArray[Any]:
     return np.stack(values) if values else np.empty((0, *leaf.spec.least_shape), leaf.spec.dtype)
 
 
-def check_has_steps(leaf: Leaf, where: str) -> None:
+def check_has_steps(history: HoldsColumn) -> None:
     """Raises TypeError for a column that is per item, and therefore not in steps."""
-    if leaf.spec.is_per_item:
-        raise TypeError(f"{where}: it is per item, so it is not in steps; give it as create_item(values=...)")
+    if history._writer._sig.leaves[history._column].spec.is_per_item:
+        raise TypeError(f"{history._where}: it is per item, so it is not in steps; give it as create_item(values=...)")
 
 
 def cell_value(cell: Any, leaf: Leaf) -> Any:
@@ -157,17 +189,17 @@ class ColumnHistory:
         return int(self._writer._native.num_steps)
 
     def __getitem__(self, index: int | slice | Sequence[int] | NDArray[np.integer[Any]]) -> Selection:
-        check_has_steps(self._writer._sig.leaves[self._column], self._where)
+        check_has_steps(self)
         n = len(self)
         first = int(self._writer._native.oldest_step)
         if isinstance(index, slice):
-            chosen = tuple(range(n)[index])
-            return Selection(self._writer, self._column, tuple(first + i for i in chosen), False)
+            chosen = range(first, first + n)[index]
+            return Selection(self._writer, self._column, tuple(chosen), False, chosen.step)
         # An array without dimensions counts as its number.
         if isinstance(index, (list, tuple, range)) or (isinstance(index, np.ndarray) and index.ndim > 0):
             steps = tuple(first + self._place(place, n) for place in index)
             return Selection(self._writer, self._column, steps, False)
-        return Selection(self._writer, self._column, (first + self._place(index, n),), True)
+        return Selection(self._writer, self._column, (first + self._place(index, n),), True, 1)
 
     def _place(self, index: object, n: int) -> int:
         place = as_int(index, self._where)
@@ -224,6 +256,23 @@ def read_trajectory(
         return len(outputs) - 1
 
     return structure.parse(trajectory, add_leaf, where), outputs
+
+
+def form_of(trajectory: object, writer: object, kind: type[SelectsSteps]) -> Form:
+    """What `read_trajectory` would make of it, as a key: equal for trajectories that make the same items.
+
+    Raises:
+        LookupError: it needs a closer look.
+    """
+    if type(trajectory) is kind:
+        if trajectory._writer is not writer:
+            raise LookupError
+        return trajectory._form()
+    if type(trajectory) is dict:
+        return (*trajectory, *[form_of(part, writer, kind) for part in trajectory.values()])
+    if type(trajectory) in (list, tuple):
+        return (type(trajectory), *[form_of(part, writer, kind) for part in trajectory])  # type: ignore[attr-defined]
+    raise LookupError
 
 
 def slices_of(offsets: list[int]) -> list[Slice]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+import msgpack
 import numpy as np
 
 from shmreplay import _core
@@ -15,9 +16,10 @@ from shmreplay.clients.handles.blocking import explain_items
 from shmreplay.clients.handles.handle import Handle
 from shmreplay.clients.handles.structure_error import raise_other_structure
 from shmreplay.clients.link.attachments import specs_of
-from shmreplay.clients.writers.history import Output
-from shmreplay.clients.writers.selection_rule import selection_rule
+from shmreplay.clients.writers.history import Form, Output, SelectsSteps, form_of, read_trajectory
+from shmreplay.clients.writers.selection_rule import selection_rule, with_item_values
 from shmreplay.clients.writers.writer_rules import check_structure
+from shmreplay.columns import structure
 from shmreplay.columns.conversion import value_text
 from shmreplay.columns.structure import DictNode, kind_text
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch, TableNotFound
@@ -52,6 +54,7 @@ class StreamHandle:
         self._rules = rules
         self._specs = specs_of(table._arena)
         self._selections: dict[tuple[bytes, tuple[Output, ...], str | None], int] = {}
+        self._forms: dict[tuple[Form, str | None], int] = {}  # numbers of selections by what trajectories come to
         self._makes_items = False  # by hand
         self._is_closed = False
 
@@ -76,6 +79,32 @@ class StreamHandle:
             f"{self._where}: no table {name!r} over the same steps; create both with the same arena= to feed both"
         )
 
+    def _selected(self, trajectory: Any, table: str | None, kind: type[SelectsSteps]) -> int:
+        """The number under which the core knows what a trajectory selects.
+
+        Raises what `read_trajectory` and `with_item_values` raise.
+        """
+        form: Form | None
+        try:
+            form = form_of(trajectory, self, kind)
+            if (number := self._forms.get((form, table))) is not None:
+                return number
+        except (LookupError, TypeError):  # TypeError: it has a key that cannot be hashed
+            form = None
+        number = self._selection(*self._read_selection(trajectory, kind), table)
+        if form is not None:
+            if len(self._forms) >= MAX_SELECTIONS:
+                self._forms.clear()
+            self._forms[form, table] = number
+        return number
+
+    def _read_selection(self, trajectory: Any, kind: type[SelectsSteps]) -> tuple[bytes, tuple[Output, ...]]:
+        """The structure and the outputs of the items that a trajectory makes, as the core reads them."""
+        node, outputs = with_item_values(
+            *read_trajectory(trajectory, self, self._where, kind), self._sig, f"{self._where}, trajectory"
+        )
+        return msgpack.packb(structure.to_wire(node)), tuple(outputs)
+
     def _selection(self, names: bytes, outputs: tuple[Output, ...], table: str | None) -> int:
         """The number under which the core knows a selection. Makes the selection there if it is new."""
         identity = (names, outputs, table)
@@ -90,6 +119,7 @@ class StreamHandle:
         self._native.set_selection(number, rule)
         if is_full:
             del self._selections[oldest]
+            self._forms.clear()  # that number means another selection now
         self._selections[identity] = number
         return number
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shmreplay.clients.writers.history import as_array, as_int, check_has_steps
+from shmreplay.clients.writers.history import Form, as_array, as_int, check_has_steps
 from shmreplay.columns.signature import Signature
 
 
@@ -64,6 +64,9 @@ class VectorSelection:
     def _offsets(self) -> list[int]:
         return [step + 1 for step in self.steps]
 
+    def _form(self) -> Form:
+        return (self.column, self.is_squeezed, self.steps)
+
     def __repr__(self) -> str:
         return f"<steps {list(self.steps)} of column {self._writer._sig.leaves[self.column].path!r} in every stream>"
 
@@ -76,7 +79,7 @@ class VectorColumnHistory:
         self._column = column
 
     def __getitem__(self, index: int | slice | Sequence[int] | NDArray[np.integer[Any]]) -> VectorSelection:
-        check_has_steps(self._writer._sig.leaves[self._column], self._where)
+        check_has_steps(self)
         if isinstance(index, slice):
             return VectorSelection(self._writer, self._column, self._sliced(index), False)
         if isinstance(index, (list, tuple, range)) or (isinstance(index, np.ndarray) and index.ndim > 0):

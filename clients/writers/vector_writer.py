@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-import msgpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shmreplay import _core
 from shmreplay.clients.batches.arguments import float_array, read_array
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle
-from shmreplay.clients.writers.history import cell_value, expired, missing, read_trajectory
-from shmreplay.clients.writers.selection_rule import with_item_values
+from shmreplay.clients.writers.history import cell_value, expired, missing
 from shmreplay.clients.writers.stream_handle import StreamHandle, native_ends
 from shmreplay.clients.writers.vector_history import VectorSelection, vector_history_of
 from shmreplay.clients.writers.writer import NO_KEYS
-from shmreplay.columns import structure
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
 from shmreplay.rules.item_rules import Rule
 from shmreplay.tables.table import check_brings_no_values
@@ -66,6 +63,7 @@ class VectorWriter(StreamHandle):
 
     def __init__(self, table: Handle, num_streams: int, history: int, rules: Sequence[Rule] = ()) -> None:
         super().__init__(table, history, rules)
+        self._client = table._client
         self._num_streams = num_streams
         self._all_rows = Rows(num_streams, np.arange(num_streams), np.arange(num_streams))
         self._native = _core.VectorWriter(
@@ -114,17 +112,19 @@ class VectorWriter(StreamHandle):
         self._check_priority(priority)
         rows = self._rows(mask, streams)
         steps = self._without_others(steps, rows)
-        arrays: list[Any] | None = None
-        if partial or self._native.any_open:
-            arrays = self._columns(steps, rows.num)
-            if not partial:
-                self._leave_out(arrays)
+        leaves_open = bool(partial)
+        is_whole = not leaves_open and not self._native.any_open
 
         def work(answers: list[Answer]) -> Answer:
             of = rows.numbers, rows.streams, priority, timeout_s, answers
-            if arrays is not None:
-                return self._native.write_open(arrays, not partial, *of)
-            return self._native.append(steps, rows.num, *of)
+            if is_whole:
+                return self._native.append(steps, rows.num, *of)
+            if (answer := self._native.append_part(steps, rows.num, not leaves_open, *of)) is not None:
+                return answer
+            arrays = self._columns(steps, rows)
+            if not leaves_open:
+                self._leave_out(arrays)
+            return self._native.write_open(arrays, not leaves_open, *of)
 
         def keys_of(answer: Answer) -> Keys:
             return self._spread(answer[5], rows, len(self._rules))
@@ -164,18 +164,14 @@ class VectorWriter(StreamHandle):
             given = "neither length= nor trajectory= is" if length is None else "length= and trajectory= are both"
             kind = TypeError if length is None else ValueError
             raise kind(f"{self._where}: create_items: {given} given; expected one of them")
-        check_brings_no_values(self._sig, f"{self._where}: create_items makes an item")
+        if self._sig.item_leaves:
+            check_brings_no_values(self._sig, f"{self._where}: create_items makes an item")
         self._makes_items = True
         rows = self._rows(mask, None)
         values = self._priorities(priorities, rows)
         selection = -1
         if trajectory is not None:
-            node, outputs = with_item_values(
-                *read_trajectory(trajectory, self, self._where, VectorSelection),
-                self._sig,
-                f"{self._where}, trajectory",
-            )
-            selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), None)
+            selection = self._selected(trajectory, None, VectorSelection)
         else:
             self._check_no_item_declared(self._table.spec)
             length = self._check_length(length, self._table.spec)
@@ -215,13 +211,15 @@ class VectorWriter(StreamHandle):
                 `Writer.end_episode`. Nothing was ended.
             RateLimitTimeout, SignatureMismatch, TypeError, ValueError: as in `append`.
         """
+        if self._native.masks_all(mask) and not (self._is_closed or self._client._closed.is_set):
+            return [NO_KEYS] * self._num_streams  # what most calls ask for that come after each step
         self._check_open()
         self._check_priority(priority)
         rows = self._rows(mask, None)
         arrays = None
         if final_steps is not None:
             self._check_final(final_steps, "final_steps")
-            arrays = self._columns(self._without_others(final_steps, rows), rows.num)
+            arrays = self._columns(self._without_others(final_steps, rows), rows)
         elif self._native.any_open and self._sig.has_optional:
             arrays = [None] * len(self._sig.leaves)
         if arrays is not None:
@@ -276,9 +274,10 @@ class VectorWriter(StreamHandle):
                 "create_items(priorities=)"
             )
 
-    def _columns(self, steps: Any, num: int) -> list[Any]:
+    def _columns(self, steps: Any, rows: Rows) -> list[Any]:
         """The columns of rows that stay open, or of open rows that are finished."""
-        return self._table._conversion.checked_batch(self._sig.canonical(steps, batch=num, present=set()))
+        columns = self._sig.canonical(steps, batch=rows.num, present=set(), used=rows.numbers)
+        return self._table._conversion.checked_batch(columns)
 
     def _without_others(self, steps: Any, rows: Rows) -> Any:
         """The steps, with empty values in the rows that the mask leaves out: the caller may have put anything there."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from shmreplay import _core
 from shmreplay.clients.handles.handle import EXPECTED_PRIORITY, Handle
-from shmreplay.clients.writers.history import Selection, cell_value, expired, history_of, missing, read_trajectory
+from shmreplay.clients.writers.history import Selection, cell_value, expired, history_of, missing
 from shmreplay.clients.writers.last_items import LastItems
-from shmreplay.clients.writers.selection_rule import selection_rule, with_item_values
+from shmreplay.clients.writers.selection_rule import selection_rule
 from shmreplay.clients.writers.stream_handle import CLOSE_TIMEOUT_S, StreamHandle, native_ends
-from shmreplay.columns import structure
 from shmreplay.columns.codecs import Bytes
 from shmreplay.errors import RateLimitTimeout, ShmReplayError, SignatureMismatch
 from shmreplay.rules.item_rules import Rule
@@ -90,6 +88,9 @@ class Writer(StreamHandle):
     def _append_open(
         self, step: Any, partial: bool, priority: float | None, timeout_s: float | None
     ) -> NDArray[np.int64]:
+        answer: Any = self._native.append_part(step, not partial, priority, timeout_s)
+        if type(answer) is np.ndarray or answer != _core.NEEDS_PYTHON:
+            return self._keys(answer, "append", timeout_s)
         if self._native.forked:
             self._raise_status(_core.STATUS_FORKED, "append", timeout_s)
         if self._native.is_unfinished:
@@ -248,17 +249,14 @@ class Writer(StreamHandle):
     ) -> int:
         self._check_open()
         brought = self._item_values(values)
-        node, outputs = with_item_values(
-            *read_trajectory(trajectory, self, self._where, Selection), self._sig, f"{self._where}, trajectory"
-        )
-        selection = self._selection(msgpack.packb(structure.to_wire(node)), tuple(outputs), table)
+        selection = self._selected(trajectory, table, Selection)
         key = self._native.create_selected(selection, priority, timeout_s, brought)
         if isinstance(key, int) and key >= 0:
             return key
         if key == _core.BAD_PRIORITY:
             raise ValueError(f"{self._where}: priority is {priority!r}; {EXPECTED_PRIORITY}")
         if key == -_core.STATUS_STRUCTURE:
-            rule = selection_rule(msgpack.packb(structure.to_wire(node)), tuple(outputs), self._table_index(table))
+            rule = selection_rule(*self._read_selection(trajectory, Selection), self._table_index(table))
             self._raise_structure(f"{self._where}: create_item", [("trajectory", rule)])
         self._keys(-key if isinstance(key, int) and key != _core.UNFINISHED else key, "create_item", timeout_s)
         raise AssertionError("unreachable")

@@ -9,6 +9,7 @@ from typing import Any
 
 from shmreplay import _core
 from shmreplay.base.processes import boot_id, namespace_of
+from shmreplay.columns.specs import MissingPackage
 from shmreplay.daemon.arenas.arena import STOP_TIMEOUT_S, ManagedArena
 from shmreplay.errors import ShmReplayError
 from shmreplay.segments.arena_mark import UnfitMark, obey_mark, read_mark
@@ -44,6 +45,8 @@ class Adoption:
                 adopted.append(self._adopt(arena, kinds))
             except Unfit as error:
                 self._put_aside(arena, str(error))
+            except MissingPackage as error:  # nothing is wrong with it, so --discard does not mean it
+                log.error("arena %r is not taken over, and stays as it is: %s, then start again", arena, error)
             except _Leftovers as error:
                 self._remove_leftovers(arena, error)
             except Exception as error:  # a fault of ours in one arena must not keep the others from being taken over
@@ -155,6 +158,8 @@ class Adoption:
         try:
             tables = unpack_specs(header["specs"])
             managed = ManagedArena(arena, tables, index_fd, data_fd)
+        except MissingPackage:
+            raise
         except (ShmReplayError, ValueError, TypeError) as error:
             raise Unfit(str(error)) from error
         self._check_words(managed)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shmreplay.checkpoints.checkpoint_file import RECORDS, CheckpointReader, Section, SectionKind
+from shmreplay.columns.specs import MissingPackage
 from shmreplay.daemon.arenas.arena import ManagedArena
 from shmreplay.daemon.arenas.restored_arena import GEOMETRY, RestoredArena
-from shmreplay.errors import DamagedCheckpoint, SegmentFailed, ShmReplayError
+from shmreplay.errors import CheckpointFailed, DamagedCheckpoint, SegmentFailed, ShmReplayError
 from shmreplay.rate_limiters import readable_bound
 from shmreplay.segments.arena_mark import ArenaMark
 from shmreplay.segments.segment import Doing, SegmentStore, check_name
@@ -62,6 +63,8 @@ class Restoration:
                 (check_name("arena", entry["name"]), unpack_specs(entry["specs"]), entry["geometry"])
                 for entry in self._reader.manifest["arenas"]
             ]
+        except MissingPackage as error:
+            raise CheckpointFailed(f"{self._reader.path}: cannot be restored by this daemon: {error}") from error
         except (KeyError, TypeError, ValueError, ShmReplayError) as error:
             raise self._reader.damaged(f"its arenas cannot be read: {error}") from error
         for names in ([name for name, _, _ in entries], [table.name for _, tables, _ in entries for table in tables]):

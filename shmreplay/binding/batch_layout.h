@@ -96,7 +96,7 @@ class GivenArrays {
                    uint32_t n) {
     const PlanColumn& column = plan.columns().at(out.column);
     if (column.is_opaque || (column.is_packed && given == Py_None)) return given == Py_None;
-    if (!StepPlan::is_exact(plan.columns().at(out.column), given, out.squeezed ? 1 : 2)) return false;
+    if (!is_exact(plan.columns().at(out.column), given, out.squeezed ? 1 : 2)) return false;
     auto* array = reinterpret_cast<PyArrayObject*>(given);
     const bool steps_first = layout.time_major() && !out.squeezed;
     if (!PyArray_ISWRITEABLE(array) || PyArray_DIM(array, steps_first ? 1 : 0) != static_cast<npy_intp>(n))

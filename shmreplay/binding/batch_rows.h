@@ -64,9 +64,9 @@ class StepList {
   }
 
   bool take(const StepPlan& plan, PyObject* step, size_t i) {
-    const auto array = [&](uint32_t c, PyArrayObject* a) {
-      keep_.push_back(nb::borrow(reinterpret_cast<PyObject*>(a)));
-      columns_[c].data[i] = static_cast<const char*>(PyArray_DATA(a));
+    const auto array = [&](uint32_t c, Held a) {
+      columns_[c].data[i] = bytes_of(a);
+      keep_.push_back(std::move(a));
     };
     return plan.look(step, array, [&](uint32_t c) { return columns_[c].numbers.data() + i * columns_[c].row_bytes; });
   }
@@ -85,12 +85,15 @@ class BatchRows {
       size_ = static_cast<npy_intp>(separate_->size());
       return;
     }
-    if (!plan_.batch(steps.ptr(), arrays_, size_)) {
-      const Held pair = outlive_interpreter([&] { return context.canonical_batch(steps); });
-      converted_ = pair[0];
-      size_ = nb::cast<npy_intp>(pair[1]);
-      arrays_ = context.checked_arrays(converted_, 1);
+    if (plan_.batch(steps.ptr(), keep_, size_)) {
+      for (const Held& array : keep_) arrays_.push_back(reinterpret_cast<PyArrayObject*>(array.ptr()));
+      return;
     }
+    const Held pair = outlive_interpreter([&] { return context.canonical_batch(steps); });
+    converted_ = pair[0];
+    size_ = nb::cast<npy_intp>(pair[1]);
+    arrays_ = context.checked_arrays(converted_, 1);
+    keep_.clear();
     for (PyArrayObject* a : arrays_) keep_.push_back(nb::borrow(reinterpret_cast<PyObject*>(a)));
   }
 

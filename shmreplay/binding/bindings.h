@@ -11,6 +11,7 @@ void bind_checkpoint(nb::module_& m);
 void bind_surely(nb::module_& m);
 void bind_sample_options(nb::module_& m);
 void bind_batch_layout(nb::module_& m);
+void bind_encoded_rows(nb::module_& m);
 void bind_table(nb::module_& m);
 void bind_shard_batch(nb::module_& m);
 void bind_view(nb::module_& m);

@@ -244,7 +244,7 @@ class NativeTable {
       auto* array = reinterpret_cast<PyArrayObject*>(keep.back().ptr());
       const bool fits = c < context_->bound_plan().columns().size() &&
                         context_->plan->columns()[c].flags == kMutableColumn &&
-                        StepPlan::is_exact(context_->plan->columns()[c], keep.back().ptr(), 2) &&
+                        is_exact(context_->plan->columns()[c], keep.back().ptr(), 2) &&
                         PyArray_DIM(array, 0) == static_cast<npy_intp>(k.size()) &&
                         (num_steps < 0 || PyArray_DIM(array, 1) == num_steps);
       if (!fits)

@@ -9,6 +9,8 @@
 // and put that answer into the list `answers` before they return: a signal may raise as soon as Python goes on. The
 // first `done` of the rows are done. Keys of append: int64 [rows, rules], 0: none. Keys of create_items: [rows], 0:
 // none. Keys of end_episodes: ([keys of all rows], int64 [rows] of how many each row has).
+#include <algorithm>
+
 #include "native_table.h"
 #include "write/vector_writer.h"
 #include "writer_calls.h"
@@ -41,9 +43,9 @@ class NativeVectorWriter {
       return w.unfinished() == WriterCall::kEnd ? kUnfinished : w.needs_end_episode() ? kNeedsEndEpisode : 0;
     });
     if (call.refused()) return call.answer(nb::none());
-    const Arrays arrays = whole_arrays(steps, num_rows);
+    const Arrays arrays = whole_arrays(steps, num_rows, call, numbers);
     call.run([&](VectorWriter::Progress& progress) {
-      const VectorWriter::Fill fill = context_->plan->has_heap() ? filling(arrays) : filling_whole(arrays);
+      const VectorWriter::Fill fill = context_->plan->has_heap() ? filling(arrays) : filling_plain(arrays);
       return writer_.append(call.rows, fill, true, p, call.wait, progress);
     });
     return call.answer(call.keys_by_rule());
@@ -57,13 +59,24 @@ class NativeVectorWriter {
     const Busy busy(busy_, *context_);
     Call call(*this, busy, numbers, streams, timeout_s, answers);
     const double p = call_priority(priority, *context_);
-    const Arrays columns = partial_arrays(arrays);
-    call.refuse_if([&](const RuleWriter& w) { return cells_refused(call, w, columns, finish); });
-    if (call.refused()) return call.answer(nb::none());
-    call.run([&](VectorWriter::Progress& progress) {
-      return writer_.append(call.rows, filling(columns), finish, p, call.wait, progress);
-    });
-    return call.answer(call.keys_by_rule());
+    return write_columns(call, partial_arrays(arrays), finish, p);
+  }
+
+  // The same for steps in the signature's structure that may lack columns, arrays [num_rows, ...]. None, and no answer:
+  // nothing was done, and write_open() or what explains its refusal has to be called.
+  nb::object append_part(nb::handle steps, int64_t num_rows, bool finish, nb::handle numbers, nb::handle streams,
+                         nb::handle priority, nb::handle timeout_s, nb::list answers) {
+    const Busy busy(busy_, *context_);
+    Call call(*this, busy, numbers, streams, timeout_s, answers);
+    const double p = call_priority(priority, *context_);
+    Arrays columns;
+    npy_intp n = -1;
+    if (context_->bound_plan().has_heap() ||
+        !context_->plan->batch_part(steps.ptr(), columns.keep, n, [&](npy_intp row) { return call.uses(row); }) ||
+        (n >= 0 && n != num_rows))
+      return nb::none();
+    columns.take_kept();
+    return write_columns(call, columns, finish, p);
   }
 
   // `arrays`: final steps, as write_open() takes them, or None.
@@ -142,6 +155,16 @@ class NativeVectorWriter {
     return false;
   }
   bool forked() const { return context_->arena->forked(); }
+  // Whether it is plainly a mask for all streams in which none is True.
+  bool masks_all(nb::handle mask) const {
+    if (forked()) return false;
+    auto* array = reinterpret_cast<PyArrayObject*>(mask.ptr());
+    if (!PyArray_CheckExact(mask.ptr()) || PyArray_TYPE(array) != NPY_BOOL || PyArray_NDIM(array) != 1 ||
+        PyArray_DIM(array, 0) != static_cast<npy_intp>(writer_.num_streams()) || !PyArray_IS_C_CONTIGUOUS(array))
+      return false;
+    const auto* bytes = static_cast<const npy_bool*>(PyArray_DATA(array));
+    return std::all_of(bytes, bytes + writer_.num_streams(), [](npy_bool is_true) { return is_true == 0; });
+  }
 
  private:
   // Arrays by column (nullptr: absent). They are kept alive while the GIL is released: the caller's structure may
@@ -152,6 +175,9 @@ class NativeVectorWriter {
     HeapRows heap;
 
     bool is_no_value(size_t c) const { return reinterpret_cast<PyObject*>(arrays[c]) == no_value(); }
+    void take_kept() {
+      for (const Held& array : keep) arrays.push_back(reinterpret_cast<PyArrayObject*>(array.ptr()));
+    }
     bool has_cells() const {
       for (size_t c = 0; c < arrays.size(); ++c) {
         if (arrays[c] != nullptr && !is_no_value(c)) return true;
@@ -241,6 +267,13 @@ class NativeVectorWriter {
       return nb::make_tuple(keys, counts);
     }
 
+    // Whether the call uses that row of the caller's arrays.
+    bool uses(npy_intp number) const {
+      const auto before = [](const VectorWriter::Row& row, npy_intp n) { return row.number < n; };
+      const auto at = std::lower_bound(rows.begin(), rows.end(), number, before);
+      return at != rows.end() && at->number == number;
+    }
+
     const RuleWriter& writer(uint32_t i) const { return handle_.writer_.at(rows[i].stream); }
 
    private:
@@ -297,15 +330,26 @@ class NativeVectorWriter {
     return kNeedsFinalStep;
   }
 
-  Arrays whole_arrays(nb::handle steps, int64_t num_rows) const {
+  nb::tuple write_columns(Call& call, const Arrays& columns, bool finish, double priority) {
+    call.refuse_if([&](const RuleWriter& w) { return cells_refused(call, w, columns, finish); });
+    if (call.refused()) return call.answer(nb::none());
+    call.run([&](VectorWriter::Progress& progress) {
+      const VectorWriter::Fill fill = context_->plan->has_heap() ? filling(columns) : filling_plain(columns);
+      return writer_.append(call.rows, fill, finish, priority, call.wait, progress);
+    });
+    return call.answer(call.keys_by_rule());
+  }
+
+  Arrays whole_arrays(nb::handle steps, int64_t num_rows, const Call& call, nb::handle numbers) const {
     Arrays a;
     npy_intp n = -1;
-    if (!context_->bound_plan().batch(steps.ptr(), a.arrays, n) || n != num_rows) {
-      const Held list =
-          outlive_interpreter([&] { return context_->plan->canonical()(steps, nb::arg("batch") = num_rows); });
+    const auto uses = [&](npy_intp row) { return call.uses(row); };
+    if (!context_->bound_plan().batch(steps.ptr(), a.keep, n, uses) || n != num_rows) {
+      const Held list = outlive_interpreter(
+          [&] { return context_->plan->canonical()(steps, nb::arg("batch") = num_rows, nb::arg("used") = numbers); });
       return partial_arrays(list);
     }
-    keep(a);
+    a.take_kept();
     if (context_->plan->has_heap()) a.heap = context_->heap_rows(a.arrays, {});
     return a;
   }
@@ -330,24 +374,28 @@ class NativeVectorWriter {
     }
   }
 
-  // For arrays of all columns, none of which is in the heap.
-  VectorWriter::Fill filling_whole(const Arrays& columns) const {
+  // For arrays none of which is in the heap.
+  VectorWriter::Fill filling_plain(const Arrays& columns) const {
     struct Cells {
+      uint32_t column;
       const char* data;
       size_t row_bytes;
     };
     std::vector<Cells> cells;
-    for (size_t c = 0; c < columns.arrays.size(); ++c) {
+    for (uint32_t c = 0; c < columns.arrays.size(); ++c) {
+      if (columns.arrays[c] == nullptr) continue;
       cells.push_back(
-          {static_cast<const char*>(PyArray_DATA(columns.arrays[c])), context_->plan->columns()[c].row_bytes});
+          {c, static_cast<const char*>(PyArray_DATA(columns.arrays[c])), context_->plan->columns()[c].row_bytes});
     }
+    const bool are_all = cells.size() == columns.arrays.size();
     VectorWriter::Fill fill;
-    fill.cells = [cells = std::move(cells)](StreamWriter& stream, uint32_t number) {
-      for (uint32_t c = 0; c < cells.size(); ++c) {
-        copy_row(stream.row().cell(c), cells[c].data + number * cells[c].row_bytes, cells[c].row_bytes,
-                 stream.arena().exceeds_caches());
+    fill.cells = [cells = std::move(cells), are_all](StreamWriter& stream, uint32_t number) {
+      const bool past_caches = stream.arena().exceeds_caches();
+      for (const Cells& c : cells) {
+        copy_row(stream.row().cell_ahead(c.column, 0), c.data + number * c.row_bytes, c.row_bytes, past_caches);
+        if (!are_all) stream.row().mark(c.column);
       }
-      stream.row().mark_all();
+      if (are_all) stream.row().mark_all();
     };
     return fill;
   }
@@ -389,6 +437,9 @@ void bind_vector_writer(nb::module_& m) {
            "priority"_a.none(), "timeout_s"_a.none(), "answers"_a)
       .def("write_open", &NativeVectorWriter::write_open, "arrays"_a, "finish"_a, "numbers"_a, "streams"_a,
            "priority"_a.none(), "timeout_s"_a.none(), "answers"_a)
+      .def("append_part", &NativeVectorWriter::append_part, "steps"_a.none(), "num_rows"_a, "finish"_a, "numbers"_a,
+           "streams"_a, "priority"_a.none(), "timeout_s"_a.none(), "answers"_a)
+      .def("masks_all", &NativeVectorWriter::masks_all, "mask"_a.none())
       .def("end_episodes", &NativeVectorWriter::end_episodes, "arrays"_a.none(), "clear_history"_a, "numbers"_a,
            "streams"_a, "priority"_a.none(), "timeout_s"_a.none(), "answers"_a)
       .def("create_items", &NativeVectorWriter::create_items, "length"_a, "selection"_a, "priorities"_a, "numbers"_a,

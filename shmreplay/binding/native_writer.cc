@@ -1,5 +1,6 @@
 // _core.Writer: one stream written from Python.
 #include "native_table.h"
+#include "step_part.h"
 #include "writer_calls.h"
 
 using namespace nb::literals;
@@ -54,6 +55,22 @@ class NativeWriter {
     const auto write = [&](int64_t deadline) { return context_->write_arrays(stream(), arrays, false, deadline); };
     if (const Status s = with_blocks(write, timeout_s); s != Status::kOk)
       return nb::int_(static_cast<int>(taken_back(s)));
+    return finish ? finish_with_items(p, timeout_s) : nb::object(nb::int_(0));
+  }
+
+  // As write_open(), of a step in the signature's structure that may lack columns. kNeedsPython: nothing was done, and
+  // write_open() or what explains its refusal has to be called.
+  nb::object append_part(nb::handle step, bool finish, nb::handle priority, nb::handle timeout_s) {
+    const Busy busy(busy_, *context_);
+    if (!busy.begun()) return nb::int_(static_cast<int>(Status::kSessionLost));
+    const std::vector<PlanColumn>& columns = context_->bound_plan().columns();
+    if (is_closed_ || forked() || is_unfinished() || (finish && needs_end_episode()) ||
+        !part_.read(*context_->plan, step.ptr()) || !part_.fits(stream().row(), finish, columns.size()))
+      return nb::int_(kNeedsPython);
+    const double p = call_priority(priority, *context_);
+    if (const Status s = ensure_row(timeout_s); s != Status::kOk) return nb::int_(static_cast<int>(s));
+    writer_.begin(WriterCall::kAppend);
+    part_.write(stream().row(), columns);
     return finish ? finish_with_items(p, timeout_s) : nb::object(nb::int_(0));
   }
 
@@ -307,6 +324,7 @@ class NativeWriter {
   bool is_closed_ = false;
   const nb::object no_keys_ = empty_keys();
   Selections selections_;
+  StepPart part_;
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };
 
@@ -318,6 +336,8 @@ void bind_writer(nb::module_& m) {
            "rules"_a, "commit_every"_a = 1)
       .def("append", &NativeWriter::append, "step"_a.none(), "priority"_a.none(), "timeout_s"_a.none())
       .def("write_open", &NativeWriter::write_open, "arrays"_a, "finish"_a, "priority"_a.none(), "timeout_s"_a.none())
+      .def("append_part", &NativeWriter::append_part, "step"_a.none(), "finish"_a, "priority"_a.none(),
+           "timeout_s"_a.none())
       .def("go_on", &NativeWriter::go_on, "timeout_s"_a.none())
       .def("present", &NativeWriter::present)
       .def("set_selection", &NativeWriter::set_selection, "number"_a, "rule"_a)

@@ -60,7 +60,7 @@ struct TableContext {
       PyObject* leaf = PyList_GetItem(list.ptr(), static_cast<Py_ssize_t>(c));
       if (leaf == nullptr) throw nb::python_error();
       const bool is_opaque = plan->columns()[c].is_opaque;
-      if (leaf != Py_None && !is_opaque && !StepPlan::is_exact(plan->columns()[c], leaf, leading)) {
+      if (leaf != Py_None && !is_opaque && !is_exact(plan->columns()[c], leaf, leading)) {
         raise_error("InternalError", "table '" + facts->name + "': column " + std::to_string(c) +
                                          " was converted to another shape or dtype; please report");
       }

@@ -21,6 +21,7 @@ inline constexpr int kUnfinished = -104;       // some items of an append or end
 inline constexpr int kColumnTwice = -105;      // write_open(): the open row has the column already
 inline constexpr int kColumnMissing = -106;    // write_open(): the row would be finished without the column
 inline constexpr int kRowIsOpen = -107;        // append() of a whole row while one is open
+inline constexpr int kNeedsPython = -108;      // append_part(): a part of the step is not on the fast path
 
 // `ends`: (bool columns of shape () that end an episode when true; the one of them that truncates it, or -1; whether an
 // append after an end is no error).

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ from shmreplay.columns.structure import DictNode, LeafNode, Node, SeqNode, child
 from shmreplay.errors import SignatureMismatch
 
 Array = npt.NDArray[Any]
+Rows = npt.NDArray[np.int64]
 Shape: TypeAlias = tuple[int | None, ...]
 Batch: TypeAlias = int | tuple[int, ...] | None  # axes in front of a column's own: none, one, or several
 
@@ -79,29 +81,70 @@ def _structure_text(node: Node, step: object, where: str, path: str) -> str:
     return f"{where}{at}: expected {kind_text(node)}, got {value_text(step)}"
 
 
-def column_array(value: object, leaf: Leaf, where: str, batch: Batch) -> Array:
+def column_array(value: object, leaf: Leaf, where: str, batch: Batch, used: Rows | None = None) -> Array:
     """Returns `value` as a C-contiguous array of exactly the column's dtype and shape, the axes of `batch` in front.
 
-    An axis of any size keeps the size passed. The result may share the caller's memory.
+    An axis of any size keeps the size passed. The result may share the caller's memory. A number that the dtype cannot
+    hold is refused, whether it comes as a Python number, as a NumPy scalar or in an array, and whatever `np.seterr`
+    says: a finite number never becomes infinite, and an integer never another one. In a batch this is about the rows
+    `used`, their numbers; None: all.
 
     Raises:
         SignatureMismatch: it does not fit; the text names the column, what was expected, what it got and what to do.
     """
-    at = f"{where}, column {leaf.path!r}"
     spec = leaf.spec
-    expected = expected_text(spec, batch)
+    if type(value) is np.ndarray and value.dtype is spec.dtype and value.shape == _expected_shape(spec, batch):
+        return np.ascontiguousarray(value) if value.ndim else value
+    asked = Asked(leaf, where, batch, used)
     if isinstance(value, Missing):
         what = "is None" if value is IS_NONE else "missing from the step"
-        raise SignatureMismatch(f"{at}: {what}; expected {expected}; only a partial append may leave a column out")
+        raise SignatureMismatch(
+            f"{asked.at}: {what}; expected {asked.expected}; only a partial append may leave a column out"
+        )
     if isinstance(value, np.generic) or not isinstance(value, (bool, int, float, complex)):
         # A numpy scalar counts as a 0-d array, also np.float64, although it is a Python float, too.
-        array = _as_array(value, at, expected)
-        _check_shape(array, spec, at, batch)
-        _check_dtype(array, spec, at, batch)
-        return np.asarray(array, dtype=spec.dtype, order="C")
+        array = _as_array(value, asked)
+        _check_shape(array, asked)
+        _check_dtype(array, asked)
+        return _cast(array, asked)
     if batch is not None or spec.shape:
-        raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; pass a numpy array of that shape")
-    return _number(value, spec, at)
+        raise SignatureMismatch(
+            f"{asked.at}: expected {asked.expected}, got {value_text(value)}; pass a numpy array of that shape"
+        )
+    return _number(value, spec, asked)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a value must be: of this column, with these axes in front. Its texts are made when an error needs them.
+
+    Attributes:
+        used: numbers of the rows that must fit; None: all.
+        lead: in texts, the name of an axis in front whose size may be any.
+    """
+
+    leaf: Leaf
+    where: str
+    batch: Batch
+    used: Rows | None = None
+    lead: str = ""
+
+    @property
+    def spec(self) -> ArraySpec:
+        """The column's."""
+        return self.leaf.spec
+
+    @property
+    def at(self) -> str:
+        """The call and the column."""
+        return f"{self.where}, column {self.leaf.path!r}"
+
+    @property
+    def expected(self) -> str:
+        """Dtype and shape."""
+        if self.lead:
+            return f"{self.spec.dtype.name} {_lead_text(self.lead, self.spec)}"
+        return expected_text(self.spec, self.batch)
 
 
 def leading_axis(value: object, leaf: Leaf, where: str) -> int | None:
@@ -112,22 +155,23 @@ def leading_axis(value: object, leaf: Leaf, where: str) -> int | None:
     Raises:
         SignatureMismatch: the value has no leading axis, or is not an array.
     """
-    at = f"{where}, column {leaf.path!r}"
     if leaf.spec.in_heap and isinstance(value, (list, tuple)):
         return len(value)
     if leaf.is_whole_step:
         raise SignatureMismatch(f"{where}: expected a list of steps, got {value_text(value)}")
     if leaf.spec.optional and isinstance(value, Missing):
         return None
-    expected = f"{leaf.spec.dtype.name} {_lead_text('N', leaf.spec)}"
+    asked = Asked(leaf, where, None, lead="N")
     if isinstance(value, Missing):
         what = "is None" if value is IS_NONE else "missing from the batch"
-        raise SignatureMismatch(f"{at}: {what}; expected {expected}")
+        raise SignatureMismatch(f"{asked.at}: {what}; expected {asked.expected}")
     shape = getattr(value, "shape", None)
     if shape is None:
-        shape = () if isinstance(value, (bool, int, float, complex)) else _as_array(value, at, expected).shape
+        shape = () if isinstance(value, (bool, int, float, complex)) else _as_array(value, asked).shape
     if len(shape) == 0:
-        raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; a batch has a leading axis")
+        raise SignatureMismatch(
+            f"{asked.at}: expected {asked.expected}, got {value_text(value)}; a batch has a leading axis"
+        )
     return int(shape[0])
 
 
@@ -169,29 +213,31 @@ def _lead_text(lead: str, spec: ArraySpec) -> str:
     return f"({lead}, {', '.join(map(str, spec.shape))})" if spec.shape else f"({lead},)"
 
 
-def _as_array(value: object, at: str, expected: str) -> Array:
+def _as_array(value: object, asked: Asked) -> Array:
+    if type(value) is np.ndarray or isinstance(value, np.generic):
+        return np.asarray(value)  # only a signal handler can raise here
     if isinstance(value, (list, tuple)):
-        raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; pass a numpy array")
+        raise SignatureMismatch(f"{asked.at}: expected {asked.expected}, got {value_text(value)}; pass a numpy array")
     device = getattr(value, "device", None)
     # numpy >= 2 has "cpu" for its own arrays; torch has device objects with a type, and also is_cuda.
     if getattr(device, "type", "cpu") != "cpu" or getattr(value, "is_cuda", False) is True:
         raise SignatureMismatch(
-            f"{at}: expected {expected}, got {value_text(value)} on device {str(device)!r}; "
+            f"{asked.at}: expected {asked.expected}, got {value_text(value)} on device {str(device)!r}; "
             "copy it to host memory first, with .cpu()"
         )
     if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
-        raise SignatureMismatch(f"{at}: expected {expected}, got {value_text(value)}; pass a numpy array")
-    if type(value) is np.ndarray or isinstance(value, np.generic):
-        return np.asarray(value)  # only a signal handler can raise here
+        raise SignatureMismatch(f"{asked.at}: expected {asked.expected}, got {value_text(value)}; pass a numpy array")
     try:
         return plain_array(value)
     except Exception as error:  # whatever a foreign __array__ raises is part of the explanation
         raise SignatureMismatch(
-            f"{at}: expected {expected}, got {value_text(value)} that numpy cannot read ({error}); pass a numpy array"
+            f"{asked.at}: expected {asked.expected}, got {value_text(value)} that numpy cannot read ({error}); pass a "
+            "numpy array"
         ) from error
 
 
-def _check_shape(array: Array, spec: ArraySpec, at: str, batch: Batch) -> None:
+def _check_shape(array: Array, asked: Asked) -> None:
+    spec, batch = asked.spec, asked.batch
     shape = _expected_shape(spec, batch)
     if array.ndim == len(shape) and all(b in (None, a) for a, b in zip(array.shape, shape, strict=True)):
         return
@@ -203,10 +249,11 @@ def _check_shape(array: Array, spec: ArraySpec, at: str, batch: Batch) -> None:
         remedy = "every column of a batch has the same leading axis"
     else:
         remedy = f"pass one of shape {shape} or declare the column with the other shape"
-    raise SignatureMismatch(f"{at}: expected {expected_text(spec, batch)}, got {value_text(array)}; {remedy}")
+    raise SignatureMismatch(f"{asked.at}: expected {asked.expected}, got {value_text(array)}; {remedy}")
 
 
-def _check_dtype(array: Array, spec: ArraySpec, at: str, batch: Batch) -> None:
+def _check_dtype(array: Array, asked: Asked) -> None:
+    spec = asked.spec
     problem = refusal(array.dtype)
     if problem is None and np.can_cast(array.dtype, spec.dtype, spec.cast):  # type: ignore[arg-type]
         return
@@ -217,31 +264,62 @@ def _check_dtype(array: Array, spec: ArraySpec, at: str, batch: Batch) -> None:
             if np.can_cast(array.dtype, spec.dtype, cast):
                 remedy += f' or declare the column with cast="{cast}"'
                 break
-    raise SignatureMismatch(f"{at}: expected {expected_text(spec, batch)}, got {value_text(array)}; {remedy}")
+    raise SignatureMismatch(f"{asked.at}: expected {asked.expected}, got {value_text(array)}; {remedy}")
 
 
-def _number(value: complex, spec: ArraySpec, at: str) -> Array:
+def _cast(array: Array, asked: Asked) -> Array:
+    """The array in the column's dtype, which `_check_dtype` allows. Refuses numbers beyond its range."""
+    dtype = asked.spec.dtype
+    with np.errstate(all="ignore"):
+        cast: Array = np.asarray(array, dtype=dtype, order="C")
+    if cast.dtype == array.dtype or number_kind(dtype) == "b":
+        return cast
+    kind = number_kind(dtype)
+    if kind in "iu":
+        low, high = _limits(dtype, kind)
+        beyond = np.zeros(0, bool) if number_kind(array.dtype) == "b" else (array < low) | (array > high)
+    else:
+        beyond = np.isfinite(array) & ~np.isfinite(cast)
+    places = np.argwhere(beyond)
+    if asked.used is not None:
+        places = places[np.isin(places[:, 0], asked.used)]
+    for place in places[:1].tolist():
+        low, high = _limits(dtype, kind)
+        at = f" at {tuple(place)}" if place else ""
+        raise SignatureMismatch(
+            f"{asked.at}: expected {asked.expected}, got {value_text(array)} with {array[tuple(place)]}{at}; it is "
+            f"outside the dtype's range {low}..{high}; clip it, or declare the column with a wider dtype"
+        )
+    return cast
+
+
+def _number(value: complex, spec: ArraySpec, asked: Asked) -> Array:
     """Converts a Python number. Kind and range decide whether it fits, not precision."""
     kind = number_kind(spec.dtype)
-    got = f"{at}: expected {spec.dtype.name} {spec.shape}, got {value_text(value)}"
     if kind == "b" and not isinstance(value, bool):
-        raise SignatureMismatch(f"{got}; pass True or False")
+        raise _unfit(value, asked, "pass True or False")
     if kind in "iu" and not isinstance(value, int):
-        raise SignatureMismatch(f"{got}; pass an int, rounded the way you want")
+        raise _unfit(value, asked, "pass an int, rounded the way you want")
     if kind == "f" and isinstance(value, complex):
-        raise SignatureMismatch(f"{got}; pass its real part")
+        raise _unfit(value, asked, "pass its real part")
     low, high = _limits(spec.dtype, kind)
     if isinstance(value, int) and kind in "iu" and not low <= value <= high:
-        raise SignatureMismatch(f"{got}; it is outside the dtype's range {low}..{high}")
+        raise _unfit(value, asked, f"it is outside the dtype's range {low}..{high}")
     try:
-        with np.errstate(over="ignore"):
-            array = np.asarray(value, dtype=spec.dtype)
+        with np.errstate(all="ignore"):
+            number = float(value) if isinstance(value, int) and kind == "f" else value  # added dtypes take no large int
+            array = np.asarray(number, dtype=spec.dtype)
             overflowed = kind in "fc" and bool(np.isfinite(value)) and not np.isfinite(array)
     except OverflowError:  # an int that no float holds
         overflowed = True
     if overflowed:
-        raise SignatureMismatch(f"{got}; it is outside the dtype's range {low}..{high}")
+        raise _unfit(value, asked, f"it is outside the dtype's range {low}..{high}")
     return array
+
+
+def _unfit(value: complex, asked: Asked, why: str) -> SignatureMismatch:
+    spec = asked.spec
+    return SignatureMismatch(f"{asked.at}: expected {spec.dtype.name} {spec.shape}, got {value_text(value)}; {why}")
 
 
 def _limits(dtype: np.dtype[Any], kind: str) -> tuple[Any, Any]:

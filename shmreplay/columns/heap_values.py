@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shmreplay import _core
 from shmreplay.columns import conversion
 from shmreplay.columns.codecs import SIZE, Array, Bytes, DamagedBytes
 from shmreplay.columns.conversion import IS_NONE, Missing
@@ -39,12 +40,24 @@ def stored_values(values: object, leaf: Leaf, where: str, count: int) -> list[By
         return [None] * count
     if isinstance(values, (list, tuple)):
         _check_count(values, leaf, where, count)
+        if (rows := _encoded_at_once(values, leaf)) is not None:
+            return rows
         return [
             stored_value(IS_NONE if value is None else value, leaf, f"{where}, step {i} of the batch")
             for i, value in enumerate(values)
         ]
     array = conversion.column_array(values, leaf, where, count)
+    if (rows := _encoded_at_once(array, leaf)) is not None:
+        return rows
     return [_encoded(row, leaf, f"{where}, column {leaf.path!r}") for row in array]
+
+
+def _encoded_at_once(values: object, leaf: Leaf) -> list[Bytes | None] | None:
+    """What `stored_values` returns, made by the core; None if one of the values is not plainly a row of the column."""
+    spec = leaf.spec
+    if spec.compression is not None or leaf.is_whole_step:
+        return None
+    return _core.encode_rows(values, spec.dtype, spec.shape)
 
 
 def stacked(values: Sequence[object], leaf: Leaf, where: str, count: int) -> Array:

@@ -47,7 +47,7 @@ class Signature:
         return hash(self.leaves)
 
     @classmethod
-    def from_tree(cls, tree: object, table_name: str) -> Signature:
+    def from_tree(cls, tree: object, table_name: str, most_columns: int | None = MAX_COLUMNS) -> Signature:
         """Reads a nested dict, list, tuple or named tuple of leaves.
 
         `shmreplay.columns.leaves.as_spec` says what is a leaf.
@@ -55,7 +55,7 @@ class Signature:
         Raises:
             TypeError: a dict key is not a str; a leaf is not a column, or its dtype cannot be in shared memory.
             ValueError: a part of the tree is empty, two columns have the same path, all columns are per item, or there
-                are more than an arena may have.
+                are more than `most_columns` (None: as many as there are, for a tree that is no table's).
         """
         where = f"table {table_name!r}"
         leaves: list[Leaf] = []
@@ -70,9 +70,9 @@ class Signature:
             return len(leaves) - 1
 
         root = structure.parse(tree, add_leaf, where)
-        if len(leaves) > MAX_COLUMNS:
+        if most_columns is not None and len(leaves) > most_columns:
             raise ValueError(
-                f"{where}: the signature has {len(leaves)} columns; expected at most {MAX_COLUMNS}: join columns of "
+                f"{where}: the signature has {len(leaves)} columns; expected at most {most_columns}: join columns of "
                 "one dtype into an array, ArraySpec((k,), dtype)"
             )
         if all(leaf.spec.is_per_item for leaf in leaves):
@@ -195,7 +195,13 @@ class Signature:
         return values
 
     def canonical(
-        self, step: object, *, batch: int | None = None, present: set[int] | None = None, with_items: bool = False
+        self,
+        step: object,
+        *,
+        batch: int | None = None,
+        present: set[int] | None = None,
+        with_items: bool = False,
+        used: conversion.Rows | None = None,
     ) -> list[Any]:
         """Returns one C-contiguous array a column, of exactly its dtype and shape; it may share the caller's memory.
 
@@ -214,6 +220,7 @@ class Signature:
                 None, is None in the result. The set has the numbers of the columns that the open row already has, which
                 must not come again; on success those of this step are added.
             with_items: whether the step may have values of columns that are per item; `item_values` handles those.
+            used: numbers of the steps that must be in their dtype's range; None: all.
 
         Raises:
             SignatureMismatch: something does not fit; the text names the column, what was expected, what it got and
@@ -236,16 +243,16 @@ class Signature:
                     "If it was the final observation, call end_episode() first"
                 )
             else:
-                arrays.append(self._column(value, leaf, batch))
+                arrays.append(self._column(value, leaf, batch, used))
         if present is not None:
             present.update(index for index, array in enumerate(arrays) if array is not None)
         return arrays
 
-    def _column(self, value: object, leaf: Leaf, batch: int | None) -> Any:
+    def _column(self, value: object, leaf: Leaf, batch: int | None, used: conversion.Rows | None) -> Any:
         if not leaf.spec.is_coded:
             if leaf.spec.is_packed and batch is not None and isinstance(value, (list, tuple)):
                 return heap_values.stacked(value, leaf, self._where, batch)
-            return conversion.column_array(value, leaf, self._where, batch)
+            return conversion.column_array(value, leaf, self._where, batch, used)
         if batch is None:
             return heap_values.stored_value(value, leaf, self._where)
         return heap_values.stored_values(value, leaf, self._where, batch)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import math
 import operator
+import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,6 +14,7 @@ import numpy as np
 
 from shmreplay.base.cached_property import cached_property
 from shmreplay.base.checks import check_choice, check_int, wire_field
+from shmreplay.base.process_names import process_name
 
 CASTS = ("safe", "same_kind", "no")
 COMPRESSIONS = (None, "lz4")
@@ -19,6 +22,10 @@ _MAX_ROW_BYTES = 2**32
 _MAX_PLAIN_BYTES = 2**31  # of a row that is not in the heap, or that the core packs
 _PLANNED_SIZE = 16  # size of an axis of any size, to plan memory
 _WHERE = "ArraySpec"
+
+
+class MissingPackage(TypeError):
+    """A dtype needs a package that this process' environment lacks. The arena or file that has it is in order."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,8 @@ class ArraySpec:
         mutable: `table.update_data` may change stored values.
         per: "step", or "item" for a value that an item brings with it, `create_item(values={...})`.
         cast: which dtypes a value may have: "no" only this one, "safe" (the default) also those that lose nothing by
-            numpy's `can_cast`, "same_kind" also float64 for float32 and the like.
+            numpy's `can_cast`, "same_kind" also float64 for float32 and the like. A number beyond the dtype's range is
+            refused under every rule.
         mean_bytes: for a column in the heap, the average stored bytes of a row, to plan the heap. None: half of the row
             if it is compressed, otherwise all of it; an axis of any size counts as 16.
 
@@ -239,8 +247,22 @@ def _find_dtype(value: object) -> np.dtype[np.generic]:
             return find(name)
         except (TypeError, AttributeError, ImportError):
             continue
+    if ("float" in name or "int" in name) and not _has_ml_dtypes():
+        raise MissingPackage(
+            f"dtype {value!r} is not known to numpy; bfloat16 and its like need the package ml_dtypes, which the "
+            f"environment of process {os.getpid()} ({process_name(os.getpid()) or 'without a name'}) does not have: "
+            f"install it for {sys.executable}"
+        )
     hint = " (bfloat16 and its like need the package ml_dtypes)" if "float" in name or "int" in name else ""
     raise TypeError(f'dtype {value!r} is not known to numpy{hint}; expected a dtype such as "float32"')
+
+
+def _has_ml_dtypes() -> bool:
+    try:
+        importlib.import_module("ml_dtypes")
+    except ImportError:
+        return False
+    return True
 
 
 def _ml_dtype(name: str) -> np.dtype[np.generic]:

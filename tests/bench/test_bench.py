@@ -59,9 +59,10 @@ PARTS = (
     ("insert_step", "insert_dicts", "append_item"),
     ("W2", "W7"),
     ("W3", "W4", "W6"),
-    ("W5", "W8", "extend"),
+    ("W5", "W8", "extend", "heap_arrays"),
     ("W9", "W10", "W14", "W15", "W16"),
     ("W11", "W12", "W13"),
+    ("W17", "W18", "W19"),
 )
 FACTS = {"processor", "cores", "kernel", "python", "numpy", "shmreplay", "commit", "load after"}
 

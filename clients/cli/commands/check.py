@@ -12,6 +12,7 @@ from shmreplay.clients.cli.figures.daemon_figures import arenas_of
 from shmreplay.clients.cli.terminal.options import add_daemon_options, connected
 from shmreplay.clients.cli.terminal.printing import counted
 from shmreplay.clients.client import Client
+from shmreplay.columns.specs import MissingPackage
 from shmreplay.errors import EXPECTED_ERRORS, SegmentFailed
 
 
@@ -52,10 +53,11 @@ def run(args: argparse.Namespace) -> int:
 def _arenas(client: Client, only: str | None) -> dict[str, str]:
     """Each arena that is to be checked, with one of its tables."""
     found: dict[str, str] = {}
-    for name, entry in sorted(client.tables().items()):
+    for name, entry in sorted(client._known_tables()[0].items()):
         if only is None or name == only:
-            for part, arena in zip(entry["spec"].parts, arenas_of(entry), strict=True):
-                found.setdefault(arena, part.name)
+            parts = [part.name for part in entry["spec"].parts] if "spec" in entry else [name]
+            for part, arena in zip(parts, arenas_of(entry), strict=True):
+                found.setdefault(arena, part)
     if only is not None and not found:
         client.table(only)  # raises an error that lists the tables
     return found
@@ -72,7 +74,7 @@ def _check(client: Client, name: str, timeout_s: float) -> dict[str, Any]:
         problems = client._attach(name).arena.check(timeout_s)
     except SegmentFailed as error:
         problems = [str(error)]
-    except EXPECTED_ERRORS as error:
+    except (*EXPECTED_ERRORS, MissingPackage) as error:
         failure = str(error)
     return {"problems": problems, "error": failure, "seconds": time.monotonic() - begun}
 

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the script. With `tables`, which the scripts call: prints the names of the tables, or nothing."""
     if args.shell == "tables":
         with contextlib.suppress(ShmReplayError, OSError, ValueError), connect(args.address, ASK_TIMEOUT_S) as client:
-            print("\n".join(sorted(client.tables())))
+            print("\n".join(sorted(client._known_tables()[0])))
         return 0
     program = read_parser(build_parser())
     print({"bash": bash, "zsh": zsh, "fish": fish}[args.shell](program))

@@ -23,7 +23,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Asks, drops them, and prints their names."""
     with connected(args) as client:
-        found = client.tables()
+        found, _ = client._known_tables()
         for name in args.tables:
             if name not in found:
                 raise no_such_table(name, found)

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
 def print_pauses(client: Client, table: str, as_json: bool) -> None:
     """Prints which sides of the table are paused."""
-    entry = client.tables()[table]
+    entry = client._known_tables()[0][table]
     paused = [side for side in ("inserts", "samples") if entry[f"paused_{side}"]]
     if as_json:
         print(to_json({"table": table, **{f"paused_{side}": side in paused for side in ("inserts", "samples")}}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from shmreplay.base.json_values import to_json
@@ -21,7 +22,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Prints one line a table."""
     with connected(args) as client:
-        tables = client.tables()
+        tables, unknown = client._known_tables()
+    for name, why in unknown.items():
+        print(f"table {name!r} has columns that are not known here: {why}", file=sys.stderr)
     if args.json:
         plain = {name: _plain(entry) for name, entry in tables.items()}
         print(to_json(plain))
@@ -30,7 +33,12 @@ def run(args: argparse.Namespace) -> int:
         print("no tables")
         return 0
     rows = [
-        (name, entry["spec"].max_size, *(entry.get(figure, "-") for figure in FIGURES), ", ".join(arenas_of(entry)))
+        (
+            name,
+            entry["spec"].max_size if "spec" in entry else "?",
+            *(entry.get(figure, "-") for figure in FIGURES),
+            ", ".join(arenas_of(entry)),
+        )
         for name, entry in sorted(tables.items())
     ]
     print(format_rows(("table", "max_size", *FIGURES, "arena"), rows))
@@ -39,4 +47,4 @@ def run(args: argparse.Namespace) -> int:
 
 def _plain(entry: dict[str, Any]) -> dict[str, Any]:
     """The form for JSON."""
-    return {**entry, "spec": entry["spec"].to_wire()}
+    return {**entry, "spec": entry["spec"].to_wire() if "spec" in entry else None}

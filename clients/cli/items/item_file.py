@@ -23,6 +23,7 @@ from shmreplay.base.dtypes import file_dtype
 from shmreplay.columns import structure
 from shmreplay.columns.item_structure import node_of
 from shmreplay.columns.signature import Signature
+from shmreplay.columns.specs import MissingPackage
 from shmreplay.errors import ShmReplayError
 from shmreplay.tables.packed_specs import pack_specs, unpack_specs
 from shmreplay.tables.table import Table
@@ -234,6 +235,8 @@ def _none_told(path: str) -> Iterator[None]:
     """Turns errors about a file into ShmReplayError, which says that it is not a file of items."""
     try:
         yield
+    except MissingPackage:
+        raise
     except (*_NO_ARCHIVE, ValueError, TypeError) as error:
         raise ShmReplayError(f"{path} is no file of items, as `shmreplay export` writes them: {error}") from error
 

@@ -9,6 +9,7 @@ import pytest
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+import shmreplay as sr
 from shmreplay.clients.gymnasium import VectorRecorder, signature, text
 from tests.clients.gymnasium.conftest import Counting, Row, actions_of, expected, transitions
 
@@ -172,6 +173,57 @@ def test_environments_of_texts_and_tuples_reset_in_the_same_step(table_of: Calla
     data = table.get(np.sort(table.keys())).data
     assert sorted(text(data["next_observation"][0]).tolist()) == ["ab", "ab", "abc", "abc", "abcd", "abcd"]
     assert sorted(data["next_observation"][1].tolist()) == [1, 1, 2, 2, 3, 3]
+
+
+class Failing(gym.vector.VectorWrapper[Any, Any, Any, Any, Any]):
+    """Raises in the steps of these numbers."""
+
+    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any], *steps: int) -> None:
+        super().__init__(envs)
+        self.fails, self.at = steps, 0
+
+    def step(self, actions: Any) -> Any:
+        self.at += 1
+        if self.at in self.fails:
+            raise RuntimeError("broken")
+        return self.env.step(actions)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_step_in_which_the_environments_raise_is_the_final_one(table_of: Callable[..., Any], mode: Mode) -> None:
+    envs = Failing(vector(mode), 1, 3)
+    table = table_of(signature(envs))
+    with table.vector_writer(NUM_ENVS) as writer:
+        recorded = VectorRecorder(envs, writer)
+        observation, _ = recorded.reset()
+        with pytest.raises(RuntimeError):  # no episode has a row yet
+            recorded.step(actions_for(observation))
+        assert writer.num_steps.tolist() == [0] * NUM_ENVS
+        observation, *_ = recorded.step(actions_for(observation))
+        assert writer.num_steps.tolist() == [1] * NUM_ENVS
+        with pytest.raises(RuntimeError):
+            recorded.step(actions_for(observation))
+        recorded.reset()
+        assert len(table) == NUM_ENVS  # the transition from the only row to the step that failed
+        check_whole_episodes(transitions(table), 1)
+        recorded.close()
+    assert len(table) == NUM_ENVS
+
+
+def test_rows_that_do_not_fit_do_not_keep_the_recorder_from_going_on(table_of: Callable[..., Any]) -> None:
+    envs = vector(Mode.NEXT_STEP)
+    table = table_of(signature(envs, mine=sr.ArraySpec((), "float32")))
+    with table.vector_writer(NUM_ENVS) as writer:
+        recorded = VectorRecorder(envs, writer)
+        observation, _ = recorded.reset()
+        recorded.put(mine=np.zeros(NUM_ENVS, np.int64))
+        with pytest.raises(sr.SignatureMismatch, match="column 'mine'"):
+            recorded.step(actions_for(observation))
+        observation, _ = recorded.reset()
+        recorded.put(mine=np.zeros(NUM_ENVS, np.float32))
+        recorded.step(actions_for(observation))
+        assert writer.num_steps.tolist() == [1] * NUM_ENVS
+        recorded.close()
 
 
 def test_a_writer_of_another_number_of_streams_is_refused(table_of: Callable[..., Any]) -> None:

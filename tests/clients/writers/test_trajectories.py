@@ -214,3 +214,43 @@ def test_any_number_of_different_selections_can_be_used(make_table: TableMaker) 
         assert len(writer._selections) <= MAX_SELECTIONS
     assert live(table).data["x"].tolist() == expected[-50:]
     assert check(table) == []
+
+
+def test_a_selection_that_is_kept_names_the_same_steps_until_they_leave(make_table: TableMaker) -> None:
+    table = make_table(1000, signature=SIGNATURE)
+    with table.writer(history=6) as writer:
+        for k in range(6):
+            writer.append(step(k))
+        h = writer.history
+        kept = {"x": h["a"][-3:], "deep": [h["b"]["c"][[5, 1]], (h["b"]["d"][4],)]}
+        keys = []
+        for k in range(6, 9):
+            keys += [writer.create_item(trajectory=kept), writer.create_item(trajectory=dict(kept))]
+            if k < 7:
+                writer.append(step(k))
+        writer.append(step(8))
+        with pytest.raises(sr.ShmReplayError, match="step 1 of column 'b/c' has left"):
+            writer.create_item(trajectory=kept)
+        kept["x"] = h["a"][-2:]
+        kept["deep"] = h["a"][-1]
+        with pytest.raises(sr.SignatureMismatch):  # it was read anew: that is another structure
+            writer.create_item(trajectory=kept)
+    found = table.get(keys).data
+    assert found["x"].tolist() == [[3, 4, 5]] * 6
+    assert found["deep"][0].tolist() == [[[5, -5], [1, -1]]] * 6
+    assert found["deep"][1][0].tolist() == [4] * 6
+
+
+def test_a_selection_of_streams_that_is_kept_moves_with_them(make_table: TableMaker) -> None:
+    table = make_table(1000, signature=SIGNATURE)
+    with table.vector_writer(2, history=6) as fleet:
+        kept = {"x": fleet.history["a"][-2:], "now": fleet.history["a"][-1]}
+        keys = []
+        for k in range(4):
+            steps = [step(k), step(k + 10)]
+            fleet.append({"a": np.array([k, k + 10]), "b": {n: np.stack([s["b"][n] for s in steps]) for n in "cd"}})
+            if k > 0:
+                keys += fleet.create_items(trajectory=kept).tolist()
+        found = table.get(keys).data
+    assert found["x"].tolist() == [pair for k in range(3) for pair in ([k, k + 1], [k + 10, k + 11])]
+    assert found["now"].tolist() == [number for k in range(1, 4) for number in (k, k + 10)]

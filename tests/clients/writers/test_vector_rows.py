@@ -203,3 +203,19 @@ def test_what_belongs_to_another_call_is_said_with_that_call(make_table: TableMa
             writer.end_episodes(np.ones(3, bool), np.ones(3, "f4"))
         assert writer.episode_steps.tolist() == [1, 1, 1]
     assert repr(writer) == f"<shmreplay VectorWriter of table {table.name!r} closed>"
+
+
+def test_the_ends_of_no_episode_are_nothing_but_the_writer_must_be_open(make_table: TableMaker) -> None:
+    table = make_table(signature={"x": sr.ArraySpec((), "float32")})
+    with table.vector_writer(3) as fleet:
+        fleet.append({"x": np.zeros(3, "float32")})
+        nobody = np.zeros(3, bool)
+        for mask in (nobody, nobody.tolist(), np.zeros(6, bool)[::2]):
+            assert [keys.tolist() for keys in fleet.end_episodes(mask, {"x": np.zeros(3, "float32")})] == [[], [], []]
+        assert fleet.episode_steps.tolist() == [1, 1, 1]
+        with pytest.raises(ValueError, match=r"mask has shape \(2,\)"):
+            fleet.end_episodes(nobody[:2])
+        with pytest.raises(TypeError, match="mask has dtype int64"):
+            fleet.end_episodes(np.zeros(3, "int64"))
+    with pytest.raises(sr.ShmReplayError, match="is closed"):
+        fleet.end_episodes(nobody)
